@@ -1,0 +1,2 @@
+//! The `meridian` program.
+fn main() {}
