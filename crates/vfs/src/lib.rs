@@ -1,1 +1,30 @@
-//! (front page to be written)
+//! The boundary between the NFS service above and whatever keeps the files below.
+//!
+//! [`FileSystem`] is what an NFS server needs of one exported tree: names, attributes, data, share
+//! reservations and byte-range locks. A local store implements it; a replicated file system wraps a
+//! store and implements it again, so the NFS service never learns whether replicas exist.
+//!
+//! What must never enter: wire types, sockets, disks, clocks, or anything that knows NFS versions.
+//! Everything here is a domain word with one meaning; see `docs/glossary.md`.
+
+mod attributes;
+mod credentials;
+mod directory;
+mod error;
+mod file_system;
+mod identity;
+mod locks;
+mod name;
+pub mod permission;
+
+pub use attributes::{Attributes, ObjectKind, SetAttributes, SetTime, Timestamp};
+pub use credentials::{Credentials, ROOT_ID};
+pub use directory::{Cookie, DirectoryChange, DirectoryEntry, DirectoryPage};
+pub use error::{Error, Result};
+pub use file_system::{
+    Authority, Commitment, Created, Creation, Extent, FileSystem, NewObject, Properties, ReadData,
+    SeekTarget, Space, Stability, WriteVerifier, Written, XattrMode, XattrPage,
+};
+pub use identity::{ChangeAttribute, FsId, ObjectId, ReplicaSlot};
+pub use locks::{ByteRange, LockConflict, LockKind, LockOwner, OpenOwner, Share};
+pub use name::{MAX_NAME_BYTES, Name, NameError, XattrName};

@@ -1,0 +1,86 @@
+//! Why a file system refuses or fails an operation.
+
+use crate::{LockConflict, NameError};
+
+/// The result of a file system operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation did not happen. Nothing has changed when one of these is returned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No entry has that name.
+    #[error("no such entry")]
+    NotFound,
+    /// The object of a filehandle is gone, or was never of this tree.
+    #[error("the object no longer exists")]
+    Stale,
+    /// The mode bits do not let this user do that (POSIX `EACCES`).
+    #[error("permission denied")]
+    AccessDenied,
+    /// Only the owner or the superuser may do that (POSIX `EPERM`).
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// The entry is there already.
+    #[error("the entry exists")]
+    Exists,
+    /// A directory was needed.
+    #[error("not a directory")]
+    NotDirectory,
+    /// Something other than a directory was needed.
+    #[error("is a directory")]
+    IsDirectory,
+    /// The object is a symbolic link, which cannot be opened or read as a file.
+    #[error("is a symbolic link")]
+    IsSymlink,
+    /// The object's kind does not support the operation.
+    #[error("the object is of the wrong kind")]
+    WrongKind,
+    /// The directory still has entries.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// Malformed or contradictory arguments.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// The bytes cannot be a name.
+    #[error("{0}")]
+    Name(#[from] NameError),
+    /// An offset or length beyond what a file can hold.
+    #[error("the file would become too large")]
+    TooLarge,
+    /// One more name than an object can have.
+    #[error("the object has too many links")]
+    TooManyLinks,
+    /// No space is left for data, apart from what is kept back so that things can be removed.
+    #[error("no space left")]
+    NoSpace,
+    /// The tree cannot be changed at all.
+    #[error("read-only file system")]
+    ReadOnly,
+    /// A cookie that no directory page could have held.
+    #[error("the directory cookie is not valid")]
+    BadCookie,
+    /// The object has no such extended attribute.
+    #[error("no such extended attribute")]
+    NoXattr,
+    /// The extended attribute, or all of the object's together, would be too large.
+    #[error("the extended attribute is too large")]
+    XattrTooLarge,
+    /// Another owner's share reservation stands against the open or the I/O.
+    #[error("denied by another open")]
+    ShareDenied,
+    /// Another owner's byte-range lock stands against the lock or the I/O.
+    #[error("a byte-range lock is in the way")]
+    Locked(Box<LockConflict>),
+    /// The operation is allowed only after clients had time to reclaim their locks.
+    #[error("in grace after a failure")]
+    Grace,
+    /// The answer is not to be had now; the client should ask again later.
+    #[error("try again later")]
+    Delay,
+    /// The file system has no such operation.
+    #[error("not supported")]
+    NotSupported,
+    /// The storage below failed. The text is for the log, not for clients.
+    #[error("input/output error: {0}")]
+    Io(String),
+}

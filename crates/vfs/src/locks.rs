@@ -1,0 +1,171 @@
+//! Share reservations and byte-range locks, named by owners that mean the same at every replica.
+//!
+//! The tables live behind [`crate::FileSystem`], because with replicas the primary of a file decides
+//! about its locks, whichever server the client talks to.
+
+use std::sync::Arc;
+
+/// Who opened a file: the client's own owner string and the open-owner, never a clientid, which
+/// another server would not know.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpenOwner(pub Arc<[u8]>);
+
+/// Who holds a byte-range lock: the client's own owner string and the lock-owner.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockOwner {
+    /// The client's owner string (RFC 8881, section 2.4, `co_ownerid`).
+    pub client: Arc<[u8]>,
+    /// The lock-owner within that client.
+    pub owner: Arc<[u8]>,
+}
+
+/// What an open owner does with a file, and what it denies to others (RFC 8881, section 9.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Share {
+    /// Reads.
+    pub read: bool,
+    /// Writes.
+    pub write: bool,
+    /// Lets no other owner read.
+    pub deny_read: bool,
+    /// Lets no other owner write.
+    pub deny_write: bool,
+}
+
+impl Share {
+    /// Whether two owners cannot have these shares at once.
+    #[must_use]
+    pub fn conflicts(self, other: Share) -> bool {
+        (self.deny_read && other.read)
+            || (self.deny_write && other.write)
+            || (other.deny_read && self.read)
+            || (other.deny_write && self.write)
+    }
+
+    /// Everything that either share allows or denies.
+    #[must_use]
+    pub fn union(self, other: Share) -> Share {
+        Share {
+            read: self.read || other.read,
+            write: self.write || other.write,
+            deny_read: self.deny_read || other.deny_read,
+            deny_write: self.deny_write || other.deny_write,
+        }
+    }
+}
+
+/// How a byte range is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockKind {
+    /// Shared with other readers.
+    Read,
+    /// Exclusive.
+    Write,
+}
+
+/// The bytes from `start` to `last`, both included; `last` is `u64::MAX` for "to the end of file,
+/// however it grows". Never empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ByteRange {
+    start: u64,
+    last: u64,
+}
+
+impl ByteRange {
+    /// A range from an offset and a length as NFS gives them: `u64::MAX` as length means "to the
+    /// end" (RFC 8881, section 18.10.3). Returns `None` for an empty range and one that wraps.
+    #[must_use]
+    pub fn from_offset_and_length(offset: u64, length: u64) -> Option<ByteRange> {
+        match length {
+            0 => None,
+            u64::MAX => Some(ByteRange {
+                start: offset,
+                last: u64::MAX,
+            }),
+            _ => Some(ByteRange {
+                start: offset,
+                last: offset.checked_add(length - 1)?,
+            }),
+        }
+    }
+
+    /// A range from its first and last byte. Returns `None` when they are out of order.
+    #[must_use]
+    pub fn from_bounds(start: u64, last: u64) -> Option<ByteRange> {
+        (start <= last).then_some(ByteRange { start, last })
+    }
+
+    /// The first byte.
+    #[must_use]
+    pub fn start(self) -> u64 {
+        self.start
+    }
+
+    /// The last byte, `u64::MAX` for an open end.
+    #[must_use]
+    pub fn last(self) -> u64 {
+        self.last
+    }
+
+    /// The length as NFS gives it, `u64::MAX` for an open end.
+    #[must_use]
+    pub fn length(self) -> u64 {
+        if self.last == u64::MAX {
+            u64::MAX
+        } else {
+            self.last - self.start + 1
+        }
+    }
+
+    /// Whether the two ranges share a byte.
+    #[must_use]
+    pub fn overlaps(self, other: ByteRange) -> bool {
+        self.start <= other.last && other.start <= self.last
+    }
+}
+
+/// The lock that stands in the way of another (RFC 8881, section 18.10.2, `LOCK4denied`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockConflict {
+    /// Who holds it.
+    pub owner: LockOwner,
+    /// What it covers.
+    pub range: ByteRange,
+    /// How.
+    pub kind: LockKind,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_follow_the_rfc_at_their_edges() {
+        assert_eq!(ByteRange::from_offset_and_length(5, 0), None);
+        assert_eq!(ByteRange::from_offset_and_length(u64::MAX, 2), None);
+        let open = ByteRange::from_offset_and_length(7, u64::MAX).unwrap();
+        assert_eq!(
+            (open.start(), open.last(), open.length()),
+            (7, u64::MAX, u64::MAX)
+        );
+        let one = ByteRange::from_offset_and_length(7, 1).unwrap();
+        assert_eq!((one.last(), one.length()), (7, 1));
+        assert!(open.overlaps(one));
+        assert!(!one.overlaps(ByteRange::from_bounds(8, 9).unwrap()));
+    }
+
+    #[test]
+    fn shares_conflict_where_one_denies_what_the_other_does() {
+        let reader = Share {
+            read: true,
+            ..Share::default()
+        };
+        let private = Share {
+            write: true,
+            deny_read: true,
+            ..Share::default()
+        };
+        assert!(reader.conflicts(private) && private.conflicts(reader));
+        assert!(!reader.conflicts(reader));
+    }
+}

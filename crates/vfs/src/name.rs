@@ -1,0 +1,144 @@
+//! Names of directory entries and extended attributes, checked once where they enter.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+/// The longest name of an entry or extended attribute, in bytes, as on Linux local file systems.
+pub const MAX_NAME_BYTES: usize = 255;
+
+/// Why bytes cannot be a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing between two slashes.
+    #[error("the name is empty")]
+    Empty,
+    /// Longer than [`MAX_NAME_BYTES`].
+    #[error("the name is longer than {MAX_NAME_BYTES} bytes")]
+    TooLong,
+    /// A slash or a NUL byte, which no path component can hold.
+    #[error("the name holds a slash or a NUL byte")]
+    BadCharacter,
+    /// `.` or `..`, which name no entry of their own (RFC 8881, section 14.5).
+    #[error("the name is `.` or `..`")]
+    Reserved,
+}
+
+/// The name of a directory entry: 1 to 255 bytes, no slash, no NUL, neither `.` nor `..`.
+///
+/// Any other byte is kept as the client sent it; Linux clients do not promise UTF-8.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Bytes);
+
+impl Name {
+    /// Checks bytes from a client or a disk.
+    ///
+    /// # Errors
+    /// [`NameError`] says which rule the bytes break.
+    pub fn new(bytes: impl Into<Bytes>) -> Result<Name, NameError> {
+        let bytes = bytes.into();
+        if bytes.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if bytes.iter().any(|byte| matches!(byte, 0 | b'/')) {
+            return Err(NameError::BadCharacter);
+        }
+        if bytes.len() > MAX_NAME_BYTES {
+            return Err(NameError::TooLong);
+        }
+        if matches!(&bytes[..], b"." | b"..") {
+            return Err(NameError::Reserved);
+        }
+        Ok(Name(bytes))
+    }
+
+    /// The bytes as given.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes as a shared slice, without copying.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+/// The name of an extended attribute in the `user.` name space, without that prefix
+/// (RFC 8276, section 5).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct XattrName(Bytes);
+
+impl XattrName {
+    /// Checks bytes from a client or a disk. Slashes and dots are allowed.
+    ///
+    /// # Errors
+    /// [`NameError`] says which rule the bytes break.
+    pub fn new(bytes: impl Into<Bytes>) -> Result<XattrName, NameError> {
+        let bytes = bytes.into();
+        if bytes.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if bytes.contains(&0) {
+            return Err(NameError::BadCharacter);
+        }
+        if bytes.len() > MAX_NAME_BYTES {
+            return Err(NameError::TooLong);
+        }
+        Ok(XattrName(bytes))
+    }
+
+    /// The bytes as given.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes as a shared slice, without copying.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for XattrName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_keep_any_byte_but_slash_and_nul() {
+        let odd: &[u8] = &[0xff, b' ', b'\n', 0x80];
+        assert_eq!(Name::new(odd).unwrap().as_bytes(), odd);
+        assert_eq!(Name::new(&b"a/b"[..]), Err(NameError::BadCharacter));
+        assert_eq!(Name::new(&b"a\0"[..]), Err(NameError::BadCharacter));
+    }
+
+    #[test]
+    fn names_have_a_length_and_are_not_dots() {
+        assert_eq!(Name::new(Bytes::new()), Err(NameError::Empty));
+        assert!(Name::new(vec![b'x'; 255]).is_ok());
+        assert_eq!(Name::new(vec![b'x'; 256]), Err(NameError::TooLong));
+        assert_eq!(Name::new(&b"."[..]), Err(NameError::Reserved));
+        assert_eq!(Name::new(&b".."[..]), Err(NameError::Reserved));
+        assert!(Name::new(&b"..."[..]).is_ok());
+    }
+}
