@@ -1,0 +1,108 @@
+//! Installation of Debian packages without their services: the testbed wants the programs of
+//! `nfs-common` and `nfs-ganesha`, not daemons on the machine's own ports.
+//!
+//! What must never enter: which packages are wanted; see `requirements`.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::requirements::search_path;
+
+/// Debian's switch for services of packages: maintainer scripts ask this program before they start
+/// one, and 101 forbids it (Debian's `invoke-rc.d`(8)).
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+const POLICY_TEXT: &str = "#!/bin/sh\n# Written by meridian's testbed for one installation.\nexit 101\n";
+
+/// Units that packages enable by themselves, and a program that tells whether its package was there
+/// before, in which case the machine's owner decided.
+const UNITS: [(&str, &str); 4] = [
+    ("nfs-ganesha.service", "/usr/bin/ganesha.nfsd"),
+    ("nfs-ganesha-lock.service", "/usr/bin/ganesha.nfsd"),
+    ("rpcbind.socket", "/sbin/rpcbind"),
+    ("rpcbind.service", "/sbin/rpcbind"),
+];
+
+/// Installs packages with apt-get.
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
+    let list = packages.join(" ");
+    ensure!(
+        Path::new("/usr/bin/apt-get").is_file(),
+        "this is no Debian or Ubuntu machine; install what these packages bring: {list}"
+    );
+    ensure!(rustix::process::geteuid().is_root(), "run as root: apt-get install {list}");
+    eprintln!("testbed: installing {list}");
+    let unwanted: Vec<&str> = UNITS
+        .into_iter()
+        .filter(|(_, program)| !Path::new(program).exists())
+        .map(|(unit, _)| unit)
+        .collect();
+    let _policy = Policy::forbid()?;
+    apt_get(&["update"])?;
+    let mut words = vec!["install", "-y", "--no-install-recommends"];
+    words.extend(packages);
+    apt_get(&words)?;
+    for unit in unwanted {
+        // Fails where there is no systemd or no such unit, and then there is nothing to disable.
+        let _ = quiet(Command::new("systemctl").args(["disable", unit])).status();
+    }
+    Ok(())
+}
+
+/// Runs apt-get, waiting for another that holds its lock.
+fn apt_get(words: &[&str]) -> Result<()> {
+    let mut command = Command::new("apt-get");
+    command.args(["-o", "DPkg::Lock::Timeout=300"]).args(words);
+    command.env("DEBIAN_FRONTEND", "noninteractive").env("PATH", search_path());
+    let output = command.stdin(Stdio::null()).output().context("could not start apt-get")?;
+    ensure!(
+        output.status.success(),
+        "apt-get {} failed:\n{}",
+        words.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
+}
+
+fn quiet(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
+}
+
+/// The ban on services, for as long as this lives. A policy of the machine's own is left alone: its
+/// owner knows best.
+struct Policy {
+    is_ours: bool,
+}
+
+impl Policy {
+    fn forbid() -> Result<Self> {
+        if fs::read_to_string(POLICY).is_ok_and(|text| text == POLICY_TEXT) {
+            // An installation that was killed left it behind; it goes with this one.
+            return Ok(Self { is_ours: true });
+        }
+        if Path::new(POLICY).exists() {
+            return Ok(Self { is_ours: false });
+        }
+        let mut file = fs::File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o755)
+            .open(POLICY)
+            .with_context(|| format!("could not create {POLICY}"))?;
+        file.write_all(POLICY_TEXT.as_bytes())?;
+        Ok(Self { is_ours: true })
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        if self.is_ours {
+            // Left behind, it would be recognised and removed next time.
+            let _ = fs::remove_file(POLICY);
+        }
+    }
+}

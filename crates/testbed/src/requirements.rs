@@ -1,0 +1,265 @@
+//! What this machine has and lacks for the testbed, in words that say what to do next.
+//!
+//! What must never enter: changes to the machine; see `packages`.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+use crate::packages;
+
+/// What a test or a demonstration is going to use.
+///
+/// Every check looks at the machine anew, so that it is true after an installation too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requirements {
+    site: bool,
+    guest: bool,
+    ganesha: bool,
+    host_client: bool,
+}
+
+/// One thing the machine lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// What is missing, as the beginning of a sentence: "linux.uml is not installed".
+    pub what: String,
+    /// What helps.
+    pub remedy: Remedy,
+}
+
+/// What helps against a [`Lack`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// This Debian package, which [`Requirements::install_missing`] can install.
+    Package(&'static str),
+    /// Something only a person can do to the machine.
+    Person(&'static str),
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.remedy {
+            Remedy::Package(package) => write!(f, "{}: apt-get install {package}", self.what),
+            Remedy::Person(advice) => write!(f, "{}: {advice}", self.what),
+        }
+    }
+}
+
+impl Requirements {
+    /// For a [`crate::Site`] and services in it.
+    pub fn site() -> Self {
+        Self { site: true, ..Self::default() }
+    }
+
+    /// For a [`crate::Guest`] and the site it needs.
+    pub fn guest() -> Self {
+        Self { guest: true, ..Self::site() }
+    }
+
+    /// For mounting with the host's own kernel, which [`host_mounts_nfs4`] asks about.
+    pub fn host_client() -> Self {
+        Self { host_client: true, ..Self::default() }
+    }
+
+    /// For [`crate::Ganesha`] too.
+    pub fn with_ganesha(self) -> Self {
+        Self { ganesha: true, ..self }
+    }
+
+    /// Everything that is missing, the machine's own shortcomings first.
+    pub fn lacks(self) -> Vec<Lack> {
+        let mut lacks = self.machine_lacks();
+        lacks.extend(self.programs().into_iter().filter_map(|(file, package)| {
+            let missing = !is_installed(file);
+            missing.then(|| Lack {
+                what: format!("{file} is not installed"),
+                remedy: Remedy::Package(package),
+            })
+        }));
+        lacks
+    }
+
+    /// Installs the missing packages with apt-get, as root. Services among them are neither started
+    /// nor left enabled.
+    ///
+    /// # Errors
+    /// Fails when the machine lacks something no package brings, and when apt-get fails.
+    pub fn install_missing(self) -> Result<()> {
+        let lacks = self.lacks();
+        let packages: Vec<&str> = lacks
+            .iter()
+            .filter_map(|lack| match lack.remedy {
+                Remedy::Package(package) => Some(package),
+                Remedy::Person(_) => None,
+            })
+            .collect();
+        if !packages.is_empty() {
+            packages::install(&packages)?;
+        }
+        let left = self.lacks();
+        if !left.is_empty() {
+            bail!("this machine still lacks something:\n{}", listed(&left));
+        }
+        Ok(())
+    }
+
+    /// How a test begins: installs missing packages and returns whether the test can run.
+    ///
+    /// False only where the machine itself cannot run it, for want of root, of network namespaces
+    /// or of tap devices. That is said on standard error, past the capture of `cargo test`, so that
+    /// nobody takes it for a pass. With `TESTBED_REQUIRED` in the environment it is an error.
+    ///
+    /// # Errors
+    /// Fails when the machine could run it but a package cannot be installed.
+    pub fn admit(self, test: &str) -> Result<bool> {
+        let lacks = self.machine_lacks();
+        if lacks.is_empty() {
+            self.install_missing()?;
+            return Ok(true);
+        }
+        let reason = listed(&lacks);
+        if std::env::var_os("TESTBED_REQUIRED").is_some() {
+            bail!("{test} cannot run on this machine:\n{reason}");
+        }
+        writeln!(io::stderr(), "\n*** SKIPPED, NOT TESTED: {test}\n{reason}")?;
+        Ok(false)
+    }
+
+    /// What no package can mend.
+    fn machine_lacks(self) -> Vec<Lack> {
+        let mut lacks = Vec::new();
+        let mut lack = |what: &str, advice| {
+            lacks.push(Lack { what: what.to_owned(), remedy: Remedy::Person(advice) });
+        };
+        let is_root = rustix::process::geteuid().is_root();
+        if (self.site || self.host_client) && !is_root {
+            lack("this process is not root", "run it with sudo");
+        }
+        if self.site && is_root && !makes_namespaces() {
+            lack(
+                "this process may not make network namespaces",
+                "in a container, start that with --privileged, or with the capabilities \
+                 SYS_ADMIN, NET_ADMIN and SYS_PTRACE",
+            );
+        }
+        if self.guest && is_root && !opens_tun() {
+            lack(
+                "/dev/net/tun cannot be opened",
+                "run `modprobe tun`, or start the container with --device /dev/net/tun",
+            );
+        }
+        if self.guest && !cfg!(target_arch = "x86_64") {
+            lack("User Mode Linux exists for x86-64 only", "use a machine of that kind");
+        }
+        lacks
+    }
+
+    /// The programs and files that will be used, each with its Debian package.
+    fn programs(self) -> Vec<(&'static str, &'static str)> {
+        let parts: [(bool, &[(&str, &str)]); 4] = [
+            (self.site, &[("ip", "iproute2")]),
+            (
+                self.guest,
+                &[
+                    ("bash", "bash"),
+                    ("timeout", "coreutils"),
+                    ("setpriv", "util-linux"),
+                    ("ethtool", "ethtool"),
+                    ("modprobe", "kmod"),
+                    ("linux.uml", "user-mode-linux"),
+                    ("mount.nfs4", "nfs-common"),
+                ],
+            ),
+            (self.host_client, &[("mount.nfs4", "nfs-common")]),
+            (
+                self.ganesha,
+                &[
+                    ("ganesha.nfsd", "nfs-ganesha"),
+                    ("/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so", "nfs-ganesha-vfs"),
+                ],
+            ),
+        ];
+        let wanted = parts.into_iter().filter(|(wanted, _)| *wanted);
+        wanted.flat_map(|(_, programs)| programs.iter().copied()).collect()
+    }
+}
+
+/// Whether the host's own kernel can mount NFSv4. It loads the kernel's module where there is one,
+/// which needs root. The mounting program is a matter of [`Requirements::host_client`].
+pub fn host_mounts_nfs4() -> bool {
+    let knows = || {
+        fs::read_to_string("/proc/filesystems")
+            .is_ok_and(|list| list.lines().any(|line| line.split_whitespace().last() == Some("nfs4")))
+    };
+    knows() || (succeeds(Command::new("modprobe").args(["-q", "nfsv4"])) && knows())
+}
+
+/// One lack a line.
+fn listed(lacks: &[Lack]) -> String {
+    let lines: Vec<String> = lacks.iter().map(|lack| format!("  - {lack}")).collect();
+    lines.join("\n")
+}
+
+/// The folders programs are looked for in: `PATH`, and those that Debian leaves out of the `PATH`
+/// of whoever became root by `su`.
+pub(crate) fn search_path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin");
+    path
+}
+
+/// Whether a program is on the search path, or a file at its absolute path.
+fn is_installed(file: &str) -> bool {
+    // Joining an absolute path yields that path whatever the folder is.
+    std::env::split_paths(&search_path()).any(|folder: PathBuf| folder.join(file).is_file())
+}
+
+fn makes_namespaces() -> bool {
+    succeeds(Command::new("unshare").args(["--net", "--mount", "true"]))
+}
+
+fn opens_tun() -> bool {
+    File::options().read(true).write(true).open(Path::new("/dev/net/tun")).is_ok()
+}
+
+/// Runs a command for its exit code alone.
+fn succeeds(command: &mut Command) -> bool {
+    command
+        .env("PATH", search_path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_by_name_and_files_by_path() {
+        assert!(is_installed("sh"));
+        assert!(is_installed("/proc/self/stat"));
+        assert!(!is_installed("no-such-program"));
+        assert!(!is_installed("/no/such/file"));
+    }
+
+    #[test]
+    fn a_lack_says_what_to_do() {
+        let lack = Lack {
+            what: "linux.uml is not installed".into(),
+            remedy: Remedy::Package("user-mode-linux"),
+        };
+        assert_eq!(
+            lack.to_string(),
+            "linux.uml is not installed: apt-get install user-mode-linux"
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! A site: one network namespace in which servers and guests meet, apart from the machine's own
+//! network and from every other site.
+//!
+//! Since nothing is shared, every site can use the same addresses and the standard NFS port, and
+//! several runs on one machine do not meet.
+//!
+//! What must never enter: what runs in a site; see `service` and `guest`.
+
+use std::fs::{self, DirBuilder, File};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Once};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::fd::AsFd;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::reaper::{self, Reaper};
+use crate::requirements::search_path;
+
+/// Where NFS servers listen unless told otherwise (RFC 8881, section 2.9.3).
+pub const NFS_PORT: u16 = 2049;
+
+/// The address every guest of a site can reach, on the loopback device of the site.
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+
+/// A network namespace and a folder for logs, both removed when the last clone is dropped or the
+/// process ends in whatever way.
+#[derive(Clone, Debug)]
+pub struct Site {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    namespace: String,
+    folder: PathBuf,
+    keeps_folder: AtomicBool,
+    taps: AtomicU8,
+    /// Held for its Drop, which removes the namespace.
+    _reaper: Reaper,
+}
+
+/// A cable between the site and one guest. One guest per tap device: a second one would steal the
+/// first one's frames.
+#[derive(Clone, Debug)]
+pub(crate) struct Tap {
+    /// The device in the site's namespace.
+    pub(crate) device: String,
+    /// The site's end, and the guest's way to every other address.
+    pub(crate) gateway: Ipv4Addr,
+    /// The guest's end, in the same /24.
+    pub(crate) guest: Ipv4Addr,
+}
+
+impl Site {
+    /// Makes a namespace with its loopback device up and [`Site::address`] on it, after sweeping
+    /// what dead runs left. Needs root.
+    pub fn new() -> Result<Self> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        static SWEEP: Once = Once::new();
+
+        let base = work_base()?;
+        SWEEP.call_once(|| reaper::sweep(&base));
+        let namespace = reaper::site_name(COUNTER.fetch_add(1, Ordering::Relaxed))?;
+        let folder = base.join(&namespace);
+        fs::create_dir(&folder)
+            .with_context(|| format!("could not create {}", folder.display()))?;
+        let inner = Inner {
+            _reaper: Reaper::watch(&namespace)?,
+            namespace,
+            folder,
+            keeps_folder: AtomicBool::new(false),
+            taps: AtomicU8::new(0),
+        };
+        let site = Self { inner: Arc::new(inner) };
+        let name = site.namespace();
+        ip(&["netns", "add", name])?;
+        ip(&["-n", name, "link", "set", "lo", "up"])?;
+        ip(&["-n", name, "addr", "add", &format!("{ADDRESS}/32"), "dev", "lo"])?;
+        Ok(site)
+    }
+
+    /// The address servers of this site listen on.
+    pub fn address(&self) -> IpAddr {
+        IpAddr::V4(ADDRESS)
+    }
+
+    /// [`Site::address`] with the standard NFS port.
+    pub fn nfs_address(&self) -> SocketAddr {
+        SocketAddr::new(self.address(), NFS_PORT)
+    }
+
+    /// The name of the namespace, as `ip netns` knows it.
+    pub fn namespace(&self) -> &str {
+        &self.inner.namespace
+    }
+
+    /// The folder for logs and configuration of this site. It is removed with the site, except
+    /// while a panic unwinds, after [`Site::keep_folder`], or where the environment holds
+    /// `TESTBED_KEEP`.
+    pub fn folder(&self) -> &Path {
+        &self.inner.folder
+    }
+
+    /// Keeps the folder for a person to read; a sweep removes it a day later.
+    pub fn keep_folder(&self) {
+        self.inner.keeps_folder.store(true, Ordering::Relaxed);
+    }
+
+    /// A command that will run inside the site. `ip netns exec` replaces itself by the program, so
+    /// the child's pid is the program's own.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", self.namespace()]).arg(program);
+        command.env("PATH", search_path());
+        command
+    }
+
+    /// Calls `work` on a thread that lives inside the site. Sockets it makes belong to the site for
+    /// good, even when they are handed out, so a native client can talk to the site's servers.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let path = Path::new("/run/netns").join(self.namespace());
+        std::thread::scope(|scope| {
+            let visitor = scope.spawn(|| {
+                let namespace = File::open(&path)
+                    .with_context(|| format!("could not open {}", path.display()))?;
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                    .with_context(|| format!("could not enter {}; run as root", path.display()))?;
+                Ok(work())
+            });
+            match visitor.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    /// Adds a cable for one more guest.
+    pub(crate) fn add_tap(&self) -> Result<Tap> {
+        let taken = self
+            .inner
+            .taps
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| taken.checked_add(1))
+            .ok()
+            .context("a site has room for 255 guests; make another site")?;
+        let subnet = taken + 1;
+        let tap = Tap {
+            device: format!("tap{subnet}"),
+            gateway: Ipv4Addr::new(10, 99, subnet, 1),
+            guest: Ipv4Addr::new(10, 99, subnet, 2),
+        };
+        let name = self.namespace();
+        ip(&["-n", name, "tuntap", "add", &tap.device, "mode", "tap"])?;
+        // Without this the guest drops frames above its MTU, and large reads stall.
+        let mut offloads = self.command("ethtool");
+        offloads.args(["-K", &tap.device, "tso", "off", "gso", "off", "tx", "off"]);
+        checked(offloads)?;
+        let address = format!("{}/24", tap.gateway);
+        ip(&["-n", name, "addr", "add", &address, "dev", &tap.device])?;
+        self.set_link(&tap, true)?;
+        Ok(tap)
+    }
+
+    /// Plugs a guest's cable in or pulls it out.
+    pub(crate) fn set_link(&self, tap: &Tap, up: bool) -> Result<()> {
+        let state = if up { "up" } else { "down" };
+        ip(&["-n", self.namespace(), "link", "set", &tap.device, state])
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let keeps = *self.keeps_folder.get_mut()
+            || std::thread::panicking()
+            || std::env::var_os("TESTBED_KEEP").is_some();
+        if keeps {
+            eprintln!("testbed: logs are kept in {}", self.folder.display());
+        } else {
+            // The sweep of a later run removes what is left here.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// The folder all work folders lie in. Others may write to the temporary folder too, so one that
+/// belongs to somebody else is refused.
+fn work_base() -> Result<PathBuf> {
+    let base = std::env::temp_dir().join("meridian-testbed");
+    // The mode lets unprivileged users of a guest reach their scripts.
+    let created = DirBuilder::new().mode(0o755).create(&base);
+    if let Err(error) = created
+        && error.kind() != std::io::ErrorKind::AlreadyExists
+    {
+        return Err(error).with_context(|| format!("could not create {}", base.display()));
+    }
+    let metadata = fs::symlink_metadata(&base)?;
+    ensure!(
+        metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw(),
+        "{} belongs to somebody else; remove it, or set TMPDIR to a folder of your own",
+        base.display()
+    );
+    Ok(base)
+}
+
+/// Runs `ip` with these arguments.
+fn ip(arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new("ip");
+    command.args(arguments);
+    checked(command)
+}
+
+/// Runs a command to its end; what it wrote is part of the error when it fails.
+fn checked(mut command: Command) -> Result<()> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("could not start {command:?}; `testbed requirements` may help"))?;
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        bail!("{command:?} failed ({}): {}", output.status, complaint.trim());
+    }
+    Ok(())
+}
