@@ -1,1 +1,34 @@
-//! (front page to be written)
+//! The NFSv4.1 and 4.2 service: from an RPC call to an RPC reply, over any [`vfs::FileSystem`].
+//!
+//! A call comes in through [`Service::call`], is taken apart operation by operation in `compound`, and
+//! each operation stands in a file of its own under `ops`. What the server remembers of its clients is in
+//! [`state`], which is pure. What it serves is a [`Namespace`] of exports.
+//!
+//! What must never enter: sockets (a [`Connection`] is all that is known of one), disks, replicas. The
+//! service does not know whether a file system is local or kept at several sites.
+
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod callback;
+mod compound;
+mod connection;
+mod handle;
+mod namespace;
+mod observer;
+mod ops;
+mod records;
+mod service;
+pub mod state;
+mod status;
+
+pub use connection::{CallbackError, Connection};
+pub use handle::FileHandle;
+pub use namespace::{
+    AccessMode, AccessRule, AddressRange, AddressRangeError, Export, Namespace, NamespaceError,
+    PseudoPath, Squash,
+};
+pub use observer::{NoObserver, Observer};
+pub use records::{ClientRecords, RecordError};
+pub use service::{Identity, Service, ServiceOptions};
+pub use state::{ConnectionId, Limits};

@@ -1,0 +1,137 @@
+//! Filehandles: what clients keep to name an object, and what they stand for while a COMPOUND runs.
+//!
+//! A filehandle depends on the tree and the object only, so it means the same at every replica and after
+//! every restart. It is no capability: the export's rules are applied each time one is used.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nfs4::NfsFh4;
+use vfs::{Credentials, FsId, ObjectId};
+
+use crate::namespace::Export;
+use crate::state::FileKey;
+
+/// First byte of every filehandle; another layout gets another one.
+const VERSION: u8 = 1;
+const PSEUDO: u8 = 0;
+const OBJECT: u8 = 1;
+
+/// A filehandle's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileHandle {
+    /// A directory of the pseudo file system, by the hash of its path.
+    Pseudo(u64),
+    /// An object of an exported tree.
+    Object(FsId, ObjectId),
+}
+
+impl FileHandle {
+    /// Encodes: version, kind, then the numbers in network order.
+    #[must_use]
+    pub fn encode(&self) -> NfsFh4 {
+        let mut bytes = Vec::with_capacity(26);
+        match self {
+            FileHandle::Pseudo(node) => {
+                bytes.extend_from_slice(&[VERSION, PSEUDO]);
+                bytes.extend_from_slice(&node.to_be_bytes());
+            }
+            FileHandle::Object(fs_id, id) => {
+                bytes.extend_from_slice(&[VERSION, OBJECT]);
+                bytes.extend_from_slice(&fs_id.major.to_be_bytes());
+                bytes.extend_from_slice(&fs_id.minor.to_be_bytes());
+                bytes.extend_from_slice(&id.as_u64().to_be_bytes());
+            }
+        }
+        NfsFh4(Bytes::from(bytes))
+    }
+
+    /// Decodes what a client sent. Returns `None` for bytes this server never handed out.
+    #[must_use]
+    pub fn decode(handle: &NfsFh4) -> Option<FileHandle> {
+        let number = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_be_bytes);
+        match handle.0.split_at_checked(2)? {
+            ([VERSION, PSEUDO], rest) => Some(FileHandle::Pseudo(number(rest)?)),
+            ([VERSION, OBJECT], rest) if rest.len() == 24 => {
+                let fs_id = FsId { major: number(&rest[..8])?, minor: number(&rest[8..16])? };
+                Some(FileHandle::Object(fs_id, ObjectId::from_u64(number(&rest[16..])?)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The current or saved filehandle of a COMPOUND.
+#[derive(Clone, Debug)]
+pub(crate) enum Handle {
+    /// A directory of the pseudo file system, by its index there.
+    Pseudo(usize),
+    /// An object of an exported tree.
+    Object(ObjectHandle),
+}
+
+/// An object together with what the export's rules make of the caller.
+#[derive(Clone, Debug)]
+pub(crate) struct ObjectHandle {
+    /// The export it was reached through.
+    pub(crate) export: Arc<Export>,
+    /// The object.
+    pub(crate) id: ObjectId,
+    /// The caller after squashing.
+    pub(crate) who: Credentials,
+    /// Whether the caller may only read.
+    pub(crate) read_only: bool,
+}
+
+impl Handle {
+    /// The filehandle that names it.
+    pub(crate) fn file_handle(&self, namespace: &crate::Namespace) -> FileHandle {
+        match self {
+            Handle::Pseudo(node) => FileHandle::Pseudo(namespace.node(*node).id),
+            Handle::Object(object) => object.file_handle(),
+        }
+    }
+}
+
+impl ObjectHandle {
+    /// The same export and caller, another object.
+    pub(crate) fn at(&self, id: ObjectId) -> ObjectHandle {
+        ObjectHandle { id, ..self.clone() }
+    }
+
+    /// The filehandle that names it.
+    pub(crate) fn file_handle(&self) -> FileHandle {
+        FileHandle::Object(self.export.file_system.properties().fs_id, self.id)
+    }
+
+    /// How the state tables name it.
+    pub(crate) fn key(&self) -> FileKey {
+        FileKey { tree: self.export.index, object: self.id }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_survive_a_round_trip() {
+        let fs_id = FsId { major: 7, minor: u64::MAX };
+        for handle in [
+            FileHandle::Pseudo(0x0102_0304_0506_0708),
+            FileHandle::Object(fs_id, ObjectId::from_u64(0x0001_0000_0000_0042)),
+        ] {
+            assert_eq!(FileHandle::decode(&handle.encode()), Some(handle));
+        }
+    }
+
+    #[test]
+    fn foreign_bytes_are_no_handle() {
+        let valid = FileHandle::Pseudo(1).encode().0;
+        for cut in 0..valid.len() {
+            assert_eq!(FileHandle::decode(&NfsFh4(valid.slice(..cut))), None);
+        }
+        assert_eq!(FileHandle::decode(&NfsFh4(Bytes::from_static(&[2; 26]))), None);
+        assert_eq!(FileHandle::decode(&NfsFh4(Bytes::from_static(&[1; 128]))), None);
+    }
+}

@@ -1,0 +1,456 @@
+//! What is exported where, and to whom: exports with their access rules, and the pseudo file system
+//! of directories that leads to them (RFC 8881, section 7.3).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use nfs4::NfsStat4;
+use vfs::{Credentials, FileSystem, FsId, Name};
+
+use crate::handle::{FileHandle, Handle, ObjectHandle};
+
+/// The user and group id that squashed callers get unless configured, `nobody` on most systems.
+pub const NOBODY_ID: u32 = 65534;
+
+/// A range of client addresses: everybody, one address, or a prefix such as `192.0.2.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressRange {
+    /// `None` stands for everybody.
+    prefix: Option<(IpAddr, u8)>,
+}
+
+/// Why a text is no address range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not an address range; write `*`, an address such as `192.0.2.7`, or a prefix such as `192.0.2.0/24` or `2001:db8::/32`"
+)]
+pub struct AddressRangeError(String);
+
+impl AddressRange {
+    /// Everybody.
+    pub const ANY: AddressRange = AddressRange { prefix: None };
+
+    /// Whether an address is in the range. IPv4 clients of an IPv6 socket count as IPv4.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let Some((network, length)) = self.prefix else { return true };
+        match (network, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let shift = 32 - u32::from(length);
+                u32::from(network).checked_shr(shift) == u32::from(address).checked_shr(shift)
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let shift = 128 - u32::from(length);
+                u128::from(network).checked_shr(shift) == u128::from(address).checked_shr(shift)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for AddressRange {
+    type Err = AddressRangeError;
+
+    fn from_str(text: &str) -> Result<AddressRange, AddressRangeError> {
+        let wrong = || AddressRangeError(text.to_owned());
+        if text == "*" {
+            return Ok(AddressRange::ANY);
+        }
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let length = match length {
+            Some(length) => length.parse().ok().filter(|length| *length <= most).ok_or_else(wrong)?,
+            None => most,
+        };
+        Ok(AddressRange { prefix: Some((address, length)) })
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.prefix {
+            None => f.write_str("*"),
+            Some((address, length)) => write!(f, "{address}/{length}"),
+        }
+    }
+}
+
+/// What clients may do with an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessMode {
+    /// Only read.
+    ReadOnly,
+    /// Read and write.
+    ReadWrite,
+}
+
+/// Whose identity is replaced by the anonymous one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Squash {
+    /// Nobody's.
+    None,
+    /// The superuser's.
+    Root,
+    /// Everybody's.
+    All,
+}
+
+/// What the clients of an address range get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessRule {
+    /// Whom the rule is for.
+    pub clients: AddressRange,
+    /// What they may do.
+    pub mode: AccessMode,
+    /// Whose identity is replaced.
+    pub squash: Squash,
+    /// The user id of the anonymous identity.
+    pub anonymous_user: u32,
+    /// The group id of the anonymous identity.
+    pub anonymous_group: u32,
+}
+
+impl AccessRule {
+    /// The caller's identity under this rule.
+    fn identity(&self, caller: &oncrpc::AuthSys) -> Credentials {
+        let anonymous = Credentials {
+            user: self.anonymous_user,
+            group: self.anonymous_group,
+            groups: Arc::from([]),
+        };
+        match self.squash {
+            Squash::All => anonymous,
+            Squash::Root if caller.uid == 0 => anonymous,
+            Squash::Root => Credentials {
+                user: caller.uid,
+                group: if caller.gid == 0 { self.anonymous_group } else { caller.gid },
+                groups: caller.gids.iter().copied().filter(|group| *group != 0).collect(),
+            },
+            Squash::None => Credentials {
+                user: caller.uid,
+                group: caller.gid,
+                groups: Arc::from(&caller.gids[..]),
+            },
+        }
+    }
+}
+
+/// One exported tree.
+pub struct Export {
+    /// Where clients find it.
+    pub path: PseudoPath,
+    /// What they find.
+    pub file_system: Arc<dyn FileSystem>,
+    /// Who may use it; the first rule that fits a client decides, and without one it is refused.
+    pub rules: Vec<AccessRule>,
+    /// The export's place in its [`Namespace`], which sets it.
+    pub(crate) index: usize,
+    /// The pseudo directory that the export covers.
+    pub(crate) node: usize,
+}
+
+impl fmt::Debug for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Export").field("path", &self.path).field("rules", &self.rules).finish()
+    }
+}
+
+impl Export {
+    /// An export that is not part of a namespace yet.
+    #[must_use]
+    pub fn new(
+        path: PseudoPath,
+        file_system: Arc<dyn FileSystem>,
+        rules: Vec<AccessRule>,
+    ) -> Export {
+        Export { path, file_system, rules, index: 0, node: 0 }
+    }
+
+    fn rule_for(&self, address: IpAddr) -> Option<&AccessRule> {
+        self.rules.iter().find(|rule| rule.clients.contains(address))
+    }
+
+    /// Lets a caller at an object of the export.
+    ///
+    /// # Errors
+    /// `ACCESS` for an address that no rule admits, `WRONGSEC` for a flavor other than AUTH_SYS.
+    pub(crate) fn admit(
+        self: &Arc<Export>,
+        id: vfs::ObjectId,
+        caller: &Caller,
+    ) -> Result<ObjectHandle, NfsStat4> {
+        let rule = self.rule_for(caller.address).ok_or(NfsStat4::Access)?;
+        let oncrpc::Credentials::Sys(credentials) = &caller.credentials else {
+            return Err(NfsStat4::WrongSec);
+        };
+        Ok(ObjectHandle {
+            export: self.clone(),
+            id,
+            who: rule.identity(credentials),
+            read_only: rule.mode == AccessMode::ReadOnly,
+        })
+    }
+}
+
+/// Who sent a request: address and unchecked credentials.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// The client's address.
+    pub(crate) address: IpAddr,
+    /// What the RPC header says.
+    pub(crate) credentials: oncrpc::Credentials,
+}
+
+/// An absolute path in the pseudo file system, such as `/export`; `/` has no components.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PseudoPath(Vec<Name>);
+
+impl PseudoPath {
+    /// The components from the root.
+    #[must_use]
+    pub fn components(&self) -> &[Name] {
+        &self.0
+    }
+}
+
+impl FromStr for PseudoPath {
+    type Err = NamespaceError;
+
+    fn from_str(text: &str) -> Result<PseudoPath, NamespaceError> {
+        let wrong = |why: &str| NamespaceError::Path(text.to_owned(), why.to_owned());
+        let rest = text.strip_prefix('/').ok_or_else(|| wrong("it must start with a slash"))?;
+        let parts = rest.split('/').filter(|part| !part.is_empty());
+        let names = parts.map(|part| Name::new(part.as_bytes().to_vec()));
+        Ok(PseudoPath(names.collect::<Result<_, _>>().map_err(|error| wrong(&error.to_string()))?))
+    }
+}
+
+impl fmt::Display for PseudoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("/");
+        }
+        self.0.iter().try_for_each(|name| write!(f, "/{name}"))
+    }
+}
+
+/// Why exports do not make a name space.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NamespaceError {
+    /// Not a path.
+    #[error("`{0}` cannot be an export path: {1}")]
+    Path(String, String),
+    /// Two exports at one place, or one inside another.
+    #[error(
+        "the exports `{0}` and `{1}` overlap; give each a path of its own that is not inside the other"
+    )]
+    Overlap(String, String),
+    /// The same tree twice.
+    #[error("the exports `{0}` and `{1}` show the same tree; export it once")]
+    SameTree(String, String),
+}
+
+/// A directory of the pseudo file system.
+#[derive(Debug)]
+pub(crate) struct PseudoNode {
+    /// Hash of the path: the fileid, and the number in the filehandle.
+    pub(crate) id: u64,
+    /// The directory above; the root's own index for the root.
+    pub(crate) parent: usize,
+    /// What is in it.
+    pub(crate) children: BTreeMap<Name, usize>,
+    /// The export that covers it.
+    pub(crate) export: Option<usize>,
+}
+
+/// All exports and the directories that lead to them.
+#[derive(Debug)]
+pub struct Namespace {
+    nodes: Vec<PseudoNode>,
+    exports: Vec<Arc<Export>>,
+}
+
+/// The index of the root among the nodes.
+pub(crate) const ROOT_NODE: usize = 0;
+
+impl Namespace {
+    /// Builds the directories that lead to the exports.
+    ///
+    /// # Errors
+    /// [`NamespaceError`] when exports overlap.
+    pub fn new(exports: Vec<Export>) -> Result<Namespace, NamespaceError> {
+        let root = PseudoNode {
+            id: path_hash(&[]),
+            parent: ROOT_NODE,
+            children: BTreeMap::new(),
+            export: None,
+        };
+        let mut namespace = Namespace { nodes: vec![root], exports: Vec::new() };
+        for export in exports {
+            namespace.add(export)?;
+        }
+        Ok(namespace)
+    }
+
+    fn add(&mut self, mut export: Export) -> Result<(), NamespaceError> {
+        let overlap = |other: &Export, own: &Export| {
+            NamespaceError::Overlap(other.path.to_string(), own.path.to_string())
+        };
+        for other in &self.exports {
+            let (short, long) = (other.path.components(), export.path.components());
+            if long.starts_with(short) || short.starts_with(long) {
+                return Err(overlap(other, &export));
+            }
+            if other.file_system.properties().fs_id == export.file_system.properties().fs_id {
+                let (first, second) = (other.path.to_string(), export.path.to_string());
+                return Err(NamespaceError::SameTree(first, second));
+            }
+        }
+        let mut node = ROOT_NODE;
+        for (depth, name) in export.path.components().iter().enumerate() {
+            let id = path_hash(&export.path.components()[..=depth]);
+            let next = self.nodes.len();
+            let child = *self.nodes[node].children.entry(name.clone()).or_insert(next);
+            if child == next {
+                let children = BTreeMap::new();
+                self.nodes.push(PseudoNode { id, parent: node, children, export: None });
+            }
+            node = child;
+        }
+        export.index = self.exports.len();
+        export.node = node;
+        self.nodes[node].export = Some(export.index);
+        self.exports.push(Arc::new(export));
+        Ok(())
+    }
+
+    /// The exports, by index.
+    #[must_use]
+    pub fn exports(&self) -> &[Arc<Export>] {
+        &self.exports
+    }
+
+    /// A directory of the pseudo file system.
+    pub(crate) fn node(&self, index: usize) -> &PseudoNode {
+        &self.nodes[index]
+    }
+
+    /// The pseudo file system's identity.
+    pub(crate) fn pseudo_fs_id(&self) -> FsId {
+        FsId { major: 0, minor: 0 }
+    }
+
+    /// The version of every pseudo directory: it changes when the exports do.
+    pub(crate) fn pseudo_change(&self) -> u64 {
+        let mut hasher = std::hash::DefaultHasher::new();
+        for export in &self.exports {
+            export.path.components().iter().for_each(|name| name.as_bytes().hash(&mut hasher));
+        }
+        hasher.finish()
+    }
+
+    /// What a caller finds at a node: the directory itself, or the root of the export that covers it.
+    pub(crate) fn enter(&self, node: usize, caller: &Caller) -> Result<Handle, NfsStat4> {
+        match self.nodes[node].export {
+            None => Ok(Handle::Pseudo(node)),
+            Some(export) => {
+                let root = vfs::ObjectId::ROOT;
+                self.exports[export].admit(root, caller).map(Handle::Object)
+            }
+        }
+    }
+
+    /// What a filehandle from a client stands for.
+    ///
+    /// # Errors
+    /// `BADHANDLE` for bytes of somebody else, `STALE` for a tree or directory that is not exported
+    /// (any more), and those of [`Export::admit`].
+    pub(crate) fn resolve(
+        &self,
+        handle: &nfs4::NfsFh4,
+        caller: &Caller,
+    ) -> Result<Handle, NfsStat4> {
+        match FileHandle::decode(handle).ok_or(NfsStat4::BadHandle)? {
+            FileHandle::Pseudo(id) => {
+                let found = self.nodes.iter().position(|node| node.id == id);
+                found.map(Handle::Pseudo).ok_or(NfsStat4::Stale)
+            }
+            FileHandle::Object(fs_id, id) => {
+                let is_meant =
+                    |export: &&Arc<Export>| export.file_system.properties().fs_id == fs_id;
+                let export = self.exports.iter().find(is_meant).ok_or(NfsStat4::Stale)?;
+                export.admit(id, caller).map(Handle::Object)
+            }
+        }
+    }
+}
+
+/// A number for a pseudo directory that depends on its path only, so that it is the same after a restart
+/// and at every replica (FNV-1a, 64 bits, with a slash before each name).
+fn path_hash(path: &[Name]) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let bytes = path.iter().flat_map(|name| std::iter::once(&b'/').chain(name.as_bytes()));
+    bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(text: &str) -> AddressRange {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn ranges_hold_their_addresses() {
+        let inside = |text: &str, address: &str| range(text).contains(address.parse().unwrap());
+        assert!(inside("*", "2001:db8::1"));
+        assert!(inside("192.0.2.0/24", "192.0.2.255"));
+        assert!(!inside("192.0.2.0/24", "192.0.3.0"));
+        assert!(inside("192.0.2.7", "192.0.2.7"));
+        assert!(!inside("192.0.2.7", "192.0.2.8"));
+        assert!(inside("0.0.0.0/0", "203.0.113.9"));
+        assert!(inside("192.0.2.0/24", "::ffff:192.0.2.9"));
+        assert!(inside("2001:db8::/32", "2001:db8:1::1"));
+        assert!(!inside("2001:db8::/32", "192.0.2.1"));
+    }
+
+    #[test]
+    fn wrong_ranges_are_refused_with_examples() {
+        for text in ["", "host", "192.0.2.0/33", "192.0.2.0/", "192.0.2/24", "::/129"] {
+            let error = text.parse::<AddressRange>().unwrap_err();
+            assert!(error.to_string().contains("192.0.2.0/24"), "{error}");
+        }
+    }
+
+    #[test]
+    fn squashing_takes_root_its_groups_too() {
+        let rule = AccessRule {
+            clients: AddressRange::ANY,
+            mode: AccessMode::ReadWrite,
+            squash: Squash::Root,
+            anonymous_user: NOBODY_ID,
+            anonymous_group: NOBODY_ID,
+        };
+        let caller = |uid, gid, gids: &[u32]| oncrpc::AuthSys {
+            stamp: 0,
+            machinename: bytes::Bytes::new(),
+            uid,
+            gid,
+            gids: oncrpc::Groups::first_of(gids),
+        };
+        let root = rule.identity(&caller(0, 0, &[0, 1]));
+        assert_eq!((root.user, root.group, root.groups.len()), (NOBODY_ID, NOBODY_ID, 0));
+        let user = rule.identity(&caller(1000, 0, &[0, 27]));
+        assert_eq!((user.user, user.group, &user.groups[..]), (1000, NOBODY_ID, &[27][..]));
+    }
+}

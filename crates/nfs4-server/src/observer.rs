@@ -1,0 +1,31 @@
+//! Where the service reports what it did, for metrics. Reporting never fails and never waits.
+
+use std::time::Duration;
+
+use nfs4::NfsStat4;
+
+/// Told about executed operations.
+pub trait Observer: Send + Sync + 'static {
+    /// One operation of a COMPOUND was executed.
+    fn operation(&self, name: &'static str, status: NfsStat4, took: Duration);
+
+    /// Data went to a client.
+    fn bytes_read(&self, count: u64);
+
+    /// Data came from a client.
+    fn bytes_written(&self, count: u64);
+
+    /// A reply was sent again from a reply cache.
+    fn replayed(&self);
+}
+
+/// Observes nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObserver;
+
+impl Observer for NoObserver {
+    fn operation(&self, _: &'static str, _: NfsStat4, _: Duration) {}
+    fn bytes_read(&self, _: u64) {}
+    fn bytes_written(&self, _: u64) {}
+    fn replayed(&self) {}
+}

@@ -1,0 +1,256 @@
+//! From an RPC call to an RPC reply, and the housekeeping that no client asks for.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+use nfs4::{CompoundArgs, PROC_NULL, PROGRAM, VERSION};
+use oncrpc::{AcceptStat, AuthStat, CallHeader, ReplyHeader, VersionRange};
+use oncrpc::{Credentials as RpcCredentials, RejectedReply};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
+use xdr::{Bytes, Decode, Reader, Rope, Writer};
+
+use crate::callback::Callbacks;
+use crate::compound;
+use crate::connection::Connection;
+use crate::namespace::{Caller, Namespace};
+use crate::observer::Observer;
+use crate::records::ClientRecords;
+use crate::state::{ConnectionId, FileKey, Limits, Release, State, StateCounts};
+
+/// How the server presents itself to clients (RFC 8881, section 2.5).
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Names this server; each replica has its own, or clients would spread one session over
+    /// several sites.
+    pub server: Vec<u8>,
+    /// The same at all replicas of a tree, so that clients may reclaim their state at another one.
+    pub scope: Vec<u8>,
+    /// Differs from that of every earlier start of this server.
+    pub incarnation: u32,
+}
+
+/// What a service needs besides its name space.
+pub struct ServiceOptions {
+    /// How it presents itself.
+    pub identity: Identity,
+    /// Bounds and time limits.
+    pub limits: Limits,
+    /// Owner strings of the clients that held state before the start.
+    pub may_reclaim: Vec<Arc<[u8]>>,
+    /// Where such owner strings are kept.
+    pub records: Arc<dyn ClientRecords>,
+    /// Told what happens.
+    pub observer: Arc<dyn Observer>,
+    /// Reads the clock.
+    pub clock: fn() -> Instant,
+}
+
+/// One NFS server: its name space, and what it remembers of its clients.
+pub struct Service {
+    /// For work that outlives the request that caused it.
+    pub(crate) own: Weak<Service>,
+    pub(crate) identity: Identity,
+    pub(crate) namespace: Namespace,
+    pub(crate) records: Arc<dyn ClientRecords>,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) callbacks: Callbacks,
+    clock: fn() -> Instant,
+    state: Mutex<State>,
+    connections: Mutex<HashMap<ConnectionId, Arc<dyn Connection>>>,
+    gates: Vec<AsyncMutex<()>>,
+}
+
+/// Files share this many gates, so that their number stays bounded.
+const GATES: usize = 1024;
+
+impl Service {
+    /// A service that is ready for calls.
+    #[must_use]
+    pub fn new(namespace: Namespace, options: ServiceOptions) -> Arc<Service> {
+        let now = (options.clock)();
+        let incarnation = options.identity.incarnation;
+        let state = State::new(options.limits, incarnation, options.may_reclaim, now);
+        Arc::new_cyclic(|own| Service {
+            own: own.clone(),
+            identity: options.identity,
+            namespace,
+            records: options.records,
+            observer: options.observer,
+            callbacks: Callbacks::default(),
+            clock: options.clock,
+            state: Mutex::new(state),
+            connections: Mutex::new(HashMap::new()),
+            gates: (0..GATES).map(|_| AsyncMutex::new(())).collect(),
+        })
+    }
+
+    /// Answers one RPC call. `None` when the bytes are no call that could be answered; the
+    /// connection is then of no use any more.
+    pub async fn call(&self, connection: &Arc<dyn Connection>, record: Bytes) -> Option<Rope> {
+        let request_bytes = record.len();
+        let mut reader = Reader::new(record);
+        let call = match CallHeader::parse(&mut reader) {
+            Ok(call) => call,
+            Err(error) => {
+                let oncrpc::MessageError::Call(error) = error else { return None };
+                return error.reply().map(|header| encode_reply(&header, None));
+            }
+        };
+        if let Some(refusal) = refuse(&call) {
+            return Some(encode_reply(&refusal, None));
+        }
+        let header = ReplyHeader::success(call.xid);
+        if call.procedure == PROC_NULL {
+            return Some(encode_reply(&header, None));
+        }
+        let Ok(compound) = CompoundArgs::decode(&mut reader) else {
+            let garbage = ReplyHeader::accepted(call.xid, AcceptStat::GarbageArguments);
+            return Some(encode_reply(&garbage, None));
+        };
+        let caller =
+            Caller { address: canonical(connection.peer().ip()), credentials: call.credentials };
+        let body =
+            compound::execute(self, connection, caller, compound, request_bytes).await;
+        Some(encode_reply(&header, Some(&body)))
+    }
+
+    /// Makes a connection known, so that clients can be called back over it.
+    pub fn connection_opened(&self, connection: Arc<dyn Connection>) {
+        lock(&self.connections).insert(connection.id(), connection);
+    }
+
+    /// Forgets a connection.
+    pub fn connection_closed(&self, connection: ConnectionId) {
+        lock(&self.connections).remove(&connection);
+        self.state().connection_closed(connection);
+    }
+
+    /// Drops expired clients and ends the grace period when its time has come. To be called about once
+    /// a second.
+    pub async fn housekeep(&self) {
+        let now = self.now();
+        let (expired, after_grace) = {
+            let mut state = self.state();
+            (state.expire(now), state.end_grace_if_due(now))
+        };
+        self.release(expired).await;
+        let Some(records) = after_grace else { return };
+        tracing::info!("grace period over: new opens and locks are accepted");
+        self.release(records).await;
+        for export in self.namespace.exports() {
+            if let Err(error) = export.file_system.end_reclaim().await {
+                tracing::error!(export = %export.path, %error, "cannot clear removed files");
+            }
+        }
+    }
+
+    /// How much is remembered of clients.
+    #[must_use]
+    pub fn counts(&self) -> StateCounts {
+        self.state().counts()
+    }
+
+    /// Whether only reclaims are accepted now.
+    #[must_use]
+    pub fn in_grace(&self) -> bool {
+        self.state().in_grace()
+    }
+
+    /// What is served.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        (self.clock)()
+    }
+
+    /// The state tables. The guard must not live across an await.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Keeps other requests from opening, closing or locking the same file meanwhile.
+    pub(crate) async fn gate(&self, file: FileKey) -> AsyncMutexGuard<'_, ()> {
+        let mixed = (file.object.as_u64() ^ ((file.tree as u64) << 32))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.gates[(mixed >> 54) as usize % GATES].lock().await
+    }
+
+    pub(crate) fn connection(&self, id: ConnectionId) -> Option<Arc<dyn Connection>> {
+        lock(&self.connections).get(&id).cloned()
+    }
+
+    /// Lets go what vanished state held behind the file system boundary.
+    pub(crate) async fn release(&self, releases: Vec<Release>) {
+        for release in releases {
+            let outcome = match release {
+                Release::Open(file, owner) => {
+                    self.file_system(file).close(file.object, &owner).await
+                }
+                Release::Locks(file, owner) => {
+                    let all = vfs::ByteRange::EVERYTHING;
+                    let outcome = self.file_system(file).unlock(file.object, &owner, all).await;
+                    self.locks_changed(file);
+                    outcome
+                }
+                Release::Record(owner) => {
+                    if let Err(error) = self.records.remove(owner).await {
+                        tracing::error!(%error, "cannot remove a client record");
+                    }
+                    Ok(())
+                }
+            };
+            match outcome {
+                Ok(()) | Err(vfs::Error::Stale) => {}
+                Err(error) => tracing::error!(%error, "cannot release the state of a client"),
+            }
+        }
+    }
+
+    pub(crate) fn file_system(&self, file: FileKey) -> &dyn vfs::FileSystem {
+        &*self.namespace.exports()[file.tree].file_system
+    }
+}
+
+/// Locks a mutex whose guarded data stays whole even if a holder panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An IPv4 client of an IPv6 socket counts as an IPv4 client.
+fn canonical(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}
+
+/// Why a call cannot be executed at all (RFC 5531, section 9).
+fn refuse(call: &CallHeader) -> Option<ReplyHeader> {
+    let refusal = |status| Some(ReplyHeader::accepted(call.xid, status));
+    if call.program != PROGRAM {
+        return refusal(AcceptStat::ProgramUnavailable);
+    }
+    if call.version != VERSION {
+        let range = VersionRange { low: VERSION, high: VERSION };
+        return refusal(AcceptStat::ProgramMismatch(range));
+    }
+    if call.procedure > 1 {
+        return refusal(AcceptStat::ProcedureUnavailable);
+    }
+    if call.procedure == 1 && matches!(call.credentials, RpcCredentials::Unsupported { .. }) {
+        let cause = RejectedReply::AuthError(AuthStat::RejectedCredentials);
+        return Some(ReplyHeader::rejected(call.xid, cause));
+    }
+    None
+}
+
+fn encode_reply(header: &ReplyHeader, body: Option<&Rope>) -> Rope {
+    let mut writer = Writer::new();
+    writer.write(header);
+    if let Some(body) = body {
+        writer.rope(body);
+    }
+    writer.finish()
+}

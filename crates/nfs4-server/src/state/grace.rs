@@ -1,0 +1,108 @@
+//! The grace period after a start, and who may reclaim in it (RFC 8881, section 8.4.2.1).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nfs4::NfsStat4;
+
+use super::client::ClientId;
+use super::{Release, State};
+
+/// Whether an OPEN or LOCK asserts something held before the restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reclaim {
+    /// It reclaims.
+    Yes,
+    /// It is new.
+    No,
+}
+
+#[derive(Debug)]
+pub(super) struct Grace {
+    ends: Option<Instant>,
+    /// Owners of clients that held state before the restart.
+    may_reclaim: HashSet<Arc<[u8]>>,
+    /// Those of them that have not said RECLAIM_COMPLETE.
+    expected: HashSet<Arc<[u8]>>,
+}
+
+impl Grace {
+    pub(super) fn new(
+        may_reclaim: impl IntoIterator<Item = Arc<[u8]>>,
+        now: Instant,
+        length: Duration,
+    ) -> Grace {
+        let may_reclaim: HashSet<Arc<[u8]>> = may_reclaim.into_iter().collect();
+        // Without anybody to wait for there is nothing that new opens could conflict with.
+        let ends = (!may_reclaim.is_empty()).then(|| now + length);
+        Grace { ends, expected: may_reclaim.clone(), may_reclaim }
+    }
+
+    pub(super) fn may_reclaim(&self, owner: &[u8]) -> bool {
+        self.ends.is_some() && self.may_reclaim.contains(owner)
+    }
+}
+
+impl State {
+    /// Whether only reclaims are accepted now.
+    #[must_use]
+    pub fn in_grace(&self) -> bool {
+        self.grace.ends.is_some()
+    }
+
+    /// Decides whether an OPEN or LOCK may go on.
+    ///
+    /// # Errors
+    /// `GRACE` for something new during grace or before the client's RECLAIM_COMPLETE, `NO_GRACE` for a
+    /// reclaim out of time, `RECLAIM_BAD` for one by a client that had nothing.
+    pub fn admit(&self, client: ClientId, reclaim: Reclaim) -> Result<(), NfsStat4> {
+        let client = self.confirmed(client)?;
+        match reclaim {
+            Reclaim::No if self.in_grace() || !client.reclaim_complete => Err(NfsStat4::Grace),
+            Reclaim::Yes if !self.in_grace() || client.reclaim_complete => Err(NfsStat4::NoGrace),
+            Reclaim::Yes if !client.may_reclaim => Err(NfsStat4::ReclaimBad),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a client's word that it has reclaimed everything (RFC 8881, section 18.51). Returns its
+    /// owner string, which must be on stable storage before the client is answered.
+    ///
+    /// # Errors
+    /// `COMPLETE_ALREADY` when it said so before.
+    pub fn reclaim_complete(&mut self, id: ClientId) -> Result<Arc<[u8]>, NfsStat4> {
+        let client = self.clients.get_mut(&id).ok_or(NfsStat4::StaleClientid)?;
+        if client.reclaim_complete {
+            return Err(NfsStat4::CompleteAlready);
+        }
+        client.reclaim_complete = true;
+        let owner = client.owner.clone();
+        self.grace.expected.remove(&owner);
+        Ok(owner)
+    }
+
+    /// Ends the grace period when its time is up or nobody is left to wait for. Returns the records of
+    /// those that did not come back, once, when it ends.
+    pub fn end_grace_if_due(&mut self, now: Instant) -> Option<Vec<Release>> {
+        let ends = self.grace.ends?;
+        if now < ends && !self.grace.expected.is_empty() {
+            return None;
+        }
+        self.grace.ends = None;
+        self.grace.may_reclaim.clear();
+        for client in self.clients.values_mut() {
+            client.may_reclaim = false;
+        }
+        let lost = std::mem::take(&mut self.grace.expected);
+        // A client that came back late keeps its record: it is alive and may hold new state soon.
+        let complete: HashSet<&Arc<[u8]>> = self
+            .clients
+            .values()
+            .filter(|client| client.reclaim_complete)
+            .map(|client| &client.owner)
+            .collect();
+        let forgotten = lost.iter().filter(|owner| !complete.contains(owner));
+        Some(forgotten.cloned().map(Release::Record).collect())
+    }
+}

@@ -1,0 +1,214 @@
+//! What the server remembers of its NFS clients: who they are, their sessions, opens and locks.
+//!
+//! Pure: time comes in as an argument, and what has to happen outside (files to close, locks to
+//! give back, records to write) goes out as values. Nothing here waits, reads a clock, or knows sockets,
+//! file systems or disks. Conflicts between owners are not decided here but behind
+//! [`vfs::FileSystem`]; this room only knows which stateid stands for what.
+
+mod client;
+mod grace;
+mod open;
+mod session;
+mod stateid;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nfs4::{NfsStat4, SessionId4};
+use vfs::{LockOwner, ObjectId, OpenOwner};
+
+pub use client::{ClientId, ClientIdentity, ExchangeRequest, Exchanged, Principal};
+pub use grace::Reclaim;
+pub use open::{LockGrant, OpenFile, OpenGrant};
+pub use session::{
+    BackChannel, Callback, ConnectionId, CreateSession, CreatedSession, ReplySlot, SequenceRequest, Sequenced,
+    SessionChannel,
+};
+pub use stateid::{Resolved, StateidUse};
+
+use client::{Client, OwnerRecords};
+use grace::Grace;
+use open::{Lock, Open};
+use session::Session;
+
+/// Bounds on what clients can make the server remember, and its time limits.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long a client may stay silent before its state goes (RFC 8881, section 8.3).
+    pub lease: Duration,
+    /// How long after a start only reclaims are accepted (RFC 8881, section 8.4.2.1).
+    pub grace: Duration,
+    /// Slots in a session's reply cache.
+    pub slots: u32,
+    /// Largest request, in bytes, RPC header included.
+    pub request_bytes: u32,
+    /// Largest reply, in bytes, RPC header included.
+    pub response_bytes: u32,
+    /// Largest reply that is kept for repeats, in bytes.
+    pub cached_response_bytes: u32,
+    /// Operations in one COMPOUND.
+    pub operations: u32,
+    /// Client records, confirmed or not.
+    pub clients: usize,
+    /// Sessions of one client.
+    pub sessions_per_client: usize,
+    /// Open files and byte-range lock states of one client, each.
+    pub states_per_client: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            lease: Duration::from_secs(90),
+            grace: Duration::from_secs(90),
+            slots: 64,
+            request_bytes: (1 << 20) + (8 << 10),
+            response_bytes: (1 << 20) + (8 << 10),
+            cached_response_bytes: 8 << 10,
+            operations: 64,
+            clients: 10_000,
+            sessions_per_client: 64,
+            states_per_client: 200_000,
+        }
+    }
+}
+
+/// A file as the state tables know it: which export's tree, and which object in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileKey {
+    /// Index of the tree among the served ones.
+    pub tree: usize,
+    /// The file.
+    pub object: ObjectId,
+}
+
+/// Something that a vanished state held behind the file system boundary and that is to be let go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Close the file for this owner.
+    Open(FileKey, OpenOwner),
+    /// Unlock everything that this owner has on the file.
+    Locks(FileKey, LockOwner),
+    /// Forget that this client may reclaim after a restart.
+    Record(Arc<[u8]>),
+}
+
+/// All NFS state of one server.
+#[derive(Debug)]
+pub struct State {
+    limits: Limits,
+    /// Distinguishes what this incarnation of the server hands out from what earlier ones did.
+    incarnation: u32,
+    next_client: u32,
+    next_session: u64,
+    next_state: u64,
+    clients: HashMap<ClientId, Client>,
+    owners: HashMap<Arc<[u8]>, OwnerRecords>,
+    sessions: HashMap<SessionId4, Session>,
+    opens: HashMap<u64, Open>,
+    open_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
+    locks: HashMap<u64, Lock>,
+    lock_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
+    grace: Grace,
+}
+
+impl State {
+    /// Starts with nothing but the owners of the clients that may reclaim what they held before.
+    /// `incarnation` must differ from those of earlier starts.
+    #[must_use]
+    pub fn new(
+        limits: Limits,
+        incarnation: u32,
+        may_reclaim: impl IntoIterator<Item = Arc<[u8]>>,
+        now: Instant,
+    ) -> State {
+        let grace = Grace::new(may_reclaim, now, limits.grace);
+        State {
+            limits,
+            incarnation,
+            next_client: 1,
+            next_session: 1,
+            next_state: 1,
+            clients: HashMap::new(),
+            owners: HashMap::new(),
+            sessions: HashMap::new(),
+            opens: HashMap::new(),
+            open_index: HashMap::new(),
+            locks: HashMap::new(),
+            lock_index: HashMap::new(),
+            grace,
+        }
+    }
+
+    /// The bounds in force.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Drops clients whose lease ran out and unconfirmed records that nobody confirmed.
+    pub fn expire(&mut self, now: Instant) -> Vec<Release> {
+        let lease = self.limits.lease;
+        let gone: Vec<ClientId> = self
+            .clients
+            .values()
+            .filter(|client| client.is_expired(now, lease))
+            .filter(|client| !self.has_request_under_way(client))
+            .map(|client| client.id)
+            .collect();
+        gone.into_iter().flat_map(|id| self.remove_client(id)).collect()
+    }
+
+    /// How much is remembered: clients, sessions, opens, locks.
+    #[must_use]
+    pub fn counts(&self) -> StateCounts {
+        StateCounts {
+            clients: self.clients.values().filter(|client| client.confirmed).count(),
+            sessions: self.sessions.len(),
+            opens: self.opens.len(),
+            locks: self.locks.len(),
+        }
+    }
+
+    /// Removes a client with everything it had.
+    fn remove_client(&mut self, id: ClientId) -> Vec<Release> {
+        let Some(client) = self.clients.remove(&id) else { return Vec::new() };
+        for session in &client.sessions {
+            self.sessions.remove(session);
+        }
+        let mut releases = Vec::new();
+        for key in &client.locks {
+            releases.extend(self.forget_lock(*key, &client.owner));
+        }
+        for key in &client.opens {
+            releases.extend(self.forget_open(*key, &client.owner));
+        }
+        let records = self.owners.entry(client.owner.clone()).or_default();
+        records.forget(id);
+        if records.is_empty() {
+            self.owners.remove(&client.owner);
+        }
+        if client.confirmed && client.reclaim_complete {
+            releases.push(Release::Record(client.owner));
+        }
+        releases
+    }
+
+    fn confirmed(&self, id: ClientId) -> Result<&Client, NfsStat4> {
+        self.clients.get(&id).filter(|client| client.confirmed).ok_or(NfsStat4::StaleClientid)
+    }
+}
+
+/// How much a server remembers of its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateCounts {
+    /// Confirmed clients.
+    pub clients: usize,
+    /// Sessions.
+    pub sessions: usize,
+    /// Open files, counted by owner.
+    pub opens: usize,
+    /// Byte-range lock states, counted by owner and file.
+    pub locks: usize,
+}

@@ -1,0 +1,345 @@
+//! Open files and byte-range lock states (RFC 8881, sections 9.1, 9.4 and 9.7 to 9.11).
+//!
+//! Which bytes are locked, and which shares conflict, is decided behind the file system boundary.
+//! Here stands which stateid belongs to which owner and file.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use nfs4::{NfsStat4, Stateid4};
+use vfs::{LockOwner, OpenOwner, Share};
+
+use super::client::ClientId;
+use super::stateid::{check_sequence, compose};
+use super::{FileKey, Release, State};
+
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) seqid: u32,
+    pub(super) client: ClientId,
+    owner: Arc<[u8]>,
+    pub(super) file: FileKey,
+    pub(super) share: Share,
+    /// Every share that was asked for, which is what OPEN_DOWNGRADE may go back to.
+    granted: Vec<Share>,
+    locks: HashSet<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Lock {
+    pub(super) seqid: u32,
+    pub(super) client: ClientId,
+    owner: Arc<[u8]>,
+    file: FileKey,
+    /// The open under which the lock was made.
+    pub(super) open: u64,
+}
+
+/// An open that was entered into the tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenGrant {
+    /// The stateid, with its new sequence number.
+    pub stateid: Stateid4,
+}
+
+/// An open that a request names by its stateid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    key: u64,
+    /// How the file system knows the owner.
+    pub owner: OpenOwner,
+    /// What the open allows and denies.
+    pub share: Share,
+}
+
+/// A lock state that a request names, or that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockGrant {
+    open: u64,
+    /// The lock-owner's string within its client.
+    name: Arc<[u8]>,
+    /// How the file system knows the owner.
+    pub owner: LockOwner,
+    /// What the open under the lock allows.
+    pub share: Share,
+}
+
+/// Composes the name by which file systems know an open owner: unambiguous, and the same whichever
+/// server the client talks to.
+fn open_owner(client: &[u8], owner: &[u8]) -> OpenOwner {
+    let mut name = Vec::with_capacity(4 + client.len() + owner.len());
+    name.extend_from_slice(&(client.len() as u32).to_be_bytes());
+    name.extend_from_slice(client);
+    name.extend_from_slice(owner);
+    OpenOwner(name.into())
+}
+
+impl State {
+    /// The file system's name for a client's open-owner.
+    ///
+    /// # Errors
+    /// `STALE_CLIENTID` when the client is gone.
+    pub fn open_owner(&self, client: ClientId, owner: &[u8]) -> Result<OpenOwner, NfsStat4> {
+        Ok(open_owner(&self.confirmed(client)?.owner, owner))
+    }
+
+    /// The file system's name for a client's lock-owner.
+    ///
+    /// # Errors
+    /// `STALE_CLIENTID` when the client is gone.
+    pub fn lock_owner(&self, client: ClientId, owner: &[u8]) -> Result<LockOwner, NfsStat4> {
+        let client = self.confirmed(client)?.owner.clone();
+        Ok(LockOwner { client, owner: Arc::from(owner) })
+    }
+
+    /// Enters an open that the file system granted, or adds to one the owner has.
+    ///
+    /// # Errors
+    /// `STALE_CLIENTID` when the client is gone meanwhile, `DELAY` when it has too many opens. The
+    /// caller then closes the file again.
+    pub fn record_open(
+        &mut self,
+        client: ClientId,
+        owner: &[u8],
+        file: FileKey,
+        share: Share,
+    ) -> Result<OpenGrant, NfsStat4> {
+        let record = self.clients.get(&client).ok_or(NfsStat4::StaleClientid)?;
+        let index = (client, Arc::from(owner), file);
+        if let Some(key) = self.open_index.get(&index).copied()
+            && let Some(open) = self.opens.get_mut(&key)
+        {
+            open.seqid = next_seqid(open.seqid);
+            open.share = open.share.union(share);
+            if !open.granted.contains(&share) {
+                open.granted.push(share);
+            }
+            return Ok(OpenGrant { stateid: compose(self.incarnation, key, open.seqid) });
+        }
+        if record.opens.len() >= self.limits.states_per_client {
+            return Err(NfsStat4::Delay);
+        }
+        let key = self.next_state_key();
+        let open = Open {
+            seqid: 1,
+            client,
+            owner: index.1.clone(),
+            file,
+            share,
+            granted: vec![share],
+            locks: HashSet::new(),
+        };
+        self.opens.insert(key, open);
+        self.open_index.insert(index, key);
+        if let Some(record) = self.clients.get_mut(&client) {
+            record.opens.insert(key);
+        }
+        Ok(OpenGrant { stateid: compose(self.incarnation, key, 1) })
+    }
+
+    /// What the owner already has open of a file.
+    #[must_use]
+    pub fn existing_share(&self, client: ClientId, owner: &[u8], file: FileKey) -> Option<Share> {
+        let key = self.open_index.get(&(client, Arc::from(owner), file))?;
+        self.opens.get(key).map(|open| open.share)
+    }
+
+    /// Finds the open that a stateid names.
+    ///
+    /// # Errors
+    /// `BAD_STATEID`, `OLD_STATEID`.
+    pub fn open_file(
+        &self,
+        client: ClientId,
+        stateid: &Stateid4,
+        file: FileKey,
+    ) -> Result<OpenFile, NfsStat4> {
+        let key = self.state_key(stateid)?;
+        let open = self.opens.get(&key).ok_or(NfsStat4::BadStateid)?;
+        if open.client != client || open.file != file {
+            return Err(NfsStat4::BadStateid);
+        }
+        check_sequence(stateid.seqid, open.seqid)?;
+        let record = self.confirmed(client)?;
+        let owner = open_owner(&record.owner, &open.owner);
+        Ok(OpenFile { key, owner, share: open.share })
+    }
+
+    /// Whether OPEN_DOWNGRADE may go to `share` (RFC 8881, section 18.18.3): it must be the union of
+    /// shares that were opened.
+    #[must_use]
+    pub fn may_downgrade(&self, open: &OpenFile, share: Share) -> bool {
+        let Some(open) = self.opens.get(&open.key) else { return false };
+        let within = |granted: &&Share| granted.union(share) == share;
+        let union = open.granted.iter().filter(within).copied().reduce(Share::union);
+        union == Some(share)
+    }
+
+    /// Enters a downgrade that the file system carried out.
+    ///
+    /// # Errors
+    /// `BAD_STATEID` when the open is gone meanwhile.
+    pub fn record_downgrade(
+        &mut self,
+        open: &OpenFile,
+        share: Share,
+    ) -> Result<Stateid4, NfsStat4> {
+        let entry = self.opens.get_mut(&open.key).ok_or(NfsStat4::BadStateid)?;
+        entry.seqid = next_seqid(entry.seqid);
+        entry.share = share;
+        entry.granted.retain(|granted| granted.union(share) == share);
+        Ok(compose(self.incarnation, open.key, entry.seqid))
+    }
+
+    /// Removes an open from the tables. Returns what the file system has to let go, locks first.
+    pub fn remove_open(&mut self, open: &OpenFile) -> Vec<Release> {
+        let Some(entry) = self.opens.get(&open.key) else { return Vec::new() };
+        let Some(owner) = self.client_owner(entry.client) else { return Vec::new() };
+        self.forget_open(open.key, &owner)
+    }
+
+    /// Finds the lock state of an owner that locks for the first time on an open.
+    ///
+    /// # Errors
+    /// Those of [`State::open_file`], and `DELAY` when the client has too many locks.
+    pub fn first_lock(
+        &self,
+        client: ClientId,
+        open_stateid: &Stateid4,
+        lock_owner: &[u8],
+        file: FileKey,
+    ) -> Result<LockGrant, NfsStat4> {
+        let open = self.open_file(client, open_stateid, file)?;
+        if self.confirmed(client)?.locks.len() >= self.limits.states_per_client {
+            return Err(NfsStat4::Delay);
+        }
+        Ok(LockGrant {
+            open: open.key,
+            name: Arc::from(lock_owner),
+            owner: self.lock_owner(client, lock_owner)?,
+            share: open.share,
+        })
+    }
+
+    /// Finds the lock state that a stateid names.
+    ///
+    /// # Errors
+    /// `BAD_STATEID`, `OLD_STATEID`.
+    pub fn known_lock(
+        &self,
+        client: ClientId,
+        stateid: &Stateid4,
+        file: FileKey,
+    ) -> Result<LockGrant, NfsStat4> {
+        let key = self.state_key(stateid)?;
+        let lock = self.locks.get(&key).ok_or(NfsStat4::BadStateid)?;
+        if lock.client != client || lock.file != file {
+            return Err(NfsStat4::BadStateid);
+        }
+        check_sequence(stateid.seqid, lock.seqid)?;
+        let open = self.opens.get(&lock.open).ok_or(NfsStat4::BadStateid)?;
+        Ok(LockGrant {
+            open: lock.open,
+            name: lock.owner.clone(),
+            owner: self.lock_owner(client, &lock.owner)?,
+            share: open.share,
+        })
+    }
+
+    /// Enters a lock, or a change of one, that the file system carried out.
+    ///
+    /// # Errors
+    /// `BAD_STATEID` when the open is gone meanwhile. The caller then unlocks again.
+    pub fn record_lock(
+        &mut self,
+        client: ClientId,
+        grant: &LockGrant,
+        file: FileKey,
+    ) -> Result<Stateid4, NfsStat4> {
+        let index = (client, grant.name.clone(), file);
+        if let Some(key) = self.lock_index.get(&index).copied()
+            && let Some(lock) = self.locks.get_mut(&key)
+        {
+            lock.seqid = next_seqid(lock.seqid);
+            return Ok(compose(self.incarnation, key, lock.seqid));
+        }
+        if !self.opens.contains_key(&grant.open) {
+            return Err(NfsStat4::BadStateid);
+        }
+        let key = self.next_state_key();
+        let owner = grant.name.clone();
+        self.locks.insert(key, Lock { seqid: 1, client, owner, file, open: grant.open });
+        self.lock_index.insert(index, key);
+        if let Some(open) = self.opens.get_mut(&grant.open) {
+            open.locks.insert(key);
+        }
+        if let Some(record) = self.clients.get_mut(&client) {
+            record.locks.insert(key);
+        }
+        Ok(compose(self.incarnation, key, 1))
+    }
+
+    /// Finds the lock that FREE_STATEID names (RFC 8881, section 18.38).
+    ///
+    /// # Errors
+    /// `BAD_STATEID`, `OLD_STATEID`; `LOCKS_HELD` for an open, which only CLOSE ends.
+    pub fn freeable_lock(
+        &self,
+        client: ClientId,
+        stateid: &Stateid4,
+    ) -> Result<(FileKey, LockOwner), NfsStat4> {
+        let key = self.state_key(stateid)?;
+        if let Some(open) = self.opens.get(&key) {
+            let known = open.client == client;
+            return Err(if known { NfsStat4::LocksHeld } else { NfsStat4::BadStateid });
+        }
+        let lock = self.locks.get(&key).ok_or(NfsStat4::BadStateid)?;
+        if lock.client != client {
+            return Err(NfsStat4::BadStateid);
+        }
+        check_sequence(stateid.seqid, lock.seqid)?;
+        Ok((lock.file, self.lock_owner(client, &lock.owner)?))
+    }
+
+    /// Forgets a lock state under which nothing is locked.
+    pub fn free_lock(&mut self, client: ClientId, stateid: &Stateid4) {
+        if let (Ok(key), Some(owner)) = (self.state_key(stateid), self.client_owner(client)) {
+            self.forget_lock(key, &owner);
+        }
+    }
+
+    pub(super) fn forget_open(&mut self, key: u64, client_owner: &Arc<[u8]>) -> Vec<Release> {
+        let Some(open) = self.opens.remove(&key) else { return Vec::new() };
+        let mut releases = Vec::new();
+        for lock in &open.locks {
+            releases.extend(self.forget_lock(*lock, client_owner));
+        }
+        releases.push(Release::Open(open.file, open_owner(client_owner, &open.owner)));
+        self.open_index.remove(&(open.client, open.owner, open.file));
+        if let Some(record) = self.clients.get_mut(&open.client) {
+            record.opens.remove(&key);
+        }
+        releases
+    }
+
+    pub(super) fn forget_lock(&mut self, key: u64, client_owner: &Arc<[u8]>) -> Option<Release> {
+        let lock = self.locks.remove(&key)?;
+        if let Some(open) = self.opens.get_mut(&lock.open) {
+            open.locks.remove(&key);
+        }
+        if let Some(record) = self.clients.get_mut(&lock.client) {
+            record.locks.remove(&key);
+        }
+        let owner = LockOwner { client: client_owner.clone(), owner: lock.owner.clone() };
+        self.lock_index.remove(&(lock.client, lock.owner, lock.file));
+        Some(Release::Locks(lock.file, owner))
+    }
+}
+
+/// Sequence numbers of stateids skip zero, which means "the current one".
+fn next_seqid(seqid: u32) -> u32 {
+    match seqid.wrapping_add(1) {
+        0 => 1,
+        next => next,
+    }
+}

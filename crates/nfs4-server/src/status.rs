@@ -1,0 +1,60 @@
+//! The one place where a file system's refusal becomes an NFS status.
+
+use nfs4::NfsStat4;
+use vfs::{Error, NameError};
+
+/// The status that tells a client about `error` (RFC 8881, section 15.1).
+pub(crate) fn status_of(error: &Error) -> NfsStat4 {
+    match error {
+        Error::NotFound => NfsStat4::NoEnt,
+        Error::Stale => NfsStat4::Stale,
+        Error::AccessDenied => NfsStat4::Access,
+        Error::NotPermitted => NfsStat4::Perm,
+        Error::Exists => NfsStat4::Exist,
+        Error::NotDirectory => NfsStat4::NotDir,
+        Error::IsDirectory => NfsStat4::IsDir,
+        Error::IsSymlink => NfsStat4::Symlink,
+        Error::WrongKind => NfsStat4::WrongType,
+        Error::NotEmpty => NfsStat4::NotEmpty,
+        Error::Invalid(_) => NfsStat4::Inval,
+        Error::Name(name) => status_of_name(*name),
+        Error::TooLarge => NfsStat4::FBig,
+        Error::TooManyLinks => NfsStat4::MLink,
+        Error::NoSpace => NfsStat4::NoSpc,
+        Error::ReadOnly => NfsStat4::RoFs,
+        Error::BadCookie => NfsStat4::BadCookie,
+        Error::NoXattr => NfsStat4::NoXattr,
+        Error::XattrTooLarge => NfsStat4::Xattr2Big,
+        Error::ShareDenied => NfsStat4::ShareDenied,
+        Error::Locked(_) => NfsStat4::Locked,
+        Error::Grace => NfsStat4::Grace,
+        Error::Delay => NfsStat4::Delay,
+        Error::NotSupported => NfsStat4::NotSupp,
+        Error::Io(cause) => {
+            tracing::error!(%cause, "storage failed an operation; clients get an I/O error");
+            NfsStat4::Io
+        }
+    }
+}
+
+/// The status for bytes that cannot be a name.
+pub(crate) fn status_of_name(error: NameError) -> NfsStat4 {
+    match error {
+        NameError::Empty => NfsStat4::Inval,
+        NameError::TooLong => NfsStat4::NameTooLong,
+        NameError::BadCharacter => NfsStat4::BadChar,
+        NameError::Reserved => NfsStat4::BadName,
+    }
+}
+
+/// Turns file system results into operation results.
+pub(crate) trait OrStatus<T> {
+    /// Maps the error.
+    fn or_status(self) -> Result<T, NfsStat4>;
+}
+
+impl<T> OrStatus<T> for vfs::Result<T> {
+    fn or_status(self) -> Result<T, NfsStat4> {
+        self.map_err(|error| status_of(&error))
+    }
+}
