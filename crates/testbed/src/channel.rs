@@ -59,12 +59,19 @@ impl Channel {
         let listener = Arc::clone(&news);
         // Ends by itself when the guest closes the line.
         std::thread::spawn(move || listener.listen(BufReader::new(answers)));
-        Self { folder: folder.to_owned(), verbs: Mutex::new(verbs), news, next: AtomicU64::new(1) }
+        Self {
+            folder: folder.to_owned(),
+            verbs: Mutex::new(verbs),
+            news,
+            next: AtomicU64::new(1),
+        }
     }
 
     /// Waits until the guest has prepared itself.
     pub(crate) fn wait_ready(&self, patience: Duration) -> Result<()> {
-        let heard = self.news.wait(patience, |heard| heard.ready || heard.failure.is_some());
+        let heard = self
+            .news
+            .wait(patience, |heard| heard.ready || heard.failure.is_some());
         match (&heard.failure, heard.ready, heard.closed) {
             (Some(failure), ..) => bail!("the guest could not prepare itself: {failure}"),
             (None, true, _) => Ok(()),
@@ -84,8 +91,7 @@ impl Channel {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
         }
         let path = self.path(run, "sh");
-        fs::write(&path, outer)
-            .with_context(|| format!("could not write {}", path.display()))?;
+        fs::write(&path, outer).with_context(|| format!("could not write {}", path.display()))?;
         self.say(&format!("run {}", run.0))?;
         Ok(run)
     }
@@ -95,7 +101,9 @@ impl Channel {
     /// # Errors
     /// Fails when the guest ends first.
     pub(crate) fn wait(&self, run: RunId, patience: Duration) -> Result<Option<i32>> {
-        let heard = self.news.wait(patience, |heard| heard.exits.contains_key(&run.0));
+        let heard = self
+            .news
+            .wait(patience, |heard| heard.exits.contains_key(&run.0));
         match heard.exits.get(&run.0) {
             Some(code) => Ok(Some(*code)),
             None if heard.closed => bail!("the guest ended while a script ran"),
@@ -160,7 +168,11 @@ impl News {
     }
 
     /// Waits until `condition` holds, the guest is gone, or `patience` is over.
-    fn wait(&self, patience: Duration, condition: impl Fn(&Heard) -> bool) -> MutexGuard<'_, Heard> {
+    fn wait(
+        &self,
+        patience: Duration,
+        condition: impl Fn(&Heard) -> bool,
+    ) -> MutexGuard<'_, Heard> {
         let started = Instant::now();
         let mut heard = self.lock();
         while !condition(&heard) && !heard.closed {

@@ -47,10 +47,18 @@ impl Ganesha {
         fs::create_dir_all(folder.join("recovery"))
             .with_context(|| format!("could not create {}", folder.display()))?;
         let file = folder.join("ganesha.conf");
-        fs::write(&file, configuration(path, address, &folder.join("recovery")))?;
+        fs::write(
+            &file,
+            configuration(path, address, &folder.join("recovery")),
+        )?;
 
         let mut command = site.command("ganesha.nfsd");
-        command.arg("-F").arg("-L").arg("STDERR").arg("-f").arg(&file);
+        command
+            .arg("-F")
+            .arg("-L")
+            .arg("STDERR")
+            .arg("-f")
+            .arg(&file);
         command.arg("-p").arg(folder.join("pid"));
         let mut service = Service::start(site, &name, command)?;
         service.wait_for_nfs(address)?;
@@ -81,6 +89,7 @@ fn configuration(directory: &str, address: SocketAddr, recovery: &Path) -> Strin
 }}
 NFSv4 {{
     Minor_Versions = 1, 2;
+    Only_Numeric_Owners = true;
     Graceless = true;
     RecoveryBackend = fs;
     RecoveryRoot = "{recovery}";

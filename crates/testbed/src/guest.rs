@@ -50,7 +50,10 @@ pub struct GuestConfig {
 
 impl Default for GuestConfig {
     fn default() -> Self {
-        Self { memory_mib: 768, lifetime: Duration::from_secs(900) }
+        Self {
+            memory_mib: 768,
+            lifetime: Duration::from_secs(900),
+        }
     }
 }
 
@@ -89,8 +92,14 @@ impl Guest {
         let mut kernel = kernel_command(site, name, &tap, config, &files)?
             .spawn()
             .context("could not start `timeout`, of Debian's package coreutils")?;
-        let verbs = kernel.stdin.take().expect("the command pipes standard input");
-        let answers = kernel.stdout.take().expect("the command pipes standard output");
+        let verbs = kernel
+            .stdin
+            .take()
+            .expect("the command pipes standard input");
+        let answers = kernel
+            .stdout
+            .take()
+            .expect("the command pipes standard output");
         let guest = Self {
             site: site.clone(),
             name: name.to_owned(),
@@ -100,7 +109,10 @@ impl Guest {
             shared: files.shared,
             console: files.console,
         };
-        guest.channel.wait_ready(BOOT_PATIENCE).map_err(|error| guest.explained(error))?;
+        guest
+            .channel
+            .wait_ready(BOOT_PATIENCE)
+            .map_err(|error| guest.explained(error))?;
         Ok(guest)
     }
 
@@ -134,8 +146,15 @@ impl Guest {
     /// Starts a script in the background. It is not bound by [`Script::within`].
     pub fn start(&self, script: impl Into<Script>) -> Result<Job> {
         let script = script.into();
-        let run = self.channel.start(&script).map_err(|error| self.explained(error))?;
-        Ok(Job { channel: Arc::clone(&self.channel), run, script: script.body().to_owned() })
+        let run = self
+            .channel
+            .start(&script)
+            .map_err(|error| self.explained(error))?;
+        Ok(Job {
+            channel: Arc::clone(&self.channel),
+            run,
+            script: script.body().to_owned(),
+        })
     }
 
     /// Mounts an export at a path below `/run`, which it creates. Below `/run` because the rest of
@@ -199,7 +218,9 @@ impl Guest {
     /// Fails, after killing the guest, when that takes longer than 30 seconds, as it does when a
     /// server with a mount is gone; and when the kernel ends in another way than powering off.
     pub fn power_off(mut self) -> Result<()> {
-        self.channel.power_off().map_err(|error| self.explained(error))?;
+        self.channel
+            .power_off()
+            .map_err(|error| self.explained(error))?;
         match self.ended_within(OFF_PATIENCE)? {
             Some(status) if status.success() => Ok(()),
             Some(status) => {
@@ -328,7 +349,10 @@ impl GuestFiles {
         // The path travels on a kernel command line and in a list of mount options.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
         let Some(true) = folder.to_str().map(|path| path.bytes().all(plain)) else {
-            bail!("set TMPDIR to a folder without spaces and commas; {} will not do", folder.display())
+            bail!(
+                "set TMPDIR to a folder without spaces and commas; {} will not do",
+                folder.display()
+            )
         };
         let files = Self {
             init: folder.join("init.sh"),
@@ -367,7 +391,10 @@ fn kernel_command(
         .args(["ip", "netns", "exec", site.namespace(), "linux.uml"])
         .arg(format!("mem={}M", config.memory_mib))
         .args(["rootfstype=hostfs", "root=/dev/root", "ro", "quiet"])
-        .arg(format!("vec0:transport=tap,ifname={},gro=1,depth=128", tap.device))
+        .arg(format!(
+            "vec0:transport=tap,ifname={},gro=1,depth=128",
+            tap.device
+        ))
         .args(["con=null", "con0=null,fd:2", "ssl=null", "ssl0=fd:0,fd:1"])
         .arg(format!("uml_dir={}/uml", files.folder.display()))
         .arg(format!("umid={name}"))
@@ -390,8 +417,14 @@ fn memory_folder(fallback: &Path, memory_mib: u32) -> PathBuf {
     let shm = Path::new("/dev/shm");
     let suits = rustix::fs::statvfs(shm).is_ok_and(|statistics| {
         let free_mib = statistics.f_bavail * statistics.f_frsize / (1024 * 1024);
-        let executable = !statistics.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC);
+        let executable = !statistics
+            .f_flag
+            .contains(rustix::fs::StatVfsMountFlags::NOEXEC);
         executable && free_mib >= u64::from(memory_mib)
     });
-    if suits { shm.to_owned() } else { fallback.to_owned() }
+    if suits {
+        shm.to_owned()
+    } else {
+        fallback.to_owned()
+    }
 }

@@ -55,7 +55,7 @@ pub use ganesha::Ganesha;
 pub use guest::{Guest, GuestConfig, Job};
 pub use mount::Mount;
 pub use requirements::{Lack, Remedy, Requirements, host_mounts_nfs4};
-pub use script::{Output, Script, quoted};
 pub use rustix::process::Signal;
+pub use script::{Output, Script, quoted};
 pub use service::Service;
 pub use site::{NFS_PORT, Site};

@@ -1,4 +1,205 @@
 //! The testbed from the command line, for `make demo` and for looking at things by hand.
 //!
 //! What must never enter: anything a test cannot also do through the library.
-fn main() {}
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use testbed::{
+    Ganesha, Guest, GuestConfig, Mount, Requirements, Script, Service, Site, host_mounts_nfs4,
+};
+
+const USAGE: &str = "\
+usage: testbed requirements [--ganesha] [--install]
+           Say what this machine lacks for guests, and with --install mend it. Exit code 1 when
+           something is missing.
+       testbed host-client
+           Exit code 0 when the machine's own kernel can mount NFSv4, else 1.
+       testbed guest [OPTIONS] --script FILE [-- SERVER COMMAND...]
+           Start the server command in a network of its own, boot the real Linux client, mount,
+           run the bash script in the mounted folder with its output shown, and power off. The
+           exit code is the script's.
+
+options of guest:
+  --server ADDR:PORT   where the server listens (10.99.0.1:2049, the network's only address)
+  --export PATH        what to mount (/export)
+  --at PATH            where to mount it, below /run (/run/meridian)
+  --version VERSION    NFS version (4.1)
+  --option OPTION      one more mount option; may be repeated
+  --ganesha FOLDER     serve this folder by NFS-Ganesha instead of a server command
+  --lifetime SECONDS   kill the guest after this time (900)";
+
+fn main() -> ExitCode {
+    match command(std::env::args().skip(1)) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("testbed: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn command(mut words: impl Iterator<Item = String>) -> Result<ExitCode> {
+    match words.next().as_deref() {
+        Some("requirements") => requirements(words),
+        Some("host-client") => Ok(exit_code(host_mounts_nfs4())),
+        Some("guest") => guest(&GuestArguments::parse(words)?),
+        Some("--help" | "-h" | "help") => {
+            println!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(word) => bail!("there is no command '{word}'\n{USAGE}"),
+        None => bail!("a command is missing\n{USAGE}"),
+    }
+}
+
+fn requirements(words: impl Iterator<Item = String>) -> Result<ExitCode> {
+    let mut requirements = Requirements::guest();
+    let mut installs = false;
+    for word in words {
+        match word.as_str() {
+            "--ganesha" => requirements = requirements.with_ganesha(),
+            "--install" => installs = true,
+            _ => bail!("`requirements` knows no '{word}'\n{USAGE}"),
+        }
+    }
+    if installs {
+        requirements.install_missing()?;
+    }
+    let lacks = requirements.lacks();
+    for lack in &lacks {
+        println!("{lack}");
+    }
+    if lacks.is_empty() {
+        println!("This machine has all the testbed needs.");
+    }
+    Ok(exit_code(lacks.is_empty()))
+}
+
+fn exit_code(good: bool) -> ExitCode {
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// The words after `testbed guest`.
+#[derive(Default)]
+struct GuestArguments {
+    server: Option<SocketAddr>,
+    export: Option<String>,
+    at: Option<String>,
+    version: Option<String>,
+    options: Vec<String>,
+    ganesha: Option<PathBuf>,
+    lifetime: Option<Duration>,
+    script: PathBuf,
+    command: Vec<String>,
+}
+
+impl GuestArguments {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let mut arguments = Self::default();
+        while let Some(word) = words.next() {
+            if word == "--" {
+                arguments.command = words.by_ref().collect();
+                break;
+            }
+            let value = words
+                .next()
+                .with_context(|| format!("{word} needs a value\n{USAGE}"))?;
+            arguments.set(&word, value)?;
+        }
+        if arguments.script.as_os_str().is_empty() {
+            bail!("--script is missing\n{USAGE}");
+        }
+        if arguments.ganesha.is_some() != arguments.command.is_empty() {
+            bail!("give either a server command after `--` or --ganesha\n{USAGE}");
+        }
+        Ok(arguments)
+    }
+
+    fn set(&mut self, word: &str, value: String) -> Result<()> {
+        let wrong = || format!("'{value}' will not do for {word}\n{USAGE}");
+        match word {
+            "--server" => self.server = Some(value.parse().with_context(wrong)?),
+            "--export" => self.export = Some(value),
+            "--at" => self.at = Some(value),
+            "--version" => self.version = Some(value),
+            "--option" => self.options.push(value),
+            "--ganesha" => self.ganesha = Some(value.into()),
+            "--lifetime" => {
+                let seconds = value.parse().with_context(wrong)?;
+                self.lifetime = Some(Duration::from_secs(seconds));
+            }
+            "--script" => self.script = value.into(),
+            _ => bail!("`guest` knows no '{word}'\n{USAGE}"),
+        }
+        Ok(())
+    }
+
+    fn mount(&self, server: SocketAddr) -> Mount {
+        let export = self.export.as_deref().unwrap_or(Ganesha::EXPORT);
+        let mut mount = Mount::of(server, export);
+        if let Some(version) = &self.version {
+            mount = mount.version(version);
+        }
+        self.options
+            .iter()
+            .fold(mount, |mount, option| mount.option(option))
+    }
+
+    fn config(&self) -> GuestConfig {
+        let usual = GuestConfig::default();
+        GuestConfig {
+            lifetime: self.lifetime.unwrap_or(usual.lifetime),
+            ..usual
+        }
+    }
+}
+
+/// Keeps the server running for as long as it lives.
+enum Server {
+    Ganesha { _server: Ganesha },
+    Command { _server: Service },
+}
+
+impl Server {
+    fn start(site: &Site, arguments: &GuestArguments, address: SocketAddr) -> Result<Self> {
+        if let Some(folder) = &arguments.ganesha {
+            return Ok(Self::Ganesha {
+                _server: Ganesha::start_at(site, folder, address)?,
+            });
+        }
+        let (program, words) = arguments
+            .command
+            .split_first()
+            .context("the server command is empty")?;
+        let mut command = site.command(program);
+        command.args(words);
+        let mut server = Service::start(site, "server", command)?;
+        server.wait_for_nfs(address)?;
+        Ok(Self::Command { _server: server })
+    }
+}
+
+fn guest(arguments: &GuestArguments) -> Result<ExitCode> {
+    let script = std::fs::read_to_string(&arguments.script)
+        .with_context(|| format!("could not read {}", arguments.script.display()))?;
+    let site = Site::new()?;
+    let address = arguments.server.unwrap_or_else(|| site.nfs_address());
+    let _server = Server::start(&site, arguments, address)?;
+
+    let guest = Guest::boot_with(&site, "client", &arguments.config())?;
+    let at = arguments.at.as_deref().unwrap_or("/run/meridian");
+    guest.mount(&arguments.mount(address), at)?;
+    let job = guest.start(Script::new(script).directory(at))?;
+    let code = job.follow(&mut io::stdout().lock(), &mut io::stderr().lock())?;
+    guest.power_off()?;
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}

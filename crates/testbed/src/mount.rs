@@ -17,7 +17,12 @@ pub struct Mount {
 impl Mount {
     /// `export` of the server at this address, by NFSv4.1 and AUTH_SYS over TCP.
     pub fn of(server: SocketAddr, export: impl Into<String>) -> Self {
-        Self { server, export: export.into(), version: "4.1".into(), options: Vec::new() }
+        Self {
+            server,
+            export: export.into(),
+            version: "4.1".into(),
+            options: Vec::new(),
+        }
     }
 
     /// Speaks this version, such as `4.2`.
@@ -50,7 +55,13 @@ impl Mount {
             SocketAddr::V4(server) => format!("{}:{}", server.ip(), self.export),
             SocketAddr::V6(server) => format!("[{}]:{}", server.ip(), self.export),
         };
-        ["-t".into(), "nfs4".into(), "-o".into(), options.join(","), source]
+        [
+            "-t".into(),
+            "nfs4".into(),
+            "-o".into(),
+            options.join(","),
+            source,
+        ]
     }
 }
 
@@ -66,7 +77,10 @@ mod tests {
             .option("sec=none");
         assert_eq!(
             mount.arguments()[3..],
-            ["vers=4.2,proto=tcp,sec=sys,port=2049,nosharecache,sec=none", "10.99.0.1:/export"]
+            [
+                "vers=4.2,proto=tcp,sec=sys,port=2049,nosharecache,sec=none",
+                "10.99.0.1:/export"
+            ]
         );
     }
 }

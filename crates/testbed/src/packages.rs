@@ -16,7 +16,8 @@ use crate::requirements::search_path;
 /// Debian's switch for services of packages: maintainer scripts ask this program before they start
 /// one, and 101 forbids it (Debian's `invoke-rc.d`(8)).
 const POLICY: &str = "/usr/sbin/policy-rc.d";
-const POLICY_TEXT: &str = "#!/bin/sh\n# Written by meridian's testbed for one installation.\nexit 101\n";
+const POLICY_TEXT: &str =
+    "#!/bin/sh\n# Written by meridian's testbed for one installation.\nexit 101\n";
 
 /// Units that packages enable by themselves, and a program that tells whether its package was there
 /// before, in which case the machine's owner decided.
@@ -34,7 +35,10 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
         Path::new("/usr/bin/apt-get").is_file(),
         "this is no Debian or Ubuntu machine; install what these packages bring: {list}"
     );
-    ensure!(rustix::process::geteuid().is_root(), "run as root: apt-get install {list}");
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "run as root: apt-get install {list}"
+    );
     eprintln!("testbed: installing {list}");
     let unwanted: Vec<&str> = UNITS
         .into_iter()
@@ -57,8 +61,13 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
 fn apt_get(words: &[&str]) -> Result<()> {
     let mut command = Command::new("apt-get");
     command.args(["-o", "DPkg::Lock::Timeout=300"]).args(words);
-    command.env("DEBIAN_FRONTEND", "noninteractive").env("PATH", search_path());
-    let output = command.stdin(Stdio::null()).output().context("could not start apt-get")?;
+    command
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .env("PATH", search_path());
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .context("could not start apt-get")?;
     ensure!(
         output.status.success(),
         "apt-get {} failed:\n{}",
@@ -69,7 +78,10 @@ fn apt_get(words: &[&str]) -> Result<()> {
 }
 
 fn quiet(command: &mut Command) -> &mut Command {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
 }
 
 /// The ban on services, for as long as this lives. A policy of the machine's own is left alone: its

@@ -24,7 +24,10 @@ pub(crate) fn null_call(server: SocketAddr) -> io::Result<()> {
     if accepts(&reply) {
         Ok(())
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidData, format!("not accepted: {reply:02x?}")))
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("not accepted: {reply:02x?}"),
+        ))
     }
 }
 
@@ -39,11 +42,22 @@ fn call() -> Vec<u8> {
     const AUTH_NONE: [u32; 2] = [0, 0];
     let [flavour, length] = AUTH_NONE;
     let body = [
-        XID, CALL, RPC_VERSION, NFS_PROGRAM, NFS_VERSION, NULL_PROCEDURE,
-        flavour, length, flavour, length,
+        XID,
+        CALL,
+        RPC_VERSION,
+        NFS_PROGRAM,
+        NFS_VERSION,
+        NULL_PROCEDURE,
+        flavour,
+        length,
+        flavour,
+        length,
     ];
     let mark = 0x8000_0000 | (body.len() as u32 * 4);
-    std::iter::once(mark).chain(body).flat_map(u32::to_be_bytes).collect()
+    std::iter::once(mark)
+        .chain(body)
+        .flat_map(u32::to_be_bytes)
+        .collect()
 }
 
 /// Whether these bytes are a record that accepts the call with SUCCESS and carries nothing else. A
@@ -53,7 +67,10 @@ fn accepts(reply: &[u8; 28]) -> bool {
     const ACCEPTED: u32 = 0;
     const SUCCESS: u32 = 0;
     let expected = [0x8000_0018, XID, REPLY, ACCEPTED, 0, 0, SUCCESS];
-    reply.iter().copied().eq(expected.into_iter().flat_map(u32::to_be_bytes))
+    reply
+        .iter()
+        .copied()
+        .eq(expected.into_iter().flat_map(u32::to_be_bytes))
 }
 
 #[cfg(test)]

@@ -102,7 +102,10 @@ pub(crate) fn site_name(number: u64) -> Result<String> {
 /// Who made the site of this name, or nothing where the name is none of ours.
 fn owner_of(name: &str) -> Option<Owner> {
     let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
-    let owner = Owner { pid: parts.next()?.parse().ok()?, started: parts.next()?.parse().ok()? };
+    let owner = Owner {
+        pid: parts.next()?.parse().ok()?,
+        started: parts.next()?.parse().ok()?,
+    };
     parts.next()?.parse::<u64>().ok()?;
     Some(owner)
 }
@@ -132,7 +135,9 @@ pub(crate) fn sweep(base: &Path) {
 
 /// Entries of `folder` that are named like sites of processes that no longer live.
 fn orphans(folder: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
@@ -152,7 +157,12 @@ mod tests {
 
     #[test]
     fn foreign_names_have_no_owner() {
-        for name in ["site1", "meridian-testbed-", "meridian-testbed-1-2", "meridian-testbed-1-2-x"] {
+        for name in [
+            "site1",
+            "meridian-testbed-",
+            "meridian-testbed-1-2",
+            "meridian-testbed-1-2-x",
+        ] {
             assert_eq!(owner_of(name), None, "{name}");
         }
     }
@@ -161,6 +171,12 @@ mod tests {
     fn a_recycled_pid_is_not_the_owner() {
         let this = Owner::this_process().unwrap();
         assert!(this.lives());
-        assert!(!Owner { started: this.started + 1, ..this }.lives());
+        assert!(
+            !Owner {
+                started: this.started + 1,
+                ..this
+            }
+            .lives()
+        );
     }
 }

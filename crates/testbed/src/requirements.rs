@@ -54,22 +54,34 @@ impl fmt::Display for Lack {
 impl Requirements {
     /// For a [`crate::Site`] and services in it.
     pub fn site() -> Self {
-        Self { site: true, ..Self::default() }
+        Self {
+            site: true,
+            ..Self::default()
+        }
     }
 
     /// For a [`crate::Guest`] and the site it needs.
     pub fn guest() -> Self {
-        Self { guest: true, ..Self::site() }
+        Self {
+            guest: true,
+            ..Self::site()
+        }
     }
 
     /// For mounting with the host's own kernel, which [`host_mounts_nfs4`] asks about.
     pub fn host_client() -> Self {
-        Self { host_client: true, ..Self::default() }
+        Self {
+            host_client: true,
+            ..Self::default()
+        }
     }
 
     /// For [`crate::Ganesha`] too.
     pub fn with_ganesha(self) -> Self {
-        Self { ganesha: true, ..self }
+        Self {
+            ganesha: true,
+            ..self
+        }
     }
 
     /// Everything that is missing, the machine's own shortcomings first.
@@ -135,7 +147,10 @@ impl Requirements {
     fn machine_lacks(self) -> Vec<Lack> {
         let mut lacks = Vec::new();
         let mut lack = |what: &str, advice| {
-            lacks.push(Lack { what: what.to_owned(), remedy: Remedy::Person(advice) });
+            lacks.push(Lack {
+                what: what.to_owned(),
+                remedy: Remedy::Person(advice),
+            });
         };
         let is_root = rustix::process::geteuid().is_root();
         if (self.site || self.host_client) && !is_root {
@@ -155,7 +170,10 @@ impl Requirements {
             );
         }
         if self.guest && !cfg!(target_arch = "x86_64") {
-            lack("User Mode Linux exists for x86-64 only", "use a machine of that kind");
+            lack(
+                "User Mode Linux exists for x86-64 only",
+                "use a machine of that kind",
+            );
         }
         lacks
     }
@@ -181,12 +199,17 @@ impl Requirements {
                 self.ganesha,
                 &[
                     ("ganesha.nfsd", "nfs-ganesha"),
-                    ("/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so", "nfs-ganesha-vfs"),
+                    (
+                        "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so",
+                        "nfs-ganesha-vfs",
+                    ),
                 ],
             ),
         ];
         let wanted = parts.into_iter().filter(|(wanted, _)| *wanted);
-        wanted.flat_map(|(_, programs)| programs.iter().copied()).collect()
+        wanted
+            .flat_map(|(_, programs)| programs.iter().copied())
+            .collect()
     }
 }
 
@@ -194,8 +217,10 @@ impl Requirements {
 /// which needs root. The mounting program is a matter of [`Requirements::host_client`].
 pub fn host_mounts_nfs4() -> bool {
     let knows = || {
-        fs::read_to_string("/proc/filesystems")
-            .is_ok_and(|list| list.lines().any(|line| line.split_whitespace().last() == Some("nfs4")))
+        fs::read_to_string("/proc/filesystems").is_ok_and(|list| {
+            list.lines()
+                .any(|line| line.split_whitespace().last() == Some("nfs4"))
+        })
     };
     knows() || (succeeds(Command::new("modprobe").args(["-q", "nfsv4"])) && knows())
 }
@@ -225,7 +250,11 @@ fn makes_namespaces() -> bool {
 }
 
 fn opens_tun() -> bool {
-    File::options().read(true).write(true).open(Path::new("/dev/net/tun")).is_ok()
+    File::options()
+        .read(true)
+        .write(true)
+        .open(Path::new("/dev/net/tun"))
+        .is_ok()
 }
 
 /// Runs a command for its exit code alone.

@@ -61,14 +61,22 @@ impl Script {
 
     /// Runs as this user and group, without supplementary groups and without capabilities.
     pub fn user(mut self, uid: u32, gid: u32) -> Self {
-        self.user = Some(User { uid, gid, groups: Vec::new() });
+        self.user = Some(User {
+            uid,
+            gid,
+            groups: Vec::new(),
+        });
         self
     }
 
     /// Adds supplementary groups to the user that [`Script::user`] has set; without one, root gets
     /// them.
     pub fn groups(mut self, groups: &[u32]) -> Self {
-        let user = self.user.get_or_insert(User { uid: 0, gid: 0, groups: Vec::new() });
+        let user = self.user.get_or_insert(User {
+            uid: 0,
+            gid: 0,
+            groups: Vec::new(),
+        });
         user.groups = groups.to_vec();
         self
     }
@@ -104,7 +112,9 @@ impl Script {
     /// of another user is `inner`, a second file that this one executes under that identity.
     pub(crate) fn files(&self, inner: &str) -> (String, Option<String>) {
         let text = self.text();
-        let Some(User { uid, gid, groups }) = &self.user else { return (text, None) };
+        let Some(User { uid, gid, groups }) = &self.user else {
+            return (text, None);
+        };
         let groups = if groups.is_empty() {
             "--clear-groups".to_owned()
         } else {
@@ -204,15 +214,24 @@ mod tests {
     fn quoting_survives_the_shell() {
         let awkward = "it's $HOME `id` \"x\" \\ *\n";
         let script = format!("printf %s {}", quoted(awkward));
-        let output = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script])
+            .output()
+            .unwrap();
         assert_eq!(output.stdout, awkward.as_bytes());
     }
 
     #[test]
     fn another_user_enters_the_folder_itself() {
-        let script = Script::new("id").user(1000, 1001).groups(&[5, 6]).directory("/run/m");
+        let script = Script::new("id")
+            .user(1000, 1001)
+            .groups(&[5, 6])
+            .directory("/run/m");
         let (outer, inner) = script.files("/x");
-        assert_eq!(outer, "exec setpriv --reuid=1000 --regid=1001 --groups=5,6 -- bash /x\n");
+        assert_eq!(
+            outer,
+            "exec setpriv --reuid=1000 --regid=1001 --groups=5,6 -- bash /x\n"
+        );
         assert_eq!(inner.unwrap(), "cd '/run/m' || exit 126\nid\n");
     }
 

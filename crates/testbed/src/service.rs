@@ -39,8 +39,13 @@ impl Service {
     /// writes goes to `NAME.log` in the site's folder.
     pub fn start(site: &Site, name: &str, command: Command) -> Result<Self> {
         let log = site.folder().join(format!("{name}.log"));
-        let mut service =
-            Self { site: site.clone(), name: name.to_owned(), command, log, child: None };
+        let mut service = Self {
+            site: site.clone(),
+            name: name.to_owned(),
+            command,
+            log,
+            child: None,
+        };
         service.restart()?;
         Ok(service)
     }
@@ -74,11 +79,17 @@ impl Service {
             let Err(error) = answer else { return Ok(()) };
             if let Some(status) = self.ended()? {
                 let log = self.log_end();
-                bail!("{} has ended ({status}) before it answered:\n{log}", self.name);
+                bail!(
+                    "{} has ended ({status}) before it answered:\n{log}",
+                    self.name
+                );
             }
             if Instant::now() > deadline {
                 let log = self.log_end();
-                bail!("{} does not answer at {address} ({error}):\n{log}", self.name);
+                bail!(
+                    "{} does not answer at {address} ({error}):\n{log}",
+                    self.name
+                );
             }
             std::thread::sleep(POLL);
         }
@@ -87,7 +98,9 @@ impl Service {
     /// Ends the process with SIGKILL, as a crash would, and waits until it is gone.
     pub fn kill(&mut self) -> Result<()> {
         if let Some(mut child) = self.child.take() {
-            child.kill().with_context(|| format!("could not kill {}", self.name))?;
+            child
+                .kill()
+                .with_context(|| format!("could not kill {}", self.name))?;
             child.wait()?;
         }
         Ok(())
@@ -107,7 +120,11 @@ impl Service {
             }
             if Instant::now() > deadline {
                 self.kill()?;
-                bail!("{} ignored SIGTERM and was killed:\n{}", self.name, self.log_end());
+                bail!(
+                    "{} ignored SIGTERM and was killed:\n{}",
+                    self.name,
+                    self.log_end()
+                );
             }
             std::thread::sleep(POLL);
         }
@@ -115,7 +132,9 @@ impl Service {
 
     /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = self.pid().with_context(|| format!("{} does not run", self.name))?;
+        let pid = self
+            .pid()
+            .with_context(|| format!("{} does not run", self.name))?;
         kill_process(pid, signal).with_context(|| format!("could not signal {}", self.name))
     }
 
@@ -151,7 +170,9 @@ impl Drop for Service {
 
 /// The last `count` lines of a log, for an error message.
 pub(crate) fn last_lines(log: &Path, count: usize) -> String {
-    let Ok(bytes) = fs::read(log) else { return format!("(no log at {})", log.display()) };
+    let Ok(bytes) = fs::read(log) else {
+        return format!("(no log at {})", log.display());
+    };
     let text = String::from_utf8_lossy(&bytes).replace('\r', "");
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")

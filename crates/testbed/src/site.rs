@@ -76,11 +76,21 @@ impl Site {
             keeps_folder: AtomicBool::new(false),
             taps: AtomicU8::new(0),
         };
-        let site = Self { inner: Arc::new(inner) };
+        let site = Self {
+            inner: Arc::new(inner),
+        };
         let name = site.namespace();
         ip(&["netns", "add", name])?;
         ip(&["-n", name, "link", "set", "lo", "up"])?;
-        ip(&["-n", name, "addr", "add", &format!("{ADDRESS}/32"), "dev", "lo"])?;
+        ip(&[
+            "-n",
+            name,
+            "addr",
+            "add",
+            &format!("{ADDRESS}/32"),
+            "dev",
+            "lo",
+        ])?;
         Ok(site)
     }
 
@@ -115,7 +125,9 @@ impl Site {
     /// the child's pid is the program's own.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", self.namespace()]).arg(program);
+        command
+            .args(["netns", "exec", self.namespace()])
+            .arg(program);
         command.env("PATH", search_path());
         command
     }
@@ -144,7 +156,9 @@ impl Site {
         let taken = self
             .inner
             .taps
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| taken.checked_add(1))
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                taken.checked_add(1)
+            })
             .ok()
             .context("a site has room for 255 guests; make another site")?;
         let subnet = taken + 1;
@@ -221,7 +235,11 @@ fn checked(mut command: Command) -> Result<()> {
         .with_context(|| format!("could not start {command:?}; `testbed requirements` may help"))?;
     if !output.status.success() {
         let complaint = String::from_utf8_lossy(&output.stderr);
-        bail!("{command:?} failed ({}): {}", output.status, complaint.trim());
+        bail!(
+            "{command:?} failed ({}): {}",
+            output.status,
+            complaint.trim()
+        );
     }
     Ok(())
 }
