@@ -1,0 +1,258 @@
+//! Sets of small numbers, chiefly of attributes: `bitmap4`. Which attribute a
+//! number stands for is not known here.
+
+use std::fmt;
+use std::ops::{BitAnd, BitOr, Sub};
+
+use xdr::{Decode, DecodeError, Encode, Reader, Writer};
+
+use crate::Attr;
+
+/// A set of numbers below [`Bitmap4::BITS`], kept in place so that masks cost no
+/// allocation.
+///
+/// Trailing zero words are dropped on the way in and out, so two bitmaps are
+/// equal exactly when they hold the same numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Bitmap4 {
+    words: [u32; Self::WORDS],
+}
+
+impl Bitmap4 {
+    /// The most words that are decoded. Today's attributes fill three.
+    pub const WORDS: usize = 8;
+    /// One more than the largest number that can be held.
+    pub const BITS: u32 = 32 * Self::WORDS as u32;
+    /// The set that holds nothing.
+    pub const EMPTY: Self = Self {
+        words: [0; Self::WORDS],
+    };
+
+    /// The set of these attributes.
+    pub const fn of(attrs: &[Attr]) -> Self {
+        let mut set = Self::EMPTY;
+        let mut index = 0;
+        while index < attrs.len() {
+            let bit = attrs[index] as u32;
+            set.words[(bit / 32) as usize] |= 1 << (bit % 32);
+            index += 1;
+        }
+        set
+    }
+
+    /// The set whose words are these, lowest numbers first; words beyond
+    /// [`Bitmap4::WORDS`] are left out.
+    pub const fn from_words(words: &[u32]) -> Self {
+        let mut set = Self::EMPTY;
+        let mut index = 0;
+        while index < words.len() && index < Self::WORDS {
+            set.words[index] = words[index];
+            index += 1;
+        }
+        set
+    }
+
+    /// The words that are needed to write the set, lowest numbers first.
+    pub fn words(&self) -> &[u32] {
+        let used = self
+            .words
+            .iter()
+            .rposition(|&word| word != 0)
+            .map_or(0, |last| last + 1);
+        &self.words[..used]
+    }
+
+    /// True when the set holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.words().is_empty()
+    }
+
+    /// How many numbers the set holds.
+    pub fn len(&self) -> usize {
+        self.words
+            .iter()
+            .map(|word| word.count_ones() as usize)
+            .sum()
+    }
+
+    /// True when the set holds `bit`.
+    #[inline]
+    pub fn contains(&self, bit: impl Into<u32>) -> bool {
+        let bit = bit.into();
+        bit < Self::BITS && self.words[(bit / 32) as usize] & (1 << (bit % 32)) != 0
+    }
+
+    /// True when the set holds any number of `other`.
+    pub fn intersects(&self, other: &Self) -> bool {
+        !(*self & *other).is_empty()
+    }
+
+    /// True when `other` holds every number of the set.
+    pub fn is_subset_of(&self, other: &Self) -> bool {
+        (*self - *other).is_empty()
+    }
+
+    /// Adds `bit`. Numbers of [`Bitmap4::BITS`] and above cannot be held and are
+    /// left out.
+    #[inline]
+    pub fn insert(&mut self, bit: impl Into<u32>) {
+        let bit = bit.into();
+        if bit < Self::BITS {
+            self.words[(bit / 32) as usize] |= 1 << (bit % 32);
+        }
+    }
+
+    /// Takes `bit` out.
+    #[inline]
+    pub fn remove(&mut self, bit: impl Into<u32>) {
+        let bit = bit.into();
+        if bit < Self::BITS {
+            self.words[(bit / 32) as usize] &= !(1 << (bit % 32));
+        }
+    }
+
+    /// The numbers in the set, in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.words()
+            .iter()
+            .zip((0..).step_by(32))
+            .flat_map(|(&word, base)| {
+                (0..32)
+                    .filter(move |bit| word & (1 << bit) != 0)
+                    .map(move |bit| base + bit)
+            })
+    }
+
+    fn zip(self, other: Self, combine: impl Fn(u32, u32) -> u32) -> Self {
+        let mut words = self.words;
+        for (word, other) in words.iter_mut().zip(other.words) {
+            *word = combine(*word, other);
+        }
+        Self { words }
+    }
+}
+
+/// What both sets hold.
+impl BitAnd for Bitmap4 {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        self.zip(other, |a, b| a & b)
+    }
+}
+
+/// What either set holds.
+impl BitOr for Bitmap4 {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.zip(other, |a, b| a | b)
+    }
+}
+
+/// What the first set holds and the second does not.
+impl Sub for Bitmap4 {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self.zip(other, |a, b| a & !b)
+    }
+}
+
+impl FromIterator<u32> for Bitmap4 {
+    fn from_iter<I: IntoIterator<Item = u32>>(bits: I) -> Self {
+        let mut set = Self::EMPTY;
+        bits.into_iter().for_each(|bit| set.insert(bit));
+        set
+    }
+}
+
+impl fmt::Debug for Bitmap4 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+impl Encode for Bitmap4 {
+    fn encode(&self, w: &mut Writer) {
+        self.words().encode(w);
+    }
+}
+
+impl Decode for Bitmap4 {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let count = r.length(Self::WORDS)?;
+        let mut set = Self::EMPTY;
+        for word in &mut set.words[..count] {
+            *word = r.u32()?;
+        }
+        Ok(set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xdr::Bytes;
+
+    fn decode(words: &[u32]) -> Result<Bitmap4, DecodeError> {
+        let mut w = Writer::new();
+        words.encode(&mut w);
+        Reader::new(w.finish().into_contiguous()).read()
+    }
+
+    #[test]
+    fn numbers_go_to_the_words_of_rfc_8881() {
+        let set = Bitmap4::of(&[Attr::Type, Attr::Size, Attr::Mode, Attr::XattrSupport]);
+        assert_eq!(set.words(), [1 << 1 | 1 << 4, 1 << 1, 1 << 18]);
+        assert_eq!(set.iter().collect::<Vec<_>>(), [1, 4, 33, 82]);
+        assert_eq!(set.len(), 4);
+    }
+
+    #[test]
+    fn trailing_zero_words_do_not_matter() {
+        assert_eq!(decode(&[5, 0, 0]), decode(&[5]));
+        let mut set = Bitmap4::of(&[Attr::Mode]);
+        set.remove(Attr::Mode);
+        assert!(set.is_empty());
+        assert_eq!(set.words(), &[] as &[u32]);
+    }
+
+    #[test]
+    fn nine_words_are_refused() {
+        assert!(decode(&[1; 8]).is_ok());
+        assert_eq!(
+            decode(&[1; 9]),
+            Err(DecodeError::TooLong { length: 9, max: 8 })
+        );
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_not_held() {
+        let mut set = Bitmap4::EMPTY;
+        set.insert(Bitmap4::BITS);
+        assert!(set.is_empty());
+        assert!(!set.contains(Bitmap4::BITS));
+        set.insert(Bitmap4::BITS - 1);
+        assert!(set.contains(Bitmap4::BITS - 1));
+    }
+
+    #[test]
+    fn sets_combine() {
+        let a: Bitmap4 = [1, 40].into_iter().collect();
+        let b: Bitmap4 = [40, 70].into_iter().collect();
+        assert_eq!(a & b, [40].into_iter().collect());
+        assert_eq!(a | b, [1, 40, 70].into_iter().collect());
+        assert_eq!(a - b, [1].into_iter().collect());
+        assert!(a.intersects(&b));
+        assert!((a & b).is_subset_of(&a));
+        assert!(!a.is_subset_of(&b));
+    }
+
+    #[test]
+    fn an_empty_set_is_a_single_zero_word_of_length() {
+        let mut w = Writer::new();
+        Bitmap4::EMPTY.encode(&mut w);
+        assert_eq!(w.finish().into_contiguous(), Bytes::from_static(&[0; 4]));
+    }
+}

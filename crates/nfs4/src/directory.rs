@@ -1,0 +1,239 @@
+//! Names: LOOKUP, CREATE, LINK, REMOVE, RENAME, READDIR, READLINK (RFC 8881,
+//! section 18) as they travel.
+
+use xdr::{Bytes, Decode, DecodeError, Encode, Reader, Writer, opaque_size, xdr_struct, xdr_union};
+
+use crate::{Bitmap4, ChangeInfo4, Component4, Cookie4, Count4, Fattr4, Specdata4, Verifier4};
+
+/// The longest target of a symbolic link that is decoded, in bytes. Far above
+/// what file systems allow, so that these get to refuse it.
+pub const LINKTEXT_MAX: usize = 64 * 1024;
+
+xdr_struct! {
+    /// LOOKUP: goes to a name in the current directory.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct LookupArgs {
+        /// The name.
+        pub objname: Component4,
+    }
+}
+
+xdr_struct! {
+    /// CREATE: creates anything but a regular file.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct CreateArgs {
+        /// What is created.
+        pub objtype: CreateType4,
+        /// Its name in the current directory.
+        pub objname: Component4,
+        /// Its attributes.
+        pub createattrs: Fattr4,
+    }
+}
+
+xdr_union! {
+    /// What CREATE is to create, `createtype4`. The types that it cannot create
+    /// are present too, because the answer to them is NFS4ERR_BADTYPE and not
+    /// NFS4ERR_BADXDR (RFC 8881, section 18.4.3).
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum CreateType4 {
+        /// A regular file, which only OPEN can create.
+        1 => Reg,
+        /// A directory.
+        2 => Dir,
+        /// A block device.
+        3 => Blk(Specdata4),
+        /// A character device.
+        4 => Chr(Specdata4),
+        /// A symbolic link and its target.
+        5 => Lnk(Bytes [<= LINKTEXT_MAX]),
+        /// A socket.
+        6 => Sock,
+        /// A named pipe.
+        7 => Fifo,
+        /// A directory of named attributes, which only OPENATTR can create.
+        8 => AttrDir,
+        /// A named attribute, which only OPEN can create.
+        9 => NamedAttr,
+    }
+}
+
+xdr_struct! {
+    /// The successful result of CREATE.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct CreateResOk {
+        /// How the directory changed.
+        pub cinfo: ChangeInfo4,
+        /// Which attributes were set.
+        pub attrset: Bitmap4,
+    }
+}
+
+xdr_struct! {
+    /// LINK: gives the saved object a name in the current directory.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct LinkArgs {
+        /// The name.
+        pub newname: Component4,
+    }
+}
+
+xdr_struct! {
+    /// The successful result of LINK.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct LinkResOk {
+        /// How the directory changed.
+        pub cinfo: ChangeInfo4,
+    }
+}
+
+xdr_struct! {
+    /// REMOVE: removes a name from the current directory.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RemoveArgs {
+        /// The name.
+        pub target: Component4,
+    }
+}
+
+xdr_struct! {
+    /// The successful result of REMOVE.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct RemoveResOk {
+        /// How the directory changed.
+        pub cinfo: ChangeInfo4,
+    }
+}
+
+xdr_struct! {
+    /// RENAME: moves a name from the saved directory to the current one.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RenameArgs {
+        /// The name in the saved directory.
+        pub oldname: Component4,
+        /// The name in the current directory.
+        pub newname: Component4,
+    }
+}
+
+xdr_struct! {
+    /// The successful result of RENAME.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct RenameResOk {
+        /// How the saved directory changed.
+        pub source_cinfo: ChangeInfo4,
+        /// How the current directory changed.
+        pub target_cinfo: ChangeInfo4,
+    }
+}
+
+xdr_struct! {
+    /// The successful result of READLINK.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ReadlinkResOk {
+        /// The target of the symbolic link.
+        pub link: Bytes [<= LINKTEXT_MAX],
+    }
+}
+
+xdr_struct! {
+    /// READDIR: lists part of the current directory.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ReaddirArgs {
+        /// Where to go on; zero for the beginning.
+        pub cookie: Cookie4,
+        /// What came with the cookie.
+        pub cookieverf: Verifier4,
+        /// Wanted bytes of names and cookies: a hint.
+        pub dircount: Count4,
+        /// The most bytes that the whole [`ReaddirResOk`] may take.
+        pub maxcount: Count4,
+        /// Attributes wanted of each entry.
+        pub attr_request: Bitmap4,
+    }
+}
+
+xdr_struct! {
+    /// The successful result of READDIR.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ReaddirResOk {
+        /// What to send with the cookies of the entries.
+        pub cookieverf: Verifier4,
+        /// The entries.
+        pub reply: DirList4,
+    }
+}
+
+impl ReaddirResOk {
+    /// Bytes that the result takes on the wire before its entries: the verifier,
+    /// the end of the list and `eof`. Counts against `maxcount`.
+    pub const EMPTY_SIZE: usize = 8 + 4 + 4;
+}
+
+/// Part of a directory, `dirlist4`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DirList4 {
+    /// Entries, in the order of the server.
+    pub entries: Vec<Entry4>,
+    /// True when no entries follow the last one here.
+    pub eof: bool,
+}
+
+/// The most entries that are decoded from one reply.
+const ENTRIES_MAX: usize = 1 << 20;
+
+xdr_struct! {
+    /// One name in a directory, `entry4`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Entry4 {
+        /// Where the next entry begins. Never 0, 1 or 2 (RFC 8881, section 18.23.3).
+        pub cookie: Cookie4,
+        /// The name.
+        pub name: Component4,
+        /// The attributes asked for.
+        pub attrs: Fattr4,
+    }
+}
+
+impl Entry4 {
+    /// Bytes that the entry takes on the wire within a list. Counts against
+    /// `maxcount`.
+    pub fn wire_size(&self) -> usize {
+        let follows = 4;
+        let cookie = 8;
+        let attrmask = 4 + 4 * self.attrs.attrmask.words().len();
+        let name = opaque_size(self.name.0.len());
+        follows + cookie + name + attrmask + opaque_size(self.attrs.attr_vals.len())
+    }
+}
+
+/// The entries travel as a linked list (RFC 4506, section 4.19).
+impl Encode for DirList4 {
+    fn encode(&self, w: &mut Writer) {
+        for entry in &self.entries {
+            w.bool(true);
+            w.write(entry);
+        }
+        w.bool(false);
+        w.bool(self.eof);
+    }
+}
+
+impl Decode for DirList4 {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut entries = Vec::new();
+        while r.bool()? {
+            if entries.len() == ENTRIES_MAX {
+                return Err(DecodeError::TooLong {
+                    length: ENTRIES_MAX + 1,
+                    max: ENTRIES_MAX,
+                });
+            }
+            entries.push(r.read()?);
+        }
+        Ok(Self {
+            entries,
+            eof: r.bool()?,
+        })
+    }
+}
