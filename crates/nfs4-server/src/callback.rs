@@ -91,7 +91,6 @@ impl Service {
         let call = CbCompoundCall {
             tag: Bytes::new(),
             minorversion: 1,
-            callback_ident: 0,
             ops: vec![
                 CbArgOp4::Sequence(CbSequenceArgs {
                     sessionid: callback.session,

@@ -6,8 +6,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nfs4::{ArgOp4, CompoundArgs, NfsStat4, Opnum, ResOp4, SequenceArgs, SessionId4, Stateid4};
-use xdr::{Rope, Writer};
+use nfs4::{
+    ArgOp4, CompoundArgs, CompoundReply, CompoundRes, NfsStat4, Opnum, ResOp4, SequenceArgs,
+    SessionId4, Stateid4,
+};
+use xdr::{Bytes, Rope, Writer};
 
 use crate::connection::Connection;
 use crate::handle::{Handle, ObjectHandle};
@@ -55,6 +58,8 @@ pub(crate) struct Compound<'a> {
     pub(crate) minor_version: u32,
     /// Operations in the request.
     pub(crate) operation_count: u32,
+    /// The place of the operation being executed, from 0.
+    pub(crate) operation_index: u32,
     /// Size of the request in bytes.
     pub(crate) request_bytes: usize,
     /// The session, once SEQUENCE was executed.
@@ -125,6 +130,11 @@ impl Compound<'_> {
         }
     }
 
+    /// Whether no operation follows the one being executed.
+    pub(crate) fn is_last_operation(&self) -> bool {
+        self.operation_index + 1 == self.operation_count
+    }
+
     /// Under whose credentials the request came, as far as client records are concerned.
     pub(crate) fn principal(&self) -> Principal {
         match &self.caller.credentials {
@@ -148,7 +158,14 @@ pub(crate) async fn execute(
     request_bytes: usize,
 ) -> Rope {
     if !(1..=MINOR_VERSION_MAX).contains(&args.minorversion) {
-        return Results::new().finish(&args.tag, NfsStat4::MinorVersMismatch);
+        let refusal = CompoundRes::<ResOp4> {
+            status: NfsStat4::MinorVersMismatch,
+            tag: args.tag,
+            results: Vec::new(),
+        };
+        let mut writer = Writer::new();
+        writer.write(&refusal);
+        return writer.finish();
     }
     let mut compound = Compound {
         service,
@@ -156,6 +173,7 @@ pub(crate) async fn execute(
         caller,
         minor_version: args.minorversion,
         operation_count: args.count,
+        operation_index: 0,
         request_bytes,
         session: None,
         current: None,
@@ -164,28 +182,27 @@ pub(crate) async fn execute(
         saved_stateid: None,
         result_room: service.state().limits().response_bytes as usize,
     };
-    let mut results = Results::new();
+    let mut results = Results::new(&args.tag);
     let mut status = NfsStat4::Ok;
-    let mut index = 0;
     while status == NfsStat4::Ok
         && let Some(operation) = args.next_op()
     {
         let result = match operation {
             Err(error) => ResOp4::Failed(error.opnum, NfsStat4::BadXdr),
-            Ok(operation) => match begin(&mut compound, &operation, index) {
+            Ok(operation) => match begin(&mut compound, &operation) {
                 Begin::Replay(reply) => return reply,
                 Begin::Refuse(status) => ResOp4::Failed(operation.opnum(), status),
                 Begin::Sequenced(result) => result,
                 Begin::Execute => {
-                    compound.result_room = results.room(&compound, args.tag.len());
+                    compound.result_room = results.room(&compound);
                     run(&mut compound, operation).await
                 }
             },
         };
-        status = results.push(&compound, args.tag.len(), result);
-        index += 1;
+        status = results.push(&compound, &result);
+        compound.operation_index += 1;
     }
-    let reply = results.finish(&args.tag, status);
+    let reply = results.finish();
     if let Some(session) = compound.session {
         let kept = session.cache.then(|| reply.clone());
         service.state().finish_sequence(session.slot, kept, service.now());
@@ -207,7 +224,7 @@ enum Begin {
 
 /// Decides by its place in the COMPOUND whether an operation may be executed
 /// (RFC 8881, section 2.10.2.2 and the descriptions of the operations named).
-fn begin(compound: &mut Compound<'_>, operation: &ArgOp4, index: u32) -> Begin {
+fn begin(compound: &mut Compound<'_>, operation: &ArgOp4) -> Begin {
     let alone_without_session = matches!(
         operation,
         ArgOp4::ExchangeId(_)
@@ -216,7 +233,7 @@ fn begin(compound: &mut Compound<'_>, operation: &ArgOp4, index: u32) -> Begin {
             | ArgOp4::DestroyClientid(_)
             | ArgOp4::BindConnToSession(_)
     );
-    match (operation, index) {
+    match (operation, compound.operation_index) {
         (ArgOp4::Sequence(args), 0) => sequence(compound, args),
         (ArgOp4::Sequence(_), _) => Begin::Refuse(NfsStat4::SequencePos),
         (ArgOp4::Illegal(_), _) => Begin::Refuse(NfsStat4::OpIllegal),
@@ -275,72 +292,78 @@ fn sequence(compound: &mut Compound<'_>, args: &SequenceArgs) -> Begin {
 /// Executes one operation and reports it.
 async fn run(compound: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
     if compound.result_room < SMALL_RESULT_BYTES {
-        let wants_cache = compound.session.is_some_and(|session| session.cache);
-        let status = if wants_cache { NfsStat4::RepTooBigToCache } else { NfsStat4::RepTooBig };
-        return ResOp4::Failed(operation.opnum(), status);
+        return ResOp4::Failed(operation.opnum(), too_big(compound));
     }
-    let name = operation.name();
+    let number = Opnum::try_from(operation.opnum()).unwrap_or(Opnum::Illegal);
     let started = Instant::now();
     let result = ops::execute(compound, operation).await;
-    compound.service.observer.operation(name, result.status(), started.elapsed());
+    compound.service.observer.operation(number, result.status(), started.elapsed());
     result
 }
 
-/// The results so far, encoded.
+/// The reply so far, encoded, and how large it may become.
 struct Results {
     writer: Writer,
-    count: u32,
+    reply: CompoundReply,
 }
 
 impl Results {
-    fn new() -> Results {
-        Results { writer: Writer::new(), count: 0 }
+    fn new(tag: &Bytes) -> Results {
+        let mut writer = Writer::new();
+        let reply = CompoundReply::begin(&mut writer, tag);
+        Results { writer, reply }
     }
 
-    /// Bytes left in the reply for the next result.
-    fn room(&self, compound: &Compound<'_>, tag_bytes: usize) -> usize {
-        // Status, tag and count stand before the results; number and status of the next one follow.
-        let used = RPC_REPLY_HEADER_BYTES + 12 + tag_bytes + 3 + self.writer.position() + 8;
-        self.limit(compound).saturating_sub(used)
-    }
-
-    fn limit(&self, compound: &Compound<'_>) -> usize {
-        match &compound.session {
-            None => compound.service.state().limits().response_bytes as usize,
-            Some(session) if session.cache => {
-                session.channel.response_bytes.min(session.channel.cached_response_bytes) as usize
-            }
-            Some(session) => session.channel.response_bytes as usize,
-        }
+    /// Bytes left for the body of the next result, whose number and status take eight.
+    fn room(&self, compound: &Compound<'_>) -> usize {
+        reply_limit(compound).saturating_sub(self.writer.position() + 8)
     }
 
     /// Adds a result, or the error that it is too big (RFC 8881, section 2.10.6.4). Returns the status.
-    fn push(&mut self, compound: &Compound<'_>, tag_bytes: usize, result: ResOp4) -> NfsStat4 {
-        let room = self.room(compound, tag_bytes) + 8;
-        let mark = self.writer.mark();
-        let mut status = result.status();
-        self.writer.write(&result);
-        if self.writer.written_since(mark) > room && status == NfsStat4::Ok {
-            let is_sequence = self.count == 0 && compound.session.is_some();
-            let fits_uncached = compound
-                .session
-                .is_some_and(|session| session.cache && !is_sequence);
-            status =
-                if fits_uncached { NfsStat4::RepTooBigToCache } else { NfsStat4::RepTooBig };
-            self.writer.truncate_to(mark);
-            self.writer.write(&ResOp4::Failed(result.opnum(), status));
+    fn push(&mut self, compound: &Compound<'_>, result: &ResOp4) -> NfsStat4 {
+        if result.status() != NfsStat4::Ok {
+            self.reply.push(&mut self.writer, result);
+            return result.status();
         }
-        self.count += 1;
-        status
+        let limit = reply_limit(compound);
+        match self.reply.push_within(&mut self.writer, limit, result) {
+            Ok(()) => NfsStat4::Ok,
+            Err(_) => {
+                let refusal = ResOp4::Failed(result.opnum(), too_big(compound));
+                self.reply.push(&mut self.writer, &refusal);
+                refusal.status()
+            }
+        }
     }
 
-    /// Puts status, tag and count in front.
-    fn finish(self, tag: &[u8], status: NfsStat4) -> Rope {
-        let mut whole = Writer::new();
-        whole.write(&status);
-        whole.opaque(tag);
-        whole.u32(self.count);
-        whole.rope(&self.writer.finish());
-        whole.finish()
+    fn finish(self) -> Rope {
+        let Results { mut writer, reply } = self;
+        reply.finish(&mut writer);
+        writer.finish()
+    }
+}
+
+/// Bytes that the whole `COMPOUND4res` may take.
+fn reply_limit(compound: &Compound<'_>) -> usize {
+    let limit = match &compound.session {
+        None => compound.service.state().limits().response_bytes,
+        Some(session) if session.cache => {
+            session.channel.response_bytes.min(session.channel.cached_response_bytes)
+        }
+        Some(session) => session.channel.response_bytes,
+    };
+    (limit as usize).saturating_sub(RPC_REPLY_HEADER_BYTES)
+}
+
+/// Which of the two limits a reply was too big for.
+fn too_big(compound: &Compound<'_>) -> NfsStat4 {
+    match &compound.session {
+        Some(session)
+            if session.cache
+                && session.channel.cached_response_bytes < session.channel.response_bytes =>
+        {
+            NfsStat4::RepTooBigToCache
+        }
+        _ => NfsStat4::RepTooBig,
     }
 }

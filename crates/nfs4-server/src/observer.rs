@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use nfs4::NfsStat4;
+use nfs4::{NfsStat4, Opnum};
 
 /// Told about executed operations.
 pub trait Observer: Send + Sync + 'static {
     /// One operation of a COMPOUND was executed.
-    fn operation(&self, name: &'static str, status: NfsStat4, took: Duration);
+    fn operation(&self, operation: Opnum, status: NfsStat4, took: Duration);
 
     /// Data went to a client.
     fn bytes_read(&self, count: u64);
@@ -24,7 +24,7 @@ pub trait Observer: Send + Sync + 'static {
 pub struct NoObserver;
 
 impl Observer for NoObserver {
-    fn operation(&self, _: &'static str, _: NfsStat4, _: Duration) {}
+    fn operation(&self, _: Opnum, _: NfsStat4, _: Duration) {}
     fn bytes_read(&self, _: u64) {}
     fn bytes_written(&self, _: u64) {}
     fn replayed(&self) {}

@@ -9,7 +9,7 @@ use nfs4::{CompoundArgs, PROC_NULL, PROGRAM, VERSION};
 use oncrpc::{AcceptStat, AuthStat, CallHeader, ReplyHeader, VersionRange};
 use oncrpc::{Credentials as RpcCredentials, RejectedReply};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
-use xdr::{Bytes, Decode, Reader, Rope, Writer};
+use xdr::{Bytes, Reader, Rope, Writer};
 
 use crate::callback::Callbacks;
 use crate::compound;
@@ -105,7 +105,7 @@ impl Service {
         if call.procedure == PROC_NULL {
             return Some(encode_reply(&header, None));
         }
-        let Ok(compound) = CompoundArgs::decode(&mut reader) else {
+        let Ok(compound) = CompoundArgs::parse(reader) else {
             let garbage = ReplyHeader::accepted(call.xid, AcceptStat::GarbageArguments);
             return Some(encode_reply(&garbage, None));
         };

@@ -175,6 +175,12 @@ impl State {
         self.clients.get(&id).map(|client| client.owner.clone())
     }
 
+    /// The confirmed client that has this owner string.
+    #[must_use]
+    pub fn client_named(&self, owner: &[u8]) -> Option<ClientId> {
+        self.owners.get(owner).and_then(|records| records.confirmed)
+    }
+
     /// Makes a new unconfirmed record in place of an earlier unconfirmed one of the same owner.
     fn introduce(
         &mut self,

@@ -1,0 +1,69 @@
+//! CREATE_SESSION: a client record is confirmed and gets a session (RFC 8881, section 18.36).
+
+use nfs4::{
+    CallbackSecParms4, ChannelAttrs4, CreateSessionArgs, CreateSessionResOk, NfsStat4,
+    create_session as flag,
+};
+
+use crate::compound::Compound;
+use crate::state::{BackChannel, ClientId, CreateSession, SessionChannel};
+
+pub(crate) async fn create_session(
+    compound: &mut Compound<'_>,
+    args: CreateSessionArgs,
+) -> Result<CreateSessionResOk, NfsStat4> {
+    if args.flags & !(flag::PERSIST | flag::CONN_BACK_CHAN | flag::CONN_RDMA) != 0 {
+        return Err(NfsStat4::Inval);
+    }
+    let service = compound.service;
+    let request = CreateSession {
+        client: ClientId(args.clientid),
+        sequence: args.sequence,
+        principal: compound.principal(),
+        connection: compound.connection.id(),
+        channel: channel(&args.fore_chan_attrs),
+        back: BackChannel {
+            program: args.cb_program,
+            auth_sys: accepts_auth_sys(&args.sec_parms),
+            channel: channel(&args.back_chan_attrs),
+        },
+        use_for_back_channel: args.flags & flag::CONN_BACK_CHAN != 0,
+    };
+    let (created, releases) = service.state().create_session(&request, service.now())?;
+    // The old incarnation's opens and locks must be gone before the new one meets them.
+    service.release(releases).await;
+    Ok(CreateSessionResOk {
+        sessionid: created.session,
+        sequence: created.sequence,
+        flags: if created.back_channel_bound { flag::CONN_BACK_CHAN } else { 0 },
+        fore_chan_attrs: attributes(&created.channel),
+        back_chan_attrs: attributes(&created.back),
+    })
+}
+
+/// Whether a client accepts callbacks with AUTH_SYS credentials.
+pub(super) fn accepts_auth_sys(parameters: &[CallbackSecParms4]) -> bool {
+    parameters.iter().any(|parameter| matches!(parameter, CallbackSecParms4::Sys(_)))
+}
+
+fn channel(attributes: &ChannelAttrs4) -> SessionChannel {
+    SessionChannel {
+        request_bytes: attributes.maxrequestsize,
+        response_bytes: attributes.maxresponsesize,
+        cached_response_bytes: attributes.maxresponsesize_cached,
+        operations: attributes.maxoperations,
+        slots: attributes.maxrequests,
+    }
+}
+
+fn attributes(channel: &SessionChannel) -> ChannelAttrs4 {
+    ChannelAttrs4 {
+        headerpadsize: 0,
+        maxrequestsize: channel.request_bytes,
+        maxresponsesize: channel.response_bytes,
+        maxresponsesize_cached: channel.cached_response_bytes,
+        maxoperations: channel.operations,
+        maxrequests: channel.slots,
+        rdma_ird: None,
+    }
+}

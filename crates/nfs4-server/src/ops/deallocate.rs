@@ -1,0 +1,20 @@
+//! DEALLOCATE: part of a file becomes a hole (RFC 7862, section 15.4).
+
+use nfs4::{DeallocateArgs, NfsStat4};
+
+use super::allocate::extent;
+use super::io::right;
+use crate::compound::Compound;
+use crate::state::StateidUse;
+use crate::status::OrStatus;
+
+pub(crate) async fn deallocate(
+    compound: &mut Compound<'_>,
+    args: DeallocateArgs,
+) -> Result<(), NfsStat4> {
+    let object = compound.current_writable()?;
+    let extent = extent(args.offset, args.length)?;
+    let right = right(compound, &object, args.stateid, StateidUse::Write)?;
+    let authority = right.authority(&object.who);
+    object.export.file_system.deallocate(authority, object.id, extent).await.or_status()
+}

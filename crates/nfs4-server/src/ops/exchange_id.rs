@@ -1,0 +1,63 @@
+//! EXCHANGE_ID: a client introduces itself (RFC 8881, section 18.35).
+
+use std::sync::Arc;
+
+use nfs4::{
+    ExchangeIdArgs, ExchangeIdResOk, NfsImplId4, NfsStat4, Nfstime4, ServerOwner4, StateProtect4A,
+    StateProtect4R, Utf8str, exchgid,
+};
+use xdr::Bytes;
+
+use crate::compound::Compound;
+use crate::state::{ClientIdentity, ExchangeRequest};
+
+pub(crate) async fn exchange_id(
+    compound: &mut Compound<'_>,
+    args: ExchangeIdArgs,
+) -> Result<ExchangeIdResOk, NfsStat4> {
+    if args.flags & !exchgid::MASK_A != 0 {
+        return Err(NfsStat4::Inval);
+    }
+    match args.state_protect {
+        StateProtect4A::None => {}
+        // Both need RPCSEC_GSS underneath, which this server does not speak.
+        StateProtect4A::MachCred(_) => return Err(NfsStat4::Inval),
+        StateProtect4A::Ssv(_) => return Err(NfsStat4::EncrAlgUnsupp),
+    }
+    let implementation = args.client_impl_id.as_ref().map(implementation_name);
+    let request = ExchangeRequest {
+        identity: ClientIdentity {
+            owner: Arc::from(&args.clientowner.ownerid[..]),
+            verifier: args.clientowner.verifier.0,
+            principal: compound.principal(),
+        },
+        update: args.flags & exchgid::UPD_CONFIRMED_REC_A != 0,
+        implementation: implementation.unwrap_or_default(),
+    };
+    let service = compound.service;
+    let (exchanged, releases) = service.state().exchange_id(request, service.now())?;
+    service.release(releases).await;
+
+    let confirmed = if exchanged.confirmed { exchgid::CONFIRMED_R } else { 0 };
+    Ok(ExchangeIdResOk {
+        clientid: exchanged.client.0,
+        sequenceid: exchanged.sequence,
+        flags: exchgid::USE_NON_PNFS | confirmed,
+        state_protect: StateProtect4R::None,
+        server_owner: ServerOwner4 {
+            minor_id: 0,
+            major_id: Bytes::copy_from_slice(&service.identity.server),
+        },
+        server_scope: Bytes::copy_from_slice(&service.identity.scope),
+        server_impl_id: Some(NfsImplId4 {
+            domain: Utf8str::from("meridian"),
+            name: Utf8str::from(concat!("Meridian ", env!("CARGO_PKG_VERSION"))),
+            date: Nfstime4 { seconds: 0, nseconds: 0 },
+        }),
+    })
+}
+
+/// What a client calls its implementation, cut to a length that fits a status display.
+fn implementation_name(implementation: &NfsImplId4) -> String {
+    String::from_utf8_lossy(&implementation.name.0).chars().take(128).collect()
+}

@@ -1,0 +1,44 @@
+//! What READ, WRITE and the other operations on data share: by which right they happen.
+
+use nfs4::{NfsStat4, Stateid4};
+use vfs::{Authority, Credentials};
+
+use crate::compound::Compound;
+use crate::handle::ObjectHandle;
+use crate::state::{Resolved, StateidUse};
+
+/// Largest READ or WRITE, in bytes; also announced as the attributes maxread and maxwrite.
+pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
+
+/// Whether the caller's open, or else the mode bits, decide about I/O.
+pub(super) enum Right {
+    Open,
+    ModeBits,
+}
+
+impl Right {
+    pub(super) fn authority<'a>(&self, who: &'a Credentials) -> Authority<'a> {
+        match self {
+            Right::Open => Authority::Open(who),
+            Right::ModeBits => Authority::Credentials(who),
+        }
+    }
+}
+
+/// Checks the stateid of an operation on data (RFC 8881, section 8.2.5).
+pub(super) fn right(
+    compound: &Compound<'_>,
+    object: &ObjectHandle,
+    stateid: Stateid4,
+    wanted: StateidUse,
+) -> Result<Right, NfsStat4> {
+    let session = compound.session()?;
+    let stateid = compound.substitute(stateid)?;
+    let state = compound.service.state();
+    match state.resolve_for_io(session.client, &stateid, object.key(), wanted)? {
+        Resolved::Open(_) => Ok(Right::Open),
+        // Somebody may yet reclaim an open that denies this.
+        Resolved::Anonymous | Resolved::ReadBypass if state.in_grace() => Err(NfsStat4::Grace),
+        Resolved::Anonymous | Resolved::ReadBypass => Ok(Right::ModeBits),
+    }
+}

@@ -1,0 +1,131 @@
+//! LOCK (RFC 8881, section 18.10).
+
+use nfs4::{Lock4Denied, LockArgs, LockRes, LockResOk, Locker4, NfsLockType4, NfsStat4, StateOwner4};
+use vfs::{ByteRange, LockConflict, LockKind};
+use xdr::Bytes;
+
+use crate::callback::LockWaiter;
+use crate::compound::Compound;
+use crate::handle::ObjectHandle;
+use crate::service::Service;
+use crate::state::{LockGrant, Reclaim};
+use crate::status::{OrStatus, status_of};
+
+pub(crate) async fn lock(compound: &mut Compound<'_>, args: LockArgs) -> LockRes {
+    match attempt(compound, &args).await {
+        Ok(Ok(granted)) => LockRes::Ok(granted),
+        Ok(Err(denied)) => LockRes::Denied(denied),
+        Err(status) => LockRes::Err(status),
+    }
+}
+
+async fn attempt(
+    compound: &mut Compound<'_>,
+    args: &LockArgs,
+) -> Result<Result<LockResOk, Lock4Denied>, NfsStat4> {
+    let session = compound.session()?;
+    let service = compound.service;
+    let object = compound.current_object(NfsStat4::IsDir)?;
+    let range = byte_range(args.offset, args.length)?;
+    let kind = kind_of(args.locktype);
+    let reclaim = if args.reclaim { Reclaim::Yes } else { Reclaim::No };
+    let file = object.key();
+
+    let _gate = service.gate(file).await;
+    service.state().admit(session.client, reclaim)?;
+    let grant = find(compound, &object, &args.locker)?;
+    let allowed = match kind {
+        LockKind::Read => grant.share.read,
+        LockKind::Write => grant.share.write,
+    };
+    if !allowed {
+        return Err(NfsStat4::OpenMode);
+    }
+    let mut outcome = try_lock(&object, &grant, range, kind).await?;
+    if outcome.is_err() && reclaim == Reclaim::Yes {
+        return Err(NfsStat4::ReclaimConflict);
+    }
+    if outcome.is_err() && args.locktype.is_waiting() {
+        let waiter = LockWaiter {
+            client: session.client,
+            owner: Bytes::copy_from_slice(&grant.owner.owner),
+            handle: object.file_handle().encode(),
+        };
+        service.callbacks.wait(file, waiter);
+        // The lock may have been given back before anybody knew of the waiter.
+        outcome = try_lock(&object, &grant, range, kind).await?;
+    }
+    if let Err(conflict) = outcome {
+        return Ok(Err(denied(service, &conflict)));
+    }
+    match service.state().record_lock(session.client, &grant, file) {
+        Ok(stateid) => {
+            compound.current_stateid = Some(stateid);
+            Ok(Ok(LockResOk { lock_stateid: stateid }))
+        }
+        Err(status) => {
+            // The client expired meanwhile: nobody would give the lock back.
+            object.export.file_system.unlock(object.id, &grant.owner, range).await.or_status()?;
+            Err(status)
+        }
+    }
+}
+
+/// The lock state that a request names, or that is to be made under an open.
+fn find(
+    compound: &Compound<'_>,
+    object: &ObjectHandle,
+    locker: &Locker4,
+) -> Result<LockGrant, NfsStat4> {
+    let client = compound.session()?.client;
+    let state = compound.service.state();
+    match locker {
+        Locker4::OpenOwner(new) => {
+            let stateid = compound.substitute(new.open_stateid)?;
+            state.first_lock(client, &stateid, &new.lock_owner.owner, object.key())
+        }
+        Locker4::LockOwner(known) => {
+            let stateid = compound.substitute(known.lock_stateid)?;
+            state.known_lock(client, &stateid, object.key())
+        }
+    }
+}
+
+async fn try_lock(
+    object: &ObjectHandle,
+    grant: &LockGrant,
+    range: ByteRange,
+    kind: LockKind,
+) -> Result<Result<(), Box<LockConflict>>, NfsStat4> {
+    match object.export.file_system.lock(object.id, &grant.owner, range, kind).await {
+        Ok(()) => Ok(Ok(())),
+        Err(vfs::Error::Locked(conflict)) => Ok(Err(conflict)),
+        Err(error) => Err(status_of(&error)),
+    }
+}
+
+/// The byte range of a LOCK, LOCKT or LOCKU.
+pub(super) fn byte_range(offset: u64, length: u64) -> Result<ByteRange, NfsStat4> {
+    ByteRange::from_offset_and_length(offset, length).ok_or(NfsStat4::Inval)
+}
+
+pub(super) fn kind_of(locktype: NfsLockType4) -> LockKind {
+    if locktype.is_write() { LockKind::Write } else { LockKind::Read }
+}
+
+/// Describes the lock in the way. A holder that is no client of this server has clientid 0.
+pub(super) fn denied(service: &Service, conflict: &LockConflict) -> Lock4Denied {
+    let holder = service.state().client_named(&conflict.owner.client);
+    Lock4Denied {
+        offset: conflict.range.start(),
+        length: conflict.range.length(),
+        locktype: match conflict.kind {
+            LockKind::Read => NfsLockType4::Read,
+            LockKind::Write => NfsLockType4::Write,
+        },
+        owner: StateOwner4 {
+            clientid: holder.map_or(0, |client| client.0),
+            owner: Bytes::copy_from_slice(&conflict.owner.owner),
+        },
+    }
+}

@@ -1,0 +1,274 @@
+//! OPEN (RFC 8881, section 18.16): a file is found or made, and its owner's share is registered.
+
+use nfs4::{
+    Bitmap4, ChangeInfo4, Component4, CreateHow4, NfsStat4, OpenArgs, OpenClaim4, OpenDelegation4,
+    OpenFlag4, OpenNoneDelegation4, OpenResOk, open_result, share as share_bits,
+};
+use vfs::{
+    Attributes, Authority, Creation, Credentials, DirectoryChange, Name, NewObject, SetAttributes,
+    Share, permission,
+};
+
+use crate::attributes::to_set;
+use crate::compound::Compound;
+use crate::handle::{Handle, ObjectHandle};
+use crate::state::Reclaim;
+use crate::status::{OrStatus, status_of, status_of_name};
+
+pub(crate) async fn open(
+    compound: &mut Compound<'_>,
+    args: OpenArgs,
+) -> Result<OpenResOk, NfsStat4> {
+    let session = compound.session()?;
+    let share = share_of(args.share_access & share_bits::ACCESS_MASK, args.share_deny)?;
+    let reclaim = match &args.claim {
+        OpenClaim4::Previous(_) => Reclaim::Yes,
+        _ => Reclaim::No,
+    };
+    compound.service.state().admit(session.client, reclaim)?;
+
+    let found = find(compound, &args).await?;
+    if found.object.read_only && share.write {
+        return Err(NfsStat4::RoFs);
+    }
+    let stateid = register(compound, &args, &found, share, reclaim).await?;
+    let attrset = found.attrset;
+    compound.set_current(Handle::Object(found.object));
+    compound.current_stateid = Some(stateid);
+    Ok(OpenResOk {
+        stateid,
+        cinfo: ChangeInfo4 {
+            atomic: true,
+            before: found.directory.before.0,
+            after: found.directory.after.0,
+        },
+        rflags: open_result::LOCKTYPE_POSIX
+            | open_result::PRESERVE_UNLINKED
+            | open_result::MAY_NOTIFY_LOCK,
+        attrset,
+        delegation: no_delegation(args.share_access),
+    })
+}
+
+/// The file that an OPEN is about.
+struct Found {
+    object: ObjectHandle,
+    /// Whether this request made it, so that its mode does not keep its maker out.
+    made: bool,
+    /// Whether an existing file is to be emptied once it is open.
+    empty: bool,
+    directory: DirectoryChange,
+    attrset: Bitmap4,
+}
+
+/// Finds the file by its claim, or makes it.
+async fn find(compound: &Compound<'_>, args: &OpenArgs) -> Result<Found, NfsStat4> {
+    match (&args.claim, &args.openhow) {
+        (OpenClaim4::Null(name), OpenFlag4::NoCreate) => look_up(compound, name).await,
+        (OpenClaim4::Null(name), OpenFlag4::Create(how)) => make(compound, name, how).await,
+        (OpenClaim4::Fh | OpenClaim4::Previous(_), OpenFlag4::NoCreate) => {
+            let object = compound.current_object(NfsStat4::IsDir)?;
+            let file_system = &object.export.file_system;
+            let attributes = file_system.attributes(object.id).await.or_status()?;
+            let directory =
+                DirectoryChange { before: attributes.change, after: attributes.change };
+            Ok(Found {
+                object,
+                made: false,
+                empty: false,
+                directory,
+                attrset: Bitmap4::default(),
+            })
+        }
+        (OpenClaim4::Fh | OpenClaim4::Previous(_), OpenFlag4::Create(_)) => Err(NfsStat4::Inval),
+        // No delegation was ever granted, so none can be claimed.
+        (OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_), _) => Err(NfsStat4::BadStateid),
+        (OpenClaim4::DelegatePrev(_) | OpenClaim4::DelegPrevFh, _) => Err(NfsStat4::NotSupp),
+    }
+}
+
+async fn look_up(compound: &Compound<'_>, name: &Component4) -> Result<Found, NfsStat4> {
+    let name = Name::new(name.0.clone()).map_err(status_of_name)?;
+    let directory = match compound.current()? {
+        Handle::Object(directory) => directory,
+        Handle::Pseudo(node) => {
+            let known = compound.service.namespace.node(*node).children.contains_key(&name);
+            return Err(if known { NfsStat4::IsDir } else { NfsStat4::NoEnt });
+        }
+    };
+    let file_system = &directory.export.file_system;
+    let attributes =
+        file_system.lookup(&directory.who, directory.id, &name).await.or_status()?;
+    let change = file_system.attributes(directory.id).await.or_status()?.change;
+    Ok(Found {
+        object: directory.at(attributes.id),
+        made: false,
+        empty: false,
+        directory: DirectoryChange { before: change, after: change },
+        attrset: Bitmap4::default(),
+    })
+}
+
+async fn make(
+    compound: &Compound<'_>,
+    name: &Component4,
+    how: &CreateHow4,
+) -> Result<Found, NfsStat4> {
+    let name = Name::new(name.0.clone()).map_err(status_of_name)?;
+    let directory = compound.current_object(NfsStat4::RoFs)?;
+    let (creation, (set, attrset)) = match how {
+        CreateHow4::Unchecked(attributes) => (Creation::Unchecked, to_set(attributes)?),
+        CreateHow4::Guarded(attributes) => (Creation::Guarded, to_set(attributes)?),
+        CreateHow4::Exclusive(verifier) => {
+            (Creation::Exclusive(verifier.0), (SetAttributes::default(), Bitmap4::default()))
+        }
+        CreateHow4::Exclusive41(both) => {
+            (Creation::Exclusive(both.verf.0), to_set(&both.attrs)?)
+        }
+    };
+    if directory.read_only {
+        return existing_on_read_only(&directory, &name, creation).await;
+    }
+    let file_system = &directory.export.file_system;
+    let created = file_system
+        .create(&directory.who, directory.id, &name, NewObject::File(creation), &set)
+        .await
+        .or_status()?;
+    let is_own = created.made || matches!(creation, Creation::Exclusive(_));
+    let empty = !created.made && creation == Creation::Unchecked && set.size == Some(0);
+    Ok(Found {
+        object: directory.at(created.attributes.id),
+        made: is_own,
+        empty,
+        directory: created.directory,
+        attrset: match (created.made, empty) {
+            (true, _) => attrset,
+            (false, true) => Bitmap4::of(&[nfs4::Attr::Size]),
+            (false, false) => Bitmap4::default(),
+        },
+    })
+}
+
+/// On a read-only export, a file that is there can be opened even by a request that would make it.
+async fn existing_on_read_only(
+    directory: &ObjectHandle,
+    name: &Name,
+    creation: Creation,
+) -> Result<Found, NfsStat4> {
+    let file_system = &directory.export.file_system;
+    let attributes = match file_system.lookup(&directory.who, directory.id, name).await {
+        Err(vfs::Error::NotFound) => return Err(NfsStat4::RoFs),
+        Err(error) => return Err(status_of(&error)),
+        Ok(attributes) => attributes,
+    };
+    if creation != Creation::Unchecked {
+        return Err(NfsStat4::Exist);
+    }
+    let directory_change = file_system.attributes(directory.id).await.or_status()?.change;
+    Ok(Found {
+        object: directory.at(attributes.id),
+        made: false,
+        empty: false,
+        directory: DirectoryChange { before: directory_change, after: directory_change },
+        attrset: Bitmap4::default(),
+    })
+}
+
+/// Registers the share with the file system and enters it into the state tables.
+async fn register(
+    compound: &Compound<'_>,
+    args: &OpenArgs,
+    found: &Found,
+    share: Share,
+    reclaim: Reclaim,
+) -> Result<nfs4::Stateid4, NfsStat4> {
+    let service = compound.service;
+    let client = compound.session()?.client;
+    let object = &found.object;
+    let file = object.key();
+    let file_system = &object.export.file_system;
+    let owner_name = &args.owner.owner[..];
+
+    let _gate = service.gate(file).await;
+    let (owner, before) = {
+        let state = service.state();
+        let before = state.existing_share(client, owner_name, file);
+        (state.open_owner(client, owner_name)?, before)
+    };
+    let attributes = file_system.attributes(object.id).await.or_status()?;
+    let authority = open_authority(found, reclaim, &attributes, &object.who);
+    file_system.open(authority, object.id, &owner, share).await.map_err(|error| {
+        match (error, reclaim) {
+            (vfs::Error::ShareDenied, Reclaim::Yes) => NfsStat4::ReclaimConflict,
+            (error, _) => status_of(&error),
+        }
+    })?;
+    let outcome = match empty_if_asked(found, share, &object.who).await {
+        Ok(()) => service.state().record_open(client, owner_name, file, share),
+        Err(status) => Err(status),
+    };
+    match outcome {
+        Ok(grant) => Ok(grant.stateid),
+        Err(status) => {
+            // Back to what the owner had before.
+            let undo = match before {
+                None => file_system.close(object.id, &owner).await,
+                Some(before) => file_system.downgrade(object.id, &owner, before).await,
+            };
+            undo.or_status()?;
+            Err(status)
+        }
+    }
+}
+
+/// By which right the file is opened: its maker, and an owner who had it open before a restart, are not
+/// kept out by its mode.
+fn open_authority<'a>(
+    found: &Found,
+    reclaim: Reclaim,
+    attributes: &Attributes,
+    who: &'a Credentials,
+) -> Authority<'a> {
+    let reclaims_own = reclaim == Reclaim::Yes && permission::is_owner(who, attributes);
+    if found.made || reclaims_own { Authority::Open(who) } else { Authority::Credentials(who) }
+}
+
+async fn empty_if_asked(
+    found: &Found,
+    share: Share,
+    who: &Credentials,
+) -> Result<(), NfsStat4> {
+    if !found.empty {
+        return Ok(());
+    }
+    let authority =
+        if share.write { Authority::Open(who) } else { Authority::Credentials(who) };
+    let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    let object = &found.object;
+    object.export.file_system.set_attributes(authority, object.id, &set).await.or_status()?;
+    Ok(())
+}
+
+/// The share that access and deny bits stand for.
+pub(super) fn share_of(access: u32, deny: u32) -> Result<Share, NfsStat4> {
+    if access == 0 || access & !share_bits::ACCESS_MASK != 0 || deny & !share_bits::DENY_BOTH != 0
+    {
+        return Err(NfsStat4::Inval);
+    }
+    Ok(Share {
+        read: access & share_bits::ACCESS_READ != 0,
+        write: access & share_bits::ACCESS_WRITE != 0,
+        deny_read: deny & share_bits::DENY_READ != 0,
+        deny_write: deny & share_bits::DENY_WRITE != 0,
+    })
+}
+
+/// Says why there is no delegation, to a client that voiced a wish (RFC 8881, section 18.16.3).
+fn no_delegation(share_access: u32) -> OpenDelegation4 {
+    match share_access & share_bits::WANT_DELEG_MASK {
+        share_bits::WANT_NO_PREFERENCE => OpenDelegation4::None,
+        share_bits::WANT_NO_DELEG => OpenDelegation4::NoneExt(OpenNoneDelegation4::NotWanted),
+        share_bits::WANT_CANCEL => OpenDelegation4::NoneExt(OpenNoneDelegation4::Cancelled),
+        _ => OpenDelegation4::NoneExt(OpenNoneDelegation4::Resource(false)),
+    }
+}

@@ -1,0 +1,23 @@
+//! READ (RFC 8881, section 18.22).
+
+use nfs4::{NfsStat4, ReadArgs, ReadResOk};
+
+use super::io::{IO_BYTES_MAX, right};
+use crate::compound::Compound;
+use crate::state::StateidUse;
+use crate::status::OrStatus;
+
+pub(crate) async fn read(
+    compound: &mut Compound<'_>,
+    args: ReadArgs,
+) -> Result<ReadResOk, NfsStat4> {
+    let object = compound.current_object(NfsStat4::IsDir)?;
+    let right = right(compound, &object, args.stateid, StateidUse::Read)?;
+    let room = u32::try_from(compound.payload_room()).unwrap_or(u32::MAX);
+    let count = args.count.min(IO_BYTES_MAX).min(room);
+    let authority = right.authority(&object.who);
+    let file_system = &object.export.file_system;
+    let data = file_system.read(authority, object.id, args.offset, count).await.or_status()?;
+    compound.service.observer.bytes_read(data.bytes.len() as u64);
+    Ok(ReadResOk { eof: data.end_of_file, data: data.bytes })
+}
