@@ -175,14 +175,8 @@ impl Site {
         checked(offloads)?;
         let address = format!("{}/24", tap.gateway);
         ip(&["-n", name, "addr", "add", &address, "dev", &tap.device])?;
-        self.set_link(&tap, true)?;
+        ip(&["-n", name, "link", "set", &tap.device, "up"])?;
         Ok(tap)
-    }
-
-    /// Plugs a guest's cable in or pulls it out.
-    pub(crate) fn set_link(&self, tap: &Tap, up: bool) -> Result<()> {
-        let state = if up { "up" } else { "down" };
-        ip(&["-n", self.namespace(), "link", "set", &tap.device, state])
     }
 }
 
