@@ -181,7 +181,7 @@ operations! {
     /// The result of one operation of a callback, `nfs_cb_resop4`.
     results CbResOp4;
     numbers CbOpnum;
-    body_of_failure encode_failure;
+    failures status_of_failure, body_of_failure;
 
     Getattr(CbGetattrArgs) -> Result<GetattrResOk, NfsStat4>,
     Recall(CbRecallArgs) -> NfsStat4,
@@ -191,10 +191,12 @@ operations! {
     NotifyLock(CbNotifyLockArgs) -> NfsStat4,
 }
 
-/// No callback has a body when it fails.
-fn encode_failure(_number: u32, status: NfsStat4, w: &mut Writer) {
-    status.encode(w);
+fn status_of_failure(_number: u32, status: NfsStat4) -> NfsStat4 {
+    failure(status)
 }
+
+/// No callback has a body when it fails.
+fn body_of_failure(_number: u32, _w: &mut Writer) {}
 
 /// A received callback, `CB_COMPOUND4args`.
 #[derive(Debug, Clone)]

@@ -222,7 +222,7 @@ impl Outcome for LocktRes {
 }
 
 /// A denial without the lock that is in the way cannot be sent.
-fn refusal(status: NfsStat4) -> NfsStat4 {
+pub(crate) fn refusal(status: NfsStat4) -> NfsStat4 {
     match failure(status) {
         NfsStat4::Denied => NfsStat4::ServerFault,
         status => status,

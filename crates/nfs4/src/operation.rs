@@ -4,6 +4,7 @@
 use thiserror::Error;
 use xdr::{Decode, DecodeError, Encode, Reader, Writer};
 
+use crate::lock::refusal;
 use crate::outcome::{Outcome, failure};
 use crate::{
     AccessArgs, AccessResOk, AllocateArgs, BackchannelCtlArgs, BindConnToSessionArgs,
@@ -64,7 +65,7 @@ macro_rules! operations {
         $(#[$arg_meta:meta])* args $arg:ident;
         $(#[$res_meta:meta])* results $res:ident;
         numbers $number:ident;
-        body_of_failure $body_of_failure:path;
+        failures $status_of_failure:path, $body_of_failure:path;
         $( $op:ident $(($args:ty))? -> $outcome:ty, )*
     ) => {
         $(#[$arg_meta])*
@@ -158,7 +159,7 @@ macro_rules! operations {
             pub fn status(&self) -> NfsStat4 {
                 match self {
                     $( $res::$op(outcome) => outcome.status(), )*
-                    $res::Failed(_, status) => failure(*status),
+                    $res::Failed(number, status) => $status_of_failure(*number, *status),
                 }
             }
         }
@@ -178,8 +179,9 @@ macro_rules! operations {
                 w.u32(self.opnum());
                 match self {
                     $( $res::$op(outcome) => outcome.encode_outcome(w), )*
-                    $res::Failed(number, status) => {
-                        $body_of_failure(*number, failure(*status), w);
+                    $res::Failed(number, _) => {
+                        w.write(&self.status());
+                        $body_of_failure(*number, w);
                     }
                 }
             }
@@ -212,7 +214,7 @@ operations! {
     /// The result of one operation, `nfs_resop4`.
     results ResOp4;
     numbers Opnum;
-    body_of_failure encode_failure;
+    failures status_of_failure, body_of_failure;
 
     Access(AccessArgs) -> Result<AccessResOk, NfsStat4>,
     Close(CloseArgs) -> Result<CloseResOk, NfsStat4>,
@@ -271,18 +273,18 @@ operations! {
     Removexattr(RemovexattrArgs) -> Result<RemovexattrResOk, NfsStat4>,
 }
 
-/// Writes a failure with the body that some operations have even then.
-fn encode_failure(number: u32, status: NfsStat4, w: &mut Writer) {
+/// The status that can be sent for an operation that was not executed.
+fn status_of_failure(number: u32, status: NfsStat4) -> NfsStat4 {
     match Opnum::try_from(number) {
-        Ok(Opnum::Setattr) => {
-            SetattrRes {
-                status,
-                attrsset: Bitmap4::EMPTY,
-            }
-            .encode_outcome(w);
-        }
-        Ok(Opnum::Lock) => LockRes::Err(status).encode_outcome(w),
-        Ok(Opnum::Lockt) => LocktRes::Err(status).encode_outcome(w),
-        _ => status.encode(w),
+        Ok(Opnum::Lock | Opnum::Lockt) => refusal(status),
+        _ => failure(status),
+    }
+}
+
+/// Writes what follows the status of an operation that was not executed: SETATTR
+/// tells in every case which attributes were set (RFC 8881, section 18.30.2).
+fn body_of_failure(number: u32, w: &mut Writer) {
+    if number == u32::from(Opnum::Setattr) {
+        w.write(&Bitmap4::EMPTY);
     }
 }

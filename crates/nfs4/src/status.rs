@@ -1,5 +1,5 @@
 //! Status codes of operations: RFC 8881, section 15.1; RFC 7862, section 11.1;
-//! RFC 8276, section 8.5. When each is due is the business of the operations.
+//! RFC 8276, section 8.3. When each is due is the business of the operations.
 
 use xdr::xdr_enum;
 

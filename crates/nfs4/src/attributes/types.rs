@@ -21,7 +21,7 @@ pub mod fh_expire {
     pub const VOL_RENAME: u32 = 8;
 }
 
-/// Bits of `aclsupport` (RFC 8881, section 6.2.2).
+/// Bits of `aclsupport` (RFC 8881, section 6.2.1.2).
 pub mod aclsupport {
     /// Entries that allow.
     pub const ALLOW: u32 = 1;

@@ -1,0 +1,216 @@
+//! What is encoded decodes to the same value, for every operation, result,
+//! callback and attribute; and what is cut short never decodes.
+
+mod strategies;
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use nfs4::callback::{CbArgOp4, CbCompoundArgs, CbCompoundCall, CbOpnum, CbResOp4};
+use nfs4::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use strategies::{arguments, basics, callbacks, results};
+use xdr::{Decode, Encode, Reader, Writer};
+
+fn encoded<T: Encode + ?Sized>(value: &T) -> Bytes {
+    let mut w = Writer::new();
+    w.write(value);
+    let position = w.position();
+    let bytes = w.finish().into_contiguous();
+    assert_eq!(bytes.len(), position);
+    bytes
+}
+
+fn decoded<T: Decode>(bytes: Bytes) -> T {
+    let mut r = Reader::new(bytes);
+    let value = r.read().expect("was encoded by us");
+    r.finish().expect("is consumed as a whole");
+    value
+}
+
+fn every_cut(bytes: &Bytes) -> impl Iterator<Item = Bytes> {
+    // Large payloads make for many cuts that are all alike.
+    let step = bytes.len() / 500 + 1;
+    (0..bytes.len()).step_by(step).map(|end| bytes.slice(..end))
+}
+
+proptest! {
+    #[test]
+    fn operations(op in arguments::any_op()) {
+        let bytes = encoded(&op);
+        let mut r = Reader::new(bytes.clone());
+        prop_assert_eq!(ArgOp4::decode_op(&mut r), Ok(op.clone()));
+        prop_assert!(r.is_empty());
+        prop_assert!(op.is_decoded());
+        for cut in every_cut(&bytes) {
+            prop_assert!(ArgOp4::decode_op(&mut Reader::new(cut)).is_err());
+        }
+    }
+
+    #[test]
+    fn results_of_operations(result in results::any_result()) {
+        let bytes = encoded(&result);
+        prop_assert_eq!(&decoded::<ResOp4>(bytes.clone()), &result);
+        prop_assert_eq!(&bytes[..4], &result.opnum().to_be_bytes());
+        prop_assert_eq!(&bytes[4..8], &u32::from(result.status()).to_be_bytes());
+        for cut in every_cut(&bytes) {
+            prop_assert!(Reader::new(cut).read::<ResOp4>().is_err());
+        }
+    }
+
+    #[test]
+    fn callbacks_and_their_results(
+        op in callbacks::any_op(),
+        result in callbacks::any_result(),
+    ) {
+        let bytes = encoded(&op);
+        let mut r = Reader::new(bytes.clone());
+        prop_assert_eq!(CbArgOp4::decode_op(&mut r), Ok(op));
+        prop_assert!(r.is_empty());
+        for cut in every_cut(&bytes) {
+            prop_assert!(CbArgOp4::decode_op(&mut Reader::new(cut)).is_err());
+        }
+        prop_assert_eq!(decoded::<CbResOp4>(encoded(&result)), result);
+    }
+
+    #[test]
+    fn whole_requests(
+        tag in strategies::opaque(20),
+        ops in vec(arguments::any_op(), 0..6),
+        callbacks in vec(callbacks::any_op(), 0..4),
+    ) {
+        let call = CompoundCall { tag: tag.clone(), minorversion: 1, ops };
+        let received = CompoundArgs::parse(Reader::new(encoded(&call))).expect("is well formed");
+        prop_assert_eq!(received.count as usize, call.ops.len());
+        let ops: Result<Vec<_>, _> = received.ops.collect();
+        prop_assert_eq!(ops, Ok(call.ops));
+
+        let call = CbCompoundCall { tag, minorversion: 1, ops: callbacks };
+        let received = CbCompoundArgs::parse(Reader::new(encoded(&call))).expect("is well formed");
+        let ops: Result<Vec<_>, _> = received.ops.collect();
+        prop_assert_eq!(ops, Ok(call.ops));
+    }
+
+    /// A reply written piece by piece is the same as one written whole, and what
+    /// does not fit leaves no trace.
+    #[test]
+    fn whole_replies(
+        tag in strategies::opaque(20),
+        results in vec(results::any_result(), 1..6),
+        surplus in results::any_result(),
+    ) {
+        let mut w = Writer::new();
+        let mut reply = CompoundReply::begin(&mut w, &tag);
+        for result in &results {
+            reply.push(&mut w, result);
+        }
+        let before = w.position();
+        let size = encoded(&surplus).len();
+        prop_assert_eq!(
+            reply.push_within(&mut w, before + size - 1, &surplus),
+            Err(DoesNotFit { size })
+        );
+        prop_assert_eq!(w.position(), before);
+        prop_assert_eq!(reply.len() as usize, results.len());
+        let status = reply.finish(&mut w);
+
+        let whole = CompoundRes { status: results[results.len() - 1].status(), tag, results };
+        prop_assert_eq!(status, whole.status);
+        let bytes = w.finish().into_contiguous();
+        prop_assert_eq!(&bytes, &encoded(&whole));
+        prop_assert_eq!(decoded::<CompoundRes>(bytes), whole);
+    }
+
+    /// Raw attribute bytes either decode to values that encode to the same bytes,
+    /// or are refused.
+    #[test]
+    fn attributes(
+        words in vec(any::<u32>(), 3),
+        values in vec(prop_oneof![Just(0u8), Just(1u8), any::<u8>()], 0..400),
+    ) {
+        let attrmask = Bitmap4::from_words(&words) & Attributes4::KNOWN;
+        let fattr = Fattr4 { attrmask, attr_vals: Bytes::from(values) };
+        if let Ok(attributes) = Attributes4::decode(&fattr) {
+            prop_assert_eq!(attributes.present(), attrmask);
+            let again = attributes.encode(&attrmask);
+            prop_assert_eq!(Attributes4::decode(&again), Ok(attributes));
+        }
+    }
+
+    #[test]
+    fn an_entry_knows_its_size(name in basics::name(), attrs in basics::fattr()) {
+        let entry = Entry4 { cookie: 3, name, attrs };
+        let list = |entries| DirList4 { entries, eof: true };
+        let reply = |entries| ReaddirResOk { cookieverf: Verifier4::default(), reply: list(entries) };
+        let empty = encoded(&reply(vec![])).len();
+        prop_assert_eq!(empty, ReaddirResOk::EMPTY_SIZE);
+        let size = entry.wire_size();
+        prop_assert_eq!(encoded(&reply(vec![entry.clone(), entry])).len(), empty + 2 * size);
+    }
+}
+
+/// The properties above are worth something only if the strategies leave no
+/// operation out.
+#[test]
+fn every_operation_is_tried() {
+    const UNDECODED: [Opnum; 19] = [
+        Opnum::OpenConfirm,
+        Opnum::Renew,
+        Opnum::Setclientid,
+        Opnum::SetclientidConfirm,
+        Opnum::ReleaseLockowner,
+        Opnum::Getdeviceinfo,
+        Opnum::Getdevicelist,
+        Opnum::Layoutcommit,
+        Opnum::Layoutget,
+        Opnum::Layoutreturn,
+        Opnum::Copy,
+        Opnum::CopyNotify,
+        Opnum::Layouterror,
+        Opnum::Layoutstats,
+        Opnum::OffloadCancel,
+        Opnum::OffloadStatus,
+        Opnum::ReadPlus,
+        Opnum::WriteSame,
+        Opnum::Illegal,
+    ];
+    let expected: BTreeSet<u32> = Opnum::ALL
+        .iter()
+        .filter(|op| !UNDECODED.contains(op))
+        .map(|&op| op.into())
+        .collect();
+    assert_eq!(seen(arguments::any_op(), ArgOp4::opnum), expected);
+    let mut successes = seen(
+        results::any_result().prop_filter("succeeds", |result| result.status().is_ok()),
+        ResOp4::opnum,
+    );
+    successes.retain(|number| expected.contains(number));
+    assert_eq!(successes, expected);
+
+    let known = [
+        CbOpnum::Getattr,
+        CbOpnum::Recall,
+        CbOpnum::RecallAny,
+        CbOpnum::RecallSlot,
+        CbOpnum::Sequence,
+        CbOpnum::NotifyLock,
+    ];
+    let expected: BTreeSet<u32> = known.iter().map(|&op| op.into()).collect();
+    assert_eq!(seen(callbacks::any_op(), CbArgOp4::opnum), expected);
+}
+
+/// The numbers that a strategy comes up with in many tries, always the same ones.
+fn seen<S: Strategy>(strategy: S, number: impl Fn(&S::Value) -> u32) -> BTreeSet<u32> {
+    let mut runner = TestRunner::deterministic();
+    (0..5000)
+        .map(|_| {
+            let tree = strategy
+                .new_tree(&mut runner)
+                .expect("strategies do not give up");
+            number(&tree.current())
+        })
+        .collect()
+}

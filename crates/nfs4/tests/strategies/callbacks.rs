@@ -1,0 +1,81 @@
+//! Random callbacks and their results.
+
+use super::basics::*;
+use super::fields;
+use nfs4::GetattrResOk;
+use nfs4::callback::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Any callback that is decoded.
+pub fn any_op() -> impl Strategy<Value = CbArgOp4> {
+    let call = fields!(ReferringCall4 {
+        sequenceid: any::<u32>(),
+        slotid: any::<u32>()
+    });
+    let list = fields!(ReferringCallList4 {
+        sessionid: sessionid(),
+        referring_calls: vec(call, 0..4)
+    });
+    prop_oneof![
+        fields!(CbGetattrArgs {
+            fh: handle(),
+            attr_request: bitmap()
+        })
+        .prop_map(CbArgOp4::Getattr),
+        fields!(CbRecallArgs {
+            stateid: stateid(),
+            truncate: any::<bool>(),
+            fh: handle()
+        })
+        .prop_map(CbArgOp4::Recall),
+        fields!(CbRecallAnyArgs {
+            objects_to_keep: any::<u32>(),
+            type_mask: bitmap()
+        })
+        .prop_map(CbArgOp4::RecallAny),
+        fields!(CbRecallSlotArgs {
+            target_highest_slotid: any::<u32>()
+        })
+        .prop_map(CbArgOp4::RecallSlot),
+        fields!(CbSequenceArgs {
+            sessionid: sessionid(),
+            sequenceid: any::<u32>(),
+            slotid: any::<u32>(),
+            highest_slotid: any::<u32>(),
+            cachethis: any::<bool>(),
+            referring_call_lists: vec(list, 0..3),
+        })
+        .prop_map(CbArgOp4::Sequence),
+        fields!(CbNotifyLockArgs {
+            fh: handle(),
+            lock_owner: owner()
+        })
+        .prop_map(CbArgOp4::NotifyLock),
+    ]
+}
+
+/// Any result of a callback that decodes to what was encoded.
+pub fn any_result() -> impl Strategy<Value = CbResOp4> {
+    prop_oneof![
+        fields!(GetattrResOk {
+            obj_attributes: fattr()
+        })
+        .prop_map(|ok| CbResOp4::Getattr(Ok(ok))),
+        failure().prop_map(|status| CbResOp4::Getattr(Err(status))),
+        status().prop_map(CbResOp4::Recall),
+        status().prop_map(CbResOp4::RecallAny),
+        status().prop_map(CbResOp4::RecallSlot),
+        fields!(CbSequenceResOk {
+            sessionid: sessionid(),
+            sequenceid: any::<u32>(),
+            slotid: any::<u32>(),
+            highest_slotid: any::<u32>(),
+            target_highest_slotid: any::<u32>(),
+        })
+        .prop_map(|ok| CbResOp4::Sequence(Ok(ok))),
+        failure().prop_map(|status| CbResOp4::Sequence(Err(status))),
+        status().prop_map(CbResOp4::NotifyLock),
+        failure().prop_map(|status| CbResOp4::Failed(CbOpnum::Layoutrecall.into(), status)),
+    ]
+}
