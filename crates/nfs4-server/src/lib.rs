@@ -17,6 +17,7 @@ mod handle;
 mod namespace;
 mod observer;
 mod ops;
+mod pseudo;
 mod records;
 mod service;
 pub mod state;

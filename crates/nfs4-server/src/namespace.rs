@@ -178,6 +178,11 @@ impl Export {
         self.rules.iter().find(|rule| rule.clients.contains(address))
     }
 
+    /// Whether any rule admits a client's address.
+    pub(crate) fn is_open_to(&self, address: IpAddr) -> bool {
+        self.rule_for(address).is_some()
+    }
+
     /// Lets a caller at an object of the export.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ mod create_session;
 mod deallocate;
 mod destroy_clientid;
 mod destroy_session;
+mod directory;
 mod exchange_id;
 mod free_stateid;
 mod getattr;

@@ -1,0 +1,81 @@
+//! Users and groups as text. With AUTH_SYS, numbers are the names that client and server agree on, so
+//! owners travel as decimal digits (RFC 8881, section 5.9). No user database is consulted.
+
+use nfs4::{NfsStat4, Utf8str};
+use vfs::ROOT_ID;
+
+use crate::namespace::NOBODY_ID;
+
+/// The id that POSIX keeps for "no such id", as in `chown(2)`.
+const NO_ID: u32 = u32::MAX;
+
+/// The text for an id.
+pub(super) fn text_of(id: u32) -> Utf8str {
+    Utf8str::from(id.to_string().as_str())
+}
+
+/// The id that a text stands for: decimal digits without leading zeros, or `root` or `nobody` with any
+/// domain, which mean the same everywhere.
+///
+/// # Errors
+/// `BADOWNER` for everything else (RFC 8881, section 15.1.15.2).
+pub(super) fn id_of(text: &Utf8str) -> Result<u32, NfsStat4> {
+    let text = text.as_str().ok_or(NfsStat4::BadOwner)?;
+    let name = text.split_once('@').map_or(text, |(name, _domain)| name);
+    match name {
+        "root" => return Ok(ROOT_ID),
+        "nobody" => return Ok(NOBODY_ID),
+        _ => {}
+    }
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let has_leading_zero = text.len() > 1 && text.starts_with('0');
+    if !is_number || has_leading_zero {
+        return Err(NfsStat4::BadOwner);
+    }
+    match text.parse() {
+        Ok(NO_ID) | Err(_) => Err(NfsStat4::BadOwner),
+        Ok(id) => Ok(id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_both_ways() {
+        for id in [0, 7, 1000, u32::MAX - 1] {
+            assert_eq!(id_of(&text_of(id)), Ok(id));
+        }
+    }
+
+    #[test]
+    fn two_names_are_known_in_every_domain() {
+        for (name, id) in [
+            ("root", 0),
+            ("root@example.org", 0),
+            ("nobody@x", NOBODY_ID),
+        ] {
+            assert_eq!(id_of(&name.into()), Ok(id), "{name}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_no_owners() {
+        let texts = [
+            "",
+            "alice",
+            "alice@example.org",
+            "+1",
+            "-1",
+            "007",
+            "1 ",
+            "0@example.org",
+        ];
+        for text in texts.into_iter().chain(["4294967295", "4294967296"]) {
+            assert_eq!(id_of(&text.into()), Err(NfsStat4::BadOwner), "{text}");
+        }
+        let not_text = Utf8str(bytes::Bytes::from_static(&[0xff]));
+        assert_eq!(id_of(&not_text), Err(NfsStat4::BadOwner));
+    }
+}

@@ -1,0 +1,452 @@
+//! What objects are shown to have, encoded for GETATTR, READDIR and VERIFY.
+
+use nfs4::attributes::{ChangeAttrType4, fh_expire};
+use nfs4::{Attr, Attributes4, Bitmap4, Fattr4, Fsid4, NfsFtype4, NfsStat4, Nfstime4, Specdata4};
+use vfs::{Attributes, FsId, MAX_NAME_BYTES, ObjectId, ObjectKind, Space, Timestamp};
+use xdr::Writer;
+
+use super::{READABLE, SETTABLE, of_minor_version, owner};
+use crate::compound::Compound;
+use crate::handle::FileHandle;
+use crate::namespace::{Export, ROOT_NODE};
+use crate::ops::IO_BYTES_MAX;
+use crate::status::OrStatus;
+
+/// Attributes that tell how much room there is.
+const OF_SPACE: Bitmap4 = Bitmap4::of(&[
+    Attr::FilesAvail,
+    Attr::FilesFree,
+    Attr::FilesTotal,
+    Attr::SpaceAvail,
+    Attr::SpaceFree,
+    Attr::SpaceTotal,
+]);
+
+/// Names may hold any bytes (RFC 8881, section 14.4, `FSCHARSET_CAP4_CONTAINS_NON_UTF8`).
+const CONTAINS_NON_UTF8: u32 = 1;
+
+/// Times are kept in nanoseconds.
+const TIME_DELTA: Nfstime4 = Nfstime4 {
+    seconds: 0,
+    nseconds: 1,
+};
+
+/// Room in the pseudo file system, which nobody can write to.
+const NO_SPACE: Space = Space {
+    total_bytes: 0,
+    free_bytes: 0,
+    available_bytes: 0,
+    total_objects: 0,
+    free_objects: 0,
+};
+
+/// The attributes of one object of an export, for a request that is served now.
+///
+/// # Errors
+/// What keeps the file system from telling how much room it has, if that was asked for.
+pub(crate) async fn of_object(
+    compound: &Compound<'_>,
+    export: &Export,
+    object: &Attributes,
+    request: &Bitmap4,
+) -> Result<Fattr4, NfsStat4> {
+    Ok(AttributeEncoder::for_export(compound, export, request)
+        .await?
+        .encode(object))
+}
+
+/// What READDIR says of an entry whose attributes cannot be had, if it was asked to
+/// (RFC 8881, section 18.23.3): the reason, and the directory that `mounted_on` numbers.
+pub(crate) fn unreadable_entry(status: NfsStat4, mounted_on: u64, request: &Bitmap4) -> Fattr4 {
+    let values = Attributes4 {
+        rdattr_error: Some(status),
+        mounted_on_fileid: Some(mounted_on),
+        ..Attributes4::default()
+    };
+    values.encode(request)
+}
+
+/// Encodes the attributes that one request asks for, for any number of objects of one tree.
+pub(crate) struct AttributeEncoder {
+    wanted: Bitmap4,
+    /// What all objects of the tree share is filled in, the rest is overwritten for each.
+    values: Attributes4,
+    tree: Tree,
+    scratch: Writer,
+}
+
+/// How objects of a tree are named.
+enum Tree {
+    Export {
+        fs_id: FsId,
+        /// The number of the directory that the root covers, unless that is nowhere to be seen.
+        covered: Option<u64>,
+    },
+    Pseudo,
+}
+
+impl AttributeEncoder {
+    /// For objects of an export.
+    ///
+    /// # Errors
+    /// What keeps the file system from telling how much room it has, if that was asked for.
+    pub(crate) async fn for_export(
+        compound: &Compound<'_>,
+        export: &Export,
+        request: &Bitmap4,
+    ) -> Result<AttributeEncoder, NfsStat4> {
+        let file_system = &export.file_system;
+        let space = if request.intersects(&OF_SPACE) {
+            file_system.space().await.or_status()?
+        } else {
+            NO_SPACE
+        };
+        let properties = file_system.properties();
+        let namespace = &compound.service.namespace;
+        let minor_version = compound.minor_version;
+        let values = Attributes4 {
+            supported_attrs: Some(of_minor_version(READABLE | SETTABLE, minor_version)),
+            suppattr_exclcreat: Some(of_minor_version(SETTABLE, minor_version)),
+            link_support: Some(true),
+            symlink_support: Some(true),
+            cansettime: Some(true),
+            maxfilesize: Some(properties.max_file_size),
+            maxlink: Some(properties.max_links),
+            change_attr_type: Some(ChangeAttrType4::MonotonicIncr),
+            xattr_support: Some(true),
+            ..of_any_tree(properties.fs_id, &space, lease_seconds(compound))
+        };
+        let covered = (export.node != ROOT_NODE).then(|| namespace.node(export.node).id);
+        let tree = Tree::Export {
+            fs_id: properties.fs_id,
+            covered,
+        };
+        Ok(AttributeEncoder::new(request, values, tree, minor_version))
+    }
+
+    /// For directories of the pseudo file system.
+    pub(crate) fn for_pseudo(compound: &Compound<'_>, request: &Bitmap4) -> AttributeEncoder {
+        let fs_id = compound.service.namespace.pseudo_fs_id();
+        let minor_version = compound.minor_version;
+        let values = Attributes4 {
+            supported_attrs: Some(of_minor_version(READABLE, minor_version)),
+            suppattr_exclcreat: Some(Bitmap4::EMPTY),
+            link_support: Some(false),
+            symlink_support: Some(false),
+            cansettime: Some(false),
+            maxfilesize: Some(0),
+            maxlink: Some(u32::MAX),
+            // It is a hash of the exports, so it does not grow.
+            change_attr_type: Some(ChangeAttrType4::Undefined),
+            xattr_support: Some(false),
+            ..of_any_tree(fs_id, &NO_SPACE, lease_seconds(compound))
+        };
+        AttributeEncoder::new(request, values, Tree::Pseudo, minor_version)
+    }
+
+    fn new(
+        request: &Bitmap4,
+        values: Attributes4,
+        tree: Tree,
+        minor_version: u32,
+    ) -> AttributeEncoder {
+        let wanted = *request & of_minor_version(READABLE, minor_version);
+        AttributeEncoder {
+            wanted,
+            values,
+            tree,
+            scratch: Writer::new(),
+        }
+    }
+
+    /// Roughly the bytes that the attributes of one object take.
+    pub(crate) fn estimated_bytes(&self) -> usize {
+        const MASK_BYTES: usize = 16;
+        const BYTES_AN_ATTRIBUTE: usize = 10;
+        MASK_BYTES + BYTES_AN_ATTRIBUTE * self.wanted.len()
+    }
+
+    /// The attributes asked for, as far as they are supported.
+    pub(crate) fn encode(&mut self, object: &Attributes) -> Fattr4 {
+        self.describe(object);
+        self.values.encode_in(&self.wanted, &mut self.scratch)
+    }
+
+    /// Fills in what differs between objects.
+    fn describe(&mut self, object: &Attributes) {
+        let (wanted, values) = (&self.wanted, &mut self.values);
+        let id = object.id.as_u64();
+        values.type_ = Some(type_of(object.kind));
+        values.rawdev = Some(device_of(object.kind));
+        values.change = Some(object.change.0);
+        values.size = Some(object.size);
+        values.fileid = Some(id);
+        values.mode = Some(object.mode);
+        values.numlinks = Some(object.links);
+        values.space_used = Some(object.space_used);
+        values.time_access = Some(time_of(object.accessed));
+        values.time_create = Some(time_of(object.created));
+        values.time_metadata = Some(time_of(object.changed));
+        values.time_modify = Some(time_of(object.modified));
+        values.mounted_on_fileid = Some(match self.tree {
+            Tree::Export {
+                covered: Some(covered),
+                ..
+            } if object.id == ObjectId::ROOT => covered,
+            _ => id,
+        });
+        // These take memory, so they are made only when they are wanted.
+        values.owner = wanted
+            .contains(Attr::Owner)
+            .then(|| owner::text_of(object.owner));
+        values.owner_group = wanted
+            .contains(Attr::OwnerGroup)
+            .then(|| owner::text_of(object.group));
+        values.filehandle = wanted.contains(Attr::Filehandle).then(|| {
+            match self.tree {
+                Tree::Export { fs_id, .. } => FileHandle::Object(fs_id, object.id),
+                Tree::Pseudo => FileHandle::Pseudo(id),
+            }
+            .encode()
+        });
+    }
+}
+
+/// What all objects of a tree have in common, and all trees too or nearly so.
+fn of_any_tree(fs_id: FsId, space: &Space, lease_seconds: u32) -> Attributes4 {
+    Attributes4 {
+        fh_expire_type: Some(fh_expire::PERSISTENT),
+        named_attr: Some(false),
+        fsid: Some(Fsid4 {
+            major: fs_id.major,
+            minor: fs_id.minor,
+        }),
+        unique_handles: Some(true),
+        lease_time: Some(lease_seconds),
+        // What can be shown at all has no error; see `unreadable_entry`.
+        rdattr_error: Some(NfsStat4::Ok),
+        aclsupport: Some(0),
+        case_insensitive: Some(false),
+        case_preserving: Some(true),
+        chown_restricted: Some(true),
+        files_avail: Some(space.free_objects),
+        files_free: Some(space.free_objects),
+        files_total: Some(space.total_objects),
+        homogeneous: Some(true),
+        maxname: Some(MAX_NAME_BYTES as u32),
+        maxread: Some(u64::from(IO_BYTES_MAX)),
+        maxwrite: Some(u64::from(IO_BYTES_MAX)),
+        no_trunc: Some(true),
+        space_avail: Some(space.available_bytes),
+        space_free: Some(space.free_bytes),
+        space_total: Some(space.total_bytes),
+        time_delta: Some(TIME_DELTA),
+        fs_charset_cap: Some(CONTAINS_NON_UTF8),
+        ..Attributes4::default()
+    }
+}
+
+fn lease_seconds(compound: &Compound<'_>) -> u32 {
+    let lease = compound.service.state().limits().lease;
+    u32::try_from(lease.as_secs()).unwrap_or(u32::MAX)
+}
+
+fn type_of(kind: ObjectKind) -> NfsFtype4 {
+    match kind {
+        ObjectKind::File => NfsFtype4::Reg,
+        ObjectKind::Directory => NfsFtype4::Dir,
+        ObjectKind::Symlink => NfsFtype4::Lnk,
+        ObjectKind::Fifo => NfsFtype4::Fifo,
+        ObjectKind::Socket => NfsFtype4::Sock,
+        ObjectKind::CharacterDevice { .. } => NfsFtype4::Chr,
+        ObjectKind::BlockDevice { .. } => NfsFtype4::Blk,
+    }
+}
+
+fn device_of(kind: ObjectKind) -> Specdata4 {
+    match kind {
+        ObjectKind::CharacterDevice { major, minor } | ObjectKind::BlockDevice { major, minor } => {
+            Specdata4 {
+                specdata1: major,
+                specdata2: minor,
+            }
+        }
+        _ => Specdata4::default(),
+    }
+}
+
+fn time_of(time: Timestamp) -> Nfstime4 {
+    Nfstime4 {
+        seconds: time.seconds,
+        nseconds: time.nanoseconds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfs::ChangeAttribute;
+
+    const FS_ID: FsId = FsId { major: 7, minor: 9 };
+
+    fn object(id: u64, kind: ObjectKind) -> Attributes {
+        Attributes {
+            id: ObjectId::from_u64(id),
+            kind,
+            mode: 0o640,
+            links: 3,
+            owner: 1000,
+            group: 100,
+            size: 4321,
+            space_used: 8192,
+            change: ChangeAttribute(77),
+            accessed: Timestamp {
+                seconds: 1,
+                nanoseconds: 2,
+            },
+            modified: Timestamp {
+                seconds: 3,
+                nanoseconds: 4,
+            },
+            changed: Timestamp {
+                seconds: 5,
+                nanoseconds: 6,
+            },
+            created: Timestamp {
+                seconds: -7,
+                nanoseconds: 8,
+            },
+        }
+    }
+
+    fn encoder(request: &Bitmap4, covered: Option<u64>, minor_version: u32) -> AttributeEncoder {
+        let tree = Tree::Export {
+            fs_id: FS_ID,
+            covered,
+        };
+        AttributeEncoder::new(
+            request,
+            of_any_tree(FS_ID, &NO_SPACE, 90),
+            tree,
+            minor_version,
+        )
+    }
+
+    fn shown(request: &[Attr], object: &Attributes) -> Attributes4 {
+        let encoded = encoder(&Bitmap4::of(request), Some(55), 2).encode(object);
+        Attributes4::decode(&encoded).unwrap()
+    }
+
+    #[test]
+    fn what_the_object_has_is_shown() {
+        let request = [
+            Attr::Type,
+            Attr::Change,
+            Attr::Size,
+            Attr::Fsid,
+            Attr::Filehandle,
+            Attr::Fileid,
+            Attr::Mode,
+            Attr::Numlinks,
+            Attr::Owner,
+            Attr::OwnerGroup,
+            Attr::SpaceUsed,
+            Attr::TimeCreate,
+            Attr::TimeMetadata,
+            Attr::MountedOnFileid,
+        ];
+        let file = object(0x42, ObjectKind::File);
+        let expected = Attributes4 {
+            type_: Some(NfsFtype4::Reg),
+            change: Some(77),
+            size: Some(4321),
+            fsid: Some(Fsid4 { major: 7, minor: 9 }),
+            filehandle: Some(FileHandle::Object(FS_ID, file.id).encode()),
+            fileid: Some(0x42),
+            mode: Some(0o640),
+            numlinks: Some(3),
+            owner: Some("1000".into()),
+            owner_group: Some("100".into()),
+            space_used: Some(8192),
+            time_create: Some(Nfstime4 {
+                seconds: -7,
+                nseconds: 8,
+            }),
+            time_metadata: Some(Nfstime4 {
+                seconds: 5,
+                nseconds: 6,
+            }),
+            mounted_on_fileid: Some(0x42),
+            ..Attributes4::default()
+        };
+        assert_eq!(shown(&request, &file), expected);
+    }
+
+    #[test]
+    fn only_devices_have_numbers() {
+        let device = object(5, ObjectKind::BlockDevice { major: 8, minor: 1 });
+        let values = shown(&[Attr::Type, Attr::Rawdev], &device);
+        assert_eq!(values.type_, Some(NfsFtype4::Blk));
+        assert_eq!(
+            values.rawdev,
+            Some(Specdata4 {
+                specdata1: 8,
+                specdata2: 1
+            })
+        );
+        let fifo = shown(&[Attr::Rawdev], &object(6, ObjectKind::Fifo));
+        assert_eq!(fifo.rawdev, Some(Specdata4::default()));
+    }
+
+    #[test]
+    fn the_root_of_an_export_names_the_directory_it_covers() {
+        let root = object(ObjectId::ROOT.as_u64(), ObjectKind::Directory);
+        let values = shown(&[Attr::Fileid, Attr::MountedOnFileid], &root);
+        assert_eq!(
+            (values.fileid, values.mounted_on_fileid),
+            (Some(1), Some(55))
+        );
+        let request = Bitmap4::of(&[Attr::MountedOnFileid]);
+        let encoded = encoder(&request, None, 2).encode(&root);
+        assert_eq!(
+            Attributes4::decode(&encoded).unwrap().mounted_on_fileid,
+            Some(1)
+        );
+    }
+
+    #[test]
+    fn what_is_not_supported_is_left_out() {
+        let request = Bitmap4::of(&[Attr::Acl, Attr::Size, Attr::ChangeAttrType]);
+        let encoded = encoder(&request, None, 1).encode(&object(2, ObjectKind::File));
+        assert_eq!(encoded.attrmask, Bitmap4::of(&[Attr::Size]));
+    }
+
+    #[test]
+    fn nothing_of_one_object_is_left_for_the_next() {
+        let request = READABLE;
+        let device = object(
+            5,
+            ObjectKind::CharacterDevice {
+                major: 4,
+                minor: 64,
+            },
+        );
+        let file = object(6, ObjectKind::File);
+        let mut used = encoder(&request, Some(55), 2);
+        used.encode(&device);
+        assert_eq!(
+            used.encode(&file),
+            encoder(&request, Some(55), 2).encode(&file)
+        );
+    }
+
+    #[test]
+    fn an_unreadable_entry_tells_why() {
+        let request = Bitmap4::of(&[Attr::RdattrError, Attr::MountedOnFileid, Attr::Size]);
+        let entry = unreadable_entry(NfsStat4::WrongSec, 12, &request);
+        let values = Attributes4::decode(&entry).unwrap();
+        assert_eq!(values.rdattr_error, Some(NfsStat4::WrongSec));
+        assert_eq!(values.mounted_on_fileid, Some(12));
+        assert_eq!(values.size, None);
+    }
+}

@@ -1,0 +1,67 @@
+//! CREATE: makes anything but a regular file (RFC 8881, section 18.4).
+
+use nfs4::{Attr, CreateArgs, CreateResOk, CreateType4, NfsStat4};
+use vfs::{NewObject, ObjectKind};
+use xdr::Bytes;
+
+use super::directory::{change_info, name, status_in_directory};
+use crate::attributes::to_set;
+use crate::compound::Compound;
+use crate::handle::Handle;
+
+/// The longest target of a symbolic link, in bytes, as on Linux local file systems.
+const TARGET_BYTES_MAX: usize = 4095;
+
+pub(crate) async fn create(
+    compound: &mut Compound<'_>,
+    args: CreateArgs,
+) -> Result<CreateResOk, NfsStat4> {
+    let directory = compound.current_writable()?;
+    let new = new_object(args.objtype)?;
+    let name = name(args.objname)?;
+    let (mut set, mut attrset) = to_set(&args.createattrs)?;
+    // Only files have a size that can be chosen; the reply tells that it was not set.
+    set.size = None;
+    attrset.remove(Attr::Size);
+    let file_system = &directory.export.file_system;
+    let created = file_system
+        .create(&directory.who, directory.id, &name, new, &set)
+        .await
+        .map_err(status_in_directory)?;
+    compound.set_current(Handle::Object(directory.at(created.attributes.id)));
+    Ok(CreateResOk {
+        cinfo: change_info(created.directory),
+        attrset,
+    })
+}
+
+fn new_object(type_: CreateType4) -> Result<NewObject, NfsStat4> {
+    let kind = match type_ {
+        CreateType4::Lnk(target) => return symlink(target),
+        CreateType4::Dir => ObjectKind::Directory,
+        CreateType4::Sock => ObjectKind::Socket,
+        CreateType4::Fifo => ObjectKind::Fifo,
+        CreateType4::Blk(device) => ObjectKind::BlockDevice {
+            major: device.specdata1,
+            minor: device.specdata2,
+        },
+        CreateType4::Chr(device) => ObjectKind::CharacterDevice {
+            major: device.specdata1,
+            minor: device.specdata2,
+        },
+        CreateType4::Reg | CreateType4::AttrDir | CreateType4::NamedAttr => {
+            return Err(NfsStat4::BadType);
+        }
+    };
+    Ok(NewObject::Plain(kind))
+}
+
+fn symlink(target: Bytes) -> Result<NewObject, NfsStat4> {
+    if target.is_empty() || target.contains(&0) {
+        return Err(NfsStat4::Inval);
+    }
+    if target.len() > TARGET_BYTES_MAX {
+        return Err(NfsStat4::NameTooLong);
+    }
+    Ok(NewObject::Symlink(target))
+}

@@ -1,0 +1,41 @@
+//! GETATTR: what the current object has (RFC 8881, section 18.7).
+
+use nfs4::{Bitmap4, Fattr4, GetattrArgs, GetattrResOk, NfsStat4};
+
+use crate::attributes::{AttributeEncoder, check_readable, of_object};
+use crate::compound::Compound;
+use crate::handle::Handle;
+use crate::pseudo;
+use crate::status::OrStatus;
+
+pub(crate) async fn getattr(
+    compound: &mut Compound<'_>,
+    args: GetattrArgs,
+) -> Result<GetattrResOk, NfsStat4> {
+    compound.current()?;
+    check_readable(&args.attr_request)?;
+    let obj_attributes = current_attributes(compound, &args.attr_request).await?;
+    Ok(GetattrResOk { obj_attributes })
+}
+
+/// The attributes of the current object, those of `request` that are supported.
+pub(super) async fn current_attributes(
+    compound: &Compound<'_>,
+    request: &Bitmap4,
+) -> Result<Fattr4, NfsStat4> {
+    match compound.current()? {
+        Handle::Pseudo(node) => {
+            let attributes = pseudo::attributes(&compound.service.namespace, *node);
+            Ok(AttributeEncoder::for_pseudo(compound, request).encode(&attributes))
+        }
+        Handle::Object(object) => {
+            let attributes = object
+                .export
+                .file_system
+                .attributes(object.id)
+                .await
+                .or_status()?;
+            of_object(compound, &object.export, &attributes, request).await
+        }
+    }
+}

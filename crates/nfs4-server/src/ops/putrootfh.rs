@@ -1,0 +1,15 @@
+//! PUTROOTFH: goes to the root of the name space (RFC 8881, section 18.21).
+
+use nfs4::NfsStat4;
+
+use crate::compound::Compound;
+use crate::namespace::ROOT_NODE;
+
+pub(crate) async fn putrootfh(compound: &mut Compound<'_>) -> Result<(), NfsStat4> {
+    let root = compound
+        .service
+        .namespace
+        .enter(ROOT_NODE, &compound.caller)?;
+    compound.set_current(root);
+    Ok(())
+}

@@ -1,0 +1,343 @@
+//! READDIR: lists the current directory page by page (RFC 8881, section 18.23).
+
+use nfs4::{
+    Attr, Bitmap4, Component4, DirList4, Entry4, Fattr4, NfsStat4, ReaddirArgs, ReaddirResOk,
+    Verifier4,
+};
+use vfs::{Cookie, Name};
+
+use super::directory::status_in_directory;
+use crate::attributes::{AttributeEncoder, check_readable, unreadable_entry};
+use crate::compound::Compound;
+use crate::handle::{Handle, ObjectHandle};
+use crate::pseudo;
+use crate::status::OrStatus;
+
+/// Cookies belong to names and never go stale, so one verifier fits all directories for ever.
+const VERIFIER: Verifier4 = Verifier4([0; 8]);
+
+/// Bytes of an entry besides its attributes, with a name of common length.
+const ENTRY_BYTES: usize = 40;
+
+/// Entries that are read from a file system at once, so that memory stays bounded.
+const PAGE_ENTRIES_MAX: usize = 1024;
+
+pub(crate) async fn readdir(
+    compound: &mut Compound<'_>,
+    args: ReaddirArgs,
+) -> Result<ReaddirResOk, NfsStat4> {
+    compound.current()?;
+    check_place(&args)?;
+    check_readable(&args.attr_request)?;
+    let mut listing = Listing::new(&args, compound.payload_room())?;
+    let eof = match compound.current()? {
+        Handle::Pseudo(node) => list_pseudo(compound, *node, &args, &mut listing).await?,
+        Handle::Object(directory) => list(compound, directory, &args, &mut listing).await?,
+    };
+    let reply = DirList4 {
+        entries: listing.into_entries(eof)?,
+        eof,
+    };
+    Ok(ReaddirResOk {
+        cookieverf: VERIFIER,
+        reply,
+    })
+}
+
+/// Checks where the client wants to go on. Cookies 1 and 2 stand for `.` and `..`, which clients make up
+/// themselves (RFC 8881, section 18.23.3).
+fn check_place(args: &ReaddirArgs) -> Result<(), NfsStat4> {
+    match args.cookie {
+        0 => Ok(()),
+        cookie if cookie < Cookie::FIRST.0 => Err(NfsStat4::BadCookie),
+        _ if args.cookieverf != VERIFIER => Err(NfsStat4::NotSame),
+        _ => Ok(()),
+    }
+}
+
+/// Lists a directory of an export. Returns whether that was all.
+async fn list(
+    compound: &Compound<'_>,
+    directory: &ObjectHandle,
+    args: &ReaddirArgs,
+    listing: &mut Listing,
+) -> Result<bool, NfsStat4> {
+    let file_system = &directory.export.file_system;
+    let mut encoder =
+        AttributeEncoder::for_export(compound, &directory.export, &args.attr_request).await?;
+    let entry_bytes = ENTRY_BYTES + encoder.estimated_bytes();
+    let mut after = Cookie(args.cookie);
+    while let Some(wanted) = listing.entries_that_may_fit(entry_bytes) {
+        let page = file_system
+            .read_directory(&directory.who, directory.id, after, wanted)
+            .await
+            .map_err(status_in_directory)?;
+        for entry in &page.entries {
+            let attributes = encoder.encode(&entry.attributes);
+            if !listing.push(entry.cookie, &entry.name, attributes) {
+                return Ok(false);
+            }
+            after = entry.cookie;
+        }
+        if page.end {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Lists a directory of the pseudo file system. Returns whether that was all.
+async fn list_pseudo(
+    compound: &Compound<'_>,
+    node: usize,
+    args: &ReaddirArgs,
+    listing: &mut Listing,
+) -> Result<bool, NfsStat4> {
+    let namespace = &compound.service.namespace;
+    for entry in pseudo::entries(namespace, node, &compound.caller, Cookie(args.cookie)) {
+        let attributes = pseudo_entry(compound, entry.node, &args.attr_request).await?;
+        if !listing.push(entry.cookie, entry.name, attributes) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The attributes of an entry of the pseudo file system: of the root of the export that covers it, or its
+/// own. What keeps the root's from being read becomes part of the entry if the client wants that.
+async fn pseudo_entry(
+    compound: &Compound<'_>,
+    node: usize,
+    request: &Bitmap4,
+) -> Result<Fattr4, NfsStat4> {
+    let namespace = &compound.service.namespace;
+    let outcome = match namespace.enter(node, &compound.caller) {
+        Ok(Handle::Pseudo(node)) => {
+            let attributes = pseudo::attributes(namespace, node);
+            Ok(AttributeEncoder::for_pseudo(compound, request).encode(&attributes))
+        }
+        Ok(Handle::Object(root)) => root_of_export(compound, &root, request).await,
+        Err(status) => Err(status),
+    };
+    match outcome {
+        Err(status) if request.contains(Attr::RdattrError) => {
+            Ok(unreadable_entry(status, namespace.node(node).id, request))
+        }
+        // READDIR itself never fails so (RFC 8881, section 18.29.4).
+        Err(NfsStat4::WrongSec) => Err(NfsStat4::Access),
+        outcome => outcome,
+    }
+}
+
+async fn root_of_export(
+    compound: &Compound<'_>,
+    root: &ObjectHandle,
+    request: &Bitmap4,
+) -> Result<Fattr4, NfsStat4> {
+    let attributes = root
+        .export
+        .file_system
+        .attributes(root.id)
+        .await
+        .or_status()?;
+    let mut encoder = AttributeEncoder::for_export(compound, &root.export, request).await?;
+    Ok(encoder.encode(&attributes))
+}
+
+/// Entries that fit into what client and session allow.
+#[derive(Debug)]
+struct Listing {
+    entries: Vec<Entry4>,
+    /// Bytes left of the reply.
+    room: usize,
+    /// Bytes left of names and cookies, a hint of the client.
+    names_room: usize,
+    /// The answer when not even one entry fits.
+    too_small: NfsStat4,
+}
+
+impl Listing {
+    /// # Errors
+    /// `TOOSMALL` when even an empty listing is larger than the client allows, `REP_TOO_BIG` when it is
+    /// larger than the session does.
+    fn new(args: &ReaddirArgs, payload_room: usize) -> Result<Listing, NfsStat4> {
+        let allowed = args.maxcount as usize;
+        let too_small = if allowed <= payload_room {
+            NfsStat4::TooSmall
+        } else {
+            NfsStat4::RepTooBig
+        };
+        let room = allowed
+            .min(payload_room)
+            .checked_sub(ReaddirResOk::EMPTY_SIZE);
+        // No hint means no limit (RFC 8881, section 18.23.4).
+        let names_room = if args.dircount == 0 {
+            usize::MAX
+        } else {
+            args.dircount as usize
+        };
+        Ok(Listing {
+            entries: Vec::new(),
+            room: room.ok_or(too_small)?,
+            names_room,
+            too_small,
+        })
+    }
+
+    /// How many entries of about `entry_bytes` to read next. `None` when the listing is full, as far as
+    /// that can be told before.
+    fn entries_that_may_fit(&self, entry_bytes: usize) -> Option<usize> {
+        let by_room = self.room / entry_bytes;
+        let by_names = self.names_room / ENTRY_BYTES;
+        match by_room.min(by_names) {
+            0 if self.entries.is_empty() => Some(1),
+            0 => None,
+            count => Some(count.min(PAGE_ENTRIES_MAX)),
+        }
+    }
+
+    /// Adds an entry if it fits.
+    fn push(&mut self, cookie: Cookie, name: &Name, attrs: Fattr4) -> bool {
+        let entry = Entry4 {
+            cookie: cookie.0,
+            name: Component4(name.to_bytes()),
+            attrs,
+        };
+        let size = entry.wire_size();
+        let name_size = 8 + xdr::opaque_size(entry.name.0.len());
+        // The hint may be passed by the first entry, or a listing could not go on.
+        let hint_allows = self.entries.is_empty() || name_size <= self.names_room;
+        if size > self.room || !hint_allows {
+            return false;
+        }
+        self.room -= size;
+        self.names_room = self.names_room.saturating_sub(name_size);
+        self.entries.push(entry);
+        true
+    }
+
+    /// The entries. None at all are fine only at the end of the directory.
+    fn into_entries(self, eof: bool) -> Result<Vec<Entry4>, NfsStat4> {
+        if self.entries.is_empty() && !eof {
+            Err(self.too_small)
+        } else {
+            Ok(self.entries)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(maxcount: u32, dircount: u32) -> ReaddirArgs {
+        ReaddirArgs {
+            cookie: 0,
+            cookieverf: VERIFIER,
+            dircount,
+            maxcount,
+            attr_request: Bitmap4::EMPTY,
+        }
+    }
+
+    fn push(listing: &mut Listing, name: &str) -> bool {
+        let name = Name::new(name.as_bytes().to_vec()).unwrap();
+        listing.push(Cookie(7), &name, Fattr4::default())
+    }
+
+    /// On the wire: one word before the entry, 8 bytes cookie, 8 bytes name, two empty counts.
+    const SMALL_ENTRY: usize = 4 + 8 + 8 + 4 + 4;
+
+    #[test]
+    fn a_listing_is_as_large_as_its_encoding() {
+        let mut listing = Listing::new(&args(100, 0), 1000).unwrap();
+        assert!(push(&mut listing, "abc"));
+        assert!(push(&mut listing, "abcde"));
+        let used = 100 - listing.room;
+        let reply = DirList4 {
+            entries: listing.into_entries(true).unwrap(),
+            eof: true,
+        };
+        let mut w = xdr::Writer::new();
+        w.write(&ReaddirResOk {
+            cookieverf: VERIFIER,
+            reply,
+        });
+        assert_eq!(w.position(), used);
+    }
+
+    #[test]
+    fn entries_are_added_until_the_room_is_used_up() {
+        let exact = (ReaddirResOk::EMPTY_SIZE + 2 * SMALL_ENTRY) as u32;
+        let mut listing = Listing::new(&args(exact, 0), 1000).unwrap();
+        assert!(push(&mut listing, "a"));
+        assert!(push(&mut listing, "b"));
+        assert!(!push(&mut listing, "c"));
+        let mut listing = Listing::new(&args(exact - 1, 0), 1000).unwrap();
+        assert!(push(&mut listing, "a"));
+        assert!(!push(&mut listing, "b"));
+    }
+
+    #[test]
+    fn an_empty_listing_needs_sixteen_bytes() {
+        assert_eq!(
+            Listing::new(&args(15, 0), 1000).unwrap_err(),
+            NfsStat4::TooSmall
+        );
+        let listing = Listing::new(&args(16, 0), 1000).unwrap();
+        assert_eq!(listing.into_entries(true), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn not_one_entry_is_an_error_of_whom_it_was_too_much_for() {
+        let mut listing = Listing::new(&args(30, 0), 1000).unwrap();
+        assert!(!push(&mut listing, "a"));
+        assert_eq!(listing.into_entries(false), Err(NfsStat4::TooSmall));
+        let mut listing = Listing::new(&args(1000, 0), 30).unwrap();
+        assert!(!push(&mut listing, "a"));
+        assert_eq!(listing.into_entries(false), Err(NfsStat4::RepTooBig));
+    }
+
+    #[test]
+    fn the_hint_limits_all_entries_but_the_first() {
+        let mut listing = Listing::new(&args(1000, 20), 1000).unwrap();
+        assert!(push(&mut listing, "a name that is longer than the hint"));
+        assert!(!push(&mut listing, "b"));
+        let mut listing = Listing::new(&args(1000, 32), 1000).unwrap();
+        assert!(push(&mut listing, "a"));
+        assert!(push(&mut listing, "b"));
+        assert!(!push(&mut listing, "c"));
+    }
+
+    #[test]
+    fn at_least_one_entry_is_tried() {
+        let mut listing = Listing::new(&args(60, 0), 1000).unwrap();
+        assert_eq!(listing.entries_that_may_fit(200), Some(1));
+        push(&mut listing, "a");
+        assert_eq!(listing.entries_that_may_fit(200), None);
+        let listing = Listing::new(&args(u32::MAX, 0), usize::MAX).unwrap();
+        assert_eq!(listing.entries_that_may_fit(200), Some(PAGE_ENTRIES_MAX));
+    }
+
+    #[test]
+    fn reserved_cookies_and_foreign_verifiers_are_refused() {
+        for cookie in [1, 2] {
+            let place = ReaddirArgs {
+                cookie,
+                ..args(100, 0)
+            };
+            assert_eq!(check_place(&place), Err(NfsStat4::BadCookie));
+        }
+        let foreign = ReaddirArgs {
+            cookie: 3,
+            cookieverf: Verifier4([1; 8]),
+            ..args(100, 0)
+        };
+        assert_eq!(check_place(&foreign), Err(NfsStat4::NotSame));
+        let start = ReaddirArgs {
+            cookie: 0,
+            ..foreign
+        };
+        assert_eq!(check_place(&start), Ok(()));
+    }
+}
