@@ -16,7 +16,7 @@ fn request(count: u32, ops: &[u32]) -> CompoundArgs {
     for &word in [0, 1, count].iter().chain(ops) {
         w.u32(word);
     }
-    CompoundArgs::parse(Reader::new(w.finish().into_contiguous())).unwrap()
+    CompoundArgs::parse(Reader::new(w.finish().into_contiguous())).expect("has a whole head")
 }
 
 #[test]

@@ -1,0 +1,228 @@
+//! Every decoder that bytes from a network can reach, over random bytes and over
+//! valid messages with something broken. A stand-in for the fuzz targets that
+//! needs no special compiler; the same seed gives the same inputs every time.
+
+#[path = "../../../fuzz/decoders.rs"]
+mod decoders;
+mod strategies;
+
+use bytes::Bytes;
+use nfs4::callback::CbCompoundCall;
+use nfs4::{Attributes4, CompoundCall, CompoundRes, NfsStat4};
+use oncrpc::{AuthSys, CallHeader, Credentials, Groups, OpaqueAuth, ReplyHeader};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use strategies::{arguments, callbacks, results};
+use xdr::{Encode, Writer};
+
+/// Inputs for each decoder and each way of making them.
+const ROUNDS: usize = 20_000;
+
+/// A small generator of numbers (SplitMix64), so that inputs depend on nothing
+/// but the seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    /// Words as they occur in messages: small numbers mostly, now and then a huge
+    /// one.
+    fn word(&mut self) -> u32 {
+        match self.below(8) {
+            0 => self.next() as u32,
+            1 => u32::MAX - self.below(8) as u32,
+            2 => 1 << self.below(32),
+            _ => self.below(80) as u32,
+        }
+    }
+
+    fn message(&mut self) -> Vec<u8> {
+        let words = self.below(60);
+        let mut bytes: Vec<u8> = (0..words).flat_map(|_| self.word().to_be_bytes()).collect();
+        bytes.truncate(bytes.len() - self.below(bytes.len().min(4)));
+        bytes
+    }
+
+    /// Breaks a message in one to four places.
+    fn mutate(&mut self, bytes: &mut Vec<u8>) {
+        for _ in 0..=self.below(4) {
+            if bytes.is_empty() {
+                return;
+            }
+            let at = self.below(bytes.len());
+            let word = at & !3;
+            match self.below(6) {
+                0 => bytes[at] ^= 1 << self.below(8),
+                1 => bytes.truncate(at),
+                2 => drop(bytes.splice(word..word, self.word().to_be_bytes())),
+                3 => drop(bytes.drain(word..(word + 4).min(bytes.len()))),
+                _ if word + 4 <= bytes.len() => {
+                    bytes[word..word + 4].copy_from_slice(&self.word().to_be_bytes());
+                }
+                _ => bytes[at] = self.next() as u8,
+            }
+        }
+    }
+}
+
+fn encoded<T: Encode>(value: &T) -> Bytes {
+    let mut w = Writer::new();
+    w.write(value);
+    w.finish().into_contiguous()
+}
+
+/// Runs a decoder over random bytes, and over broken copies of valid messages,
+/// which must be accepted when they are whole.
+fn torment(seed: u64, decoder: fn(&[u8]), valid: &[Bytes]) {
+    let mut numbers = Numbers(seed);
+    for _ in 0..ROUNDS {
+        decoder(&numbers.message());
+    }
+    for message in valid {
+        decoder(message);
+    }
+    for round in 0..ROUNDS {
+        let mut message = valid[round % valid.len()].to_vec();
+        numbers.mutate(&mut message);
+        decoder(&message);
+    }
+}
+
+fn samples<T>(strategy: impl Strategy<Value = T>) -> Vec<T> {
+    let mut runner = TestRunner::deterministic();
+    let sample = |_| {
+        strategy
+            .new_tree(&mut runner)
+            .expect("strategies do not give up")
+            .current()
+    };
+    (0..400).map(sample).collect()
+}
+
+#[test]
+fn requests() {
+    let ops = vec(
+        arguments::any_op().prop_filter("payloads teach nothing", is_small),
+        1..4,
+    );
+    let call = ops.prop_map(|ops| CompoundCall {
+        tag: Bytes::new(),
+        minorversion: 1,
+        ops,
+    });
+    let valid: Vec<_> = samples(call).iter().map(encoded).collect();
+    torment(1, decoders::request, &valid);
+}
+
+#[test]
+fn replies() {
+    let results = vec(
+        results::any_result().prop_filter("payloads teach nothing", is_small),
+        1..4,
+    );
+    let reply = results.prop_map(|results| CompoundRes {
+        status: NfsStat4::Ok,
+        tag: Bytes::new(),
+        results,
+    });
+    let valid: Vec<_> = samples(reply).iter().map(encoded).collect();
+    torment(2, decoders::reply, &valid);
+}
+
+#[test]
+fn callbacks_and_their_replies() {
+    let call = vec(callbacks::any_op(), 1..4).prop_map(|ops| CbCompoundCall {
+        tag: Bytes::new(),
+        minorversion: 1,
+        ops,
+    });
+    let reply = vec(callbacks::any_result(), 1..4).prop_map(|results| CompoundRes {
+        status: NfsStat4::Ok,
+        tag: Bytes::new(),
+        results,
+    });
+    let mut valid: Vec<_> = samples(call).iter().map(encoded).collect();
+    valid.extend(samples(reply).iter().map(encoded));
+    torment(3, decoders::callback, &valid);
+}
+
+#[test]
+fn attributes() {
+    let words = vec(0u8..3, 400).prop_map(Bytes::from);
+    let masks = vec(any::<u32>(), 3);
+    let valid: Vec<_> = samples((masks, words))
+        .into_iter()
+        .map(|(mask, attr_vals)| {
+            let attrmask = nfs4::Bitmap4::from_words(&mask) & Attributes4::KNOWN;
+            encoded(&nfs4::Fattr4 {
+                attrmask,
+                attr_vals,
+            })
+        })
+        .collect();
+    torment(4, decoders::attributes, &valid);
+}
+
+fn call() -> CallHeader {
+    CallHeader {
+        xid: 7,
+        program: nfs4::PROGRAM,
+        version: nfs4::VERSION,
+        procedure: nfs4::PROC_COMPOUND,
+        credentials: Credentials::Sys(AuthSys {
+            stamp: 0,
+            machinename: Bytes::from_static(b"host"),
+            uid: 1,
+            gid: 2,
+            gids: Groups::first_of(&[3, 4, 5]),
+        }),
+        verifier: OpaqueAuth::none(),
+    }
+}
+
+#[test]
+fn rpc_messages() {
+    let anonymous = CallHeader {
+        credentials: Credentials::None,
+        ..call()
+    };
+    let valid = [
+        encoded(&call()),
+        encoded(&anonymous),
+        encoded(&ReplyHeader::success(7)),
+    ];
+    torment(5, decoders::rpc_message, &valid);
+}
+
+#[test]
+fn records() {
+    let fragment = |last: bool, content: &[u8]| {
+        let mark = content.len() as u32 | u32::from(last) << 31;
+        [&mark.to_be_bytes(), content].concat()
+    };
+    let stream = [
+        vec![3],
+        fragment(true, &encoded(&call())),
+        fragment(false, b"ab"),
+        fragment(false, b""),
+        fragment(true, b"cde"),
+        fragment(true, &[9; 2000]),
+    ];
+    torment(6, decoders::records, &[Bytes::from(stream.concat())]);
+}
+
+fn is_small<T: Encode>(value: &T) -> bool {
+    encoded(value).len() < 2000
+}
