@@ -1,1 +1,47 @@
-//! (front page to be written)
+//! One local copy of a tree: a directory on disk that serves as a [`vfs::FileSystem`].
+//!
+//! Metadata are rows in an embedded store, changed by one atomic batch per operation; the data of each
+//! regular file is a sparse file of the local file system. `docs/disk-format.md` draws both, and says
+//! what holds after a crash.
+//!
+//! What must never enter: NFS, sockets, other replicas. What replicas need of a store is here all the
+//! same: identifiers made without asking anyone, versions and positions that are never used twice,
+//! marks for files whose data may not be stable, and records of what changed.
+//!
+//! Memory is bounded by [`StoreOptions::cache_bytes`] and [`StoreOptions::open_files`], by the write
+//! buffers of the embedded store (about 24 MiB, at worst 120), and by what is in use: opens and locks
+//! (both limited per file), operations in flight, and files that are being written.
+
+mod access;
+mod attributes;
+mod clock;
+mod codec;
+mod committer;
+mod counters;
+mod data;
+mod error;
+mod file_system;
+mod layout;
+mod locks;
+mod metadata;
+mod mutation;
+mod namespace;
+mod opens;
+mod options;
+mod ownership;
+mod recording;
+mod recovery;
+mod rows;
+mod shares;
+mod space;
+mod statistics;
+mod store;
+mod upkeep;
+mod xattrs;
+
+pub use clock::{Clock, SystemClock};
+pub use error::StoreError;
+pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
+pub use recording::{RowChange, UpdateRecord};
+pub use statistics::StoreStatistics;
+pub use store::Store;

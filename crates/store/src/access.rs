@@ -1,0 +1,69 @@
+//! Whether somebody may touch a file's data: permission bits, then what other opens deny.
+
+use vfs::permission::{EXECUTE, READ, WRITE, granted};
+use vfs::{Authority, Credentials, Error, ObjectId, Result};
+
+use crate::rows::ObjectRow;
+use crate::store::Inner;
+
+/// Why an operation on data is allowed, in a form that outlives the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(crate) who: Credentials,
+    /// The file was opened for it, so that nothing is checked any more.
+    pub(crate) opened: bool,
+}
+
+impl From<Authority<'_>> for Access {
+    fn from(authority: Authority<'_>) -> Self {
+        Access {
+            who: authority.credentials().clone(),
+            opened: matches!(authority, Authority::Open(_)),
+        }
+    }
+}
+
+/// Whether `who` may read the data of a file. A program that may only be executed can be read as well,
+/// because a client has to page it in; the client's own kernel keeps its users from reading it.
+pub(crate) fn may_read(who: &Credentials, id: ObjectId, file: &ObjectRow) -> bool {
+    granted(who, &file.attributes(id)) & (READ | EXECUTE) != 0
+}
+
+/// Whether `who` may write the data of a file.
+pub(crate) fn may_write(who: &Credentials, id: ObjectId, file: &ObjectRow) -> bool {
+    granted(who, &file.attributes(id)) & WRITE != 0
+}
+
+impl Inner {
+    /// Refuses a read that neither an open nor the permissions and the other opens allow.
+    pub(crate) fn check_read(&self, access: &Access, id: ObjectId, row: &ObjectRow) -> Result<()> {
+        row.file()?;
+        if access.opened {
+            return Ok(());
+        }
+        if !may_read(&access.who, id, row) {
+            return Err(Error::AccessDenied);
+        }
+        if self.shares().denies_read(id) {
+            Err(Error::ShareDenied)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses a write that neither an open nor the permissions and the other opens allow.
+    pub(crate) fn check_write(&self, access: &Access, id: ObjectId, row: &ObjectRow) -> Result<()> {
+        row.file()?;
+        if access.opened {
+            return Ok(());
+        }
+        if !may_write(&access.who, id, row) {
+            return Err(Error::AccessDenied);
+        }
+        if self.shares().denies_write(id) {
+            Err(Error::ShareDenied)
+        } else {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Reading and changing attributes.
+
+use std::sync::Arc;
+
+use vfs::Error;
+use vfs::{
+    Attributes, Authority, Credentials, ObjectId, Result, SetAttributes, SetTime, Timestamp,
+};
+
+use crate::access::Access;
+use crate::metadata::Table;
+use crate::mutation::{Mutation, Touch};
+use crate::ownership::{check_change, mode_after};
+use crate::rows::{Content, ObjectRow, key};
+use crate::space::Demand;
+use crate::store::{Inner, detached};
+
+/// How old a time of last read may become while an object is read all the time, as with `relatime`.
+const ACCESS_AGE_SECONDS: i64 = 24 * 60 * 60;
+
+impl Inner {
+    /// An object's row as of now, or [`Error::Stale`].
+    pub(crate) fn object(&self, id: ObjectId) -> Result<ObjectRow> {
+        self.health.check()?;
+        let row = self
+            .metadata
+            .row(Table::Objects, &key::object(id))?
+            .ok_or(Error::Stale)?;
+        Ok(ObjectRow::decode(&row)?)
+    }
+
+    /// [`vfs::FileSystem::set_attributes`].
+    pub(crate) async fn set_attributes(
+        self: &Arc<Self>,
+        authority: Authority<'_>,
+        id: ObjectId,
+        set: &SetAttributes,
+    ) -> Result<Attributes> {
+        if let Some(size) = set.size {
+            let (inner, access) = (Arc::clone(self), Access::from(authority));
+            let set = set.clone();
+            return detached(async move { inner.resize(access, id, set, size).await }).await;
+        }
+        if set.is_empty() {
+            return Ok(self.object(id)?.attributes(id));
+        }
+        let mut mutation = self.begin(Demand::Removal).await?;
+        self.apply_attributes(&mut mutation, authority.credentials(), id, set)?;
+        mutation.touch(id, Touch::Attributes)?;
+        let attributes = mutation.object(id)?.attributes(id);
+        let ticket = mutation.commit()?;
+        self.settle(ticket).await?;
+        Ok(attributes)
+    }
+
+    /// Checks and makes the changes of attributes other than the size. Whoever calls this touches
+    /// the object.
+    pub(crate) fn apply_attributes(
+        &self,
+        mutation: &mut Mutation<'_>,
+        who: &Credentials,
+        id: ObjectId,
+        set: &SetAttributes,
+    ) -> Result<()> {
+        let now = mutation.object(id)?.attributes(id);
+        check_change(who, &now, set)?;
+        check_times(set)?;
+        let is_symlink = matches!(mutation.object(id)?.content, Content::Symlink(_));
+        if is_symlink && set.mode.is_some() {
+            // Linux gives symbolic links no mode of their own.
+            return Err(Error::NotSupported);
+        }
+        let time = mutation.now();
+        let row = mutation.object_mut(id)?;
+        if !is_symlink {
+            row.mode = mode_after(who, &now, set);
+        }
+        row.owner = set.owner.unwrap_or(row.owner);
+        row.group = set.group.unwrap_or(row.group);
+        row.created = set.created.unwrap_or(row.created);
+        row.accessed = chosen_time(set.accessed, time, row.accessed);
+        row.modified = chosen_time(set.modified, time, row.modified);
+        Ok(())
+    }
+
+    /// Notes that an object was read, if the last note is old or the object has changed since. No new
+    /// version, no waiting: when somebody else is changing rows, the next read notes it.
+    pub(crate) fn note_access(&self, id: ObjectId, row: &ObjectRow) -> Result<()> {
+        let now = self.clock.now();
+        if !access_is_due(row, now) {
+            return Ok(());
+        }
+        let Some(mut mutation) = self.begin_if_idle()? else {
+            return Ok(());
+        };
+        let Ok(row) = mutation.object(id) else {
+            return Ok(());
+        };
+        let mut row = row.clone();
+        row.accessed = now;
+        mutation.put_quietly(id, &row);
+        mutation.commit().map(|_| ())
+    }
+}
+
+fn access_is_due(row: &ObjectRow, now: Timestamp) -> bool {
+    row.accessed <= row.modified
+        || row.accessed <= row.changed
+        || now.seconds.saturating_sub(row.accessed.seconds) >= ACCESS_AGE_SECONDS
+}
+
+pub(crate) fn chosen_time(set: Option<SetTime>, now: Timestamp, old: Timestamp) -> Timestamp {
+    match set {
+        None => old,
+        Some(SetTime::Now) => now,
+        Some(SetTime::To(time)) => time,
+    }
+}
+
+/// Times that cannot be stored and read again are refused here.
+pub(crate) fn check_times(set: &SetAttributes) -> Result<()> {
+    let given = |time: Option<SetTime>| match time {
+        Some(SetTime::To(time)) => Some(time),
+        _ => None,
+    };
+    let times = [given(set.accessed), given(set.modified), set.created];
+    let bad = |time: &Timestamp| time.nanoseconds >= 1_000_000_000;
+    if times.iter().flatten().any(bad) {
+        return Err(Error::Invalid("a time with a whole second of nanoseconds"));
+    }
+    Ok(())
+}

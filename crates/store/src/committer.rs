@@ -1,0 +1,222 @@
+//! Group commit: many operations wait for one trip to the disk.
+//!
+//! A batch of rows gets a [`Ticket`] when it is committed in memory. One thread makes all tickets given
+//! out so far stable with a single call and then wakes everyone whose ticket is covered; what
+//! arrives meanwhile is the next group. The same thread keeps the embedded store's memory bounded.
+//!
+//! Also here: what happens when stable storage fails. The store then fails every later operation
+//! ([`Health`]), because nobody can tell any more what the disk holds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// The place of a batch in the order in which batches were committed; 0 is before all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Ticket(pub(crate) u64);
+
+/// How long a batch stays without stable storage when nobody asks for it.
+pub(crate) const LAZY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Whether the storage below still does what it should.
+#[derive(Debug, Default)]
+pub(crate) struct Health(OnceLock<String>);
+
+impl Health {
+    /// Ends all work: the reason is logged once and given to every later operation.
+    pub(crate) fn fail(&self, reason: &str) -> vfs::Error {
+        if self.0.set(reason.to_owned()).is_ok() {
+            tracing::error!(
+                "the store stops serving, because stable storage failed: {reason}. \
+                 Repair or replace the disk, or free space on it, then start again"
+            );
+        }
+        vfs::Error::Io(reason.to_owned())
+    }
+
+    pub(crate) fn check(&self) -> vfs::Result<()> {
+        match self.0.get() {
+            None => Ok(()),
+            Some(reason) => Err(vfs::Error::Io(format!("the store has failed: {reason}"))),
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.get().is_some()
+    }
+}
+
+/// What the committing thread is asked for.
+#[derive(Debug, Default)]
+struct Request {
+    /// Somebody waits for all tickets up to this one.
+    wanted: Ticket,
+    /// The write buffers may be full.
+    look: bool,
+    stop: bool,
+}
+
+/// Why the committing thread woke up.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Make everything stable, or at least look after the write buffers.
+    Work {
+        /// Whether somebody waits for stable storage, or it is time.
+        persist: bool,
+    },
+    /// Make everything stable and end.
+    Stop,
+}
+
+/// Where operations and the committing thread meet.
+#[derive(Debug)]
+pub(crate) struct Commits {
+    request: Mutex<Request>,
+    requested: Condvar,
+    committed: AtomicU64,
+    stable: watch::Sender<Ticket>,
+}
+
+impl Commits {
+    pub(crate) fn new() -> Commits {
+        Commits {
+            request: Mutex::default(),
+            requested: Condvar::new(),
+            committed: AtomicU64::new(0),
+            stable: watch::Sender::new(Ticket::default()),
+        }
+    }
+
+    /// The newest ticket given out.
+    pub(crate) fn committed(&self) -> Ticket {
+        Ticket(self.committed.load(Ordering::Acquire))
+    }
+
+    /// Notes a ticket that was given out.
+    pub(crate) fn set_committed(&self, ticket: Ticket) {
+        self.committed.store(ticket.0, Ordering::Release);
+    }
+
+    /// The newest ticket on stable storage.
+    pub(crate) fn stable(&self) -> Ticket {
+        *self.stable.borrow()
+    }
+
+    /// Waits until a ticket is on stable storage, or the store has failed.
+    pub(crate) async fn wait(&self, ticket: Ticket, health: &Health) -> vfs::Result<()> {
+        if self.stable() < ticket {
+            let mut stable = self.stable.subscribe();
+            self.want(ticket);
+            let reached = stable
+                .wait_for(|stable| *stable >= ticket || health.has_failed())
+                .await;
+            reached.map_err(|_| vfs::Error::Io("the store was closed".into()))?;
+        }
+        health.check()
+    }
+
+    /// Asks for write buffers to be looked after.
+    pub(crate) fn look(&self) {
+        self.request().look = true;
+        self.requested.notify_one();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.request().stop = true;
+        self.requested.notify_one();
+    }
+
+    /// Everything up to this ticket has become stable.
+    pub(crate) fn announce(&self, ticket: Ticket) {
+        self.stable.send_if_modified(|stable| {
+            let newer = ticket > *stable;
+            *stable = ticket.max(*stable);
+            newer
+        });
+    }
+
+    /// Wakes everyone who waits, because the store has failed.
+    pub(crate) fn announce_failure(&self) {
+        self.stable.send_modify(|_| {});
+    }
+
+    /// Called by the committing thread: sleeps until there is something to do, at most
+    /// [`LAZY_INTERVAL`].
+    pub(crate) fn next(&self) -> Wake {
+        let stable = self.stable();
+        let idle =
+            |request: &mut Request| request.wanted <= stable && !request.look && !request.stop;
+        let (mut request, timeout) = self
+            .requested
+            .wait_timeout_while(self.request(), LAZY_INTERVAL, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        request.look = false;
+        if request.stop {
+            return Wake::Stop;
+        }
+        Wake::Work {
+            persist: request.wanted > stable || timeout.timed_out(),
+        }
+    }
+
+    fn want(&self, ticket: Ticket) {
+        let mut request = self.request();
+        request.wanted = request.wanted.max(ticket);
+        drop(request);
+        self.requested.notify_one();
+    }
+
+    fn request(&self) -> MutexGuard<'_, Request> {
+        // The fields are valid whoever panicked in between.
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stable_ticket_is_not_waited_for() {
+        let commits = Commits::new();
+        let health = Health::default();
+        commits.announce(Ticket(3));
+        commits.wait(Ticket(3), &health).await.unwrap();
+        commits.announce(Ticket(2));
+        assert_eq!(commits.stable(), Ticket(3));
+    }
+
+    #[tokio::test]
+    async fn waiting_asks_the_thread_and_ends_with_its_announcement() {
+        let commits = Commits::new();
+        let health = Health::default();
+        let thread = async {
+            assert_eq!(commits.next(), Wake::Work { persist: true });
+            commits.announce(Ticket(7));
+        };
+        let (waited, ()) = tokio::join!(commits.wait(Ticket(7), &health), thread);
+        waited.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_failure_reaches_those_who_wait_and_those_who_come_later() {
+        let commits = Commits::new();
+        let health = Health::default();
+        let failing = async {
+            health.fail("no more disk");
+            commits.announce_failure();
+        };
+        let (waited, ()) = tokio::join!(commits.wait(Ticket(1), &health), failing);
+        assert!(matches!(waited, Err(vfs::Error::Io(_))));
+        assert!(health.check().is_err());
+    }
+
+    #[test]
+    fn a_stop_is_seen_even_when_nothing_is_wanted() {
+        let commits = Commits::new();
+        commits.stop();
+        assert_eq!(commits.next(), Wake::Stop);
+    }
+}

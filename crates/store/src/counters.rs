@@ -1,0 +1,154 @@
+//! Numbers that are never given out twice, whatever crashes: object ids, versions, update positions.
+//!
+//! A range is reserved on stable storage before a number of it is used; what was reserved and not used
+//! is lost with a restart. So a version that a client saw just before a crash is not used again for
+//! another state, and an update that a replica received just before is not mistaken for a later one.
+
+use bytes::BufMut;
+
+use crate::codec::{Fields, Malformed};
+use crate::committer::Ticket;
+
+/// How many numbers are reserved at a time.
+const RANGE: u64 = 1 << 16;
+
+/// What is numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sequence {
+    /// Object identifiers, the part below the replica's slot.
+    Objects = 0,
+    /// Versions of objects, the part below the count of takeovers.
+    Changes = 1,
+    /// Positions of update records.
+    Positions = 2,
+}
+
+const SEQUENCES: usize = 3;
+
+/// The row that says which numbers may have been used: all below these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reserved([u64; SEQUENCES]);
+
+impl Reserved {
+    pub(crate) fn decode(row: &[u8]) -> Result<Reserved, Malformed> {
+        let mut fields = Fields::new(row);
+        let reserved = Reserved([fields.u64()?, fields.u64()?, fields.u64()?]);
+        fields.end()?;
+        Ok(reserved)
+    }
+
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut row = Vec::with_capacity(8 * SEQUENCES);
+        self.0.into_iter().for_each(|limit| row.put_u64(limit));
+        row
+    }
+}
+
+/// The numbers in use.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    next: [u64; SEQUENCES],
+    /// Numbers below are reserved on stable storage.
+    limit: Reserved,
+    /// Written, and stable once its ticket is.
+    pending: Option<(Ticket, Reserved)>,
+}
+
+impl Counters {
+    /// What the first row of a new store says. The first identifiers are left for what every tree
+    /// has, the first version is the root's.
+    pub(crate) fn first_reserved() -> Reserved {
+        Reserved([16, 2, 1])
+    }
+
+    /// Goes on behind everything that may have been used before. Nothing can be given out until
+    /// [`Counters::wanted`] was written and made stable.
+    pub(crate) fn resume(reserved: Reserved) -> Counters {
+        Counters {
+            next: reserved.0,
+            limit: reserved,
+            pending: None,
+        }
+    }
+
+    /// The next number, or `None` when the reservation has to be extended first.
+    pub(crate) fn take(&mut self, sequence: Sequence) -> Option<u64> {
+        let next = &mut self.next[sequence as usize];
+        let free = *next < self.limit.0[sequence as usize];
+        free.then(|| {
+            *next += 1;
+            *next - 1
+        })
+    }
+
+    /// The reservation to write along with the next batch, when one of the ranges runs low.
+    pub(crate) fn wanted(&self) -> Option<Reserved> {
+        if self.pending.is_some() {
+            return None;
+        }
+        let low = (0..SEQUENCES).any(|at| self.limit.0[at] - self.next[at] < RANGE / 2);
+        low.then(|| Reserved(self.next.map(|next| next.saturating_add(RANGE))))
+    }
+
+    /// The reservation was written with the batch of this ticket.
+    pub(crate) fn written(&mut self, ticket: Ticket, reserved: Reserved) {
+        self.pending = Some((ticket, reserved));
+    }
+
+    /// Everything up to this ticket is stable.
+    pub(crate) fn stable(&mut self, ticket: Ticket) {
+        if let Some((written, reserved)) = self.pending
+            && written <= ticket
+        {
+            self.limit = reserved;
+            self.pending = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_given_out_before_its_reservation_is_stable() {
+        let mut counters = Counters::resume(Counters::first_reserved());
+        assert_eq!(counters.take(Sequence::Objects), None);
+        let reserved = counters.wanted().unwrap();
+        counters.written(Ticket(5), reserved);
+        counters.stable(Ticket(4));
+        assert_eq!(counters.take(Sequence::Objects), None);
+        counters.stable(Ticket(5));
+        assert_eq!(counters.take(Sequence::Objects), Some(16));
+        assert_eq!(counters.take(Sequence::Objects), Some(17));
+        assert_eq!(counters.take(Sequence::Changes), Some(2));
+    }
+
+    #[test]
+    fn a_restart_goes_on_behind_the_reservation() {
+        let mut before = Counters::resume(Counters::first_reserved());
+        let reserved = before.wanted().unwrap();
+        before.written(Ticket(1), reserved);
+        before.stable(Ticket(1));
+        let used = before.take(Sequence::Positions).unwrap();
+        let mut after = Counters::resume(Reserved::decode(&reserved.encode()).unwrap());
+        after.written(Ticket(1), after.wanted().unwrap());
+        after.stable(Ticket(1));
+        assert!(after.take(Sequence::Positions).unwrap() > used);
+    }
+
+    #[test]
+    fn a_range_is_extended_well_before_it_ends() {
+        let mut counters = Counters::resume(Counters::first_reserved());
+        let mut tickets = 0;
+        for _ in 0..3 * RANGE {
+            if let Some(reserved) = counters.wanted() {
+                tickets += 1;
+                counters.written(Ticket(tickets), reserved);
+                counters.stable(Ticket(tickets));
+            }
+            assert!(counters.take(Sequence::Changes).is_some());
+        }
+        assert!(tickets < 10, "{tickets} reservations");
+    }
+}

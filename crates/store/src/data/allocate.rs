@@ -1,0 +1,130 @@
+//! Reserving storage and punching holes.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::FallocateFlags;
+use vfs::{Authority, Error, Extent, ObjectId, Result};
+
+use super::MAX_FILE_BYTES;
+use super::write::{Stored, stored};
+use crate::access::Access;
+use crate::error::from_os;
+use crate::space::{Demand, ROW_BYTES};
+use crate::store::{Inner, blocking, detached};
+
+/// What to do with an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Reserve,
+    Punch,
+}
+
+impl Inner {
+    /// [`vfs::FileSystem::allocate`].
+    pub(crate) async fn allocate(
+        self: &Arc<Self>,
+        authority: Authority<'_>,
+        id: ObjectId,
+        extent: Extent,
+    ) -> Result<()> {
+        self.change_extent(authority, id, extent, Change::Reserve)
+            .await
+    }
+
+    /// [`vfs::FileSystem::deallocate`].
+    pub(crate) async fn deallocate(
+        self: &Arc<Self>,
+        authority: Authority<'_>,
+        id: ObjectId,
+        extent: Extent,
+    ) -> Result<()> {
+        self.change_extent(authority, id, extent, Change::Punch)
+            .await
+    }
+
+    async fn change_extent(
+        self: &Arc<Self>,
+        authority: Authority<'_>,
+        id: ObjectId,
+        extent: Extent,
+        change: Change,
+    ) -> Result<()> {
+        if extent.length == 0 {
+            return Err(Error::Invalid("an extent of no bytes"));
+        }
+        let access = Access::from(authority);
+        let inner = Arc::clone(self);
+        detached(async move { inner.change_extent_alone(access, id, extent, change).await }).await
+    }
+
+    async fn change_extent_alone(
+        self: Arc<Self>,
+        access: Access,
+        id: ObjectId,
+        extent: Extent,
+        change: Change,
+    ) -> Result<()> {
+        let alone = self.guards.exclude(id).await;
+        let row = self.object(id)?;
+        self.check_write(&access, id, &row)?;
+        let end = extent
+            .offset
+            .checked_add(extent.length)
+            .ok_or(Error::TooLarge)?;
+        // A hole ends with the file, and where no data file is there is nothing but a hole.
+        let end = if change == Change::Punch {
+            end.min(row.size)
+        } else {
+            end
+        };
+        if end > MAX_FILE_BYTES {
+            return Err(Error::TooLarge);
+        }
+        let demand = match change {
+            Change::Reserve => Demand::Room(extent.length.saturating_add(ROW_BYTES)),
+            Change::Punch => Demand::Removal,
+        };
+        self.headroom.admit(demand)?;
+        let (_writing, tail_clean) = self.begin_writing(id).await?;
+        if !tail_clean {
+            self.cut_tail(&alone, id, row.size).await?;
+        }
+        let needed = change == Change::Reserve || (row.file()?.stored && extent.offset < end);
+        let result = match needed {
+            true => self.carry_out(id, extent.offset, end, change).await,
+            false => Ok(Stored {
+                space_used: row.space_used,
+                made: false,
+            }),
+        };
+        let result = result.inspect_err(|_| self.dirty.set_tail_clean(id, false))?;
+        self.dirty.changed(id, result.made);
+        self.stabilise(id).await?;
+        let end = if change == Change::Reserve { end } else { 0 };
+        let ticket = self.record_write(&access.who, id, end, result).await?;
+        self.settle(ticket).await
+    }
+
+    async fn carry_out(
+        self: &Arc<Self>,
+        id: ObjectId,
+        offset: u64,
+        end: u64,
+        change: Change,
+    ) -> Result<Stored> {
+        let inner = Arc::clone(self);
+        blocking(move || {
+            let failed = |error: std::io::Error| from_os("allocate", &error);
+            let opened = inner.files.made(id).map_err(failed)?;
+            let flags = match change {
+                Change::Reserve => FallocateFlags::empty(),
+                Change::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            };
+            rustix::fs::fallocate(opened.file.as_fd(), flags, offset, end - offset)
+                .map_err(|errno| failed(errno.into()))?;
+            stored(&opened.file, opened.made).map_err(failed)
+        })
+        .await
+    }
+}

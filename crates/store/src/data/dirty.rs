@@ -1,0 +1,244 @@
+//! Which files have data that may not be stable, and who is writing to them.
+//!
+//! A file gets a row in the table of dirty files before its first write, stable before that write is
+//! answered, so that after a crash it is known whose data cannot be trusted (rule 27 of the
+//! replication design). The row goes when all data is stable and nobody writes, some time later, so
+//! that a file written steadily is marked once.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use vfs::ObjectId;
+
+use crate::committer::Ticket;
+
+/// What is known of a marked file.
+#[derive(Debug)]
+struct Dirty {
+    /// The batch that marked it.
+    marked: Ticket,
+    /// Whether that batch also made the file, so that no crash can leave the file without the mark.
+    born_marked: bool,
+    writers: u32,
+    /// Changes of data so far, and how many of them are stable.
+    changes: u64,
+    stable_changes: u64,
+    /// The data file was made, and its name may not be stable.
+    new_name: bool,
+    /// No bytes lie behind the size in the row, but for those that writers now in the table write.
+    tail_clean: bool,
+    touched_at: Instant,
+}
+
+/// The marked files of a running store.
+#[derive(Debug, Default)]
+pub(crate) struct DirtyFiles {
+    files: Mutex<HashMap<ObjectId, Dirty>>,
+}
+
+/// What has to be made stable, and whether the file's name too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unstable {
+    pub(crate) changes: u64,
+    pub(crate) new_name: bool,
+}
+
+/// How the mark of a file stands for somebody about to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Must be stable before data is written, unless the file was born with the mark.
+    pub(crate) ticket: Ticket,
+    pub(crate) born_marked: bool,
+    pub(crate) tail_clean: bool,
+}
+
+impl DirtyFiles {
+    /// Registers a writer of a file that is marked already.
+    pub(crate) fn join(&self, id: ObjectId) -> Option<Mark> {
+        let mut files = self.files();
+        let dirty = files.get_mut(&id)?;
+        dirty.writers += 1;
+        dirty.touched_at = Instant::now();
+        Some(Mark {
+            ticket: dirty.marked,
+            born_marked: dirty.born_marked,
+            tail_clean: dirty.tail_clean,
+        })
+    }
+
+    /// Notes a mark that is in the batch of `ticket`, with `writers` registered. The caller holds the
+    /// writer's lock, so that marks come and go in the order of batches.
+    pub(crate) fn mark(&self, id: ObjectId, ticket: Ticket, born_marked: bool, writers: u32) {
+        let dirty = Dirty {
+            marked: ticket,
+            born_marked,
+            writers,
+            changes: 0,
+            stable_changes: 0,
+            new_name: false,
+            tail_clean: born_marked,
+            touched_at: Instant::now(),
+        };
+        self.files().insert(id, dirty);
+    }
+
+    /// Ends what [`DirtyFiles::join`] or [`DirtyFiles::mark`] began.
+    pub(crate) fn leave(&self, id: ObjectId) {
+        if let Some(dirty) = self.files().get_mut(&id) {
+            dirty.writers = dirty.writers.saturating_sub(1);
+            dirty.touched_at = Instant::now();
+        }
+    }
+
+    /// Data was changed, perhaps in a data file that was just made.
+    pub(crate) fn changed(&self, id: ObjectId, new_name: bool) {
+        if let Some(dirty) = self.files().get_mut(&id) {
+            dirty.changes += 1;
+            dirty.new_name |= new_name;
+        }
+    }
+
+    /// Whether bytes may lie behind the size in the row, left by a write that failed.
+    pub(crate) fn set_tail_clean(&self, id: ObjectId, clean: bool) {
+        if let Some(dirty) = self.files().get_mut(&id) {
+            dirty.tail_clean = clean;
+        }
+    }
+
+    /// Whether it is known that no bytes lie behind the size in the row.
+    pub(crate) fn tail_is_clean(&self, id: ObjectId) -> bool {
+        self.files().get(&id).is_some_and(|dirty| dirty.tail_clean)
+    }
+
+    /// What is not stable yet; `None` when everything is.
+    pub(crate) fn unstable(&self, id: ObjectId) -> Option<Unstable> {
+        let files = self.files();
+        let dirty = files.get(&id)?;
+        (dirty.stable_changes < dirty.changes).then_some(Unstable {
+            changes: dirty.changes,
+            new_name: dirty.new_name,
+        })
+    }
+
+    /// All changes up to these have become stable.
+    pub(crate) fn stabilised(&self, id: ObjectId, unstable: Unstable) {
+        if let Some(dirty) = self.files().get_mut(&id) {
+            dirty.stable_changes = dirty.stable_changes.max(unstable.changes);
+            if unstable.new_name {
+                dirty.new_name = false;
+            }
+        }
+    }
+
+    /// Whether the file is marked.
+    pub(crate) fn contains(&self, id: ObjectId) -> bool {
+        self.files().contains_key(&id)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.files().len()
+    }
+
+    /// The object is gone, and its mark with it.
+    pub(crate) fn forget(&self, id: ObjectId) {
+        self.files().remove(&id);
+    }
+
+    /// Files that need no mark and have been left alone for `rest`, at most `count`.
+    pub(crate) fn clean(&self, rest: Duration, count: usize) -> Vec<ObjectId> {
+        let files = self.files();
+        let idle = files
+            .iter()
+            .filter(|(_, dirty)| dirty.is_clean() && dirty.rested(rest));
+        idle.map(|(id, _)| *id).take(count).collect()
+    }
+
+    /// Files with unstable data that nobody has touched for `rest`, at most `count`.
+    pub(crate) fn neglected(&self, rest: Duration, count: usize) -> Vec<ObjectId> {
+        let files = self.files();
+        let unstable = files
+            .iter()
+            .filter(|(_, dirty)| dirty.stable_changes < dirty.changes);
+        unstable
+            .filter(|(_, dirty)| dirty.rested(rest))
+            .map(|(id, _)| *id)
+            .take(count)
+            .collect()
+    }
+
+    /// Forgets a file if it needs no mark. The caller holds the writer's lock and removes the row in the
+    /// batch it is putting together.
+    pub(crate) fn forget_if_clean(&self, id: ObjectId) -> bool {
+        let mut files = self.files();
+        let clean = files.get(&id).is_some_and(Dirty::is_clean);
+        if clean {
+            files.remove(&id);
+        }
+        clean
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<ObjectId, Dirty>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Dirty {
+    fn is_clean(&self) -> bool {
+        self.writers == 0 && self.stable_changes == self.changes
+    }
+
+    fn rested(&self, rest: Duration) -> bool {
+        self.writers == 0 && self.touched_at.elapsed() >= rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: ObjectId = ObjectId::from_u64(77);
+
+    #[test]
+    fn a_mark_stays_while_somebody_writes_or_data_is_unstable() {
+        let files = DirtyFiles::default();
+        assert_eq!(files.join(FILE), None);
+        files.mark(FILE, Ticket(3), false, 1);
+        assert!(!files.forget_if_clean(FILE));
+        files.changed(FILE, true);
+        files.leave(FILE);
+        assert!(!files.forget_if_clean(FILE));
+        let unstable = files.unstable(FILE).unwrap();
+        assert!(unstable.new_name);
+        files.stabilised(FILE, unstable);
+        assert_eq!(files.unstable(FILE), None);
+        assert!(files.forget_if_clean(FILE));
+        assert_eq!(files.len(), 0);
+    }
+
+    #[test]
+    fn what_is_written_during_a_sync_is_still_unstable_behind_it() {
+        let files = DirtyFiles::default();
+        files.mark(FILE, Ticket(1), true, 0);
+        files.changed(FILE, false);
+        let seen = files.unstable(FILE).unwrap();
+        files.changed(FILE, false);
+        files.stabilised(FILE, seen);
+        assert!(files.unstable(FILE).is_some());
+    }
+
+    #[test]
+    fn a_second_writer_learns_which_batch_to_wait_for() {
+        let files = DirtyFiles::default();
+        files.mark(FILE, Ticket(9), false, 1);
+        let mark = files.join(FILE).unwrap();
+        assert_eq!(
+            (mark.ticket, mark.born_marked, mark.tail_clean),
+            (Ticket(9), false, false)
+        );
+        assert!(files.clean(Duration::ZERO, 10).is_empty());
+        files.leave(FILE);
+        files.leave(FILE);
+        assert_eq!(files.clean(Duration::ZERO, 10), [FILE]);
+    }
+}

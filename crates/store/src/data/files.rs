@@ -1,0 +1,202 @@
+//! Open data files, at most so many; the one unused for longest is closed first.
+//!
+//! Everything in here blocks. A data file exists from its first write on; its directories are made
+//! with it and made to survive a power failure.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vfs::ObjectId;
+
+use crate::layout::Layout;
+
+#[derive(Debug, Default)]
+struct Cache {
+    open: HashMap<ObjectId, (Arc<File>, u64)>,
+    /// By last use; every open file is in it once.
+    used: BTreeMap<u64, ObjectId>,
+    uses: u64,
+}
+
+/// The data files of a store.
+#[derive(Debug)]
+pub(crate) struct DataFiles {
+    layout: Arc<Layout>,
+    capacity: usize,
+    cache: Mutex<Cache>,
+}
+
+/// An open data file, and whether its name in the directory is new.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) file: Arc<File>,
+    pub(crate) made: bool,
+}
+
+impl DataFiles {
+    pub(crate) fn new(layout: Arc<Layout>, capacity: usize) -> DataFiles {
+        DataFiles {
+            layout,
+            capacity,
+            cache: Mutex::default(),
+        }
+    }
+
+    /// The data file, if it is open. Does not block.
+    pub(crate) fn open_already(&self, id: ObjectId) -> Option<Arc<File>> {
+        self.cache().find(id)
+    }
+
+    /// The data file, if the object has one.
+    pub(crate) fn existing(&self, id: ObjectId) -> io::Result<Option<Arc<File>>> {
+        if let Some(file) = self.cache().find(id) {
+            return Ok(Some(file));
+        }
+        match File::options()
+            .read(true)
+            .write(true)
+            .open(self.layout.data_file(id))
+        {
+            Ok(file) => Ok(Some(self.keep(id, file))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The data file, made if need be.
+    pub(crate) fn made(&self, id: ObjectId) -> io::Result<Opened> {
+        if let Some(file) = self.existing(id)? {
+            return Ok(Opened { file, made: false });
+        }
+        let file = match self.make(id) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.make_directories(id)?;
+                self.make(id)?
+            }
+            made => made?,
+        };
+        Ok(Opened {
+            file: self.keep(id, file),
+            made: true,
+        })
+    }
+
+    /// Removes a data file. There may be none.
+    pub(crate) fn remove(&self, id: ObjectId) -> io::Result<()> {
+        self.cache().forget(id);
+        match fs::remove_file(self.layout.data_file(id)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the name of a new data file survive a power failure.
+    pub(crate) fn sync_name(&self, id: ObjectId) -> io::Result<()> {
+        File::open(self.layout.data_directory(id))?.sync_all()
+    }
+
+    fn make(&self, id: ObjectId) -> io::Result<File> {
+        // Two first writes at once are both right to make it.
+        File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.layout.data_file(id))
+    }
+
+    fn make_directories(&self, id: ObjectId) -> io::Result<()> {
+        let inner = self.layout.data_directory(id);
+        fs::create_dir_all(&inner)?;
+        if let Some(outer) = inner.parent() {
+            File::open(outer)?.sync_all()?;
+        }
+        File::open(self.layout.data())?.sync_all()
+    }
+
+    fn keep(&self, id: ObjectId, file: File) -> Arc<File> {
+        let mut cache = self.cache();
+        // Somebody else may have opened it meanwhile; all use the same then.
+        if let Some(known) = cache.find(id) {
+            return known;
+        }
+        let file = Arc::new(file);
+        cache.insert(id, Arc::clone(&file));
+        while cache.open.len() > self.capacity {
+            cache.close_oldest();
+        }
+        file
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cache {
+    fn find(&mut self, id: ObjectId) -> Option<Arc<File>> {
+        let (file, used) = self.open.get_mut(&id)?;
+        self.used.remove(used);
+        self.uses += 1;
+        *used = self.uses;
+        self.used.insert(self.uses, id);
+        Some(Arc::clone(file))
+    }
+
+    fn insert(&mut self, id: ObjectId, file: Arc<File>) {
+        self.uses += 1;
+        self.open.insert(id, (file, self.uses));
+        self.used.insert(self.uses, id);
+    }
+
+    fn forget(&mut self, id: ObjectId) {
+        if let Some((_, used)) = self.open.remove(&id) {
+            self.used.remove(&used);
+        }
+    }
+
+    fn close_oldest(&mut self) {
+        if let Some((_, id)) = self.used.pop_first() {
+            self.open.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(capacity: usize) -> (tempfile::TempDir, DataFiles) {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = Layout::begin_creation(directory.path()).unwrap();
+        (directory, DataFiles::new(Arc::new(layout), capacity))
+    }
+
+    #[test]
+    fn only_so_many_stay_open_and_the_oldest_go_first() {
+        let (_directory, files) = files(2);
+        let ids: Vec<ObjectId> = (1..=3).map(ObjectId::from_u64).collect();
+        files.made(ids[0]).unwrap();
+        files.made(ids[1]).unwrap();
+        files.existing(ids[0]).unwrap().unwrap();
+        files.made(ids[2]).unwrap();
+        let cache = files.cache();
+        assert!(cache.open.contains_key(&ids[0]) && !cache.open.contains_key(&ids[1]));
+        assert_eq!(cache.used.len(), 2);
+    }
+
+    #[test]
+    fn a_file_is_made_once_and_can_be_removed_twice() {
+        let (_directory, files) = files(2);
+        let id = ObjectId::from_u64(0x1_0000_0001);
+        assert!(files.existing(id).unwrap().is_none());
+        assert!(files.made(id).unwrap().made);
+        assert!(!files.made(id).unwrap().made);
+        files.sync_name(id).unwrap();
+        files.remove(id).unwrap();
+        files.remove(id).unwrap();
+        assert!(files.existing(id).unwrap().is_none());
+    }
+}

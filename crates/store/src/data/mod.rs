@@ -1,0 +1,21 @@
+//! The data of regular files: one sparse file each, made when it is first needed.
+//!
+//! The object's row is the authority on its size: bytes of the data file behind it are never shown, and
+//! where the data file is shorter there is a hole. Rows are changed through
+//! [`crate::mutation::Mutation`] only; nothing in here knows names or directories.
+
+mod allocate;
+mod dirty;
+mod files;
+mod guards;
+mod read;
+mod resize;
+mod stabilise;
+mod write;
+
+pub(crate) use dirty::DirtyFiles;
+pub(crate) use files::DataFiles;
+pub(crate) use guards::Guards;
+
+/// The largest file: offsets stay within 63 bits, and ext4 ends at 16 TiB.
+pub(crate) const MAX_FILE_BYTES: u64 = (1 << 44) - 4096;

@@ -1,0 +1,151 @@
+//! Reading data, and finding data and holes.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::SeekFrom;
+use rustix::io::{Errno, ReadWriteFlags};
+use vfs::{Authority, Error, ObjectId, ReadData, Result, SeekTarget};
+
+use crate::access::Access;
+use crate::error::from_os;
+use crate::store::{Inner, blocking};
+
+impl Inner {
+    /// [`vfs::FileSystem::read`].
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        authority: Authority<'_>,
+        id: ObjectId,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadData> {
+        let shared = self.guards.share(id).await;
+        let row = self.object(id)?;
+        self.check_read(&Access::from(authority), id, &row)?;
+        let left = row.size.saturating_sub(offset);
+        let length = left.min(u64::from(count));
+        let bytes = match row.file()?.stored && length > 0 {
+            true => self.bytes_at(id, offset, length as usize).await?,
+            false => Bytes::from(vec![0; length as usize]),
+        };
+        drop(shared);
+        self.statistics.bytes_read.add(length);
+        if count > 0 {
+            self.note_access(id, &row)?;
+        }
+        Ok(ReadData {
+            bytes,
+            end_of_file: length == left,
+        })
+    }
+
+    /// So many bytes of a data file; zeros where it has a hole or has ended.
+    async fn bytes_at(self: &Arc<Self>, id: ObjectId, offset: u64, length: usize) -> Result<Bytes> {
+        let failed = |error: io::Error| from_os("read data", &error);
+        let mut buffer = vec![0; length];
+        let mut done = 0;
+        if let Some(file) = self.files.open_already(id) {
+            match read_cached(&file, &mut buffer, offset).map_err(failed)? {
+                Cached::All => return Ok(buffer.into()),
+                Cached::Only(count) => done = count,
+            }
+        }
+        let inner = Arc::clone(self);
+        blocking(move || {
+            if let Some(file) = inner.files.existing(id).map_err(failed)? {
+                read_rest(&file, &mut buffer[done..], offset + done as u64).map_err(failed)?;
+            }
+            Ok(buffer.into())
+        })
+        .await
+    }
+
+    /// [`vfs::FileSystem::seek`].
+    pub(crate) async fn seek(
+        self: &Arc<Self>,
+        authority: Authority<'_>,
+        id: ObjectId,
+        offset: u64,
+        target: SeekTarget,
+    ) -> Result<Option<u64>> {
+        let _shared = self.guards.share(id).await;
+        let row = self.object(id)?;
+        self.check_read(&Access::from(authority), id, &row)?;
+        if offset >= row.size {
+            return Err(Error::NotFound);
+        }
+        let stored = row.file()?.stored;
+        let inner = Arc::clone(self);
+        let found = blocking(move || match inner.files.existing(id) {
+            Ok(Some(file)) if stored => seek_in(&file, offset, target),
+            Ok(_) => Ok(None),
+            Err(error) => Err(from_os("open data", &error)),
+        })
+        .await?;
+        Ok(match target {
+            // What lies behind the size, or behind the data file, is no data.
+            SeekTarget::Data => found.filter(|data| *data < row.size),
+            SeekTarget::Hole => Some(found.unwrap_or(offset).min(row.size)),
+        })
+    }
+}
+
+/// How much of a read the page cache could answer.
+enum Cached {
+    /// All of it, up to the end of the data file.
+    All,
+    /// This many bytes.
+    Only(usize),
+}
+
+/// Reads what is in memory, without waiting for the disk.
+fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<Cached> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let rest = &mut [IoSliceMut::new(&mut buffer[done..])];
+        let position = offset + done as u64;
+        match rustix::io::preadv2(file.as_fd(), rest, position, ReadWriteFlags::NOWAIT) {
+            Ok(0) => return Ok(Cached::All),
+            Ok(count) => done += count,
+            // The disk is needed, or the file system cannot tell: let another thread wait for it.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) => return Ok(Cached::Only(done)),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(Cached::All)
+}
+
+/// Fills a buffer as far as the data file goes; the rest keeps its zeros.
+fn read_rest(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        match file.read_at(buffer, offset) {
+            Ok(0) => break,
+            Ok(count) => {
+                buffer = &mut buffer[count..];
+                offset += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The next data or hole of a data file. `None` when the file ends before.
+fn seek_in(file: &File, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
+    let target = match target {
+        SeekTarget::Data => SeekFrom::Data(offset),
+        SeekTarget::Hole => SeekFrom::Hole(offset),
+    };
+    match rustix::fs::seek(file.as_fd(), target) {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(errno) => Err(from_os("seek", &errno.into())),
+    }
+}

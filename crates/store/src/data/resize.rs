@@ -1,0 +1,100 @@
+//! Setting a file's size.
+//!
+//! Growing changes the row only: there is a hole behind the data file. Shrinking first makes the row
+//! stable and then cuts the data file, because bytes that are gone could not come back if the row
+//! were lost.
+
+use std::sync::Arc;
+
+use vfs::{Attributes, Error, ObjectId, Result, SetAttributes};
+
+use super::MAX_FILE_BYTES;
+use crate::access::Access;
+use crate::error::from_os;
+use crate::metadata::Table;
+use crate::mutation::{Mutation, Touch};
+use crate::space::{Demand, ROW_BYTES};
+use crate::store::{Inner, blocking};
+
+impl Inner {
+    /// Sets the size, and whatever else is to be set with it.
+    pub(crate) async fn resize(
+        self: Arc<Self>,
+        access: Access,
+        id: ObjectId,
+        set: SetAttributes,
+        size: u64,
+    ) -> Result<Attributes> {
+        let alone = self.guards.exclude(id).await;
+        let before = self.object(id)?;
+        check_resizable(&before, size)?;
+        let shrinks = size < before.size;
+        if !self.dirty.tail_is_clean(id) {
+            self.cut_tail(&alone, id, before.size).await?;
+        }
+        let demand = if shrinks {
+            Demand::Removal
+        } else {
+            Demand::Room(ROW_BYTES)
+        };
+        let mut mutation = self.begin(demand).await?;
+        self.check_write(&access, id, mutation.object(id)?)?;
+        self.apply_attributes(&mut mutation, &access.who, id, &set)?;
+        let cuts = shrinks && mutation.object(id)?.file()?.stored;
+        self.put_size(&mut mutation, &access, id, size, cuts)?;
+        let attributes = mutation.object(id)?.attributes(id);
+        let ticket = mutation.commit()?;
+        if cuts {
+            self.commits.wait(ticket, &self.health).await?;
+            let inner = Arc::clone(&self);
+            blocking(move || {
+                inner
+                    .cut_data_file(id, size)
+                    .map_err(|error| from_os("cut a data file", &error))
+            })
+            .await
+            .inspect_err(|_| self.dirty.set_tail_clean(id, false))?;
+        }
+        self.settle(ticket).await?;
+        Ok(attributes)
+    }
+
+    fn put_size(
+        &self,
+        mutation: &mut Mutation<'_>,
+        access: &Access,
+        id: ObjectId,
+        size: u64,
+        cuts: bool,
+    ) -> Result<()> {
+        mutation.touch(id, Touch::Content)?;
+        let row = mutation.object_mut(id)?;
+        row.size = size;
+        // Until the file is written again this is only an upper bound, in whole blocks.
+        row.space_used = row.space_used.min(size.div_ceil(4096) * 4096);
+        if !access.who.is_root() {
+            let member = access.who.is_member(row.group);
+            row.mode = crate::ownership::strip_set_id(row.mode, member);
+        }
+        if cuts {
+            // Bytes behind the size may survive a crash; the mark says where to look for them.
+            if !self.dirty.contains(id) {
+                let ticket = mutation.ticket();
+                mutation.mark(Table::Dirty, id);
+                self.dirty.mark(id, ticket, false, 0);
+            }
+            self.dirty.changed(id, false);
+        }
+        Ok(())
+    }
+}
+
+/// Only regular files have a size to set, up to a limit.
+fn check_resizable(row: &crate::rows::ObjectRow, size: u64) -> Result<()> {
+    match row.file() {
+        Ok(_) if size > MAX_FILE_BYTES => Err(Error::TooLarge),
+        Ok(_) => Ok(()),
+        Err(Error::IsDirectory) => Err(Error::IsDirectory),
+        Err(_) => Err(Error::Invalid("only regular files have a size to set")),
+    }
+}

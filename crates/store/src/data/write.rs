@@ -1,0 +1,243 @@
+//! Writing data.
+//!
+//! Order: mark the file dirty, stably; put the bytes into the data file; make them stable if asked to;
+//! then say in the row how long the file is. A crash in between leaves bytes that no row covers,
+//! which are cut off before the file grows over them.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vfs::{Authority, Credentials, Error, ObjectId, Result, Stability, Written};
+
+use super::MAX_FILE_BYTES;
+use super::guards::{Exclusive, Shared};
+use crate::access::Access;
+use crate::committer::Ticket;
+use crate::error::from_os;
+use crate::metadata::Table;
+use crate::mutation::Touch;
+use crate::ownership::strip_set_id;
+use crate::space::{Demand, ROW_BYTES};
+use crate::store::{Inner, blocking, detached};
+
+/// Writes below this are done where they arrive; handing them to another thread would cost more.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// What a file occupies after something was done to its data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    pub(super) space_used: u64,
+    /// The data file did not exist before.
+    pub(super) made: bool,
+}
+
+/// One who writes to a marked file; the mark stays at least as long.
+pub(super) struct Writing {
+    inner: Arc<Inner>,
+    id: ObjectId,
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.inner.dirty.leave(self.id);
+    }
+}
+
+impl Inner {
+    /// [`vfs::FileSystem::write`].
+    pub(crate) async fn write(
+        self: &Arc<Self>,
+        authority: Authority<'_>,
+        id: ObjectId,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        let count = u32::try_from(data.len()).map_err(|_| Error::Invalid("too much data"))?;
+        let end = offset
+            .checked_add(u64::from(count))
+            .filter(|end| *end <= MAX_FILE_BYTES);
+        let end = end.ok_or(Error::TooLarge)?;
+        let access = Access::from(authority);
+        let inner = Arc::clone(self);
+        // Detached, because a client that goes away must not leave half of this behind.
+        detached(async move {
+            inner
+                .write_all(access, id, offset, end, data, stability)
+                .await
+        })
+        .await?;
+        self.statistics.bytes_written.add(u64::from(count));
+        Ok(Written {
+            count,
+            stability,
+            verifier: self.verifier,
+        })
+    }
+
+    async fn write_all(
+        self: Arc<Self>,
+        access: Access,
+        id: ObjectId,
+        offset: u64,
+        end: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<()> {
+        let shared = self.guards.share(id).await;
+        self.check_write(&access, id, &self.object(id)?)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.headroom
+            .admit(Demand::Room(u64::from(data.len() as u32) + ROW_BYTES))?;
+        let (_shared, _writing) = self.prepare_to_write(shared, id).await?;
+        let stored = match self.put_bytes(id, offset, data).await {
+            Ok(stored) => stored,
+            Err(error) => {
+                self.dirty.changed(id, true);
+                self.dirty.set_tail_clean(id, false);
+                return Err(error);
+            }
+        };
+        self.dirty.changed(id, stored.made);
+        if stability >= Stability::Data {
+            self.stabilise(id).await?;
+        }
+        let ticket = self.record_write(&access.who, id, end, stored).await?;
+        if stability >= Stability::Data {
+            self.commits.wait(ticket, &self.health).await?;
+        }
+        Ok(())
+    }
+
+    /// Registers a writer: marks the file, stably, and cuts off what a failed write left behind its end.
+    pub(super) async fn prepare_to_write(
+        self: &Arc<Self>,
+        shared: Shared,
+        id: ObjectId,
+    ) -> Result<(Shared, Writing)> {
+        let (writing, tail_clean) = self.begin_writing(id).await?;
+        if tail_clean {
+            return Ok((shared, writing));
+        }
+        drop(shared);
+        let alone = self.guards.exclude(id).await;
+        self.cut_tail(&alone, id, self.object(id)?.size).await?;
+        Ok((alone.share(), writing))
+    }
+
+    /// Registers a writer of a file and returns once its mark is stable. Also says whether the end of
+    /// the data file is known to be where the row says.
+    pub(super) async fn begin_writing(self: &Arc<Self>, id: ObjectId) -> Result<(Writing, bool)> {
+        let mark = match self.dirty.join(id) {
+            Some(mark) => mark,
+            None => self.mark_dirty(id).await?,
+        };
+        let writing = Writing {
+            inner: Arc::clone(self),
+            id,
+        };
+        if !mark.born_marked {
+            self.commits.wait(mark.ticket, &self.health).await?;
+        }
+        Ok((writing, mark.tail_clean))
+    }
+
+    async fn mark_dirty(&self, id: ObjectId) -> Result<super::dirty::Mark> {
+        let mut mutation = self.begin_upkeep().await?;
+        mutation.object(id)?;
+        // Somebody else may have been faster while this waited for the lock.
+        if let Some(mark) = self.dirty.join(id) {
+            return Ok(mark);
+        }
+        let ticket = mutation.ticket();
+        mutation.mark(Table::Dirty, id);
+        self.dirty.mark(id, ticket, false, 1);
+        mutation.commit()?;
+        Ok(super::dirty::Mark {
+            ticket,
+            born_marked: false,
+            tail_clean: false,
+        })
+    }
+
+    /// Removes bytes of the data file behind the size in the row, which only somebody alone may do.
+    pub(super) async fn cut_tail(
+        self: &Arc<Self>,
+        _alone: &Exclusive,
+        id: ObjectId,
+        size: u64,
+    ) -> Result<()> {
+        let inner = Arc::clone(self);
+        blocking(move || {
+            inner
+                .cut_data_file(id, size)
+                .map_err(|error| from_os("cut a data file", &error))
+        })
+        .await?;
+        self.dirty.set_tail_clean(id, true);
+        Ok(())
+    }
+
+    /// Makes the data file no longer than `size`; says whether there is one.
+    pub(crate) fn cut_data_file(&self, id: ObjectId, size: u64) -> io::Result<Option<Arc<File>>> {
+        let Some(file) = self.files.existing(id)? else {
+            return Ok(None);
+        };
+        if file.metadata()?.len() > size {
+            file.set_len(size)?;
+        }
+        Ok(Some(file))
+    }
+
+    async fn put_bytes(self: &Arc<Self>, id: ObjectId, offset: u64, data: Bytes) -> Result<Stored> {
+        let failed = |error: io::Error| from_os("write data", &error);
+        if data.len() < INLINE_BYTES
+            && let Some(file) = self.files.open_already(id)
+        {
+            file.write_all_at(&data, offset).map_err(failed)?;
+            return stored(&file, false).map_err(failed);
+        }
+        let inner = Arc::clone(self);
+        blocking(move || {
+            let opened = inner.files.made(id).map_err(failed)?;
+            opened.file.write_all_at(&data, offset).map_err(failed)?;
+            stored(&opened.file, opened.made).map_err(failed)
+        })
+        .await
+    }
+
+    /// Notes in the row that data up to `end` was written.
+    pub(super) async fn record_write(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        end: u64,
+        stored: Stored,
+    ) -> Result<Ticket> {
+        // Admitted together with the data.
+        let mut mutation = self.begin_upkeep().await?;
+        mutation.touch(id, Touch::Content)?;
+        let row = mutation.object_mut(id)?;
+        row.file_mut()?.stored = true;
+        row.size = row.size.max(end);
+        row.space_used = stored.space_used;
+        if !who.is_root() {
+            row.mode = strip_set_id(row.mode, who.is_member(row.group));
+        }
+        mutation.commit()
+    }
+}
+
+/// What a data file occupies now.
+pub(super) fn stored(file: &File, made: bool) -> io::Result<Stored> {
+    // POSIX counts blocks of 512 bytes here, whatever the file system's own are.
+    Ok(Stored {
+        space_used: file.metadata()?.blocks().saturating_mul(512),
+        made,
+    })
+}

@@ -1,0 +1,107 @@
+//! Why a store cannot be opened, made or checked, and how storage failures become answers.
+//!
+//! Refused operations are [`vfs::Error`]; nothing in here is meant for a client's eyes.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::codec::Malformed;
+use crate::metadata::MetadataError;
+
+/// Why a directory could not be opened, made or checked as a store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The operating system refused something.
+    #[error(
+        "cannot {action} {path}: {source}. Check that the path exists, its permissions and the disk"
+    )]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Another process works on the store.
+    #[error("{0} is in use by another process; stop that one first")]
+    InUse(PathBuf),
+    /// Nothing is there to open.
+    #[error("{0} holds no store; create one there first, or mount the disk that holds it")]
+    NoStore(PathBuf),
+    /// A store is there already.
+    #[error("{0} holds a store already; open it, or choose another directory")]
+    AlreadyThere(PathBuf),
+    /// The directory belongs to something else.
+    #[error("{0} is not empty and holds no store; choose an empty directory")]
+    Foreign(PathBuf),
+    /// Part of the store is gone.
+    #[error("{0} is missing from the store; restore it from a backup or replicate the tree anew")]
+    MissingPiece(PathBuf),
+    /// A newer program wrote the store.
+    #[error("{path} has format {found}, this program knows up to {known}; use a newer program")]
+    NewerFormat {
+        /// The file that says so.
+        path: PathBuf,
+        /// The format found.
+        found: u32,
+        /// The newest format this program can read.
+        known: u32,
+    },
+    /// What is on disk contradicts itself.
+    #[error("{what} in {path}; run the check, or restore the store")]
+    Damaged {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The metadata store failed.
+    #[error("the metadata in {path} failed: {what}. See the log; free space or replace the disk")]
+    Metadata {
+        /// Where.
+        path: PathBuf,
+        /// What the metadata store said.
+        what: String,
+    },
+    /// An option makes no sense.
+    #[error("{0}")]
+    Option(&'static str),
+}
+
+impl StoreError {
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        StoreError::Io {
+            action,
+            path: path.into(),
+            source,
+        }
+    }
+}
+
+/// An operating system error, as an answer to an operation.
+pub(crate) fn from_os(action: &'static str, error: &io::Error) -> vfs::Error {
+    use rustix::io::Errno;
+    let code = error.raw_os_error();
+    if code == Some(Errno::NOSPC.raw_os_error()) || code == Some(Errno::DQUOT.raw_os_error()) {
+        vfs::Error::NoSpace
+    } else if code == Some(Errno::FBIG.raw_os_error()) {
+        vfs::Error::TooLarge
+    } else if code == Some(Errno::OPNOTSUPP.raw_os_error()) {
+        vfs::Error::NotSupported
+    } else {
+        vfs::Error::Io(format!("{action}: {error}"))
+    }
+}
+
+impl From<MetadataError> for vfs::Error {
+    fn from(error: MetadataError) -> Self {
+        vfs::Error::Io(error.to_string())
+    }
+}
+
+impl From<Malformed> for vfs::Error {
+    fn from(error: Malformed) -> Self {
+        vfs::Error::Io(format!("{error}; run the check"))
+    }
+}

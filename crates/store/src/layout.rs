@@ -1,0 +1,384 @@
+//! The store's directory on disk: which files lie where, and whether they are ours.
+//!
+//! ```text
+//! DIR/store.toml      what this is; written last, so that it stands for a finished creation
+//! DIR/creating        only while a store is being made
+//! DIR/lock            held by the process that works on the store
+//! DIR/meta/           the rows
+//! DIR/data/xx/yy/id   one sparse file per regular file that was ever written
+//! DIR/lost-data/      data files that the check could not place
+//! ```
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use vfs::{FsId, ObjectId, ReplicaSlot};
+
+use crate::error::StoreError;
+use crate::options::TreeIdentity;
+
+/// The format that this program writes, and the newest it reads.
+pub(crate) const FORMAT: u32 = 1;
+
+const IDENTITY_FILE: &str = "store.toml";
+const CREATING_FILE: &str = "creating";
+const LOCK_FILE: &str = "lock";
+
+/// What `store.toml` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) tree: TreeIdentity,
+    pub(crate) slot: ReplicaSlot,
+}
+
+/// A store's directory, locked for this process as long as the value lives.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    root: PathBuf,
+    _lock: File,
+}
+
+impl Layout {
+    /// Claims a directory for a new store; it is missing, empty, or was left behind by a creation that
+    /// did not finish. Ends with [`Layout::finish_creation`].
+    pub(crate) fn begin_creation(root: &Path) -> Result<Layout, StoreError> {
+        fs::create_dir_all(root).map_err(|error| StoreError::io("create", root, error))?;
+        let creating = root.join(CREATING_FILE);
+        if exists(&root.join(IDENTITY_FILE))? {
+            return Err(StoreError::AlreadyThere(root.into()));
+        }
+        if exists(&creating)? {
+            let layout = Layout::lock(root)?;
+            layout.clear_unfinished()?;
+            return layout.make_directories();
+        }
+        let mut listing =
+            fs::read_dir(root).map_err(|error| StoreError::io("list", root, error))?;
+        // A disk's own `lost+found` does not make its root directory somebody else's.
+        if listing.any(|found| !matches!(&found, Ok(file) if file.file_name() == "lost+found")) {
+            return Err(StoreError::Foreign(root.into()));
+        }
+        File::create(&creating).map_err(|error| StoreError::io("create", &creating, error))?;
+        sync_directory(root)?;
+        Layout::lock(root)?.make_directories()
+    }
+
+    /// Writes `store.toml`, which turns the directory into a store.
+    pub(crate) fn finish_creation(&self, identity: &Identity) -> Result<(), StoreError> {
+        let path = self.root.join(IDENTITY_FILE);
+        let draft = self.root.join("store.toml.new");
+        let write = || {
+            let mut file = File::create(&draft)?;
+            file.write_all(identity.to_text().as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&draft, &path)
+        };
+        write().map_err(|error| StoreError::io("write", &path, error))?;
+        sync_directory(&self.root)?;
+        let creating = self.root.join(CREATING_FILE);
+        fs::remove_file(&creating).map_err(|error| StoreError::io("remove", &creating, error))?;
+        sync_directory(&self.root)
+    }
+
+    /// Claims the directory of an existing store.
+    pub(crate) fn open(root: &Path) -> Result<(Layout, Identity), StoreError> {
+        let path = root.join(IDENTITY_FILE);
+        if !exists(&path)? {
+            return Err(absent(root));
+        }
+        let layout = Layout::lock(root)?;
+        let text = fs::read(&path).map_err(|error| StoreError::io("read", &path, error))?;
+        let identity = Identity::parse(&text, &path)?;
+        // A creation that ended between its last two steps is complete.
+        match fs::remove_file(root.join(CREATING_FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::io("remove", root.join(CREATING_FILE), error));
+            }
+            _ => {}
+        }
+        for piece in [layout.metadata(), layout.data()] {
+            if !exists(&piece)? {
+                return Err(StoreError::MissingPiece(piece));
+            }
+        }
+        Ok((layout, identity))
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn metadata(&self) -> PathBuf {
+        self.root.join("meta")
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    pub(crate) fn lost_data(&self) -> PathBuf {
+        self.root.join("lost-data")
+    }
+
+    /// The directory of a data file: 256 consecutive objects share one, so that making many files
+    /// makes few directories.
+    pub(crate) fn data_directory(&self, id: ObjectId) -> PathBuf {
+        let counter = id.as_u64();
+        let outer = format!("{:02x}", (counter >> 16) & 0xff);
+        let inner = format!("{:02x}", (counter >> 8) & 0xff);
+        self.data().join(outer).join(inner)
+    }
+
+    /// Where the data of an object lies once it has any.
+    pub(crate) fn data_file(&self, id: ObjectId) -> PathBuf {
+        self.data_directory(id)
+            .join(format!("{:016x}", id.as_u64()))
+    }
+
+    fn lock(root: &Path) -> Result<Layout, StoreError> {
+        let path = root.join(LOCK_FILE);
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|error| StoreError::io("open", &path, error))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Layout {
+                root: root.into(),
+                _lock: lock,
+            }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::InUse(root.into())),
+            Err(TryLockError::Error(error)) => Err(StoreError::io("lock", path, error)),
+        }
+    }
+
+    fn make_directories(self) -> Result<Layout, StoreError> {
+        let data = self.data();
+        fs::create_dir(&data).map_err(|error| StoreError::io("create", data, error))?;
+        Ok(self)
+    }
+
+    /// Removes what an interrupted creation made: nobody was ever told that it holds anything.
+    fn clear_unfinished(&self) -> Result<(), StoreError> {
+        for piece in [self.metadata(), self.data()] {
+            match fs::remove_dir_all(&piece) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(StoreError::io("remove", piece, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What to say of a directory without `store.toml`.
+fn absent(root: &Path) -> StoreError {
+    let empty = match fs::read_dir(root) {
+        Ok(mut listing) => listing.next().is_none(),
+        Err(_) => true,
+    };
+    if empty {
+        StoreError::NoStore(root.into())
+    } else if root.join("meta").is_dir() && !root.join(CREATING_FILE).exists() {
+        StoreError::MissingPiece(root.join(IDENTITY_FILE))
+    } else if root.join(CREATING_FILE).exists() {
+        StoreError::NoStore(root.into())
+    } else {
+        StoreError::Foreign(root.into())
+    }
+}
+
+fn exists(path: &Path) -> Result<bool, StoreError> {
+    path.try_exists()
+        .map_err(|error| StoreError::io("look at", path, error))
+}
+
+/// Makes names in a directory survive a power failure.
+pub(crate) fn sync_directory(path: &Path) -> Result<(), StoreError> {
+    File::open(path)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|error| StoreError::io("sync", path, error))
+}
+
+impl Identity {
+    fn to_text(self) -> String {
+        let FsId { major, minor } = self.tree.fs_id;
+        let names = u128::from_be_bytes(self.tree.name_key);
+        let slot = self.slot.0;
+        format!(
+            "# A store of one file tree. Do not edit, or clients lose their place in directories.\n\
+             format = {FORMAT}\n\
+             tree = \"{major:016x}{minor:016x}\"\n\
+             names = \"{names:032x}\"\n\
+             slot = {slot}\n"
+        )
+    }
+
+    /// Reads the lines that [`Identity::to_text`] writes. The format comes first, because a newer one
+    /// may say the rest in another way.
+    fn parse(text: &[u8], path: &Path) -> Result<Identity, StoreError> {
+        let damaged = |what: &str| StoreError::Damaged {
+            path: path.into(),
+            what: what.into(),
+        };
+        let text = std::str::from_utf8(text).map_err(|_| damaged("bytes that are no text"))?;
+        let value = |wanted: &str| {
+            text.lines()
+                .filter_map(|line| line.split_once('='))
+                .find(|(key, _)| key.trim() == wanted)
+                .map(|(_, value)| value.trim().trim_matches('"'))
+                .ok_or_else(|| damaged(&format!("no line `{wanted} = …`")))
+        };
+        let number = |key| {
+            let parsed = value(key)?.parse::<u32>();
+            parsed.map_err(|_| damaged(&format!("a `{key}` that is no number")))
+        };
+        let wide = |key| {
+            let parsed = u128::from_str_radix(value(key)?, 16);
+            parsed.map_err(|_| damaged(&format!("a `{key}` that is not hexadecimal")))
+        };
+        let found = number("format")?;
+        if found > FORMAT {
+            return Err(StoreError::NewerFormat {
+                path: path.into(),
+                found,
+                known: FORMAT,
+            });
+        }
+        let tree = wide("tree")?;
+        let slot = u16::try_from(number("slot")?).map_err(|_| damaged("a `slot` too large"))?;
+        Ok(Identity {
+            tree: TreeIdentity {
+                fs_id: FsId {
+                    major: (tree >> 64) as u64,
+                    minor: (tree & u128::from(u64::MAX)) as u64,
+                },
+                name_key: wide("names")?.to_be_bytes(),
+            },
+            slot: ReplicaSlot(slot),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            tree: TreeIdentity {
+                fs_id: FsId {
+                    major: 1,
+                    minor: u64::MAX,
+                },
+                name_key: [9; 16],
+            },
+            slot: ReplicaSlot(3),
+        }
+    }
+
+    fn created(root: &Path) -> Layout {
+        let layout = Layout::begin_creation(root).unwrap();
+        fs::create_dir(layout.metadata()).unwrap();
+        layout.finish_creation(&identity()).unwrap();
+        layout
+    }
+
+    #[test]
+    fn the_identity_comes_back() {
+        let path = Path::new("store.toml");
+        let text = identity().to_text();
+        assert_eq!(Identity::parse(text.as_bytes(), path).unwrap(), identity());
+        for damage in ["", "format = x", "format = 1\ntree = \"zz\"", "\u{fffd}"] {
+            assert!(
+                Identity::parse(damage.as_bytes(), path).is_err(),
+                "{damage}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_before_the_rest_is_read() {
+        let error = Identity::parse(b"format = 2\nother = new", Path::new("store.toml"));
+        assert!(matches!(
+            error,
+            Err(StoreError::NewerFormat {
+                found: 2,
+                known: 1,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn a_store_is_locked_while_it_is_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = created(directory.path());
+        assert!(matches!(
+            Layout::open(directory.path()),
+            Err(StoreError::InUse(_))
+        ));
+        drop(layout);
+        assert_eq!(Layout::open(directory.path()).unwrap().1, identity());
+    }
+
+    #[test]
+    fn foreign_and_empty_directories_are_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        assert!(matches!(Layout::open(root), Err(StoreError::NoStore(_))));
+        fs::write(root.join("letter"), "dear").unwrap();
+        assert!(matches!(Layout::open(root), Err(StoreError::Foreign(_))));
+        assert!(matches!(
+            Layout::begin_creation(root),
+            Err(StoreError::Foreign(_))
+        ));
+    }
+
+    #[test]
+    fn missing_pieces_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        drop(created(root));
+        assert!(matches!(
+            Layout::begin_creation(root),
+            Err(StoreError::AlreadyThere(_))
+        ));
+        fs::rename(root.join("data"), root.join("elsewhere")).unwrap();
+        let Err(StoreError::MissingPiece(piece)) = Layout::open(root) else {
+            panic!()
+        };
+        assert!(piece.ends_with("data"));
+        fs::remove_file(root.join(IDENTITY_FILE)).unwrap();
+        let Err(StoreError::MissingPiece(piece)) = Layout::open(root) else {
+            panic!()
+        };
+        assert!(piece.ends_with(IDENTITY_FILE));
+    }
+
+    #[test]
+    fn an_interrupted_creation_starts_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        drop(Layout::begin_creation(root).unwrap());
+        assert!(matches!(Layout::open(root), Err(StoreError::NoStore(_))));
+        drop(created(root));
+        assert!(Layout::open(root).is_ok());
+    }
+
+    #[test]
+    fn neighbours_share_a_data_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = created(directory.path());
+        let id = ObjectId::new(ReplicaSlot(1), 0x0102_0304).unwrap();
+        let file = layout.data_file(id);
+        assert!(
+            file.ends_with("data/02/03/0001000001020304"),
+            "{}",
+            file.display()
+        );
+    }
+}

@@ -1,0 +1,333 @@
+//! The embedded store that keeps the rows: one batch is atomic, and batches survive as a prefix.
+//!
+//! Nothing of fjall leaves this file, and nothing in here knows what a row means. Calls block, but for
+//! microseconds as long as the rows asked for are in memory; only [`Metadata::persist`] waits for
+//! the disk as a matter of course.
+
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fjall::config::{BlockSizePolicy, HashRatioPolicy};
+use fjall::{
+    AbstractTree, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
+    Readable, Slice, Snapshot,
+};
+
+/// What the tables hold is described in `docs/disk-format.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Table {
+    /// Object id → attributes.
+    Objects = 1,
+    /// Directory, hash of the name → the names with that hash and where they lead.
+    Entries = 2,
+    /// Object, directory, cookie → nothing: the names of an object, seen from it.
+    Links = 3,
+    /// Object, hash of the name, index → extended attribute.
+    Xattrs = 4,
+    /// Object id → nothing: files without a name that are, or may be, open.
+    Orphans = 5,
+    /// Object id → nothing: what is left of removed objects.
+    Removals = 6,
+    /// Object id → nothing: files whose data may not be stable.
+    Dirty = 7,
+    /// Position → rows changed by one operation, for replicas.
+    Updates = 8,
+    /// Name → one fact about the whole store.
+    System = 9,
+}
+
+impl Table {
+    pub(crate) fn from_tag(tag: u8) -> Option<Table> {
+        use Table::*;
+        [
+            Objects, Entries, Links, Xattrs, Orphans, Removals, Dirty, Updates, System,
+        ]
+        .into_iter()
+        .find(|table| *table as u8 == tag)
+    }
+}
+
+/// The embedded store refused or failed. Writes are over for this process when a write met it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("metadata store: {0}")]
+pub(crate) struct MetadataError(pub(crate) String);
+
+impl From<fjall::Error> for MetadataError {
+    fn from(error: fjall::Error) -> Self {
+        MetadataError(error.to_string())
+    }
+}
+
+/// Rows just written stay in memory up to about this size in each of the three keyspaces; four more
+/// of that size can wait to be written out before writers are slowed down.
+const WRITE_BUFFER_BYTES: u64 = 8 << 20;
+/// After how many bytes of changes it is worth a look whether a write buffer is full.
+const LOOK_BYTES: u64 = 2 << 20;
+/// Replayed at start at most, softly; the embedded store accepts no less.
+const JOURNAL_BYTES: u64 = 64 << 20;
+const OPEN_TABLES: usize = 128;
+/// Threads that write out full write buffers and merge tables.
+const WORKER_THREADS: usize = 2;
+const BLOCK_BYTES: u32 = 4096;
+
+/// The rows of one store.
+pub(crate) struct Metadata {
+    database: Database,
+    objects: Keyspace,
+    entries: Keyspace,
+    /// All other tables, told apart by a byte before the key. Tables that are rarely written would
+    /// pin the journal if they stood alone.
+    others: Keyspace,
+    /// Bytes of changes since [`Metadata::write_out_full`] looked last.
+    unlooked_bytes: AtomicU64,
+}
+
+impl Metadata {
+    /// Opens or creates the rows in a directory. With `write_through` a batch reaches the operating
+    /// system at once, so that it survives the end of the process even before [`Metadata::persist`].
+    pub(crate) fn open(
+        path: &Path,
+        cache_bytes: u64,
+        write_through: bool,
+    ) -> Result<Metadata, MetadataError> {
+        let database = Database::builder(path)
+            .cache_size(cache_bytes)
+            .max_journaling_size(JOURNAL_BYTES)
+            .max_cached_files(Some(OPEN_TABLES))
+            .worker_threads(WORKER_THREADS)
+            .manual_journal_persist(!write_through)
+            .open()?;
+        let options = || {
+            KeyspaceCreateOptions::default()
+                // Never by themselves: fjall 3.1 lets its worker threads wait for each other when
+                // they both start a new write buffer and write out the old. We start new ones.
+                .max_memtable_size(u64::MAX)
+                .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
+        };
+        // Objects are nearly always asked for by an identifier that exists.
+        let point_reads = || {
+            options()
+                .expect_point_read_hits(true)
+                .data_block_hash_ratio_policy(HashRatioPolicy::all(8.0))
+        };
+        Ok(Metadata {
+            objects: database.keyspace("objects", point_reads)?,
+            entries: database.keyspace("entries", options)?,
+            others: database.keyspace("others", options)?,
+            database,
+            unlooked_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// A consistent picture of all tables. Short-lived: it holds back the removal of old rows.
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            metadata: self,
+            snapshot: self.database.snapshot(),
+        }
+    }
+
+    /// One row as of the last batch. Two of these may see different batches, see [`Metadata::view`].
+    pub(crate) fn row(&self, table: Table, key: &[u8]) -> Result<Option<Row>, MetadataError> {
+        let (keyspace, key) = self.place(table, key);
+        Ok(keyspace.get(key)?.map(Row))
+    }
+
+    /// Collects changes that happen together or not at all.
+    pub(crate) fn batch(&self) -> Batch<'_> {
+        Batch {
+            metadata: self,
+            writes: self.database.batch(),
+            bytes: 0,
+        }
+    }
+
+    /// Returns when every batch committed before the call is on stable storage.
+    pub(crate) fn persist(&self) -> Result<(), MetadataError> {
+        Ok(self.database.persist(PersistMode::SyncData)?)
+    }
+
+    /// Whether so much has changed that [`Metadata::write_out_full`] should be called.
+    pub(crate) fn should_look(&self) -> bool {
+        self.unlooked_bytes.load(Ordering::Relaxed) >= LOOK_BYTES
+    }
+
+    /// Starts new write buffers where one is full, so that the full ones are written out behind us.
+    /// Bounds memory and the journal; to be called regularly, from a thread of ours.
+    pub(crate) fn write_out_full(&self) -> Result<(), MetadataError> {
+        self.unlooked_bytes.store(0, Ordering::Relaxed);
+        let journal_waits = self.database.journal_count() > 2;
+        for keyspace in [&self.objects, &self.entries, &self.others] {
+            let held_bytes = keyspace.tree.active_memtable().size();
+            // An old journal goes only when every keyspace has written out what is in it.
+            if held_bytes > WRITE_BUFFER_BYTES || (journal_waits && held_bytes > 0) {
+                keyspace.rotate_memtable()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&self, table: Table, key: &[u8]) -> (&Keyspace, Slice) {
+        match table {
+            Table::Objects => (&self.objects, Slice::from(key)),
+            Table::Entries => (&self.entries, Slice::from(key)),
+            other => (&self.others, Slice::from([&[other as u8], key].concat())),
+        }
+    }
+}
+
+/// A row's bytes, shared with the cache.
+pub(crate) struct Row(Slice);
+
+impl std::ops::Deref for Row {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A row found by a scan, with its key.
+pub(crate) struct KeyedRow {
+    key: Slice,
+    tag_bytes: usize,
+    value: Slice,
+}
+
+impl KeyedRow {
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key[self.tag_bytes..]
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        &self.value
+    }
+}
+
+/// All tables at one moment.
+pub(crate) struct View<'m> {
+    metadata: &'m Metadata,
+    snapshot: Snapshot,
+}
+
+impl View<'_> {
+    pub(crate) fn row(&self, table: Table, key: &[u8]) -> Result<Option<Row>, MetadataError> {
+        let (keyspace, key) = self.metadata.place(table, key);
+        Ok(self.snapshot.get(keyspace, key)?.map(Row))
+    }
+
+    /// The rows whose keys start with `prefix`, from the key `from` on, in the order of keys.
+    pub(crate) fn scan(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        from: &[u8],
+    ) -> impl Iterator<Item = Result<KeyedRow, MetadataError>> + use<> {
+        let (keyspace, start) = self.metadata.place(table, from.max(prefix));
+        let (_, prefix) = self.metadata.place(table, prefix);
+        let tag_bytes = usize::from(!matches!(table, Table::Objects | Table::Entries));
+        let end = match successor(&prefix) {
+            Some(end) => Bound::Excluded(end),
+            None => Bound::Unbounded,
+        };
+        let range = (Bound::Included(start.to_vec()), end);
+        self.snapshot
+            .range::<Vec<u8>, _>(keyspace, range)
+            .map(move |found| {
+                let (key, value) = found.into_inner()?;
+                Ok(KeyedRow {
+                    key,
+                    tag_bytes,
+                    value,
+                })
+            })
+    }
+}
+
+/// The first key behind all that start with `prefix`; `None` when there is no such key.
+fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+/// Changes that happen together or not at all.
+pub(crate) struct Batch<'m> {
+    metadata: &'m Metadata,
+    writes: OwnedWriteBatch,
+    bytes: u64,
+}
+
+impl Batch<'_> {
+    pub(crate) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) {
+        self.bytes += (key.len() + value.len()) as u64;
+        let (keyspace, key) = self.metadata.place(table, key);
+        self.writes.insert(keyspace, key, value);
+    }
+
+    pub(crate) fn remove(&mut self, table: Table, key: &[u8]) {
+        self.bytes += key.len() as u64;
+        let (keyspace, key) = self.metadata.place(table, key);
+        self.writes.remove(keyspace, key);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Makes the changes visible; [`Metadata::persist`] makes them stable.
+    pub(crate) fn commit(self) -> Result<(), MetadataError> {
+        self.writes.commit()?;
+        self.metadata
+            .unlooked_bytes
+            .fetch_add(self.bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scans_stay_inside_their_prefix_and_table() {
+        let directory = tempfile::tempdir().unwrap();
+        let metadata = Metadata::open(directory.path(), 1 << 20, false).unwrap();
+        let mut batch = metadata.batch();
+        for key in [&[1, 1][..], &[1, 2], &[1, 3], &[2, 1]] {
+            batch.put(Table::Links, key, b"");
+        }
+        batch.put(Table::Xattrs, &[1, 9], b"other table");
+        batch.commit().unwrap();
+        let view = metadata.view();
+        let keys = |prefix: &[u8], from: &[u8]| -> Vec<Vec<u8>> {
+            let rows = view.scan(Table::Links, prefix, from);
+            rows.map(|row| row.unwrap().key().to_vec()).collect()
+        };
+        assert_eq!(keys(&[1], &[1, 2]), [[1, 2], [1, 3]]);
+        assert_eq!(keys(&[], &[]).len(), 4);
+        assert!(keys(&[3], &[]).is_empty());
+    }
+
+    #[test]
+    fn a_view_does_not_see_later_batches() {
+        let directory = tempfile::tempdir().unwrap();
+        let metadata = Metadata::open(directory.path(), 1 << 20, false).unwrap();
+        let view = metadata.view();
+        let mut batch = metadata.batch();
+        batch.put(Table::Objects, b"k", b"v");
+        batch.commit().unwrap();
+        assert!(view.row(Table::Objects, b"k").unwrap().is_none());
+        assert_eq!(&*metadata.row(Table::Objects, b"k").unwrap().unwrap(), b"v");
+    }
+
+    #[test]
+    fn the_successor_of_a_prefix_skips_full_bytes() {
+        assert_eq!(successor(&[1, 0xff]), Some(vec![2]));
+        assert_eq!(successor(&[0xff]), None);
+        assert_eq!(successor(&[]), None);
+    }
+}

@@ -1,0 +1,421 @@
+//! One operation's changes, put together under the writer's lock and committed as one batch.
+//!
+//! Whoever holds a [`Mutation`] is alone in changing rows: what it checks stays true until its batch is
+//! committed. It never waits for anything while it holds that lock, stable storage included; only
+//! an exhausted reservation of numbers makes it do so. Dropping it without [`Mutation::commit`]
+//! changes nothing.
+
+use std::sync::atomic::Ordering;
+
+use tokio::sync::MutexGuard;
+use vfs::{ChangeAttribute, DirectoryChange, Error, Name, ObjectId, Result, Timestamp};
+
+use crate::committer::Ticket;
+use crate::counters::{Counters, Sequence};
+use crate::metadata::{Batch, Table};
+use crate::recording::Draft;
+use crate::rows::{EntryRow, NameHash, ObjectRow, key};
+use crate::space::Demand;
+use crate::store::Inner;
+
+/// The key of the row that reserves numbers.
+pub(crate) const RESERVED_KEY: &[u8] = b"reserved";
+
+/// The key of the row that counts the objects.
+pub(crate) const OBJECTS_KEY: &[u8] = b"objects";
+
+/// What only the one who changes rows may touch.
+pub(crate) struct Writer {
+    pub(crate) counters: Counters,
+    /// The ticket of the last batch.
+    pub(crate) committed: Ticket,
+    /// Objects in the tree.
+    pub(crate) objects: u64,
+}
+
+/// What about an object has changed, and so which of its times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Touch {
+    /// Data or entries.
+    Content,
+    /// Attributes or names only.
+    Attributes,
+}
+
+struct LoadedObject {
+    id: ObjectId,
+    /// `None` when the object does not exist, or is being removed.
+    row: Option<ObjectRow>,
+    changed: bool,
+    /// The version around this operation, once it has got a new one.
+    versions: Option<DirectoryChange>,
+}
+
+struct LoadedEntries {
+    directory: ObjectId,
+    hash: NameHash,
+    row: EntryRow,
+    changed: bool,
+}
+
+/// Changes that happen together or not at all.
+pub(crate) struct Mutation<'s> {
+    inner: &'s Inner,
+    writer: MutexGuard<'s, Writer>,
+    batch: Batch<'s>,
+    record: Option<Draft>,
+    objects: Vec<LoadedObject>,
+    entries: Vec<LoadedEntries>,
+    /// Objects made, less those removed.
+    made: i64,
+    now: Timestamp,
+}
+
+impl Inner {
+    /// Starts an operation that changes rows, once nobody else does and the disk has room for it.
+    pub(crate) async fn begin(&self, demand: Demand) -> Result<Mutation<'_>> {
+        self.health.check()?;
+        self.headroom.admit(demand)?;
+        let writer = self.writer.lock().await;
+        Mutation::start(self, writer)
+    }
+
+    /// The same for what has been admitted already, or is needed to get along on a full disk.
+    pub(crate) async fn begin_upkeep(&self) -> Result<Mutation<'_>> {
+        self.health.check()?;
+        let writer = self.writer.lock().await;
+        Mutation::start(self, writer)
+    }
+
+    /// The same for threads of the store's own.
+    pub(crate) fn begin_blocking(&self) -> Result<Mutation<'_>> {
+        self.health.check()?;
+        Mutation::start(self, self.writer.blocking_lock())
+    }
+
+    /// The same for what is not worth waiting for: `None` when somebody else is changing rows.
+    pub(crate) fn begin_if_idle(&self) -> Result<Option<Mutation<'_>>> {
+        self.health.check()?;
+        let writer = self.writer.try_lock();
+        writer
+            .ok()
+            .map(|writer| Mutation::start(self, writer))
+            .transpose()
+    }
+}
+
+impl<'s> Mutation<'s> {
+    fn start(inner: &'s Inner, mut writer: MutexGuard<'s, Writer>) -> Result<Mutation<'s>> {
+        inner.health.check()?;
+        writer.counters.stable(inner.commits.stable());
+        Ok(Mutation {
+            inner,
+            writer,
+            batch: inner.metadata.batch(),
+            record: inner.recording.then(Draft::new),
+            objects: Vec::new(),
+            entries: Vec::new(),
+            made: 0,
+            now: inner.clock.now(),
+        })
+    }
+
+    /// The time that everything in this operation carries.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The ticket that [`Mutation::commit`] will return when there is something to commit.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket(self.writer.committed.0 + 1)
+    }
+
+    /// An object, or [`Error::Stale`].
+    pub(crate) fn object(&mut self, id: ObjectId) -> Result<&ObjectRow> {
+        let at = self.load_object(id)?;
+        self.objects[at].row.as_ref().ok_or(Error::Stale)
+    }
+
+    /// A copy of an object that is only looked at in passing.
+    pub(crate) fn peek(&self, id: ObjectId) -> Result<ObjectRow> {
+        match self.objects.iter().find(|loaded| loaded.id == id) {
+            Some(loaded) => loaded.row.clone().ok_or(Error::Stale),
+            None => self.inner.object(id),
+        }
+    }
+
+    /// An object to change, or [`Error::Stale`].
+    pub(crate) fn object_mut(&mut self, id: ObjectId) -> Result<&mut ObjectRow> {
+        let at = self.load_object(id)?;
+        let loaded = &mut self.objects[at];
+        loaded.changed = true;
+        loaded.row.as_mut().ok_or(Error::Stale)
+    }
+
+    /// An object that this operation makes, with its first version.
+    pub(crate) fn insert_object(&mut self, id: ObjectId, mut row: ObjectRow) -> Result<()> {
+        row.change = self.next_change(ChangeAttribute(0))?;
+        let versions = Some(DirectoryChange {
+            before: ChangeAttribute(0),
+            after: row.change,
+        });
+        self.objects.push(LoadedObject {
+            id,
+            row: Some(row),
+            changed: true,
+            versions,
+        });
+        self.made += 1;
+        Ok(())
+    }
+
+    pub(crate) fn remove_object(&mut self, id: ObjectId) -> Result<()> {
+        let at = self.load_object(id)?;
+        self.objects[at].row = None;
+        self.objects[at].changed = true;
+        self.made -= 1;
+        Ok(())
+    }
+
+    /// Gives an object a new version and the times that go with it; once per operation, however often
+    /// it is touched. Returns the version around the operation.
+    pub(crate) fn touch(&mut self, id: ObjectId, touch: Touch) -> Result<DirectoryChange> {
+        let now = self.now;
+        let at = self.load_object(id)?;
+        let before = self.objects[at].row.as_ref().ok_or(Error::Stale)?.change;
+        let versions = match self.objects[at].versions {
+            Some(versions) => versions,
+            None => DirectoryChange {
+                before,
+                after: self.next_change(before)?,
+            },
+        };
+        let loaded = &mut self.objects[at];
+        loaded.versions = Some(versions);
+        loaded.changed = true;
+        if let Some(row) = &mut loaded.row {
+            row.change = versions.after;
+            row.changed = now;
+            if touch == Touch::Content {
+                row.modified = now;
+            }
+        }
+        Ok(versions)
+    }
+
+    /// The names with the same hash as `name`.
+    pub(crate) fn entries(&mut self, directory: ObjectId, name: &Name) -> Result<&EntryRow> {
+        let at = self.load_entries(directory, name)?;
+        Ok(&self.entries[at].row)
+    }
+
+    /// The same, to change.
+    pub(crate) fn entries_mut(
+        &mut self,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<(NameHash, &mut EntryRow)> {
+        let at = self.load_entries(directory, name)?;
+        let loaded = &mut self.entries[at];
+        loaded.changed = true;
+        Ok((loaded.hash, &mut loaded.row))
+    }
+
+    /// Writes a row that replicas keep too.
+    pub(crate) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) {
+        self.batch.put(table, key, value);
+        if let Some(record) = &mut self.record {
+            record.add(table, key, Some(value));
+        }
+    }
+
+    /// Removes a row that replicas keep too.
+    pub(crate) fn remove(&mut self, table: Table, key: &[u8]) {
+        self.batch.remove(table, key);
+        if let Some(record) = &mut self.record {
+            record.add(table, key, None);
+        }
+    }
+
+    /// Notes something about an object that only this copy needs to know.
+    pub(crate) fn mark(&mut self, table: Table, id: ObjectId) {
+        self.batch.put(table, &key::object(id), b"");
+    }
+
+    pub(crate) fn unmark(&mut self, table: Table, id: ObjectId) {
+        self.batch.remove(table, &key::object(id));
+    }
+
+    /// A change of an object that is no new version and that no replica needs to hear of.
+    pub(crate) fn put_quietly(&mut self, id: ObjectId, row: &ObjectRow) {
+        self.batch
+            .put(Table::Objects, &key::object(id), &row.encode());
+    }
+
+    /// A row of this store only.
+    pub(crate) fn put_local(&mut self, table: Table, key: &[u8], value: &[u8]) {
+        self.batch.put(table, key, value);
+    }
+
+    pub(crate) fn remove_local(&mut self, table: Table, key: &[u8]) {
+        self.batch.remove(table, key);
+    }
+
+    /// An identifier for a new object.
+    pub(crate) fn new_id(&mut self) -> Result<ObjectId> {
+        let counter = self.take(Sequence::Objects)?;
+        ObjectId::new(self.inner.slot, counter).ok_or(Error::NoSpace)
+    }
+
+    /// Makes the changes visible to everybody. They are stable once the ticket is.
+    pub(crate) fn commit(mut self) -> Result<Ticket> {
+        self.gather_objects();
+        self.gather_entries();
+        self.gather_record()?;
+        if self.batch.is_empty() {
+            return Ok(self.writer.committed);
+        }
+        let ticket = self.ticket();
+        if let Some(reserved) = self.writer.counters.wanted() {
+            self.batch
+                .put(Table::System, RESERVED_KEY, &reserved.encode());
+            self.writer.counters.written(ticket, reserved);
+        }
+        let objects = self.writer.objects.saturating_add_signed(self.made);
+        if self.made != 0 {
+            self.batch
+                .put(Table::System, OBJECTS_KEY, &key::number(objects));
+        }
+        let (inner, batch) = (self.inner, self.batch);
+        batch
+            .commit()
+            .map_err(|error| inner.fail(&error.to_string()))?;
+        self.writer.committed = ticket;
+        self.writer.objects = objects;
+        inner.objects.store(objects, Ordering::Relaxed);
+        inner.commits.set_committed(ticket);
+        inner.statistics.batches.add(1);
+        if inner.metadata.should_look() {
+            inner.commits.look();
+        }
+        Ok(ticket)
+    }
+
+    fn gather_objects(&mut self) {
+        for loaded in std::mem::take(&mut self.objects) {
+            let key = key::object(loaded.id);
+            match loaded.row {
+                Some(row) if loaded.changed => self.put(Table::Objects, &key, &row.encode()),
+                None if loaded.changed => self.remove(Table::Objects, &key),
+                _ => {}
+            }
+        }
+    }
+
+    fn gather_entries(&mut self) {
+        for loaded in std::mem::take(&mut self.entries) {
+            let key = key::entry(loaded.directory, loaded.hash);
+            if loaded.changed && loaded.row.is_empty() {
+                self.remove(Table::Entries, &key);
+            } else if loaded.changed {
+                self.put(Table::Entries, &key, &loaded.row.encode());
+            }
+        }
+    }
+
+    fn gather_record(&mut self) -> Result<()> {
+        let Some(record) = self.record.take().filter(|record| !record.is_empty()) else {
+            return Ok(());
+        };
+        let position = self.take(Sequence::Positions)?;
+        self.batch
+            .put(Table::Updates, &key::number(position), &record.into_row());
+        Ok(())
+    }
+
+    fn load_object(&mut self, id: ObjectId) -> Result<usize> {
+        if let Some(at) = self.objects.iter().position(|loaded| loaded.id == id) {
+            return Ok(at);
+        }
+        let row = self.inner.metadata.row(Table::Objects, &key::object(id))?;
+        let row = row.map(|row| ObjectRow::decode(&row)).transpose()?;
+        self.objects.push(LoadedObject {
+            id,
+            row,
+            changed: false,
+            versions: None,
+        });
+        Ok(self.objects.len() - 1)
+    }
+
+    fn load_entries(&mut self, directory: ObjectId, name: &Name) -> Result<usize> {
+        let hash = self.inner.hash(name.as_bytes());
+        let known = |loaded: &LoadedEntries| loaded.directory == directory && loaded.hash == hash;
+        if let Some(at) = self.entries.iter().position(known) {
+            return Ok(at);
+        }
+        let row = self
+            .inner
+            .metadata
+            .row(Table::Entries, &key::entry(directory, hash))?;
+        let row = row
+            .map(|row| EntryRow::decode(&row))
+            .transpose()?
+            .unwrap_or_default();
+        self.entries.push(LoadedEntries {
+            directory,
+            hash,
+            row,
+            changed: false,
+        });
+        Ok(self.entries.len() - 1)
+    }
+
+    /// A version newer than `old` that was never shown to anyone. The takeovers in the upper bits stay.
+    fn next_change(&mut self, old: ChangeAttribute) -> Result<ChangeAttribute> {
+        let counter = self.take(Sequence::Changes)?;
+        Ok(ChangeAttribute(counter.max(old.0 + 1)))
+    }
+
+    fn take(&mut self, sequence: Sequence) -> Result<u64> {
+        if let Some(number) = self.writer.counters.take(sequence) {
+            return Ok(number);
+        }
+        self.inner.reserve_now(&mut self.writer)?;
+        self.writer
+            .counters
+            .take(sequence)
+            .ok_or_else(|| self.inner.fail("numbers have run out"))
+    }
+}
+
+impl Inner {
+    /// Reserves numbers and waits for stable storage; at start, and when a burst of changes used up a
+    /// range before the group commit made the next one stable.
+    pub(crate) fn reserve_now(&self, writer: &mut Writer) -> Result<()> {
+        if let Some(reserved) = writer.counters.wanted() {
+            let ticket = Ticket(writer.committed.0 + 1);
+            let mut batch = self.metadata.batch();
+            batch.put(Table::System, RESERVED_KEY, &reserved.encode());
+            batch
+                .commit()
+                .map_err(|error| self.fail(&error.to_string()))?;
+            writer.counters.written(ticket, reserved);
+            writer.committed = ticket;
+            self.commits.set_committed(ticket);
+        }
+        self.persist_held(writer)
+    }
+
+    /// Makes every batch so far stable, for one who holds the writer's lock.
+    pub(crate) fn persist_held(&self, writer: &mut Writer) -> Result<()> {
+        self.health.check()?;
+        self.metadata
+            .persist()
+            .map_err(|error| self.fail(&error.to_string()))?;
+        self.statistics.group_commits.add(1);
+        writer.counters.stable(writer.committed);
+        self.commits.announce(writer.committed);
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! Making objects.
+
+use bytes::Bytes;
+use vfs::permission::{MODE_MASK, SET_GROUP_ID};
+use vfs::{
+    ChangeAttribute, Created, Creation, Credentials, DirectoryChange, Error, Name, NewObject,
+    ObjectId, ObjectKind, Result, SetAttributes, Timestamp,
+};
+
+use super::lookup::object_in;
+use super::{check_changeable, searchable};
+use crate::attributes::{check_times, chosen_time};
+use crate::data::MAX_FILE_BYTES;
+use crate::metadata::Table;
+use crate::mutation::{Mutation, Touch};
+use crate::ownership::settable_mode;
+use crate::rows::{Content, DirectoryContent, FileContent, ObjectRow};
+use crate::space::{Demand, ROW_BYTES};
+use crate::store::Inner;
+
+/// The longest target of a symbolic link, as on Linux.
+const MAX_TARGET_BYTES: usize = 4095;
+
+impl Inner {
+    /// [`vfs::FileSystem::create`].
+    pub(crate) async fn create(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+        new: NewObject,
+        set: &SetAttributes,
+    ) -> Result<Created> {
+        check_times(set)?;
+        // What exists can be opened on a full disk, and while others change rows.
+        if let Some(found) = self.find_existing(who, directory, name, &new)? {
+            return Ok(found);
+        }
+        let mutation = self.begin(Demand::Room(ROW_BYTES)).await?;
+        let (created, ticket) = self.create_in(mutation, who, directory, name, new, set)?;
+        self.settle(ticket).await?;
+        Ok(created)
+    }
+
+    fn find_existing(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+        new: &NewObject,
+    ) -> Result<Option<Created>> {
+        self.health.check()?;
+        let view = self.metadata.view();
+        let parent = object_in(&view, directory)?.ok_or(Error::Stale)?;
+        searchable(who, directory, &parent)?;
+        let Some((id, row)) = self.find_in(&view, directory, name)? else {
+            return Ok(None);
+        };
+        take_existing(parent.change, id, &row, new).map(Some)
+    }
+
+    fn create_in(
+        &self,
+        mut mutation: Mutation<'_>,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+        new: NewObject,
+        set: &SetAttributes,
+    ) -> Result<(Created, crate::committer::Ticket)> {
+        let parent = mutation.object(directory)?.clone();
+        let parent_attributes = searchable(who, directory, &parent)?;
+        if let Some(id) = mutation.find(directory, name)? {
+            // Somebody else made it while this one waited for the lock.
+            let created = take_existing(parent.change, id, mutation.object(id)?, &new)?;
+            return Ok((created, mutation.commit()?));
+        }
+        check_changeable(who, &parent_attributes)?;
+        let row = new_row(who, directory, &parent, new, set, mutation.now())?;
+        let is_file = row.file().is_ok();
+        let id = mutation.new_id()?;
+        mutation.insert_object(id, row)?;
+        mutation.add_name(directory, name, id)?;
+        if is_file {
+            // It is about to be written, and must be marked by then.
+            mutation.mark(Table::Dirty, id);
+            self.dirty.mark(id, mutation.ticket(), true, 0);
+        }
+        let directory = mutation.touch(directory, Touch::Content)?;
+        let attributes = mutation.object(id)?.attributes(id);
+        let ticket = mutation.commit()?;
+        Ok((
+            Created {
+                attributes,
+                directory,
+                made: true,
+            },
+            ticket,
+        ))
+    }
+}
+
+/// Takes an object that is there already, if it may stand for the one to be made.
+fn take_existing(
+    directory: ChangeAttribute,
+    id: ObjectId,
+    row: &ObjectRow,
+    new: &NewObject,
+) -> Result<Created> {
+    match new {
+        NewObject::File(Creation::Unchecked) => {
+            row.file()?;
+        }
+        NewObject::File(Creation::Exclusive(verifier)) => {
+            if row.file().ok().and_then(|file| file.verifier) != Some(*verifier) {
+                return Err(Error::Exists);
+            }
+        }
+        NewObject::File(Creation::Guarded) | NewObject::Plain(_) | NewObject::Symlink(_) => {
+            return Err(Error::Exists);
+        }
+    }
+    Ok(Created {
+        attributes: row.attributes(id),
+        directory: DirectoryChange {
+            before: directory,
+            after: directory,
+        },
+        made: false,
+    })
+}
+
+/// The row of a new object without its version.
+fn new_row(
+    who: &Credentials,
+    directory: ObjectId,
+    parent: &ObjectRow,
+    new: NewObject,
+    set: &SetAttributes,
+    now: Timestamp,
+) -> Result<ObjectRow> {
+    let verifier = match &new {
+        NewObject::File(Creation::Exclusive(verifier)) => Some(*verifier),
+        _ => None,
+    };
+    let (content, default_mode) = match new {
+        NewObject::File(_) => (
+            Content::File(FileContent {
+                stored: false,
+                verifier,
+            }),
+            0o600,
+        ),
+        NewObject::Symlink(target) => (Content::Symlink(checked_target(target)?), 0o777),
+        NewObject::Plain(kind) => (plain_content(who, directory, kind)?, 0o700),
+    };
+    let inherited = parent.mode & SET_GROUP_ID != 0;
+    let group = if inherited { parent.group } else { who.group };
+    let (owner, group) = checked_owner(who, set, group)?;
+    let wanted = match content {
+        Content::Symlink(_) => default_mode,
+        _ => set.mode.unwrap_or(default_mode),
+    };
+    let mut mode = settable_mode(who, group, wanted);
+    if inherited && matches!(content, Content::Directory(_)) {
+        mode |= SET_GROUP_ID;
+    }
+    let size = match (set.size, &content) {
+        (Some(size), Content::File(_)) if size > MAX_FILE_BYTES => return Err(Error::TooLarge),
+        (Some(size), Content::File(_)) => size,
+        (Some(_), _) => return Err(Error::Invalid("only regular files have a size to set")),
+        (None, _) => 0,
+    };
+    Ok(ObjectRow {
+        mode: mode & MODE_MASK,
+        links: 1,
+        owner,
+        group,
+        size,
+        space_used: 0,
+        change: ChangeAttribute(0),
+        accessed: chosen_time(set.accessed, now, now),
+        modified: chosen_time(set.modified, now, now),
+        changed: now,
+        created: set.created.unwrap_or(now),
+        xattr_bytes: 0,
+        content,
+    })
+}
+
+fn checked_target(target: Bytes) -> Result<Bytes> {
+    if target.is_empty() || target.contains(&0) {
+        return Err(Error::Invalid(
+            "a link target is not empty and holds no NUL byte",
+        ));
+    }
+    if target.len() > MAX_TARGET_BYTES {
+        return Err(Error::Name(vfs::NameError::TooLong));
+    }
+    Ok(target)
+}
+
+fn plain_content(who: &Credentials, directory: ObjectId, kind: ObjectKind) -> Result<Content> {
+    Ok(match kind {
+        ObjectKind::Directory => Content::Directory(DirectoryContent {
+            parent: directory,
+            entries: 0,
+            subdirectories: 0,
+        }),
+        ObjectKind::Fifo => Content::Fifo,
+        ObjectKind::Socket => Content::Socket,
+        // On Linux, devices are the superuser's to make.
+        ObjectKind::CharacterDevice { .. } | ObjectKind::BlockDevice { .. } if !who.is_root() => {
+            return Err(Error::NotPermitted);
+        }
+        ObjectKind::CharacterDevice { major, minor } => Content::CharacterDevice { major, minor },
+        ObjectKind::BlockDevice { major, minor } => Content::BlockDevice { major, minor },
+        ObjectKind::File | ObjectKind::Symlink => {
+            return Err(Error::Invalid(
+                "files and symbolic links need more than a kind",
+            ));
+        }
+    })
+}
+
+/// The owner and group of a new object, where only the superuser gives objects away.
+fn checked_owner(who: &Credentials, set: &SetAttributes, group: u32) -> Result<(u32, u32)> {
+    let owner = set.owner.unwrap_or(who.user);
+    let wanted_group = set.group.unwrap_or(group);
+    let own = owner == who.user && (wanted_group == group || who.is_member(wanted_group));
+    if own || who.is_root() {
+        Ok((owner, wanted_group))
+    } else {
+        Err(Error::NotPermitted)
+    }
+}

@@ -1,0 +1,84 @@
+//! Adding, moving and removing one name, with everything that has to change with it.
+
+use vfs::{Cookie, Error, Name, ObjectId, Result};
+
+use super::dangling;
+use crate::metadata::Table;
+use crate::mutation::Mutation;
+use crate::rows::key;
+
+impl Mutation<'_> {
+    /// What a name leads to.
+    pub(super) fn find(&mut self, directory: ObjectId, name: &Name) -> Result<Option<ObjectId>> {
+        Ok(self
+            .entries(directory, name)?
+            .find(name)
+            .map(|entry| entry.object))
+    }
+
+    /// Adds a name that is not there. A directory that gets a name lies there from now on.
+    pub(super) fn add_name(
+        &mut self,
+        directory: ObjectId,
+        name: &Name,
+        child: ObjectId,
+    ) -> Result<()> {
+        let (hash, row) = self.entries_mut(directory, name)?;
+        let index = row.add(name.clone(), child).ok_or(Error::NoSpace)?;
+        self.put_link(child, directory, hash.cookie(index));
+        self.place(child, directory)?;
+        self.count(directory, child, 1)
+    }
+
+    /// Removes a name that is there.
+    pub(super) fn remove_name(&mut self, directory: ObjectId, name: &Name) -> Result<()> {
+        let (hash, row) = self.entries_mut(directory, name)?;
+        let entry = row.remove(name).ok_or(Error::NotFound)?;
+        self.remove_link(entry.object, directory, hash.cookie(entry.index));
+        self.count(directory, entry.object, -1)
+    }
+
+    /// Lets a name that is there lead to another object; its cookie stays.
+    pub(super) fn repoint_name(
+        &mut self,
+        directory: ObjectId,
+        name: &Name,
+        child: ObjectId,
+    ) -> Result<()> {
+        let (hash, row) = self.entries_mut(directory, name)?;
+        let entry = row.find(name).ok_or(Error::NotFound)?;
+        let (former, cookie) = (entry.object, hash.cookie(entry.index));
+        row.replace(name, child);
+        self.remove_link(former, directory, cookie);
+        self.put_link(child, directory, cookie);
+        self.place(child, directory)?;
+        self.count(directory, former, -1)?;
+        self.count(directory, child, 1)
+    }
+
+    fn put_link(&mut self, child: ObjectId, directory: ObjectId, cookie: Cookie) {
+        self.put(Table::Links, &key::link(child, directory, cookie), b"");
+    }
+
+    fn remove_link(&mut self, child: ObjectId, directory: ObjectId, cookie: Cookie) {
+        self.remove(Table::Links, &key::link(child, directory, cookie));
+    }
+
+    fn place(&mut self, child: ObjectId, directory: ObjectId) -> Result<()> {
+        if self.object(child).map_err(|_| dangling())?.is_directory() {
+            self.object_mut(child)?.directory_mut()?.parent = directory;
+        }
+        Ok(())
+    }
+
+    /// Counts a name of `child` in its directory, or discounts it.
+    fn count(&mut self, directory: ObjectId, child: ObjectId, step: i32) -> Result<()> {
+        let subdirectory = self.object(child).map_err(|_| dangling())?.is_directory();
+        let counts = self.object_mut(directory)?.directory_mut()?;
+        counts.entries = counts.entries.saturating_add_signed(step.into());
+        if subdirectory {
+            counts.subdirectories = counts.subdirectories.saturating_add_signed(step);
+        }
+        Ok(())
+    }
+}

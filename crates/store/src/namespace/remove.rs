@@ -1,0 +1,106 @@
+//! Removing names, and objects with their last name.
+//!
+//! A file that is open loses its name but not its row or data: it becomes an orphan, which goes with
+//! its last close. What is left of a removed object on disk is listed in the table of removals in
+//! the same batch and cleared away behind.
+
+use vfs::permission::sticky_forbids;
+use vfs::{Credentials, DirectoryChange, Error, Name, ObjectId, Result};
+
+use super::{check_changeable, dangling, searchable};
+use crate::committer::Ticket;
+use crate::metadata::Table;
+use crate::mutation::{Mutation, Touch};
+use crate::rows::{Content, ObjectRow};
+use crate::shares::Shares;
+use crate::space::Demand;
+use crate::store::Inner;
+
+impl Inner {
+    /// [`vfs::FileSystem::remove`].
+    pub(crate) async fn remove(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<DirectoryChange> {
+        let mutation = self.begin(Demand::Removal).await?;
+        let (change, ticket) = self.remove_in(mutation, who, directory, name)?;
+        self.settle(ticket).await?;
+        Ok(change)
+    }
+
+    fn remove_in(
+        &self,
+        mut mutation: Mutation<'_>,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<(DirectoryChange, Ticket)> {
+        let parent = searchable(who, directory, mutation.object(directory)?)?;
+        check_changeable(who, &parent)?;
+        let id = mutation.find(directory, name)?.ok_or(Error::NotFound)?;
+        let row = mutation.object(id).map_err(|_| dangling())?;
+        if sticky_forbids(who, &parent, &row.attributes(id)) {
+            return Err(Error::NotPermitted);
+        }
+        check_removable(row)?;
+        mutation.remove_name(directory, name)?;
+        // Nobody may open the file between the decision to remove it and the batch that does.
+        let shares = self.shares();
+        self.drop_name_of(&mut mutation, &shares, id)?;
+        let change = mutation.touch(directory, Touch::Content)?;
+        Ok((change, mutation.commit()?))
+    }
+
+    /// An object has one name less; with the last one it goes, or becomes an orphan.
+    pub(super) fn drop_name_of(
+        &self,
+        mutation: &mut Mutation<'_>,
+        shares: &Shares,
+        id: ObjectId,
+    ) -> Result<()> {
+        let row = mutation.object_mut(id)?;
+        let is_file = row.file().is_ok();
+        row.links = if row.is_directory() {
+            0
+        } else {
+            row.links.saturating_sub(1)
+        };
+        if row.links > 0 {
+            return mutation.touch(id, Touch::Attributes).map(|_| ());
+        }
+        // Until clients have had time to reclaim, any file may be one that was open.
+        if is_file && (shares.is_open(id) || self.is_reclaiming()) {
+            mutation.mark(Table::Orphans, id);
+            self.count_orphans(1);
+            return mutation.touch(id, Touch::Attributes).map(|_| ());
+        }
+        self.discard(mutation, id)
+    }
+
+    /// Removes an object without names, and lists what is left of it to be cleared away.
+    pub(crate) fn discard(&self, mutation: &mut Mutation<'_>, id: ObjectId) -> Result<()> {
+        let row = mutation.object(id)?;
+        let marked = self.dirty.contains(id);
+        let has_data = matches!(&row.content, Content::File(file) if file.stored || marked);
+        if has_data || row.xattr_bytes > 0 {
+            mutation.mark(Table::Removals, id);
+            self.removals.nudge();
+        }
+        if marked {
+            mutation.unmark(Table::Dirty, id);
+            self.dirty.forget(id);
+        }
+        self.locks().forget(id);
+        mutation.remove_object(id)
+    }
+}
+
+/// Directories go only when they are empty.
+pub(super) fn check_removable(row: &ObjectRow) -> Result<()> {
+    match &row.content {
+        Content::Directory(content) if content.entries > 0 => Err(Error::NotEmpty),
+        _ => Ok(()),
+    }
+}

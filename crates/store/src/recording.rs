@@ -1,0 +1,113 @@
+//! Update records: the rows that one operation changed, for replicas that will apply the same.
+//!
+//! A record lies in the same batch as the rows it describes, so a crash leaves both or neither. Its
+//! position is never used again, not even when an unsynchronised tail of records was lost. Rows that
+//! only say how this copy works (marks, reservations, leftovers) are not recorded. Nothing is sent
+//! from here.
+
+use bytes::{BufMut, Bytes};
+
+use crate::codec::{Fields, Malformed};
+use crate::metadata::Table;
+
+const VERSION: u8 = 1;
+
+/// One row as it is after an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowChange {
+    /// The table's tag, as in `docs/disk-format.md`.
+    pub table: u8,
+    /// The row's key within the table.
+    pub key: Bytes,
+    /// The row, or `None` when it is gone.
+    pub value: Option<Bytes>,
+}
+
+/// All rows that one operation changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpdateRecord {
+    /// Its place among all updates of this store, growing with gaps.
+    pub position: u64,
+    /// The rows, each at most once.
+    pub changes: Vec<RowChange>,
+}
+
+/// A record while its operation is being put together.
+pub(crate) struct Draft(Vec<u8>);
+
+impl Draft {
+    pub(crate) fn new() -> Draft {
+        Draft(vec![VERSION])
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.len() == 1
+    }
+
+    pub(crate) fn add(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) {
+        // Invariant: keys are numbers and hashes, values are bounded by the limits of attributes.
+        let key_bytes = u8::try_from(key.len()).expect("keys have a few dozen bytes");
+        self.0.put_u8(table as u8);
+        self.0.put_u8(key_bytes);
+        self.0.put_slice(key);
+        self.0.put_u8(u8::from(value.is_some()));
+        if let Some(value) = value {
+            let value_bytes = u32::try_from(value.len()).expect("rows are far below 4 GiB");
+            self.0.put_u32(value_bytes);
+            self.0.put_slice(value);
+        }
+    }
+
+    pub(crate) fn into_row(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+impl UpdateRecord {
+    pub(crate) fn decode(position: u64, row: &[u8]) -> Result<UpdateRecord, Malformed> {
+        let mut fields = Fields::new(row);
+        if fields.u8()? != VERSION {
+            return Err(Malformed("the version of an update record is unknown"));
+        }
+        let mut changes = Vec::new();
+        while !fields.is_empty() {
+            let table = fields.u8()?;
+            if Table::from_tag(table).is_none() {
+                return Err(Malformed("an update record names an unknown table"));
+            }
+            let key_bytes = usize::from(fields.u8()?);
+            let key = Bytes::copy_from_slice(fields.bytes(key_bytes)?);
+            let value = match fields.u8()? {
+                0 => None,
+                1 => {
+                    let value_bytes = fields.u32()? as usize;
+                    Some(Bytes::copy_from_slice(fields.bytes(value_bytes)?))
+                }
+                _ => return Err(Malformed("an update record has an unknown mark")),
+            };
+            changes.push(RowChange { table, key, value });
+        }
+        Ok(UpdateRecord { position, changes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_and_damaged_ones_are_refused() {
+        let mut draft = Draft::new();
+        assert!(draft.is_empty());
+        draft.add(Table::Objects, b"key", Some(b"value"));
+        draft.add(Table::Links, b"gone", None);
+        let row = draft.into_row();
+        let record = UpdateRecord::decode(9, &row).unwrap();
+        assert_eq!(record.changes.len(), 2);
+        assert_eq!(record.changes[1].value, None);
+        assert!(UpdateRecord::decode(9, &row[..row.len() - 1]).is_err());
+        let mut unknown = row.clone();
+        unknown[1] = 99;
+        assert!(UpdateRecord::decode(9, &unknown).is_err());
+    }
+}

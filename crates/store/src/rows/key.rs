@@ -1,0 +1,104 @@
+//! Keys of the tables. Big-endian, so that the order of the bytes is the order of the numbers.
+
+use vfs::{Cookie, ObjectId};
+
+use super::NameHash;
+use crate::codec::{Fields, Malformed};
+
+/// The number from which file handles, entries and links know an object; also an update's position.
+pub(crate) fn number(value: u64) -> [u8; 8] {
+    value.to_be_bytes()
+}
+
+/// Of an object, and of everything that is kept once per object.
+pub(crate) fn object(id: ObjectId) -> [u8; 8] {
+    number(id.as_u64())
+}
+
+pub(crate) fn parse_object(key: &[u8]) -> Result<ObjectId, Malformed> {
+    let mut fields = Fields::new(key);
+    let id = ObjectId::from_u64(fields.u64()?);
+    fields.end()?;
+    Ok(id)
+}
+
+/// Of the names of a directory with one hash.
+pub(crate) fn entry(directory: ObjectId, hash: NameHash) -> [u8; 15] {
+    let mut key = [0; 15];
+    key[..8].copy_from_slice(&object(directory));
+    key[8..].copy_from_slice(&hash.to_key());
+    key
+}
+
+pub(crate) fn parse_entry(key: &[u8]) -> Result<(ObjectId, NameHash), Malformed> {
+    let mut fields = Fields::new(key);
+    let directory = ObjectId::from_u64(fields.u64()?);
+    let hash = seven(&mut fields)?;
+    fields.end()?;
+    Ok((directory, hash))
+}
+
+/// Of one name of an object, seen from the object.
+pub(crate) fn link(child: ObjectId, parent: ObjectId, cookie: Cookie) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..8].copy_from_slice(&object(child));
+    key[8..16].copy_from_slice(&object(parent));
+    key[16..].copy_from_slice(&number(cookie.0));
+    key
+}
+
+pub(crate) fn parse_link(key: &[u8]) -> Result<(ObjectId, ObjectId, Cookie), Malformed> {
+    let mut fields = Fields::new(key);
+    let child = ObjectId::from_u64(fields.u64()?);
+    let parent = ObjectId::from_u64(fields.u64()?);
+    let cookie = Cookie(fields.u64()?);
+    fields.end()?;
+    Ok((child, parent, cookie))
+}
+
+/// Of an extended attribute; names with one hash differ in the index.
+pub(crate) fn xattr(id: ObjectId, hash: NameHash, index: u8) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..15].copy_from_slice(&entry(id, hash));
+    key[15] = index;
+    key
+}
+
+pub(crate) fn parse_xattr(key: &[u8]) -> Result<(ObjectId, NameHash, u8), Malformed> {
+    let mut fields = Fields::new(key);
+    let id = ObjectId::from_u64(fields.u64()?);
+    let hash = seven(&mut fields)?;
+    let index = fields.u8()?;
+    fields.end()?;
+    Ok((id, hash, index))
+}
+
+fn seven(fields: &mut Fields<'_>) -> Result<NameHash, Malformed> {
+    let bytes = fields
+        .bytes(7)?
+        .try_into()
+        .map_err(|_| Malformed("a key is too short"))?;
+    Ok(NameHash::from_key(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_lead_back_and_sort_by_their_numbers() {
+        let (low, high) = (ObjectId::from_u64(255), ObjectId::from_u64(256));
+        let hash = NameHash::of(&[0; 16], b"name");
+        assert!(entry(low, hash) < entry(high, hash));
+        assert_eq!(parse_object(&object(high)), Ok(high));
+        assert_eq!(parse_entry(&entry(high, hash)), Ok((high, hash)));
+        let cookie = hash.cookie(3);
+        assert_eq!(
+            parse_link(&link(low, high, cookie)),
+            Ok((low, high, cookie))
+        );
+        assert_eq!(parse_xattr(&xattr(low, hash, 9)), Ok((low, hash, 9)));
+        assert!(parse_entry(&[0; 14]).is_err());
+        assert!(parse_link(&[0; 25]).is_err());
+    }
+}

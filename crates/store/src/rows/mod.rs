@@ -1,0 +1,13 @@
+//! What each table holds: the rows, their keys, and the way they are written.
+//!
+//! Pure: bytes in, values out. A row is [`Malformed`](crate::codec::Malformed) rather than trusted.
+//! `docs/disk-format.md` shows the same as a table; the two change together.
+
+mod entry;
+pub(crate) mod key;
+mod object;
+mod xattr;
+
+pub(crate) use entry::{EntryRow, NameHash};
+pub(crate) use object::{Content, DirectoryContent, FileContent, ObjectRow};
+pub(crate) use xattr::XattrRow;

@@ -1,0 +1,50 @@
+//! Figures about a running store, for whoever watches it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A figure that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Figure(AtomicU64);
+
+impl Figure {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What is counted while the store runs.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) batches: Figure,
+    pub(crate) group_commits: Figure,
+    pub(crate) data_syncs: Figure,
+    pub(crate) bytes_read: Figure,
+    pub(crate) bytes_written: Figure,
+}
+
+/// Figures about a store, since it was opened unless they are about now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreStatistics {
+    /// Operations that changed rows, upkeep included.
+    pub batches: u64,
+    /// Trips to stable storage for rows; `batches / group_commits` is the mean size of a group.
+    pub group_commits: u64,
+    /// Trips to stable storage for the data of a file.
+    pub data_syncs: u64,
+    /// Bytes of data read by clients.
+    pub bytes_read: u64,
+    /// Bytes of data written by clients.
+    pub bytes_written: u64,
+    /// Objects in the tree now, the root and removed but open files included.
+    pub objects: u64,
+    /// Files marked as possibly having unstable data now.
+    pub dirty_files: u64,
+    /// Removed files that are, or may be, open now.
+    pub orphans: u64,
+    /// Whether stable storage has failed, so that every operation fails.
+    pub failed: bool,
+}
