@@ -58,7 +58,9 @@ impl Service {
     /// Tells those who wait for a file's locks that some were given back.
     pub(crate) fn locks_changed(&self, file: FileKey) {
         let waiters = self.callbacks.take(file);
-        let Some(own) = self.own.upgrade().filter(|_| !waiters.is_empty()) else { return };
+        let Some(own) = self.own.upgrade().filter(|_| !waiters.is_empty()) else {
+            return;
+        };
         tokio::spawn(async move {
             for waiter in waiters {
                 own.notify(waiter).await;
@@ -67,7 +69,9 @@ impl Service {
     }
 
     async fn notify(self: &Arc<Service>, waiter: LockWaiter) {
-        let Some(callback) = self.state().begin_callback(waiter.client) else { return };
+        let Some(callback) = self.state().begin_callback(waiter.client) else {
+            return;
+        };
         let answered = match self.call_back(&callback, &waiter).await {
             Ok(status) => {
                 tracing::debug!(?status, client = ?waiter.client, "lock waiter notified");
@@ -86,8 +90,9 @@ impl Service {
         callback: &Callback,
         waiter: &LockWaiter,
     ) -> Result<NfsStat4, crate::CallbackError> {
-        let connection =
-            self.connection(callback.connection).ok_or(crate::CallbackError::Closed)?;
+        let connection = self
+            .connection(callback.connection)
+            .ok_or(crate::CallbackError::Closed)?;
         let call = CbCompoundCall {
             tag: Bytes::new(),
             minorversion: 1,
@@ -112,7 +117,12 @@ impl Service {
         let mut writer = Writer::new();
         writer.write(&call);
         let reply = connection
-            .call_back(callback.program, PROC_COMPOUND, callback.auth_sys, writer.finish())
+            .call_back(
+                callback.program,
+                PROC_COMPOUND,
+                callback.auth_sys,
+                writer.finish(),
+            )
             .await?;
         let reply = CbCompoundRes::decode(&mut Reader::new(reply))
             .map_err(|error| crate::CallbackError::Refused(error.to_string()))?;

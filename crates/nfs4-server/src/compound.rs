@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use nfs4::{
     ArgOp4, CompoundArgs, CompoundReply, CompoundRes, NfsStat4, Opnum, ResOp4, SequenceArgs,
-    SessionId4, Stateid4,
+    SequenceResOk, SessionId4, Stateid4,
 };
 use xdr::{Bytes, Rope, Writer};
 
@@ -17,9 +17,7 @@ use crate::handle::{Handle, ObjectHandle};
 use crate::namespace::Caller;
 use crate::ops;
 use crate::service::Service;
-use crate::state::{
-    ClientId, Principal, ReplySlot, SequenceRequest, Sequenced, SessionChannel,
-};
+use crate::state::{ClientId, Principal, ReplySlot, SequenceRequest, Sequenced, SessionChannel};
 
 /// Room that an operation with a small result may need. An operation that changes something is not
 /// begun with less, because its reply could not be sent.
@@ -99,7 +97,11 @@ impl Compound<'_> {
     /// `ROFS` for the pseudo file system and for read-only exports.
     pub(crate) fn current_writable(&self) -> Result<ObjectHandle, NfsStat4> {
         let object = self.current_object(NfsStat4::RoFs)?;
-        if object.read_only { Err(NfsStat4::RoFs) } else { Ok(object) }
+        if object.read_only {
+            Err(NfsStat4::RoFs)
+        } else {
+            Ok(object)
+        }
     }
 
     /// The saved filehandle, which must be of an exported tree.
@@ -192,7 +194,7 @@ pub(crate) async fn execute(
             Ok(operation) => match begin(&mut compound, &operation) {
                 Begin::Replay(reply) => return reply,
                 Begin::Refuse(status) => ResOp4::Failed(operation.opnum(), status),
-                Begin::Sequenced(result) => result,
+                Begin::Sequenced(result) => ResOp4::Sequence(Ok(result)),
                 Begin::Execute => {
                     compound.result_room = results.room(&compound);
                     run(&mut compound, operation).await
@@ -205,7 +207,9 @@ pub(crate) async fn execute(
     let reply = results.finish();
     if let Some(session) = compound.session {
         let kept = session.cache.then(|| reply.clone());
-        service.state().finish_sequence(session.slot, kept, service.now());
+        service
+            .state()
+            .finish_sequence(session.slot, kept, service.now());
     }
     reply
 }
@@ -215,7 +219,7 @@ enum Begin {
     /// Execute it.
     Execute,
     /// It was SEQUENCE, with this result.
-    Sequenced(ResOp4),
+    Sequenced(SequenceResOk),
     /// The whole COMPOUND was executed before.
     Replay(Rope),
     /// It must not be executed.
@@ -273,17 +277,30 @@ fn sequence(compound: &mut Compound<'_>, args: &SequenceArgs) -> Begin {
         principal: compound.principal(),
         connection: compound.connection.id(),
     };
-    let outcome = compound.service.state().sequence(&request, compound.service.now());
+    let outcome = compound
+        .service
+        .state()
+        .sequence(&request, compound.service.now());
     match outcome {
         Err(status) => Begin::Refuse(status),
         Ok(Sequenced::Replay(reply)) => {
             compound.service.observer.replayed();
             Begin::Replay(reply)
         }
-        Ok(Sequenced::Execute { client, channel, slot, callback_path_down }) => {
+        Ok(Sequenced::Execute {
+            client,
+            channel,
+            slot,
+            callback_path_down,
+        }) => {
             let cache = args.cachethis;
-            compound.session =
-                Some(SessionContext { client, id: args.sessionid, channel, slot, cache });
+            compound.session = Some(SessionContext {
+                client,
+                id: args.sessionid,
+                channel,
+                slot,
+                cache,
+            });
             Begin::Sequenced(ops::sequence_result(args, &channel, callback_path_down))
         }
     }
@@ -297,7 +314,10 @@ async fn run(compound: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
     let number = Opnum::try_from(operation.opnum()).unwrap_or(Opnum::Illegal);
     let started = Instant::now();
     let result = ops::execute(compound, operation).await;
-    compound.service.observer.operation(number, result.status(), started.elapsed());
+    compound
+        .service
+        .observer
+        .operation(number, result.status(), started.elapsed());
     result
 }
 
@@ -347,9 +367,10 @@ impl Results {
 fn reply_limit(compound: &Compound<'_>) -> usize {
     let limit = match &compound.session {
         None => compound.service.state().limits().response_bytes,
-        Some(session) if session.cache => {
-            session.channel.response_bytes.min(session.channel.cached_response_bytes)
-        }
+        Some(session) if session.cache => session
+            .channel
+            .response_bytes
+            .min(session.channel.cached_response_bytes),
         Some(session) => session.channel.response_bytes,
     };
     (limit as usize).saturating_sub(RPC_REPLY_HEADER_BYTES)

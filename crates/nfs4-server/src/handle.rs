@@ -53,8 +53,14 @@ impl FileHandle {
         match handle.0.split_at_checked(2)? {
             ([VERSION, PSEUDO], rest) => Some(FileHandle::Pseudo(number(rest)?)),
             ([VERSION, OBJECT], rest) if rest.len() == 24 => {
-                let fs_id = FsId { major: number(&rest[..8])?, minor: number(&rest[8..16])? };
-                Some(FileHandle::Object(fs_id, ObjectId::from_u64(number(&rest[16..])?)))
+                let fs_id = FsId {
+                    major: number(&rest[..8])?,
+                    minor: number(&rest[8..16])?,
+                };
+                Some(FileHandle::Object(
+                    fs_id,
+                    ObjectId::from_u64(number(&rest[16..])?),
+                ))
             }
             _ => None,
         }
@@ -106,7 +112,10 @@ impl ObjectHandle {
 
     /// How the state tables name it.
     pub(crate) fn key(&self) -> FileKey {
-        FileKey { tree: self.export.index, object: self.id }
+        FileKey {
+            tree: self.export.index,
+            object: self.id,
+        }
     }
 }
 
@@ -116,7 +125,10 @@ mod tests {
 
     #[test]
     fn handles_survive_a_round_trip() {
-        let fs_id = FsId { major: 7, minor: u64::MAX };
+        let fs_id = FsId {
+            major: 7,
+            minor: u64::MAX,
+        };
         for handle in [
             FileHandle::Pseudo(0x0102_0304_0506_0708),
             FileHandle::Object(fs_id, ObjectId::from_u64(0x0001_0000_0000_0042)),
@@ -131,7 +143,13 @@ mod tests {
         for cut in 0..valid.len() {
             assert_eq!(FileHandle::decode(&NfsFh4(valid.slice(..cut))), None);
         }
-        assert_eq!(FileHandle::decode(&NfsFh4(Bytes::from_static(&[2; 26]))), None);
-        assert_eq!(FileHandle::decode(&NfsFh4(Bytes::from_static(&[1; 128]))), None);
+        assert_eq!(
+            FileHandle::decode(&NfsFh4(Bytes::from_static(&[2; 26]))),
+            None
+        );
+        assert_eq!(
+            FileHandle::decode(&NfsFh4(Bytes::from_static(&[1; 128]))),
+            None
+        );
     }
 }

@@ -37,7 +37,9 @@ impl AddressRange {
     /// Whether an address is in the range. IPv4 clients of an IPv6 socket count as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        let Some((network, length)) = self.prefix else { return true };
+        let Some((network, length)) = self.prefix else {
+            return true;
+        };
         match (network, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
                 let shift = 32 - u32::from(length);
@@ -67,10 +69,16 @@ impl FromStr for AddressRange {
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let length = match length {
-            Some(length) => length.parse().ok().filter(|length| *length <= most).ok_or_else(wrong)?,
+            Some(length) => length
+                .parse()
+                .ok()
+                .filter(|length| *length <= most)
+                .ok_or_else(wrong)?,
             None => most,
         };
-        Ok(AddressRange { prefix: Some((address, length)) })
+        Ok(AddressRange {
+            prefix: Some((address, length)),
+        })
     }
 }
 
@@ -131,8 +139,17 @@ impl AccessRule {
             Squash::Root if caller.uid == 0 => anonymous,
             Squash::Root => Credentials {
                 user: caller.uid,
-                group: if caller.gid == 0 { self.anonymous_group } else { caller.gid },
-                groups: caller.gids.iter().copied().filter(|group| *group != 0).collect(),
+                group: if caller.gid == 0 {
+                    self.anonymous_group
+                } else {
+                    caller.gid
+                },
+                groups: caller
+                    .gids
+                    .iter()
+                    .copied()
+                    .filter(|group| *group != 0)
+                    .collect(),
             },
             Squash::None => Credentials {
                 user: caller.uid,
@@ -159,7 +176,10 @@ pub struct Export {
 
 impl fmt::Debug for Export {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Export").field("path", &self.path).field("rules", &self.rules).finish()
+        f.debug_struct("Export")
+            .field("path", &self.path)
+            .field("rules", &self.rules)
+            .finish()
     }
 }
 
@@ -171,11 +191,19 @@ impl Export {
         file_system: Arc<dyn FileSystem>,
         rules: Vec<AccessRule>,
     ) -> Export {
-        Export { path, file_system, rules, index: 0, node: 0 }
+        Export {
+            path,
+            file_system,
+            rules,
+            index: 0,
+            node: 0,
+        }
     }
 
     fn rule_for(&self, address: IpAddr) -> Option<&AccessRule> {
-        self.rules.iter().find(|rule| rule.clients.contains(address))
+        self.rules
+            .iter()
+            .find(|rule| rule.clients.contains(address))
     }
 
     /// Whether any rule admits a client's address.
@@ -231,10 +259,16 @@ impl FromStr for PseudoPath {
 
     fn from_str(text: &str) -> Result<PseudoPath, NamespaceError> {
         let wrong = |why: &str| NamespaceError::Path(text.to_owned(), why.to_owned());
-        let rest = text.strip_prefix('/').ok_or_else(|| wrong("it must start with a slash"))?;
+        let rest = text
+            .strip_prefix('/')
+            .ok_or_else(|| wrong("it must start with a slash"))?;
         let parts = rest.split('/').filter(|part| !part.is_empty());
         let names = parts.map(|part| Name::new(part.as_bytes().to_vec()));
-        Ok(PseudoPath(names.collect::<Result<_, _>>().map_err(|error| wrong(&error.to_string()))?))
+        Ok(PseudoPath(
+            names
+                .collect::<Result<_, _>>()
+                .map_err(|error| wrong(&error.to_string()))?,
+        ))
     }
 }
 
@@ -298,7 +332,10 @@ impl Namespace {
             children: BTreeMap::new(),
             export: None,
         };
-        let mut namespace = Namespace { nodes: vec![root], exports: Vec::new() };
+        let mut namespace = Namespace {
+            nodes: vec![root],
+            exports: Vec::new(),
+        };
         for export in exports {
             namespace.add(export)?;
         }
@@ -323,10 +360,18 @@ impl Namespace {
         for (depth, name) in export.path.components().iter().enumerate() {
             let id = path_hash(&export.path.components()[..=depth]);
             let next = self.nodes.len();
-            let child = *self.nodes[node].children.entry(name.clone()).or_insert(next);
+            let child = *self.nodes[node]
+                .children
+                .entry(name.clone())
+                .or_insert(next);
             if child == next {
                 let children = BTreeMap::new();
-                self.nodes.push(PseudoNode { id, parent: node, children, export: None });
+                self.nodes.push(PseudoNode {
+                    id,
+                    parent: node,
+                    children,
+                    export: None,
+                });
             }
             node = child;
         }
@@ -357,7 +402,11 @@ impl Namespace {
     pub(crate) fn pseudo_change(&self) -> u64 {
         let mut hasher = std::hash::DefaultHasher::new();
         for export in &self.exports {
-            export.path.components().iter().for_each(|name| name.as_bytes().hash(&mut hasher));
+            export
+                .path
+                .components()
+                .iter()
+                .for_each(|name| name.as_bytes().hash(&mut hasher));
         }
         hasher.finish()
     }
@@ -403,8 +452,12 @@ impl Namespace {
 fn path_hash(path: &[Name]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let bytes = path.iter().flat_map(|name| std::iter::once(&b'/').chain(name.as_bytes()));
-    bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
+    let bytes = path
+        .iter()
+        .flat_map(|name| std::iter::once(&b'/').chain(name.as_bytes()));
+    bytes.fold(OFFSET, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
+    })
 }
 
 #[cfg(test)]
@@ -431,7 +484,14 @@ mod tests {
 
     #[test]
     fn wrong_ranges_are_refused_with_examples() {
-        for text in ["", "host", "192.0.2.0/33", "192.0.2.0/", "192.0.2/24", "::/129"] {
+        for text in [
+            "",
+            "host",
+            "192.0.2.0/33",
+            "192.0.2.0/",
+            "192.0.2/24",
+            "::/129",
+        ] {
             let error = text.parse::<AddressRange>().unwrap_err();
             assert!(error.to_string().contains("192.0.2.0/24"), "{error}");
         }
@@ -454,8 +514,14 @@ mod tests {
             gids: oncrpc::Groups::first_of(gids),
         };
         let root = rule.identity(&caller(0, 0, &[0, 1]));
-        assert_eq!((root.user, root.group, root.groups.len()), (NOBODY_ID, NOBODY_ID, 0));
+        assert_eq!(
+            (root.user, root.group, root.groups.len()),
+            (NOBODY_ID, NOBODY_ID, 0)
+        );
         let user = rule.identity(&caller(1000, 0, &[0, 27]));
-        assert_eq!((user.user, user.group, &user.groups[..]), (1000, NOBODY_ID, &[27][..]));
+        assert_eq!(
+            (user.user, user.group, &user.groups[..]),
+            (1000, NOBODY_ID, &[27][..])
+        );
     }
 }

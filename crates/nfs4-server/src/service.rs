@@ -94,7 +94,9 @@ impl Service {
         let call = match CallHeader::parse(&mut reader) {
             Ok(call) => call,
             Err(error) => {
-                let oncrpc::MessageError::Call(error) = error else { return None };
+                let oncrpc::MessageError::Call(error) = error else {
+                    return None;
+                };
                 return error.reply().map(|header| encode_reply(&header, None));
             }
         };
@@ -109,10 +111,11 @@ impl Service {
             let garbage = ReplyHeader::accepted(call.xid, AcceptStat::GarbageArguments);
             return Some(encode_reply(&garbage, None));
         };
-        let caller =
-            Caller { address: canonical(connection.peer().ip()), credentials: call.credentials };
-        let body =
-            compound::execute(self, connection, caller, compound, request_bytes).await;
+        let caller = Caller {
+            address: canonical(connection.peer().ip()),
+            credentials: call.credentials,
+        };
+        let body = compound::execute(self, connection, caller, compound, request_bytes).await;
         Some(encode_reply(&header, Some(&body)))
     }
 
@@ -175,8 +178,8 @@ impl Service {
 
     /// Keeps other requests from opening, closing or locking the same file meanwhile.
     pub(crate) async fn gate(&self, file: FileKey) -> AsyncMutexGuard<'_, ()> {
-        let mixed = (file.object.as_u64() ^ ((file.tree as u64) << 32))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed =
+            (file.object.as_u64() ^ ((file.tree as u64) << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.gates[(mixed >> 54) as usize % GATES].lock().await
     }
 
@@ -193,7 +196,10 @@ impl Service {
                 }
                 Release::Locks(file, owner) => {
                     let all = vfs::ByteRange::EVERYTHING;
-                    let outcome = self.file_system(file).unlock(file.object, &owner, all).await;
+                    let outcome = self
+                        .file_system(file)
+                        .unlock(file.object, &owner, all)
+                        .await;
                     self.locks_changed(file);
                     outcome
                 }
@@ -233,7 +239,10 @@ fn refuse(call: &CallHeader) -> Option<ReplyHeader> {
         return refusal(AcceptStat::ProgramUnavailable);
     }
     if call.version != VERSION {
-        let range = VersionRange { low: VERSION, high: VERSION };
+        let range = VersionRange {
+            low: VERSION,
+            high: VERSION,
+        };
         return refusal(AcceptStat::ProgramMismatch(range));
     }
     if call.procedure > 1 {

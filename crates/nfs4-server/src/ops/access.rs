@@ -51,13 +51,14 @@ fn answer(asked: u32, who: &Credentials, object: &Attributes, read_only: bool) -
     AccessResOk { supported, access }
 }
 
-/// LOOKUP and DELETE are about directories, EXECUTE is about files (RFC 8881, section 18.1.3). Whether
-/// an object can be deleted depends on its directory, and so is not answered for the object.
+/// LOOKUP and DELETE are about directories, EXECUTE is about files (RFC 8881, section 18.1.3), and both
+/// have extended attributes. Whether an object can be deleted depends on its directory, and so is not
+/// answered for the object.
 fn meaningful(kind: ObjectKind) -> u32 {
-    let always = READ | MODIFY | EXTEND | OF_XATTRS;
+    let always = READ | MODIFY | EXTEND;
     match kind {
-        ObjectKind::Directory => always | LOOKUP | DELETE,
-        ObjectKind::File => always | EXECUTE,
+        ObjectKind::Directory => always | LOOKUP | DELETE | OF_XATTRS,
+        ObjectKind::File => always | EXECUTE | OF_XATTRS,
         _ => always,
     }
 }
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!(directory.supported, ALL & !EXECUTE);
         assert_eq!(directory.access, directory.supported);
         let fifo = answer(ALL, &user(10), &object(ObjectKind::Fifo, 0o700), false);
-        assert_eq!(fifo.supported, ALL & !(LOOKUP | DELETE | EXECUTE));
+        assert_eq!(fifo.supported, READ | MODIFY | EXTEND);
     }
 
     #[test]

@@ -15,12 +15,20 @@ pub(crate) async fn allocate(
     let extent = extent(args.offset, args.length)?;
     let right = right(compound, &object, args.stateid, StateidUse::Write)?;
     let authority = right.authority(&object.who);
-    object.export.file_system.allocate(authority, object.id, extent).await.or_status()
+    object
+        .export
+        .file_system
+        .allocate(authority, object.id, extent)
+        .await
+        .or_status()
 }
 
 /// The extent of an ALLOCATE or DEALLOCATE: not empty, its end within what a file can hold.
 pub(super) fn extent(offset: u64, length: u64) -> Result<vfs::Extent, NfsStat4> {
-    let end = offset.checked_add(length).filter(|_| length > 0).ok_or(NfsStat4::Inval)?;
+    let end = offset
+        .checked_add(length)
+        .filter(|_| length > 0)
+        .ok_or(NfsStat4::Inval)?;
     if end > i64::MAX as u64 {
         return Err(NfsStat4::FBig);
     }

@@ -11,5 +11,8 @@ pub(crate) async fn backchannel_ctl(
 ) -> Result<(), NfsStat4> {
     let session = compound.session()?;
     let auth_sys = accepts_auth_sys(&args.sec_parms);
-    compound.service.state().set_back_channel(session.id, args.cb_program, auth_sys)
+    compound
+        .service
+        .state()
+        .set_back_channel(session.id, args.cb_program, auth_sys)
 }

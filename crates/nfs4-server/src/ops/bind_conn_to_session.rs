@@ -20,6 +20,13 @@ pub(crate) async fn bind_conn_to_session(
         }
     };
     let connection = compound.connection.id();
-    compound.service.state().bind_connection(args.sessid, connection, back)?;
-    Ok(BindConnToSessionResOk { sessid: args.sessid, dir, use_conn_in_rdma_mode: false })
+    compound
+        .service
+        .state()
+        .bind_connection(args.sessid, connection, back)?;
+    Ok(BindConnToSessionResOk {
+        sessid: args.sessid,
+        dir,
+        use_conn_in_rdma_mode: false,
+    })
 }

@@ -16,9 +16,15 @@ pub(crate) async fn close(
     let _gate = service.gate(file).await;
     let open = service.state().open_file(session.client, &stateid, file)?;
     // The file system answers when what closing promises holds; until then the open stays.
-    service.file_system(file).close(file.object, &open.owner).await.or_status()?;
+    service
+        .file_system(file)
+        .close(file.object, &open.owner)
+        .await
+        .or_status()?;
     let releases = service.state().remove_open(&open);
     service.release(releases).await;
     compound.current_stateid = None;
-    Ok(CloseResOk { open_stateid: Stateid4::INVALID })
+    Ok(CloseResOk {
+        open_stateid: Stateid4::INVALID,
+    })
 }

@@ -14,6 +14,11 @@ pub(crate) async fn commit(
         return Err(NfsStat4::Inval);
     }
     let file_system = &object.export.file_system;
-    let done = file_system.commit(object.id, args.offset, args.count).await.or_status()?;
-    Ok(CommitResOk { writeverf: Verifier4(done.verifier.0) })
+    let done = file_system
+        .commit(object.id, args.offset, args.count)
+        .await
+        .or_status()?;
+    Ok(CommitResOk {
+        writeverf: Verifier4(done.verifier.0),
+    })
 }

@@ -1,7 +1,7 @@
 //! CREATE: makes anything but a regular file (RFC 8881, section 18.4).
 
-use nfs4::{Attr, CreateArgs, CreateResOk, CreateType4, NfsStat4};
-use vfs::{NewObject, ObjectKind};
+use nfs4::{Attr, Bitmap4, CreateArgs, CreateResOk, CreateType4, NfsStat4};
+use vfs::{NewObject, ObjectKind, SetAttributes};
 use xdr::Bytes;
 
 use super::directory::{change_info, name, status_in_directory};
@@ -19,10 +19,7 @@ pub(crate) async fn create(
     let directory = compound.current_writable()?;
     let new = new_object(args.objtype)?;
     let name = name(args.objname)?;
-    let (mut set, mut attrset) = to_set(&args.createattrs)?;
-    // Only files have a size that can be chosen; the reply tells that it was not set.
-    set.size = None;
-    attrset.remove(Attr::Size);
+    let (set, attrset) = meaningful(to_set(&args.createattrs)?, &new);
     let file_system = &directory.export.file_system;
     let created = file_system
         .create(&directory.who, directory.id, &name, new, &set)
@@ -33,6 +30,22 @@ pub(crate) async fn create(
         cinfo: change_info(created.directory),
         attrset,
     })
+}
+
+/// Leaves out what the new object cannot have: a size that is chosen, and the mode of a symbolic link. The
+/// reply tells that it was not set.
+fn meaningful(
+    (mut set, mut attrset): (SetAttributes, Bitmap4),
+    new: &NewObject,
+) -> (SetAttributes, Bitmap4) {
+    set.size = None;
+    attrset.remove(Attr::Size);
+    if matches!(new, NewObject::Symlink(_)) {
+        set.mode = None;
+        attrset.remove(Attr::Mode);
+        attrset.remove(Attr::ModeUmask);
+    }
+    (set, attrset)
 }
 
 fn new_object(type_: CreateType4) -> Result<NewObject, NfsStat4> {

@@ -35,7 +35,11 @@ pub(crate) async fn create_session(
     Ok(CreateSessionResOk {
         sessionid: created.session,
         sequence: created.sequence,
-        flags: if created.back_channel_bound { flag::CONN_BACK_CHAN } else { 0 },
+        flags: if created.back_channel_bound {
+            flag::CONN_BACK_CHAN
+        } else {
+            0
+        },
         fore_chan_attrs: attributes(&created.channel),
         back_chan_attrs: attributes(&created.back),
     })
@@ -43,7 +47,9 @@ pub(crate) async fn create_session(
 
 /// Whether a client accepts callbacks with AUTH_SYS credentials.
 pub(super) fn accepts_auth_sys(parameters: &[CallbackSecParms4]) -> bool {
-    parameters.iter().any(|parameter| matches!(parameter, CallbackSecParms4::Sys(_)))
+    parameters
+        .iter()
+        .any(|parameter| matches!(parameter, CallbackSecParms4::Sys(_)))
 }
 
 fn channel(attributes: &ChannelAttrs4) -> SessionChannel {

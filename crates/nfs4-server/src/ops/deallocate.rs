@@ -16,5 +16,10 @@ pub(crate) async fn deallocate(
     let extent = extent(args.offset, args.length)?;
     let right = right(compound, &object, args.stateid, StateidUse::Write)?;
     let authority = right.authority(&object.who);
-    object.export.file_system.deallocate(authority, object.id, extent).await.or_status()
+    object
+        .export
+        .file_system
+        .deallocate(authority, object.id, extent)
+        .await
+        .or_status()
 }

@@ -9,7 +9,10 @@ pub(crate) async fn destroy_clientid(
     compound: &mut Compound<'_>,
     args: DestroyClientidArgs,
 ) -> Result<(), NfsStat4> {
-    let releases = compound.service.state().destroy_client(ClientId(args.clientid))?;
+    let releases = compound
+        .service
+        .state()
+        .destroy_client(ClientId(args.clientid))?;
     compound.service.release(releases).await;
     Ok(())
 }

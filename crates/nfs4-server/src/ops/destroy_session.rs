@@ -8,10 +8,15 @@ pub(crate) async fn destroy_session(
     compound: &mut Compound<'_>,
     args: DestroySessionArgs,
 ) -> Result<(), NfsStat4> {
-    let own = compound.session.filter(|session| session.id == args.sessionid);
+    let own = compound
+        .session
+        .filter(|session| session.id == args.sessionid);
     if own.is_some() && !compound.is_last_operation() {
         return Err(NfsStat4::NotOnlyOp);
     }
     let own_slot = own.map(|session| session.slot);
-    compound.service.state().destroy_session(args.sessionid, own_slot)
+    compound
+        .service
+        .state()
+        .destroy_session(args.sessionid, own_slot)
 }

@@ -38,7 +38,11 @@ pub(crate) async fn exchange_id(
     let (exchanged, releases) = service.state().exchange_id(request, service.now())?;
     service.release(releases).await;
 
-    let confirmed = if exchanged.confirmed { exchgid::CONFIRMED_R } else { 0 };
+    let confirmed = if exchanged.confirmed {
+        exchgid::CONFIRMED_R
+    } else {
+        0
+    };
     Ok(ExchangeIdResOk {
         clientid: exchanged.client.0,
         sequenceid: exchanged.sequence,
@@ -52,12 +56,18 @@ pub(crate) async fn exchange_id(
         server_impl_id: Some(NfsImplId4 {
             domain: Utf8str::from("meridian"),
             name: Utf8str::from(concat!("Meridian ", env!("CARGO_PKG_VERSION"))),
-            date: Nfstime4 { seconds: 0, nseconds: 0 },
+            date: Nfstime4 {
+                seconds: 0,
+                nseconds: 0,
+            },
         }),
     })
 }
 
 /// What a client calls its implementation, cut to a length that fits a status display.
 fn implementation_name(implementation: &NfsImplId4) -> String {
-    String::from_utf8_lossy(&implementation.name.0).chars().take(128).collect()
+    String::from_utf8_lossy(&implementation.name.0)
+        .chars()
+        .take(128)
+        .collect()
 }

@@ -14,7 +14,12 @@ pub(crate) async fn free_stateid(
     let stateid = compound.substitute(args.stateid)?;
     let (file, owner) = service.state().freeable_lock(session.client, &stateid)?;
     let _gate = service.gate(file).await;
-    if service.file_system(file).holds_lock(file.object, &owner).await.or_status()? {
+    if service
+        .file_system(file)
+        .holds_lock(file.object, &owner)
+        .await
+        .or_status()?
+    {
         return Err(NfsStat4::LocksHeld);
     }
     service.state().free_lock(session.client, &stateid);

@@ -13,5 +13,7 @@ pub(crate) async fn io_advise(
 ) -> Result<IoAdviseResOk, NfsStat4> {
     let object = compound.current_object(NfsStat4::IsDir)?;
     right(compound, &object, args.stateid, StateidUse::Read)?;
-    Ok(IoAdviseResOk { hints: Bitmap4::default() })
+    Ok(IoAdviseResOk {
+        hints: Bitmap4::default(),
+    })
 }

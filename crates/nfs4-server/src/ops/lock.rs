@@ -1,6 +1,8 @@
 //! LOCK (RFC 8881, section 18.10).
 
-use nfs4::{Lock4Denied, LockArgs, LockRes, LockResOk, Locker4, NfsLockType4, NfsStat4, StateOwner4};
+use nfs4::{
+    Lock4Denied, LockArgs, LockRes, LockResOk, Locker4, NfsLockType4, NfsStat4, StateOwner4,
+};
 use vfs::{ByteRange, LockConflict, LockKind};
 use xdr::Bytes;
 
@@ -28,7 +30,11 @@ async fn attempt(
     let object = compound.current_object(NfsStat4::IsDir)?;
     let range = byte_range(args.offset, args.length)?;
     let kind = kind_of(args.locktype);
-    let reclaim = if args.reclaim { Reclaim::Yes } else { Reclaim::No };
+    let reclaim = if args.reclaim {
+        Reclaim::Yes
+    } else {
+        Reclaim::No
+    };
     let file = object.key();
 
     let _gate = service.gate(file).await;
@@ -58,14 +64,22 @@ async fn attempt(
     if let Err(conflict) = outcome {
         return Ok(Err(denied(service, &conflict)));
     }
-    match service.state().record_lock(session.client, &grant, file) {
+    let recorded = service.state().record_lock(session.client, &grant, file);
+    match recorded {
         Ok(stateid) => {
             compound.current_stateid = Some(stateid);
-            Ok(Ok(LockResOk { lock_stateid: stateid }))
+            Ok(Ok(LockResOk {
+                lock_stateid: stateid,
+            }))
         }
         Err(status) => {
             // The client expired meanwhile: nobody would give the lock back.
-            object.export.file_system.unlock(object.id, &grant.owner, range).await.or_status()?;
+            object
+                .export
+                .file_system
+                .unlock(object.id, &grant.owner, range)
+                .await
+                .or_status()?;
             Err(status)
         }
     }
@@ -97,7 +111,12 @@ async fn try_lock(
     range: ByteRange,
     kind: LockKind,
 ) -> Result<Result<(), Box<LockConflict>>, NfsStat4> {
-    match object.export.file_system.lock(object.id, &grant.owner, range, kind).await {
+    match object
+        .export
+        .file_system
+        .lock(object.id, &grant.owner, range, kind)
+        .await
+    {
         Ok(()) => Ok(Ok(())),
         Err(vfs::Error::Locked(conflict)) => Ok(Err(conflict)),
         Err(error) => Err(status_of(&error)),
@@ -110,7 +129,11 @@ pub(super) fn byte_range(offset: u64, length: u64) -> Result<ByteRange, NfsStat4
 }
 
 pub(super) fn kind_of(locktype: NfsLockType4) -> LockKind {
-    if locktype.is_write() { LockKind::Write } else { LockKind::Read }
+    if locktype.is_write() {
+        LockKind::Write
+    } else {
+        LockKind::Read
+    }
 }
 
 /// Describes the lock in the way. A holder that is no client of this server has clientid 0.

@@ -22,7 +22,11 @@ async fn test(compound: &mut Compound<'_>, args: &LocktArgs) -> Result<LocktRes,
         state.lock_owner(session.client, &args.owner.owner)?
     };
     let kind = kind_of(args.locktype);
-    let conflict = object.export.file_system.test_lock(object.id, &owner, range, kind).await;
+    let conflict = object
+        .export
+        .file_system
+        .test_lock(object.id, &owner, range, kind)
+        .await;
     Ok(match conflict.or_status()? {
         None => LocktRes::Ok,
         Some(conflict) => LocktRes::Denied(denied(service, &conflict)),

@@ -18,9 +18,16 @@ pub(crate) async fn locku(
     let file = object.key();
     let _gate = service.gate(file).await;
     let grant = service.state().known_lock(session.client, &stateid, file)?;
-    object.export.file_system.unlock(object.id, &grant.owner, range).await.or_status()?;
+    object
+        .export
+        .file_system
+        .unlock(object.id, &grant.owner, range)
+        .await
+        .or_status()?;
     let stateid = service.state().record_lock(session.client, &grant, file)?;
     service.locks_changed(file);
     compound.current_stateid = Some(stateid);
-    Ok(LockuResOk { lock_stateid: stateid })
+    Ok(LockuResOk {
+        lock_stateid: stateid,
+    })
 }

@@ -70,8 +70,10 @@ async fn find(compound: &Compound<'_>, args: &OpenArgs) -> Result<Found, NfsStat
             let object = compound.current_object(NfsStat4::IsDir)?;
             let file_system = &object.export.file_system;
             let attributes = file_system.attributes(object.id).await.or_status()?;
-            let directory =
-                DirectoryChange { before: attributes.change, after: attributes.change };
+            let directory = DirectoryChange {
+                before: attributes.change,
+                after: attributes.change,
+            };
             Ok(Found {
                 object,
                 made: false,
@@ -92,19 +94,37 @@ async fn look_up(compound: &Compound<'_>, name: &Component4) -> Result<Found, Nf
     let directory = match compound.current()? {
         Handle::Object(directory) => directory,
         Handle::Pseudo(node) => {
-            let known = compound.service.namespace.node(*node).children.contains_key(&name);
-            return Err(if known { NfsStat4::IsDir } else { NfsStat4::NoEnt });
+            let known = compound
+                .service
+                .namespace
+                .node(*node)
+                .children
+                .contains_key(&name);
+            return Err(if known {
+                NfsStat4::IsDir
+            } else {
+                NfsStat4::NoEnt
+            });
         }
     };
     let file_system = &directory.export.file_system;
-    let attributes =
-        file_system.lookup(&directory.who, directory.id, &name).await.or_status()?;
-    let change = file_system.attributes(directory.id).await.or_status()?.change;
+    let attributes = file_system
+        .lookup(&directory.who, directory.id, &name)
+        .await
+        .or_status()?;
+    let change = file_system
+        .attributes(directory.id)
+        .await
+        .or_status()?
+        .change;
     Ok(Found {
         object: directory.at(attributes.id),
         made: false,
         empty: false,
-        directory: DirectoryChange { before: change, after: change },
+        directory: DirectoryChange {
+            before: change,
+            after: change,
+        },
         attrset: Bitmap4::default(),
     })
 }
@@ -119,19 +139,24 @@ async fn make(
     let (creation, (set, attrset)) = match how {
         CreateHow4::Unchecked(attributes) => (Creation::Unchecked, to_set(attributes)?),
         CreateHow4::Guarded(attributes) => (Creation::Guarded, to_set(attributes)?),
-        CreateHow4::Exclusive(verifier) => {
-            (Creation::Exclusive(verifier.0), (SetAttributes::default(), Bitmap4::default()))
-        }
-        CreateHow4::Exclusive41(both) => {
-            (Creation::Exclusive(both.verf.0), to_set(&both.attrs)?)
-        }
+        CreateHow4::Exclusive(verifier) => (
+            Creation::Exclusive(verifier.0),
+            (SetAttributes::default(), Bitmap4::default()),
+        ),
+        CreateHow4::Exclusive41(both) => (Creation::Exclusive(both.verf.0), to_set(&both.attrs)?),
     };
     if directory.read_only {
         return existing_on_read_only(&directory, &name, creation).await;
     }
     let file_system = &directory.export.file_system;
     let created = file_system
-        .create(&directory.who, directory.id, &name, NewObject::File(creation), &set)
+        .create(
+            &directory.who,
+            directory.id,
+            &name,
+            NewObject::File(creation),
+            &set,
+        )
         .await
         .or_status()?;
     let is_own = created.made || matches!(creation, Creation::Exclusive(_));
@@ -164,12 +189,19 @@ async fn existing_on_read_only(
     if creation != Creation::Unchecked {
         return Err(NfsStat4::Exist);
     }
-    let directory_change = file_system.attributes(directory.id).await.or_status()?.change;
+    let directory_change = file_system
+        .attributes(directory.id)
+        .await
+        .or_status()?
+        .change;
     Ok(Found {
         object: directory.at(attributes.id),
         made: false,
         empty: false,
-        directory: DirectoryChange { before: directory_change, after: directory_change },
+        directory: DirectoryChange {
+            before: directory_change,
+            after: directory_change,
+        },
         attrset: Bitmap4::default(),
     })
 }
@@ -197,12 +229,13 @@ async fn register(
     };
     let attributes = file_system.attributes(object.id).await.or_status()?;
     let authority = open_authority(found, reclaim, &attributes, &object.who);
-    file_system.open(authority, object.id, &owner, share).await.map_err(|error| {
-        match (error, reclaim) {
+    file_system
+        .open(authority, object.id, &owner, share)
+        .await
+        .map_err(|error| match (error, reclaim) {
             (vfs::Error::ShareDenied, Reclaim::Yes) => NfsStat4::ReclaimConflict,
             (error, _) => status_of(&error),
-        }
-    })?;
+        })?;
     let outcome = match empty_if_asked(found, share, &object.who).await {
         Ok(()) => service.state().record_open(client, owner_name, file, share),
         Err(status) => Err(status),
@@ -230,29 +263,39 @@ fn open_authority<'a>(
     who: &'a Credentials,
 ) -> Authority<'a> {
     let reclaims_own = reclaim == Reclaim::Yes && permission::is_owner(who, attributes);
-    if found.made || reclaims_own { Authority::Open(who) } else { Authority::Credentials(who) }
+    if found.made || reclaims_own {
+        Authority::Open(who)
+    } else {
+        Authority::Credentials(who)
+    }
 }
 
-async fn empty_if_asked(
-    found: &Found,
-    share: Share,
-    who: &Credentials,
-) -> Result<(), NfsStat4> {
+async fn empty_if_asked(found: &Found, share: Share, who: &Credentials) -> Result<(), NfsStat4> {
     if !found.empty {
         return Ok(());
     }
-    let authority =
-        if share.write { Authority::Open(who) } else { Authority::Credentials(who) };
-    let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    let authority = if share.write {
+        Authority::Open(who)
+    } else {
+        Authority::Credentials(who)
+    };
+    let set = SetAttributes {
+        size: Some(0),
+        ..SetAttributes::default()
+    };
     let object = &found.object;
-    object.export.file_system.set_attributes(authority, object.id, &set).await.or_status()?;
+    object
+        .export
+        .file_system
+        .set_attributes(authority, object.id, &set)
+        .await
+        .or_status()?;
     Ok(())
 }
 
 /// The share that access and deny bits stand for.
 pub(super) fn share_of(access: u32, deny: u32) -> Result<Share, NfsStat4> {
-    if access == 0 || access & !share_bits::ACCESS_MASK != 0 || deny & !share_bits::DENY_BOTH != 0
-    {
+    if access == 0 || access & !share_bits::ACCESS_MASK != 0 || deny & !share_bits::DENY_BOTH != 0 {
         return Err(NfsStat4::Inval);
     }
     Ok(Share {

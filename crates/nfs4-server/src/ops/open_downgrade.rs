@@ -24,8 +24,14 @@ pub(crate) async fn open_downgrade(
         }
         open
     };
-    service.file_system(file).downgrade(file.object, &open.owner, share).await.or_status()?;
+    service
+        .file_system(file)
+        .downgrade(file.object, &open.owner, share)
+        .await
+        .or_status()?;
     let stateid = service.state().record_downgrade(&open, share)?;
     compound.current_stateid = Some(stateid);
-    Ok(OpenDowngradeResOk { open_stateid: stateid })
+    Ok(OpenDowngradeResOk {
+        open_stateid: stateid,
+    })
 }

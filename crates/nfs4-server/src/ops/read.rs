@@ -17,7 +17,16 @@ pub(crate) async fn read(
     let count = args.count.min(IO_BYTES_MAX).min(room);
     let authority = right.authority(&object.who);
     let file_system = &object.export.file_system;
-    let data = file_system.read(authority, object.id, args.offset, count).await.or_status()?;
-    compound.service.observer.bytes_read(data.bytes.len() as u64);
-    Ok(ReadResOk { eof: data.end_of_file, data: data.bytes })
+    let data = file_system
+        .read(authority, object.id, args.offset, count)
+        .await
+        .or_status()?;
+    compound
+        .service
+        .observer
+        .bytes_read(data.bytes.len() as u64);
+    Ok(ReadResOk {
+        eof: data.end_of_file,
+        data: data.bytes,
+    })
 }

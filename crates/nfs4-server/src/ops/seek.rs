@@ -20,7 +20,10 @@ pub(crate) async fn seek(
     };
     let file_system = &object.export.file_system;
     let authority = right.authority(&object.who);
-    let found = match file_system.seek(authority, object.id, args.offset, target).await {
+    let found = match file_system
+        .seek(authority, object.id, args.offset, target)
+        .await
+    {
         Err(Error::NotFound) => return Err(NfsStat4::Nxio),
         Err(error) => return Err(status_of(&error)),
         Ok(found) => found,
@@ -28,5 +31,8 @@ pub(crate) async fn seek(
     let size = file_system.attributes(object.id).await.or_status()?.size;
     // Behind the last byte of data there is a hole that the client must not mistake for a stored one.
     let offset = found.unwrap_or(size);
-    Ok(SeekResOk { eof: offset >= size, offset })
+    Ok(SeekResOk {
+        eof: offset >= size,
+        offset,
+    })
 }

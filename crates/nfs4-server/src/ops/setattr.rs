@@ -1,11 +1,12 @@
 //! SETATTR: sets attributes of the current object (RFC 8881, section 18.30).
 
-use nfs4::{Bitmap4, NfsStat4, SetattrArgs, SetattrRes};
-use vfs::Authority;
+use nfs4::{Attr, Bitmap4, NfsStat4, SetattrArgs, SetattrRes};
+use vfs::{Authority, Error, ObjectKind};
 
 use super::io::right;
 use crate::attributes::to_change;
 use crate::compound::Compound;
+use crate::handle::ObjectHandle;
 use crate::state::StateidUse;
 use crate::status::OrStatus;
 
@@ -26,16 +27,35 @@ pub(crate) async fn setattr(compound: &mut Compound<'_>, args: SetattrArgs) -> S
 /// Sets attributes and returns which. The stateid counts only for the size, which is a kind of write.
 async fn set(compound: &mut Compound<'_>, args: SetattrArgs) -> Result<Bitmap4, NfsStat4> {
     let object = compound.current_writable()?;
-    let (set, attrsset) = to_change(&args.obj_attributes)?;
+    let (mut set, mut attrsset) = to_change(&args.obj_attributes)?;
     let authority = if set.size.is_some() {
         right(compound, &object, args.stateid, StateidUse::Write)?.authority(&object.who)
     } else {
         Authority::Credentials(&object.who)
     };
     let file_system = &object.export.file_system;
-    file_system
-        .set_attributes(authority, object.id, &set)
+    let outcome = file_system.set_attributes(authority, object.id, &set).await;
+    if outcome == Err(Error::NotSupported) && set.mode.is_some() && is_symlink(&object).await? {
+        // Clients set modes without looking at the kind of what they set it on. Symbolic links have none,
+        // so nothing is lost, and the reply tells that it was not set.
+        set.mode = None;
+        attrsset.remove(Attr::Mode);
+        file_system
+            .set_attributes(authority, object.id, &set)
+            .await
+            .or_status()?;
+    } else {
+        outcome.or_status()?;
+    }
+    Ok(attrsset)
+}
+
+async fn is_symlink(object: &ObjectHandle) -> Result<bool, NfsStat4> {
+    let attributes = object
+        .export
+        .file_system
+        .attributes(object.id)
         .await
         .or_status()?;
-    Ok(attrsset)
+    Ok(attributes.kind == ObjectKind::Symlink)
 }

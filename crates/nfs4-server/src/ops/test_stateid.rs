@@ -11,5 +11,7 @@ pub(crate) async fn test_stateid(
     let session = compound.session()?;
     let state = compound.service.state();
     let check = |stateid| state.test_stateid(session.client, stateid);
-    Ok(TestStateidResOk { status_codes: args.stateids.iter().map(check).collect() })
+    Ok(TestStateidResOk {
+        status_codes: args.stateids.iter().map(check).collect(),
+    })
 }

@@ -26,9 +26,14 @@ pub(crate) async fn write(
     };
     let authority = right.authority(&object.who);
     let file_system = &object.export.file_system;
-    let written =
-        file_system.write(authority, object.id, args.offset, data, stability).await.or_status()?;
-    compound.service.observer.bytes_written(u64::from(written.count));
+    let written = file_system
+        .write(authority, object.id, args.offset, data, stability)
+        .await
+        .or_status()?;
+    compound
+        .service
+        .observer
+        .bytes_written(u64::from(written.count));
     Ok(WriteResOk {
         count: written.count,
         committed: match written.stability {

@@ -119,7 +119,10 @@ impl State {
         now: Instant,
     ) -> Result<(Exchanged, Vec<Release>), NfsStat4> {
         let identity = &request.identity;
-        let confirmed = self.owners.get(&identity.owner).and_then(|records| records.confirmed);
+        let confirmed = self
+            .owners
+            .get(&identity.owner)
+            .and_then(|records| records.confirmed);
         let Some(existing) = confirmed.and_then(|id| self.clients.get_mut(&id)) else {
             if request.update {
                 return Err(NfsStat4::NoEnt);
@@ -182,13 +185,16 @@ impl State {
     }
 
     /// Makes a new unconfirmed record in place of an earlier unconfirmed one of the same owner.
-    fn introduce(
-        &mut self,
-        request: ExchangeRequest,
-        now: Instant,
-    ) -> Result<Exchanged, NfsStat4> {
-        let ExchangeRequest { identity, implementation, .. } = request;
-        let unconfirmed = self.owners.get(&identity.owner).and_then(|owner| owner.unconfirmed);
+    fn introduce(&mut self, request: ExchangeRequest, now: Instant) -> Result<Exchanged, NfsStat4> {
+        let ExchangeRequest {
+            identity,
+            implementation,
+            ..
+        } = request;
+        let unconfirmed = self
+            .owners
+            .get(&identity.owner)
+            .and_then(|owner| owner.unconfirmed);
         if let Some(unconfirmed) = unconfirmed {
             self.remove_client(unconfirmed);
         }
@@ -221,7 +227,9 @@ impl State {
 
     /// Confirms a record; an older incarnation of the same client goes with all it had.
     pub(super) fn confirm(&mut self, id: ClientId) -> Vec<Release> {
-        let Some(client) = self.clients.get_mut(&id) else { return Vec::new() };
+        let Some(client) = self.clients.get_mut(&id) else {
+            return Vec::new();
+        };
         if client.confirmed {
             return Vec::new();
         }
@@ -239,6 +247,10 @@ impl State {
 
 impl Client {
     fn exchanged(&self) -> Exchanged {
-        Exchanged { client: self.id, sequence: self.next_create, confirmed: self.confirmed }
+        Exchanged {
+            client: self.id,
+            sequence: self.next_create,
+            confirmed: self.confirmed,
+        }
     }
 }

@@ -21,6 +21,8 @@ pub enum Reclaim {
 #[derive(Debug)]
 pub(super) struct Grace {
     ends: Option<Instant>,
+    /// Whether the end, or that there is no grace at all, was told.
+    end_told: bool,
     /// Owners of clients that held state before the restart.
     may_reclaim: HashSet<Arc<[u8]>>,
     /// Those of them that have not said RECLAIM_COMPLETE.
@@ -36,7 +38,12 @@ impl Grace {
         let may_reclaim: HashSet<Arc<[u8]>> = may_reclaim.into_iter().collect();
         // Without anybody to wait for there is nothing that new opens could conflict with.
         let ends = (!may_reclaim.is_empty()).then(|| now + length);
-        Grace { ends, expected: may_reclaim.clone(), may_reclaim }
+        Grace {
+            ends,
+            end_told: false,
+            expected: may_reclaim.clone(),
+            may_reclaim,
+        }
     }
 
     pub(super) fn may_reclaim(&self, owner: &[u8]) -> bool {
@@ -83,13 +90,14 @@ impl State {
     }
 
     /// Ends the grace period when its time is up or nobody is left to wait for. Returns the records of
-    /// those that did not come back, once, when it ends.
+    /// those that did not come back, once, when it ends; without a grace period, at the first call.
     pub fn end_grace_if_due(&mut self, now: Instant) -> Option<Vec<Release>> {
-        let ends = self.grace.ends?;
-        if now < ends && !self.grace.expected.is_empty() {
+        let goes_on = self.grace.ends.is_some_and(|ends| now < ends);
+        if self.grace.end_told || (goes_on && !self.grace.expected.is_empty()) {
             return None;
         }
         self.grace.ends = None;
+        self.grace.end_told = true;
         self.grace.may_reclaim.clear();
         for client in self.clients.values_mut() {
             client.may_reclaim = false;

@@ -22,10 +22,13 @@ pub use client::{ClientId, ClientIdentity, ExchangeRequest, Exchanged, Principal
 pub use grace::Reclaim;
 pub use open::{LockGrant, OpenFile, OpenGrant};
 pub use session::{
-    BackChannel, Callback, ConnectionId, CreateSession, CreatedSession, ReplySlot, SequenceRequest, Sequenced,
-    SessionChannel,
+    BackChannel, Callback, ConnectionId, CreateSession, CreatedSession, ReplySlot, SequenceRequest,
+    Sequenced, SessionChannel,
 };
 pub use stateid::{Resolved, StateidUse};
+
+#[cfg(test)]
+mod tests;
 
 use client::{Client, OwnerRecords};
 use grace::Grace;
@@ -157,14 +160,20 @@ impl State {
             .filter(|client| !self.has_request_under_way(client))
             .map(|client| client.id)
             .collect();
-        gone.into_iter().flat_map(|id| self.remove_client(id)).collect()
+        gone.into_iter()
+            .flat_map(|id| self.remove_client(id))
+            .collect()
     }
 
     /// How much is remembered: clients, sessions, opens, locks.
     #[must_use]
     pub fn counts(&self) -> StateCounts {
         StateCounts {
-            clients: self.clients.values().filter(|client| client.confirmed).count(),
+            clients: self
+                .clients
+                .values()
+                .filter(|client| client.confirmed)
+                .count(),
             sessions: self.sessions.len(),
             opens: self.opens.len(),
             locks: self.locks.len(),
@@ -173,7 +182,9 @@ impl State {
 
     /// Removes a client with everything it had.
     fn remove_client(&mut self, id: ClientId) -> Vec<Release> {
-        let Some(client) = self.clients.remove(&id) else { return Vec::new() };
+        let Some(client) = self.clients.remove(&id) else {
+            return Vec::new();
+        };
         for session in &client.sessions {
             self.sessions.remove(session);
         }
@@ -196,7 +207,10 @@ impl State {
     }
 
     fn confirmed(&self, id: ClientId) -> Result<&Client, NfsStat4> {
-        self.clients.get(&id).filter(|client| client.confirmed).ok_or(NfsStat4::StaleClientid)
+        self.clients
+            .get(&id)
+            .filter(|client| client.confirmed)
+            .ok_or(NfsStat4::StaleClientid)
     }
 }
 

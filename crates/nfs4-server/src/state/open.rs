@@ -89,7 +89,10 @@ impl State {
     /// `STALE_CLIENTID` when the client is gone.
     pub fn lock_owner(&self, client: ClientId, owner: &[u8]) -> Result<LockOwner, NfsStat4> {
         let client = self.confirmed(client)?.owner.clone();
-        Ok(LockOwner { client, owner: Arc::from(owner) })
+        Ok(LockOwner {
+            client,
+            owner: Arc::from(owner),
+        })
     }
 
     /// Enters an open that the file system granted, or adds to one the owner has.
@@ -114,7 +117,9 @@ impl State {
             if !open.granted.contains(&share) {
                 open.granted.push(share);
             }
-            return Ok(OpenGrant { stateid: compose(self.incarnation, key, open.seqid) });
+            return Ok(OpenGrant {
+                stateid: compose(self.incarnation, key, open.seqid),
+            });
         }
         if record.opens.len() >= self.limits.states_per_client {
             return Err(NfsStat4::Delay);
@@ -134,7 +139,9 @@ impl State {
         if let Some(record) = self.clients.get_mut(&client) {
             record.opens.insert(key);
         }
-        Ok(OpenGrant { stateid: compose(self.incarnation, key, 1) })
+        Ok(OpenGrant {
+            stateid: compose(self.incarnation, key, 1),
+        })
     }
 
     /// What the owner already has open of a file.
@@ -162,16 +169,27 @@ impl State {
         check_sequence(stateid.seqid, open.seqid)?;
         let record = self.confirmed(client)?;
         let owner = open_owner(&record.owner, &open.owner);
-        Ok(OpenFile { key, owner, share: open.share })
+        Ok(OpenFile {
+            key,
+            owner,
+            share: open.share,
+        })
     }
 
     /// Whether OPEN_DOWNGRADE may go to `share` (RFC 8881, section 18.18.3): it must be the union of
     /// shares that were opened.
     #[must_use]
     pub fn may_downgrade(&self, open: &OpenFile, share: Share) -> bool {
-        let Some(open) = self.opens.get(&open.key) else { return false };
+        let Some(open) = self.opens.get(&open.key) else {
+            return false;
+        };
         let within = |granted: &&Share| granted.union(share) == share;
-        let union = open.granted.iter().filter(within).copied().reduce(Share::union);
+        let union = open
+            .granted
+            .iter()
+            .filter(within)
+            .copied()
+            .reduce(Share::union);
         union == Some(share)
     }
 
@@ -187,14 +205,20 @@ impl State {
         let entry = self.opens.get_mut(&open.key).ok_or(NfsStat4::BadStateid)?;
         entry.seqid = next_seqid(entry.seqid);
         entry.share = share;
-        entry.granted.retain(|granted| granted.union(share) == share);
+        entry
+            .granted
+            .retain(|granted| granted.union(share) == share);
         Ok(compose(self.incarnation, open.key, entry.seqid))
     }
 
     /// Removes an open from the tables. Returns what the file system has to let go, locks first.
     pub fn remove_open(&mut self, open: &OpenFile) -> Vec<Release> {
-        let Some(entry) = self.opens.get(&open.key) else { return Vec::new() };
-        let Some(owner) = self.client_owner(entry.client) else { return Vec::new() };
+        let Some(entry) = self.opens.get(&open.key) else {
+            return Vec::new();
+        };
+        let Some(owner) = self.client_owner(entry.client) else {
+            return Vec::new();
+        };
         self.forget_open(open.key, &owner)
     }
 
@@ -268,7 +292,16 @@ impl State {
         }
         let key = self.next_state_key();
         let owner = grant.name.clone();
-        self.locks.insert(key, Lock { seqid: 1, client, owner, file, open: grant.open });
+        self.locks.insert(
+            key,
+            Lock {
+                seqid: 1,
+                client,
+                owner,
+                file,
+                open: grant.open,
+            },
+        );
         self.lock_index.insert(index, key);
         if let Some(open) = self.opens.get_mut(&grant.open) {
             open.locks.insert(key);
@@ -291,7 +324,11 @@ impl State {
         let key = self.state_key(stateid)?;
         if let Some(open) = self.opens.get(&key) {
             let known = open.client == client;
-            return Err(if known { NfsStat4::LocksHeld } else { NfsStat4::BadStateid });
+            return Err(if known {
+                NfsStat4::LocksHeld
+            } else {
+                NfsStat4::BadStateid
+            });
         }
         let lock = self.locks.get(&key).ok_or(NfsStat4::BadStateid)?;
         if lock.client != client {
@@ -309,13 +346,19 @@ impl State {
     }
 
     pub(super) fn forget_open(&mut self, key: u64, client_owner: &Arc<[u8]>) -> Vec<Release> {
-        let Some(open) = self.opens.remove(&key) else { return Vec::new() };
+        let Some(open) = self.opens.remove(&key) else {
+            return Vec::new();
+        };
         let mut releases = Vec::new();
         for lock in &open.locks {
             releases.extend(self.forget_lock(*lock, client_owner));
         }
-        releases.push(Release::Open(open.file, open_owner(client_owner, &open.owner)));
-        self.open_index.remove(&(open.client, open.owner, open.file));
+        releases.push(Release::Open(
+            open.file,
+            open_owner(client_owner, &open.owner),
+        ));
+        self.open_index
+            .remove(&(open.client, open.owner, open.file));
         if let Some(record) = self.clients.get_mut(&open.client) {
             record.opens.remove(&key);
         }
@@ -330,8 +373,12 @@ impl State {
         if let Some(record) = self.clients.get_mut(&lock.client) {
             record.locks.remove(&key);
         }
-        let owner = LockOwner { client: client_owner.clone(), owner: lock.owner.clone() };
-        self.lock_index.remove(&(lock.client, lock.owner, lock.file));
+        let owner = LockOwner {
+            client: client_owner.clone(),
+            owner: lock.owner.clone(),
+        };
+        self.lock_index
+            .remove(&(lock.client, lock.owner, lock.file));
         Some(Release::Locks(lock.file, owner))
     }
 }

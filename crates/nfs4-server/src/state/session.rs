@@ -173,7 +173,9 @@ pub(super) struct Session {
 
 impl Session {
     fn is_busy(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot.progress, Progress::UnderWay))
+        self.slots
+            .iter()
+            .any(|slot| matches!(slot.progress, Progress::UnderWay))
     }
 }
 
@@ -189,7 +191,10 @@ impl State {
         request: &CreateSession,
         now: Instant,
     ) -> Result<(CreatedSession, Vec<Release>), NfsStat4> {
-        let client = self.clients.get_mut(&request.client).ok_or(NfsStat4::StaleClientid)?;
+        let client = self
+            .clients
+            .get_mut(&request.client)
+            .ok_or(NfsStat4::StaleClientid)?;
         if request.sequence.wrapping_add(1) == client.next_create
             && let Some(last) = &client.last_create
         {
@@ -204,7 +209,11 @@ impl State {
         client.next_create = client.next_create.wrapping_add(1);
         client.renewed = now;
         let outcome = self.make_session(request);
-        let releases = if outcome.is_ok() { self.confirm(request.client) } else { Vec::new() };
+        let releases = if outcome.is_ok() {
+            self.confirm(request.client)
+        } else {
+            Vec::new()
+        };
         if let Some(client) = self.clients.get_mut(&request.client) {
             client.last_create = Some(outcome.clone());
         }
@@ -213,15 +222,24 @@ impl State {
 
     fn make_session(&mut self, request: &CreateSession) -> Result<CreatedSession, NfsStat4> {
         let channel = self.grant_channel(&request.channel)?;
-        let client = self.clients.get_mut(&request.client).ok_or(NfsStat4::StaleClientid)?;
+        let client = self
+            .clients
+            .get_mut(&request.client)
+            .ok_or(NfsStat4::StaleClientid)?;
         if client.sessions.len() >= self.limits.sessions_per_client {
             return Err(NfsStat4::Delay);
         }
         let id = session_id(request.client, self.next_session);
         self.next_session += 1;
         client.sessions.push(id);
-        let back_channel = SessionChannel { slots: 1, ..request.back.channel };
-        let back = BackChannel { channel: back_channel, ..request.back.clone() };
+        let back_channel = SessionChannel {
+            slots: 1,
+            ..request.back.channel
+        };
+        let back = BackChannel {
+            channel: back_channel,
+            ..request.back.clone()
+        };
         let slot = || Slot {
             sequence: 0,
             progress: Progress::Fresh,
@@ -267,7 +285,9 @@ impl State {
         Ok(SessionChannel {
             request_bytes: asked.request_bytes.min(limits.request_bytes),
             response_bytes: asked.response_bytes.min(limits.response_bytes),
-            cached_response_bytes: asked.cached_response_bytes.min(limits.cached_response_bytes),
+            cached_response_bytes: asked
+                .cached_response_bytes
+                .min(limits.cached_response_bytes),
             operations: asked.operations.clamp(1, limits.operations),
             slots: asked.slots.clamp(1, limits.slots),
         })
@@ -284,7 +304,10 @@ impl State {
         request: &SequenceRequest,
         now: Instant,
     ) -> Result<Sequenced, NfsStat4> {
-        let session = self.sessions.get_mut(&request.session).ok_or(NfsStat4::BadSession)?;
+        let session = self
+            .sessions
+            .get_mut(&request.session)
+            .ok_or(NfsStat4::BadSession)?;
         let highest = session.channel.slots - 1;
         if request.slot > highest {
             return Err(NfsStat4::BadSlot);
@@ -322,7 +345,10 @@ impl State {
         Ok(Sequenced::Execute {
             client: session.client,
             channel: session.channel,
-            slot: ReplySlot { session: request.session, slot: request.slot },
+            slot: ReplySlot {
+                session: request.session,
+                slot: request.slot,
+            },
             callback_path_down: session.had_back_channel && session.back_connections.is_empty(),
         })
     }
@@ -347,7 +373,11 @@ impl State {
     ) -> Result<(), NfsStat4> {
         let session = self.sessions.get(&id).ok_or(NfsStat4::BadSession)?;
         let busy = session.slots.iter().enumerate().any(|(index, slot)| {
-            let own = own_slot == Some(ReplySlot { session: id, slot: index as u32 });
+            let own = own_slot
+                == Some(ReplySlot {
+                    session: id,
+                    slot: index as u32,
+                });
             !own && matches!(slot.progress, Progress::UnderWay)
         });
         if busy {
@@ -427,7 +457,9 @@ impl State {
     /// the sequence number stays (RFC 8881, section 2.10.6.2) and the connection counts as unusable until
     /// the client binds one again.
     pub fn end_callback(&mut self, callback: &Callback, answered: bool) {
-        let Some(session) = self.sessions.get_mut(&callback.session) else { return };
+        let Some(session) = self.sessions.get_mut(&callback.session) else {
+            return;
+        };
         session.back_busy = false;
         if answered {
             session.back_sequence = session.back_sequence.wrapping_add(1);
@@ -443,7 +475,11 @@ impl State {
     }
 
     pub(super) fn has_request_under_way(&self, client: &Client) -> bool {
-        client.sessions.iter().filter_map(|id| self.sessions.get(id)).any(Session::is_busy)
+        client
+            .sessions
+            .iter()
+            .filter_map(|id| self.sessions.get(id))
+            .any(Session::is_busy)
     }
 }
 

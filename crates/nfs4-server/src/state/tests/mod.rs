@@ -1,0 +1,106 @@
+//! The state tables by themselves: no file system, no clock, no wire.
+
+mod clients;
+mod opens;
+mod restart;
+mod sessions;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nfs4::SessionId4;
+use vfs::ObjectId;
+
+use super::*;
+
+/// A state table with a clock of its own.
+struct Table {
+    state: State,
+    now: Instant,
+}
+
+impl Table {
+    fn new() -> Table {
+        Table::after_restart(&[])
+    }
+
+    fn after_restart(owners: &[&str]) -> Table {
+        let now = Instant::now();
+        let owners = owners.iter().map(|owner| Arc::from(owner.as_bytes()));
+        Table {
+            state: State::new(Limits::default(), 7, owners, now),
+            now,
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    fn exchange(&mut self, owner: &str, verifier: u8, uid: u32) -> Result<Exchanged, NfsStat4> {
+        let request = request(owner, verifier, uid);
+        self.state
+            .exchange_id(request, self.now)
+            .map(|(exchanged, _)| exchanged)
+    }
+
+    fn create(&mut self, client: ClientId, sequence: u32) -> Result<CreatedSession, NfsStat4> {
+        let request = create_request(client, sequence);
+        self.state
+            .create_session(&request, self.now)
+            .map(|(created, _)| created)
+    }
+
+    /// A confirmed client with a session that has completed its reclaim.
+    fn client(&mut self, owner: &str) -> (ClientId, SessionId4) {
+        let exchanged = self.exchange(owner, 1, 0).unwrap();
+        let session = self
+            .create(exchanged.client, exchanged.sequence)
+            .unwrap()
+            .session;
+        self.state.reclaim_complete(exchanged.client).unwrap();
+        (exchanged.client, session)
+    }
+}
+
+fn request(owner: &str, verifier: u8, uid: u32) -> ExchangeRequest {
+    ExchangeRequest {
+        identity: ClientIdentity {
+            owner: Arc::from(owner.as_bytes()),
+            verifier: [verifier; 8],
+            principal: Principal::User(uid),
+        },
+        update: false,
+        implementation: String::new(),
+    }
+}
+
+fn create_request(client: ClientId, sequence: u32) -> CreateSession {
+    let channel = SessionChannel {
+        request_bytes: 4096,
+        response_bytes: 4096,
+        cached_response_bytes: 1024,
+        operations: 8,
+        slots: 4,
+    };
+    CreateSession {
+        client,
+        sequence,
+        principal: Principal::User(0),
+        connection: ConnectionId(1),
+        channel,
+        back: BackChannel {
+            program: 0x4000_0000,
+            auth_sys: true,
+            channel,
+        },
+        use_for_back_channel: true,
+    }
+}
+
+fn file(number: u64) -> FileKey {
+    FileKey {
+        tree: 0,
+        object: ObjectId::from_u64(number),
+    }
+}

@@ -1,0 +1,231 @@
+//! Stateids of opens and locks.
+
+use nfs4::Stateid4;
+use vfs::Share;
+
+use super::*;
+
+const READ: Share = Share {
+    read: true,
+    write: false,
+    deny_read: false,
+    deny_write: false,
+};
+const WRITE: Share = Share {
+    read: false,
+    write: true,
+    deny_read: false,
+    deny_write: false,
+};
+
+#[test]
+fn opening_again_adds_to_the_same_state() {
+    let mut table = Table::new();
+    let (client, _) = table.client("a");
+    let first = table
+        .state
+        .record_open(client, b"o", file(1), READ)
+        .unwrap()
+        .stateid;
+    let second = table
+        .state
+        .record_open(client, b"o", file(1), WRITE)
+        .unwrap()
+        .stateid;
+    assert_eq!(first.other, second.other);
+    assert_eq!((first.seqid, second.seqid), (1, 2));
+    let old = table.state.open_file(client, &first, file(1));
+    assert_eq!(old.unwrap_err(), NfsStat4::OldStateid);
+    let open = table.state.open_file(client, &second, file(1)).unwrap();
+    assert!(open.share.read && open.share.write);
+    let other_owner = table
+        .state
+        .record_open(client, b"p", file(1), READ)
+        .unwrap()
+        .stateid;
+    assert_ne!(other_owner.other, first.other);
+}
+
+#[test]
+fn stateids_are_good_only_for_their_client_and_file() {
+    let mut table = Table::new();
+    let (client, _) = table.client("a");
+    let (stranger, _) = table.client("b");
+    let stateid = table
+        .state
+        .record_open(client, b"o", file(1), READ)
+        .unwrap()
+        .stateid;
+    let use_it = |state: &State, client, stateid: &Stateid4, key| {
+        state.resolve_for_io(client, stateid, key, StateidUse::Read)
+    };
+    assert_eq!(
+        use_it(&table.state, client, &stateid, file(1)),
+        Ok(Resolved::Open(READ))
+    );
+    for (client, stateid, key) in [
+        (stranger, stateid, file(1)),
+        (client, stateid, file(2)),
+        (
+            client,
+            Stateid4 {
+                seqid: 2,
+                ..stateid
+            },
+            file(1),
+        ),
+        (
+            client,
+            Stateid4 {
+                seqid: 1,
+                other: [0xab; 12],
+            },
+            file(1),
+        ),
+        (client, Stateid4::INVALID, file(1)),
+    ] {
+        assert_eq!(
+            use_it(&table.state, client, &stateid, key),
+            Err(NfsStat4::BadStateid)
+        );
+    }
+    let newest = Stateid4 {
+        seqid: 0,
+        ..stateid
+    };
+    assert_eq!(
+        use_it(&table.state, client, &newest, file(1)),
+        Ok(Resolved::Open(READ))
+    );
+}
+
+#[test]
+fn writing_needs_an_open_for_writing() {
+    let mut table = Table::new();
+    let (client, _) = table.client("a");
+    let reader = table
+        .state
+        .record_open(client, b"r", file(1), READ)
+        .unwrap()
+        .stateid;
+    let writer = table
+        .state
+        .record_open(client, b"w", file(1), WRITE)
+        .unwrap()
+        .stateid;
+    let resolve = |stateid, wanted| table.state.resolve_for_io(client, stateid, file(1), wanted);
+    assert_eq!(resolve(&reader, StateidUse::Write), Err(NfsStat4::OpenMode));
+    assert_eq!(
+        resolve(&writer, StateidUse::Write),
+        Ok(Resolved::Open(WRITE))
+    );
+    assert_eq!(
+        resolve(&writer, StateidUse::Read),
+        Ok(Resolved::Open(WRITE))
+    );
+    assert_eq!(
+        resolve(&Stateid4::ANONYMOUS, StateidUse::Write),
+        Ok(Resolved::Anonymous)
+    );
+    assert_eq!(
+        resolve(&Stateid4::READ_BYPASS, StateidUse::Read),
+        Ok(Resolved::ReadBypass)
+    );
+}
+
+#[test]
+fn a_downgrade_goes_back_to_what_was_opened() {
+    let mut table = Table::new();
+    let (client, _) = table.client("a");
+    table
+        .state
+        .record_open(client, b"o", file(1), READ)
+        .unwrap();
+    let both = table
+        .state
+        .record_open(client, b"o", file(1), READ.union(WRITE))
+        .unwrap()
+        .stateid;
+    let open = table.state.open_file(client, &both, file(1)).unwrap();
+    assert!(table.state.may_downgrade(&open, READ));
+    assert!(
+        !table.state.may_downgrade(&open, WRITE),
+        "writing alone was never opened"
+    );
+    let stateid = table.state.record_downgrade(&open, READ).unwrap();
+    assert_eq!(stateid.seqid, 3);
+    let open = table.state.open_file(client, &stateid, file(1)).unwrap();
+    assert_eq!(open.share, READ);
+    assert!(!table.state.may_downgrade(&open, READ.union(WRITE)));
+}
+
+#[test]
+fn closing_takes_the_locks_along() {
+    let mut table = Table::new();
+    let (client, _) = table.client("a");
+    let stateid = table
+        .state
+        .record_open(client, b"o", file(1), WRITE)
+        .unwrap()
+        .stateid;
+    let grant = table
+        .state
+        .first_lock(client, &stateid, b"l", file(1))
+        .unwrap();
+    let lock = table.state.record_lock(client, &grant, file(1)).unwrap();
+    assert_eq!(table.state.test_stateid(client, &lock), NfsStat4::Ok);
+    let open = table.state.open_file(client, &stateid, file(1)).unwrap();
+    let releases = table.state.remove_open(&open);
+    assert!(matches!(
+        &releases[..],
+        [Release::Locks(..), Release::Open(..)]
+    ));
+    assert_eq!(
+        table.state.test_stateid(client, &lock),
+        NfsStat4::BadStateid
+    );
+    assert_eq!(
+        table.state.test_stateid(client, &stateid),
+        NfsStat4::BadStateid
+    );
+}
+
+#[test]
+fn a_lock_owner_has_one_state_a_file() {
+    let mut table = Table::new();
+    let (client, _) = table.client("a");
+    let open = table
+        .state
+        .record_open(client, b"o", file(1), WRITE)
+        .unwrap()
+        .stateid;
+    let grant = table
+        .state
+        .first_lock(client, &open, b"l", file(1))
+        .unwrap();
+    let first = table.state.record_lock(client, &grant, file(1)).unwrap();
+    let grant = table
+        .state
+        .first_lock(client, &open, b"l", file(1))
+        .unwrap();
+    let again = table.state.record_lock(client, &grant, file(1)).unwrap();
+    assert_eq!((first.other, again.seqid), (again.other, 2));
+    assert!(table.state.known_lock(client, &again, file(1)).is_ok());
+    let old = table.state.known_lock(client, &first, file(1));
+    assert_eq!(old.unwrap_err(), NfsStat4::OldStateid);
+    assert_eq!(
+        table.state.freeable_lock(client, &open),
+        Err(NfsStat4::LocksHeld)
+    );
+    assert!(table.state.freeable_lock(client, &again).is_ok());
+}
+
+#[test]
+fn owners_cannot_be_confused_by_where_one_string_ends() {
+    let mut table = Table::new();
+    let (ab, _) = table.client("ab");
+    let (a, _) = table.client("a");
+    let first = table.state.open_owner(ab, b"c").unwrap();
+    let second = table.state.open_owner(a, b"bc").unwrap();
+    assert_ne!(first, second);
+}

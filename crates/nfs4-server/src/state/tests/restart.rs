@@ -1,0 +1,76 @@
+//! Grace, reclaim, and who may do it.
+
+use super::*;
+
+#[test]
+fn nobody_to_wait_for_means_no_grace() {
+    let mut table = Table::new();
+    assert!(!table.state.in_grace());
+    let (client, _) = table.client("a");
+    assert_eq!(table.state.admit(client, Reclaim::No), Ok(()));
+    assert_eq!(
+        table.state.admit(client, Reclaim::Yes),
+        Err(NfsStat4::NoGrace)
+    );
+}
+
+#[test]
+fn a_client_must_say_that_it_reclaimed_before_it_opens() {
+    let mut table = Table::new();
+    let exchanged = table.exchange("a", 1, 0).unwrap();
+    table.create(exchanged.client, exchanged.sequence).unwrap();
+    assert_eq!(
+        table.state.admit(exchanged.client, Reclaim::No),
+        Err(NfsStat4::Grace)
+    );
+    table.state.reclaim_complete(exchanged.client).unwrap();
+    assert_eq!(table.state.admit(exchanged.client, Reclaim::No), Ok(()));
+    let again = table.state.reclaim_complete(exchanged.client);
+    assert_eq!(again, Err(NfsStat4::CompleteAlready));
+}
+
+#[test]
+fn only_those_who_held_state_may_reclaim() {
+    let mut table = Table::after_restart(&["known"]);
+    assert!(table.state.in_grace());
+    for (owner, expected) in [("known", Ok(())), ("new", Err(NfsStat4::ReclaimBad))] {
+        let exchanged = table.exchange(owner, 1, 0).unwrap();
+        table.create(exchanged.client, exchanged.sequence).unwrap();
+        assert_eq!(
+            table.state.admit(exchanged.client, Reclaim::Yes),
+            expected,
+            "{owner}"
+        );
+        assert_eq!(
+            table.state.admit(exchanged.client, Reclaim::No),
+            Err(NfsStat4::Grace)
+        );
+    }
+}
+
+#[test]
+fn grace_ends_early_when_everybody_is_back() {
+    let mut table = Table::after_restart(&["a", "b"]);
+    table.client("a");
+    assert_eq!(table.state.end_grace_if_due(table.now), None);
+    table.client("b");
+    assert_eq!(table.state.end_grace_if_due(table.now), Some(Vec::new()));
+    assert!(!table.state.in_grace());
+    assert_eq!(
+        table.state.end_grace_if_due(table.now),
+        None,
+        "it ends once"
+    );
+}
+
+#[test]
+fn the_records_of_those_who_stay_away_are_forgotten() {
+    let mut table = Table::after_restart(&["back", "gone"]);
+    table.client("back");
+    table.pass(Limits::default().grace);
+    let gone: Arc<[u8]> = Arc::from(&b"gone"[..]);
+    assert_eq!(
+        table.state.end_grace_if_due(table.now),
+        Some(vec![Release::Record(gone)])
+    );
+}
