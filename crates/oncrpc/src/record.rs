@@ -11,8 +11,12 @@ pub const RECORD_MARK_SIZE: usize = 4;
 const LAST_FRAGMENT: u32 = 1 << 31;
 const FRAGMENT_MAX: usize = (LAST_FRAGMENT - 1) as usize;
 
-/// Room offered to a socket while the size of what comes next is unknown.
+/// Room made for a socket while the size of what comes next is unknown.
 const READ_SIZE: usize = 64 * 1024;
+
+/// Room that suffices in that case, so that the end of a buffer does not lead to
+/// many small reads.
+const READ_SIZE_MIN: usize = 4 * 1024;
 
 /// Why a byte stream cannot be cut into records, or a message not be sent as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -67,12 +71,14 @@ impl RecordSplitter {
     /// Where received bytes are to be appended, with room for at least the rest
     /// of the current fragment.
     pub fn read_buffer(&mut self) -> &mut BytesMut {
-        let wanted = match self.fragment {
-            Some(fragment) => fragment.length.saturating_sub(self.input.len()),
-            None => 0,
-        };
-        if self.input.capacity() - self.input.len() < wanted.max(RECORD_MARK_SIZE) {
-            self.input.reserve(wanted.max(READ_SIZE));
+        // More than the rest of a known fragment is never demanded: making room
+        // near the end of a large one would copy all of it.
+        let rest = self.fragment.map_or(0, |fragment| {
+            fragment.length.saturating_sub(self.input.len())
+        });
+        let needed = if rest > 0 { rest } else { READ_SIZE_MIN };
+        if self.input.capacity() - self.input.len() < needed {
+            self.input.reserve(rest.max(READ_SIZE));
         }
         &mut self.input
     }
