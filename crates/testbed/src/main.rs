@@ -52,8 +52,8 @@ fn command(mut words: impl Iterator<Item = String>) -> Result<ExitCode> {
             println!("{USAGE}");
             Ok(ExitCode::SUCCESS)
         }
-        Some(word) => bail!("there is no command '{word}'\n{USAGE}"),
-        None => bail!("a command is missing\n{USAGE}"),
+        Some(word) => bail!("there is no command '{word}'; see `testbed --help`"),
+        None => bail!("a command is missing; see `testbed --help`"),
     }
 }
 
@@ -64,7 +64,7 @@ fn requirements(words: impl Iterator<Item = String>) -> Result<ExitCode> {
         match word.as_str() {
             "--ganesha" => requirements = requirements.with_ganesha(),
             "--install" => installs = true,
-            _ => bail!("`requirements` knows no '{word}'\n{USAGE}"),
+            _ => bail!("`requirements` knows no '{word}'; see `testbed --help`"),
         }
     }
     if installs {
@@ -110,35 +110,33 @@ impl GuestArguments {
                 arguments.command = words.by_ref().collect();
                 break;
             }
-            let value = words
-                .next()
-                .with_context(|| format!("{word} needs a value\n{USAGE}"))?;
-            arguments.set(&word, value)?;
+            arguments.set(&word, words.next())?;
         }
         if arguments.script.as_os_str().is_empty() {
-            bail!("--script is missing\n{USAGE}");
+            bail!("--script is missing; see `testbed --help`");
         }
         if arguments.ganesha.is_some() != arguments.command.is_empty() {
-            bail!("give either a server command after `--` or --ganesha\n{USAGE}");
+            bail!("give either a server command after `--` or --ganesha; see `testbed --help`");
         }
         Ok(arguments)
     }
 
-    fn set(&mut self, word: &str, value: String) -> Result<()> {
-        let wrong = || format!("'{value}' will not do for {word}\n{USAGE}");
+    fn set(&mut self, word: &str, value: Option<String>) -> Result<()> {
+        let value = || value.with_context(|| format!("{word} needs a value"));
+        let wrong = || format!("this value will not do for {word}; see `testbed --help`");
         match word {
-            "--server" => self.server = Some(value.parse().with_context(wrong)?),
-            "--export" => self.export = Some(value),
-            "--at" => self.at = Some(value),
-            "--version" => self.version = Some(value),
-            "--option" => self.options.push(value),
-            "--ganesha" => self.ganesha = Some(value.into()),
+            "--server" => self.server = Some(value()?.parse().with_context(wrong)?),
+            "--export" => self.export = Some(value()?),
+            "--at" => self.at = Some(value()?),
+            "--version" => self.version = Some(value()?),
+            "--option" => self.options.push(value()?),
+            "--ganesha" => self.ganesha = Some(value()?.into()),
             "--lifetime" => {
-                let seconds = value.parse().with_context(wrong)?;
+                let seconds = value()?.parse().with_context(wrong)?;
                 self.lifetime = Some(Duration::from_secs(seconds));
             }
-            "--script" => self.script = value.into(),
-            _ => bail!("`guest` knows no '{word}'\n{USAGE}"),
+            "--script" => self.script = value()?.into(),
+            _ => bail!("`guest` knows no '{word}'; see `testbed --help`"),
         }
         Ok(())
     }
@@ -191,6 +189,10 @@ impl Server {
 fn guest(arguments: &GuestArguments) -> Result<ExitCode> {
     let script = std::fs::read_to_string(&arguments.script)
         .with_context(|| format!("could not read {}", arguments.script.display()))?;
+    let lacks = Requirements::guest().lacks();
+    if let Some(lack) = lacks.first() {
+        bail!("{lack}; `testbed requirements` lists everything that is missing");
+    }
     let site = Site::new()?;
     let address = arguments.server.unwrap_or_else(|| site.nfs_address());
     let _server = Server::start(&site, arguments, address)?;
