@@ -1,2 +1,36 @@
-//! The `meridian` program.
-fn main() {}
+//! The command line of Meridian: arguments, logging, and what people are told.
+//!
+//! What must never enter: serving, checking and validating; the `server` crate does that.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod config;
+mod exit;
+mod logging;
+mod mount_hint;
+mod serve;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command, ConfigCommand};
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Config {
+            command: ConfigCommand::Check { file },
+        } => config::check(&file),
+    };
+    match outcome {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            eprintln!("meridian: {:#}", failure.error);
+            failure.exit.into()
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! `meridian check`: verifies a data directory.
+//!
+//! What must never enter: what is verified.

@@ -1,0 +1,15 @@
+//! `meridian config check`: validates a configuration file without starting anything.
+//!
+//! What must never enter: the rules of validation.
+
+use std::path::Path;
+
+use server::Configuration;
+
+use crate::exit::{Exit, Failure};
+
+pub(crate) fn check(file: &Path) -> Result<Exit, Failure> {
+    Configuration::read(file).map_err(|error| Failure::new(Exit::Configuration, error))?;
+    println!("{} is right.", file.display());
+    Ok(Exit::Success)
+}

@@ -1,0 +1,54 @@
+//! Exit codes, which scripts and service managers rely on. `docs/operating.md` lists them.
+//!
+//! What must never enter: messages.
+
+use std::process::ExitCode;
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// All is well.
+    Success = 0,
+    /// Something failed while running or starting.
+    Failure = 1,
+    /// The command line is wrong; also used by the parser of arguments.
+    Usage = 2,
+    /// A check found what is not in order and was not, or could not be, repaired.
+    Defects = 3,
+    /// No server runs on the data directory.
+    NotRunning = 4,
+    /// The configuration is wrong; `EX_CONFIG` of `sysexits.h`. Starting again does not help.
+    Configuration = 78,
+    /// A second signal ended the program before everything was put away, as a shell counts SIGINT.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Why the program fails, and with which code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) error: anyhow::Error,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
+        Failure {
+            exit,
+            error: error.into(),
+        }
+    }
+}
+
+/// For everything that has no code of its own.
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure::new(Exit::Failure, error)
+    }
+}

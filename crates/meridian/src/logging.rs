@@ -1,0 +1,34 @@
+//! Log lines on standard error, for people or for machines.
+//!
+//! What must never enter: what is worth logging.
+
+use std::io::{self, IsTerminal};
+
+use anyhow::Context;
+use server::configuration::{LogConfiguration, LogFormat};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
+
+/// Starts to write log lines. To be called once.
+pub(crate) fn start(log: &LogConfiguration) -> anyhow::Result<()> {
+    let filter: Targets = log
+        .filter
+        .as_str()
+        .parse()
+        .context("the log level cannot be used")?;
+    let lines = fmt::layer().with_writer(io::stderr);
+    let lines = match log.format {
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        // The journal of systemd has its own time.
+        LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
+            lines.with_ansi(false).without_time().boxed()
+        }
+        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+    };
+    tracing_subscriber::registry()
+        .with(lines.with_filter(filter))
+        .init();
+    Ok(())
+}

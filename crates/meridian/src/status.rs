@@ -1,0 +1,34 @@
+//! `meridian status`: asks a running server and shows its answer.
+//!
+//! What must never enter: how the answer travels.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use server::{Configuration, StatusError};
+
+use crate::arguments::StatusArguments;
+use crate::exit::{Exit, Failure};
+
+pub(crate) fn run(arguments: &StatusArguments) -> Result<Exit, Failure> {
+    let data: PathBuf = arguments
+        .data
+        .clone()
+        .unwrap_or_else(|| Configuration::default().data);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let asked = runtime
+        .context("cannot start")?
+        .block_on(server::ask_status(&data));
+    let status = asked.map_err(|error| match error {
+        StatusError::NotRunning(_) => Failure::new(Exit::NotRunning, error),
+        error => error.into(),
+    })?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&status)?);
+    } else {
+        println!("{status}");
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,262 @@
+//! What a server is told about itself, before anything runs: defaults, the configuration file, the
+//! command line, in rising order of precedence.
+//!
+//! What must never enter: effects. A configuration is a value; nothing is opened or made here.
+
+mod address;
+mod file;
+mod log_filter;
+mod nearest;
+mod problem;
+mod section;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use nfs4_server::{AccessMode, AccessRule, AddressRange, Limits, PseudoPath, Squash};
+
+pub use address::{ListenAddress, NFS_PORT};
+pub use log_filter::LogFilter;
+pub use problem::{ConfigurationError, Place, Problem};
+
+/// The user and group that squashed callers become unless configured, `nobody` on most systems.
+const NOBODY: u32 = 65534;
+/// The tree that is exported unless an export names another.
+const DEFAULT_TREE: &str = "default";
+/// Where the default tree is exported.
+const DEFAULT_EXPORT: &str = "/export";
+const DEFAULT_DATA: &str = "/var/lib/meridian";
+const METRICS_PORT: u16 = 9649;
+
+/// A complete and validated configuration.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// The data directory.
+    pub data: PathBuf,
+    /// Where to accept NFS connections. Not empty.
+    pub listen: Vec<ListenAddress>,
+    /// What to serve. Not empty, and no two overlap.
+    pub exports: Vec<ExportConfiguration>,
+    /// When changes of the name space are answered.
+    pub commit: Commit,
+    /// Bounds on what clients can make the service remember, and its time limits.
+    pub limits: Limits,
+    /// Bounds on what connections can make the server hold.
+    pub transport: TransportLimits,
+    /// Bounds of each tree's store.
+    pub store: StoreConfiguration,
+    /// Where to answer Prometheus.
+    pub metrics: MetricsConfiguration,
+    /// What to log, and how.
+    pub log: LogConfiguration,
+}
+
+/// One tree, shown at one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportConfiguration {
+    /// Where clients find it.
+    pub path: PseudoPath,
+    /// Its name in the data directory.
+    pub tree: String,
+    /// Who may do what; the first rule that fits decides.
+    pub rules: Vec<AccessRule>,
+}
+
+/// When an operation that changes something is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// Once it is on stable storage, as RFC 8881 wants.
+    Sync,
+    /// At once; a crash of the machine may lose the last moments.
+    Async,
+}
+
+/// Bounds on connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransportLimits {
+    /// Connections at a time; more are closed as they come.
+    pub connections: usize,
+    /// Requests of one connection that are executed or whose replies wait to be sent. Reading pauses
+    /// at the limit.
+    pub requests_per_connection: usize,
+}
+
+/// Bounds of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreConfiguration {
+    /// Memory for the cache of metadata, in bytes, for each tree.
+    pub cache_bytes: u64,
+    /// Data files kept open at a time, for each tree.
+    pub open_files: usize,
+    /// Free space of the underlying file system, in bytes, that clients cannot fill; `None` leaves it
+    /// to the store.
+    pub reserve_bytes: Option<u64>,
+}
+
+impl Default for StoreConfiguration {
+    fn default() -> StoreConfiguration {
+        StoreConfiguration {
+            cache_bytes: 64 << 20,
+            open_files: 1024,
+            reserve_bytes: None,
+        }
+    }
+}
+
+/// Where to answer Prometheus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsConfiguration {
+    /// Nowhere.
+    Off,
+    /// There, unless the port is taken: nobody asked for it, so a second server on one machine
+    /// must not fail for it.
+    IfFree(SocketAddr),
+    /// There.
+    At(SocketAddr),
+}
+
+impl Default for MetricsConfiguration {
+    fn default() -> MetricsConfiguration {
+        MetricsConfiguration::IfFree(SocketAddr::from((Ipv4Addr::LOCALHOST, METRICS_PORT)))
+    }
+}
+
+/// What to log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfiguration {
+    /// What is worth a line.
+    pub filter: LogFilter,
+    /// How lines look.
+    pub format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line, for machines.
+    Json,
+}
+
+impl Default for Configuration {
+    fn default() -> Configuration {
+        Configuration {
+            data: PathBuf::from(DEFAULT_DATA),
+            listen: vec![ListenAddress::EVERYWHERE],
+            exports: vec![ExportConfiguration::default()],
+            commit: Commit::Sync,
+            limits: Limits::default(),
+            transport: TransportLimits {
+                connections: 4096,
+                requests_per_connection: 256,
+            },
+            store: StoreConfiguration::default(),
+            metrics: MetricsConfiguration::default(),
+            log: LogConfiguration {
+                filter: LogFilter::default(),
+                format: LogFormat::Text,
+            },
+        }
+    }
+}
+
+impl Default for ExportConfiguration {
+    fn default() -> ExportConfiguration {
+        let path = DEFAULT_EXPORT
+            .parse()
+            .expect("the default export is a path");
+        ExportConfiguration {
+            path,
+            tree: DEFAULT_TREE.to_owned(),
+            rules: default_rules(),
+        }
+    }
+}
+
+/// Everybody may read and write; the superuser is believed on this machine only.
+fn default_rules() -> Vec<AccessRule> {
+    let rule = |clients, squash| AccessRule {
+        clients,
+        mode: AccessMode::ReadWrite,
+        squash,
+        anonymous_user: NOBODY,
+        anonymous_group: NOBODY,
+    };
+    let loopback = ["127.0.0.0/8", "::1"];
+    let loopback = loopback.map(|range| range.parse().expect("loopback is an address range"));
+    let mut rules = loopback.map(|range| rule(range, Squash::None)).to_vec();
+    rules.push(rule(AddressRange::ANY, Squash::Root));
+    rules
+}
+
+/// What the command line says; it goes before the file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `--data`.
+    pub data: Option<PathBuf>,
+    /// `--listen`, which replaces all addresses of the file.
+    pub listen: Vec<ListenAddress>,
+    /// `--export`: where to show the only tree.
+    pub export: Option<String>,
+    /// `--log`.
+    pub log: Option<LogFilter>,
+}
+
+impl Configuration {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] with every problem of the file.
+    pub fn read(path: &Path) -> Result<Configuration, ConfigurationError> {
+        let unreadable = |source| ConfigurationError::Unreadable {
+            file: path.to_owned(),
+            source,
+        };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        Configuration::parse(path, &text)
+    }
+
+    /// Reads the text of a configuration file; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] with every problem of the text.
+    pub fn parse(path: &Path, text: &str) -> Result<Configuration, ConfigurationError> {
+        file::parse(text).map_err(|problems| ConfigurationError::wrong(path.into(), text, problems))
+    }
+
+    /// Lets the command line have its way.
+    ///
+    /// # Errors
+    /// [`ConfigurationError::CommandLine`] when it contradicts itself or the file.
+    pub fn with(mut self, overrides: Overrides) -> Result<Configuration, ConfigurationError> {
+        if let Some(data) = overrides.data {
+            self.data = data;
+        }
+        if !overrides.listen.is_empty() {
+            self.listen = overrides.listen;
+        }
+        if let Some(filter) = overrides.log {
+            self.log.filter = filter;
+        }
+        if let Some(path) = overrides.export {
+            let [export] = &mut self.exports[..] else {
+                return Err(ConfigurationError::CommandLine(
+                    "--export cannot say which of several exports it means; change `path` in the configuration file instead"
+                        .to_owned(),
+                ));
+            };
+            let wrong = |error: nfs4_server::NamespaceError| {
+                ConfigurationError::CommandLine(format!("--export: {error}"))
+            };
+            export.path = path.parse().map_err(wrong)?;
+        }
+        Ok(self)
+    }
+
+    /// The largest request or reply with its record mark, in bytes.
+    #[must_use]
+    pub fn record_bytes(&self) -> usize {
+        self.limits.request_bytes.max(self.limits.response_bytes) as usize
+    }
+}

@@ -1,0 +1,122 @@
+//! What is wrong with a configuration file, where, and how to mend it.
+//!
+//! What must never enter: the keys of the file.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where in the text, in bytes.
+    pub(super) place: Range<usize>,
+    /// What is wrong.
+    pub(super) what: String,
+    /// What to do about it.
+    pub(super) remedy: String,
+}
+
+/// Why there is no configuration.
+#[derive(Debug)]
+pub enum ConfigurationError {
+    /// The file cannot be read.
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file says something that cannot be.
+    Wrong {
+        /// The file.
+        file: PathBuf,
+        /// Line and column, counted from one, and what is wrong there. Not empty.
+        problems: Vec<(Place, Problem)>,
+    },
+    /// The command line says something that cannot be.
+    CommandLine(String),
+}
+
+/// A place in a text, both counted from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The character in the line.
+    pub column: usize,
+}
+
+impl ConfigurationError {
+    /// Problems in the order in which they stand in the file.
+    pub(super) fn wrong(file: PathBuf, text: &str, problems: Vec<Problem>) -> ConfigurationError {
+        let placed = |problem: Problem| (place_of(text, problem.place.start), problem);
+        let mut problems: Vec<_> = problems.into_iter().map(placed).collect();
+        problems.sort_by_key(|(place, _)| *place);
+        ConfigurationError::Wrong { file, problems }
+    }
+}
+
+impl fmt::Display for ConfigurationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigurationError::Unreadable { file, source } => {
+                let file = file.display();
+                write!(
+                    f,
+                    "cannot read the configuration {file}: {source}; check the path after --config and who may read it"
+                )
+            }
+            ConfigurationError::Wrong { file, problems } => {
+                for (index, (place, problem)) in problems.iter().enumerate() {
+                    let separator = if index == 0 { "" } else { "\n" };
+                    let (file, Place { line, column }) = (file.display(), place);
+                    let Problem { what, remedy, .. } = problem;
+                    write!(f, "{separator}{file}:{line}:{column}: {what}; {remedy}")?;
+                }
+                Ok(())
+            }
+            ConfigurationError::CommandLine(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for ConfigurationError {}
+
+fn place_of(text: &str, offset: usize) -> Place {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    Place {
+        line: before.matches('\n').count() + 1,
+        column: before[line_start..].chars().count() + 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_from_one() {
+        let text = "ab\ncé = 1\n";
+        for (offset, line, column) in [(0, 1, 1), (1, 1, 2), (3, 2, 1), (6, 2, 3), (99, 3, 1)] {
+            assert_eq!(place_of(text, offset), Place { line, column }, "{offset}");
+        }
+    }
+
+    #[test]
+    fn problems_are_told_in_the_order_of_the_file() {
+        let problem = |start, what: &str| Problem {
+            place: start..start,
+            what: what.to_owned(),
+            remedy: "mend it".to_owned(),
+        };
+        let problems = vec![problem(3, "second"), problem(0, "first")];
+        let error = ConfigurationError::wrong("f.toml".into(), "a\nbb", problems);
+        assert_eq!(
+            error.to_string(),
+            "f.toml:1:1: first; mend it\nf.toml:2:2: second; mend it"
+        );
+    }
+}

@@ -1,0 +1,253 @@
+//! Small files that are replaced as a whole and distrusted when read.
+//!
+//! A sealed file starts with a line that says what it is and in which format, and ends with a
+//! line that carries the BLAKE3 hash of everything before. It is written under another name, put on stable
+//! storage and renamed, so that a crash leaves the old file or the new one.
+//!
+//! What must never enter: what the content means.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// What a file is, and the format its content is written in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    /// A word for the first line.
+    pub(crate) name: &'static str,
+    /// The format this program writes, and the newest it reads.
+    pub(crate) format: u32,
+}
+
+/// Why a sealed file could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum SealedFileError {
+    /// The operating system refused something.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The content is not what was written.
+    #[error("{path} is damaged: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What gives it away.
+        what: &'static str,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "{path} has format {found}, but this program knows only formats up to {known}; start the newer program that wrote it"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The format found.
+        found: u32,
+        /// The newest format that can be read.
+        known: u32,
+    },
+}
+
+impl SealedFileError {
+    fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SealedFileError {
+        move |source| SealedFileError::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    /// Whether there was simply no file.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, SealedFileError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+const SEAL: &[u8] = b"\nblake3 ";
+/// The seal, 64 hexadecimal digits and a line feed.
+const SEAL_BYTES: usize = SEAL.len() + 64 + 1;
+/// What is added to a file's name while it is being written.
+const UNFINISHED: &str = ".unfinished";
+/// No sealed file is larger.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// Puts a file on stable storage, replacing an older one.
+pub(crate) fn write(path: &Path, kind: Kind, content: &[u8]) -> Result<(), SealedFileError> {
+    let unfinished = path.with_added_extension(&UNFINISHED[1..]);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options
+        .open(&unfinished)
+        .map_err(SealedFileError::io("create", &unfinished))?;
+    let written = file
+        .write_all(&sealed(kind, content))
+        .and_then(|()| file.sync_all());
+    written.map_err(SealedFileError::io("write", &unfinished))?;
+    fs::rename(&unfinished, path).map_err(SealedFileError::io("replace", path))?;
+    sync_directory_of(path)
+}
+
+/// Removes a file, if it is there, so that it stays removed after a crash.
+pub(crate) fn remove(path: &Path) -> Result<(), SealedFileError> {
+    match fs::remove_file(path) {
+        Ok(()) => sync_directory_of(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(SealedFileError::io("remove", path)(error)),
+    }
+}
+
+/// Reads a file and returns its content once all of it has proved true.
+pub(crate) fn read(path: &Path, kind: Kind) -> Result<Vec<u8>, SealedFileError> {
+    let file = File::open(path).map_err(SealedFileError::io("open", path))?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(SealedFileError::io("read", path))?;
+    unseal(kind, &bytes).map_err(|flaw| match flaw {
+        Flaw::Damage(what) => SealedFileError::Damaged {
+            path: path.to_owned(),
+            what,
+        },
+        Flaw::Format(found) => SealedFileError::Newer {
+            path: path.to_owned(),
+            found,
+            known: kind.format,
+        },
+    })
+}
+
+/// Whether a name is that of a file whose writing was cut short.
+pub(crate) fn is_unfinished(path: &Path) -> bool {
+    path.as_os_str()
+        .as_encoded_bytes()
+        .ends_with(UNFINISHED.as_bytes())
+}
+
+/// Puts the names in the directory that holds `path` on stable storage.
+pub(crate) fn sync_directory_of(path: &Path) -> Result<(), SealedFileError> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(SealedFileError::io("synchronise", directory))
+}
+
+fn sealed(kind: Kind, content: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("meridian {} {}\n", kind.name, kind.format).into_bytes();
+    bytes.extend_from_slice(content);
+    let hash = blake3::hash(&bytes);
+    bytes.extend_from_slice(SEAL);
+    bytes.extend_from_slice(hash.to_hex().as_bytes());
+    bytes.push(b'\n');
+    bytes
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Flaw {
+    Damage(&'static str),
+    Format(u32),
+}
+
+fn unseal(kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, Flaw> {
+    let end = bytes
+        .len()
+        .checked_sub(SEAL_BYTES)
+        .ok_or(Flaw::Damage("it is too short"))?;
+    let (sealed, seal) = bytes.split_at(end);
+    let hash = blake3::hash(sealed).to_hex();
+    let expected = [SEAL, hash.as_bytes(), b"\n"].concat();
+    if seal != expected {
+        return Err(Flaw::Damage("its last line does not fit the rest"));
+    }
+    let line_end = sealed.iter().position(|byte| *byte == b'\n');
+    let (line, content) =
+        sealed.split_at(line_end.ok_or(Flaw::Damage("its first line is missing"))?);
+    let format = std::str::from_utf8(line)
+        .ok()
+        .and_then(|line| {
+            line.strip_prefix("meridian ")?
+                .strip_prefix(kind.name)?
+                .strip_prefix(' ')
+        })
+        .and_then(|format| format.parse::<u32>().ok())
+        .ok_or(Flaw::Damage(
+            "its first line says that it is something else",
+        ))?;
+    if format > kind.format {
+        return Err(Flaw::Format(format));
+    }
+    Ok(content[1..].to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: Kind = Kind {
+        name: "test",
+        format: 3,
+    };
+
+    #[test]
+    fn content_comes_back_whatever_bytes_it_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        for content in [&b""[..], b"one\ntwo\n", &[0, 255, b'\n', 10]] {
+            write(&path, KIND, content).unwrap();
+            assert_eq!(read(&path, KIND).unwrap(), content);
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        remove(&path).unwrap();
+        remove(&path).unwrap();
+        assert!(read(&path, KIND).unwrap_err().is_missing());
+    }
+
+    #[test]
+    fn every_truncation_and_every_flipped_byte_is_noticed() {
+        let whole = sealed(KIND, b"content");
+        for end in 0..whole.len() {
+            assert!(
+                unseal(KIND, &whole[..end]).is_err(),
+                "{end} bytes were believed"
+            );
+        }
+        for place in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 1;
+            assert!(unseal(KIND, &bytes).is_err(), "byte {place} was believed");
+        }
+    }
+
+    #[test]
+    fn other_kinds_and_newer_formats_are_refused() {
+        let other = sealed(
+            Kind {
+                name: "other",
+                format: 3,
+            },
+            b"x",
+        );
+        assert!(matches!(unseal(KIND, &other), Err(Flaw::Damage(_))));
+        let newer = sealed(
+            Kind {
+                name: "test",
+                format: 4,
+            },
+            b"x",
+        );
+        assert_eq!(unseal(KIND, &newer), Err(Flaw::Format(4)));
+        let older = sealed(
+            Kind {
+                name: "test",
+                format: 2,
+            },
+            b"x",
+        );
+        assert_eq!(unseal(KIND, &older), Ok(b"x".to_vec()));
+    }
+}

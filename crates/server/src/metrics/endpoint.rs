@@ -1,0 +1,62 @@
+//! A small HTTP server for Prometheus.
+//!
+//! What must never enter: anything that changes the server. Whoever reaches the port may ask.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::header;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// The metrics port cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot answer Prometheus at {address}: {source}; set `listen` in [metrics] to another address, or to \"off\""
+)]
+pub struct EndpointError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+/// Makes the page of figures at each question.
+pub(crate) type Page = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Send + Sync>;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Answers `GET /metrics` until `stop` says true. Returns where it listens.
+///
+/// # Errors
+/// [`EndpointError`] when it cannot listen there.
+pub(crate) async fn serve(
+    address: SocketAddr,
+    page: Page,
+    mut stop: watch::Receiver<bool>,
+) -> Result<SocketAddr, EndpointError> {
+    let wrong = |source| EndpointError { address, source };
+    let listener = TcpListener::bind(address).await.map_err(wrong)?;
+    let bound = listener.local_addr().map_err(wrong)?;
+    let figures = move || {
+        let page = page.clone();
+        async move { ([(header::CONTENT_TYPE, OPEN_METRICS)], page().await) }
+    };
+    let routes = Router::new().route("/metrics", get(figures));
+    tokio::spawn(async move {
+        let stopped = async move {
+            // An error means that the server is gone, which is a reason to stop as well.
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        let served = axum::serve(listener, routes)
+            .with_graceful_shutdown(stopped)
+            .await;
+        if let Err(error) = served {
+            tracing::error!(%error, "metrics are no longer answered");
+        }
+    });
+    Ok(bound)
+}

@@ -1,0 +1,244 @@
+//! From a configuration to a running server, and to its end.
+//!
+//! What must never enter: what the parts do; they are only put together here.
+
+mod overview;
+mod process;
+mod signals;
+mod trees;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use nfs4_server::{Identity, Namespace, NamespaceError, Service, ServiceOptions};
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+use vfs::FileSystem;
+
+use crate::configuration::{Configuration, MetricsConfiguration};
+use crate::data_directory::{DataDirectory, DataDirectoryError};
+use crate::metrics::{self, EndpointError, OperationCounters};
+use crate::status::{Status, StatusSocket};
+use crate::transport::{self, ListenError, Listener, Transport};
+
+use overview::Overview;
+pub use signals::StopSignals;
+use trees::Tree;
+
+/// How long requests under way may take when the server stops.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+/// How often leases and the grace period are looked after.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// Why a server does not start, or has ended. Each message says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDirectory(#[from] DataDirectoryError),
+    /// An address cannot be listened at.
+    #[error("cannot accept connections: {0}")]
+    Listen(#[from] ListenError),
+    /// The metrics port cannot be used.
+    #[error(transparent)]
+    Metrics(#[from] EndpointError),
+    /// A store cannot be opened.
+    #[error("cannot open the tree \"{tree}\": {source}")]
+    Tree {
+        /// Its name.
+        tree: String,
+        /// Why not.
+        source: store::StoreError,
+    },
+    /// The exports do not fit together.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The status socket cannot be made.
+    #[error("cannot make the status socket in the data directory: {0}; check its permissions")]
+    StatusSocket(io::Error),
+    /// Signals cannot be received.
+    #[error("cannot receive signals: {0}")]
+    Signals(io::Error),
+    /// A store has failed while it was served.
+    #[error(
+        "stable storage of the tree \"{0}\" has failed, so nothing more can be promised; see the log, mend the disk or free space, run `meridian check`, and start again"
+    )]
+    StorageFailed(String),
+    /// A second signal came before everything was put away.
+    #[error("stopped at once; what was not yet on stable storage is treated as after a crash")]
+    Interrupted,
+}
+
+/// A server that accepts connections.
+pub struct Server {
+    overview: Arc<Overview>,
+    /// Says true when no more connections are to be accepted.
+    stop: watch::Sender<bool>,
+    _status_socket: StatusSocket,
+    data: DataDirectory,
+}
+
+impl Server {
+    /// Opens everything and starts to serve.
+    ///
+    /// # Errors
+    /// [`ServeError`] says what to do next.
+    pub async fn start(configuration: Configuration) -> Result<Server, ServeError> {
+        process::raise_open_files();
+        let data = DataDirectory::open_or_create(&configuration.data)?;
+        // Ports come before stores: opening a large store can take a while, and a taken port is
+        // better told at once. Clients that connect meanwhile just wait.
+        let listeners = configuration
+            .listen
+            .iter()
+            .map(|address| Listener::bind(*address));
+        let listeners = listeners.collect::<Result<Vec<Listener>, ListenError>>()?;
+        let trees = trees::open_all(&data, &configuration).await?;
+        let operations = Arc::new(OperationCounters::default());
+        let incarnation = data.next_incarnation()?;
+        let service = service(
+            &data,
+            incarnation,
+            &configuration,
+            &trees,
+            operations.clone(),
+        )?;
+        let record_bytes = configuration.record_bytes();
+        let overview = Arc::new(Overview {
+            transport: Transport::new(service.clone(), configuration.transport, record_bytes),
+            service,
+            trees,
+            operations,
+            data: data.path().to_owned(),
+            identity: *data.identity(),
+            incarnation,
+            commit: configuration.commit,
+            listen: listeners.iter().map(|listener| listener.address).collect(),
+            started: Instant::now(),
+            metrics: OnceLock::new(),
+        });
+        let (stop, stopping) = watch::channel(false);
+        if let Some(address) = metrics(&configuration, &overview, &stopping).await? {
+            overview.metrics.get_or_init(|| address);
+        }
+        for listener in listeners {
+            let accepting =
+                transport::accept(listener, overview.transport.clone(), stopping.clone());
+            tokio::spawn(accepting);
+        }
+        let source = overview.clone().into_source();
+        let socket = StatusSocket::open(data.path(), source).map_err(ServeError::StatusSocket)?;
+        Ok(Server {
+            overview,
+            stop,
+            _status_socket: socket,
+            data,
+        })
+    }
+
+    /// The server's state now.
+    pub async fn status(&self) -> Status {
+        self.overview.status().await
+    }
+
+    /// Serves until a signal comes, then puts everything away.
+    ///
+    /// # Errors
+    /// [`ServeError::StorageFailed`] when a store fails meanwhile, [`ServeError::Interrupted`] when a
+    /// second signal comes.
+    pub async fn run(self, mut signals: StopSignals) -> Result<(), ServeError> {
+        process::tell_ready();
+        let ended = tokio::select! {
+            signal = signals.next() => {
+                tracing::info!(signal, "stopping: requests under way are finished first");
+                Ok(())
+            }
+            failed = self.keep_house() => Err(failed),
+        };
+        process::tell_stopping();
+        tokio::select! {
+            () = self.put_away() => {}
+            _ = signals.next() => return Err(ServeError::Interrupted),
+        }
+        let Server { overview, data, .. } = self;
+        // Closing a store waits for its threads.
+        let closed = tokio::task::spawn_blocking(move || drop(overview)).await;
+        if let Err(error) = closed {
+            tracing::error!(%error, "a store was not closed in order");
+        }
+        tracing::info!(data = %data.path().display(), "stopped");
+        ended
+    }
+
+    /// Looks after leases until a store fails.
+    async fn keep_house(&self) -> ServeError {
+        let mut ticks = tokio::time::interval(HOUSEKEEPING);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut supervisor = process::Supervisor::default();
+        loop {
+            ticks.tick().await;
+            self.overview.service.housekeep().await;
+            if let Some(tree) = self.overview.failed_tree() {
+                return ServeError::StorageFailed(tree.name.clone());
+            }
+            supervisor.tell_alive(|| self.overview.summary());
+        }
+    }
+
+    async fn put_away(&self) {
+        self.stop.send_replace(true);
+        self.overview.transport.drain(DRAIN_PATIENCE).await;
+        for Tree { name, store, .. } in &self.overview.trees {
+            if let Err(error) = store.sync().await {
+                tracing::error!(tree = %name, %error, "cannot put everything on stable storage");
+            }
+        }
+    }
+}
+
+fn service(
+    data: &DataDirectory,
+    incarnation: u32,
+    configuration: &Configuration,
+    trees: &[Tree],
+    operations: Arc<OperationCounters>,
+) -> Result<Arc<Service>, ServeError> {
+    let namespace = Namespace::new(trees.iter().map(Tree::export).collect())?;
+    let records = data.client_records()?;
+    let identity = Identity {
+        server: data.identity().server_owner(),
+        scope: data.identity().server_scope(),
+        incarnation,
+    };
+    let options = ServiceOptions {
+        identity,
+        limits: configuration.limits.clone(),
+        may_reclaim: records.owners(),
+        records: Arc::new(records),
+        observer: operations,
+        clock: Instant::now,
+    };
+    Ok(Service::new(namespace, options))
+}
+
+/// Starts to answer Prometheus as configured; returns where.
+async fn metrics(
+    configuration: &Configuration,
+    overview: &Arc<Overview>,
+    stopping: &watch::Receiver<bool>,
+) -> Result<Option<SocketAddr>, ServeError> {
+    let serve = |address| metrics::serve(address, overview.clone().into_page(), stopping.clone());
+    match configuration.metrics {
+        MetricsConfiguration::Off => Ok(None),
+        MetricsConfiguration::At(address) => Ok(Some(serve(address).await?)),
+        MetricsConfiguration::IfFree(address) => match serve(address).await {
+            Ok(bound) => Ok(Some(bound)),
+            Err(error) => {
+                tracing::warn!(%error, "running without metrics");
+                Ok(None)
+            }
+        },
+    }
+}

@@ -1,0 +1,153 @@
+//! The running parts of a server together, for whoever asks how it is doing.
+//!
+//! What must never enter: changes to any of them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use nfs4_server::Service;
+use vfs::FileSystem;
+
+use super::trees::Tree;
+use crate::configuration::Commit;
+use crate::data_directory::ReplicaIdentity;
+use crate::metrics::{OperationCounters, Page, exposition};
+use crate::status::{ExportStatus, SpaceStatus, Status, StatusSource, StoreStatus, TrafficStatus};
+use crate::transport::{Traffic, Transport};
+
+/// All that runs.
+pub(super) struct Overview {
+    pub(super) service: Arc<Service>,
+    pub(super) transport: Arc<Transport>,
+    pub(super) trees: Vec<Tree>,
+    pub(super) operations: Arc<OperationCounters>,
+    pub(super) data: PathBuf,
+    pub(super) identity: ReplicaIdentity,
+    pub(super) incarnation: u32,
+    pub(super) commit: Commit,
+    pub(super) listen: Vec<SocketAddr>,
+    pub(super) started: Instant,
+    /// Known last, since the figures are made here.
+    pub(super) metrics: OnceLock<SocketAddr>,
+}
+
+impl Overview {
+    /// The state of everything at this moment.
+    pub(super) async fn status(&self) -> Status {
+        let counts = self.service.counts();
+        let mut exports = Vec::new();
+        for tree in &self.trees {
+            exports.push(export_status(tree).await);
+        }
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: std::process::id(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            data: self.data.clone(),
+            replica: self.identity.replica.to_string(),
+            set: self.identity.set.to_string(),
+            incarnation: self.incarnation,
+            listen: self.listen.clone(),
+            metrics: self.metrics.get().copied(),
+            commit: match self.commit {
+                Commit::Sync => "sync".to_owned(),
+                Commit::Async => "async".to_owned(),
+            },
+            in_grace: self.service.in_grace(),
+            connections: self.transport.connections() as u64,
+            clients: counts.clients as u64,
+            sessions: counts.sessions as u64,
+            opens: counts.opens as u64,
+            locks: counts.locks as u64,
+            operations: self.operations.total(),
+            traffic: traffic_status(self.transport.traffic()),
+            exports,
+        }
+    }
+
+    /// One line for the service manager.
+    pub(super) fn summary(&self) -> String {
+        let counts = self.service.counts();
+        let paths: Vec<String> = self
+            .trees
+            .iter()
+            .map(|tree| tree.path.to_string())
+            .collect();
+        let grace = if self.service.in_grace() {
+            "; grace period"
+        } else {
+            ""
+        };
+        let (paths, clients, opens) = (paths.join(", "), counts.clients, counts.opens);
+        format!("serving {paths}: {clients} clients, {opens} opens{grace}")
+    }
+
+    /// The first tree whose storage has failed.
+    pub(super) fn failed_tree(&self) -> Option<&Tree> {
+        self.trees
+            .iter()
+            .find(|tree| tree.store.statistics().failed)
+    }
+
+    /// Answers of the status socket.
+    pub(super) fn into_source(self: Arc<Overview>) -> StatusSource {
+        Arc::new(move || {
+            let overview = self.clone();
+            Box::pin(async move { overview.status().await })
+        })
+    }
+
+    /// Pages for Prometheus.
+    pub(super) fn into_page(self: Arc<Overview>) -> Page {
+        Arc::new(move || {
+            let overview = self.clone();
+            Box::pin(async move {
+                let status = overview.status().await;
+                exposition(overview.operations.clone(), status)
+            })
+        })
+    }
+}
+
+async fn export_status(tree: &Tree) -> ExportStatus {
+    let fs_id = tree.store.properties().fs_id;
+    let space = tree.store.space().await.inspect_err(|error| {
+        tracing::warn!(tree = %tree.name, %error, "cannot tell how much room there is");
+    });
+    let space = space.map_or(SpaceStatus::default(), |space| SpaceStatus {
+        total_bytes: space.total_bytes,
+        free_bytes: space.free_bytes,
+        available_bytes: space.available_bytes,
+    });
+    let figures = tree.store.statistics();
+    let store = StoreStatus {
+        objects: figures.objects,
+        dirty_files: figures.dirty_files,
+        orphans: figures.orphans,
+        batches: figures.batches,
+        group_commits: figures.group_commits,
+        data_syncs: figures.data_syncs,
+        bytes_written: figures.bytes_written,
+        failed: figures.failed,
+    };
+    ExportStatus {
+        path: tree.path.to_string(),
+        tree: tree.name.clone(),
+        fs_id: format!("{:016x}:{:016x}", fs_id.major, fs_id.minor),
+        space,
+        store,
+    }
+}
+
+fn traffic_status(traffic: &Traffic) -> TrafficStatus {
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    TrafficStatus {
+        accepted: count(&traffic.accepted),
+        refused: count(&traffic.refused),
+        received_bytes: count(&traffic.received_bytes),
+        sent_bytes: count(&traffic.sent_bytes),
+    }
+}

@@ -1,0 +1,59 @@
+//! The process as the operating system and the service manager see it.
+//!
+//! What must never enter: NFS.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use sd_notify::NotifyState;
+
+/// How often the service manager gets a new line about what is going on.
+const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Connections and data files each take a descriptor: allows as many as this process may have.
+pub(super) fn raise_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files stays low");
+    }
+}
+
+/// Tells the service manager, if there is one, that clients are served.
+pub(super) fn tell_ready() {
+    tell(&[NotifyState::Ready]);
+}
+
+/// Tells the service manager that the end is near.
+pub(super) fn tell_stopping() {
+    tell(&[
+        NotifyState::Stopping,
+        NotifyState::Status("finishing requests under way"),
+    ]);
+}
+
+fn tell(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::debug!(%error, "the service manager does not listen");
+    }
+}
+
+/// Keeps the service manager's watchdog quiet and its status line fresh.
+#[derive(Debug, Default)]
+pub(super) struct Supervisor {
+    summarised: Option<Instant>,
+}
+
+impl Supervisor {
+    /// To be called while all is well, several times in each interval of the watchdog.
+    pub(super) fn tell_alive(&mut self, summary: impl FnOnce() -> String) {
+        if self
+            .summarised
+            .is_some_and(|then| then.elapsed() < SUMMARY_INTERVAL)
+        {
+            return tell(&[NotifyState::Watchdog]);
+        }
+        self.summarised = Some(Instant::now());
+        tell(&[NotifyState::Watchdog, NotifyState::Status(&summary())]);
+    }
+}

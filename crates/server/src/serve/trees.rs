@@ -1,0 +1,92 @@
+//! Opens the stores that are exported.
+//!
+//! What must never enter: the inside of a store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nfs4_server::{AccessRule, Export, PseudoPath};
+use store::{CommitMode, NewStore, Reserve, Store, StoreOptions};
+
+use super::ServeError;
+use crate::configuration::{Commit, Configuration};
+use crate::data_directory::DataDirectory;
+
+/// Whoever can mount a new tree can make files in its root, but not remove those of others, as in
+/// `/tmp`: with the superuser of other machines squashed, nobody else could begin to use it.
+const ROOT_MODE: u32 = 0o1777;
+
+/// An open store and where it is shown.
+pub(super) struct Tree {
+    /// Its name in the data directory.
+    pub(super) name: String,
+    pub(super) path: PseudoPath,
+    pub(super) store: Arc<Store>,
+    rules: Vec<AccessRule>,
+}
+
+impl Tree {
+    pub(super) fn export(&self) -> Export {
+        Export::new(self.path.clone(), self.store.clone(), self.rules.clone())
+    }
+}
+
+/// Opens every exported tree, and makes those that are not there yet.
+pub(super) async fn open_all(
+    data: &DataDirectory,
+    configuration: &Configuration,
+) -> Result<Vec<Tree>, ServeError> {
+    let mut trees = Vec::new();
+    for export in &configuration.exports {
+        let options = options(data.tree(&export.tree), configuration);
+        let name = export.tree.clone();
+        // Opening reads the disk, and replays what a crash left.
+        let opened = tokio::task::spawn_blocking(move || open(&options, &name)).await;
+        let opened = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let wrong = |source| ServeError::Tree {
+            tree: export.tree.clone(),
+            source,
+        };
+        trees.push(Tree {
+            name: export.tree.clone(),
+            path: export.path.clone(),
+            store: Arc::new(opened.map_err(wrong)?),
+            rules: export.rules.clone(),
+        });
+    }
+    Ok(trees)
+}
+
+fn open(options: &StoreOptions, name: &str) -> Result<Store, store::StoreError> {
+    match Store::open(options) {
+        Err(store::StoreError::NoStore(path)) => {
+            tracing::info!(tree = name, path = %path.display(), "making a new, empty tree");
+            Store::create(
+                options,
+                &NewStore {
+                    root_mode: ROOT_MODE,
+                    ..NewStore::default()
+                },
+            )
+        }
+        opened => opened,
+    }
+}
+
+fn options(directory: PathBuf, configuration: &Configuration) -> StoreOptions {
+    let commit = match configuration.commit {
+        Commit::Sync => CommitMode::Sync,
+        Commit::Async => CommitMode::Async,
+    };
+    let reserve = configuration
+        .store
+        .reserve_bytes
+        .map_or(Reserve::Automatic, Reserve::Bytes);
+    StoreOptions {
+        commit,
+        cache_bytes: configuration.store.cache_bytes,
+        open_files: configuration.store.open_files,
+        reserve,
+        ..StoreOptions::new(directory)
+    }
+}

@@ -1,0 +1,159 @@
+//! What a running server says about itself.
+//!
+//! What must never enter: figures about single clients' files, and anything that waits for clients.
+
+mod socket;
+mod text;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use socket::{StatusError, ask};
+pub(crate) use socket::{StatusSocket, StatusSource};
+
+/// The state of a server at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The program's version.
+    pub version: String,
+    /// The process.
+    pub process: u32,
+    /// Seconds since it started to serve.
+    pub uptime_seconds: u64,
+    /// The data directory.
+    pub data: PathBuf,
+    /// Who the server is among replicas.
+    pub replica: String,
+    /// The set of replicas it belongs to.
+    pub set: String,
+    /// The number of this start.
+    pub incarnation: u32,
+    /// Where NFS connections are accepted.
+    pub listen: Vec<SocketAddr>,
+    /// Where Prometheus is answered.
+    pub metrics: Option<SocketAddr>,
+    /// `sync` or `async`.
+    pub commit: String,
+    /// Whether only reclaims are accepted.
+    pub in_grace: bool,
+    /// Connections open now.
+    pub connections: u64,
+    /// Confirmed clients.
+    pub clients: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Open files, counted by owner.
+    pub opens: u64,
+    /// Byte-range lock states, counted by owner and file.
+    pub locks: u64,
+    /// NFS operations executed.
+    pub operations: u64,
+    /// Counts of all connections.
+    pub traffic: TrafficStatus,
+    /// What is served.
+    pub exports: Vec<ExportStatus>,
+}
+
+/// What went over connections since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficStatus {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections closed at once because there were too many.
+    pub refused: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+}
+
+/// One export.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportStatus {
+    /// Where clients find it.
+    pub path: String,
+    /// The tree's name in the data directory.
+    pub tree: String,
+    /// The tree's identity.
+    pub fs_id: String,
+    /// Room.
+    pub space: SpaceStatus,
+    /// What its store counts.
+    pub store: StoreStatus,
+}
+
+/// Room in a tree, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceStatus {
+    /// What the file system below can hold.
+    pub total_bytes: u64,
+    /// What is not in use.
+    pub free_bytes: u64,
+    /// What clients may still fill.
+    pub available_bytes: u64,
+}
+
+/// Figures of a store, since it was opened unless they are about now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// Objects in the tree now.
+    pub objects: u64,
+    /// Files that may have unstable data now.
+    pub dirty_files: u64,
+    /// Removed files that are, or may be, open now.
+    pub orphans: u64,
+    /// Operations that changed metadata.
+    pub batches: u64,
+    /// Trips to stable storage for metadata.
+    pub group_commits: u64,
+    /// Trips to stable storage for data.
+    pub data_syncs: u64,
+    /// Bytes of data written.
+    pub bytes_written: u64,
+    /// Whether stable storage has failed.
+    pub failed: bool,
+}
+
+#[cfg(test)]
+impl Status {
+    /// A server with one client.
+    pub(crate) fn example() -> Status {
+        let export = ExportStatus {
+            path: "/export".to_owned(),
+            tree: "default".to_owned(),
+            fs_id: "0000000000000001:0000000000000002".to_owned(),
+            space: SpaceStatus {
+                total_bytes: 10 << 30,
+                free_bytes: 4 << 30,
+                available_bytes: (4 << 30) - (256 << 20),
+            },
+            store: StoreStatus {
+                objects: 12,
+                ..StoreStatus::default()
+            },
+        };
+        Status {
+            version: "0.1.0".to_owned(),
+            process: 4242,
+            uptime_seconds: 93_784,
+            data: PathBuf::from("/var/lib/meridian"),
+            replica: "00000000000000000000000000000001".to_owned(),
+            set: "00000000000000000000000000000002".to_owned(),
+            incarnation: 1_700_000_000,
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 2049))],
+            metrics: None,
+            commit: "sync".to_owned(),
+            in_grace: true,
+            connections: 2,
+            clients: 1,
+            sessions: 1,
+            opens: 3,
+            locks: 0,
+            operations: 1000,
+            traffic: TrafficStatus::default(),
+            exports: vec![export],
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A status for people.
+//!
+//! What must never enter: the getting of a status.
+
+use std::fmt;
+
+use super::{ExportStatus, Status};
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listen: Vec<String> = self.listen.iter().map(ToString::to_string).collect();
+        let metrics = self
+            .metrics
+            .map_or("off".to_owned(), |at| format!("http://{at}/metrics"));
+        let grace = if self.in_grace {
+            "yes: clients reclaim what they held"
+        } else {
+            "no"
+        };
+        writeln!(f, "Meridian {}, process {}", self.version, self.process)?;
+        writeln!(f, "  up           {}", duration(self.uptime_seconds))?;
+        writeln!(f, "  data         {}", self.data.display())?;
+        writeln!(f, "  listening    {}", listen.join(", "))?;
+        writeln!(f, "  metrics      {metrics}")?;
+        writeln!(f, "  commit       {}", self.commit)?;
+        writeln!(f, "  grace        {grace}")?;
+        writeln!(
+            f,
+            "  clients      {} ({} sessions, {} connections)",
+            self.clients, self.sessions, self.connections
+        )?;
+        writeln!(
+            f,
+            "  state        {} opens, {} locks",
+            self.opens, self.locks
+        )?;
+        write!(f, "  operations   {}", self.operations)?;
+        self.exports
+            .iter()
+            .try_for_each(|export| write!(f, "\n{export}"))
+    }
+}
+
+impl fmt::Display for ExportStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (available, total) = (self.space.available_bytes, self.space.total_bytes);
+        writeln!(f, "export {}", self.path)?;
+        writeln!(f, "  tree         {} ({})", self.tree, self.fs_id)?;
+        writeln!(
+            f,
+            "  room         {} of {} available",
+            size(available),
+            size(total)
+        )?;
+        write!(f, "  objects      {}", self.store.objects)?;
+        if self.store.failed {
+            write!(f, "\n  FAILED       stable storage has failed; see the log")?;
+        }
+        Ok(())
+    }
+}
+
+fn duration(seconds: u64) -> String {
+    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
+    let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min {seconds} s"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+/// A number of bytes to three digits or so.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut unit = 0;
+    let mut tenths = bytes.saturating_mul(10);
+    while tenths >= 10_240 && unit + 1 < UNITS.len() {
+        tenths /= 1024;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        unit => format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_reads_well() {
+        assert_eq!(
+            Status::example().to_string(),
+            "Meridian 0.1.0, process 4242
+  up           1 d 2 h
+  data         /var/lib/meridian
+  listening    127.0.0.1:2049
+  metrics      off
+  commit       sync
+  grace        yes: clients reclaim what they held
+  clients      1 (1 sessions, 2 connections)
+  state        3 opens, 0 locks
+  operations   1000
+export /export
+  tree         default (0000000000000001:0000000000000002)
+  room         3.7 GiB of 10.0 GiB available
+  objects      12"
+        );
+    }
+
+    #[test]
+    fn figures_are_rounded_down_to_something_short() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (61, "1 min 1 s"),
+            (7_260, "2 h 1 min"),
+            (90_000, "1 d 1 h"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
+        for (bytes, text) in [(1023, "1023 B"), (1024, "1.0 KiB"), (1 << 40, "1.0 TiB")] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}

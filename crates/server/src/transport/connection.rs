@@ -1,0 +1,291 @@
+//! One connection: cuts the stream into records, has calls answered and answers delivered.
+//!
+//! A request, once received, is executed to its end even if the connection dies meanwhile: the
+//! session's reply cache must hold its outcome when the client asks again over another connection
+//! (RFC 8881, section 2.10.6.2).
+//!
+//! What must never enter: anything in a call behind its first two words.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use nfs4_server::{CallbackError, Connection, ConnectionId, Service};
+use oncrpc::{
+    AuthSys, CallHeader, Credentials, Groups, Message, OpaqueAuth, RecordError, RecordSplitter,
+};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use xdr::{Bytes, Reader, Rope, Writer};
+
+use super::Transport;
+use super::outbox::Outbox;
+use super::pending_calls::PendingCalls;
+
+/// How long a client may take to answer a call.
+const CALLBACK_PATIENCE: Duration = Duration::from_secs(10);
+/// A request counts once for each piece of this size, so that large ones are fewer at a time.
+const COUNTED_PIECE_BYTES: usize = 128 << 10;
+/// The version of callback programs (RFC 8881, section 20).
+const CALLBACK_VERSION: u32 = 1;
+/// The second word of a reply (RFC 5531, section 9, `msg_type`).
+const REPLY: u32 = 1;
+
+/// A client's connection.
+pub(super) struct TcpConnection {
+    pub(super) id: ConnectionId,
+    peer: SocketAddr,
+    outbox: Arc<Outbox>,
+    calls: PendingCalls,
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("the client closed it")]
+    Closed,
+    #[error("the stream ended inside a record")]
+    Cut,
+    #[error("{0}")]
+    Broken(#[from] std::io::Error),
+    #[error("{0}")]
+    Record(#[from] RecordError),
+    #[error("a record is too short to be a call or a reply")]
+    NoMessage,
+}
+
+/// Serves a connection to its end.
+pub(super) async fn run(stream: TcpStream, peer: SocketAddr, transport: Arc<Transport>) {
+    let (input, output) = stream.into_split();
+    let connection = Arc::new(TcpConnection {
+        id: transport.new_id(),
+        peer,
+        outbox: Arc::new(Outbox::new(output, transport.traffic.clone())),
+        calls: PendingCalls::default(),
+    });
+    let _registration = transport.register(connection.clone());
+    let in_flight = transport.limits.requests_per_connection;
+    let requests = Requests {
+        service: transport.service.clone(),
+        connection: connection.clone(),
+        room: Arc::new(Semaphore::new(in_flight)),
+        in_flight: u32::try_from(in_flight).unwrap_or(u32::MAX),
+    };
+    let end = requests.read_all(input, &transport).await;
+    match &end {
+        End::Closed => tracing::debug!(%peer, "connection closed"),
+        End::Broken(error) => tracing::debug!(%peer, %error, "connection broken"),
+        end => tracing::warn!(%peer, reason = %end, "closing a connection"),
+    }
+    connection.calls.close();
+    if !matches!(end, End::Closed | End::Cut) {
+        connection.outbox.close();
+    }
+    requests.finish().await;
+}
+
+impl TcpConnection {
+    /// No further request is taken.
+    pub(super) fn stop_reading(&self) {
+        self.outbox.stop_reading();
+    }
+
+    /// Ends the connection whatever is under way.
+    pub(super) fn cut(&self) {
+        self.outbox.close();
+    }
+}
+
+/// The requests of one connection.
+struct Requests {
+    service: Arc<Service>,
+    connection: Arc<TcpConnection>,
+    /// Room for requests under way and replies not sent yet.
+    room: Arc<Semaphore>,
+    in_flight: u32,
+}
+
+impl Requests {
+    async fn read_all(&self, mut input: OwnedReadHalf, transport: &Transport) -> End {
+        let mut splitter = RecordSplitter::new(transport.record_bytes);
+        loop {
+            match input.read_buf(splitter.read_buffer()).await {
+                Ok(0) if splitter.is_between_records() => return End::Closed,
+                Ok(0) => return End::Cut,
+                Ok(count) => {
+                    transport
+                        .traffic
+                        .received_bytes
+                        .fetch_add(count as u64, Ordering::Relaxed);
+                }
+                Err(error) => return error.into(),
+            }
+            if let Err(end) = self.take_records(&mut splitter).await {
+                return end;
+            }
+        }
+    }
+
+    async fn take_records(&self, splitter: &mut RecordSplitter) -> Result<(), End> {
+        let mut next = splitter.next_record()?;
+        while let Some(record) = next {
+            let following = splitter.next_record();
+            let is_last = matches!(following, Ok(None));
+            self.take(record, is_last).await?;
+            next = following?;
+        }
+        Ok(())
+    }
+
+    /// Starts a request. The last of those received is begun right here, since nothing else is to
+    /// do: many finish at once, and the others go on in a task of their own.
+    async fn take(&self, record: Bytes, is_last: bool) -> Result<(), End> {
+        let (transaction, kind) = message_start(&record).ok_or(End::NoMessage)?;
+        if kind == REPLY {
+            self.connection.calls.answered(transaction, record);
+            return Ok(());
+        }
+        let permit = self.admit(record.len()).await;
+        let service = self.service.clone();
+        let mut answer = Box::pin(answer(service, self.connection.clone(), record, permit));
+        if is_last && is_ready(answer.as_mut()).await {
+            return Ok(());
+        }
+        tokio::spawn(answer);
+        Ok(())
+    }
+
+    async fn admit(&self, record_bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let pieces = u32::try_from(record_bytes / COUNTED_PIECE_BYTES).unwrap_or(u32::MAX);
+        let count = pieces.saturating_add(1).min(self.in_flight);
+        // `None` stands for a closed semaphore, and this one is never closed.
+        self.room.clone().acquire_many_owned(count).await.ok()
+    }
+
+    /// Waits until every request has been executed and its reply sent or given up.
+    async fn finish(&self) {
+        // An error stands for a closed semaphore, and this one is never closed.
+        let _ = self.room.acquire_many(self.in_flight).await;
+    }
+}
+
+/// The transaction number and the kind of a message (RFC 5531, section 9).
+fn message_start(record: &[u8]) -> Option<(u32, u32)> {
+    let (transaction, rest) = record.split_first_chunk()?;
+    let kind = rest.first_chunk()?;
+    Some((u32::from_be_bytes(*transaction), u32::from_be_bytes(*kind)))
+}
+
+/// Runs a future up to where it has to wait for the first time.
+async fn is_ready<F: Future<Output = ()>>(mut future: Pin<&mut F>) -> bool {
+    std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_ready())).await
+}
+
+async fn answer(
+    service: Arc<Service>,
+    connection: Arc<TcpConnection>,
+    record: Bytes,
+    permit: Option<OwnedSemaphorePermit>,
+) {
+    let unanswered = Unanswered {
+        connection: &connection,
+    };
+    let known: Arc<dyn Connection> = connection.clone();
+    let reply = service.call(&known, record).await;
+    let framed = reply.and_then(|reply| oncrpc::frame(reply).ok());
+    let Some(framed) = framed else {
+        tracing::warn!(peer = %connection.peer, "closing a connection: what came is no RPC call");
+        return;
+    };
+    connection.outbox.send(framed, permit).await;
+    std::mem::forget(unanswered);
+}
+
+/// Closes the connection when a request ends without an answer, so that the client does not wait in
+/// vain but connects anew and repeats it.
+struct Unanswered<'c> {
+    connection: &'c TcpConnection,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.connection.cut();
+    }
+}
+
+#[async_trait]
+impl Connection for TcpConnection {
+    fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    async fn call_back(
+        &self,
+        program: u32,
+        procedure: u32,
+        auth_sys: bool,
+        arguments: Rope,
+    ) -> Result<Bytes, CallbackError> {
+        let call = self.calls.expect().ok_or(CallbackError::Closed)?;
+        let header = callback_header(call.transaction, program, procedure, auth_sys);
+        let mut message = Writer::new();
+        message.write(&header);
+        message.rope(&arguments);
+        let framed = oncrpc::frame(message.finish());
+        let framed = framed.map_err(|error| CallbackError::Refused(error.to_string()))?;
+        // In a task of its own, because whoever asked may stop waiting at any time.
+        let outbox = self.outbox.clone();
+        tokio::spawn(async move { outbox.send(framed, None).await });
+        let record = tokio::time::timeout(CALLBACK_PATIENCE, call.answer()).await;
+        let record = record
+            .map_err(|_| CallbackError::TimedOut)?
+            .ok_or(CallbackError::Closed)?;
+        results_of(record)
+    }
+}
+
+fn callback_header(transaction: u32, program: u32, procedure: u32, auth_sys: bool) -> CallHeader {
+    let superuser = AuthSys {
+        stamp: 0,
+        machinename: Bytes::from_static(b"meridian"),
+        uid: 0,
+        gid: 0,
+        gids: Groups::default(),
+    };
+    CallHeader {
+        xid: transaction,
+        program,
+        version: CALLBACK_VERSION,
+        procedure,
+        credentials: if auth_sys {
+            Credentials::Sys(superuser)
+        } else {
+            Credentials::None
+        },
+        verifier: OpaqueAuth::none(),
+    }
+}
+
+/// What follows the header of a reply that carries results.
+fn results_of(record: Bytes) -> Result<Bytes, CallbackError> {
+    let mut reader = Reader::new(record);
+    match Message::parse(&mut reader) {
+        Ok(Message::Reply(header)) if header.is_success() => Ok(reader.into_rest()),
+        Ok(Message::Reply(header)) => Err(CallbackError::Refused(format!("{header:?}"))),
+        Ok(Message::Call(_)) => Err(CallbackError::Refused(
+            "a call came as an answer".to_owned(),
+        )),
+        Err(error) => Err(CallbackError::Refused(error.to_string())),
+    }
+}

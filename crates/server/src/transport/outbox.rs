@@ -1,0 +1,184 @@
+//! What waits to be sent over one connection.
+//!
+//! There is no task that writes. Whoever has something to send while nobody is sending does the sending,
+//! for everybody, until nothing is left. A lone reply so goes out without waking another task, and many
+//! at a time share one vectored write.
+//!
+//! What must never enter: what the messages mean.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::Shutdown;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Buf;
+use socket2::SockRef;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::OwnedSemaphorePermit;
+use xdr::Rope;
+
+use super::Traffic;
+
+/// A client that takes no byte for this long while replies wait for it is cut off.
+const STALL_MAX: Duration = Duration::from_secs(60);
+/// Buffers in one vectored write.
+const SLICES_MAX: usize = 64;
+
+/// A message and what it keeps from others until it is sent.
+#[derive(Debug)]
+struct Outgoing {
+    message: Rope,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Outgoing>,
+    /// Somebody is sending, and will send what is added now too.
+    sending: bool,
+    /// Nothing can be sent any more.
+    closed: bool,
+}
+
+/// The sending side of a connection.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    socket: OwnedWriteHalf,
+    queue: Mutex<Queue>,
+    traffic: Arc<Traffic>,
+}
+
+impl Outbox {
+    pub(super) fn new(socket: OwnedWriteHalf, traffic: Arc<Traffic>) -> Outbox {
+        Outbox {
+            socket,
+            queue: Mutex::default(),
+            traffic,
+        }
+    }
+
+    /// Sends a framed message after those that wait already. Returns when somebody else is going to
+    /// send it, or when everything is sent. The permit is held until the message is out.
+    ///
+    /// The future must not be dropped before its end: the connection would be closed, since nobody
+    /// can know how much of a message went out.
+    pub(super) async fn send(&self, message: Rope, permit: Option<OwnedSemaphorePermit>) {
+        {
+            let mut queue = self.queue();
+            if queue.closed {
+                return;
+            }
+            queue.waiting.push_back(Outgoing {
+                message,
+                _permit: permit,
+            });
+            if queue.sending {
+                return;
+            }
+            queue.sending = true;
+        }
+        let turn = Turn { outbox: self };
+        match self.send_waiting().await {
+            Ok(()) => std::mem::forget(turn),
+            Err(error) => {
+                tracing::debug!(%error, "cannot send");
+                drop(turn);
+            }
+        }
+    }
+
+    /// Ends both directions at once; messages that wait are dropped.
+    pub(super) fn close(&self) {
+        let mut queue = self.queue();
+        queue.closed = true;
+        queue.waiting.clear();
+        drop(queue);
+        // An error means that the other side was faster.
+        let _ = SockRef::from(self.socket.as_ref()).shutdown(Shutdown::Both);
+    }
+
+    /// Takes nothing more from the other side; it still gets its replies.
+    pub(super) fn stop_reading(&self) {
+        // An error means that the other side was faster.
+        let _ = SockRef::from(self.socket.as_ref()).shutdown(Shutdown::Read);
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn send_waiting(&self) -> io::Result<()> {
+        loop {
+            let batch = {
+                let mut queue = self.queue();
+                if queue.waiting.is_empty() {
+                    queue.sending = false;
+                    return Ok(());
+                }
+                std::mem::take(&mut queue.waiting)
+            };
+            self.send_batch(batch).await?;
+        }
+    }
+
+    async fn send_batch(&self, mut batch: VecDeque<Outgoing>) -> io::Result<()> {
+        while !batch.is_empty() {
+            match self.write_some(&batch) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.traffic
+                        .sent_bytes
+                        .fetch_add(count as u64, Ordering::Relaxed);
+                    consume(&mut batch, count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let writable = tokio::time::timeout(STALL_MAX, self.socket.writable());
+                    writable
+                        .await
+                        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_some(&self, batch: &VecDeque<Outgoing>) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let mut filled = 0;
+        for outgoing in batch {
+            filled += outgoing.message.chunks_vectored(&mut slices[filled..]);
+            if filled == SLICES_MAX {
+                break;
+            }
+        }
+        self.socket.try_write_vectored(&slices[..filled])
+    }
+}
+
+/// Forgets the first `count` bytes, and messages of which nothing is left.
+fn consume(batch: &mut VecDeque<Outgoing>, mut count: usize) {
+    while let Some(first) = batch.front_mut() {
+        let sent = count.min(first.message.len());
+        first.message.advance(sent);
+        count -= sent;
+        if !first.message.is_empty() {
+            return;
+        }
+        batch.pop_front();
+    }
+}
+
+/// The right to send. Losing it before all is sent leaves a message cut, which closes the connection.
+struct Turn<'o> {
+    outbox: &'o Outbox,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.outbox.close();
+    }
+}
