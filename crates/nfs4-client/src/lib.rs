@@ -1,1 +1,50 @@
-//! (front page to be written)
+//! A small NFSv4.1 and 4.2 client: for tests that must see every byte of a reply, and for
+//! benchmarks that must not wait for a kernel.
+//!
+//! - [`Client`] is what one uses: it connects, keeps its lease, and has a call for everything a
+//!   file system does. [`Client::as_user`] makes the same calls as somebody else.
+//! - [`Session`] is beneath it: slots, several connections, reconnection, and requests that are
+//!   executed exactly once although connections break.
+//! - [`Connection`] is beneath that: one TCP stream, for tests that choose session, slot and
+//!   sequence number themselves.
+//! - [`ops`] spells operations, for requests that no call of [`Client`] makes.
+//!
+//! Nothing is cached here, and nothing is retried that could then happen twice. State that a
+//! server lost is not reclaimed unasked: the caller learns of it and decides.
+//!
+//! What must never enter: knowledge of any particular server, and anything a server needs.
+//!
+//! ```no_run
+//! use nfs4_client::{Client, How, Options, StableHow4};
+//!
+//! # async fn example() -> Result<(), nfs4_client::Error> {
+//! let client = Client::connect(Options::at(([127, 0, 0, 1], 2049).into())).await?;
+//! let root = client.mount("/export").await?;
+//! let file = client.open(&root, "greeting", &How::create(0o644)).await?;
+//! client.write(&file, 0, "hello".into(), StableHow4::FileSync).await?;
+//! client.close(&file).await?;
+//! client.leave().await
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod back_channel;
+mod calls;
+mod client;
+mod connection;
+mod error;
+pub mod ops;
+mod options;
+mod session;
+mod slots;
+
+pub use back_channel::{CALLBACK_PROGRAM, Callbacks, NoCallbacks};
+pub use calls::{Access, Entry, Held, How, LockAnswer, OpenFile, Page, STAT};
+pub use client::Client;
+pub use connection::Connection;
+pub use error::Error;
+pub use nfs4::StableHow4;
+pub use options::{Dial, Options};
+pub use session::Session;
+pub use slots::Slot;

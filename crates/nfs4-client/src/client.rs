@@ -1,0 +1,165 @@
+//! A client as a program uses it: one session, and an identity in whose name it makes calls.
+//!
+//! What must never enter: single operations of a file system; they are in `calls`.
+
+use std::sync::Arc;
+
+use nfs4::{
+    ArgOp4, CompoundRes, DestroyClientidArgs, DestroySessionArgs, NfsStat4, ReclaimCompleteArgs,
+    ResOp4,
+};
+use oncrpc::Credentials;
+
+use crate::error::Error;
+use crate::options::{Options, auth_sys};
+use crate::session::{Pauses, Session, only};
+
+/// Takes the next result of a [`Results`], which must be of this operation.
+macro_rules! take {
+    ($results:expr, $op:ident) => {
+        match $results.next_result() {
+            Some(nfs4::ResOp4::$op(Ok(body))) => body,
+            _ => return Err($crate::error::Error::Unexpected(stringify!($op))),
+        }
+    };
+}
+pub(crate) use take;
+
+/// A client of one server, connected. Clones share the session.
+#[derive(Debug, Clone)]
+pub struct Client {
+    session: Arc<Session>,
+    credentials: Arc<Credentials>,
+}
+
+impl Client {
+    /// Connects, makes a session, and says that nothing is reclaimed unless
+    /// [`Options::reclaims`] is set.
+    pub async fn connect(options: Options) -> Result<Self, Error> {
+        let reclaims = options.reclaims;
+        let credentials = Arc::new(options.credentials.clone());
+        let session = Session::create(options).await?;
+        let client = Self {
+            session,
+            credentials,
+        };
+        if !reclaims {
+            client.reclaim_complete().await?;
+        }
+        Ok(client)
+    }
+
+    /// The same client making calls in the name of another user, by AUTH_SYS. Of `groups` the
+    /// first sixteen count.
+    pub fn as_user(&self, uid: u32, gid: u32, groups: &[u32]) -> Self {
+        self.with_credentials(auth_sys(uid, gid, groups))
+    }
+
+    /// The same client making calls with these credentials.
+    pub fn with_credentials(&self, credentials: Credentials) -> Self {
+        Self {
+            session: Arc::clone(&self.session),
+            credentials: Arc::new(credentials),
+        }
+    }
+
+    /// The session, for tests that look beneath.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// The most data that fits into one WRITE and one READ, in bytes.
+    pub fn io_max(&self) -> u32 {
+        let limits = self.session.limits();
+        let message_max = limits.maxrequestsize.min(limits.maxresponsesize);
+        let fitting = message_max.saturating_sub(crate::options::HEADERS_MAX);
+        fitting.min(self.session.options().io_max).max(1)
+    }
+
+    /// Sends these operations and returns their results as they are, with failed ones and without
+    /// that of the SEQUENCE that is put in front.
+    pub async fn compound(&self, ops: Vec<ArgOp4>) -> Result<CompoundRes, Error> {
+        let credentials = Arc::clone(&self.credentials);
+        self.session.compound(credentials, ops).await
+    }
+
+    /// Sends these operations, all of which must succeed. Where the server asks to come back later
+    /// that is done, as long as patience lasts.
+    pub(crate) async fn call(&self, ops: Vec<ArgOp4>) -> Result<Results, Error> {
+        let mut pauses = Pauses::within(self.session.options().patience);
+        loop {
+            let reply = self.compound(ops.clone()).await?;
+            if reply.status.is_ok() {
+                return Ok(Results(reply.results.into_iter()));
+            }
+            let comes_back = matches!(reply.status, NfsStat4::Delay | NfsStat4::Grace);
+            // Operations before the one that is put off would be executed again, which must not
+            // matter to them: calls have one operation that changes something, at their end.
+            if !comes_back || !pauses.pause().await {
+                return Err(failure(reply));
+            }
+        }
+    }
+
+    /// Says that all state that was to be reclaimed is (RFC 8881, section 18.51). A server that
+    /// knows it already does not mind.
+    pub async fn reclaim_complete(&self) -> Result<(), Error> {
+        let args = ReclaimCompleteArgs { one_fs: false };
+        match self.call(vec![ArgOp4::ReclaimComplete(args)]).await {
+            Err(error) if error.status() == Some(NfsStat4::CompleteAlready) => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+
+    /// Ends the session and the client at the server, which then forgets all their state. Other
+    /// clones of this client are of no more use.
+    pub async fn leave(self) -> Result<(), Error> {
+        let connection = self.session.connection(0).await?;
+        let session = DestroySessionArgs {
+            sessionid: self.session.id(),
+        };
+        let client = DestroyClientidArgs {
+            clientid: self.session.clientid(),
+        };
+        let farewells = [
+            ArgOp4::DestroySession(session),
+            ArgOp4::DestroyClientid(client),
+        ];
+        // The identity that made the client must end it, whoever this clone acts for.
+        let credentials = &self.session.options().credentials;
+        for farewell in farewells {
+            only(connection.compound(credentials, vec![farewell]).await?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The error that a reply with a failed operation amounts to.
+fn failure(reply: CompoundRes) -> Error {
+    let op = reply.results.last().map_or(0, ResOp4::opnum);
+    let status = reply.status;
+    Error::Status { op, status }
+}
+
+/// The results of a request that succeeded, to be taken one by one.
+#[derive(Debug)]
+pub(crate) struct Results(std::vec::IntoIter<ResOp4>);
+
+impl Results {
+    /// The next result that has a body; operations that only succeed or fail say nothing more.
+    pub(crate) fn next_result(&mut self) -> Option<ResOp4> {
+        self.0.find(|result| !is_bare(result))
+    }
+}
+
+/// True for results without a body.
+fn is_bare(result: &ResOp4) -> bool {
+    matches!(
+        result,
+        ResOp4::Putfh(_)
+            | ResOp4::Putrootfh(_)
+            | ResOp4::Lookup(_)
+            | ResOp4::Savefh(_)
+            | ResOp4::Restorefh(_)
+    )
+}
