@@ -29,6 +29,8 @@ pub use namespace::{
     AccessMode, AccessRule, AddressRange, AddressRangeError, Export, Namespace, NamespaceError,
     PseudoPath, Squash,
 };
+/// What an [`Observer`] is told of: operations and their outcomes.
+pub use nfs4::{NfsStat4, Opnum};
 pub use observer::{NoObserver, Observer};
 pub use records::{ClientRecords, RecordError};
 pub use service::{Identity, Service, ServiceOptions};
