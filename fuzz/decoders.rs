@@ -127,5 +127,5 @@ fn value<T: Encode + Decode + Debug + PartialEq>(input: &[u8]) {
 fn encoded<T: Encode>(value: &T) -> Bytes {
     let mut w = Writer::new();
     w.write(value);
-    w.finish().into_contiguous()
+    w.into_bytes()
 }

@@ -97,7 +97,6 @@ macro_rules! operations {
                 match $number::try_from(number) {
                     $( Ok($number::$op) => Ok($arg::$op $((r.read::<$args>()?))?), )*
                     Ok($number::Illegal) | Err(_) => Ok($arg::Illegal(number)),
-                    #[allow(unreachable_patterns, reason = "a table may be complete")]
                     Ok(number) => Ok($arg::Unsupported(number)),
                 }
             }
@@ -194,7 +193,6 @@ macro_rules! operations {
                     $( $number::$op => {
                         <$outcome as Outcome>::decode_outcome(r).map($res::$op)
                     } )*
-                    #[allow(unreachable_patterns, reason = "a table may be complete")]
                     _ => match NfsStat4::decode(r)? {
                         NfsStat4::Ok => {
                             Err(DecodeError::UnknownValue { kind: stringify!($res), value })

@@ -80,7 +80,7 @@ impl Numbers {
 fn encoded<T: Encode>(value: &T) -> Bytes {
     let mut w = Writer::new();
     w.write(value);
-    w.finish().into_contiguous()
+    w.into_bytes()
 }
 
 /// Runs a decoder over random bytes, and over broken copies of valid messages,

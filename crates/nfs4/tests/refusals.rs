@@ -8,7 +8,7 @@ use xdr::{DecodeError, Encode, Reader, Writer};
 fn encoded<T: Encode>(value: &T) -> Bytes {
     let mut w = Writer::new();
     w.write(value);
-    w.finish().into_contiguous()
+    w.into_bytes()
 }
 
 fn request(count: u32, ops: &[u32]) -> CompoundArgs {
@@ -16,7 +16,7 @@ fn request(count: u32, ops: &[u32]) -> CompoundArgs {
     for &word in [0, 1, count].iter().chain(ops) {
         w.u32(word);
     }
-    CompoundArgs::parse(Reader::new(w.finish().into_contiguous())).expect("has a whole head")
+    CompoundArgs::parse(Reader::new(w.into_bytes())).expect("has a whole head")
 }
 
 #[test]
@@ -151,9 +151,7 @@ fn a_result_of_an_undecoded_operation_can_only_be_a_failure() {
     let mut w = Writer::new();
     w.write(&Opnum::Layoutget);
     w.write(&NfsStat4::Ok);
-    let error = Reader::new(w.finish().into_contiguous())
-        .read::<ResOp4>()
-        .unwrap_err();
+    let error = Reader::new(w.into_bytes()).read::<ResOp4>().unwrap_err();
     assert_eq!(
         error,
         DecodeError::UnknownValue {

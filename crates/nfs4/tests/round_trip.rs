@@ -19,7 +19,7 @@ fn encoded<T: Encode + ?Sized>(value: &T) -> Bytes {
     let mut w = Writer::new();
     w.write(value);
     let position = w.position();
-    let bytes = w.finish().into_contiguous();
+    let bytes = w.into_bytes();
     assert_eq!(bytes.len(), position);
     bytes
 }
@@ -119,7 +119,7 @@ proptest! {
 
         let whole = CompoundRes { status: results[results.len() - 1].status(), tag, results };
         prop_assert_eq!(status, whole.status);
-        let bytes = w.finish().into_contiguous();
+        let bytes = w.into_bytes();
         prop_assert_eq!(&bytes, &encoded(&whole));
         prop_assert_eq!(decoded::<CompoundRes>(bytes), whole);
     }

@@ -156,7 +156,7 @@ mod tests {
     fn a_null_call_has_the_bytes_of_rfc_5531() {
         let mut w = Writer::new();
         w.write(&null_call());
-        assert_eq!(&w.finish().into_contiguous()[..], NULL_CALL);
+        assert_eq!(&w.into_bytes()[..], NULL_CALL);
         assert_eq!(parse(NULL_CALL), Ok(null_call()));
     }
 

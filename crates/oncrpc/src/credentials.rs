@@ -202,7 +202,7 @@ mod tests {
     fn encoded<T: Encode>(value: &T) -> Bytes {
         let mut w = Writer::new();
         w.write(value);
-        w.finish().into_contiguous()
+        w.into_bytes()
     }
 
     fn parsed(bytes: Bytes) -> Result<Credentials, DecodeError> {
@@ -245,7 +245,7 @@ mod tests {
             w.u32(group);
         }
         assert_eq!(
-            parsed(w.finish().into_contiguous()),
+            parsed(w.into_bytes()),
             Err(DecodeError::TooLong {
                 length: 17,
                 max: 16
@@ -258,10 +258,7 @@ mod tests {
         let mut w = Writer::new();
         w.u32(1);
         w.opaque(&[0; 24]);
-        assert_eq!(
-            parsed(w.finish().into_contiguous()),
-            Err(DecodeError::Trailing(4))
-        );
+        assert_eq!(parsed(w.into_bytes()), Err(DecodeError::Trailing(4)));
     }
 
     #[test]

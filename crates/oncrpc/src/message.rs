@@ -59,7 +59,7 @@ mod tests {
     fn encoded<T: Encode>(value: &T) -> Bytes {
         let mut w = Writer::new();
         w.write(value);
-        w.finish().into_contiguous()
+        w.into_bytes()
     }
 
     fn parse(bytes: &[u8]) -> Result<Message, MessageError> {

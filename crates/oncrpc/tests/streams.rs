@@ -31,7 +31,7 @@ fn on_the_wire(records: &[Vec<Vec<u8>>]) -> Vec<u8> {
 fn encoded<T: Encode>(value: &T) -> Bytes {
     let mut w = Writer::new();
     w.write(value);
-    w.finish().into_contiguous()
+    w.into_bytes()
 }
 
 fn opaque(length: usize) -> impl Strategy<Value = Bytes> {

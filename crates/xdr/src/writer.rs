@@ -203,6 +203,14 @@ impl Writer {
         Rope::from_segments(sealed.chain([self.tail.freeze()]))
     }
 
+    /// The finished message in one buffer. Copies only if payloads were appended.
+    pub fn into_bytes(self) -> Bytes {
+        if self.sealed.is_empty() {
+            return self.tail.freeze();
+        }
+        self.finish().into_contiguous()
+    }
+
     /// Hands out what has been written as one buffer and starts anew with the
     /// capacity that is left, so that many small messages share allocations.
     /// Copies only if payloads were appended.
@@ -210,7 +218,7 @@ impl Writer {
         if self.sealed.is_empty() {
             return self.tail.split().freeze();
         }
-        std::mem::take(self).finish().into_contiguous()
+        std::mem::take(self).into_bytes()
     }
 
     fn append_shared(&mut self, bytes: Bytes) {

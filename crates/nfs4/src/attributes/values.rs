@@ -211,7 +211,12 @@ impl Attributes4 {
     /// Encodes the attributes of `mask` that are present. The mask of the result
     /// holds exactly these.
     pub fn encode(&self, mask: &Bitmap4) -> Fattr4 {
-        self.encode_in(mask, &mut Writer::with_capacity(COMMON_SIZE))
+        let mut w = Writer::with_capacity(COMMON_SIZE);
+        let attrmask = self.write_values(mask, &mut w);
+        Fattr4 {
+            attrmask,
+            attr_vals: w.into_bytes(),
+        }
     }
 
     /// Like [`encode`](Self::encode), in memory that `scratch` has left over: for
