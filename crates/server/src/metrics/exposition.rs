@@ -261,8 +261,7 @@ fn label(name: &impl fmt::Debug) -> String {
 mod tests {
     use std::time::Duration;
 
-    use nfs4::{NfsStat4, Opnum};
-    use nfs4_server::Observer;
+    use nfs4_server::{NfsStat4, Observer, Opnum};
 
     use super::*;
 

@@ -32,7 +32,7 @@ impl Latency {
         let bounds = BOUNDS_US
             .iter()
             .map(|bound| Duration::from_micros(*bound).as_secs_f64());
-        let bounds = bounds.chain([f64::MAX]);
+        let bounds = bounds.chain([f64::INFINITY]);
         let counts = self
             .buckets
             .iter()
@@ -61,6 +61,6 @@ mod tests {
             .into_iter()
             .filter(|(_, count)| *count > 0)
             .collect();
-        assert_eq!(filled, [(1e-5, 2), (2.5e-5, 1), (1e-3, 1), (f64::MAX, 1)]);
+        assert_eq!(filled, [(1e-5, 2), (2.5e-5, 1), (1e-3, 1), (f64::INFINITY, 1)]);
     }
 }

@@ -6,8 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nfs4::{NfsStat4, Opnum};
-use nfs4_server::Observer;
+use nfs4_server::{NfsStat4, Observer, Opnum};
 
 use super::latency::Latency;
 
