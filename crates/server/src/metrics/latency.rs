@@ -61,6 +61,9 @@ mod tests {
             .into_iter()
             .filter(|(_, count)| *count > 0)
             .collect();
-        assert_eq!(filled, [(1e-5, 2), (2.5e-5, 1), (1e-3, 1), (f64::INFINITY, 1)]);
+        assert_eq!(
+            filled,
+            [(1e-5, 2), (2.5e-5, 1), (1e-3, 1), (f64::INFINITY, 1)]
+        );
     }
 }

@@ -9,6 +9,8 @@ mod connection;
 mod listener;
 mod outbox;
 mod pending_calls;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
