@@ -3,8 +3,8 @@
 use vfs::permission::{EXECUTE, READ, WRITE, granted};
 use vfs::{Authority, Credentials, Error, ObjectId, Result};
 
+use crate::inner::Inner;
 use crate::rows::ObjectRow;
-use crate::store::Inner;
 
 /// Why an operation on data is allowed, in a form that outlives the request.
 #[derive(Clone, Debug)]

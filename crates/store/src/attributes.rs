@@ -8,12 +8,12 @@ use vfs::{
 };
 
 use crate::access::Access;
+use crate::inner::{Inner, detached};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::ownership::{check_change, mode_after};
 use crate::rows::{Content, ObjectRow, key};
 use crate::space::Demand;
-use crate::store::{Inner, detached};
 
 /// How old a time of last read may become while an object is read all the time, as with `relatime`.
 const ACCESS_AGE_SECONDS: i64 = 24 * 60 * 60;

@@ -37,6 +37,16 @@ impl Reserved {
         Ok(reserved)
     }
 
+    /// A reservation behind numbers that may have been used.
+    pub(crate) fn behind(objects: u64, changes: u64, positions: u64) -> Reserved {
+        Reserved([objects, changes, positions])
+    }
+
+    /// Numbers of a sequence below this may have been used.
+    pub(crate) fn limit(self, sequence: Sequence) -> u64 {
+        self.0[sequence as usize]
+    }
+
     pub(crate) fn encode(self) -> Vec<u8> {
         let mut row = Vec::with_capacity(8 * SEQUENCES);
         self.0.into_iter().for_each(|limit| row.put_u64(limit));
@@ -79,6 +89,14 @@ impl Counters {
             *next += 1;
             *next - 1
         })
+    }
+
+    /// Goes on behind a number that turned out to be in use.
+    pub(crate) fn skip(&mut self, sequence: Sequence, used: u64) {
+        let next = &mut self.next[sequence as usize];
+        *next = (*next).max(used.saturating_add(1));
+        self.limit.0[sequence as usize] = self.limit.0[sequence as usize].max(*next);
+        self.pending = None;
     }
 
     /// The reservation to write along with the next batch, when one of the ranges runs low.

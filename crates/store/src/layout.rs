@@ -105,10 +105,6 @@ impl Layout {
         Ok((layout, identity))
     }
 
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
-    }
-
     pub(crate) fn metadata(&self) -> PathBuf {
         self.root.join("meta")
     }

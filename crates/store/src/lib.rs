@@ -14,13 +14,16 @@
 
 mod access;
 mod attributes;
+mod check;
 mod clock;
 mod codec;
 mod committer;
 mod counters;
+mod creation;
 mod data;
 mod error;
 mod file_system;
+mod inner;
 mod layout;
 mod locks;
 mod metadata;
@@ -39,6 +42,7 @@ mod store;
 mod upkeep;
 mod xattrs;
 
+pub use check::{Finding, Report};
 pub use clock::{Clock, SystemClock};
 pub use error::StoreError;
 pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};

@@ -12,11 +12,11 @@ use vfs::{ChangeAttribute, DirectoryChange, Error, Name, ObjectId, Result, Times
 
 use crate::committer::Ticket;
 use crate::counters::{Counters, Sequence};
+use crate::inner::Inner;
 use crate::metadata::{Batch, Table};
 use crate::recording::Draft;
 use crate::rows::{EntryRow, NameHash, ObjectRow, key};
 use crate::space::Demand;
-use crate::store::Inner;
 
 /// The key of the row that reserves numbers.
 pub(crate) const RESERVED_KEY: &[u8] = b"reserved";
@@ -68,6 +68,8 @@ pub(crate) struct Mutation<'s> {
     entries: Vec<LoadedEntries>,
     /// Objects made, less those removed.
     made: i64,
+    /// The reservation of numbers has to be written even if nothing else is.
+    renumbers: bool,
     now: Timestamp,
 }
 
@@ -116,6 +118,7 @@ impl<'s> Mutation<'s> {
             objects: Vec::new(),
             entries: Vec::new(),
             made: 0,
+            renumbers: false,
             now: inner.clock.now(),
         })
     }
@@ -252,13 +255,26 @@ impl<'s> Mutation<'s> {
             .put(Table::Objects, &key::object(id), &row.encode());
     }
 
-    /// A row of this store only.
-    pub(crate) fn put_local(&mut self, table: Table, key: &[u8], value: &[u8]) {
-        self.batch.put(table, key, value);
-    }
-
+    /// Removes a row that only this copy keeps, whatever its key looks like.
     pub(crate) fn remove_local(&mut self, table: Table, key: &[u8]) {
         self.batch.remove(table, key);
+    }
+
+    /// Numbers from here on lie behind one that turned out to be in use; the reservation is written
+    /// with this batch.
+    pub(crate) fn skip_numbers(&mut self, sequence: Sequence, used: u64) {
+        self.writer.counters.skip(sequence, used);
+        if let Some(reserved) = self.writer.counters.wanted() {
+            self.batch
+                .put(Table::System, RESERVED_KEY, &reserved.encode());
+        }
+    }
+
+    /// Corrects the count of objects.
+    pub(crate) fn set_object_count(&mut self, objects: u64) {
+        self.writer.objects = objects;
+        self.batch
+            .put(Table::System, OBJECTS_KEY, &key::number(objects));
     }
 
     /// An identifier for a new object.
@@ -272,7 +288,7 @@ impl<'s> Mutation<'s> {
         self.gather_objects();
         self.gather_entries();
         self.gather_record()?;
-        if self.batch.is_empty() {
+        if self.batch.is_empty() && !self.renumbers {
             return Ok(self.writer.committed);
         }
         let ticket = self.ticket();

@@ -8,9 +8,9 @@ use vfs::{
 };
 
 use crate::access::{may_read, may_write};
+use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::rows::{ObjectRow, key};
-use crate::store::Inner;
 
 /// How many orphans are looked at with one view of the table.
 const ORPHANS_A_PAGE: usize = 256;

@@ -10,10 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use vfs::{ObjectId, Result};
 
 use crate::error::from_os;
+use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::Touch;
 use crate::rows::key;
-use crate::store::Inner;
 
 /// How many marks are looked at with one view of the table.
 const MARKS_A_PAGE: usize = 256;

@@ -8,9 +8,9 @@ use vfs::{ObjectId, Result};
 use crate::committer::Wake;
 use crate::data::Guards;
 use crate::error::from_os;
+use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::rows::key;
-use crate::store::Inner;
 
 /// How often marks are looked at.
 const TIDY_INTERVAL: Duration = Duration::from_secs(1);
@@ -200,6 +200,13 @@ impl Inner {
         if writer.committed == self.commits.stable() {
             return Ok(());
         }
+        self.persist_held(&mut writer)
+    }
+
+    /// The same for somebody who has the store to itself.
+    pub(crate) fn persist_alone(&self) -> Result<()> {
+        let writer = self.writer.try_lock();
+        let mut writer = writer.map_err(|_| vfs::Error::Io("the store is being changed".into()))?;
         self.persist_held(&mut writer)
     }
 

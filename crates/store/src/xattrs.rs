@@ -7,11 +7,11 @@ use vfs::{
 };
 
 use crate::committer::Ticket;
+use crate::inner::Inner;
 use crate::metadata::{Table, View};
 use crate::mutation::{Mutation, Touch};
 use crate::rows::{Content, NameHash, ObjectRow, XattrRow, key};
 use crate::space::{Demand, ROW_BYTES};
-use crate::store::Inner;
 
 /// The largest value, as on Linux.
 const MAX_VALUE_BYTES: usize = 64 << 10;

@@ -10,8 +10,8 @@ use super::MAX_FILE_BYTES;
 use super::write::{Stored, stored};
 use crate::access::Access;
 use crate::error::from_os;
+use crate::inner::{Inner, blocking, detached};
 use crate::space::{Demand, ROW_BYTES};
-use crate::store::{Inner, blocking, detached};
 
 /// What to do with an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

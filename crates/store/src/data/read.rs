@@ -13,7 +13,7 @@ use vfs::{Authority, Error, ObjectId, ReadData, Result, SeekTarget};
 
 use crate::access::Access;
 use crate::error::from_os;
-use crate::store::{Inner, blocking};
+use crate::inner::{Inner, blocking};
 
 impl Inner {
     /// [`vfs::FileSystem::read`].

@@ -11,10 +11,10 @@ use vfs::{Attributes, Error, ObjectId, Result, SetAttributes};
 use super::MAX_FILE_BYTES;
 use crate::access::Access;
 use crate::error::from_os;
+use crate::inner::{Inner, blocking};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::space::{Demand, ROW_BYTES};
-use crate::store::{Inner, blocking};
 
 impl Inner {
     /// Sets the size, and whatever else is to be set with it.

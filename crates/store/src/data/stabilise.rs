@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vfs::{Commitment, ObjectId, Result};
 
-use crate::store::{Inner, blocking};
+use crate::inner::{Inner, blocking};
 
 impl Inner {
     /// [`vfs::FileSystem::commit`]; always the whole file.

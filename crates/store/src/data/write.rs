@@ -17,11 +17,11 @@ use super::guards::{Exclusive, Shared};
 use crate::access::Access;
 use crate::committer::Ticket;
 use crate::error::from_os;
+use crate::inner::{Inner, blocking, detached};
 use crate::metadata::Table;
 use crate::mutation::Touch;
 use crate::ownership::strip_set_id;
 use crate::space::{Demand, ROW_BYTES};
-use crate::store::{Inner, blocking, detached};
 
 /// Writes below this are done where they arrive; handing them to another thread would cost more.
 const INLINE_BYTES: usize = 64 << 10;

@@ -11,12 +11,12 @@ use super::lookup::object_in;
 use super::{check_changeable, searchable};
 use crate::attributes::{check_times, chosen_time};
 use crate::data::MAX_FILE_BYTES;
+use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::ownership::settable_mode;
 use crate::rows::{Content, DirectoryContent, FileContent, ObjectRow};
 use crate::space::{Demand, ROW_BYTES};
-use crate::store::Inner;
 
 /// The longest target of a symbolic link, as on Linux.
 const MAX_TARGET_BYTES: usize = 4095;

@@ -4,9 +4,9 @@ use vfs::{Credentials, DirectoryChange, Error, Name, ObjectId, Result};
 
 use super::{check_changeable, searchable};
 use crate::committer::Ticket;
+use crate::inner::Inner;
 use crate::mutation::{Mutation, Touch};
 use crate::space::{Demand, ROW_BYTES};
-use crate::store::Inner;
 
 impl Inner {
     /// [`vfs::FileSystem::link`].

@@ -9,9 +9,9 @@ use vfs::{Cookie, Credentials, DirectoryEntry, DirectoryPage, Error, ObjectId, R
 
 use super::dangling;
 use super::lookup::object_in;
+use crate::inner::Inner;
 use crate::metadata::{Table, View};
 use crate::rows::{EntryRow, NameHash, key};
-use crate::store::Inner;
 
 /// The most entries in one page, which bounds the memory of a request whatever it asks for.
 const MAX_PAGE_ENTRIES: usize = 4096;

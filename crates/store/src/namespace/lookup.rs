@@ -3,9 +3,9 @@
 use vfs::{Attributes, Credentials, Error, Name, ObjectId, Result};
 
 use super::{dangling, searchable};
+use crate::inner::Inner;
 use crate::metadata::{Table, View};
 use crate::rows::{EntryRow, ObjectRow, key};
-use crate::store::Inner;
 
 impl Inner {
     /// [`vfs::FileSystem::lookup`].

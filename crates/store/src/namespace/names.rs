@@ -17,7 +17,7 @@ impl Mutation<'_> {
     }
 
     /// Adds a name that is not there. A directory that gets a name lies there from now on.
-    pub(super) fn add_name(
+    pub(crate) fn add_name(
         &mut self,
         directory: ObjectId,
         name: &Name,
@@ -31,7 +31,7 @@ impl Mutation<'_> {
     }
 
     /// Removes a name that is there.
-    pub(super) fn remove_name(&mut self, directory: ObjectId, name: &Name) -> Result<()> {
+    pub(crate) fn remove_name(&mut self, directory: ObjectId, name: &Name) -> Result<()> {
         let (hash, row) = self.entries_mut(directory, name)?;
         let entry = row.remove(name).ok_or(Error::NotFound)?;
         self.remove_link(entry.object, directory, hash.cookie(entry.index));

@@ -9,12 +9,12 @@ use vfs::{Credentials, DirectoryChange, Error, Name, ObjectId, Result};
 
 use super::{check_changeable, dangling, searchable};
 use crate::committer::Ticket;
+use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::rows::{Content, ObjectRow};
 use crate::shares::Shares;
 use crate::space::Demand;
-use crate::store::Inner;
 
 impl Inner {
     /// [`vfs::FileSystem::remove`].

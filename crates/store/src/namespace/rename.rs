@@ -6,10 +6,10 @@ use vfs::{Credentials, DirectoryChange, Error, Name, ObjectId, Result};
 use super::remove::check_removable;
 use super::{check_changeable, dangling, searchable};
 use crate::committer::Ticket;
+use crate::inner::Inner;
 use crate::mutation::{Mutation, Touch};
 use crate::rows::ObjectRow;
 use crate::space::Demand;
-use crate::store::Inner;
 
 /// No path is that deep; a walk up that finds no end goes in circles.
 const MAX_DEPTH: usize = 1 << 20;

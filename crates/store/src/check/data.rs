@@ -1,0 +1,138 @@
+//! Data files against the objects they belong to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use vfs::{ObjectId, Result};
+
+use super::{Examination, called};
+use crate::error::from_os;
+use crate::metadata::Table;
+use crate::rows::{Content, ObjectRow, key};
+
+impl Examination<'_> {
+    pub(super) fn check_data_files(&mut self) -> Result<()> {
+        self.report.data_files = 0;
+        for outer in children(&self.inner.layout.data())? {
+            for inner in self.directories_in(&outer)? {
+                for file in self.directories_in(&inner)? {
+                    self.check_data_file(&file)?;
+                }
+            }
+        }
+        self.check_missing_data()
+    }
+
+    /// What lies in a directory; a file in the place of a directory is a finding.
+    fn directories_in(&mut self, path: &Path) -> Result<Vec<PathBuf>> {
+        if path.is_dir() {
+            return children(path);
+        }
+        let what = format!("{} is no part of the store.", path.display());
+        self.keep_data_file(what, path)?;
+        Ok(Vec::new())
+    }
+
+    fn check_data_file(&mut self, path: &Path) -> Result<()> {
+        self.report.data_files += 1;
+        let id = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(parse_id);
+        let Some(id) = id.filter(|id| self.inner.layout.data_file(*id) == path) else {
+            let what = format!("{} is no data file of the store.", path.display());
+            return self.keep_data_file(what, path);
+        };
+        let Some(row) = self.row_of(id)? else {
+            // What a removed object left is cleared away later.
+            if self.is_marked(Table::Removals, id)? {
+                return Ok(());
+            }
+            let what = format!("There is data of {}, which does not exist.", called(id));
+            return self.keep_data_file(what, path);
+        };
+        if row.file().is_err() {
+            let what = format!("There is data of {}, which is no file.", called(id));
+            return self.keep_data_file(what, path);
+        }
+        self.check_against_row(id, &row, path)
+    }
+
+    fn check_against_row(&mut self, id: ObjectId, row: &ObjectRow, path: &Path) -> Result<()> {
+        // A file that was being written is put right when the store is opened.
+        if self.is_marked(Table::Dirty, id)? {
+            return Ok(());
+        }
+        let length = fs::metadata(path)
+            .map_err(|error| from_os("look at data", &error))?
+            .len();
+        if length > row.size {
+            if self.repair {
+                let cut = self.inner.cut_data_file(id, row.size);
+                cut.map_err(|error| from_os("cut a data file", &error))?;
+            }
+            let size = row.size;
+            self.note(
+                format!(
+                    "The data of {} goes on behind its {size} bytes.",
+                    called(id)
+                ),
+                self.repair,
+            );
+        }
+        if matches!(&row.content, Content::File(file) if !file.stored) {
+            let what = format!("{} does not know that it has data.", called(id));
+            self.find(what, |mutation| {
+                mutation.object_mut(id)?.file_mut()?.stored = true;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Files that should have data and have not.
+    fn check_missing_data(&mut self) -> Result<()> {
+        let inner = self.inner;
+        let view = inner.metadata.view();
+        for found in view.scan(Table::Objects, &[], &[]) {
+            let found = found?;
+            let (Ok(id), Ok(row)) = (
+                key::parse_object(found.key()),
+                ObjectRow::decode(found.value()),
+            ) else {
+                continue;
+            };
+            let stored = row.file().is_ok_and(|file| file.stored);
+            if !stored || self.is_marked(Table::Dirty, id)? || inner.layout.data_file(id).exists() {
+                continue;
+            }
+            let what = format!("The data of {} is lost; it reads as zeros.", called(id));
+            self.find(what, |mutation| {
+                let row = mutation.object_mut(id)?;
+                row.space_used = 0;
+                row.file_mut()?.stored = false;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn is_marked(&self, table: Table, id: ObjectId) -> Result<bool> {
+        Ok(self.inner.metadata.row(table, &key::object(id))?.is_some())
+    }
+}
+
+fn children(path: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error: std::io::Error| from_os("list data files", &error);
+    let list = fs::read_dir(path).map_err(failed)?;
+    let paths = list.map(|child| child.map(|child| child.path()).map_err(failed));
+    let mut children = paths.collect::<Result<Vec<_>>>()?;
+    children.sort();
+    Ok(children)
+}
+
+fn parse_id(name: &str) -> Option<ObjectId> {
+    let canonical = name.len() == 16 && !name.bytes().any(|byte| byte.is_ascii_uppercase());
+    let number = canonical.then(|| u64::from_str_radix(name, 16).ok())??;
+    Some(ObjectId::from_u64(number))
+}

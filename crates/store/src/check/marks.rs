@@ -1,0 +1,106 @@
+//! What the store keeps about itself: marks of orphans, removals and dirty files, and the numbers.
+
+use vfs::{ObjectId, Result};
+
+use super::objects::Census;
+use super::{Examination, called};
+use crate::counters::{Reserved, Sequence};
+use crate::metadata::Table;
+use crate::mutation::{OBJECTS_KEY, RESERVED_KEY};
+use crate::rows::{ObjectRow, key};
+
+impl Examination<'_> {
+    pub(super) fn check_marks(&mut self, census: &Census) -> Result<()> {
+        self.check_table(
+            Table::Orphans,
+            "is listed as removed but open, and is not",
+            |row| row.is_some_and(|row| row.file().is_ok() && row.links == 0),
+        )?;
+        self.check_table(
+            Table::Removals,
+            "is listed as removed, and is there",
+            |row| row.is_none(),
+        )?;
+        self.check_table(
+            Table::Dirty,
+            "is marked as being written, and is no file",
+            |row| row.is_some_and(|row| row.file().is_ok()),
+        )?;
+        self.check_numbers(census)?;
+        self.check_object_count(census)
+    }
+
+    fn check_table(
+        &mut self,
+        table: Table,
+        wrong: &str,
+        right: impl Fn(Option<&ObjectRow>) -> bool,
+    ) -> Result<()> {
+        let inner = self.inner;
+        let view = inner.metadata.view();
+        for found in view.scan(table, &[], &[]) {
+            let found = found?;
+            let id = key::parse_object(found.key());
+            let sound = match id {
+                Ok(id) => right(self.row_of(id)?.as_ref()),
+                Err(_) => false,
+            };
+            if !sound {
+                let what = format!("{} {wrong}.", called(id.unwrap_or(ObjectId::from_u64(0))));
+                self.find(what, |mutation| {
+                    mutation.remove_local(table, found.key());
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// No number in use may lie behind the reservation, or it would be given out again.
+    fn check_numbers(&mut self, census: &Census) -> Result<()> {
+        let row = self.inner.metadata.row(Table::System, RESERVED_KEY)?;
+        let Some(Ok(reserved)) = row.map(|row| Reserved::decode(&row)) else {
+            self.note("The reservation of numbers is lost.".into(), false);
+            return Ok(());
+        };
+        let view = self.inner.metadata.view();
+        let mut position = 0;
+        for row in view.scan(Table::Updates, &[], &[]) {
+            position = key::parse_object(row?.key())?.as_u64();
+        }
+        let used = [
+            (Sequence::Objects, census.largest_counter),
+            (Sequence::Changes, census.largest_change),
+            (Sequence::Positions, position),
+        ];
+        for (sequence, largest) in used {
+            if largest >= reserved.limit(sequence) {
+                let what = format!("{sequence:?} are numbered beyond what was reserved.");
+                self.find(what, |mutation| {
+                    mutation.skip_numbers(sequence, largest);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_object_count(&mut self, census: &Census) -> Result<()> {
+        let row = self.inner.metadata.row(Table::System, OBJECTS_KEY)?;
+        let known = row
+            .and_then(|row| key::parse_object(&row).ok())
+            .map(ObjectId::as_u64);
+        if known == Some(census.objects) {
+            return Ok(());
+        }
+        let what = format!(
+            "{} objects are counted, and there are {}.",
+            known.unwrap_or(0),
+            census.objects
+        );
+        self.find(what, |mutation| {
+            mutation.set_object_count(census.objects);
+            Ok(())
+        })
+    }
+}

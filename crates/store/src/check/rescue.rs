@@ -1,0 +1,179 @@
+//! Keeping what cannot be placed: objects get a name in `lost+found`, rows and data files a place in
+//! `lost-data`.
+
+use std::fs;
+
+use vfs::{ChangeAttribute, Error, Name, ObjectId, Result};
+
+use super::{Examination, called};
+use crate::counters::Reserved;
+use crate::creation::root_row;
+use crate::error::{StoreError, from_os};
+use crate::inner::{metadata_error, open_metadata};
+use crate::layout::Layout;
+use crate::metadata::{KeyedRow, Table};
+use crate::mutation::{Mutation, RESERVED_KEY, Touch};
+use crate::options::{NewStore, StoreOptions};
+use crate::rows::{Content, DirectoryContent, ObjectRow, key};
+
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+impl<'i> Examination<'i> {
+    /// Notes an object that no name leads to, and gives it one.
+    pub(super) fn find_lost(&mut self, what: String, id: ObjectId) -> Result<()> {
+        let home = if self.repair {
+            Some(self.lost_and_found()?)
+        } else {
+            None
+        };
+        let name = Name::new(format!("#{:016x}", id.as_u64()).into_bytes())?;
+        self.find(what, |mutation| {
+            let home = home.ok_or(Error::Stale)?;
+            let row = mutation.object_mut(id)?;
+            row.links = 1;
+            mutation.unmark(Table::Orphans, id);
+            if mutation.entries(home, &name)?.find(&name).is_none() {
+                mutation.add_name(home, &name, id)?;
+            }
+            mutation.touch(home, Touch::Content).map(|_| ())
+        })
+    }
+
+    /// The directory for what was lost, made when it is needed first.
+    fn lost_and_found(&self) -> Result<ObjectId> {
+        let name = Name::new(LOST_AND_FOUND)?;
+        let mut home = None;
+        self.quietly(|mutation| {
+            let entry = mutation
+                .entries(ObjectId::ROOT, &name)?
+                .find(&name)
+                .cloned();
+            if let Some(entry) = entry
+                && mutation
+                    .object(entry.object)
+                    .is_ok_and(ObjectRow::is_directory)
+            {
+                home = Some(entry.object);
+                return Ok(());
+            }
+            home = Some(make_directory(mutation, &name)?);
+            Ok(())
+        })?;
+        home.ok_or(Error::Stale)
+    }
+
+    /// Copies a row that means nothing to `lost-data` before it is removed.
+    pub(super) fn keep_row(&self, table: Table, row: &KeyedRow) -> Result<()> {
+        if !self.repair {
+            return Ok(());
+        }
+        let hex: String = row.key().iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = self.inner.layout.lost_data();
+        let kept = fs::create_dir_all(&path)
+            .and_then(|()| fs::write(path.join(format!("row-{table:?}-{hex}")), row.value()));
+        kept.map_err(|error| from_os("keep a damaged row", &error))
+    }
+
+    /// Moves a data file that belongs to nothing to `lost-data`.
+    pub(super) fn keep_data_file(&mut self, what: String, path: &std::path::Path) -> Result<()> {
+        if self.repair {
+            let target = self.inner.layout.lost_data();
+            let name = path
+                .file_name()
+                .ok_or(Error::Invalid("a data file without a name"))?;
+            let moved = fs::create_dir_all(&target).and_then(|()| {
+                let mut free = target.join(name);
+                for number in 1.. {
+                    if !free.exists() {
+                        break;
+                    }
+                    free = target.join(format!("{}.{number}", name.to_string_lossy()));
+                }
+                fs::rename(path, free)
+            });
+            moved.map_err(|error| from_os("keep a lost data file", &error))?;
+        }
+        self.note(what, self.repair);
+        Ok(())
+    }
+}
+
+fn make_directory(mutation: &mut Mutation<'_>, name: &Name) -> Result<ObjectId> {
+    let id = mutation.new_id()?;
+    let now = mutation.now();
+    let row = ObjectRow {
+        content: Content::Directory(DirectoryContent {
+            parent: ObjectId::ROOT,
+            entries: 0,
+            subdirectories: 0,
+        }),
+        // What others lost may be none of everybody's business.
+        mode: 0o700,
+        ..root_row(&NewStore::default(), now)
+    };
+    mutation.insert_object(id, row)?;
+    mutation.add_name(ObjectId::ROOT, name, id)?;
+    mutation.touch(ObjectId::ROOT, Touch::Content)?;
+    Ok(id)
+}
+
+/// Puts back what a store cannot even be loaded without: the reservation of numbers, and the root.
+pub(super) fn restore_foundations(
+    layout: &Layout,
+    options: &StoreOptions,
+) -> std::result::Result<(), StoreError> {
+    let metadata = open_metadata(layout, options)?;
+    let failed = |error| metadata_error(layout, &error);
+    let reserved = metadata.row(Table::System, RESERVED_KEY).map_err(failed)?;
+    let reserved = reserved.and_then(|row| Reserved::decode(&row).ok());
+    let root_key = key::object(ObjectId::ROOT);
+    let root = metadata.row(Table::Objects, &root_key).map_err(failed)?;
+    let root = root
+        .and_then(|row| ObjectRow::decode(&row).ok())
+        .filter(ObjectRow::is_directory);
+    let mut batch = metadata.batch();
+    if reserved.is_none() {
+        tracing::warn!("the reservation of numbers is lost and was made again from all rows");
+        let reserved = numbers_in_use(&metadata).map_err(failed)?;
+        batch.put(Table::System, RESERVED_KEY, &reserved.encode());
+    }
+    if root.is_none() {
+        tracing::warn!("the {} is lost and was made again", called(ObjectId::ROOT));
+        let mut root = root_row(&NewStore::default(), options.clock.now());
+        root.change = ChangeAttribute(2);
+        batch.put(Table::Objects, &root_key, &root.encode());
+    }
+    if batch.is_empty() {
+        return Ok(());
+    }
+    batch
+        .commit()
+        .and_then(|()| metadata.persist())
+        .map_err(failed)
+}
+
+/// A reservation behind every number that any row shows.
+fn numbers_in_use(
+    metadata: &crate::metadata::Metadata,
+) -> std::result::Result<Reserved, crate::metadata::MetadataError> {
+    let (mut objects, mut changes, mut positions) = (16, 2, 1);
+    let view = metadata.view();
+    for row in view.scan(Table::Objects, &[], &[]) {
+        let row = row?;
+        let id = key::parse_object(row.key()).map_or(0, ObjectId::as_u64);
+        objects = objects.max(id & ObjectId::MAX_COUNTER);
+        let change = ObjectRow::decode(row.value()).map_or(0, |row| row.change.0);
+        changes = changes.max(change & ObjectId::MAX_COUNTER);
+    }
+    for row in view.scan(Table::Updates, &[], &[]) {
+        let position = key::parse_object(row?.key()).map_or(0, ObjectId::as_u64);
+        positions = positions.max(position);
+    }
+    // Versions that were shown and lost lie within one reservation behind the largest that is left.
+    let margin = 1 << 20;
+    Ok(Reserved::behind(
+        objects + margin,
+        changes + margin,
+        positions + margin,
+    ))
+}

@@ -1,0 +1,215 @@
+//! The parts of an open store, and what holds them together.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use vfs::{Error, ObjectId, Properties, ReplicaSlot, WriteVerifier};
+
+use crate::clock::Clock;
+use crate::codec::Fields;
+use crate::committer::{Commits, Health, Ticket};
+use crate::counters::{Counters, Reserved};
+use crate::data::{DataFiles, DirtyFiles, Guards, MAX_FILE_BYTES};
+use crate::error::StoreError;
+use crate::layout::{Identity, Layout};
+use crate::locks::Locks;
+use crate::metadata::{Metadata, MetadataError, Row, Table};
+use crate::mutation::{OBJECTS_KEY, RESERVED_KEY, Writer};
+use crate::options::{CommitMode, StoreOptions, TreeIdentity};
+use crate::rows::{NameHash, key};
+use crate::shares::Shares;
+use crate::space::Headroom;
+use crate::statistics::Figures;
+use crate::upkeep::Bell;
+
+/// The key of the row that counts how often the store was opened.
+const OPENED_KEY: &[u8] = b"opened";
+
+/// The parts of a store, shared by operations and the store's own threads.
+pub(crate) struct Inner {
+    pub(crate) properties: Properties,
+    pub(crate) slot: ReplicaSlot,
+    pub(crate) verifier: WriteVerifier,
+    /// How often the store was opened, this time included.
+    opened: u64,
+    pub(crate) tree: TreeIdentity,
+    commit: CommitMode,
+    pub(crate) recording: bool,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) metadata: Metadata,
+    pub(crate) writer: tokio::sync::Mutex<Writer>,
+    pub(crate) commits: Commits,
+    pub(crate) health: Health,
+    pub(crate) headroom: Headroom,
+    pub(crate) files: DataFiles,
+    pub(crate) guards: Arc<Guards>,
+    pub(crate) dirty: DirtyFiles,
+    shares: Mutex<Shares>,
+    locks: Mutex<Locks>,
+    /// True until clients have had time to reclaim their opens.
+    pub(crate) reclaiming: AtomicBool,
+    pub(crate) orphans: AtomicU64,
+    pub(crate) objects: AtomicU64,
+    pub(crate) removals: Bell,
+    pub(crate) tidying: Bell,
+    pub(crate) statistics: Figures,
+}
+
+impl Inner {
+    /// Reads what every store has, and changes nothing.
+    pub(crate) fn load(
+        options: &StoreOptions,
+        layout: Layout,
+        identity: Identity,
+    ) -> Result<Inner, StoreError> {
+        let metadata = open_metadata(&layout, options)?;
+        let damaged = |what: &str| StoreError::Damaged {
+            path: layout.metadata(),
+            what: format!("no {what}"),
+        };
+        let read = |key: &[u8]| {
+            metadata
+                .row(Table::System, key)
+                .map_err(|error| metadata_error(&layout, &error))
+        };
+        let reserved = read(RESERVED_KEY)?.ok_or_else(|| damaged("reservation of numbers"))?;
+        let reserved = Reserved::decode(&reserved).map_err(|error| damaged(error.0))?;
+        let number = |row: Option<Row>| {
+            row.and_then(|row| Fields::new(&row).u64().ok())
+                .unwrap_or(0)
+        };
+        let objects = number(read(OBJECTS_KEY)?);
+        let opened = number(read(OPENED_KEY)?) + 1;
+        let orphans = metadata.view().scan(Table::Orphans, &[], &[]).count() as u64;
+        let headroom = Headroom::new(&layout.data(), options.reserve)?;
+        let layout = Arc::new(layout);
+        Ok(Inner {
+            properties: Properties {
+                fs_id: identity.tree.fs_id,
+                max_file_size: MAX_FILE_BYTES,
+                max_links: options.max_links,
+            },
+            slot: identity.slot,
+            verifier: verifier(identity.slot, opened),
+            opened,
+            tree: identity.tree,
+            commit: options.commit,
+            recording: options.recording,
+            clock: Arc::clone(&options.clock),
+            files: DataFiles::new(Arc::clone(&layout), options.open_files),
+            layout,
+            metadata,
+            writer: tokio::sync::Mutex::new(Writer {
+                counters: Counters::resume(reserved),
+                committed: Ticket::default(),
+                objects,
+            }),
+            commits: Commits::new(),
+            health: Health::default(),
+            headroom,
+            guards: Arc::default(),
+            dirty: DirtyFiles::default(),
+            shares: Mutex::default(),
+            locks: Mutex::default(),
+            reclaiming: AtomicBool::new(true),
+            orphans: AtomicU64::new(orphans),
+            objects: AtomicU64::new(objects),
+            removals: Bell::default(),
+            tidying: Bell::default(),
+            statistics: Figures::default(),
+        })
+    }
+
+    /// Makes a loaded store ready for changes. Nothing can be numbered before this; it also makes the
+    /// count of openings stable, and with it the write verifier.
+    pub(crate) fn prepare_to_change(&self) -> vfs::Result<()> {
+        let writer = self.writer.try_lock();
+        let mut writer = writer.map_err(|_| Error::Io("the store is being changed".into()))?;
+        let mut batch = self.metadata.batch();
+        batch.put(Table::System, OPENED_KEY, &key::number(self.opened));
+        batch
+            .commit()
+            .map_err(|error| self.fail(&error.to_string()))?;
+        self.reserve_now(&mut writer)
+    }
+
+    /// Waits for stable storage if operations do so before they are answered.
+    pub(crate) async fn settle(&self, ticket: Ticket) -> vfs::Result<()> {
+        match self.commit {
+            CommitMode::Sync => self.commits.wait(ticket, &self.health).await,
+            CommitMode::Async => self.health.check(),
+        }
+    }
+
+    /// Stable storage has failed: nothing works any more, and everybody who waits learns it.
+    pub(crate) fn fail(&self, reason: &str) -> Error {
+        let error = self.health.fail(reason);
+        self.commits.announce_failure();
+        error
+    }
+
+    pub(crate) fn hash(&self, name: &[u8]) -> NameHash {
+        NameHash::of(&self.tree.name_key, name)
+    }
+
+    pub(crate) fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn locks(&self) -> MutexGuard<'_, Locks> {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// [`vfs::FileSystem::sync`].
+    pub(crate) async fn sync(self: &Arc<Self>) -> vfs::Result<()> {
+        let inner = Arc::clone(self);
+        blocking(move || {
+            for id in inner.dirty.neglected(Duration::ZERO, usize::MAX) {
+                inner.stabilise_blocking(id)?;
+            }
+            inner.take_marks_off(Duration::ZERO)?;
+            inner.persist_all()
+        })
+        .await
+    }
+}
+
+/// Runs work that may wait for the disk where it keeps nobody else waiting.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> vfs::Result<T> + Send + 'static,
+) -> vfs::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::Io(format!("the runtime ended: {error}")))?
+}
+
+/// Runs work to its end even if whoever waits for it goes away.
+pub(crate) async fn detached<T: Send + 'static>(
+    work: impl Future<Output = vfs::Result<T>> + Send + 'static,
+) -> vfs::Result<T> {
+    let done = tokio::spawn(work).await;
+    done.map_err(|error| Error::Io(format!("the runtime ended: {error}")))?
+}
+
+pub(crate) fn open_metadata(
+    layout: &Layout,
+    options: &StoreOptions,
+) -> Result<Metadata, StoreError> {
+    let write_through = options.commit == CommitMode::Async;
+    Metadata::open(&layout.metadata(), options.cache_bytes, write_through)
+        .map_err(|error| metadata_error(layout, &error))
+}
+
+pub(crate) fn metadata_error(layout: &Layout, error: &MetadataError) -> StoreError {
+    StoreError::Metadata {
+        path: layout.metadata(),
+        what: error.to_string(),
+    }
+}
+
+/// Different each time a store is opened, and among the copies of a tree.
+fn verifier(slot: ReplicaSlot, opened: u64) -> WriteVerifier {
+    WriteVerifier(((u64::from(slot.0) << 48) | (opened & ObjectId::MAX_COUNTER)).to_be_bytes())
+}
