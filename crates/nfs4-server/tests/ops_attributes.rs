@@ -1,53 +1,17 @@
-//! GETATTR, SETATTR, VERIFY, NVERIFY and ACCESS.
+//! GETATTR and SETATTR.
 
 mod fixture;
 
 use fixture::operations::*;
-use fixture::{Client, Fixture, Successful, encoded, last, mode};
-use nfs4::access::{DELETE, EXECUTE, EXTEND, LOOKUP, MODIFY, READ, XALIST, XAREAD, XAWRITE};
+use fixture::{Client, Fixture, PATHS, Successful, encoded, last, mode};
 use nfs4::attributes::{ModeUmask4, Settime4};
 use nfs4::{
-    AccessResOk, Attr, Attributes4, Bitmap4, CreateHow4, CreateType4, Fattr4, NfsStat4, Nfstime4,
-    OpenFlag4, Specdata4, Stateid4, Utf8str, share,
+    Attr, Attributes4, Bitmap4, CreateHow4, CreateType4, Fattr4, NfsStat4, Nfstime4, OpenFlag4,
+    Stateid4, Utf8str, share,
 };
 use xdr::Bytes;
 
 const ANONYMOUS: Stateid4 = Stateid4::ANONYMOUS;
-
-/// All that the tree below has, and more: one of each kind.
-const PATHS: [&str; 7] = [
-    "/export",
-    "/export/file",
-    "/export/directory",
-    "/export/symlink",
-    "/export/fifo",
-    "/export/socket",
-    "/export/device",
-];
-
-async fn tree() -> (Fixture, Client) {
-    let fixture = Fixture::new();
-    let client = fixture.client().await;
-    let device = Specdata4 {
-        specdata1: 8,
-        specdata2: 1,
-    };
-    client.make("/export", "directory", CreateType4::Dir).await;
-    client
-        .make(
-            "/export",
-            "symlink",
-            CreateType4::Lnk(Bytes::from_static(b"target")),
-        )
-        .await;
-    client.make("/export", "fifo", CreateType4::Fifo).await;
-    client.make("/export", "socket", CreateType4::Sock).await;
-    client
-        .make("/export", "device", CreateType4::Chr(device))
-        .await;
-    client.make_file("/export", "file").await;
-    (fixture, client)
-}
 
 fn with_size(size: u64) -> Fattr4 {
     encoded(&Attributes4 {
@@ -83,7 +47,7 @@ async fn open_file(client: &Client, access: u32) -> Stateid4 {
 
 #[tokio::test]
 async fn getattr_gives_all_that_is_said_to_be_supported() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     for minor_version in [1, 2] {
         let client = client.with_minor_version(minor_version);
         for path in PATHS {
@@ -101,7 +65,7 @@ async fn getattr_gives_all_that_is_said_to_be_supported() {
 
 #[tokio::test]
 async fn getattr_supports_what_rfc_8881_requires() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let required = (0..=11).chain([19, 75]).collect::<Bitmap4>();
     for path in PATHS.into_iter().chain(["/"]) {
         let got = last!(client.at(path, [getattr(required)]).await, Getattr).obj_attributes;
@@ -115,7 +79,7 @@ async fn getattr_supports_what_rfc_8881_requires() {
 
 #[tokio::test]
 async fn getattr_leaves_out_what_is_unknown() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let unknown = Bitmap4::from_iter([Attr::Acl as u32, 200]);
     for wanted in [unknown, Bitmap4::EMPTY] {
         let got = last!(client.at("/export/file", [getattr(wanted)]).await, Getattr);
@@ -125,7 +89,7 @@ async fn getattr_leaves_out_what_is_unknown() {
 
 #[tokio::test]
 async fn getattr_refuses_what_can_only_be_set() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     for attr in [Attr::TimeAccessSet, Attr::TimeModifySet, Attr::ModeUmask] {
         let wanted = Bitmap4::of(&[Attr::Size, attr]);
         for path in ["/", "/export/file"] {
@@ -141,7 +105,7 @@ async fn getattr_refuses_what_can_only_be_set() {
 
 #[tokio::test]
 async fn getattr_tells_the_room_in_the_file_system() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let wanted = [
         Attr::SpaceAvail,
         Attr::SpaceFree,
@@ -157,7 +121,7 @@ async fn getattr_tells_the_room_in_the_file_system() {
 
 #[tokio::test]
 async fn minor_version_1_has_no_attributes_of_2() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let wanted = [Attr::XattrSupport, Attr::ChangeAttrType, Attr::Size];
     let values = client.attributes("/export/file", &wanted).await;
     assert_eq!(values.xattr_support, Some(true));
@@ -170,7 +134,7 @@ async fn minor_version_1_has_no_attributes_of_2() {
 
 #[tokio::test]
 async fn setattr_sets_mode_owner_and_times() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let time = Nfstime4 {
         seconds: 1_000_000_000,
         nseconds: 123_456_789,
@@ -226,7 +190,7 @@ async fn setattr_sets_mode_owner_and_times() {
 
 #[tokio::test]
 async fn setattr_changes_the_change_attribute() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let before = client
         .attributes("/export/file", &[Attr::Change])
         .await
@@ -247,7 +211,7 @@ async fn setattr_changes_the_change_attribute() {
 /// Clients that clean up set modes on whatever they find (pynfs does), and links have none.
 #[tokio::test]
 async fn setattr_of_a_symbolic_links_mode_sets_nothing() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let outcome = set(&client, "/export/symlink", ANONYMOUS, mode(0o600)).await;
     assert_eq!(outcome, (NfsStat4::Ok, Bitmap4::EMPTY));
     assert_eq!(
@@ -261,7 +225,7 @@ async fn setattr_of_a_symbolic_links_mode_sets_nothing() {
 
 #[tokio::test]
 async fn setattr_sets_the_size_with_any_stateid_that_allows_writing() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let size = async || client.attributes("/export/file", &[Attr::Size]).await.size;
     let writable = open_file(&client, share::ACCESS_WRITE).await;
     for (stateid, wanted) in [(ANONYMOUS, 10), (Stateid4::READ_BYPASS, 0), (writable, 20)] {
@@ -273,7 +237,7 @@ async fn setattr_sets_the_size_with_any_stateid_that_allows_writing() {
 
 #[tokio::test]
 async fn setattr_takes_the_current_stateid() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let open = open("owner", share::ACCESS_BOTH, "file", OpenFlag4::NoCreate);
     let resize = setattr(Stateid4::CURRENT, with_size(8));
     client.at("/export", [open, getfh(), resize]).await.ok();
@@ -285,7 +249,7 @@ async fn setattr_takes_the_current_stateid() {
 
 #[tokio::test]
 async fn setattr_of_the_size_needs_an_open_for_writing_of_the_same_file() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     client.make_file("/export", "other").await;
     let readable = open_file(&client, share::ACCESS_READ).await;
     let outcome = set(&client, "/export/file", readable, with_size(1)).await;
@@ -301,7 +265,7 @@ async fn setattr_of_the_size_needs_an_open_for_writing_of_the_same_file() {
 
 #[tokio::test]
 async fn setattr_of_the_size_is_for_files() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let cases = [
         ("/export/directory", NfsStat4::IsDir),
         ("/export/symlink", NfsStat4::Inval),
@@ -320,14 +284,14 @@ async fn setattr_of_the_size_is_for_files() {
 
 #[tokio::test]
 async fn setattr_refuses_a_size_that_no_file_has() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let outcome = set(&client, "/export/file", ANONYMOUS, with_size(u64::MAX)).await;
     assert_eq!(outcome.0, NfsStat4::FBig);
 }
 
 #[tokio::test]
 async fn setattr_is_for_owners_and_sizes_for_writers() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     set(&client, "/export/file", ANONYMOUS, mode(0o646)).await;
     let user = client.as_user(1000, 1000, &[]);
     assert_eq!(
@@ -347,7 +311,7 @@ async fn setattr_is_for_owners_and_sizes_for_writers() {
 
 #[tokio::test]
 async fn setattr_tells_wrong_attributes_apart() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let one = |values: Attributes4| encoded(&values);
     let bad_time = Nfstime4 {
         seconds: 0,
@@ -414,7 +378,7 @@ async fn setattr_tells_wrong_attributes_apart() {
 
 #[tokio::test]
 async fn a_umask_counts_when_a_file_is_made() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let umask = ModeUmask4 {
         mode: 0o666,
         umask: 0o027,
@@ -439,164 +403,4 @@ async fn a_umask_counts_when_a_file_is_made() {
             "{path}"
         );
     }
-}
-
-#[tokio::test]
-async fn verify_and_nverify_compare_all_that_can_be_read() {
-    let (_fixture, client) = tree().await;
-    let readable = Bitmap4::from_iter(0..=82)
-        - Bitmap4::of(&[
-            Attr::TimeAccessSet,
-            Attr::TimeModifySet,
-            Attr::ModeUmask,
-            Attr::RdattrError,
-            // The room in the file system may change meanwhile.
-            Attr::SpaceAvail,
-            Attr::SpaceFree,
-        ]);
-    for path in PATHS.into_iter().chain(["/"]) {
-        let now = last!(client.at(path, [getattr(readable)]).await, Getattr).obj_attributes;
-        client.at(path, [verify(now.clone()), getfh()]).await.ok();
-        assert_eq!(
-            client.status_at(path, [nverify(now)]).await,
-            NfsStat4::Same,
-            "{path}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn verify_and_nverify_see_a_difference() {
-    let (_fixture, client) = tree().await;
-    let wrong = with_size(77);
-    for path in PATHS {
-        assert_eq!(
-            client.status_at(path, [verify(wrong.clone())]).await,
-            NfsStat4::NotSame
-        );
-        client
-            .at(path, [nverify(wrong.clone()), getfh()])
-            .await
-            .ok();
-    }
-}
-
-#[tokio::test]
-async fn verify_and_nverify_refuse_what_cannot_be_compared() {
-    let (_fixture, client) = tree().await;
-    let default = Attributes4::default;
-    let error = Attributes4 {
-        rdattr_error: Some(NfsStat4::Ok),
-        ..default()
-    };
-    let set_only = Attributes4 {
-        time_access_set: Some(Settime4::ServerTime),
-        ..default()
-    };
-    let acl = Fattr4 {
-        attrmask: Bitmap4::of(&[Attr::Acl]),
-        attr_vals: Bytes::from_static(&[0; 4]),
-    };
-    let cases = [
-        (encoded(&error), NfsStat4::Inval),
-        (encoded(&set_only), NfsStat4::Inval),
-        (mode(0o10_000), NfsStat4::Inval),
-        (acl, NfsStat4::AttrNotSupp),
-        (
-            Fattr4 {
-                attr_vals: Bytes::new(),
-                ..mode(0)
-            },
-            NfsStat4::BadXdr,
-        ),
-    ];
-    for (values, status) in cases {
-        for operation in [verify(values.clone()), nverify(values.clone())] {
-            assert_eq!(
-                client.status_at("/export/file", [operation]).await,
-                status,
-                "{values:?}"
-            );
-        }
-    }
-    for operation in [verify(with_size(0)), nverify(with_size(0))] {
-        assert_eq!(
-            client.compound(vec![operation]).await.status,
-            NfsStat4::NoFileHandle
-        );
-    }
-}
-
-#[tokio::test]
-async fn access_answers_by_mode_and_kind() {
-    let (_fixture, client) = tree().await;
-    set(&client, "/export/file", ANONYMOUS, mode(0o754)).await;
-    set(&client, "/export/directory", ANONYMOUS, mode(0o754)).await;
-    let all = READ | LOOKUP | MODIFY | EXTEND | DELETE | EXECUTE | XAREAD | XAWRITE | XALIST;
-    let member = client.as_user(1000, 0, &[]);
-    let other = client.as_user(1000, 1000, &[]);
-    let of_file = all & !(LOOKUP | DELETE);
-    let of_directory = all & !EXECUTE;
-    let cases = [
-        (&client, "/export/file", of_file, of_file),
-        (
-            &member,
-            "/export/file",
-            of_file,
-            READ | EXECUTE | XAREAD | XALIST,
-        ),
-        (&other, "/export/file", of_file, READ | XAREAD | XALIST),
-        (&client, "/export/directory", of_directory, of_directory),
-        (
-            &member,
-            "/export/directory",
-            of_directory,
-            READ | LOOKUP | XAREAD | XALIST,
-        ),
-        (
-            &other,
-            "/export/directory",
-            of_directory,
-            READ | XAREAD | XALIST,
-        ),
-    ];
-    for (caller, path, supported, granted) in cases {
-        let answer = last!(caller.at(path, [access(all)]).await, Access);
-        assert_eq!(
-            answer,
-            AccessResOk {
-                supported,
-                access: granted
-            },
-            "{path}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn access_answers_only_what_is_asked_and_known() {
-    let (_fixture, client) = tree().await;
-    for bits in 0..0x200 {
-        let answer = last!(client.at("/export/fifo", [access(bits)]).await, Access);
-        assert_eq!(answer.supported & !bits, 0);
-        assert_eq!(answer.access & !answer.supported, 0);
-        assert_eq!(answer.supported & (LOOKUP | DELETE | EXECUTE), 0);
-    }
-    let of_2 = XAREAD | XAWRITE | XALIST;
-    let older = client.with_minor_version(1);
-    let answer = last!(
-        older.at("/export/file", [access(of_2 | READ)]).await,
-        Access
-    );
-    assert_eq!(
-        answer,
-        AccessResOk {
-            supported: READ,
-            access: READ
-        }
-    );
-    assert_eq!(
-        client.compound(vec![access(READ)]).await.status,
-        NfsStat4::NoFileHandle
-    );
 }

@@ -3,30 +3,15 @@
 mod fixture;
 
 use fixture::operations::*;
-use fixture::{Client, Fixture, Successful, go_to, last, mode, statuses};
+use fixture::{Fixture, Successful, go_to, last, mode, statuses};
 use nfs4::{Attr, Bitmap4, CreateType4, NfsFh4, NfsStat4, Secinfo4, SecinfoStyle4, Stateid4};
 use xdr::Bytes;
 
 const AUTH_SYS: Secinfo4 = Secinfo4::Flavor(1);
 
-async fn tree() -> (Fixture, Client) {
-    let fixture = Fixture::new();
-    let client = fixture.client().await;
-    client.make("/export", "directory", CreateType4::Dir).await;
-    client
-        .make(
-            "/export",
-            "symlink",
-            CreateType4::Lnk(Bytes::from_static(b"x")),
-        )
-        .await;
-    client.make_file("/export", "file").await;
-    (fixture, client)
-}
-
 #[tokio::test]
 async fn getfh_gives_what_putfh_took() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     for path in [
         "/",
         "/export",
@@ -46,7 +31,7 @@ async fn getfh_gives_what_putfh_took() {
 
 #[tokio::test]
 async fn putfh_refuses_bytes_that_are_no_handle() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let mut other_version = client.handle("/export").await.0.to_vec();
     other_version[0] = 0xff;
     for bytes in [Vec::new(), b"abc".to_vec(), vec![0; 128], other_version] {
@@ -58,7 +43,7 @@ async fn putfh_refuses_bytes_that_are_no_handle() {
 
 #[tokio::test]
 async fn putfh_of_a_tree_that_is_not_exported_is_stale() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let mut foreign = client.handle("/export").await.0.to_vec();
     foreign[2] ^= 0xff;
     let handle = NfsFh4(Bytes::from(foreign));
@@ -70,7 +55,7 @@ async fn putfh_of_a_tree_that_is_not_exported_is_stale() {
 
 #[tokio::test]
 async fn a_removed_object_is_stale_when_it_is_used() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let handle = client.handle("/export/file").await;
     client.at("/export", [remove("file")]).await.ok();
     let reply = client
@@ -81,14 +66,14 @@ async fn a_removed_object_is_stale_when_it_is_used() {
 
 #[tokio::test]
 async fn the_public_filehandle_is_the_root() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let reply = client.compound(vec![nfs4::ArgOp4::Putpubfh, getfh()]).await;
     assert_eq!(last!(reply, Getfh).object, client.handle("/").await);
 }
 
 #[tokio::test]
 async fn restorefh_goes_back_to_what_savefh_saved() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let saved = client.handle("/export/directory").await;
     let mut ops = go_to("/export/directory");
     ops.push(savefh());
@@ -99,7 +84,7 @@ async fn restorefh_goes_back_to_what_savefh_saved() {
 
 #[tokio::test]
 async fn there_must_be_something_to_save_and_to_restore() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     assert_eq!(
         client.compound(vec![savefh()]).await.status,
         NfsStat4::NoFileHandle
@@ -113,7 +98,7 @@ async fn there_must_be_something_to_save_and_to_restore() {
 /// RFC 8881, section 16.2.3.1.2: the stateid is saved and restored with the filehandle.
 #[tokio::test]
 async fn the_stateid_goes_with_the_filehandle() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let file = open(
         "owner",
         nfs4::share::ACCESS_READ,
@@ -139,7 +124,7 @@ async fn the_stateid_goes_with_the_filehandle() {
 
 #[tokio::test]
 async fn secinfo_names_the_flavor_and_consumes_the_filehandle() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     for (path, name) in [
         ("/", "export"),
         ("/export", "file"),
@@ -154,7 +139,7 @@ async fn secinfo_names_the_flavor_and_consumes_the_filehandle() {
 
 #[tokio::test]
 async fn secinfo_looks_the_name_up() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let cases = [
         ("/", "vapor", NfsStat4::NoEnt),
         ("/export", "vapor", NfsStat4::NoEnt),
@@ -187,7 +172,7 @@ async fn secinfo_looks_the_name_up() {
 
 #[tokio::test]
 async fn secinfo_no_name_tells_of_the_current_object_or_the_one_above() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     for path in ["/", "/export", "/export/file"] {
         let ask = secinfo_no_name(SecinfoStyle4::CurrentFh);
         let reply = client.at(path, [ask.clone()]).await;
@@ -215,7 +200,7 @@ async fn secinfo_no_name_tells_of_the_current_object_or_the_one_above() {
 
 #[tokio::test]
 async fn there_are_no_named_attributes() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     for path in ["/", "/export/file"] {
         assert_eq!(
             client.status_at(path, [openattr()]).await,

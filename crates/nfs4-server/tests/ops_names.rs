@@ -3,25 +3,12 @@
 mod fixture;
 
 use fixture::operations::*;
-use fixture::{Client, Fixture, Plan, Successful, encoded, go_to, last, mode};
+use fixture::{Client, Fixture, Plan, Successful, TARGET, encoded, go_to, last, mode};
 use nfs4::{
     ArgOp4, Attr, Attributes4, Bitmap4, Component4, CreateType4, Fattr4, NfsFtype4, NfsStat4,
     Specdata4, Utf8str,
 };
 use xdr::Bytes;
-
-/// A client and a tree with one object of each kind that is no directory, and one directory.
-async fn tree() -> (Fixture, Client) {
-    let fixture = Fixture::new();
-    let client = fixture.client().await;
-    client.make("/export", "directory", CreateType4::Dir).await;
-    client.make("/export", "fifo", CreateType4::Fifo).await;
-    client
-        .make("/export", "symlink", symlink("to/somewhere"))
-        .await;
-    client.make_file("/export", "file").await;
-    (fixture, client)
-}
 
 fn symlink(target: &'static str) -> CreateType4 {
     CreateType4::Lnk(Bytes::from_static(target.as_bytes()))
@@ -56,14 +43,14 @@ async fn rename_between(client: &Client, from: (&str, &str), to: (&str, &str)) -
 
 #[tokio::test]
 async fn lookup_goes_to_the_object() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let found = client.attributes("/export/fifo", &[Attr::Type]).await;
     assert_eq!(found.type_, Some(NfsFtype4::Fifo));
 }
 
 #[tokio::test]
 async fn lookup_of_nothing_and_of_bad_names_fails() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     assert_eq!(
         client.status_at("/export", [lookup("vapor")]).await,
         NfsStat4::NoEnt
@@ -83,7 +70,7 @@ async fn lookup_of_nothing_and_of_bad_names_fails() {
 
 #[tokio::test]
 async fn lookup_tells_symbolic_links_from_other_things_that_are_no_directory() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     assert_eq!(
         client.status_at("/export/file", [lookup("x")]).await,
         NfsStat4::NotDir
@@ -100,7 +87,7 @@ async fn lookup_tells_symbolic_links_from_other_things_that_are_no_directory() {
 
 #[tokio::test]
 async fn lookup_needs_permission_to_search() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     client
         .at("/export", [create(CreateType4::Dir, "closed", mode(0o700))])
         .await
@@ -114,7 +101,7 @@ async fn lookup_needs_permission_to_search() {
 
 #[tokio::test]
 async fn lookup_in_a_removed_directory_finds_it_stale() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let handle = client.handle("/export/directory").await;
     client.at("/export", [remove("directory")]).await.ok();
     let reply = client.compound(vec![putfh(&handle), lookup("x")]).await;
@@ -123,7 +110,7 @@ async fn lookup_in_a_removed_directory_finds_it_stale() {
 
 #[tokio::test]
 async fn lookupp_goes_up() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     client
         .make("/export/directory", "below", CreateType4::Dir)
         .await;
@@ -136,7 +123,7 @@ async fn lookupp_goes_up() {
 
 #[tokio::test]
 async fn lookupp_needs_a_directory() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     assert_eq!(
         client.status_at("/export/file", [lookupp()]).await,
         NfsStat4::NotDir
@@ -153,7 +140,7 @@ async fn lookupp_needs_a_directory() {
 
 #[tokio::test]
 async fn create_makes_every_kind_but_files_and_goes_there() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let device = Specdata4 {
         specdata1: 8,
         specdata2: 1,
@@ -177,7 +164,7 @@ async fn create_makes_every_kind_but_files_and_goes_there() {
 
 #[tokio::test]
 async fn create_tells_how_the_directory_changed_and_what_was_set() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let before = client
         .attributes("/export", &[Attr::Change])
         .await
@@ -200,7 +187,7 @@ async fn create_tells_how_the_directory_changed_and_what_was_set() {
 
 #[tokio::test]
 async fn create_does_not_claim_to_have_set_what_the_kind_cannot_have() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let values = Attributes4 {
         size: Some(7),
         mode: Some(0o600),
@@ -221,7 +208,7 @@ async fn create_does_not_claim_to_have_set_what_the_kind_cannot_have() {
 
 #[tokio::test]
 async fn create_gives_new_objects_to_the_caller() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     client
         .at("/export", [create(CreateType4::Dir, "shared", mode(0o777))])
         .await
@@ -241,7 +228,7 @@ async fn create_gives_new_objects_to_the_caller() {
 
 #[tokio::test]
 async fn create_refuses_kinds_that_are_made_otherwise() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     for kind in [
         CreateType4::Reg,
         CreateType4::AttrDir,
@@ -254,7 +241,7 @@ async fn create_refuses_kinds_that_are_made_otherwise() {
 
 #[tokio::test]
 async fn create_refuses_names_that_exist_or_are_bad() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let make = |name: Component4| create(CreateType4::Dir, name, mode(0o755));
     assert_eq!(
         client.status_at("/export", [make("file".into())]).await,
@@ -271,7 +258,7 @@ async fn create_refuses_names_that_exist_or_are_bad() {
 
 #[tokio::test]
 async fn create_needs_a_directory_and_permission() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let make = || create(CreateType4::Dir, "new", mode(0o755));
     for path in ["/export/file", "/export/symlink", "/export/fifo"] {
         assert_eq!(
@@ -290,7 +277,7 @@ async fn create_needs_a_directory_and_permission() {
 
 #[tokio::test]
 async fn create_refuses_attributes_as_setattr_does() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let make = |attributes: Fattr4| create(CreateType4::Dir, "new", attributes);
     let read_only = Attributes4 {
         link_support: Some(true),
@@ -314,7 +301,7 @@ async fn create_refuses_attributes_as_setattr_does() {
 
 #[tokio::test]
 async fn only_the_superuser_makes_devices() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     client
         .at("/export", [create(CreateType4::Dir, "shared", mode(0o777))])
         .await
@@ -333,14 +320,14 @@ async fn only_the_superuser_makes_devices() {
 
 #[tokio::test]
 async fn readlink_gives_the_target() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let reply = client.at("/export/symlink", [readlink()]).await;
-    assert_eq!(&last!(reply, Readlink).link[..], b"to/somewhere");
+    assert_eq!(&last!(reply, Readlink).link[..], TARGET.as_bytes());
 }
 
 #[tokio::test]
 async fn readlink_of_anything_else_has_the_wrong_type() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     for path in ["/", "/export", "/export/file", "/export/fifo"] {
         assert_eq!(
             client.status_at(path, [readlink()]).await,
@@ -356,7 +343,7 @@ async fn readlink_of_anything_else_has_the_wrong_type() {
 
 #[tokio::test]
 async fn symbolic_links_need_a_target_of_bounded_length() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let make = |target: Vec<u8>| create(CreateType4::Lnk(target.into()), "new", Fattr4::default());
     assert_eq!(
         client.status_at("/export", [make(Vec::new())]).await,
@@ -376,7 +363,7 @@ async fn symbolic_links_need_a_target_of_bounded_length() {
 
 #[tokio::test]
 async fn remove_removes_files_and_empty_directories() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     for name in ["file", "symlink", "fifo", "directory"] {
         let before = client
             .attributes("/export", &[Attr::Change])
@@ -395,7 +382,7 @@ async fn remove_removes_files_and_empty_directories() {
 
 #[tokio::test]
 async fn remove_leaves_full_directories_alone() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     client.make_file("/export/directory", "inside").await;
     assert_eq!(
         client.status_at("/export", [remove("directory")]).await,
@@ -405,7 +392,7 @@ async fn remove_leaves_full_directories_alone() {
 
 #[tokio::test]
 async fn remove_of_nothing_and_of_bad_names_fails() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     assert_eq!(
         client.status_at("/export", [remove("vapor")]).await,
         NfsStat4::NoEnt
@@ -432,7 +419,7 @@ async fn remove_of_nothing_and_of_bad_names_fails() {
 
 #[tokio::test]
 async fn rename_moves_between_directories() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let handle = client.handle("/export/file").await;
     let mut ops = save_and_go_to("/export", "/export/directory");
     ops.push(rename("file", "moved"));
@@ -449,7 +436,7 @@ async fn rename_moves_between_directories() {
 
 #[tokio::test]
 async fn rename_replaces_what_is_compatible() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     client
         .make_directories("/export", &["full", "inside"])
         .await;
@@ -472,7 +459,7 @@ async fn rename_replaces_what_is_compatible() {
 
 #[tokio::test]
 async fn rename_of_two_names_of_one_object_changes_nothing() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let mut ops = save_and_go_to("/export/file", "/export");
     ops.push(link("other"));
     client.compound(ops).await.ok();
@@ -489,7 +476,7 @@ async fn rename_of_two_names_of_one_object_changes_nothing() {
 
 #[tokio::test]
 async fn rename_cannot_move_a_directory_below_itself() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let refused = rename_between(
         &client,
         ("/export", "directory"),
@@ -501,7 +488,7 @@ async fn rename_cannot_move_a_directory_below_itself() {
 
 #[tokio::test]
 async fn rename_of_nothing_and_of_bad_names_fails() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let here = |name: &'static str| ("/export", name);
     assert_eq!(
         rename_between(&client, here("vapor"), here("x")).await,
@@ -519,7 +506,7 @@ async fn rename_of_nothing_and_of_bad_names_fails() {
 
 #[tokio::test]
 async fn rename_needs_two_directories() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     for path in ["/export/file", "/export/symlink", "/export/fifo"] {
         let refused = rename_between(&client, (path, "x"), ("/export", "y")).await;
         assert_eq!(refused, NfsStat4::NotDir, "from {path}");
@@ -532,7 +519,7 @@ async fn rename_needs_two_directories() {
 
 #[tokio::test]
 async fn link_gives_one_more_name() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     for source in ["/export/file", "/export/symlink", "/export/fifo"] {
         let mut ops = save_and_go_to(source, "/export/directory");
         let name = source.rsplit('/').next().unwrap();
@@ -554,7 +541,7 @@ async fn link_gives_one_more_name() {
 
 #[tokio::test]
 async fn link_refuses_directories_and_names_in_use() {
-    let (_fixture, client) = tree().await;
+    let (_fixture, client) = Fixture::with_every_kind().await;
     let try_link = async |source: &str, directory: &str, name: Component4| {
         let mut ops = save_and_go_to(source, directory);
         ops.push(link(name));
