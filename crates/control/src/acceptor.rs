@@ -1,0 +1,315 @@
+//! The acceptor's side of an election: grant what fits, queue what does not, grant it later.
+//!
+//! This replaces the polling of Figure 1, whose losers may ask again before the winner does, for ever.
+//! Pure bookkeeping: answers go back to the caller, who knows how to send them.
+
+use crate::claim::{Obstacle, Proposal};
+use crate::ended::EndedControls;
+use crate::message::MAX_OBSTACLES;
+use crate::name::ControlName;
+use crate::rules::Rules;
+use crate::table::ControlTable;
+use crate::tree::Tree;
+use crate::view::View;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use vfs::ReplicaSlot;
+
+/// What became of a proposal at this acceptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Granted just now; not durable yet.
+    Granted(Proposal),
+    /// Granted before; the acknowledgement is due again.
+    GrantedBefore(ControlName),
+    /// Waiting, or (without the queue) turned away.
+    Refused(ControlName, Vec<Obstacle>),
+}
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    proposal: Proposal,
+    /// Counts arrivals here; the smallest has waited longest.
+    arrival: u64,
+    /// A release has named it: nothing that conflicts with it is granted first.
+    named: bool,
+    /// What its proposer was told last.
+    told: Vec<Obstacle>,
+}
+
+/// One replica in its role as acceptor of everybody's proposals, its own included.
+#[derive(Clone, Debug)]
+pub(crate) struct Acceptor {
+    slot: ReplicaSlot,
+    rules: Rules,
+    table: ControlTable,
+    waiting: BTreeMap<ControlName, Waiter>,
+    ended: EndedControls,
+    arrivals: u64,
+}
+
+impl Acceptor {
+    pub(crate) fn new(slot: ReplicaSlot, rules: Rules) -> Acceptor {
+        Acceptor {
+            slot,
+            rules,
+            table: ControlTable::default(),
+            waiting: BTreeMap::new(),
+            ended: EndedControls::default(),
+            arrivals: 0,
+        }
+    }
+
+    pub(crate) fn table(&self) -> &ControlTable {
+        &self.table
+    }
+
+    pub(crate) fn table_mut(&mut self) -> &mut ControlTable {
+        &mut self.table
+    }
+
+    pub(crate) fn has_ended(&self, name: ControlName) -> bool {
+        self.ended.contains(name)
+    }
+
+    pub(crate) fn raise_floor(&mut self, origin: ControlName, floor: u64) {
+        if self.rules.ended_remembered() {
+            self.ended.raise_floor(origin, floor);
+        }
+    }
+
+    pub(crate) fn waiting_count(&self, holder: ReplicaSlot) -> usize {
+        let holders = self.waiting.keys().map(|name| name.holder);
+        holders.filter(|other| *other == holder).count()
+    }
+
+    /// Judges a proposal, new or repeated. `replaces` ends an earlier one and inherits its place.
+    pub(crate) fn propose(
+        &mut self,
+        tree: &impl Tree,
+        view: &View,
+        proposal: Proposal,
+        replaces: Option<ControlName>,
+    ) -> Vec<Answer> {
+        let name = proposal.name;
+        let former = replaces.and_then(|former| self.forget(tree, former));
+        if self.ended.contains(name) {
+            return self.settle(tree, view);
+        }
+        if self.table.contains(name) {
+            return vec![Answer::GrantedBefore(name)];
+        }
+        if let Some(waiter) = self.waiting.get_mut(&name) {
+            waiter.told.clear();
+            return self.settle(tree, view);
+        }
+        let arrival = self.next_arrival();
+        let waiter = Waiter {
+            arrival: former.as_ref().map_or(arrival, |former| former.arrival),
+            named: former.is_some_and(|former| former.named),
+            told: Vec::new(),
+            proposal,
+        };
+        self.waiting.insert(name, waiter);
+        let answers = self.settle(tree, view);
+        if !self.rules.acceptor_queue() {
+            self.waiting.remove(&name);
+        }
+        answers
+    }
+
+    /// Records a control that an applied update brought along (inheritance); it cannot conflict,
+    /// because the control it descends from was granted here before the update was applied.
+    pub(crate) fn adopt(&mut self, tree: &impl Tree, proposal: Proposal) -> Option<Answer> {
+        let name = proposal.name;
+        if self.ended.contains(name) {
+            return None;
+        }
+        if self.table.contains(name) {
+            return Some(Answer::GrantedBefore(name));
+        }
+        self.table.insert(tree, proposal.clone());
+        Some(Answer::Granted(proposal))
+    }
+
+    /// Ends a control or a waiting proposal, then grants what fits, `next` before all others.
+    pub(crate) fn end(
+        &mut self,
+        tree: &impl Tree,
+        view: &View,
+        name: ControlName,
+        next: Option<Proposal>,
+    ) -> Vec<Answer> {
+        self.forget(tree, name);
+        if let Some(next) = next.filter(|_| self.rules.release_names_waiter()) {
+            self.give_precedence(next);
+        }
+        self.settle(tree, view)
+    }
+
+    fn give_precedence(&mut self, next: Proposal) {
+        let name = next.name;
+        if self.ended.contains(name) || self.table.contains(name) || !self.rules.acceptor_queue() {
+            return;
+        }
+        let arrival = self.next_arrival();
+        let waiter = self.waiting.entry(name).or_insert(Waiter {
+            proposal: next,
+            arrival,
+            named: true,
+            told: Vec::new(),
+        });
+        waiter.named = true;
+    }
+
+    /// Removes every trace but the memory that it ended. Returns what it was while it waited; a place
+    /// in the queue that a granted proposal once had is worth nothing any more.
+    fn forget(&mut self, tree: &impl Tree, name: ControlName) -> Option<Waiter> {
+        if self.rules.ended_remembered() {
+            self.ended.insert(name);
+        }
+        self.table.remove(tree, name);
+        self.waiting.remove(&name)
+    }
+
+    /// The proposal of another replica that has waited longest for what `name` controls.
+    pub(crate) fn longest_waiter(&self, tree: &impl Tree, name: ControlName) -> Option<&Proposal> {
+        let held = self.table.grant(name)?;
+        let waiters = self.waiting.values();
+        let conflicting = waiters.filter(|waiter| waiter.proposal.conflicts_with(tree, held));
+        let longest = conflicting.min_by_key(|waiter| waiter.arrival)?;
+        Some(&longest.proposal)
+    }
+
+    /// The waiting proposals of others that conflict with `proposal`.
+    pub(crate) fn waiting_against(
+        &self,
+        tree: &impl Tree,
+        proposal: &Proposal,
+    ) -> Vec<ControlName> {
+        let waiting = self.waiting.values().map(|waiter| &waiter.proposal);
+        let conflicting = waiting.filter(|other| other.conflicts_with(tree, proposal));
+        conflicting.map(|other| other.name).collect()
+    }
+
+    /// Drops the proposals of replicas that have left the view; their controls stay, frozen.
+    pub(crate) fn drop_lost_waiters(&mut self, view: &View) {
+        self.waiting.retain(|name, _| !view.has_lost(name.holder));
+    }
+
+    /// Grants every waiting proposal that now fits, in order, and reports changed obstacles to the rest.
+    pub(crate) fn settle(&mut self, tree: &impl Tree, view: &View) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        if self.waiting.is_empty() {
+            return answers;
+        }
+        let order = self.order();
+        let mut ahead = Vec::new();
+        for name in &order {
+            if !self.blockers(tree, view, *name, &ahead).is_empty() {
+                ahead.push(*name);
+                continue;
+            }
+            if let Some(waiter) = self.waiting.remove(name) {
+                self.table.insert(tree, waiter.proposal.clone());
+                answers.push(Answer::Granted(waiter.proposal));
+            }
+        }
+        answers.extend(self.refusals(tree, view, &ahead));
+        answers
+    }
+
+    /// Those that a release has named, then the largest; this replica's own proposals last.
+    fn order(&self) -> Vec<ControlName> {
+        let mut order: Vec<&Waiter> = self.waiting.values().collect();
+        order.sort_by_key(|waiter| {
+            let name = waiter.proposal.name;
+            let foreign = name.holder != self.slot;
+            Reverse((
+                waiter.named,
+                foreign,
+                waiter.proposal.rank(),
+                Reverse(name.number),
+            ))
+        });
+        order.iter().map(|waiter| waiter.proposal.name).collect()
+    }
+
+    fn refusals(&mut self, tree: &impl Tree, view: &View, order: &[ControlName]) -> Vec<Answer> {
+        let mut refusals = Vec::new();
+        for (place, name) in order.iter().enumerate() {
+            let blockers = self.blockers(tree, view, *name, &order[..place]);
+            let obstacles = self.describe(view, &blockers);
+            let Some(waiter) = self.waiting.get_mut(name) else {
+                continue;
+            };
+            if waiter.told != obstacles {
+                waiter.told.clone_from(&obstacles);
+                refusals.push(Answer::Refused(*name, obstacles));
+            }
+        }
+        refusals
+    }
+
+    /// What keeps a waiting proposal from being granted: conflicting controls, competitors it has made
+    /// way for, and named waiters ahead of it.
+    fn blockers(
+        &self,
+        tree: &impl Tree,
+        view: &View,
+        name: ControlName,
+        ahead: &[ControlName],
+    ) -> BTreeSet<ControlName> {
+        let Some(waiter) = self.waiting.get(&name) else {
+            return BTreeSet::new();
+        };
+        let proposal = &waiter.proposal;
+        let mut blockers = self.table.conflicts(tree, proposal);
+        let unfinished = proposal.behind.iter().filter(|other| {
+            !self.ended.contains(**other) && !view.has_lost(other.holder) && self.may_know(**other)
+        });
+        blockers.extend(unfinished);
+        let named = ahead.iter().filter_map(|other| self.waiting.get(other));
+        let reserved = named.filter(|other| {
+            other.named
+                && !other.proposal.behind.contains(&name)
+                && other.proposal.conflicts_with(tree, proposal)
+        });
+        blockers.extend(reserved.map(|other| other.proposal.name));
+        blockers
+    }
+
+    /// Without memory of what ended, an unknown name may belong to the past.
+    fn may_know(&self, name: ControlName) -> bool {
+        self.rules.ended_remembered()
+            || self.table.contains(name)
+            || self.waiting.contains_key(&name)
+    }
+
+    fn describe(&self, view: &View, blockers: &BTreeSet<ControlName>) -> Vec<Obstacle> {
+        let mut obstacles: Vec<Obstacle> = blockers
+            .iter()
+            .map(|name| {
+                let granted = self.table.grant(*name);
+                let known = granted.or_else(|| Some(&self.waiting.get(name)?.proposal));
+                let unknown = crate::claim::Rank {
+                    firm: true,
+                    holder: name.holder,
+                };
+                Obstacle {
+                    rank: known.map_or(unknown, Proposal::rank),
+                    name: *name,
+                    frozen: view.has_lost(name.holder),
+                }
+            })
+            .collect();
+        obstacles.sort_by(|one, other| other.cmp(one));
+        obstacles.truncate(MAX_OBSTACLES);
+        obstacles
+    }
+
+    fn next_arrival(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+}

@@ -1,0 +1,165 @@
+//! Changes around the core: links of the tree, objects that are born controlled, and views.
+
+use super::ControlCore;
+use crate::ancestry::Change;
+use crate::claim::{Claim, Depth, Proposal};
+use crate::command::Mark;
+use crate::election::Election;
+use crate::message::Message;
+use crate::moment::Moment;
+use crate::name::{ControlName, Position};
+use crate::own::{Origin, OwnControl, State};
+use crate::tree::Tree;
+use crate::update::{Need, NeedKind, Subject};
+use crate::view::View;
+use vfs::{ObjectId, ReplicaSlot};
+
+impl ControlCore {
+    /// This replica's tree has a new link from `parent` to `object`.
+    pub fn handle_linked(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        object: ObjectId,
+        parent: ObjectId,
+    ) {
+        self.note_link(now, tree, object, parent, Change::Add);
+    }
+
+    /// This replica's tree has lost a link from `parent` to `object`. A rename is an unlinking and a
+    /// linking; between the two calls the tree already shows the result, and only the path above each
+    /// parent is looked at.
+    pub fn handle_unlinked(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        object: ObjectId,
+        parent: ObjectId,
+    ) {
+        self.note_link(now, tree, object, parent, Change::Remove);
+    }
+
+    fn note_link(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        object: ObjectId,
+        parent: ObjectId,
+        change: Change,
+    ) {
+        let table = self.acceptor.table_mut();
+        table.note_link(tree, object, parent, change);
+        let answers = self.acceptor.settle(tree, &self.view);
+        self.answers.extend(answers);
+        self.run(now, tree);
+    }
+
+    /// An object was created here in `parent`. Under deep control it is covered; under shallow control
+    /// it inherits this replica as its primary, and the returned control has to travel with the update
+    /// that creates it.
+    pub fn handle_created(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        object: Subject,
+        parent: ObjectId,
+    ) -> Option<Proposal> {
+        if !self.settings.rules.inheritance() {
+            return None;
+        }
+        let kind = NeedKind::Directory;
+        let parent_need = Need {
+            object: parent,
+            kind,
+        };
+        let covering = self.own.meeting(tree, &parent_need);
+        let in_force = covering.iter().filter(|(_, own)| own.state == State::Held);
+        let (number, _) = in_force.clone().next()?;
+        if in_force.clone().any(|(_, own)| own.is_deep()) {
+            return None;
+        }
+        let origin = Origin::Inherited(self.name_of(*number));
+        let proposal = self.inherit(now, tree, object, origin);
+        self.run(now, tree);
+        Some(proposal)
+    }
+
+    fn inherit(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        object: Subject,
+        origin: Origin,
+    ) -> Proposal {
+        let (object, kind) = match object {
+            Subject::Directory(object) => (object, NeedKind::Directory),
+            Subject::File(object) | Subject::LinkedFile(object) => (object, NeedKind::File),
+        };
+        let number = self.next_number;
+        self.next_number += 1;
+        let proposal = Proposal {
+            name: self.name_of(number),
+            claims: vec![Claim::new(tree, object, Depth::Shallow)],
+            downgradable: false,
+            behind: Vec::new(),
+        };
+        self.own.insert(OwnControl {
+            proposal: proposal.clone(),
+            needs: vec![Need { object, kind }],
+            origin,
+            state: State::Held,
+            election: Election::default(),
+            waiting: Vec::new(),
+            durable: Mark(0),
+            last_used: now,
+            last_update: Position(0),
+            revoked_until: None,
+        });
+        let answer = self.acceptor.adopt(tree, proposal.clone());
+        self.answers.extend(answer);
+        self.schedule(number);
+        proposal
+    }
+
+    /// Applying an update of `from` created an object that `from` controls from the start.
+    pub fn handle_inherited(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        from: ReplicaSlot,
+        proposal: Proposal,
+    ) {
+        if proposal.name.holder == from {
+            let answer = self.acceptor.adopt(tree, proposal);
+            self.answers.extend(answer);
+            self.run(now, tree);
+        }
+    }
+
+    /// A newer view is in force, durably. Controls survive it; what is not acknowledged yet is proposed
+    /// again, and proposals of replicas that left are dropped.
+    pub fn handle_view(&mut self, now: Moment, tree: &impl Tree, view: View) {
+        if view.epoch <= self.view.epoch {
+            return;
+        }
+        self.view = view;
+        for peer in std::mem::take(&mut self.ahead_of_us) {
+            self.send(peer, Message::Repeat, Mark(0));
+        }
+        self.acceptor.drop_lost_waiters(&self.view);
+        let answers = self.acceptor.settle(tree, &self.view);
+        self.answers.extend(answers);
+        self.to_judge
+            .extend(self.own.iter().map(|(number, _)| number));
+        for peer in self.peers() {
+            self.repeat_to(peer);
+        }
+        self.run(now, tree);
+    }
+
+    /// The control under which an object's creation or update is covered here, for status pages.
+    pub fn own_controls(&self) -> impl Iterator<Item = (ControlName, &Proposal)> {
+        let own = self.own.iter();
+        own.map(|(_, control)| (control.proposal.name, &control.proposal))
+    }
+}

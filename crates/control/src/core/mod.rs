@@ -1,0 +1,306 @@
+//! The main type: one replica's part in replication control, and the contract of its use.
+//!
+//! Inputs are spread over the files beside this one by subject: operations, peers, relinquishing,
+//! closing, and changes of the tree and of the view. Nothing in here waits, sends or stores.
+
+mod changes;
+mod closing;
+mod operations;
+mod peers;
+mod proposing;
+mod relinquish;
+
+use crate::acceptor::{Acceptor, Answer};
+use crate::claim::{Obstacle, Proposal};
+use crate::command::{Command, Mark, Record};
+use crate::message::{Envelope, Message};
+use crate::moment::Moment;
+use crate::name::{ControlName, Incarnation, Position};
+use crate::own::{Ending, OwnControls};
+use crate::settings::Settings;
+use crate::tree::Tree;
+use crate::update::Subject;
+use crate::view::View;
+use closing::Close;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use vfs::{ObjectId, ReplicaSlot};
+
+/// One replica's replication control: proposer, holder and acceptor in one.
+///
+/// # Contract
+///
+/// **Inputs** are the `handle_*` methods. Each takes the current time where time matters, and the
+/// caller's own copy of the tree. Time never runs backwards.
+///
+/// **Outputs** are [`Command`]s. After *every* `handle_*` call the caller takes them all with
+/// [`ControlCore::next_command`] until there are none, in order, before it calls another `handle_*`
+/// for any other reason than a command it is carrying out.
+///
+/// - [`Command::Persist`]: stored in order; several may share one commit. The core goes on as if it had
+///   happened; what must not be seen before it is stable carries a [`Mark`].
+/// - [`Command::Send`]: delivery may be late, repeated, out of order or fail. When a connection to a
+///   peer is made anew, the caller says so with [`ControlCore::handle_connected`], and what is still
+///   unanswered is sent again. Nothing else polls.
+/// - [`Command::Admit`]: the caller checks the operation again (it may have waited while the tree
+///   changed), carries it out at once, reports the changed links, and reports the update's place in its
+///   stream with [`ControlCore::handle_update`]. An operation whose needs have changed is submitted anew.
+/// - [`Command::ForwardTo`]: the operation leaves this core; it may be submitted again.
+/// - [`Command::ArmTimer`]: one alarm at a time.
+///
+/// **Updates of others** are applied only when [`ControlCore::may_apply`] says so for the controls they
+/// were made under; every change of links is then reported with [`ControlCore::handle_linked`] and
+/// [`ControlCore::handle_unlinked`], so that the ancestry table follows the tree.
+///
+/// **After a restart** a new core begins with a larger [`Incarnation`] and must not be given a message
+/// before the replica has synchronised; that is the caller's affair.
+///
+/// **Bounds**: at most [`Settings::capacity`] own controls and waiting operations, and as many waiting
+/// proposals of each peer; beyond that operations are refused with [`Overloaded`].
+#[derive(Clone, Debug)]
+pub struct ControlCore {
+    slot: ReplicaSlot,
+    incarnation: Incarnation,
+    view: View,
+    settings: Settings,
+    acceptor: Acceptor,
+    own: OwnControls,
+    endings: BTreeMap<u64, Ending>,
+    next_number: u64,
+    /// How far each peer has applied this replica's stream.
+    applied: BTreeMap<ReplicaSlot, Position>,
+    /// Files whose data some active replica lacks, and the numbers of the controls it was written under.
+    unshipped: BTreeMap<ObjectId, BTreeSet<u64>>,
+    open_for_writing: BTreeMap<ObjectId, u32>,
+    closes: Vec<Close>,
+    /// Directories that had to be given up, until when no deep control is proposed there.
+    back_off: BTreeMap<ObjectId, Moment>,
+    /// When to look at a control again; at most one entry for each, perhaps too early.
+    deadlines: BTreeSet<(Moment, u64)>,
+    armed: Option<Moment>,
+    /// Controls that are to end once everything made under them is everywhere.
+    relinquishing: BTreeSet<u64>,
+    /// Peers whose messages of a later view were dropped here.
+    ahead_of_us: BTreeSet<ReplicaSlot>,
+    answers: VecDeque<Answer>,
+    to_judge: BTreeSet<u64>,
+    commands: VecDeque<Command>,
+    persisted: Mark,
+}
+
+/// The core holds as many operations or controls as it may; the client has to try again later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overloaded;
+
+impl fmt::Display for Overloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("too many operations wait for replication control; try again later")
+    }
+}
+
+impl std::error::Error for Overloaded {}
+
+impl ControlCore {
+    /// Begins a new incarnation of replica `slot`, with no controls.
+    #[must_use]
+    pub fn new(
+        slot: ReplicaSlot,
+        incarnation: Incarnation,
+        view: View,
+        settings: Settings,
+    ) -> ControlCore {
+        ControlCore {
+            slot,
+            incarnation,
+            view,
+            acceptor: Acceptor::new(slot, settings.rules),
+            settings,
+            own: OwnControls::default(),
+            endings: BTreeMap::new(),
+            next_number: 1,
+            applied: BTreeMap::new(),
+            unshipped: BTreeMap::new(),
+            open_for_writing: BTreeMap::new(),
+            closes: Vec::new(),
+            back_off: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            armed: None,
+            relinquishing: BTreeSet::new(),
+            ahead_of_us: BTreeSet::new(),
+            answers: VecDeque::new(),
+            to_judge: BTreeSet::new(),
+            commands: VecDeque::new(),
+            persisted: Mark(0),
+        }
+    }
+
+    /// The next thing to do, or `None` when everything is said.
+    pub fn next_command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// Whether this replica may admit updates of the object now: it holds its control or deep control
+    /// above it.
+    pub fn controls(&self, tree: &impl Tree, subject: Subject) -> bool {
+        let needs = crate::update::Update::Change(subject).needs(self.settings.rules);
+        self.coverage(tree, &needs).is_some()
+    }
+
+    /// The control by which another replica is primary for the object as far as this one knows. Reads
+    /// are forwarded there; with `None` they are answered from the local copy.
+    pub fn foreign_control(&self, tree: &impl Tree, object: ObjectId) -> Option<ControlName> {
+        let question = self.question(tree, object);
+        let conflicts = self.acceptor.table().conflicts(tree, &question);
+        conflicts.first().copied()
+    }
+
+    /// Whether an update that another primary made under these controls may be applied here: each has
+    /// been granted here, or has ended since.
+    #[must_use]
+    pub fn may_apply(&self, under: &[ControlName]) -> bool {
+        !self.settings.rules.grant_before_apply()
+            || under
+                .iter()
+                .all(|name| self.acceptor.table().contains(*name) || self.acceptor.has_ended(*name))
+    }
+
+    /// The controls this replica acknowledges now, for status pages and for checking invariants.
+    pub fn acknowledged(&self) -> impl Iterator<Item = &Proposal> {
+        self.acceptor.table().grants()
+    }
+
+    /// Whether the ancestry table equals one counted afresh from the controls and the tree (I6).
+    pub fn ancestry_is_exact(&self, tree: &impl Tree) -> bool {
+        self.acceptor.table().ancestry_is_exact(tree)
+    }
+
+    /// The counter of `holder` in the ancestry entry of `directory` (Figure 3).
+    #[must_use]
+    pub fn controlled_below(&self, directory: ObjectId, holder: ReplicaSlot) -> u32 {
+        let ancestry = self.acceptor.table().ancestry();
+        ancestry.count_of(directory, holder)
+    }
+
+    /// Own controls in any state and own ends that are not noted everywhere. Zero when all is quiet.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.own.len() + self.endings.len()
+    }
+
+    fn name_of(&self, number: u64) -> ControlName {
+        ControlName {
+            holder: self.slot,
+            incarnation: self.incarnation,
+            number,
+        }
+    }
+
+    /// Own number of a name, unless it belongs to another replica or incarnation.
+    fn own_number(&self, name: ControlName) -> Option<u64> {
+        let ours = name.holder == self.slot && name.incarnation == self.incarnation;
+        ours.then_some(name.number)
+    }
+
+    /// Every own control with a smaller number has ended everywhere.
+    fn floor(&self) -> u64 {
+        let live = self.own.first_number().unwrap_or(self.next_number);
+        let ending = self.endings.keys().next().copied();
+        live.min(ending.unwrap_or(self.next_number))
+    }
+
+    fn persist(&mut self, record: Record) -> Mark {
+        self.persisted = Mark(self.persisted.0 + 1);
+        self.commands.push_back(Command::Persist(record));
+        self.persisted
+    }
+
+    fn send(&mut self, to: ReplicaSlot, message: Message, after: Mark) {
+        let epoch = self.view.epoch;
+        self.commands.push_back(Command::Send {
+            to,
+            envelope: Envelope { epoch, message },
+            after,
+        });
+    }
+
+    fn send_to_all(&mut self, peers: &BTreeSet<ReplicaSlot>, message: &Message) {
+        for peer in peers {
+            self.send(*peer, message.clone(), Mark(0));
+        }
+    }
+
+    fn peers(&self) -> BTreeSet<ReplicaSlot> {
+        let mut peers = self.view.configured.clone();
+        peers.remove(&self.slot);
+        peers
+    }
+
+    /// Carries every answer of the acceptor to where it belongs and judges the elections it touches,
+    /// until nothing changes any more. Ends every `handle_*`.
+    fn run(&mut self, now: Moment, tree: &impl Tree) {
+        loop {
+            if let Some(answer) = self.answers.pop_front() {
+                self.carry(now, answer);
+            } else if let Some(number) = self.to_judge.pop_first() {
+                self.judge(now, tree, number);
+            } else {
+                break;
+            }
+        }
+        self.relinquish_what_can_be(now, tree);
+        self.answer_closes(tree);
+        self.arm_timer();
+    }
+
+    fn carry(&mut self, now: Moment, answer: Answer) {
+        match answer {
+            Answer::Granted(proposal) => {
+                let name = proposal.name;
+                let durable = self.persist(Record::Granted(proposal));
+                self.acknowledge(name, durable);
+            }
+            Answer::GrantedBefore(name) => self.acknowledge(name, self.persisted),
+            Answer::Refused(name, obstacles) => self.refuse(now, name, obstacles),
+        }
+    }
+
+    fn acknowledge(&mut self, name: ControlName, durable: Mark) {
+        let Some(number) = self.own_number(name) else {
+            self.send(name.holder, Message::Acknowledge { name }, durable);
+            return;
+        };
+        if let Some(control) = self.own.find_mut(number) {
+            control.election.note_acknowledgement(name.holder);
+            control.durable = durable;
+            self.to_judge.insert(number);
+        }
+    }
+
+    /// A waiting competitor is as good as a revoke of what it waits for.
+    fn refuse(&mut self, now: Moment, name: ControlName, obstacles: Vec<Obstacle>) {
+        let Some(number) = self.own_number(name) else {
+            for obstacle in &obstacles {
+                if let Some(ours) = self.own_number(obstacle.name) {
+                    self.revoke(now, ours);
+                }
+            }
+            let message = Message::Refuse { name, obstacles };
+            self.send(name.holder, message, Mark(0));
+            return;
+        };
+        if let Some(control) = self.own.find_mut(number) {
+            control.election.note_refusal(name.holder, obstacles);
+            self.to_judge.insert(number);
+        }
+    }
+
+    fn arm_timer(&mut self) {
+        let Some((at, _)) = self.deadlines.first().copied() else {
+            return;
+        };
+        if self.armed.is_none_or(|armed| at < armed) {
+            self.armed = Some(at);
+            self.commands.push_back(Command::ArmTimer { at });
+        }
+    }
+}

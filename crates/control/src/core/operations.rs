@@ -1,0 +1,246 @@
+//! A client's operation, from its arrival until it may be carried out, here or elsewhere.
+//!
+//! Figure 2, first half: serve what is controlled by oneself, forward what is controlled by another,
+//! ask for control of the rest.
+
+use super::{ControlCore, Overloaded};
+use crate::claim::{Claim, Depth, Proposal};
+use crate::command::{Command, Mark, OperationId};
+use crate::message::Message;
+use crate::moment::Moment;
+use crate::name::{ControlName, Position};
+use crate::own::{Origin, State, Waiting};
+use crate::settings::Contention;
+use crate::tree::Tree;
+use crate::update::{Need, NeedKind, Update};
+use vfs::ObjectId;
+
+impl ControlCore {
+    /// Takes an operation that changes something. It ends with [`Command::Admit`] or
+    /// [`Command::ForwardTo`], at once if the objects are controlled already.
+    pub fn handle_operation(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        operation: OperationId,
+        update: &Update,
+    ) -> Result<(), Overloaded> {
+        let needs = update.needs(self.settings.rules);
+        if self.coverage(tree, &needs).is_none() && self.is_full() {
+            return Err(Overloaded);
+        }
+        let update = *update;
+        self.submit(now, tree, Waiting { operation, update });
+        self.run(now, tree);
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        let controls = self.own.len() + self.endings.len();
+        let waiting: usize = self
+            .own
+            .iter()
+            .map(|(_, control)| control.waiting.len())
+            .sum();
+        controls.max(waiting) >= self.settings.capacity
+    }
+
+    /// Takes note of the place in this replica's stream of an update that was made under `under`.
+    pub fn handle_update(&mut self, under: &[ControlName], position: Position) {
+        for name in under {
+            let number = self.own_number(*name);
+            if let Some(control) = number.and_then(|number| self.own.find_mut(number)) {
+                control.last_update = control.last_update.max(position);
+            }
+        }
+    }
+
+    /// Serves, forwards, joins an election that is under way, or begins one.
+    pub(super) fn submit(&mut self, now: Moment, tree: &impl Tree, waiting: Waiting) {
+        let needs = waiting.update.needs(self.settings.rules);
+        if let Some(under) = self.coverage(tree, &needs) {
+            self.admit(now, tree, waiting.operation, &needs, &under);
+        } else if let Some(foreign) = self.forwarding_target(tree, &needs) {
+            self.forward(waiting.operation, &needs, foreign);
+        } else if let Some(number) = self.election_for(tree, &needs) {
+            if let Some(control) = self.own.find_mut(number) {
+                control.waiting.push(waiting);
+            }
+        } else {
+            let deep = self.wants_deep(now, tree, &needs);
+            self.propose(
+                now,
+                tree,
+                needs,
+                vec![waiting],
+                Origin::Demanded,
+                deep,
+                None,
+                &[],
+            );
+        }
+    }
+
+    /// The own controls in force that meet all needs together, or `None`.
+    pub(super) fn coverage(&self, tree: &impl Tree, needs: &[Need]) -> Option<Vec<u64>> {
+        let mut under = Vec::new();
+        for need in needs {
+            let meeting = self.own.meeting(tree, need);
+            let in_force = meeting.iter().find(|(_, own)| own.state == State::Held);
+            under.push(in_force.map(|(number, _)| *number)?);
+        }
+        under.sort_unstable();
+        under.dedup();
+        Some(under)
+    }
+
+    fn admit(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        operation: OperationId,
+        needs: &[Need],
+        under: &[u64],
+    ) {
+        let mut after = Mark(0);
+        for number in under {
+            if let Some(control) = self.own.find(*number) {
+                after = after.max(control.durable);
+            }
+        }
+        for need in needs {
+            self.touch(now, tree, need);
+        }
+        let under = under.iter().map(|number| self.name_of(*number)).collect();
+        self.commands.push_back(Command::Admit {
+            operation,
+            under,
+            after,
+        });
+        if let [need] = needs
+            && need.kind == NeedKind::File
+        {
+            self.announce_file(now, tree, *need);
+        }
+    }
+
+    /// Section 3.3, third: a file written under deep control gets shallow control of its own, announced
+    /// without waiting, so that further writes do not prolong the deep control.
+    fn announce_file(&mut self, now: Moment, tree: &impl Tree, need: Need) {
+        let wanted = self.settings.strategies.file_control_under_deep;
+        let room = self.own.len() < self.settings.capacity;
+        if wanted && room && self.own.at(need.object).next().is_none() {
+            let needs = vec![need];
+            self.propose(
+                now,
+                tree,
+                needs,
+                Vec::new(),
+                Origin::Announced,
+                false,
+                None,
+                &[],
+            );
+        }
+    }
+
+    /// The control to which an operation on one object goes, if it is to be forwarded at all. Groups
+    /// wait, and so does a file with several links that deep control elsewhere seems to cover: the
+    /// holder of that control could not serve it either.
+    fn forwarding_target(&self, tree: &impl Tree, needs: &[Need]) -> Option<ControlName> {
+        let [need] = needs else {
+            return None;
+        };
+        let question = self.question(tree, need.object);
+        let conflicts = self.acceptor.table().conflicts(tree, &question);
+        conflicts
+            .into_iter()
+            .find(|name| self.would_serve(need, *name))
+    }
+
+    fn would_serve(&self, need: &Need, holder: ControlName) -> bool {
+        match need.kind {
+            NeedKind::File => true,
+            NeedKind::LinkedFile => {
+                let grant = self.acceptor.table().grant(holder);
+                grant.is_some_and(|grant| {
+                    grant.claims.iter().any(|claim| claim.object == need.object)
+                })
+            }
+            NeedKind::Directory => self.settings.directory_contention == Contention::Forward,
+            NeedKind::MovedDirectory => false,
+        }
+    }
+
+    /// A shallow proposal that is never made: who would be in its way?
+    pub(super) fn question(&self, tree: &impl Tree, object: ObjectId) -> Proposal {
+        Proposal {
+            name: self.name_of(0),
+            claims: vec![Claim::new(tree, object, Depth::Shallow)],
+            downgradable: false,
+            behind: Vec::new(),
+        }
+    }
+
+    /// Forwards, and for a directory asks the holder to relinquish, so that two sites that share a
+    /// directory do not forward for ever what deep control elsewhere need not have covered.
+    fn forward(&mut self, operation: OperationId, needs: &[Need], foreign: ControlName) {
+        let holder = foreign.holder;
+        self.commands
+            .push_back(Command::ForwardTo { operation, holder });
+        if needs.iter().any(|need| need.kind == NeedKind::Directory) {
+            self.send(holder, Message::Revoke { name: foreign }, Mark(0));
+        }
+    }
+
+    /// Gives operations that lost an election to whoever won; returns those that cannot be forwarded.
+    pub(super) fn forward_losers(
+        &mut self,
+        waiting: Vec<Waiting>,
+        winner: ControlName,
+    ) -> Vec<Waiting> {
+        let mut staying = Vec::new();
+        for loser in waiting {
+            let needs = loser.update.needs(self.settings.rules);
+            let forwardable = match needs.as_slice() {
+                [need] => need.kind != NeedKind::LinkedFile && self.would_serve(need, winner),
+                _ => false,
+            };
+            if forwardable {
+                self.forward(loser.operation, &needs, winner);
+            } else {
+                staying.push(loser);
+            }
+        }
+        staying
+    }
+
+    /// An undecided own proposal that will meet all needs.
+    fn election_for(&self, tree: &impl Tree, needs: &[Need]) -> Option<u64> {
+        let (first, rest) = needs.split_first()?;
+        let candidates = self.own.meeting(tree, first);
+        let fitting = candidates.iter().find(|(number, control)| {
+            control.state == State::Undecided
+                && control.origin == Origin::Demanded
+                && rest.iter().all(|need| {
+                    let meeting = self.own.meeting(tree, need);
+                    meeting.iter().any(|(other, _)| other == number)
+                })
+        });
+        fitting.map(|(number, _)| *number)
+    }
+
+    /// Figure 2: deep control of a directory is asked for whenever nobody else controls anything below,
+    /// except by renames and links, which would hold up two subtrees for one entry.
+    fn wants_deep(&self, now: Moment, tree: &impl Tree, needs: &[Need]) -> bool {
+        let mut directories = needs.iter().filter(|need| need.kind == NeedKind::Directory);
+        let single = matches!((directories.next(), directories.next()), (Some(_), None));
+        let plain = needs
+            .iter()
+            .all(|need| matches!(need.kind, NeedKind::Directory | NeedKind::File));
+        let directory = needs.iter().find(|need| need.kind == NeedKind::Directory);
+        single
+            && plain
+            && directory.is_some_and(|need| self.deep_is_welcome(now, tree, need.object))
+    }
+}

@@ -1,0 +1,217 @@
+//! What the other replicas say, and what is said again when a connection is new.
+//!
+//! Every message may be late, repeated or out of order; each is judged by the name it carries.
+
+use super::ControlCore;
+use crate::claim::{Obstacle, Proposal};
+use crate::command::{Mark, Record};
+use crate::message::{Envelope, Message};
+use crate::moment::Moment;
+use crate::name::{ControlName, Epoch};
+use crate::own::State;
+use crate::tree::Tree;
+use std::cmp::Ordering;
+use vfs::ReplicaSlot;
+
+impl ControlCore {
+    /// Takes a message from a peer whose identity the caller has verified.
+    pub fn handle_message(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        from: ReplicaSlot,
+        envelope: Envelope,
+    ) {
+        if !self.view.configured.contains(&from) || !self.is_in_force(from, &envelope) {
+            return;
+        }
+        match envelope.message {
+            Message::Propose {
+                proposal,
+                replaces,
+                floor,
+            } => self.on_propose(tree, from, proposal, replaces, floor),
+            Message::Acknowledge { name } => self.on_acknowledge(from, name),
+            Message::Refuse { name, obstacles } => self.on_refuse(from, name, obstacles),
+            Message::Abort { name, floor } => self.on_end(tree, from, name, None, floor),
+            Message::Release { name, next, floor } => self.on_end(tree, from, name, next, floor),
+            Message::Ended { name } => self.on_ended(from, name),
+            Message::Disown { name } => self.on_disown(tree, from, name),
+            Message::Repeat => self.repeat_to(from),
+            Message::Revoke { name } => self.on_revoke(now, from, name),
+        }
+        self.run(now, tree);
+    }
+
+    /// Proposals and answers count in their own epoch; ends are valid in any later one. What comes from
+    /// a later view than ours is dropped and asked for again once we are there.
+    fn is_in_force(&mut self, from: ReplicaSlot, envelope: &Envelope) -> bool {
+        let Envelope { epoch, message } = envelope;
+        let epoch: Epoch = *epoch;
+        match epoch.cmp(&self.view.epoch) {
+            Ordering::Equal => true,
+            Ordering::Greater => {
+                self.ahead_of_us.insert(from);
+                false
+            }
+            Ordering::Less => matches!(
+                message,
+                Message::Abort { .. }
+                    | Message::Release { .. }
+                    | Message::Ended { .. }
+                    | Message::Disown { .. }
+            ),
+        }
+    }
+
+    fn on_propose(
+        &mut self,
+        tree: &impl Tree,
+        from: ReplicaSlot,
+        proposal: Proposal,
+        replaces: Option<u64>,
+        floor: u64,
+    ) {
+        let name = proposal.name;
+        if name.holder != from || self.acceptor.waiting_count(from) >= self.settings.capacity {
+            return;
+        }
+        self.acceptor.raise_floor(name, floor);
+        let replaced = replaces.map(|number| ControlName { number, ..name });
+        if let Some(replaced) = replaced {
+            self.persist(Record::Ended(replaced));
+        }
+        let answers = self.acceptor.propose(tree, &self.view, proposal, replaced);
+        self.answers.extend(answers);
+    }
+
+    fn on_acknowledge(&mut self, from: ReplicaSlot, name: ControlName) {
+        let Some(number) = self.answered(name) else {
+            self.disown_if_unknown(from, name);
+            return;
+        };
+        if let Some(control) = self.own.find_mut(number) {
+            control.election.note_acknowledgement(from);
+            self.to_judge.insert(number);
+        }
+    }
+
+    fn on_refuse(&mut self, from: ReplicaSlot, name: ControlName, obstacles: Vec<Obstacle>) {
+        let Some(number) = self.answered(name) else {
+            self.disown_if_unknown(from, name);
+            return;
+        };
+        if let Some(control) = self.own.find_mut(number) {
+            control.election.note_refusal(from, obstacles);
+            self.to_judge.insert(number);
+        }
+    }
+
+    /// The own control that an answer belongs to.
+    fn answered(&self, name: ControlName) -> Option<u64> {
+        let number = self.own_number(name)?;
+        if self.own.find(number).is_some() {
+            return Some(number);
+        }
+        if self.settings.rules.answers_by_name() {
+            return None;
+        }
+        let ending = self.endings.get(&number)?;
+        let mut live = self.own.iter();
+        let same_object = live.find(|(_, own)| {
+            ending
+                .objects
+                .iter()
+                .any(|object| own.claims_object(*object))
+        });
+        same_object.map(|(number, _)| number)
+    }
+
+    /// An answer to a control whose end is on its way needs none; any other that we do not have makes
+    /// the sender clear its record.
+    fn disown_if_unknown(&mut self, from: ReplicaSlot, name: ControlName) {
+        let ending = self
+            .own_number(name)
+            .is_some_and(|number| self.endings.contains_key(&number));
+        if name.holder == self.slot && !ending && self.settings.rules.end_to_all() {
+            self.send(from, Message::Disown { name }, Mark(0));
+        }
+    }
+
+    fn on_end(
+        &mut self,
+        tree: &impl Tree,
+        from: ReplicaSlot,
+        name: ControlName,
+        next: Option<Proposal>,
+        floor: u64,
+    ) {
+        if name.holder != from {
+            return;
+        }
+        self.acceptor.raise_floor(name, floor);
+        let durable = self.persist(Record::Ended(name));
+        let answers = self.acceptor.end(tree, &self.view, name, next);
+        self.answers.extend(answers);
+        self.send(from, Message::Ended { name }, durable);
+    }
+
+    fn on_ended(&mut self, from: ReplicaSlot, name: ControlName) {
+        let Some(number) = self.own_number(name) else {
+            return;
+        };
+        if let Some(ending) = self.endings.get_mut(&number) {
+            ending.unaware.remove(&from);
+            if ending.unaware.is_empty() {
+                self.endings.remove(&number);
+            }
+        }
+        let (own, floor) = (self.name_of(number), self.floor());
+        self.acceptor.raise_floor(own, floor);
+    }
+
+    fn on_disown(&mut self, tree: &impl Tree, from: ReplicaSlot, name: ControlName) {
+        if name.holder == from {
+            self.persist(Record::Ended(name));
+            let answers = self.acceptor.end(tree, &self.view, name, None);
+            self.answers.extend(answers);
+        }
+    }
+
+    fn on_revoke(&mut self, now: Moment, from: ReplicaSlot, name: ControlName) {
+        match self
+            .own_number(name)
+            .filter(|number| self.own.find(*number).is_some())
+        {
+            Some(number) => self.revoke(now, number),
+            None => self.disown_if_unknown(from, name),
+        }
+    }
+
+    /// Says again to `peer` whatever it has not answered: its connection is new, and what was under way
+    /// on the former one may be lost.
+    pub fn handle_connected(&mut self, now: Moment, tree: &impl Tree, peer: ReplicaSlot) {
+        self.repeat_to(peer);
+        self.run(now, tree);
+    }
+
+    pub(super) fn repeat_to(&mut self, peer: ReplicaSlot) {
+        let floor = self.floor();
+        let unanswered = self.own.iter().filter(|(_, control)| {
+            !control.election.acknowledged_by(peer) && control.state <= State::Draining
+        });
+        let mut messages: Vec<Message> = unanswered
+            .map(|(_, control)| Message::Propose {
+                proposal: control.proposal.clone(),
+                replaces: None,
+                floor,
+            })
+            .collect();
+        let endings = self.endings.iter();
+        let unaware = endings.filter(|(_, ending)| ending.unaware.contains(&peer));
+        messages.extend(unaware.filter_map(|(number, _)| self.end_message(*number)));
+        for message in messages {
+            self.send(peer, message, Mark(0));
+        }
+    }
+}

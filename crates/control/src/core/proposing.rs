@@ -1,0 +1,329 @@
+//! Own proposals: made, judged, won, downgraded, withdrawn and made again.
+//!
+//! What an answer means is decided by `election`; this file carries the verdict out.
+
+use super::ControlCore;
+use crate::claim::{Claim, Depth, Proposal};
+use crate::command::{Mark, Record};
+use crate::election::{Election, Verdict};
+use crate::message::Message;
+use crate::moment::Moment;
+use crate::name::{ControlName, Position};
+use crate::own::{Ending, Origin, OwnControl, State, Waiting};
+use crate::tree::{Tree, ancestors, chain};
+use crate::update::{Need, NeedKind};
+use vfs::ObjectId;
+
+impl ControlCore {
+    /// Proposes control of what is needed, to this replica's own acceptor first. It goes behind those
+    /// that wait here already, which keeps a busy site from overtaking them for ever.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn propose(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        needs: Vec<Need>,
+        waiting: Vec<Waiting>,
+        origin: Origin,
+        deep: bool,
+        replaces: Option<u64>,
+        behind: &[ControlName],
+    ) {
+        let number = self.next_number;
+        self.next_number += 1;
+        let claims = claims(tree, &needs, deep);
+        let mut proposal = Proposal {
+            name: self.name_of(number),
+            claims,
+            downgradable: deep,
+            behind: behind.to_vec(),
+        };
+        if self.settings.rules.acceptor_queue() {
+            let senior = self.acceptor.waiting_against(tree, &proposal);
+            proposal.behind.extend(senior);
+            proposal.behind.sort_unstable();
+            proposal.behind.dedup();
+        } else {
+            proposal.behind.clear();
+        }
+        self.own.insert(OwnControl {
+            proposal: proposal.clone(),
+            needs,
+            origin,
+            state: State::Undecided,
+            election: Election::default(),
+            waiting,
+            durable: Mark(0),
+            last_used: now,
+            last_update: Position(0),
+            revoked_until: None,
+        });
+        let message = Message::Propose {
+            proposal: proposal.clone(),
+            replaces,
+            floor: self.floor(),
+        };
+        self.send_to_all(&self.peers(), &message);
+        let former = replaces.map(|number| self.name_of(number));
+        if let Some(former) = former {
+            self.persist(Record::Ended(former));
+        }
+        let answers = self.acceptor.propose(tree, &self.view, proposal, former);
+        self.answers.extend(answers);
+    }
+
+    pub(super) fn judge(&mut self, now: Moment, tree: &impl Tree, number: u64) {
+        let Some(control) = self.own.find(number) else {
+            return;
+        };
+        if control.state != State::Undecided {
+            return;
+        }
+        let rank = control.proposal.rank();
+        match control.election.judge(&self.view, rank) {
+            Verdict::Won => self.win(now, tree, number),
+            Verdict::Wait => self.ask_again_without_queue(number),
+            Verdict::Downgrade => self.downgrade(now, tree, number),
+            Verdict::MakeWay(ahead) => self.make_way(now, tree, number, &ahead),
+        }
+    }
+
+    fn win(&mut self, now: Moment, tree: &impl Tree, number: u64) {
+        let name = self.name_of(number);
+        let Some(control) = self.own.find_mut(number) else {
+            return;
+        };
+        control.state = State::Held;
+        control.last_used = now;
+        let waiting = std::mem::take(&mut control.waiting);
+        let origin = control.origin;
+        let objects: Vec<ObjectId> = control.proposal.claims.iter().map(|c| c.object).collect();
+        self.schedule(number);
+        for operation in waiting {
+            self.submit(now, tree, operation);
+        }
+        if self.acceptor.longest_waiter(tree, name).is_some() {
+            self.revoke(now, number);
+        }
+        if origin != Origin::Upgrade {
+            for object in objects {
+                self.consider_upgrade(now, tree, object);
+            }
+        }
+    }
+
+    /// Section 3.2: what cannot have deep control asks for shallow control.
+    fn downgrade(&mut self, now: Moment, tree: &impl Tree, number: u64) {
+        let Some(control) = self.own.find(number) else {
+            return;
+        };
+        if control.origin == Origin::Demanded {
+            self.replace(now, tree, number, &[]);
+        } else {
+            self.withdraw(tree, number, None);
+        }
+    }
+
+    /// Makes way for `ahead`: operations go to the winner if they may; the rest wait behind it.
+    fn make_way(&mut self, now: Moment, tree: &impl Tree, number: u64, ahead: &[ControlName]) {
+        let Some(control) = self.own.find_mut(number) else {
+            return;
+        };
+        let holds_something = !control.election.acknowledged().is_empty();
+        let waiting = std::mem::take(&mut control.waiting);
+        let staying = match ahead.last() {
+            Some(winner) => self.forward_losers(waiting, *winner),
+            None => waiting,
+        };
+        if staying.is_empty() {
+            self.withdraw(tree, number, None);
+            return;
+        }
+        if let Some(control) = self.own.find_mut(number) {
+            control.waiting = staying;
+        }
+        if holds_something || !self.settings.rules.acceptor_queue() {
+            self.replace(now, tree, number, ahead);
+        }
+    }
+
+    /// Withdraws a proposal and makes it again, shallow and under a new name, in one message.
+    fn replace(&mut self, now: Moment, tree: &impl Tree, number: u64, behind: &[ControlName]) {
+        let Some(control) = self.own.find_mut(number) else {
+            return;
+        };
+        let needs = control.needs.clone();
+        let waiting = std::mem::take(&mut control.waiting);
+        let origin = control.origin;
+        let replaces = Some(number);
+        let former = self.begin_ending(number, None);
+        self.propose(now, tree, needs, waiting, origin, false, replaces, behind);
+        self.send_end(number, former);
+    }
+
+    /// Ends an undecided proposal, or (with `released`) a control.
+    pub(super) fn withdraw(
+        &mut self,
+        tree: &impl Tree,
+        number: u64,
+        released: Option<Option<Proposal>>,
+    ) {
+        let name = self.name_of(number);
+        let next = released.clone().flatten();
+        let former = self.begin_ending(number, released);
+        self.persist(Record::Ended(name));
+        let answers = self.acceptor.end(tree, &self.view, name, next);
+        self.answers.extend(answers);
+        self.send_end(number, former);
+    }
+
+    /// Takes a control out of the own ones. Everyone it was proposed to has to hear of its end.
+    fn begin_ending(
+        &mut self,
+        number: u64,
+        released: Option<Option<Proposal>>,
+    ) -> Option<OwnControl> {
+        let former = self.own.remove(number)?;
+        self.relinquishing.remove(&number);
+        let claims = former.proposal.claims.iter();
+        let objects = claims.map(|claim| claim.object).collect();
+        let mut unaware = self.peers();
+        if !self.settings.rules.end_to_all() {
+            unaware.retain(|peer| former.election.acknowledged_by(*peer));
+        }
+        if !unaware.is_empty() {
+            let ending = Ending {
+                released,
+                objects,
+                unaware,
+            };
+            self.endings.insert(number, ending);
+        }
+        Some(former)
+    }
+
+    fn send_end(&mut self, number: u64, former: Option<OwnControl>) {
+        if former.is_none() {
+            return;
+        }
+        let Some(ending) = self.endings.get(&number) else {
+            return;
+        };
+        let unaware = ending.unaware.clone();
+        if let Some(message) = self.end_message(number) {
+            self.send_to_all(&unaware, &message);
+        }
+    }
+
+    pub(super) fn end_message(&self, number: u64) -> Option<Message> {
+        let ending = self.endings.get(&number)?;
+        let name = self.name_of(number);
+        let floor = self.floor();
+        Some(match &ending.released {
+            None => Message::Abort { name, floor },
+            Some(next) => Message::Release {
+                name,
+                next: next.clone(),
+                floor,
+            },
+        })
+    }
+
+    /// Figure 1 as printed: with every answer in, propose once more to those that refused.
+    fn ask_again_without_queue(&mut self, number: u64) {
+        if self.settings.rules.acceptor_queue() {
+            return;
+        }
+        let Some(control) = self.own.find(number) else {
+            return;
+        };
+        if !control.election.is_complete(&self.view) {
+            return;
+        }
+        let peers = self.peers();
+        let refused = peers
+            .iter()
+            .filter(|peer| control.election.refused_by(**peer));
+        let refused = refused.copied().collect();
+        let message = Message::Propose {
+            proposal: control.proposal.clone(),
+            replaces: None,
+            floor: self.floor(),
+        };
+        self.send_to_all(&refused, &message);
+    }
+
+    /// Deep control of `directory` is worth asking for: nobody else controls anything below, and it has
+    /// not just been taken away from here.
+    pub(super) fn deep_is_welcome(
+        &self,
+        now: Moment,
+        tree: &impl Tree,
+        directory: ObjectId,
+    ) -> bool {
+        let ancestry = self.acceptor.table().ancestry();
+        let backing_off = self.back_off.iter().any(|(given_up, until)| {
+            *until > now
+                && (*given_up == directory || ancestors(tree, *given_up).contains(&directory))
+        });
+        self.settings.strategies.deep_control
+            && !ancestry.others_below(directory, self.slot)
+            && !backing_off
+    }
+
+    /// Section 3.3, fourth: many own controls below a directory, and nobody else's, suggest deep control
+    /// of it; the nearest such directory is tried.
+    fn consider_upgrade(&mut self, now: Moment, tree: &impl Tree, object: ObjectId) {
+        if !self.settings.strategies.upgrade || self.own.len() >= self.settings.capacity {
+            return;
+        }
+        let Some(parent) = tree.parents(object).first().copied() else {
+            return;
+        };
+        let busy = chain(tree, parent).into_iter().find(|directory| {
+            let ancestry = self.acceptor.table().ancestry();
+            ancestry.count_of(*directory, self.slot) >= self.settings.upgrade_threshold
+        });
+        let Some(directory) = busy else {
+            return;
+        };
+        let kind = NeedKind::Directory;
+        let need = Need {
+            object: directory,
+            kind,
+        };
+        let mut covering = self.own.meeting(tree, &need).into_iter();
+        let covered = covering.any(|(_, control)| control.is_deep());
+        if !covered && self.deep_is_welcome(now, tree, directory) {
+            let needs = vec![need];
+            self.propose(
+                now,
+                tree,
+                needs,
+                Vec::new(),
+                Origin::Upgrade,
+                true,
+                None,
+                &[],
+            );
+        }
+    }
+}
+
+/// One claim for each object needed. Only a moved directory must be deep; another becomes so when that
+/// is wanted, and then the proposal can be downgraded.
+fn claims(tree: &impl Tree, needs: &[Need], deep: bool) -> Vec<Claim> {
+    let mut claims: Vec<Claim> = Vec::new();
+    for need in needs {
+        let depth = match need.kind {
+            NeedKind::MovedDirectory => Depth::Deep,
+            NeedKind::Directory if deep => Depth::Deep,
+            _ => Depth::Shallow,
+        };
+        match claims.iter_mut().find(|claim| claim.object == need.object) {
+            Some(claim) => claim.depth = claim.depth.max(depth),
+            None => claims.push(Claim::new(tree, need.object, depth)),
+        }
+    }
+    claims
+}

@@ -1,0 +1,200 @@
+//! The proposer's side of one election: count the answers, judge whether to wait, win, or make way.
+//!
+//! A pure function of the answers received so far (Figure 1 and section 3.2 of the main paper); it sends
+//! nothing and remembers no time.
+
+use crate::claim::{Obstacle, Rank};
+use crate::name::ControlName;
+use crate::view::View;
+use std::collections::{BTreeMap, BTreeSet};
+use vfs::ReplicaSlot;
+
+/// What the answers so far mean for the proposer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A majority of the configured replicas, the proposer among them, acknowledges.
+    Won,
+    /// Undecided; others will answer or make way.
+    Wait,
+    /// Deep control cannot be had without somebody's retreat; ask for shallow control instead.
+    Downgrade,
+    /// Somebody else goes first: a majority has acknowledged it, or it is larger.
+    MakeWay(Vec<ControlName>),
+}
+
+/// The answers to one proposal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Election {
+    acknowledged: BTreeSet<ReplicaSlot>,
+    refused: BTreeMap<ReplicaSlot, Vec<Obstacle>>,
+}
+
+impl Election {
+    pub(crate) fn note_acknowledgement(&mut self, from: ReplicaSlot) {
+        self.refused.remove(&from);
+        self.acknowledged.insert(from);
+    }
+
+    /// A refusal that was overtaken by the later acknowledgement changes nothing.
+    pub(crate) fn note_refusal(&mut self, from: ReplicaSlot, obstacles: Vec<Obstacle>) {
+        if !self.acknowledged.contains(&from) {
+            self.refused.insert(from, obstacles);
+        }
+    }
+
+    pub(crate) fn acknowledged_by(&self, replica: ReplicaSlot) -> bool {
+        self.acknowledged.contains(&replica)
+    }
+
+    pub(crate) fn acknowledged_by_all(&self, replicas: &BTreeSet<ReplicaSlot>) -> bool {
+        replicas.is_subset(&self.acknowledged)
+    }
+
+    pub(crate) fn acknowledged(&self) -> &BTreeSet<ReplicaSlot> {
+        &self.acknowledged
+    }
+
+    pub(crate) fn refused_by(&self, replica: ReplicaSlot) -> bool {
+        self.refused.contains_key(&replica)
+    }
+
+    pub(crate) fn is_complete(&self, view: &View) -> bool {
+        let mut active = view.active.iter();
+        active.all(|replica| self.acknowledged_by(*replica) || self.refused_by(*replica))
+    }
+
+    /// The controls that refusals have named.
+    pub(crate) fn obstacles(&self) -> impl Iterator<Item = &Obstacle> {
+        self.refused.values().flatten()
+    }
+
+    /// Judges a proposal of `rank` made by this replica. Nothing is decided while the outstanding
+    /// answers could still make a majority, so equal distances do not make everybody retreat.
+    pub(crate) fn judge(&self, view: &View, rank: Rank) -> Verdict {
+        let majority = view.majority();
+        let acknowledged = self.acknowledged.intersection(&view.configured).count();
+        if acknowledged >= majority && self.acknowledged_by(rank.holder) {
+            return Verdict::Won;
+        }
+        let out_of_reach = view.configured.iter().filter(|replica| {
+            !self.acknowledged_by(**replica)
+                && (self.refused_by(**replica) || view.has_lost(**replica))
+        });
+        if view.configured.len() - out_of_reach.count() >= majority {
+            return Verdict::Wait;
+        }
+        if !rank.firm {
+            return Verdict::Downgrade;
+        }
+        let first = self.goes_first(rank, majority);
+        if first.is_empty() {
+            Verdict::Wait
+        } else {
+            Verdict::MakeWay(first)
+        }
+    }
+
+    fn goes_first(&self, rank: Rank, majority: usize) -> Vec<ControlName> {
+        let mut seen: BTreeMap<Obstacle, usize> = BTreeMap::new();
+        for obstacle in self.obstacles() {
+            *seen.entry(*obstacle).or_default() += 1;
+        }
+        let ahead = seen
+            .iter()
+            .filter(|(obstacle, count)| **count >= majority || obstacle.rank > rank);
+        ahead.map(|(obstacle, _)| obstacle.name).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::{Epoch, Incarnation};
+
+    fn view(replicas: u16) -> View {
+        let configured: BTreeSet<ReplicaSlot> = (1..=replicas).map(ReplicaSlot).collect();
+        View {
+            epoch: Epoch(1),
+            active: configured.clone(),
+            configured,
+        }
+    }
+
+    fn obstacle(holder: u16, firm: bool) -> Obstacle {
+        let holder = ReplicaSlot(holder);
+        Obstacle {
+            rank: Rank { firm, holder },
+            name: ControlName {
+                holder,
+                incarnation: Incarnation(1),
+                number: 1,
+            },
+            frozen: false,
+        }
+    }
+
+    fn rank(holder: u16) -> Rank {
+        obstacle(holder, true).rank
+    }
+
+    fn election(acknowledged: &[u16], refused: &[(u16, Obstacle)]) -> Election {
+        let mut election = Election::default();
+        for replica in acknowledged {
+            election.note_acknowledgement(ReplicaSlot(*replica));
+        }
+        for (replica, obstacle) in refused {
+            election.note_refusal(ReplicaSlot(*replica), vec![*obstacle]);
+        }
+        election
+    }
+
+    #[test]
+    fn a_majority_without_oneself_is_not_enough() {
+        let won = election(&[2, 3], &[]).judge(&view(3), rank(1));
+        assert_eq!(won, Verdict::Wait);
+        let won = election(&[1, 3], &[]).judge(&view(3), rank(1));
+        assert_eq!(won, Verdict::Won);
+    }
+
+    #[test]
+    fn nobody_retreats_while_a_majority_is_still_possible() {
+        let open = election(&[1], &[(2, obstacle(3, true))]);
+        assert_eq!(open.judge(&view(3), rank(1)), Verdict::Wait);
+    }
+
+    #[test]
+    fn the_smaller_identifier_makes_way_and_the_largest_stays() {
+        let others = [(2, obstacle(2, true)), (3, obstacle(3, true))];
+        let smallest = election(&[1], &others).judge(&view(3), rank(1));
+        let ahead = others.map(|(_, obstacle)| obstacle.name).to_vec();
+        assert_eq!(smallest, Verdict::MakeWay(ahead));
+        let others = [(1, obstacle(1, true)), (2, obstacle(2, true))];
+        let largest = election(&[3], &others).judge(&view(3), rank(3));
+        assert_eq!(largest, Verdict::Wait);
+    }
+
+    #[test]
+    fn the_largest_makes_way_for_what_a_majority_accepted() {
+        let others = [(1, obstacle(1, true)), (2, obstacle(1, true))];
+        let largest = election(&[3], &others).judge(&view(3), rank(3));
+        assert_eq!(largest, Verdict::MakeWay(vec![obstacle(1, true).name]));
+    }
+
+    #[test]
+    fn a_shallow_proposal_does_not_make_way_for_a_larger_undecided_deep_one() {
+        let others = [(2, obstacle(3, false)), (3, obstacle(3, false))];
+        let mut five = view(5);
+        five.configured.remove(&ReplicaSlot(5));
+        five.active.remove(&ReplicaSlot(5));
+        let shallow = election(&[1], &others).judge(&five, rank(1));
+        assert_eq!(shallow, Verdict::Wait);
+    }
+
+    #[test]
+    fn replicas_that_left_the_view_are_not_waited_for() {
+        let mut view = view(3);
+        view.active.remove(&ReplicaSlot(3));
+        let alone = election(&[1], &[(2, obstacle(2, true))]).judge(&view, rank(1));
+        assert_eq!(alone, Verdict::MakeWay(vec![obstacle(2, true).name]));
+    }
+}

@@ -1,0 +1,40 @@
+//! Replication control: which replica is primary for which part of the tree.
+//!
+//! The protocol of *Hierarchical Replication Control in a Global File System* (Zhang and Honeyman) as a
+//! pure core: [`ControlCore`] takes messages, operations and the time as arguments and hands back
+//! [`Command`]s. It does no input or output, reads no clock, starts no thread and keeps no queue
+//! without a bound, so that the very same code runs in production and in simulation.
+//!
+//! What must never enter: sockets, disks, clocks, NFS, the contents of files, and how views are agreed.
+//! The messages are listed in `docs/protocol.md`.
+
+mod acceptor;
+mod ancestry;
+mod claim;
+mod command;
+mod core;
+mod election;
+mod ended;
+mod message;
+mod moment;
+mod name;
+mod own;
+mod rules;
+mod settings;
+mod table;
+mod tree;
+mod update;
+mod view;
+
+pub use claim::{Claim, Depth, Obstacle, Proposal, Rank};
+pub use command::{Command, Mark, OperationId, Record};
+pub use core::{ControlCore, Overloaded};
+pub use message::{Envelope, MAX_OBSTACLES, Message};
+pub use moment::Moment;
+pub use name::{ControlName, Epoch, Incarnation, Position};
+pub use rules::Rules;
+pub use settings::{Contention, Settings, Strategies};
+pub use tree::{Tree, ancestors};
+pub use update::{Subject, Update};
+pub use vfs::ReplicaSlot;
+pub use view::View;

@@ -1,0 +1,80 @@
+//! Everything one replica's control core says to another's.
+//!
+//! `docs/protocol.md` has the same list as a table, with what must be durable before each is sent. The
+//! encoding belongs to the room that owns the connections.
+
+use crate::claim::{Obstacle, Proposal};
+use crate::name::{ControlName, Epoch};
+
+/// A message with the view it was sent in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The sender's view. Proposals and their answers count in their own epoch only; the end of a
+    /// control is valid in any later one.
+    pub epoch: Epoch,
+    /// What is said.
+    pub message: Message,
+}
+
+/// The closed vocabulary of replication control. Every message may arrive late, twice or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Proposer to all: acknowledge my control.
+    Propose {
+        /// What is asked for.
+        proposal: Proposal,
+        /// An earlier proposal that this one replaces; it ends, and hands on its place in the queue.
+        replaces: Option<u64>,
+        /// Every control of the sender's incarnation with a smaller number has ended everywhere.
+        floor: u64,
+    },
+    /// Acceptor to proposer: granted, and on stable storage here.
+    Acknowledge {
+        /// The proposal that was granted.
+        name: ControlName,
+    },
+    /// Acceptor to proposer: waiting here. Sent again whenever the obstacles change.
+    Refuse {
+        /// The proposal that waits.
+        name: ControlName,
+        /// Every control in the way, highest rank first, cut off at [`MAX_OBSTACLES`].
+        obstacles: Vec<Obstacle>,
+    },
+    /// Proposer to all it proposed to: I withdraw; I never held this, or no longer want it.
+    Abort {
+        /// The proposal that is withdrawn.
+        name: ControlName,
+        /// As in [`Message::Propose`].
+        floor: u64,
+    },
+    /// Holder to all: I relinquish, everything I did under it has been applied everywhere.
+    Release {
+        /// The control that ends.
+        name: ControlName,
+        /// The longest waiter, whom every acceptor grants first; whole, because it may not have
+        /// reached every acceptor yet.
+        next: Option<Proposal>,
+        /// As in [`Message::Propose`].
+        floor: u64,
+    },
+    /// Acceptor to holder: I have forgotten that control; stop repeating its end.
+    Ended {
+        /// The control whose end was noted.
+        name: ControlName,
+    },
+    /// Named holder to acceptor: I do not hold that; clear your record.
+    Disown {
+        /// The control that does not exist.
+        name: ControlName,
+    },
+    /// To one whose view was ahead: I have reached it; say again what I dropped meanwhile.
+    Repeat,
+    /// Anybody to holder: somebody here wants what you control; give it up soon.
+    Revoke {
+        /// The control that is wanted.
+        name: ControlName,
+    },
+}
+
+/// A refusal lists at most this many obstacles. The highest ranks come first, and they decide.
+pub const MAX_OBSTACLES: usize = 32;

@@ -1,0 +1,65 @@
+//! Rules of the protocol that a test may switch off, to show which failure each of them prevents.
+//!
+//! Without the feature `rule-switches` every rule is a constant and no switch exists.
+
+macro_rules! rules {
+    ($($(#[$doc:meta])* $rule:ident),* $(,)?) => {
+        /// Which rules are in force. All, unless a test says otherwise.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Rules {
+            $($(#[$doc])* #[cfg(feature = "rule-switches")] pub $rule: bool,)*
+        }
+
+        impl Rules {
+            /// Every rule in force.
+            pub const ALL: Rules = Rules {
+                $(#[cfg(feature = "rule-switches")] $rule: true,)*
+            };
+
+            $(
+                #[cfg(feature = "rule-switches")]
+                pub(crate) fn $rule(self) -> bool {
+                    self.$rule
+                }
+
+                #[cfg(not(feature = "rule-switches"))]
+                pub(crate) fn $rule(self) -> bool {
+                    true
+                }
+            )*
+        }
+    };
+}
+
+rules! {
+    /// An acceptor keeps what it refuses and grants it later; refused proposers do not ask again.
+    acceptor_queue,
+    /// Answers count only for the proposal whose name they carry.
+    answers_by_name,
+    /// The end of a control goes to everyone it was proposed to, not only to those who acknowledged.
+    end_to_all,
+    /// An acceptor remembers what has ended and ignores late copies of its proposal.
+    ended_remembered,
+    /// A directory that changes its parent needs deep control of its own.
+    moved_directory_explicit,
+    /// Removing an object needs control of the object and not only of its directory.
+    removal_controls_object,
+    /// An update is applied only after granting the controls it was made under.
+    grant_before_apply,
+    /// Deep control does not cover a file with several links.
+    linked_file_own_control,
+    /// A new object under shallow control is controlled by its creator from the start.
+    inheritance,
+    /// A control ends only when every active replica has applied what was done under it.
+    release_when_applied,
+    /// A control ends only when every active replica has acknowledged the narrower ones that remain.
+    release_when_narrower_known,
+    /// The deadline that a revoke sets is not moved by later updates.
+    revoke_deadline_fixed,
+    /// Acceptors grant first what the release of the former control names.
+    release_names_waiter,
+    /// Closing a file waits until every active replica knows of the file's control.
+    close_waits_for_file,
+    /// Closing a file waits until every active replica knows of its directory's control or its entry.
+    close_waits_for_entry,
+}

@@ -1,0 +1,79 @@
+//! What an administrator may choose about replication control, and what an experiment may switch off.
+
+use crate::rules::Rules;
+use std::time::Duration;
+
+/// What happens to an update of a directory that another replica controls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contention {
+    /// It is handed to the controlling replica, which is asked to relinquish as well.
+    Forward,
+    /// It waits until this replica controls the directory, as in the papers.
+    Wait,
+}
+
+/// The strategies of section 3.3 of the main paper, each of which can be switched off so that an
+/// evaluation can show what it is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strategies {
+    /// First: deep control outlives its last update by [`Settings::deep_control_idle`]. Without it,
+    /// deep control is given up as soon as everything done under it has been applied.
+    pub idle_timer: bool,
+    /// Second: a revoke or a waiting competitor shortens that time.
+    pub revoke: bool,
+    /// Third: a file written under deep control gets shallow control of its own.
+    pub file_control_under_deep: bool,
+    /// Fourth: many controls below one directory are followed by deep control of it.
+    pub upgrade: bool,
+    /// Deep control at all; without it the fine-grained protocol of section 2 remains.
+    pub deep_control: bool,
+}
+
+/// How one replica's control core behaves. Replicas may differ in everything but the rules.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long deep control outlives the last update below it. One second captures the bursts of a
+    /// source tree's build (main paper, section 4.1).
+    pub deep_control_idle: Duration,
+    /// How long a file's control outlives its last write and the last open for writing.
+    pub file_control_idle: Duration,
+    /// How long shallow control of a directory outlives the last update.
+    pub directory_control_idle: Duration,
+    /// How long updates go on after the first revoke.
+    pub revoke_grace: Duration,
+    /// How long no deep control is proposed for a directory that had to be given up.
+    pub deep_back_off: Duration,
+    /// So many own controls below a directory, and nobody else's, make deep control worth asking for.
+    pub upgrade_threshold: u32,
+    /// What happens to an update of a directory that another replica controls.
+    pub directory_contention: Contention,
+    /// At most this many operations wait and this many own controls exist at a time.
+    pub capacity: usize,
+    /// Section 3.3, strategy by strategy.
+    pub strategies: Strategies,
+    /// For tests: the rules in force.
+    pub rules: Rules,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            deep_control_idle: Duration::from_secs(1),
+            file_control_idle: Duration::from_secs(2),
+            directory_control_idle: Duration::from_secs(1),
+            revoke_grace: Duration::from_millis(100),
+            deep_back_off: Duration::from_secs(5),
+            upgrade_threshold: 16,
+            directory_contention: Contention::Forward,
+            capacity: 65_536,
+            strategies: Strategies {
+                idle_timer: true,
+                revoke: true,
+                file_control_under_deep: true,
+                upgrade: true,
+                deep_control: true,
+            },
+            rules: Rules::ALL,
+        }
+    }
+}

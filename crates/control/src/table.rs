@@ -1,0 +1,164 @@
+//! The controls that one replica has acknowledged, its own included, and what conflicts with them.
+//!
+//! Grants and the ancestry table change together here and nowhere else. Elections, queues and messages
+//! stay outside.
+
+use crate::ancestry::{AncestryTable, Change, Counters};
+use crate::claim::{Claim, Depth, Proposal};
+use crate::name::ControlName;
+use crate::tree::Tree;
+use std::collections::{BTreeMap, BTreeSet};
+use vfs::{ObjectId, ReplicaSlot};
+
+/// Grants, findable by name, by object and by what lies above.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ControlTable {
+    grants: BTreeMap<ControlName, Proposal>,
+    by_object: BTreeMap<ObjectId, BTreeMap<ControlName, Depth>>,
+    ancestry: AncestryTable,
+    deep_claims: usize,
+}
+
+impl ControlTable {
+    pub(crate) fn contains(&self, name: ControlName) -> bool {
+        self.grants.contains_key(&name)
+    }
+
+    pub(crate) fn grant(&self, name: ControlName) -> Option<&Proposal> {
+        self.grants.get(&name)
+    }
+
+    pub(crate) fn grants(&self) -> impl Iterator<Item = &Proposal> {
+        self.grants.values()
+    }
+
+    pub(crate) fn ancestry(&self) -> &AncestryTable {
+        &self.ancestry
+    }
+
+    /// Records a control. The caller has made sure that nothing conflicts.
+    pub(crate) fn insert(&mut self, tree: &impl Tree, proposal: Proposal) {
+        let name = proposal.name;
+        for claim in &proposal.claims {
+            self.count(tree, name.holder, claim, Change::Add);
+            self.deep_claims += usize::from(claim.depth == Depth::Deep);
+            let at_object = self.by_object.entry(claim.object).or_default();
+            at_object.insert(name, claim.depth);
+        }
+        self.grants.insert(name, proposal);
+    }
+
+    /// Forgets a control and returns it, if there was one.
+    pub(crate) fn remove(&mut self, tree: &impl Tree, name: ControlName) -> Option<Proposal> {
+        let proposal = self.grants.remove(&name)?;
+        for claim in &proposal.claims {
+            self.count(tree, name.holder, claim, Change::Remove);
+            self.deep_claims -= usize::from(claim.depth == Depth::Deep);
+            if let Some(at_object) = self.by_object.get_mut(&claim.object) {
+                at_object.remove(&name);
+                if at_object.is_empty() {
+                    self.by_object.remove(&claim.object);
+                }
+            }
+        }
+        Some(proposal)
+    }
+
+    fn count(&mut self, tree: &impl Tree, holder: ReplicaSlot, claim: &Claim, change: Change) {
+        let Claim {
+            object, ancestors, ..
+        } = claim;
+        let announced = ancestors.as_slice();
+        self.ancestry
+            .count(tree, *object, announced, holder, change);
+    }
+
+    /// Takes note that this replica's tree gained or lost the link from `parent` to `object`. The path
+    /// above `parent` must be the same before and after.
+    pub(crate) fn note_link(
+        &mut self,
+        tree: &impl Tree,
+        object: ObjectId,
+        parent: ObjectId,
+        change: Change,
+    ) {
+        let mut amounts: Counters = self.ancestry.below(object);
+        for name in self
+            .by_object
+            .get(&object)
+            .into_iter()
+            .flat_map(BTreeMap::keys)
+        {
+            *amounts.entry(name.holder).or_default() += 1;
+        }
+        self.ancestry.count_along(tree, parent, &amounts, change);
+    }
+
+    /// The controls of others that exclude `proposal` by Figure 2.
+    pub(crate) fn conflicts(&self, tree: &impl Tree, proposal: &Proposal) -> BTreeSet<ControlName> {
+        let asker = proposal.name.holder;
+        let claims = proposal.claims.iter();
+        let covered = claims.flat_map(|claim| {
+            let mut names = self.at(claim.object, asker);
+            names.extend(self.deep_above(tree, claim, asker));
+            names.extend(self.below(tree, claim, asker));
+            names
+        });
+        covered.collect()
+    }
+
+    /// Controls of `object` itself that others than `asker` hold.
+    fn at(&self, object: ObjectId, asker: ReplicaSlot) -> Vec<ControlName> {
+        let names = self.by_object.get(&object).into_iter();
+        let names = names.flat_map(BTreeMap::keys).copied();
+        names.filter(|name| name.holder != asker).collect()
+    }
+
+    /// Deep controls of others on a directory above the claim. No walk when nobody holds any.
+    fn deep_above(&self, tree: &impl Tree, claim: &Claim, asker: ReplicaSlot) -> Vec<ControlName> {
+        if self.deep_claims == 0 {
+            return Vec::new();
+        }
+        let above = claim.known_ancestors(tree).into_iter();
+        let controls = above.filter_map(|directory| self.by_object.get(&directory));
+        let deep = controls
+            .flatten()
+            .filter(|(name, depth)| **depth == Depth::Deep && name.holder != asker);
+        deep.map(|(name, _)| *name).collect()
+    }
+
+    /// Controls of others below a deep claim. The ancestry table says whether there are any; only a
+    /// refusal pays for finding out which.
+    fn below(&self, tree: &impl Tree, claim: &Claim, asker: ReplicaSlot) -> Vec<ControlName> {
+        if claim.depth == Depth::Shallow || !self.ancestry.others_below(claim.object, asker) {
+            return Vec::new();
+        }
+        let others = self
+            .grants
+            .values()
+            .filter(|held| held.name.holder != asker);
+        let below = others.filter(|held| {
+            let mut claims = held.claims.iter();
+            claims.any(|theirs| theirs.known_ancestors(tree).contains(&claim.object))
+        });
+        below.map(|held| held.name).collect()
+    }
+
+    /// Whether the ancestry table equals one that is counted afresh from the grants and the tree (I6).
+    pub(crate) fn ancestry_is_exact(&self, tree: &impl Tree) -> bool {
+        let mut recounted = AncestryTable::default();
+        for grant in self.grants.values() {
+            for claim in &grant.claims {
+                let announced = claim.ancestors.as_slice();
+                recounted.count(
+                    tree,
+                    claim.object,
+                    announced,
+                    grant.name.holder,
+                    Change::Add,
+                );
+            }
+        }
+        recounted == self.ancestry
+    }
+}

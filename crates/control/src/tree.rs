@@ -1,0 +1,36 @@
+//! The one question that replication control asks about the tree: what lies above an object?
+//!
+//! The tree itself stays with the caller. Names, attributes and data never enter.
+
+use std::collections::BTreeSet;
+use vfs::ObjectId;
+
+/// This replica's copy of the tree, as it is at the moment of the call.
+pub trait Tree {
+    /// The directories that hold a link to `object`, one for each link; empty for the root and for an
+    /// object this copy does not know. A directory has at most one.
+    fn parents(&self, object: ObjectId) -> Vec<ObjectId>;
+}
+
+/// All directories above `object`, over every link.
+pub fn ancestors(tree: &impl Tree, object: ObjectId) -> BTreeSet<ObjectId> {
+    let mut found = BTreeSet::new();
+    let mut unexplored = tree.parents(object);
+    while let Some(directory) = unexplored.pop() {
+        if found.insert(directory) {
+            unexplored.extend(tree.parents(directory));
+        }
+    }
+    found
+}
+
+/// The directory `start` and those above it, nearest first.
+pub(crate) fn chain(tree: &impl Tree, start: ObjectId) -> Vec<ObjectId> {
+    let mut above = vec![start];
+    let mut next = tree.parents(start).first().copied();
+    while let Some(directory) = next.filter(|directory| !above.contains(directory)) {
+        above.push(directory);
+        next = tree.parents(directory).first().copied();
+    }
+    above
+}
