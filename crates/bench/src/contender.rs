@@ -1,0 +1,266 @@
+//! The servers that are compared, each with a name, a promise of durability, and a process.
+//!
+//! What must never enter: what is done to them.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
+use testbed::{Ganesha, Service, Site};
+
+use crate::worker::Target;
+
+/// Which server, and how it commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// Meridian with `commit = "async"`.
+    MeridianAsync,
+    /// NFS-Ganesha as Debian ships it, on an ordinary directory.
+    Ganesha,
+    /// Meridian with `commit = "sync"`, its default.
+    MeridianSync,
+    /// NFS-Ganesha on a directory with the attribute `D` of chattr(1), under which the file system
+    /// makes changes of names durable before they return.
+    GaneshaDirsync,
+}
+
+impl Kind {
+    /// All of them, each Meridian before its peer.
+    pub(crate) const ALL: [Self; 4] = [
+        Kind::MeridianAsync,
+        Kind::Ganesha,
+        Kind::MeridianSync,
+        Kind::GaneshaDirsync,
+    ];
+
+    /// How the tables call it.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Kind::MeridianAsync => "Meridian async",
+            Kind::Ganesha => "Ganesha",
+            Kind::MeridianSync => "Meridian sync",
+            Kind::GaneshaDirsync => "Ganesha dirsync",
+        }
+    }
+
+    /// Whether a change of names is durable when it is answered.
+    pub(crate) fn is_durable(self) -> bool {
+        matches!(self, Kind::MeridianSync | Kind::GaneshaDirsync)
+    }
+
+    fn folder(self) -> &'static str {
+        match self {
+            Kind::MeridianAsync => "meridian-async",
+            Kind::Ganesha => "ganesha",
+            Kind::MeridianSync => "meridian-sync",
+            Kind::GaneshaDirsync => "ganesha-dirsync",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Kind::MeridianAsync => 2049,
+            Kind::Ganesha => 2050,
+            Kind::MeridianSync => 2051,
+            Kind::GaneshaDirsync => 2052,
+        }
+    }
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub(crate) struct Contender {
+    kind: Kind,
+    target: Target,
+    server: Server,
+}
+
+#[derive(Debug)]
+enum Server {
+    Meridian(Service),
+    Ganesha(Ganesha),
+}
+
+impl Contender {
+    /// Starts a server on a new folder in `disk`.
+    pub(crate) fn start(kind: Kind, site: &Site, disk: &Path, program: &Path) -> Result<Self> {
+        let folder = disk.join(kind.folder());
+        fs::create_dir(&folder)
+            .with_context(|| format!("could not create {}", folder.display()))?;
+        let address = SocketAddr::new(site.address(), kind.port());
+        let server = match kind {
+            Kind::MeridianAsync => meridian(site, &folder, address, program, "async")?,
+            Kind::MeridianSync => meridian(site, &folder, address, program, "sync")?,
+            Kind::Ganesha => Server::Ganesha(Ganesha::start_at(site, &folder, address)?),
+            Kind::GaneshaDirsync => {
+                make_names_durable(&folder)?;
+                Server::Ganesha(Ganesha::start_at(site, &folder, address)?)
+            }
+        };
+        Ok(Self {
+            kind,
+            target: Target {
+                site: Some(site.clone()),
+                address,
+                export: Ganesha::EXPORT.to_owned(),
+            },
+            server,
+        })
+    }
+
+    /// Which server it is.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How to reach it.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The processor time it has used so far.
+    ///
+    /// # Errors
+    /// Fails when the server has died.
+    pub(crate) fn processor_time(&mut self) -> Result<Duration> {
+        let title = self.kind.title();
+        let service = match &mut self.server {
+            Server::Meridian(service) => service,
+            Server::Ganesha(ganesha) => ganesha.service(),
+        };
+        let pid = service
+            .pid()
+            .with_context(|| format!("{title} was never started"))?;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))
+            .with_context(|| format!("{title} has died; its log is {}", service.log().display()))?;
+        let time = processor_time(&stat);
+        time.with_context(|| format!("{title} has died; its log is {}", service.log().display()))
+    }
+
+    /// Waits until the server has nothing more to do on its own, such as compacting what it was
+    /// given before, so that it does not spend its neighbour's turn on it.
+    pub(crate) fn settle(&mut self, patience: Duration) -> Result<()> {
+        const LOOK_EVERY: Duration = Duration::from_millis(100);
+        const IDLE: Duration = Duration::from_millis(10);
+        let began = Instant::now();
+        let mut before = self.processor_time()?;
+        while began.elapsed() < patience {
+            std::thread::sleep(LOOK_EVERY);
+            let now = self.processor_time()?;
+            if now - before <= IDLE {
+                return Ok(());
+            }
+            before = now;
+        }
+        Ok(())
+    }
+}
+
+/// User and system time in proc(5) `stat`, `None` for a process that is dead and not waited for.
+fn processor_time(stat: &str) -> Option<Duration> {
+    // The second field is the program's name in parentheses, which may hold anything. The fields
+    // behind it begin with the third, the state; the times are the 14th and 15th.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    if matches!(*fields.first()?, "Z" | "X") {
+        return None;
+    }
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    let each = rustix::param::clock_ticks_per_second();
+    Some(Duration::from_secs_f64(ticks as f64 / each as f64))
+}
+
+fn meridian(
+    site: &Site,
+    folder: &Path,
+    address: SocketAddr,
+    program: &Path,
+    commit: &str,
+) -> Result<Server> {
+    let name = format!("meridian-{commit}");
+    let configuration = site.folder().join(format!("{name}.toml"));
+    fs::write(&configuration, meridian_configuration(commit))?;
+    let mut command = site.command(program);
+    command.arg("serve").arg("--data").arg(folder);
+    command.arg("--config").arg(&configuration);
+    command.args(["--listen", &address.to_string()]);
+    let mut service = Service::start(site, &name, command)?;
+    service.wait_for_nfs(address)?;
+    Ok(Server::Meridian(service))
+}
+
+/// Meridian's configuration file. Root is root, as for Ganesha: a site's address is not a loopback
+/// address, and Meridian trusts only those unasked.
+fn meridian_configuration(commit: &str) -> String {
+    format!(
+        r#"commit = "{commit}"
+
+[metrics]
+listen = "off"
+
+[[export]]
+path = "{export}"
+
+[[export.allow]]
+clients = "*"
+squash = "none"
+"#,
+        export = Ganesha::EXPORT,
+    )
+}
+
+/// Sets the attribute `D` on a directory; directories made in it inherit it.
+fn make_names_durable(folder: &Path) -> Result<()> {
+    let output = Command::new("chattr").arg("+D").arg(folder).output();
+    let output = output.context("could not start chattr; install e2fsprogs")?;
+    ensure!(
+        output.status.success(),
+        "chattr +D failed, so there is no peer for the synchronous server on this file system: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
+}
+
+/// The server program to measure: the one named, or the one built beside this program.
+pub(crate) fn meridian_program(named: Option<&Path>) -> Result<PathBuf> {
+    let program = match named {
+        Some(named) => named.to_owned(),
+        None => std::env::current_exe()?.with_file_name("meridian"),
+    };
+    match program.canonicalize() {
+        Ok(program) => Ok(program),
+        Err(_) => bail!(
+            "there is no {}; run `cargo build --release -p meridian`, or name it with --meridian",
+            program.display()
+        ),
+    }
+}
+
+/// What a server says about its version.
+pub(crate) fn version(program: &Path, argument: &str) -> Result<String> {
+    let output = Command::new(program).arg(argument).output();
+    let output = output.with_context(|| format!("could not start {}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let word = text.split_whitespace().last();
+    let word = word.with_context(|| format!("{} has no version", program.display()))?;
+    Ok(word.trim_start_matches('V').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_read_from_behind_the_programs_name() {
+        let stat = "7 (a) b) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 1 0 1 1 1";
+        assert_eq!(processor_time(stat), Some(Duration::from_secs(2)));
+        let dead = "7 (a) Z 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 1 0 1 1 1";
+        assert_eq!(processor_time(dead), None);
+        assert_eq!(processor_time("7 (a"), None);
+    }
+}

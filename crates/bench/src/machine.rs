@@ -1,0 +1,99 @@
+//! The machine the figures come from, described so that others can compare, and no closer.
+//!
+//! What must never enter: names of hosts, paths and users.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// How often the disk is asked to make an append durable.
+const APPENDS: usize = 200;
+
+/// What can be said about a machine.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    /// Processor cores that this process may use.
+    pub(crate) cores: usize,
+    /// Memory in GiB, rounded.
+    pub(crate) memory_gib: u64,
+    /// The kernel's name and version, without the packager's additions.
+    pub(crate) kernel: String,
+    /// The file system of the folder measured.
+    pub(crate) file_system: String,
+    /// What write(2) of 4 KiB and fdatasync(2) take at the end of a file there, in microseconds,
+    /// as the median.
+    pub(crate) append_us: u64,
+}
+
+impl Machine {
+    /// Looks at this machine and at the disk that `folder` lies on.
+    pub(crate) fn describe(folder: &Path) -> Result<Self> {
+        let cores = std::thread::available_parallelism().context("could not count the cores")?;
+        let memory = rustix::system::sysinfo();
+        let memory = u64::from(memory.mem_unit) * memory.totalram as u64;
+        Ok(Self {
+            cores: cores.get(),
+            memory_gib: (memory + (1 << 29)) >> 30,
+            kernel: kernel(),
+            file_system: file_system(folder)?,
+            append_us: append_us(folder)?,
+        })
+    }
+}
+
+fn kernel() -> String {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy();
+    let version: Vec<&str> = release.split(['.', '-']).take(2).collect();
+    format!(
+        "{} {}",
+        uname.sysname().to_string_lossy(),
+        version.join(".")
+    )
+}
+
+/// The type of a file system, by the numbers of statfs(2).
+fn file_system(folder: &Path) -> Result<String> {
+    let statistics = rustix::fs::statfs(folder)?;
+    Ok(match statistics.f_type as u64 {
+        0xef53 => "ext4".to_owned(),
+        0x5846_5342 => "XFS".to_owned(),
+        0x9123_683e => "Btrfs".to_owned(),
+        0x2fc1_2fc1 => "ZFS".to_owned(),
+        0x0102_1994 => "tmpfs".to_owned(),
+        0x794c_7630 => "overlayfs".to_owned(),
+        other => format!("a file system of type {other:#x}"),
+    })
+}
+
+/// Bytes free for this process on the file system of `folder`.
+pub(crate) fn free_space(folder: &Path) -> Result<u64> {
+    let statistics = rustix::fs::statvfs(folder)?;
+    Ok(statistics.f_bavail * statistics.f_frsize)
+}
+
+/// Writes everything on the file system of `folder` to its disk.
+pub(crate) fn write_back(folder: &Path) -> Result<()> {
+    let folder = File::open(folder)?;
+    Ok(rustix::fs::syncfs(&folder)?)
+}
+
+fn append_us(folder: &Path) -> Result<u64> {
+    let path = folder.join("append");
+    let mut file = File::create(&path)?;
+    let mut times = Vec::with_capacity(APPENDS);
+    for _ in 0..APPENDS {
+        let began = Instant::now();
+        file.write_all(&[7; 4096])?;
+        file.sync_data()?;
+        times.push(began.elapsed());
+    }
+    fs::remove_file(path)?;
+    times.sort_unstable();
+    let median = times.get(APPENDS / 2).copied().unwrap_or(Duration::ZERO);
+    Ok(median.as_micros() as u64)
+}

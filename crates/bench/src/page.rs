@@ -1,0 +1,78 @@
+//! The published page: the words of `page.md` around the tables of one run.
+//!
+//! What must never enter: figures; they come from the report.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::contender::Kind;
+use crate::report::Report;
+
+/// The page with places in braces.
+const TEMPLATE: &str = include_str!("../page.md");
+
+/// Rewrites the page with the figures of this run.
+pub(crate) fn publish(file: &Path, date: &str, report: &Report) -> Result<()> {
+    ensure!(is_date(date), "'{date}' is no date; write it as 2026-01-31");
+    fs::write(file, text(date, report)).with_context(|| {
+        format!(
+            "could not write {}; run it in the repository",
+            file.display()
+        )
+    })?;
+    eprintln!("bench: {} is written", file.display());
+    Ok(())
+}
+
+fn text(date: &str, report: &Report) -> String {
+    let conditions = &report.conditions;
+    let machine = &conditions.machine;
+    let places = [
+        ("{date}", date.to_owned()),
+        ("{cores}", machine.cores.to_string()),
+        ("{memory}", machine.memory_gib.to_string()),
+        ("{kernel}", machine.kernel.clone()),
+        ("{file_system}", machine.file_system.clone()),
+        ("{append}", machine.append_us.to_string()),
+        ("{meridian}", conditions.meridian.clone()),
+        ("{ganesha}", conditions.ganesha.clone()),
+        ("{rounds}", conditions.rounds.to_string()),
+        ("{length}", conditions.length.as_secs_f64().to_string()),
+        ("{data}", (conditions.data_size >> 20).to_string()),
+        ("{entries}", conditions.entries.to_string()),
+        (
+            "{async_table}",
+            report.throughput(Kind::MeridianAsync, Kind::Ganesha),
+        ),
+        (
+            "{sync_table}",
+            report.throughput(Kind::MeridianSync, Kind::GaneshaDirsync),
+        ),
+        ("{costs_table}", report.costs()),
+    ];
+    let mut page = TEMPLATE.to_owned();
+    for (place, value) in places {
+        page = page.replace(place, value.trim_end());
+    }
+    page
+}
+
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    lengths == [4, 2, 2] && parts.concat().bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_told_from_other_words() {
+        assert!(is_date("2026-01-31"));
+        assert!(!is_date("today"));
+        assert!(!is_date("31-01-2026"));
+    }
+}

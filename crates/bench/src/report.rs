@@ -1,0 +1,169 @@
+//! The result of a run as tables.
+//!
+//! What must never enter: figures that were not measured in this run.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::comparison::CLIENTS;
+use crate::contender::Kind;
+use crate::figures::{Figures, Measurement, Spread};
+use crate::machine::Machine;
+use crate::workload::Workload;
+
+/// Workloads in the order of the tables.
+const ORDER: [Workload; 9] = [
+    Workload::Create,
+    Workload::CreateDurable,
+    Workload::Remove,
+    Workload::Getattr,
+    Workload::Lookup,
+    Workload::Readdir,
+    Workload::Write,
+    Workload::Read,
+    Workload::RandomRead,
+];
+
+/// Under which conditions the figures were measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Conditions {
+    /// Where.
+    pub(crate) machine: Machine,
+    /// Meridian's version.
+    pub(crate) meridian: String,
+    /// Ganesha's version.
+    pub(crate) ganesha: String,
+    /// How often.
+    pub(crate) rounds: usize,
+    /// How long a workload went on that has no end of its own.
+    pub(crate) length: Duration,
+    /// How much all clients together wrote to large files in a turn, in bytes.
+    pub(crate) data_size: u64,
+    /// How many entries the large directory had.
+    pub(crate) entries: usize,
+}
+
+/// A run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    /// Its conditions.
+    pub(crate) conditions: Conditions,
+    /// Its measurements.
+    pub(crate) figures: Figures,
+}
+
+impl Report {
+    /// All tables, each under a heading.
+    pub(crate) fn markdown(&self) -> String {
+        format!(
+            "## Throughput, names not yet durable when answered\n\n{}\n\
+             ## Throughput, names durable when answered\n\n{}\n\
+             ## Latency and processor time\n\n{}",
+            self.throughput(Kind::MeridianAsync, Kind::Ganesha),
+            self.throughput(Kind::MeridianSync, Kind::GaneshaDirsync),
+            self.costs()
+        )
+    }
+
+    /// Medians with extremes in parentheses, side by side, and their ratio.
+    pub(crate) fn throughput(&self, ours: Kind, theirs: Kind) -> String {
+        let mut table = format!(
+            "| workload | clients | {} | {} | ratio |\n|---|--:|--:|--:|--:|\n",
+            ours.title(),
+            theirs.title()
+        );
+        for (workload, clients) in rows() {
+            let rate = |kind| self.figures.spread(kind, workload, clients, |one| one.rate);
+            let (Some(our), Some(their)) = (rate(ours), rate(theirs)) else {
+                continue;
+            };
+            let ratio = our.median / their.median;
+            let (title, unit) = (workload.title(), workload.unit());
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                table,
+                "| {title} ({unit}) | {clients} | {} | {} | {ratio:.2} |",
+                cell(our),
+                cell(their)
+            );
+        }
+        table
+    }
+
+    /// What single operations took, and what they cost.
+    pub(crate) fn costs(&self) -> String {
+        let mut table = String::from(
+            "| workload | clients | server | median (µs) | 99 % within (µs) | server CPU (µs) | client CPU (µs) |\n\
+             |---|--:|---|--:|--:|--:|--:|\n",
+        );
+        for (workload, clients) in rows() {
+            for kind in Kind::ALL {
+                let median = |value: fn(&Measurement) -> f64| {
+                    self.figures
+                        .spread(kind, workload, clients, value)
+                        .map(|spread| spread.median)
+                };
+                let values = [
+                    median(|one| one.latency_median_us.into()),
+                    median(|one| one.latency_p99_us.into()),
+                    median(|one| one.server_cpu_us),
+                    median(|one| one.client_cpu_us),
+                ];
+                let [Some(half), Some(most), Some(server), Some(client)] = values else {
+                    continue;
+                };
+                let _ = writeln!(
+                    table,
+                    "| {} | {clients} | {} | {half:.0} | {most:.0} | {server:.1} | {client:.1} |",
+                    workload.title(),
+                    kind.title()
+                );
+            }
+        }
+        table
+    }
+}
+
+fn rows() -> impl Iterator<Item = (Workload, usize)> {
+    ORDER
+        .into_iter()
+        .flat_map(|workload| CLIENTS.map(|clients| (workload, clients)))
+}
+
+/// `1,234 (1,200–1,300)`.
+fn cell(spread: Spread) -> String {
+    format!(
+        "{} ({}–{})",
+        grouped(spread.median),
+        grouped(spread.low),
+        grouped(spread.high)
+    )
+}
+
+/// A number rounded to a whole one, with commas between the thousands.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        assert_eq!(grouped(0.4), "0");
+        assert_eq!(grouped(999.0), "999");
+        assert_eq!(grouped(1000.0), "1,000");
+        assert_eq!(grouped(1_234_567.0), "1,234,567");
+    }
+}

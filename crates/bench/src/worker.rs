@@ -1,0 +1,204 @@
+//! Workers: clients that do the same thing at the same time, each with a connection, a session, an
+//! owner and a directory of its own.
+//!
+//! What must never enter: what they do.
+
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nfs4::NfsFh4;
+use nfs4_client::{Client, Options};
+use testbed::Site;
+
+use crate::tally::Tally;
+use crate::workload::data::Share;
+
+/// How long a request may try to reach its server. A server that is gone that long has died.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How to reach a server.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    /// The site the server lives in; `None` for one on the machine's own network.
+    pub(crate) site: Option<Site>,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// The path of its export.
+    pub(crate) export: String,
+}
+
+impl Target {
+    /// A client of the server, and the root of the export.
+    pub(crate) async fn client(&self) -> Result<(Client, NfsFh4)> {
+        let options = Options {
+            patience: PATIENCE,
+            ..self.options()
+        };
+        let client = Client::connect(options)
+            .await
+            .with_context(|| format!("could not make a session at {}", self.address))?;
+        let root = client
+            .mount(&self.export)
+            .await
+            .with_context(|| format!("could not find the export {}", self.export))?;
+        Ok((client, root))
+    }
+
+    fn options(&self) -> Options {
+        let address = self.address;
+        match self.site.clone() {
+            None => Options::at(address),
+            Some(site) => Options::dialling(move || {
+                let stream = site.enter(|| TcpStream::connect(address));
+                stream.map_err(io::Error::other)?
+            }),
+        }
+    }
+}
+
+/// One client at work.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    /// Its number, from zero.
+    pub(crate) number: usize,
+    /// Its session.
+    pub(crate) client: Client,
+    /// The root of the export.
+    pub(crate) root: NfsFh4,
+    /// Its own directory.
+    pub(crate) directory: NfsFh4,
+    /// The regular files in that directory.
+    pub(crate) files: Vec<File>,
+    /// Where it draws its random numbers from.
+    pub(crate) random: Random,
+}
+
+/// A file that a worker has made.
+#[derive(Debug, Clone)]
+pub(crate) struct File {
+    /// Its name in the worker's directory.
+    pub(crate) name: String,
+    /// Its handle.
+    pub(crate) handle: NfsFh4,
+}
+
+/// Workers that begin together.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    target: Target,
+    workers: Vec<Worker>,
+    /// The directory that theirs lie in.
+    name: String,
+    /// How much data they write together, in bytes.
+    data_size: u64,
+}
+
+impl Crew {
+    /// Connects `count` workers and makes their directories in a new one called `name`. Together
+    /// they will write `data_size` bytes where they write large files.
+    pub(crate) async fn hire(
+        target: &Target,
+        count: usize,
+        name: &str,
+        data_size: u64,
+    ) -> Result<Self> {
+        let (client, root) = target.client().await?;
+        let home = client.create_directory(&root, name, 0o755).await?;
+        client.leave().await?;
+        let mut workers = Vec::with_capacity(count);
+        for number in 0..count {
+            let (client, root) = target.client().await?;
+            let own = format!("worker-{number}");
+            let directory = client.create_directory(&home, &*own, 0o755).await?;
+            workers.push(Worker {
+                number,
+                client,
+                root,
+                directory,
+                files: Vec::new(),
+                random: Random::from_seed(number as u64),
+            });
+        }
+        Ok(Self {
+            target: target.clone(),
+            workers,
+            name: name.to_owned(),
+            data_size,
+        })
+    }
+
+    /// The part of the data that each writes.
+    pub(crate) fn share(&self) -> Share {
+        Share::of(self.data_size, self.workers.len())
+    }
+
+    /// Has all workers do the same and returns what they did together, and how long it took until
+    /// the last was done.
+    pub(crate) async fn all<F, W>(&mut self, work: F) -> Result<(Tally, Duration)>
+    where
+        F: Fn(Worker) -> W,
+        W: Future<Output = Result<(Worker, Tally)>> + Send + 'static,
+    {
+        let began = Instant::now();
+        let tasks: Vec<_> = std::mem::take(&mut self.workers)
+            .into_iter()
+            .map(|worker| tokio::spawn(work(worker)))
+            .collect();
+        let mut together = Tally::default();
+        for task in tasks {
+            let (worker, tally) = task.await.context("a worker has died")??;
+            self.workers.push(worker);
+            together.absorb(tally);
+        }
+        Ok((together, began.elapsed()))
+    }
+
+    /// Removes the directories, which must be empty, and ends the sessions.
+    pub(crate) async fn dismiss(self) -> Result<()> {
+        let (client, root) = self.target.client().await?;
+        let home = client.lookup(&root, &*self.name).await?;
+        for worker in self.workers {
+            let own = format!("worker-{}", worker.number);
+            client.remove(&home, &*own).await?;
+            worker.client.leave().await?;
+        }
+        client.remove(&root, &*self.name).await?;
+        Ok(client.leave().await?)
+    }
+}
+
+/// Random numbers that are the same in every run: xorshift64* of Vigna, "An experimental
+/// exploration of Marsaglia's xorshift generators, scrambled", 2016.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Another sequence for every seed.
+    pub(crate) fn from_seed(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below `bound`, which is not zero.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_numbers_stay_below_their_bound_and_differ() {
+        let mut random = Random::from_seed(0);
+        let drawn: Vec<u64> = (0..1000).map(|_| random.below(10)).collect();
+        assert!(drawn.iter().all(|&number| number < 10));
+        assert!((0..10).all(|wanted| drawn.contains(&wanted)));
+    }
+}
