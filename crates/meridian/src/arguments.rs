@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Show what the server that runs on a data directory is doing
     Status(StatusArguments),
+    /// Verify a data directory while no server runs on it
+    Check(CheckArguments),
     /// Work on configuration files
     Config {
         #[command(subcommand)]
@@ -55,6 +57,16 @@ pub(crate) struct StatusArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    /// Data directory to verify
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Mend what can be mended; data that cannot be placed is set aside, never deleted
+    #[arg(long)]
+    pub(crate) repair: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,3 +1,16 @@
 //! `meridian check`: verifies a data directory.
 //!
 //! What must never enter: what is verified.
+
+use crate::arguments::CheckArguments;
+use crate::exit::{Exit, Failure};
+
+pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit, Failure> {
+    let report = server::check(&arguments.data, arguments.repair)?;
+    println!("{report}");
+    Ok(if report.is_sound() {
+        Exit::Success
+    } else {
+        Exit::Defects
+    })
+}

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-/// How the program ends.
+/// How the program ends. Code 2 belongs to the parser of arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
@@ -12,8 +12,6 @@ pub(crate) enum Exit {
     Success = 0,
     /// Something failed while running or starting.
     Failure = 1,
-    /// The command line is wrong; also used by the parser of arguments.
-    Usage = 2,
     /// A check found what is not in order and was not, or could not be, repaired.
     Defects = 3,
     /// No server runs on the data directory.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod check;
 mod config;
 mod exit;
 mod logging;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Config {
             command: ConfigCommand::Check { file },
         } => config::check(&file),

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 pub mod configuration;
 mod data_directory;
 mod metrics;
@@ -16,6 +17,7 @@ mod serve;
 mod status;
 mod transport;
 
+pub use check::{CheckReport, check};
 pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
 pub use serve::{ServeError, Server, StopSignals};

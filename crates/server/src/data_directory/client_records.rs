@@ -128,7 +128,7 @@ fn name_of(owner: &[u8]) -> String {
 }
 
 /// The record in a file; none in what a crash left unfinished, which is removed.
-fn read_record(path: &Path) -> Result<Option<(String, Arc<[u8]>)>, SealedFileError> {
+pub(super) fn read_record(path: &Path) -> Result<Option<(String, Arc<[u8]>)>, SealedFileError> {
     if sealed_file::is_unfinished(path) {
         sealed_file::remove(path)?;
         return Ok(None);

@@ -15,12 +15,11 @@ const KIND: Kind = Kind {
 
 /// The number of this start, already on stable storage. `clock` is the time in seconds since 1970.
 pub(super) fn next(path: &Path, clock: u32) -> Result<u32, SealedFileError> {
-    let last = match sealed_file::read(path, KIND) {
-        Ok(content) => parse(&content),
+    let last = match last(path) {
+        Ok(last) => Some(last),
         Err(error) if error.is_missing() => None,
-        Err(SealedFileError::Damaged { path, what }) => {
-            let path = path.display();
-            tracing::warn!(%path, what, "the incarnation file is damaged: the clock replaces it");
+        Err(error @ SealedFileError::Damaged { .. }) => {
+            tracing::warn!(%error, "the clock takes the place of the last incarnation");
             None
         }
         Err(error) => return Err(error),
@@ -30,8 +29,17 @@ pub(super) fn next(path: &Path, clock: u32) -> Result<u32, SealedFileError> {
     Ok(next)
 }
 
-fn parse(content: &[u8]) -> Option<u32> {
-    std::str::from_utf8(content).ok()?.trim_end().parse().ok()
+/// The number of the last start.
+pub(super) fn last(path: &Path) -> Result<u32, SealedFileError> {
+    let content = sealed_file::read(path, KIND)?;
+    let number = std::str::from_utf8(&content)
+        .ok()
+        .and_then(|text| text.trim_end().parse().ok());
+    let what = "it holds no number";
+    number.ok_or_else(|| SealedFileError::Damaged {
+        path: path.to_owned(),
+        what,
+    })
 }
 
 /// Starts again at 1 after the largest number, since 0 stands for no incarnation.

@@ -7,22 +7,27 @@
 //! clients/       which clients hold state
 //! trees/NAME/    one store for each tree
 //! control.sock   where the running server answers `meridian status`
+//! damaged/       what a repair has set aside
 //! ```
 //!
 //! What must never enter: the inside of a store.
 
+mod claim;
 mod client_records;
+mod examination;
 mod identity;
 mod incarnation;
 mod sealed_file;
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use claim::Claim;
 pub use client_records::StoredClientRecords;
+pub(crate) use examination::{Defect, Examination};
 pub use identity::ReplicaIdentity;
 pub use sealed_file::SealedFileError;
 
@@ -74,7 +79,7 @@ pub enum DataDirectoryError {
     },
     /// The file that says who the server is cannot be believed.
     #[error(
-        "{0}; restore the file from a backup, or remove it: the server then makes itself a new identity, and clients lose their locks once"
+        "{0}; restore the file from a backup, or run `meridian check --repair`: it makes a new identity, and clients lose their locks once"
     )]
     Identity(SealedFileError),
     /// A newer program wrote it.
@@ -122,31 +127,17 @@ impl From<SealedFileError> for DataDirectoryError {
     }
 }
 
-const LOCK: &str = "lock";
 const IDENTITY: &str = "identity";
 const INCARNATION: &str = "incarnation";
 const CLIENTS: &str = "clients";
 const TREES: &str = "trees";
 const CONTROL_SOCKET: &str = "control.sock";
-/// What a data directory may hold before it has an identity; `lost+found` comes with a file system.
-const KNOWN: [&str; 8] = [
-    LOCK,
-    IDENTITY,
-    "identity.unfinished",
-    INCARNATION,
-    CLIENTS,
-    TREES,
-    CONTROL_SOCKET,
-    "lost+found",
-];
-
+const DAMAGED: &str = "damaged";
 /// A data directory that this process, and no other, works on.
 #[derive(Debug)]
 pub struct DataDirectory {
-    path: PathBuf,
+    claim: Claim,
     identity: ReplicaIdentity,
-    /// Locked; the lock goes when the process ends, however it ends.
-    _lock: File,
 }
 
 impl DataDirectory {
@@ -155,48 +146,13 @@ impl DataDirectory {
     /// # Errors
     /// [`DataDirectoryError`], each with what to do next.
     pub fn open_or_create(path: &Path) -> Result<DataDirectory, DataDirectoryError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        match made {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(DataDirectoryError::NotADirectory(path.to_owned()));
-            }
-            made => made.map_err(DataDirectoryError::io("create", path))?,
-        }
-        refuse_foreign(path)?;
-        let lock = lock(path)?;
+        let claim = Claim::make(path)?;
         let identity = identity_of(path)?;
         let trees = path.join(TREES);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&trees);
         made.map_err(DataDirectoryError::io("create", &trees))?;
         sealed_file::sync_directory_of(&trees)?;
-        Ok(DataDirectory {
-            path: path.to_owned(),
-            identity,
-            _lock: lock,
-        })
-    }
-
-    /// Takes a directory that must be there already, for a check.
-    ///
-    /// # Errors
-    /// [`DataDirectoryError`], each with what to do next.
-    pub fn open(path: &Path) -> Result<DataDirectory, DataDirectoryError> {
-        match fs::metadata(path) {
-            Ok(found) if found.is_dir() => {}
-            Ok(_) => return Err(DataDirectoryError::NotADirectory(path.to_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(DataDirectoryError::Missing(path.to_owned()));
-            }
-            Err(error) => return Err(DataDirectoryError::io("open", path)(error)),
-        }
-        refuse_foreign(path)?;
-        let lock = lock(path)?;
-        let identity = ReplicaIdentity::read(&path.join(IDENTITY))?;
-        Ok(DataDirectory {
-            path: path.to_owned(),
-            identity,
-            _lock: lock,
-        })
+        Ok(DataDirectory { claim, identity })
     }
 
     /// Who the server is.
@@ -214,7 +170,7 @@ impl DataDirectory {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let clock = u32::try_from(since_1970.as_secs()).unwrap_or(0);
-        Ok(incarnation::next(&self.path.join(INCARNATION), clock)?)
+        Ok(incarnation::next(&self.path().join(INCARNATION), clock)?)
     }
 
     /// The records of clients that hold state.
@@ -222,89 +178,29 @@ impl DataDirectory {
     /// # Errors
     /// When their directory cannot be made or read.
     pub fn client_records(&self) -> Result<StoredClientRecords, DataDirectoryError> {
-        Ok(StoredClientRecords::load(self.path.join(CLIENTS))?)
+        Ok(StoredClientRecords::load(self.path().join(CLIENTS))?)
     }
 
     /// Where the tree of that name is, or will be.
     #[must_use]
     pub fn tree(&self, name: &str) -> PathBuf {
-        self.path.join(TREES).join(name)
-    }
-
-    /// The names of all trees, in order.
-    ///
-    /// # Errors
-    /// When the directory of trees cannot be read.
-    pub fn trees(&self) -> Result<Vec<String>, DataDirectoryError> {
-        let directory = self.path.join(TREES);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&directory).map_err(DataDirectoryError::io("read", &directory))? {
-            let entry = entry.map_err(DataDirectoryError::io("read", &directory))?;
-            names.extend(entry.file_name().into_string());
-        }
-        names.sort();
-        Ok(names)
+        tree_path(self.path(), name)
     }
 
     /// The directory itself.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.claim.path()
     }
+}
+
+fn tree_path(data: &Path, name: &str) -> PathBuf {
+    data.join(TREES).join(name)
 }
 
 /// Where a server with that data directory answers questions.
 pub(crate) fn control_socket(data: &Path) -> PathBuf {
     data.join(CONTROL_SOCKET)
-}
-
-fn refuse_foreign(path: &Path) -> Result<(), DataDirectoryError> {
-    if path.join(IDENTITY).exists() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(path).map_err(DataDirectoryError::io("read", path))? {
-        let entry = entry.map_err(DataDirectoryError::io("read", path))?;
-        if KNOWN.iter().all(|known| entry.file_name() != *known) {
-            return Err(DataDirectoryError::Foreign(path.to_owned()));
-        }
-    }
-    Ok(())
-}
-
-/// Locks the directory against other processes and leaves a note of who has it.
-fn lock(directory: &Path) -> Result<File, DataDirectoryError> {
-    let path = directory.join(LOCK);
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600);
-    let mut file = options
-        .open(&path)
-        .map_err(DataDirectoryError::io("write to", &path))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            let told = file.take(100).read_to_string(&mut holder).is_ok();
-            let holder = Some(holder.trim().to_owned()).filter(|name| told && !name.is_empty());
-            let holder = holder.unwrap_or_else(|| "another process".to_owned());
-            return Err(DataDirectoryError::InUse {
-                path: directory.to_owned(),
-                holder,
-            });
-        }
-        Err(TryLockError::Error(error)) => {
-            return Err(DataDirectoryError::io("lock", &path)(error));
-        }
-    }
-    let note = format!("process {}\n", std::process::id());
-    let noted = file.set_len(0).and_then(|()| file.rewind());
-    let noted = noted.and_then(|()| file.write_all(note.as_bytes()));
-    noted.map_err(DataDirectoryError::io("write to", &path))?;
-    Ok(file)
 }
 
 /// The identity on disk, or a new one where there is none yet.
@@ -326,6 +222,8 @@ fn identity_of(directory: &Path) -> Result<ReplicaIdentity, DataDirectoryError> 
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -337,40 +235,6 @@ mod tests {
             *DataDirectory::open_or_create(&path).unwrap().identity(),
             first
         );
-        assert_eq!(*DataDirectory::open(&path).unwrap().identity(), first);
-    }
-
-    #[test]
-    fn only_one_has_it_at_a_time() {
-        let directory = tempfile::tempdir().unwrap();
-        let held = DataDirectory::open_or_create(directory.path()).unwrap();
-        let error = DataDirectory::open(directory.path())
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains(&format!("process {}", std::process::id())),
-            "{error}"
-        );
-        drop(held);
-        DataDirectory::open(directory.path()).unwrap();
-    }
-
-    #[test]
-    fn what_belongs_to_others_is_left_alone() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("letter"), "dear").unwrap();
-        for opened in [DataDirectory::open_or_create, DataDirectory::open] {
-            let error = opened(directory.path()).unwrap_err();
-            assert!(matches!(error, DataDirectoryError::Foreign(_)), "{error}");
-        }
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-        let error = DataDirectory::open_or_create(&directory.path().join("letter")).unwrap_err();
-        assert!(
-            matches!(error, DataDirectoryError::NotADirectory(_)),
-            "{error}"
-        );
-        let error = DataDirectory::open(&directory.path().join("nothing")).unwrap_err();
-        assert!(matches!(error, DataDirectoryError::Missing(_)), "{error}");
     }
 
     #[test]
@@ -385,7 +249,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("identity is damaged") && error.contains("remove it"),
+            error.contains("identity is damaged") && error.contains("--repair"),
             "{error}"
         );
         fs::remove_file(&path).unwrap();

@@ -1,0 +1,136 @@
+//! What clients find again after a restart: client records, grace, and files.
+
+mod fixture;
+
+use fixture::{Place, Running};
+use nfs4_client::{Client, Error, How, Options, StableHow4};
+use rustix::process::Signal;
+
+/// Long enough that nothing ends by itself while a test runs.
+const PATIENT: &str = "[time]\nlease_seconds = 3600";
+
+fn options(server: &Running, owner: &str) -> Options {
+    Options {
+        owner: owner.to_owned().into(),
+        ..Options::at(server.address)
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(future)
+}
+
+async fn write_file(client: &Client, name: &str, content: &str) -> Result<(), Error> {
+    let root = client.mount("/export").await?;
+    let file = client.open(&root, name, &How::create(0o644)).await?;
+    client
+        .write(&file, 0, content.to_owned().into(), StableHow4::FileSync)
+        .await?;
+    client.close(&file).await
+}
+
+async fn read_file(client: &Client, name: &str) -> Result<String, Error> {
+    let root = client.mount("/export").await?;
+    let file = client.open(&root, name, &How::read()).await?;
+    let content = client.read_to_end(&file).await?;
+    client.close(&file).await?;
+    Ok(String::from_utf8(content.to_vec()).unwrap())
+}
+
+#[test]
+fn acknowledged_files_survive_a_crash() {
+    let place = Place::new("");
+    let server = place.start();
+    block_on(async {
+        let client = Client::connect(options(&server, "alpha")).await.unwrap();
+        write_file(&client, "kept", "for ever").await.unwrap();
+        client.leave().await.unwrap();
+    });
+    server.kill();
+    let server = place.start();
+    block_on(async {
+        let client = Client::connect(options(&server, "alpha")).await.unwrap();
+        assert_eq!(read_file(&client, "kept").await.unwrap(), "for ever");
+        client.leave().await.unwrap();
+    });
+}
+
+#[test]
+fn a_client_on_record_gets_a_grace_period_after_a_crash_or_a_stop() {
+    for signal in [Signal::KILL, Signal::TERM] {
+        let place = Place::new(PATIENT);
+        let server = place.start();
+        assert!(!place.status().in_grace);
+        block_on(async {
+            let _client = Client::connect(options(&server, "alpha")).await.unwrap();
+            assert_eq!(place.status().clients, 1);
+            server.signal(signal);
+        });
+        server.wait();
+
+        let server = place.start();
+        assert!(place.status().in_grace, "{signal:?}: alpha may reclaim");
+        block_on(async {
+            let client = Client::connect(options(&server, "alpha")).await.unwrap();
+            // The only one who could reclaim says that it has nothing to, so grace ends early.
+            write_file(&client, "new", "open again").await.unwrap();
+            assert!(!place.status().in_grace);
+        });
+    }
+}
+
+#[test]
+fn a_client_that_left_is_not_waited_for() {
+    let place = Place::new(PATIENT);
+    let server = place.start();
+    block_on(async {
+        let client = Client::connect(options(&server, "alpha")).await.unwrap();
+        client.leave().await.unwrap();
+    });
+    server.kill();
+    let _server = place.start();
+    assert!(!place.status().in_grace);
+}
+
+#[test]
+fn a_stop_under_load_loses_no_acknowledged_file() {
+    let place = Place::new("");
+    let server = place.start();
+    let connected = options(&server, "alpha");
+    let (said, heard) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn(move || {
+        block_on(async {
+            let client = Client::connect(Options {
+                patience: std::time::Duration::ZERO,
+                ..connected
+            });
+            let client = client.await.unwrap();
+            for number in 0.. {
+                if write_file(&client, &number.to_string(), "content")
+                    .await
+                    .is_err()
+                {
+                    return number;
+                }
+                // The listener stops listening once it has heard enough.
+                let _ = said.send(number);
+            }
+            unreachable!("the server stops at some time");
+        })
+    });
+    while heard.recv().unwrap() < 20 {}
+    server.stop();
+    let written = writer.join().unwrap();
+
+    let server = place.start();
+    block_on(async {
+        let client = Client::connect(options(&server, "alpha")).await.unwrap();
+        for number in 0..written {
+            let content = read_file(&client, &number.to_string()).await;
+            assert_eq!(content.unwrap(), "content", "file {number} of {written}");
+        }
+    });
+}

@@ -1,0 +1,184 @@
+//! Looks for small files of a data directory that cannot be believed, and sets them aside.
+//!
+//! What must never enter: the inside of trees.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::claim::Claim;
+use super::identity::ReplicaIdentity;
+use super::{
+    CLIENTS, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, SealedFileError, TREES,
+    client_records, incarnation, tree_path,
+};
+
+/// Something that is not as it should be, outside of the trees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Defect {
+    /// What is wrong.
+    pub(crate) what: String,
+    /// What was done about it; `None` when nothing was.
+    pub(crate) repair: Option<&'static str>,
+}
+
+/// A data directory that is being checked. No server can start on it meanwhile.
+#[derive(Debug)]
+pub(crate) struct Examination {
+    claim: Claim,
+    repairs: bool,
+}
+
+impl Examination {
+    /// Claims the directory.
+    ///
+    /// # Errors
+    /// [`DataDirectoryError`], each with what to do next.
+    pub(crate) fn begin(path: &Path, repairs: bool) -> Result<Examination, DataDirectoryError> {
+        Ok(Examination {
+            claim: Claim::existing(path)?,
+            repairs,
+        })
+    }
+
+    /// Looks at everything but the trees.
+    ///
+    /// # Errors
+    /// When something cannot be read or, in a repair, written.
+    pub(crate) fn defects(&self) -> Result<Vec<Defect>, DataDirectoryError> {
+        let mut defects = Vec::new();
+        let identity = self.path(IDENTITY);
+        if let Err(error) = ReplicaIdentity::read(&identity) {
+            let repair = "a new identity was made; clients lose their locks once";
+            defects.push(self.treat(error, &identity, repair)?);
+            if self.repairs {
+                ReplicaIdentity::new()
+                    .map_err(DataDirectoryError::Random)?
+                    .write(&identity)?;
+            }
+        }
+        let incarnation = self.path(INCARNATION);
+        match incarnation::last(&incarnation) {
+            Err(error) if !error.is_missing() => {
+                let repair = "it was set aside; the clock takes its place";
+                defects.push(self.treat(error, &incarnation, repair)?);
+            }
+            _ => {}
+        }
+        let records = self.path(CLIENTS);
+        if records.exists() {
+            for path in listing(&records)? {
+                if let Err(error) = client_records::read_record(&path) {
+                    let repair = "it was set aside; that client cannot reclaim its locks";
+                    defects.push(self.treat(error, &path, repair)?);
+                }
+            }
+        }
+        Ok(defects)
+    }
+
+    /// The trees, each with its name, in order.
+    ///
+    /// # Errors
+    /// When their directory cannot be read.
+    pub(crate) fn trees(&self) -> Result<Vec<(String, PathBuf)>, DataDirectoryError> {
+        let trees = self.path(TREES);
+        if !trees.exists() {
+            return Ok(Vec::new());
+        }
+        let name_of = |path: PathBuf| path.file_name()?.to_str().map(str::to_owned);
+        let names = listing(&trees)?.into_iter().filter_map(name_of);
+        Ok(names
+            .map(|name| (name.clone(), tree_path(self.claim.path(), &name)))
+            .collect())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.claim.path().join(name)
+    }
+
+    /// What to say of a file that cannot be believed, after setting it aside in a repair. Files
+    /// that cannot be read at all, or only by a newer program, end the check.
+    fn treat(
+        &self,
+        error: SealedFileError,
+        path: &Path,
+        repair: &'static str,
+    ) -> Result<Defect, DataDirectoryError> {
+        let damaged = matches!(error, SealedFileError::Damaged { .. });
+        if !damaged && !error.is_missing() {
+            return Err(error.into());
+        }
+        if damaged && self.repairs {
+            self.set_aside(path)?;
+        }
+        Ok(Defect {
+            what: error.to_string(),
+            repair: self.repairs.then_some(repair),
+        })
+    }
+
+    fn set_aside(&self, path: &Path) -> Result<(), DataDirectoryError> {
+        let shelf = self.path(DAMAGED);
+        fs::create_dir_all(&shelf).map_err(DataDirectoryError::io("create", &shelf))?;
+        let name = path.file_name().unwrap_or_default();
+        let free = (0u32..).map(|number| match number {
+            0 => shelf.join(name),
+            number => shelf.join(name).with_added_extension(number.to_string()),
+        });
+        let mut free = free.filter(|place| !place.exists());
+        let place = free.next().unwrap_or_else(|| shelf.join(name));
+        fs::rename(path, &place).map_err(DataDirectoryError::io("set aside", path))
+    }
+}
+
+/// What is in a directory, in order.
+fn listing(directory: &Path) -> Result<Vec<PathBuf>, DataDirectoryError> {
+    let wrong = || DataDirectoryError::io("read", directory);
+    let entries = fs::read_dir(directory).map_err(wrong())?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()).map_err(wrong()));
+    let mut paths = paths.collect::<Result<Vec<_>, _>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::DataDirectory;
+    use super::*;
+
+    #[test]
+    fn damage_is_found_and_set_aside_but_never_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = DataDirectory::open_or_create(directory.path()).unwrap();
+        data.next_incarnation().unwrap();
+        data.client_records().unwrap();
+        drop(data);
+        let examine = |repairs| {
+            let examination = Examination::begin(directory.path(), repairs).unwrap();
+            examination.defects().unwrap()
+        };
+        assert_eq!(examine(false), []);
+
+        for name in [IDENTITY, INCARNATION, "clients/0123"] {
+            fs::write(directory.path().join(name), name).unwrap();
+        }
+        let found = examine(false);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(
+            found.iter().all(|defect| defect.repair.is_none()),
+            "{found:?}"
+        );
+        let repaired = examine(true);
+        assert_eq!(repaired.len(), 3, "{repaired:?}");
+        assert!(
+            repaired.iter().all(|defect| defect.repair.is_some()),
+            "{repaired:?}"
+        );
+        assert_eq!(examine(false), []);
+        for name in [IDENTITY, INCARNATION, "0123"] {
+            let kept = fs::read_to_string(directory.path().join(DAMAGED).join(name)).unwrap();
+            assert!(kept.ends_with(name), "{kept}");
+        }
+        DataDirectory::open_or_create(directory.path()).unwrap();
+    }
+}
