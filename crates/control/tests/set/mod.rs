@@ -1,0 +1,178 @@
+//! A replication set in one place: cores, one shared tree, and messages delivered in the order sent.
+//!
+//! It serves the tests that repeat figures; delays, loss and lagging copies belong to the simulation.
+#![allow(dead_code)]
+
+use control::*;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use vfs::ObjectId;
+
+/// A tree written down as child and parents.
+#[derive(Clone, Debug, Default)]
+pub struct Map(pub BTreeMap<ObjectId, Vec<ObjectId>>);
+
+impl Tree for Map {
+    fn parents(&self, object: ObjectId) -> Vec<ObjectId> {
+        self.0.get(&object).cloned().unwrap_or_default()
+    }
+}
+
+impl Map {
+    /// Reads pairs of child and parent.
+    pub fn of(links: &[(u64, u64)]) -> Map {
+        let mut map = Map::default();
+        for (child, parent) in links {
+            map.0.entry(id(*child)).or_default().push(id(*parent));
+        }
+        map
+    }
+}
+
+pub fn id(raw: u64) -> ObjectId {
+    ObjectId::from_u64(raw)
+}
+
+pub fn slot(raw: u16) -> ReplicaSlot {
+    ReplicaSlot(raw)
+}
+
+pub fn name(holder: u16, number: u64) -> ControlName {
+    ControlName {
+        holder: slot(holder),
+        incarnation: Incarnation(1),
+        number,
+    }
+}
+
+pub fn create(parent: u64) -> Update {
+    Update::Create { parent: id(parent) }
+}
+
+pub fn write(file: u64) -> Update {
+    Update::Change(Subject::File(id(file)))
+}
+
+pub fn view(replicas: u16) -> View {
+    let configured: BTreeSet<ReplicaSlot> = (0..replicas).map(ReplicaSlot).collect();
+    View {
+        epoch: Epoch(1),
+        active: configured.clone(),
+        configured,
+    }
+}
+
+pub fn core(replica: u16, replicas: u16, settings: Settings) -> ControlCore {
+    ControlCore::new(slot(replica), Incarnation(1), view(replicas), settings)
+}
+
+pub fn commands(core: &mut ControlCore) -> Vec<Command> {
+    std::iter::from_fn(|| core.next_command()).collect()
+}
+
+/// What became of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Admitted { at: u16, under: Vec<ControlName> },
+    Forwarded { at: u16, to: u16 },
+}
+
+/// Several cores and what is under way between them.
+pub struct Set {
+    pub cores: Vec<ControlCore>,
+    pub tree: Map,
+    pub now: Moment,
+    pub outcomes: BTreeMap<u64, Outcome>,
+    pub alarms: BTreeMap<u16, Moment>,
+    pub wire: VecDeque<(u16, u16, Envelope)>,
+}
+
+impl Set {
+    pub fn new(replicas: u16, tree: Map, settings: Settings) -> Set {
+        Set {
+            cores: (0..replicas).map(|r| core(r, replicas, settings)).collect(),
+            tree,
+            now: Moment(0),
+            outcomes: BTreeMap::new(),
+            alarms: BTreeMap::new(),
+            wire: VecDeque::new(),
+        }
+    }
+
+    pub fn submit(&mut self, replica: u16, operation: u64, update: Update) {
+        let core = &mut self.cores[usize::from(replica)];
+        core.handle_operation(self.now, &self.tree, OperationId(operation), &update)
+            .unwrap();
+        self.drain(replica);
+    }
+
+    /// Delivers everything, and what that causes, in the order it was sent.
+    pub fn deliver(&mut self) {
+        while let Some((from, to, envelope)) = self.wire.pop_front() {
+            let core = &mut self.cores[usize::from(to)];
+            core.handle_message(self.now, &self.tree, slot(from), envelope);
+            self.drain(to);
+        }
+    }
+
+    /// Lets alarms go off and their messages arrive until `until`.
+    pub fn run_until(&mut self, until: Moment) {
+        self.deliver();
+        while let Some((replica, at)) = self.next_alarm().filter(|(_, at)| *at <= until) {
+            self.alarms.remove(&replica);
+            self.now = self.now.max(at);
+            self.cores[usize::from(replica)].handle_timer(self.now, &self.tree);
+            self.drain(replica);
+            self.deliver();
+        }
+        self.now = until;
+    }
+
+    fn next_alarm(&self) -> Option<(u16, Moment)> {
+        let alarms = self.alarms.iter().map(|(replica, at)| (*replica, *at));
+        alarms.min_by_key(|(_, at)| *at)
+    }
+
+    pub fn drain(&mut self, replica: u16) {
+        for command in commands(&mut self.cores[usize::from(replica)]) {
+            match command {
+                Command::Persist(_) => {}
+                Command::Send { to, envelope, .. } => {
+                    self.wire.push_back((replica, to.0, envelope));
+                }
+                Command::Admit {
+                    operation, under, ..
+                } => {
+                    let at = replica;
+                    self.outcomes
+                        .insert(operation.0, Outcome::Admitted { at, under });
+                }
+                Command::ForwardTo { operation, holder } => {
+                    let (at, to) = (replica, holder.0);
+                    self.outcomes
+                        .insert(operation.0, Outcome::Forwarded { at, to });
+                }
+                Command::ArmTimer { at } => {
+                    self.alarms.insert(replica, at);
+                }
+            }
+        }
+    }
+
+    /// Claims that every replica acknowledges, as (holder, object, depth).
+    pub fn agreed(&self) -> Vec<(u16, u64, Depth)> {
+        let mut common: Option<BTreeSet<(u16, u64, Depth)>> = None;
+        for core in &self.cores {
+            let held = core.acknowledged().flat_map(|proposal| {
+                let holder = proposal.name.holder.0;
+                let claims = proposal.claims.iter();
+                claims.map(move |claim| (holder, claim.object.as_u64(), claim.depth))
+            });
+            let held: BTreeSet<_> = held.collect();
+            common = Some(match common {
+                None => held,
+                Some(common) => common.intersection(&held).copied().collect(),
+            });
+        }
+        common.into_iter().flatten().collect()
+    }
+}
