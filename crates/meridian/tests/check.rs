@@ -1,5 +1,7 @@
 //! `meridian check`: what it finds, what it mends, and what it says.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod fixture;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! What clients find again after a restart: client records, grace, and files.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod fixture;
 
 use fixture::{Place, Running};

@@ -1,5 +1,7 @@
 //! `meridian serve` from its start to its end, and what it says when it cannot start.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod fixture;
 
 use std::fs;

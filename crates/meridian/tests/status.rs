@@ -1,5 +1,7 @@
 //! `meridian status` and `meridian config check`.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod fixture;
 
 use std::fs;

@@ -4,6 +4,7 @@
 //! What must never enter: what the clients hold. Only their owner strings are kept.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -105,9 +106,9 @@ impl Shelf {
     fn add(&self, owner: Arc<[u8]>) -> Result<(), SealedFileError> {
         let name = name_of(&owner);
         let mut stable = self.lock();
-        if !stable.contains_key(&name) {
-            sealed_file::write(&self.directory.join(&name), KIND, &owner)?;
-            stable.insert(name, owner);
+        if let Entry::Vacant(place) = stable.entry(name) {
+            sealed_file::write(&self.directory.join(place.key()), KIND, &owner)?;
+            place.insert(owner);
         }
         Ok(())
     }
@@ -127,8 +128,11 @@ fn name_of(owner: &[u8]) -> String {
     blake3::hash(owner).to_hex()[..32].to_owned()
 }
 
+/// The name of a record's file, and the owner in it.
+type Record = (String, Arc<[u8]>);
+
 /// The record in a file; none in what a crash left unfinished, which is removed.
-pub(super) fn read_record(path: &Path) -> Result<Option<(String, Arc<[u8]>)>, SealedFileError> {
+pub(super) fn read_record(path: &Path) -> Result<Option<Record>, SealedFileError> {
     if sealed_file::is_unfinished(path) {
         sealed_file::remove(path)?;
         return Ok(None);
