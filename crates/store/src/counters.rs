@@ -37,14 +37,27 @@ impl Reserved {
         Ok(reserved)
     }
 
+    /// Goes well beyond: what was shown and lost lies within a few reservations behind what is left.
+    pub(crate) fn with_margin(self) -> Reserved {
+        Reserved(self.0.map(|limit| limit.max(16).saturating_add(16 * RANGE)))
+    }
+
+    /// A version that this reservation leaves free for whoever makes it.
+    pub(crate) fn first_change(self) -> vfs::ChangeAttribute {
+        vfs::ChangeAttribute(self.0[Sequence::Changes as usize])
+    }
+
     /// A reservation behind numbers that may have been used.
     pub(crate) fn behind(objects: u64, changes: u64, positions: u64) -> Reserved {
         Reserved([objects, changes, positions])
     }
 
-    /// Numbers of a sequence below this may have been used.
-    pub(crate) fn limit(self, sequence: Sequence) -> u64 {
-        self.0[sequence as usize]
+    /// Whether every number below those of `used` is reserved.
+    pub(crate) fn covers(self, used: Reserved) -> bool {
+        self.0
+            .iter()
+            .zip(used.0)
+            .all(|(limit, used)| *limit >= used)
     }
 
     pub(crate) fn encode(self) -> Vec<u8> {
@@ -89,14 +102,6 @@ impl Counters {
             *next += 1;
             *next - 1
         })
-    }
-
-    /// Goes on behind a number that turned out to be in use.
-    pub(crate) fn skip(&mut self, sequence: Sequence, used: u64) {
-        let next = &mut self.next[sequence as usize];
-        *next = (*next).max(used.saturating_add(1));
-        self.limit.0[sequence as usize] = self.limit.0[sequence as usize].max(*next);
-        self.pending = None;
     }
 
     /// The reservation to write along with the next batch, when one of the ranges runs low.

@@ -68,8 +68,6 @@ pub(crate) struct Mutation<'s> {
     entries: Vec<LoadedEntries>,
     /// Objects made, less those removed.
     made: i64,
-    /// The reservation of numbers has to be written even if nothing else is.
-    renumbers: bool,
     now: Timestamp,
 }
 
@@ -118,7 +116,6 @@ impl<'s> Mutation<'s> {
             objects: Vec::new(),
             entries: Vec::new(),
             made: 0,
-            renumbers: false,
             now: inner.clock.now(),
         })
     }
@@ -260,16 +257,6 @@ impl<'s> Mutation<'s> {
         self.batch.remove(table, key);
     }
 
-    /// Numbers from here on lie behind one that turned out to be in use; the reservation is written
-    /// with this batch.
-    pub(crate) fn skip_numbers(&mut self, sequence: Sequence, used: u64) {
-        self.writer.counters.skip(sequence, used);
-        if let Some(reserved) = self.writer.counters.wanted() {
-            self.batch
-                .put(Table::System, RESERVED_KEY, &reserved.encode());
-        }
-    }
-
     /// Corrects the count of objects.
     pub(crate) fn set_object_count(&mut self, objects: u64) {
         self.writer.objects = objects;
@@ -288,7 +275,7 @@ impl<'s> Mutation<'s> {
         self.gather_objects();
         self.gather_entries();
         self.gather_record()?;
-        if self.batch.is_empty() && !self.renumbers {
+        if self.batch.is_empty() {
             return Ok(self.writer.committed);
         }
         let ticket = self.ticket();

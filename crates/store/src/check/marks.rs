@@ -3,8 +3,9 @@
 use vfs::{ObjectId, Result};
 
 use super::objects::Census;
+use super::rescue::{NUMBERS_UNRESERVED, numbers_in_use};
 use super::{Examination, called};
-use crate::counters::{Reserved, Sequence};
+use crate::counters::Reserved;
 use crate::metadata::Table;
 use crate::mutation::{OBJECTS_KEY, RESERVED_KEY};
 use crate::rows::{ObjectRow, key};
@@ -26,7 +27,7 @@ impl Examination<'_> {
             "is marked as being written, and is no file",
             |row| row.is_some_and(|row| row.file().is_ok()),
         )?;
-        self.check_numbers(census)?;
+        self.check_numbers()?;
         self.check_object_count(census)
     }
 
@@ -56,31 +57,14 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// No number in use may lie behind the reservation, or it would be given out again.
-    fn check_numbers(&mut self, census: &Census) -> Result<()> {
+    /// No number in use may lie behind the reservation, or it would be given out again. A repair has
+    /// seen to that before it used any itself.
+    fn check_numbers(&mut self) -> Result<()> {
         let row = self.inner.metadata.row(Table::System, RESERVED_KEY)?;
-        let Some(Ok(reserved)) = row.map(|row| Reserved::decode(&row)) else {
-            self.note("The reservation of numbers is lost.".into(), false);
-            return Ok(());
-        };
-        let view = self.inner.metadata.view();
-        let mut position = 0;
-        for row in view.scan(Table::Updates, &[], &[]) {
-            position = key::parse_object(row?.key())?.as_u64();
-        }
-        let used = [
-            (Sequence::Objects, census.largest_counter),
-            (Sequence::Changes, census.largest_change),
-            (Sequence::Positions, position),
-        ];
-        for (sequence, largest) in used {
-            if largest >= reserved.limit(sequence) {
-                let what = format!("{sequence:?} are numbered beyond what was reserved.");
-                self.find(what, |mutation| {
-                    mutation.skip_numbers(sequence, largest);
-                    Ok(())
-                })?;
-            }
+        let reserved = row.and_then(|row| Reserved::decode(&row).ok());
+        let used = numbers_in_use(&self.inner.metadata, self.inner.slot)?;
+        if !reserved.is_some_and(|reserved| reserved.covers(used)) {
+            self.note(NUMBERS_UNRESERVED.into(), false);
         }
         Ok(())
     }

@@ -9,6 +9,8 @@ mod data;
 mod marks;
 mod objects;
 mod rescue;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use std::fmt;
@@ -92,9 +94,10 @@ impl Store {
         // A full disk is a reason to check, and no reason not to.
         options.reserve = Reserve::Bytes(0);
         let (layout, identity) = Layout::open(directory)?;
-        if repair {
-            rescue::restore_foundations(&layout, &options)?;
-        }
+        let restored = match repair {
+            true => rescue::restore_foundations(&layout, identity.slot, &options)?,
+            false => Vec::new(),
+        };
         let inner = Inner::load(&options, layout, identity)?;
         let failed = |error: vfs::Error| StoreError::Metadata {
             path: directory.into(),
@@ -103,7 +106,11 @@ impl Store {
         if repair {
             inner.prepare_to_change().map_err(failed)?;
         }
-        let report = Examination::new(&inner, repair).run().map_err(failed)?;
+        let mut examination = Examination::new(&inner, repair);
+        restored
+            .into_iter()
+            .for_each(|what| examination.note(what, true));
+        let report = examination.run().map_err(failed)?;
         if repair {
             inner.persist_alone().map_err(failed)?;
         }

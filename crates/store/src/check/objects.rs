@@ -15,10 +15,6 @@ use crate::rows::{Content, EntryRow, ObjectRow, XattrRow, key};
 pub(super) struct Census {
     pub(super) objects: u64,
     pub(super) names: u64,
-    /// The largest counter among identifiers made by this copy.
-    pub(super) largest_counter: u64,
-    /// The largest version.
-    pub(super) largest_change: u64,
 }
 
 /// One table, read in the order of its keys, which start with an object identifier.
@@ -82,9 +78,7 @@ impl<'i> Examination<'i> {
                 Some(row) => self.check_object_row(id, &row)?,
                 None => None,
             };
-            if let Some(row) = &row {
-                census.count(id, row, inner.slot);
-            }
+            census.objects += u64::from(row.is_some());
             let counts = self.check_entries(id, row.as_ref(), &mut entries)?;
             census.names += counts.entries;
             self.check_links(id, row.as_ref(), &mut links)?;
@@ -390,19 +384,6 @@ impl<'i> Examination<'i> {
             .entries()
             .iter()
             .any(|entry| entry.index == index && entry.object == id))
-    }
-}
-
-impl Census {
-    fn count(&mut self, id: ObjectId, row: &ObjectRow, slot: vfs::ReplicaSlot) {
-        self.objects += 1;
-        let counter = id.as_u64() & ObjectId::MAX_COUNTER;
-        if ObjectId::new(slot, counter) == Some(id) {
-            self.largest_counter = self.largest_counter.max(counter);
-        }
-        self.largest_change = self
-            .largest_change
-            .max(row.change.0 & ObjectId::MAX_COUNTER);
     }
 }
 

@@ -3,20 +3,20 @@
 
 use std::fs;
 
-use vfs::{ChangeAttribute, Error, Name, ObjectId, Result};
+use vfs::{Error, Name, ObjectId, ReplicaSlot, Result};
 
-use super::{Examination, called};
+use super::Examination;
 use crate::counters::Reserved;
 use crate::creation::root_row;
 use crate::error::{StoreError, from_os};
 use crate::inner::{metadata_error, open_metadata};
 use crate::layout::Layout;
-use crate::metadata::{KeyedRow, Table};
+use crate::metadata::{KeyedRow, Metadata, MetadataError, Table};
 use crate::mutation::{Mutation, RESERVED_KEY, Touch};
 use crate::options::{NewStore, StoreOptions};
 use crate::rows::{Content, DirectoryContent, ObjectRow, key};
 
-const LOST_AND_FOUND: &[u8] = b"lost+found";
+const LOST_AND_FOUND: &str = "lost+found";
 
 impl<'i> Examination<'i> {
     /// Notes an object that no name leads to, and gives it one.
@@ -41,22 +41,25 @@ impl<'i> Examination<'i> {
 
     /// The directory for what was lost, made when it is needed first.
     fn lost_and_found(&self) -> Result<ObjectId> {
-        let name = Name::new(LOST_AND_FOUND)?;
         let mut home = None;
         self.quietly(|mutation| {
-            let entry = mutation
-                .entries(ObjectId::ROOT, &name)?
-                .find(&name)
-                .cloned();
-            if let Some(entry) = entry
-                && mutation
-                    .object(entry.object)
-                    .is_ok_and(ObjectRow::is_directory)
-            {
-                home = Some(entry.object);
-                return Ok(());
+            // Users may have given the name to something else.
+            for number in 0.. {
+                let suffix = if number == 0 {
+                    String::new()
+                } else {
+                    format!(".{number}")
+                };
+                let name = Name::new(format!("{LOST_AND_FOUND}{suffix}").into_bytes())?;
+                let entry = mutation.entries(ObjectId::ROOT, &name)?.find(&name);
+                let known = entry.map(|entry| entry.object);
+                home = match known {
+                    Some(id) if mutation.object(id).is_ok_and(ObjectRow::is_directory) => Some(id),
+                    Some(_) => continue,
+                    None => Some(make_directory(mutation, &name)?),
+                };
+                break;
             }
-            home = Some(make_directory(mutation, &name)?);
             Ok(())
         })?;
         home.ok_or(Error::Stale)
@@ -117,63 +120,70 @@ fn make_directory(mutation: &mut Mutation<'_>, name: &Name) -> Result<ObjectId> 
     Ok(id)
 }
 
-/// Puts back what a store cannot even be loaded without: the reservation of numbers, and the root.
+/// What is said when a number could be given out twice.
+pub(super) const NUMBERS_UNRESERVED: &str = "Numbers are in use that are not reserved.";
+
+/// Puts back what a store cannot be changed without: the reservation of numbers, and the root. Returns
+/// what was wrong.
 pub(super) fn restore_foundations(
     layout: &Layout,
+    slot: ReplicaSlot,
     options: &StoreOptions,
-) -> std::result::Result<(), StoreError> {
+) -> std::result::Result<Vec<String>, StoreError> {
     let metadata = open_metadata(layout, options)?;
     let failed = |error| metadata_error(layout, &error);
-    let reserved = metadata.row(Table::System, RESERVED_KEY).map_err(failed)?;
-    let reserved = reserved.and_then(|row| Reserved::decode(&row).ok());
-    let root_key = key::object(ObjectId::ROOT);
-    let root = metadata.row(Table::Objects, &root_key).map_err(failed)?;
-    let root = root
-        .and_then(|row| ObjectRow::decode(&row).ok())
-        .filter(ObjectRow::is_directory);
+    let mut findings = Vec::new();
     let mut batch = metadata.batch();
-    if reserved.is_none() {
-        tracing::warn!("the reservation of numbers is lost and was made again from all rows");
-        let reserved = numbers_in_use(&metadata).map_err(failed)?;
-        batch.put(Table::System, RESERVED_KEY, &reserved.encode());
+    let row = metadata.row(Table::System, RESERVED_KEY).map_err(failed)?;
+    let reserved = row.and_then(|row| Reserved::decode(&row).ok());
+    let used = numbers_in_use(&metadata, slot).map_err(failed)?;
+    if !reserved.is_some_and(|reserved| reserved.covers(used)) {
+        batch.put(Table::System, RESERVED_KEY, &used.with_margin().encode());
+        findings.push(NUMBERS_UNRESERVED.into());
     }
-    if root.is_none() {
-        tracing::warn!("the {} is lost and was made again", called(ObjectId::ROOT));
+    let root_key = key::object(ObjectId::ROOT);
+    let row = metadata.row(Table::Objects, &root_key).map_err(failed)?;
+    let root = row.and_then(|row| ObjectRow::decode(&row).ok());
+    if !root.is_some_and(|root| root.is_directory()) {
         let mut root = root_row(&NewStore::default(), options.clock.now());
-        root.change = ChangeAttribute(2);
+        root.change = used.with_margin().first_change();
         batch.put(Table::Objects, &root_key, &root.encode());
+        batch.put(
+            Table::System,
+            RESERVED_KEY,
+            &used.with_margin().with_margin().encode(),
+        );
+        findings.push("The root directory was lost; its names were not.".into());
     }
-    if batch.is_empty() {
-        return Ok(());
+    if !batch.is_empty() {
+        batch
+            .commit()
+            .and_then(|()| metadata.persist())
+            .map_err(failed)?;
     }
-    batch
-        .commit()
-        .and_then(|()| metadata.persist())
-        .map_err(failed)
+    Ok(findings)
 }
 
-/// A reservation behind every number that any row shows.
-fn numbers_in_use(
-    metadata: &crate::metadata::Metadata,
-) -> std::result::Result<Reserved, crate::metadata::MetadataError> {
-    let (mut objects, mut changes, mut positions) = (16, 2, 1);
+/// The smallest reservation that covers every number that any row shows.
+pub(super) fn numbers_in_use(
+    metadata: &Metadata,
+    slot: ReplicaSlot,
+) -> std::result::Result<Reserved, MetadataError> {
+    let (mut objects, mut changes, mut positions) = (0, 0, 0);
     let view = metadata.view();
     for row in view.scan(Table::Objects, &[], &[]) {
         let row = row?;
-        let id = key::parse_object(row.key()).map_or(0, ObjectId::as_u64);
-        objects = objects.max(id & ObjectId::MAX_COUNTER);
+        let id = key::parse_object(row.key()).ok();
+        let counter = id.map_or(0, |id| id.as_u64() & ObjectId::MAX_COUNTER);
+        if ObjectId::new(slot, counter) == id {
+            objects = objects.max(counter + 1);
+        }
         let change = ObjectRow::decode(row.value()).map_or(0, |row| row.change.0);
-        changes = changes.max(change & ObjectId::MAX_COUNTER);
+        changes = changes.max((change & ObjectId::MAX_COUNTER) + 1);
     }
     for row in view.scan(Table::Updates, &[], &[]) {
         let position = key::parse_object(row?.key()).map_or(0, ObjectId::as_u64);
-        positions = positions.max(position);
+        positions = positions.max(position.saturating_add(1));
     }
-    // Versions that were shown and lost lie within one reservation behind the largest that is left.
-    let margin = 1 << 20;
-    Ok(Reserved::behind(
-        objects + margin,
-        changes + margin,
-        positions + margin,
-    ))
+    Ok(Reserved::behind(objects, changes, positions))
 }
