@@ -219,7 +219,7 @@ async fn a_file_called_lost_and_found_is_left_alone() {
         batch.remove(Table::Objects, &key::object(damaged.home));
     })
     .await;
-    let store = damaged.repaired("has no name");
+    let store = damaged.repaired("leads nowhere");
     assert_eq!(
         damaged.names(&store, ObjectId::ROOT).await,
         ["lost+found", "lost+found.1"]
