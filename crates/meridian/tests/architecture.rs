@@ -1,0 +1,156 @@
+//! The repository keeps to its own pages: who may know whom, and how a file begins and ends.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Beyond this, a file usually has two subjects.
+const FILE_LINES_MAX: usize = 600;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// An arrow from the crate that knows to the crate that is known.
+type Arrow = (String, String);
+
+/// The arrows that `docs/architecture.md` draws in its block named `arrows`.
+fn drawn() -> BTreeSet<Arrow> {
+    let page = fs::read_to_string(repository().join("docs/architecture.md")).unwrap();
+    let block = page
+        .split("```arrows\n")
+        .nth(1)
+        .expect("the page has a block named arrows");
+    let lines = block
+        .split("```")
+        .next()
+        .unwrap()
+        .lines()
+        .filter(|line| !line.trim().is_empty());
+    let arrow = |line: &str| {
+        let (from, to) = line
+            .split_once(" -> ")
+            .unwrap_or_else(|| panic!("no arrow: {line}"));
+        (from.trim().to_owned(), to.trim().to_owned())
+    };
+    lines.map(arrow).collect()
+}
+
+/// The dependencies among the crates of the workspace, those of tests alone left out.
+fn built() -> BTreeSet<Arrow> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--format-version=1", "--no-deps", "--offline"]);
+    let output = cargo.current_dir(repository()).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let name_of = |package: &Value| package["name"].as_str().unwrap().to_owned();
+    let rooms: BTreeSet<String> = packages.iter().map(name_of).collect();
+    let mut arrows = BTreeSet::new();
+    for package in packages {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let to = name_of(dependency);
+            if rooms.contains(&to) && dependency["kind"] != "dev" {
+                arrows.insert((name_of(package), to));
+            }
+        }
+    }
+    arrows
+}
+
+#[test]
+fn crates_know_only_whom_the_page_lets_them_know() {
+    let (drawn, built) = (drawn(), built());
+    assert!(
+        built.len() > 5,
+        "too few dependencies to be true: {built:?}"
+    );
+    let missing: Vec<_> = built.difference(&drawn).collect();
+    assert!(
+        missing.is_empty(),
+        "these dependencies are not drawn in docs/architecture.md; remove them, or draw and justify them: {missing:?}"
+    );
+    let idle: Vec<_> = drawn.difference(&built).collect();
+    assert!(
+        idle.is_empty(),
+        "docs/architecture.md draws arrows that no Cargo.toml has; remove them there: {idle:?}"
+    );
+}
+
+/// Every Rust file of the repository, what Cargo has built left out.
+fn sources() -> Vec<PathBuf> {
+    let mut sources = Vec::new();
+    let mut folders = ["crates", "bench", "fuzz"]
+        .map(|name| repository().join(name))
+        .to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                sources.push(path);
+            }
+        }
+    }
+    assert!(sources.len() > 100, "too few files to be all: {sources:?}");
+    sources
+}
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    for path in sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(
+            text.starts_with("//!"),
+            "{} has no front page (`//!`)",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn every_file_has_one_subject() {
+    for path in sources() {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        let name = path.display();
+        assert!(
+            lines <= FILE_LINES_MAX,
+            "{name} has {lines} lines; split it by subject"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_left_half_done() {
+    // Put together here, so that this file does not accuse itself.
+    let signs = [
+        ["TO", "DO"],
+        ["FIX", "ME"],
+        ["to", "do!("],
+        ["unimpl", "emented!("],
+        ["#[ig", "nore"],
+    ];
+    for path in sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        for sign in signs.map(|parts| parts.concat()) {
+            assert!(
+                !text.contains(&sign),
+                "{} contains `{sign}`",
+                path.display()
+            );
+        }
+    }
+}

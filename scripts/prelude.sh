@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Shared by the scripts beside it; sourced, never run. Nothing in here changes the machine unless
+# `install_packages` is called.
+
+# Says what happens next.
+say() {
+  printf '\n== %s\n' "$*"
+}
+
+# Ends the script with a message that says what to do.
+fail() {
+  printf '\n%s: %s\n' "$(basename "$0")" "$*" >&2
+  exit 1
+}
+
+# Installs the named Debian packages, as root or through sudo, and says so beforehand.
+install_packages() {
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "please install these packages as root: $*"
+    as_root=(sudo)
+  fi
+  command -v apt-get >/dev/null || fail "please install these packages: $*"
+  say "installing packages: $*"
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@"
+}
+
+# Makes sure that Rust and a linker are there. Cargo itself fetches the version of Rust it needs
+# when rustup manages it.
+require_rust() {
+  command -v cargo >/dev/null ||
+    fail "cargo is missing; install Rust 1.95 or newer from https://rustup.rs and try again"
+  command -v cc >/dev/null || install_packages gcc libc6-dev
+}
