@@ -18,8 +18,13 @@ const TIDY_INTERVAL: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(2);
 /// After how long data that nobody commits is made stable anyway.
 const NEGLECT: Duration = Duration::from_secs(30);
+/// How long removals gather before they are cleared away. Clearing waits for stable storage first, so
+/// at every removal it would make all who change rows wait with it.
+const GATHERING: Duration = Duration::from_secs(1);
 /// Rows in one batch of upkeep. Small, so that nobody waits for it.
 const ROWS_A_BATCH: usize = 64;
+/// How long until clearing is tried again after it failed.
+const CLEAR_INTERVAL: Duration = Duration::from_secs(60);
 /// Removed objects found with one view of the table.
 const REMOVALS_A_PAGE: usize = 1024;
 
@@ -71,6 +76,16 @@ impl Bell {
         state.nudged = false;
         !state.stopped
     }
+
+    /// Sleeps so long even if nudged; false, at once, when stopped.
+    fn pause(&self, length: Duration) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = self
+            .rung
+            .wait_timeout_while(state, length, |state| !state.stopped)
+            .unwrap_or_else(PoisonError::into_inner);
+        !state.stopped
+    }
 }
 
 /// Makes batches stable, many at once, until told to stop; then once more.
@@ -95,46 +110,70 @@ pub(crate) fn commit_groups(inner: &Inner) {
 /// Clears away what removed objects left, until told to stop.
 pub(crate) fn clear_removals(inner: &Inner, guards: &Arc<Guards>) {
     loop {
-        // The table is the queue: it is bounded by the disk and survives a crash.
         if let Err(error) = clear_all(inner, guards) {
+            inner.leftovers.search_again();
             tracing::warn!("cannot clear away removed files now, will try again: {error}");
         }
-        if !inner.removals.wait(Duration::from_secs(60)) {
+        if !inner.leftovers.bell.wait(CLEAR_INTERVAL) {
             return;
         }
     }
 }
 
 fn clear_all(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
+    while !inner.leftovers.bell.is_stopped() {
+        let group = inner.leftovers.take(ROWS_A_BATCH);
+        if !group.is_empty() {
+            clear_group(inner, guards, &group)?;
+        } else if inner.leftovers.take_search() {
+            search_removals(inner, guards)?;
+        } else {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn search_removals(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
     let mut from = Vec::new();
-    loop {
-        let page = removals_from(inner, &from)?;
+    while !inner.leftovers.bell.is_stopped() {
+        let page: Vec<ObjectId> = {
+            let view = inner.metadata.view();
+            let rows = view.scan(Table::Removals, &[], &from).take(REMOVALS_A_PAGE);
+            rows.map(|row| Ok(key::parse_object(row?.key())?))
+                .collect::<Result<_>>()?
+        };
         let Some(last) = page.last() else {
             return Ok(());
         };
         from = key::number(last.as_u64().saturating_add(1)).to_vec();
-        // A removal that could still be undone by a crash must not lose its data.
-        inner.persist_through(inner.commits.committed())?;
         for group in page.chunks(ROWS_A_BATCH) {
-            for id in group {
-                clear_one(inner, guards, *id)?;
-                if inner.removals.is_stopped() {
-                    return Ok(());
-                }
-            }
-            let mut mutation = inner.begin_blocking()?;
-            group
-                .iter()
-                .for_each(|id| mutation.unmark(Table::Removals, *id));
-            mutation.commit()?;
+            clear_group(inner, guards, group)?;
         }
     }
+    Ok(())
 }
 
-fn removals_from(inner: &Inner, from: &[u8]) -> Result<Vec<ObjectId>> {
-    let view = inner.metadata.view();
-    let rows = view.scan(Table::Removals, &[], from).take(REMOVALS_A_PAGE);
-    rows.map(|row| Ok(key::parse_object(row?.key())?)).collect()
+fn clear_group(inner: &Inner, guards: &Arc<Guards>, group: &[ObjectId]) -> Result<()> {
+    // A removal that could still be undone by a crash must not lose its data. This also waits for the
+    // operation that announced the object; if it came to nothing, there is no row.
+    inner.persist_all()?;
+    let mut cleared = Vec::with_capacity(group.len());
+    for id in group {
+        if inner
+            .metadata
+            .row(Table::Removals, &key::object(*id))?
+            .is_some()
+        {
+            clear_one(inner, guards, *id)?;
+            cleared.push(*id);
+        }
+    }
+    let mut mutation = inner.begin_blocking()?;
+    cleared
+        .into_iter()
+        .for_each(|id| mutation.unmark(Table::Removals, id));
+    mutation.commit().map(|_| ())
 }
 
 fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId) -> Result<()> {
@@ -208,14 +247,5 @@ impl Inner {
         let writer = self.writer.try_lock();
         let mut writer = writer.map_err(|_| vfs::Error::Io("the store is being changed".into()))?;
         self.persist_held(&mut writer)
-    }
-
-    /// Makes every batch up to a ticket stable, for threads of the store's own.
-    pub(crate) fn persist_through(&self, ticket: crate::committer::Ticket) -> Result<()> {
-        if self.commits.stable() >= ticket {
-            self.health.check()
-        } else {
-            self.persist_all()
-        }
     }
 }
