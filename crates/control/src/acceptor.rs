@@ -68,6 +68,12 @@ impl Acceptor {
         &mut self.table
     }
 
+    /// What waits here, and what its proposer was last told stands in the way.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (&Proposal, &[Obstacle])> {
+        let waiters = self.waiting.values();
+        waiters.map(|waiter| (&waiter.proposal, waiter.told.as_slice()))
+    }
+
     pub(crate) fn has_ended(&self, name: ControlName) -> bool {
         self.ended.contains(name)
     }
@@ -265,18 +271,36 @@ impl Acceptor {
         };
         let proposal = &waiter.proposal;
         let mut blockers = self.table.conflicts(tree, proposal);
-        let unfinished = proposal.behind.iter().filter(|other| {
-            !self.ended.contains(**other) && !view.has_lost(other.holder) && self.may_know(**other)
-        });
-        blockers.extend(unfinished);
+        blockers.extend(self.unfinished(view, proposal));
         let named = ahead.iter().filter_map(|other| self.waiting.get(other));
         let reserved = named.filter(|other| {
             other.named
-                && !other.proposal.behind.contains(&name)
+                && self.unfinished(view, &other.proposal).next().is_none()
+                && !self.is_blocked_by(tree, &other.proposal, name.holder)
                 && other.proposal.conflicts_with(tree, proposal)
         });
         blockers.extend(reserved.map(|other| other.proposal.name));
         blockers
+    }
+
+    /// Whether a waiter waits for a control of `holder`. Then it must not hold up that replica's other
+    /// proposals here: before it can relinquish, everyone has to acknowledge its narrower controls.
+    fn is_blocked_by(&self, tree: &impl Tree, waiter: &Proposal, holder: ReplicaSlot) -> bool {
+        let conflicts = self.table.conflicts(tree, waiter);
+        conflicts.iter().any(|name| name.holder == holder)
+    }
+
+    /// Those a proposal has made way for and that have not ended. While there are any, it must not hold
+    /// up others, for it may be waiting for the very ones.
+    fn unfinished<'a>(
+        &'a self,
+        view: &'a View,
+        proposal: &'a Proposal,
+    ) -> impl Iterator<Item = ControlName> + 'a {
+        let behind = proposal.behind.iter().copied();
+        behind.filter(|other| {
+            !self.ended.contains(*other) && !view.has_lost(other.holder) && self.may_know(*other)
+        })
     }
 
     /// Without memory of what ended, an unknown name may belong to the past.

@@ -42,6 +42,16 @@ impl Election {
         }
     }
 
+    /// Drops what refusals say about controls that have ended meanwhile. A refusal without any other
+    /// obstacle counts as outstanding: its sender will hear of the end too and answer anew. Making way
+    /// for what has ended would let two competitors retreat from each other for ever.
+    pub(crate) fn forget_obstacles(&mut self, has_ended: impl Fn(ControlName) -> bool) {
+        self.refused.retain(|_, obstacles| {
+            obstacles.retain(|obstacle| !has_ended(obstacle.name));
+            !obstacles.is_empty()
+        });
+    }
+
     pub(crate) fn acknowledged_by(&self, replica: ReplicaSlot) -> bool {
         self.acknowledged.contains(&replica)
     }
@@ -69,7 +79,8 @@ impl Election {
     }
 
     /// Judges a proposal of `rank` made by this replica. Nothing is decided while the outstanding
-    /// answers could still make a majority, so equal distances do not make everybody retreat.
+    /// answers could still make a majority, so equal distances do not make everybody retreat. Without
+    /// its own acceptor a proposer cannot win, whatever the others say.
     pub(crate) fn judge(&self, view: &View, rank: Rank) -> Verdict {
         let majority = view.majority();
         let acknowledged = self.acknowledged.intersection(&view.configured).count();
@@ -80,7 +91,8 @@ impl Election {
             !self.acknowledged_by(**replica)
                 && (self.refused_by(**replica) || view.has_lost(**replica))
         });
-        if view.configured.len() - out_of_reach.count() >= majority {
+        let possible = view.configured.len() - out_of_reach.count() >= majority;
+        if possible && !self.refused_by(rank.holder) {
             return Verdict::Wait;
         }
         if !rank.firm {

@@ -169,6 +169,11 @@ impl ControlCore {
         self.acceptor.table().grants()
     }
 
+    /// The proposals that wait here, each with what stands in its way.
+    pub fn waiting(&self) -> impl Iterator<Item = (&Proposal, &[Obstacle])> {
+        self.acceptor.waiting()
+    }
+
     /// Whether the ancestry table equals one counted afresh from the controls and the tree (I6).
     pub fn ancestry_is_exact(&self, tree: &impl Tree) -> bool {
         self.acceptor.table().ancestry_is_exact(tree)

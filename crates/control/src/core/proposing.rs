@@ -73,11 +73,17 @@ impl ControlCore {
     }
 
     pub(super) fn judge(&mut self, now: Moment, tree: &impl Tree, number: u64) {
-        let Some(control) = self.own.find(number) else {
+        let Some(control) = self.own.find_mut(number) else {
             return;
         };
         if control.state != State::Undecided {
             return;
+        }
+        if self.settings.rules.acceptor_queue() {
+            let acceptor = &self.acceptor;
+            control
+                .election
+                .forget_obstacles(|name| acceptor.has_ended(name));
         }
         let rank = control.proposal.rank();
         match control.election.judge(&self.view, rank) {

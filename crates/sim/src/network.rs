@@ -1,0 +1,69 @@
+//! Distances between replicas: a delay for each direction and each lane, and what order is kept.
+//!
+//! It decides when something arrives, never what is said.
+
+use crate::random::Random;
+use control::{Moment, ReplicaSlot};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What travels separately between two replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// Messages of replication control.
+    Control,
+    /// Updates in the order of their primary, and how far they were applied.
+    Stream,
+    /// Contents of files.
+    Data,
+    /// Forwarded operations and their outcome.
+    Forward,
+}
+
+type Link = (ReplicaSlot, ReplicaSlot, Lane);
+
+/// All links between the replicas.
+#[derive(Clone, Debug)]
+pub struct Links {
+    delays: BTreeMap<Link, Duration>,
+    last_arrival: BTreeMap<Link, Moment>,
+    /// Whether messages may overtake each other on a link, and delays vary by half.
+    pub reordering: bool,
+}
+
+impl Links {
+    /// Links with no delay set yet.
+    #[must_use]
+    pub fn new(reordering: bool) -> Links {
+        Links {
+            delays: BTreeMap::new(),
+            last_arrival: BTreeMap::new(),
+            reordering,
+        }
+    }
+
+    /// Sets the delay of one direction and lane.
+    pub fn set(&mut self, from: ReplicaSlot, to: ReplicaSlot, lane: Lane, delay: Duration) {
+        self.delays.insert((from, to, lane), delay);
+    }
+
+    /// When something sent now arrives.
+    pub fn arrival(
+        &mut self,
+        random: &mut Random,
+        now: Moment,
+        from: ReplicaSlot,
+        to: ReplicaSlot,
+        lane: Lane,
+    ) -> Moment {
+        let link = (from, to, lane);
+        let delay = self.delays.get(&link).copied().unwrap_or_default();
+        if self.reordering {
+            let half = u64::try_from(delay.as_micros() / 2).unwrap_or(u64::MAX);
+            return Moment(now.after(delay).0 + random.below(half + 1));
+        }
+        let last = self.last_arrival.entry(link).or_default();
+        *last = now.after(delay).max(*last);
+        *last
+    }
+}

@@ -1,0 +1,105 @@
+//! What one simulated run is made of, drawn from its seed.
+
+use crate::network::{Lane, Links};
+use crate::random::Random;
+use control::{Contention, ReplicaSlot, Settings};
+use std::time::Duration;
+
+/// The circumstances of one run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Decides everything else.
+    pub seed: u64,
+    /// How many replicas there are.
+    pub replicas: u16,
+    /// How many operations their clients begin.
+    pub operations: u32,
+    /// Within which time they begin.
+    pub span: Duration,
+    /// How often two replicas lose and renew their connection.
+    pub reconnects: u32,
+    /// The links between the replicas.
+    pub links: Links,
+    /// The cores' settings, the same at every replica.
+    pub settings: Settings,
+}
+
+const LANES: [Lane; 4] = [Lane::Control, Lane::Stream, Lane::Data, Lane::Forward];
+
+impl Plan {
+    /// Draws the circumstances: 2 to 9 replicas, delays of 0.1 to 300 ms that differ by direction and
+    /// lane, with and without reordering and lost connections.
+    #[must_use]
+    pub fn draw(seed: u64) -> Plan {
+        let mut random = Random::new(seed);
+        let replicas = 2 + u16::try_from(random.below(8))
+            .unwrap_or(0)
+            .min(random_cap(&mut random));
+        let mut settings = Settings::default();
+        if random.chance(2) {
+            settings.directory_contention = Contention::Wait;
+        }
+        settings.strategies.deep_control = !random.chance(4);
+        settings.strategies.upgrade = random.chance(2);
+        settings.strategies.file_control_under_deep = !random.chance(4);
+        settings.upgrade_threshold = 3;
+        let reconnects = if random.chance(2) { 20 } else { 0 };
+        let mut links = Links::new(random.chance(2));
+        draw_delays(&mut random, &mut links, replicas);
+        Plan {
+            seed,
+            replicas,
+            operations: 40,
+            span: Duration::from_millis(200 + random.below(6000)),
+            reconnects,
+            links,
+            settings,
+        }
+    }
+
+    /// Replicas at equal distances, nothing lost, nothing overtaken, no operations yet: the stage of
+    /// a scripted scenario.
+    #[must_use]
+    pub fn still(replicas: u16, delay: Duration, settings: Settings) -> Plan {
+        let mut links = Links::new(false);
+        for (from, to) in pairs(replicas) {
+            for lane in LANES {
+                links.set(from, to, lane, delay);
+            }
+        }
+        Plan {
+            seed: 0,
+            replicas,
+            operations: 0,
+            span: Duration::ZERO,
+            reconnects: 0,
+            links,
+            settings,
+        }
+    }
+}
+
+/// Small sets are drawn more often than large ones, because they find more per second.
+fn random_cap(random: &mut Random) -> u16 {
+    if random.chance(6) { 7 } else { 2 }
+}
+
+fn draw_delays(random: &mut Random, links: &mut Links, replicas: u16) {
+    let wide = random.chance(2);
+    for (from, to) in pairs(replicas) {
+        for lane in LANES {
+            let microseconds = if wide && random.chance(2) {
+                100 + random.below(300_000)
+            } else {
+                100 + random.below(20_000)
+            };
+            links.set(from, to, lane, Duration::from_micros(microseconds));
+        }
+    }
+}
+
+/// Every ordered pair of different replicas.
+fn pairs(replicas: u16) -> impl Iterator<Item = (ReplicaSlot, ReplicaSlot)> {
+    let slots = move || (1..=replicas).map(ReplicaSlot);
+    slots().flat_map(move |from| slots().map(move |to| (from, to)).filter(|(a, b)| a != b))
+}

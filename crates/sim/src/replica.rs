@@ -1,0 +1,141 @@
+//! One simulated replica: a control core, a copy of the tree, and the little of distribution that control
+//! depends on: one ordered stream of updates for each primary, and file contents beside it.
+//!
+//! It stands in for the replicated file system, with disks that never fail; it decides nothing that the
+//! core should.
+
+use crate::tree::{Copy, Edit};
+use control::{
+    ControlCore, ControlName, Incarnation, Moment, Position, Proposal, ReplicaSlot, Settings,
+    Subject, View,
+};
+use std::collections::BTreeMap;
+use vfs::ObjectId;
+
+/// One update on its way: everything that has to happen together.
+#[derive(Clone, Debug)]
+pub struct StreamUpdate {
+    /// The controls it was made under.
+    pub under: Vec<ControlName>,
+    /// What it changes.
+    pub edits: Vec<Edit>,
+    /// The control that a new object was born with.
+    pub inherited: Option<Proposal>,
+}
+
+/// The content of a file on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct Content {
+    /// The file.
+    pub file: ObjectId,
+    /// The version this content belongs to.
+    pub version: u64,
+    /// It follows this update of the same primary.
+    pub follows: Position,
+}
+
+/// A replica and all it knows.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    /// Who it is.
+    pub slot: ReplicaSlot,
+    /// Its control core.
+    pub core: ControlCore,
+    /// Its copy of the tree.
+    pub tree: Copy,
+    /// Its own stream, from the first update.
+    pub stream: Vec<StreamUpdate>,
+    /// How far it has applied the streams of others.
+    pub applied: BTreeMap<ReplicaSlot, u64>,
+    /// Updates of others that wait for an earlier one or for a grant.
+    pub arrived: BTreeMap<(ReplicaSlot, u64), StreamUpdate>,
+    /// Contents that wait for the update they follow.
+    pub contents: Vec<(ReplicaSlot, Content)>,
+    /// Own contents, and who has yet to confirm them.
+    pub unshipped: BTreeMap<ObjectId, (Content, Vec<ReplicaSlot>)>,
+    /// Where in the own stream each object was created.
+    pub births: BTreeMap<ObjectId, Position>,
+    next_object: u64,
+}
+
+impl Replica {
+    /// A replica with an empty tree.
+    #[must_use]
+    pub fn new(slot: ReplicaSlot, view: View, settings: Settings) -> Replica {
+        Replica {
+            slot,
+            core: ControlCore::new(slot, Incarnation(1), view, settings),
+            tree: Copy::default(),
+            stream: Vec::new(),
+            applied: BTreeMap::new(),
+            arrived: BTreeMap::new(),
+            contents: Vec::new(),
+            unshipped: BTreeMap::new(),
+            births: BTreeMap::new(),
+            next_object: 1,
+        }
+    }
+
+    /// An identifier for a new object, allocated without asking anyone.
+    pub fn fresh_object(&mut self) -> ObjectId {
+        let object = ObjectId::new(self.slot, self.next_object).expect("few objects are made");
+        self.next_object += 1;
+        object
+    }
+
+    /// Makes the changes of one update here and tells the core of every link. `false` when the copy
+    /// lacks what the update builds on.
+    pub fn apply(&mut self, now: Moment, edits: &[Edit]) -> bool {
+        let mut complete = true;
+        for edit in edits {
+            complete &= self.tree.apply(edit);
+            match *edit {
+                Edit::Enter { parent, object, .. } => {
+                    self.core.handle_linked(now, &self.tree, object, parent);
+                }
+                Edit::Leave { parent, object, .. } => {
+                    self.core.handle_unlinked(now, &self.tree, object, parent);
+                }
+                Edit::Version { .. } => {}
+            }
+        }
+        for edit in edits {
+            if let Edit::Leave { object, .. } = *edit {
+                self.tree.forget_nameless(object);
+            }
+        }
+        complete
+    }
+
+    /// The next update of another primary's stream that may be applied now.
+    pub fn next_applicable(&mut self) -> Option<(ReplicaSlot, u64, StreamUpdate)> {
+        let ready = self.arrived.iter().find(|((origin, position), update)| {
+            let applied = self.applied.get(origin).copied().unwrap_or(0);
+            *position == applied + 1 && self.core.may_apply(&update.under)
+        });
+        let (origin, position) = *ready?.0;
+        let update = self.arrived.remove(&(origin, position))?;
+        Some((origin, position, update))
+    }
+
+    /// Contents whose place in their primary's stream has been reached.
+    pub fn ready_contents(&mut self) -> Vec<(ReplicaSlot, Content)> {
+        let applied = &self.applied;
+        let waits = |(origin, content): &(ReplicaSlot, Content)| {
+            applied.get(origin).copied().unwrap_or(0) < content.follows.0
+        };
+        let (waiting, ready) = std::mem::take(&mut self.contents)
+            .into_iter()
+            .partition(waits);
+        self.contents = waiting;
+        ready
+    }
+
+    /// Whether this replica would admit an update of the object.
+    #[must_use]
+    pub fn is_primary(&self, object: ObjectId) -> bool {
+        let subject = self.tree.subject(object);
+        let subject = subject.unwrap_or(Subject::File(object));
+        self.core.controls(&self.tree, subject)
+    }
+}

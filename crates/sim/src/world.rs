@@ -1,0 +1,637 @@
+//! The run: replicas, what is under way between them, and the order in which it happens.
+//!
+//! Every step takes one event, carries out everything the cores ask for, and checks every invariant.
+
+use crate::invariants::{self, Closed};
+use crate::network::{Lane, Links};
+use crate::plan::Plan;
+use crate::random::Random;
+use crate::replica::{Content, Replica, StreamUpdate};
+use crate::tree::{Edit, Intent, Outcome};
+use crate::workload;
+use control::{
+    Command, ControlName, Envelope, Epoch, Moment, OperationId, Position, ReplicaSlot, Tree,
+    Update, View,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+use vfs::ObjectId;
+
+/// What is under way from one replica to another.
+#[derive(Clone, Debug)]
+enum Packet {
+    Control(Envelope),
+    Update(u64, StreamUpdate),
+    Applied(Position),
+    Content(Content),
+    Stored(Content),
+    Forward(u64),
+    Returned(u64),
+    Finished(u64, Outcome),
+}
+
+impl Packet {
+    fn lane(&self) -> Lane {
+        match self {
+            Packet::Control(_) => Lane::Control,
+            Packet::Update(..) | Packet::Applied(_) => Lane::Stream,
+            Packet::Content(_) | Packet::Stored(_) => Lane::Data,
+            Packet::Forward(_) | Packet::Returned(_) | Packet::Finished(..) => Lane::Forward,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Deliver {
+        from: ReplicaSlot,
+        to: ReplicaSlot,
+        packet: Packet,
+    },
+    Alarm(ReplicaSlot),
+    Submit(u64),
+    Reconnect(ReplicaSlot, ReplicaSlot),
+}
+
+/// A client's operation: open, change, close, as one.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// The replica its client is connected to.
+    pub home: ReplicaSlot,
+    /// What the client wants.
+    pub intent: Intent,
+    /// When it began.
+    pub begun: Moment,
+    /// How it ended, and when.
+    pub outcome: Option<(Outcome, Moment)>,
+    /// What control was asked for last.
+    update: Option<Update>,
+}
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which one.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub sight: String,
+    /// The seed of the run and the moment in it.
+    pub at: (u64, Moment),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Violation {
+            invariant,
+            sight,
+            at: (seed, moment),
+        } = self;
+        write!(
+            f,
+            "seed {seed}, at {} us: {invariant} is broken: {sight}",
+            moment.0
+        )
+    }
+}
+
+/// Marks the close of the operation whose number is in the remaining bits.
+const CLOSE: u64 = 1 << 63;
+
+/// A whole replication set.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The replicas.
+    pub replicas: BTreeMap<ReplicaSlot, Replica>,
+    /// The operations of all clients; an operation's number is its place.
+    pub operations: Vec<Operation>,
+    /// The newest version of each object, at whichever primary made it.
+    pub newest: BTreeMap<ObjectId, u64>,
+    /// What clients were told is closed.
+    pub closed: BTreeMap<ObjectId, Closed>,
+    /// The virtual time.
+    pub now: Moment,
+    /// The links, which a scenario may change on the way.
+    pub links: Links,
+    /// Whether to print every event.
+    pub traced: bool,
+    seed: u64,
+    random: Random,
+    events: BTreeMap<(Moment, u64), Event>,
+    sequence: u64,
+    broken: Option<Violation>,
+}
+
+impl World {
+    /// Sets the stage of a plan, and lets clients begin what its seed says.
+    #[must_use]
+    pub fn new(plan: &Plan) -> World {
+        let configured: BTreeSet<ReplicaSlot> = (1..=plan.replicas).map(ReplicaSlot).collect();
+        let view = View {
+            epoch: Epoch(1),
+            active: configured.clone(),
+            configured: configured.clone(),
+        };
+        let replicas = configured.iter().map(|slot| {
+            let replica = Replica::new(*slot, view.clone(), plan.settings);
+            (*slot, replica)
+        });
+        let mut world = World {
+            replicas: replicas.collect(),
+            operations: Vec::new(),
+            newest: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            now: Moment(0),
+            links: plan.links.clone(),
+            traced: false,
+            seed: plan.seed,
+            random: Random::new(plan.seed ^ 0x5eed),
+            events: BTreeMap::new(),
+            sequence: 0,
+            broken: None,
+        };
+        workload::prepare(&mut world, plan);
+        world
+    }
+
+    /// Makes the same tree at every replica, before anything happens.
+    pub fn plant(&mut self, edits: &[Edit]) {
+        for replica in self.replicas.values_mut() {
+            let complete = replica.apply(Moment(0), edits);
+            assert!(complete, "a planted tree has every directory it needs");
+        }
+    }
+
+    /// Lets a client of `home` begin an operation after a while. Returns its number.
+    pub fn submit(&mut self, after: Duration, home: ReplicaSlot, intent: Intent) -> u64 {
+        let number = self.operations.len() as u64;
+        let begun = self.now.after(after);
+        self.operations.push(Operation {
+            home,
+            intent,
+            begun,
+            outcome: None,
+            update: None,
+        });
+        self.schedule(begun, Event::Submit(number));
+        number
+    }
+
+    /// Lets two replicas lose and renew their connection after a while.
+    pub fn reconnect(&mut self, after: Duration, one: ReplicaSlot, other: ReplicaSlot) {
+        let at = self.now.after(after);
+        self.schedule(at, Event::Reconnect(one, other));
+    }
+
+    /// The next random number of this run.
+    pub fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    fn schedule(&mut self, at: Moment, event: Event) {
+        self.sequence += 1;
+        self.events.insert((at, self.sequence), event);
+    }
+
+    /// Runs until nothing is left to happen, at most until `limit`, then checks that all is quiet.
+    pub fn run(&mut self, limit: Duration) -> Result<(), Violation> {
+        let limit = Moment(0).after(limit);
+        while self.step_before(limit)? {}
+        invariants::check_rest(self).map_err(|(invariant, sight)| self.violation(invariant, sight))
+    }
+
+    /// Runs what happens until `until`.
+    pub fn run_until(&mut self, until: Duration) -> Result<(), Violation> {
+        let until = Moment(0).after(until);
+        while self.step_before(until)? {}
+        self.now = self.now.max(until);
+        Ok(())
+    }
+
+    fn step_before(&mut self, limit: Moment) -> Result<bool, Violation> {
+        let Some(entry) = self
+            .events
+            .first_entry()
+            .filter(|entry| entry.key().0 <= limit)
+        else {
+            return Ok(false);
+        };
+        let ((at, _), event) = entry.remove_entry();
+        self.now = at;
+        if self.traced {
+            println!("{:>10} {event:?}", at.0);
+        }
+        self.take(event);
+        if let Some(violation) = self.broken.take() {
+            return Err(violation);
+        }
+        invariants::check_step(self)
+            .map_err(|(invariant, sight)| self.violation(invariant, sight))?;
+        Ok(true)
+    }
+
+    /// Prints what every replica holds and what waits there, for a person who follows a trace.
+    pub fn print_controls(&self) {
+        for replica in self.replicas.values() {
+            println!("replica {}:", replica.slot.0);
+            for (name, proposal) in replica.core.own_controls() {
+                println!("  own {name}: {:?}", proposal.claims);
+            }
+            for grant in replica.core.acknowledged() {
+                println!("  acknowledges {}: {:?}", grant.name, grant.claims);
+            }
+            for (proposal, obstacles) in replica.core.waiting() {
+                let names: Vec<_> = obstacles.iter().map(|obstacle| obstacle.name).collect();
+                println!(
+                    "  {} waits for {names:?}, is behind {:?}: {:?}",
+                    proposal.name, proposal.behind, proposal.claims
+                );
+            }
+        }
+    }
+
+    fn violation(&self, invariant: &'static str, sight: String) -> Violation {
+        Violation {
+            invariant,
+            sight,
+            at: (self.seed, self.now),
+        }
+    }
+
+    fn report(&mut self, invariant: &'static str, sight: String) {
+        let violation = self.violation(invariant, sight);
+        self.broken.get_or_insert(violation);
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Deliver { from, to, packet } => {
+                self.deliver(from, to, packet);
+                self.settle(to);
+            }
+            Event::Alarm(slot) => {
+                let now = self.now;
+                let replica = self.replica(slot);
+                replica.core.handle_timer(now, &replica.tree);
+                self.settle(slot);
+            }
+            Event::Submit(number) => {
+                let home = self.operations[place(number)].home;
+                self.begin(home, number);
+                self.settle(home);
+            }
+            Event::Reconnect(one, other) => self.take_reconnect(one, other),
+        }
+    }
+
+    /// A replica of this set by its slot.
+    pub fn replica(&mut self, slot: ReplicaSlot) -> &mut Replica {
+        self.replicas
+            .get_mut(&slot)
+            .expect("messages go to replicas of the set")
+    }
+
+    fn send(&mut self, from: ReplicaSlot, to: ReplicaSlot, packet: Packet) {
+        let lane = packet.lane();
+        let at = self
+            .links
+            .arrival(&mut self.random, self.now, from, to, lane);
+        self.schedule(at, Event::Deliver { from, to, packet });
+    }
+
+    fn deliver(&mut self, from: ReplicaSlot, to: ReplicaSlot, packet: Packet) {
+        let now = self.now;
+        let replica = self.replica(to);
+        match packet {
+            Packet::Control(envelope) => {
+                replica
+                    .core
+                    .handle_message(now, &replica.tree, from, envelope);
+            }
+            Packet::Update(position, update) => {
+                let applied = replica.applied.get(&from).copied().unwrap_or(0);
+                if position > applied {
+                    replica.arrived.insert((from, position), update);
+                } else {
+                    self.send(to, from, Packet::Applied(Position(applied)));
+                }
+            }
+            Packet::Applied(position) => {
+                replica
+                    .core
+                    .handle_applied(now, &replica.tree, from, position);
+            }
+            Packet::Content(content) => replica.contents.push((from, content)),
+            Packet::Stored(content) => self.note_stored(from, to, content),
+            Packet::Forward(number) => self.begin(to, number),
+            Packet::Returned(number) => self.begin(to, number),
+            Packet::Finished(number, outcome) => self.finish(to, number, outcome),
+        }
+    }
+
+    fn note_stored(&mut self, from: ReplicaSlot, to: ReplicaSlot, content: Content) {
+        let now = self.now;
+        let replica = self.replica(to);
+        let Some((latest, missing)) = replica.unshipped.get_mut(&content.file) else {
+            return;
+        };
+        if latest.version == content.version {
+            missing.retain(|slot| *slot != from);
+            if missing.is_empty() {
+                replica.unshipped.remove(&content.file);
+                replica
+                    .core
+                    .handle_data_shipped(now, &replica.tree, content.file);
+            }
+        }
+    }
+
+    /// Looks at an operation with the copy of the tree that `slot` has now.
+    fn begin(&mut self, slot: ReplicaSlot, number: u64) {
+        let now = self.now;
+        let intent = self.operations[place(number)].intent;
+        let replica = self.replica(slot);
+        let Some(update) = replica.tree.resolve(&intent) else {
+            self.finish(slot, number, Outcome::Refused);
+            return;
+        };
+        let id = OperationId(number);
+        let accepted = replica
+            .core
+            .handle_operation(now, &replica.tree, id, &update);
+        accepted.expect("a simulated run stays far below the capacity");
+        self.operations[place(number)].update = Some(update);
+    }
+
+    fn finish(&mut self, slot: ReplicaSlot, number: u64, outcome: Outcome) {
+        let now = self.now;
+        let operation = &mut self.operations[place(number)];
+        if operation.home == slot {
+            operation.outcome = Some((outcome, now));
+        } else {
+            let home = operation.home;
+            self.send(slot, home, Packet::Finished(number, outcome));
+        }
+    }
+
+    /// Carries out everything the core of `slot` asks for, and applies what may be applied now.
+    fn settle(&mut self, slot: ReplicaSlot) {
+        loop {
+            if let Some(command) = self.replica(slot).core.next_command() {
+                self.carry_out(slot, command);
+            } else if let Some((origin, position, update)) = self.replica(slot).next_applicable() {
+                self.apply_foreign(slot, origin, position, update);
+            } else {
+                break;
+            }
+        }
+        for (origin, content) in self.replica(slot).ready_contents() {
+            let object = content.file;
+            let version = content.version;
+            self.replica(slot)
+                .tree
+                .apply(&Edit::Version { object, version });
+            self.send(slot, origin, Packet::Stored(content));
+        }
+    }
+
+    fn carry_out(&mut self, slot: ReplicaSlot, command: Command) {
+        if self.traced {
+            println!("             {}: {command:?}", slot.0);
+        }
+        match command {
+            Command::Persist(_) => {}
+            Command::Send { to, envelope, .. } => self.send(slot, to, Packet::Control(envelope)),
+            Command::Admit { operation, .. } if operation.0 & CLOSE != 0 => {
+                self.answer_close(slot, operation.0 & !CLOSE);
+            }
+            Command::Admit {
+                operation, under, ..
+            } => self.execute(slot, operation.0, under),
+            Command::ForwardTo { operation, holder } => {
+                let home = self.operations[place(operation.0)].home;
+                let (to, packet) = if home == slot {
+                    (holder, Packet::Forward(operation.0))
+                } else {
+                    (home, Packet::Returned(operation.0))
+                };
+                self.send(slot, to, packet);
+            }
+            Command::ArmTimer { at } => self.schedule(at, Event::Alarm(slot)),
+        }
+    }
+
+    /// Carries an admitted operation out, unless the tree has changed while it waited.
+    fn execute(&mut self, slot: ReplicaSlot, number: u64, under: Vec<ControlName>) {
+        let operation = &self.operations[place(number)];
+        let (intent, update) = (operation.intent, operation.update);
+        let resolved = self.replica(slot).tree.resolve(&intent);
+        if resolved.is_none() || resolved != update {
+            self.begin(slot, number);
+            return;
+        }
+        self.check_controlled_by_no_other(slot, &intent);
+        if let Intent::Write(file) = intent {
+            self.write(slot, number, file, under);
+        } else {
+            self.change_tree(slot, &intent, under);
+            self.finish(slot, number, Outcome::Done);
+        }
+    }
+
+    fn check_controlled_by_no_other(&mut self, slot: ReplicaSlot, intent: &Intent) {
+        let edits = self.replica(slot).tree.edits(intent, ObjectId::ROOT);
+        let touched = edits.iter().filter_map(|edit| match edit {
+            Edit::Version { object, version } => Some((*object, *version)),
+            _ => None,
+        });
+        for (object, version) in touched {
+            let newest = self.newest.get(&object).copied().unwrap_or(0);
+            if version != newest + 1 {
+                let sight = format!(
+                    "replica {} changes {object} from version {} while {newest} exists",
+                    slot.0,
+                    version - 1
+                );
+                self.report("I4 (updates build on the newest version)", sight);
+            }
+            self.newest.insert(object, version);
+        }
+    }
+
+    fn write(&mut self, slot: ReplicaSlot, number: u64, file: ObjectId, under: Vec<ControlName>) {
+        let now = self.now;
+        let replica = self.replica(slot);
+        let version = replica.tree.version(file).unwrap_or(0) + 1;
+        let edit = Edit::Version {
+            object: file,
+            version,
+        };
+        replica.tree.apply(&edit);
+        let follows = Position(replica.stream.len() as u64);
+        let content = Content {
+            file,
+            version,
+            follows,
+        };
+        let others = self.others(slot);
+        let replica = self.replica(slot);
+        replica.unshipped.insert(file, (content, others.clone()));
+        replica.core.handle_data_unshipped(file, &under);
+        let close = OperationId(number | CLOSE);
+        let entry = replica.births.get(&file).copied();
+        replica
+            .core
+            .handle_close(now, &replica.tree, close, file, entry);
+        for peer in others {
+            self.send(slot, peer, Packet::Content(content));
+        }
+    }
+
+    fn answer_close(&mut self, slot: ReplicaSlot, number: u64) {
+        if let Intent::Write(file) = self.operations[place(number)].intent {
+            let replica = self.replica(slot);
+            if let Some(version) = replica.tree.version(file) {
+                let directories = replica.tree.parents(file);
+                let closed = Closed {
+                    version,
+                    directories,
+                };
+                self.closed.insert(file, closed);
+            }
+        }
+        self.finish(slot, number, Outcome::Done);
+    }
+
+    fn change_tree(&mut self, slot: ReplicaSlot, intent: &Intent, under: Vec<ControlName>) {
+        let now = self.now;
+        let replica = self.replica(slot);
+        let fresh = replica.fresh_object();
+        let edits = replica.tree.edits(intent, fresh);
+        let complete = replica.apply(now, &edits);
+        debug_assert!(complete, "a resolved intent can be carried out");
+        let position = Position(replica.stream.len() as u64 + 1);
+        replica.core.handle_update(&under, position);
+        let mut inherited = None;
+        if let Intent::Create { parent, .. } = *intent
+            && let Some(subject) = replica.tree.subject(fresh)
+        {
+            replica.births.insert(fresh, position);
+            inherited = replica
+                .core
+                .handle_created(now, &replica.tree, subject, parent);
+        }
+        if let Some(born) = &inherited {
+            replica.core.handle_update(&[born.name], position);
+        }
+        let update = StreamUpdate {
+            under,
+            edits: edits.clone(),
+            inherited,
+        };
+        replica.stream.push(update.clone());
+        self.forget_removed(slot, &edits);
+        for peer in self.others(slot) {
+            self.send(slot, peer, Packet::Update(position.0, update.clone()));
+        }
+    }
+
+    /// What was removed is neither open nor new any more.
+    fn forget_removed(&mut self, slot: ReplicaSlot, edits: &[Edit]) {
+        for edit in edits {
+            let (Edit::Leave { object, .. } | Edit::Enter { object, .. }) = *edit else {
+                continue;
+            };
+            let directories = self.replica(slot).tree.parents(object);
+            if directories.is_empty() {
+                self.closed.remove(&object);
+            } else if let Some(closed) = self.closed.get_mut(&object) {
+                closed.directories = directories;
+            }
+        }
+    }
+
+    fn apply_foreign(
+        &mut self,
+        slot: ReplicaSlot,
+        origin: ReplicaSlot,
+        position: u64,
+        update: StreamUpdate,
+    ) {
+        let now = self.now;
+        let replica = self.replica(slot);
+        let complete = replica.apply(now, &update.edits);
+        if let Some(proposal) = update.inherited {
+            replica
+                .core
+                .handle_inherited(now, &replica.tree, origin, proposal);
+        }
+        replica.applied.insert(origin, position);
+        if !complete {
+            let sight = format!(
+                "replica {} cannot apply update {position} of replica {}: {:?}",
+                slot.0, origin.0, update.edits
+            );
+            self.report("I4 (updates can be applied)", sight);
+        }
+        self.send(slot, origin, Packet::Applied(Position(position)));
+    }
+
+    fn others(&self, slot: ReplicaSlot) -> Vec<ReplicaSlot> {
+        let slots = self.replicas.keys().copied();
+        slots.filter(|other| *other != slot).collect()
+    }
+
+    /// What was under way between the two is lost, kept or doubled; then each says again what the
+    /// other has not confirmed. Forwarded operations are answered by a reliable call and stay.
+    fn take_reconnect(&mut self, one: ReplicaSlot, other: ReplicaSlot) {
+        let between = |event: &Event| match event {
+            Event::Deliver { from, to, packet } => {
+                let ends = (*from, *to);
+                (ends == (one, other) || ends == (other, one)) && packet.lane() != Lane::Forward
+            }
+            _ => false,
+        };
+        let under_way = self.events.iter().filter(|(_, event)| between(event));
+        let under_way: Vec<_> = under_way
+            .map(|(key, event)| (*key, event.clone()))
+            .collect();
+        for ((at, sequence), event) in under_way {
+            match self.random.below(3) {
+                0 => drop(self.events.remove(&(at, sequence))),
+                1 => {
+                    let late = self.random.below(200_000);
+                    self.schedule(Moment(at.0 + late), event);
+                }
+                _ => {}
+            }
+        }
+        for (from, to) in [(one, other), (other, one)] {
+            self.say_again(from, to);
+            self.settle(from);
+        }
+    }
+
+    fn say_again(&mut self, from: ReplicaSlot, to: ReplicaSlot) {
+        let now = self.now;
+        let already = self.replica(to).applied.get(&from).copied().unwrap_or(0);
+        let replica = self.replica(from);
+        replica.core.handle_connected(now, &replica.tree, to);
+        let missing = replica.stream.iter().enumerate().skip(place(already));
+        let mut packets: Vec<Packet> = missing
+            .map(|(index, update)| Packet::Update(index as u64 + 1, update.clone()))
+            .collect();
+        let unshipped = replica.unshipped.values();
+        let contents = unshipped.filter(|(_, missing)| missing.contains(&to));
+        packets.extend(contents.map(|(content, _)| Packet::Content(*content)));
+        let theirs = replica.applied.get(&to).copied().unwrap_or(0);
+        packets.push(Packet::Applied(Position(theirs)));
+        for packet in packets {
+            self.send(from, to, packet);
+        }
+    }
+}
+
+fn place(number: u64) -> usize {
+    usize::try_from(number).expect("a run has few operations")
+}
