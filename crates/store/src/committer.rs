@@ -108,13 +108,21 @@ impl Commits {
     pub(crate) async fn wait(&self, ticket: Ticket, health: &Health) -> vfs::Result<()> {
         if self.stable() < ticket {
             let mut stable = self.stable.subscribe();
-            self.want(ticket);
+            self.ask_for(ticket);
             let reached = stable
                 .wait_for(|stable| *stable >= ticket || health.has_failed())
                 .await;
             reached.map_err(|_| vfs::Error::Io("the store was closed".into()))?;
         }
         health.check()
+    }
+
+    /// Has a ticket made stable without waiting for it, by one who has other things to do meanwhile.
+    pub(crate) fn ask_for(&self, ticket: Ticket) {
+        let mut request = self.request();
+        request.wanted = request.wanted.max(ticket);
+        drop(request);
+        self.requested.notify_one();
     }
 
     /// Asks for write buffers to be looked after.
@@ -159,13 +167,6 @@ impl Commits {
         Wake::Work {
             persist: request.wanted > stable || timeout.timed_out(),
         }
-    }
-
-    fn want(&self, ticket: Ticket) {
-        let mut request = self.request();
-        request.wanted = request.wanted.max(ticket);
-        drop(request);
-        self.requested.notify_one();
     }
 
     fn request(&self) -> MutexGuard<'_, Request> {

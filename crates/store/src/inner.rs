@@ -14,6 +14,7 @@ use crate::counters::{Counters, Reserved};
 use crate::data::{DataFiles, DirtyFiles, Guards, MAX_FILE_BYTES};
 use crate::error::StoreError;
 use crate::layout::{Identity, Layout};
+use crate::leftovers::Leftovers;
 use crate::locks::Locks;
 use crate::metadata::{Metadata, MetadataError, Row, Table};
 use crate::mutation::{OBJECTS_KEY, RESERVED_KEY, Writer};
@@ -53,7 +54,7 @@ pub(crate) struct Inner {
     pub(crate) reclaiming: AtomicBool,
     pub(crate) orphans: AtomicU64,
     pub(crate) objects: AtomicU64,
-    pub(crate) removals: Bell,
+    pub(crate) leftovers: Leftovers,
     pub(crate) tidying: Bell,
     pub(crate) statistics: Figures,
 }
@@ -117,7 +118,7 @@ impl Inner {
             reclaiming: AtomicBool::new(true),
             orphans: AtomicU64::new(orphans),
             objects: AtomicU64::new(objects),
-            removals: Bell::default(),
+            leftovers: Leftovers::new(),
             tidying: Bell::default(),
             statistics: Figures::default(),
         })

@@ -25,6 +25,7 @@ mod error;
 mod file_system;
 mod inner;
 mod layout;
+mod leftovers;
 mod locks;
 mod metadata;
 mod mutation;

@@ -22,11 +22,13 @@ impl Inner {
     /// Treats every file that was marked dirty when the store was last left.
     pub(crate) fn recover_dirty_files(&self) -> Result<()> {
         let mut recovered = 0_u64;
+        let mut from = Vec::new();
         loop {
-            let page = self.marked_files()?;
-            if page.is_empty() {
+            let page = self.marked_files(&from)?;
+            let Some(last) = page.last() else {
                 break;
-            }
+            };
+            from = key::number(last.as_u64().saturating_add(1)).to_vec();
             if recovered == 0 {
                 self.sync_everything_below()?;
             }
@@ -44,9 +46,9 @@ impl Inner {
         Ok(())
     }
 
-    fn marked_files(&self) -> Result<Vec<ObjectId>> {
+    fn marked_files(&self, from: &[u8]) -> Result<Vec<ObjectId>> {
         let view = self.metadata.view();
-        let rows = view.scan(Table::Dirty, &[], &[]).take(MARKS_A_PAGE);
+        let rows = view.scan(Table::Dirty, &[], from).take(MARKS_A_PAGE);
         rows.map(|row| Ok(key::parse_object(row?.key())?)).collect()
     }
 

@@ -150,7 +150,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.inner.removals.stop();
+        self.inner.leftovers.bell.stop();
         self.inner.tidying.stop();
         self.inner.commits.stop();
         for thread in self.threads.drain(..) {

@@ -114,7 +114,8 @@ pub(crate) fn clear_removals(inner: &Inner, guards: &Arc<Guards>) {
             inner.leftovers.search_again();
             tracing::warn!("cannot clear away removed files now, will try again: {error}");
         }
-        if !inner.leftovers.bell.wait(CLEAR_INTERVAL) {
+        let bell = &inner.leftovers.bell;
+        if !bell.wait(CLEAR_INTERVAL) || !bell.pause(GATHERING) {
             return;
         }
     }
@@ -122,9 +123,9 @@ pub(crate) fn clear_removals(inner: &Inner, guards: &Arc<Guards>) {
 
 fn clear_all(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
     while !inner.leftovers.bell.is_stopped() {
-        let group = inner.leftovers.take(ROWS_A_BATCH);
-        if !group.is_empty() {
-            clear_group(inner, guards, &group)?;
+        let page = inner.leftovers.take(REMOVALS_A_PAGE);
+        if !page.is_empty() {
+            clear_page(inner, guards, &page)?;
         } else if inner.leftovers.take_search() {
             search_removals(inner, guards)?;
         } else {
@@ -147,17 +148,25 @@ fn search_removals(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
             return Ok(());
         };
         from = key::number(last.as_u64().saturating_add(1)).to_vec();
-        for group in page.chunks(ROWS_A_BATCH) {
-            clear_group(inner, guards, group)?;
+        clear_page(inner, guards, &page)?;
+    }
+    Ok(())
+}
+
+fn clear_page(inner: &Inner, guards: &Arc<Guards>, page: &[ObjectId]) -> Result<()> {
+    // A removal that could still be undone by a crash must not lose its data. This also waits for the
+    // operation that announced the object; if it came to nothing, there is no row.
+    inner.persist_all()?;
+    for group in page.chunks(ROWS_A_BATCH) {
+        if inner.leftovers.bell.is_stopped() {
+            return Ok(());
         }
+        clear_group(inner, guards, group)?;
     }
     Ok(())
 }
 
 fn clear_group(inner: &Inner, guards: &Arc<Guards>, group: &[ObjectId]) -> Result<()> {
-    // A removal that could still be undone by a crash must not lose its data. This also waits for the
-    // operation that announced the object; if it came to nothing, there is no row.
-    inner.persist_all()?;
     let mut cleared = Vec::with_capacity(group.len());
     for id in group {
         if inner
@@ -168,6 +177,9 @@ fn clear_group(inner: &Inner, guards: &Arc<Guards>, group: &[ObjectId]) -> Resul
             clear_one(inner, guards, *id)?;
             cleared.push(*id);
         }
+    }
+    if cleared.is_empty() {
+        return Ok(());
     }
     let mut mutation = inner.begin_blocking()?;
     cleared

@@ -12,11 +12,12 @@ impl Inner {
     pub(crate) async fn commit_data(self: &Arc<Self>, id: ObjectId) -> Result<Commitment> {
         let row = self.object(id)?;
         row.file()?;
+        // Rows say how long the file is, so that the data is found. Those of all writes answered so far
+        // have been committed, and become stable while the data does.
+        let ticket = self.commits.committed();
+        self.commits.ask_for(ticket);
         self.stabilise(id).await?;
-        // Rows say how long the file is, so that the data is found.
-        self.commits
-            .wait(self.commits.committed(), &self.health)
-            .await?;
+        self.commits.wait(ticket, &self.health).await?;
         Ok(Commitment {
             verifier: self.verifier,
         })

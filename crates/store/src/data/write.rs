@@ -1,8 +1,9 @@
 //! Writing data.
 //!
-//! Order: mark the file dirty, stably; put the bytes into the data file; make them stable if asked to;
-//! then say in the row how long the file is. A crash in between leaves bytes that no row covers,
-//! which are cut off before the file grows over them.
+//! Order: mark the file dirty, stably; put the bytes into the data file; say in the row how long the
+//! file is; make both stable, side by side, if asked to. A crash in between leaves bytes that no row
+//! covers, which are cut off before the file grows over them, or a row over bytes that are not there,
+//! which the mark tells of.
 
 use std::fs::File;
 use std::io;
@@ -104,11 +105,10 @@ impl Inner {
             }
         };
         self.dirty.changed(id, stored.made);
-        if stability >= Stability::Data {
-            self.stabilise(id).await?;
-        }
         let ticket = self.record_write(&access.who, id, end, stored).await?;
         if stability >= Stability::Data {
+            self.commits.ask_for(ticket);
+            self.stabilise(id).await?;
             self.commits.wait(ticket, &self.health).await?;
         }
         Ok(())

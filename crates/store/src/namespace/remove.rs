@@ -86,7 +86,7 @@ impl Inner {
         let has_data = matches!(&row.content, Content::File(file) if file.stored || marked);
         if has_data || row.xattr_bytes > 0 {
             mutation.mark(Table::Removals, id);
-            self.removals.nudge();
+            self.leftovers.add(id);
         }
         if marked {
             mutation.unmark(Table::Dirty, id);
