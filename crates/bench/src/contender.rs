@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use testbed::{Ganesha, Service, Site};
 
+use crate::processor::ProcessorTime;
 use crate::worker::Target;
 
 /// Which server, and how it commits.
@@ -127,7 +128,7 @@ impl Contender {
     ///
     /// # Errors
     /// Fails when the server has died.
-    pub(crate) fn processor_time(&mut self) -> Result<Duration> {
+    pub(crate) fn processor_time(&mut self) -> Result<ProcessorTime> {
         let title = self.kind.title();
         let service = match &mut self.server {
             Server::Meridian(service) => service,
@@ -138,7 +139,7 @@ impl Contender {
             .with_context(|| format!("{title} was never started"))?;
         let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))
             .with_context(|| format!("{title} has died; its log is {}", service.log().display()))?;
-        let time = processor_time(&stat);
+        let time = ProcessorTime::in_stat(&stat);
         time.with_context(|| format!("{title} has died; its log is {}", service.log().display()))
     }
 
@@ -148,10 +149,10 @@ impl Contender {
         const LOOK_EVERY: Duration = Duration::from_millis(100);
         const IDLE: Duration = Duration::from_millis(10);
         let began = Instant::now();
-        let mut before = self.processor_time()?;
+        let mut before = self.processor_time()?.total();
         while began.elapsed() < patience {
             std::thread::sleep(LOOK_EVERY);
-            let now = self.processor_time()?;
+            let now = self.processor_time()?.total();
             if now - before <= IDLE {
                 return Ok(());
             }
@@ -159,20 +160,6 @@ impl Contender {
         }
         Ok(())
     }
-}
-
-/// User and system time in proc(5) `stat`, `None` for a process that is dead and not waited for.
-fn processor_time(stat: &str) -> Option<Duration> {
-    // The second field is the program's name in parentheses, which may hold anything. The fields
-    // behind it begin with the third, the state; the times are the 14th and 15th.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    if matches!(*fields.first()?, "Z" | "X") {
-        return None;
-    }
-    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
-    let each = rustix::param::clock_ticks_per_second();
-    Some(Duration::from_secs_f64(ticks as f64 / each as f64))
 }
 
 fn meridian(
@@ -249,18 +236,4 @@ pub(crate) fn version(program: &Path, argument: &str) -> Result<String> {
     let word = text.split_whitespace().last();
     let word = word.with_context(|| format!("{} has no version", program.display()))?;
     Ok(word.trim_start_matches('V').to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processor_time_is_read_from_behind_the_programs_name() {
-        let stat = "7 (a) b) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 1 0 1 1 1";
-        assert_eq!(processor_time(stat), Some(Duration::from_secs(2)));
-        let dead = "7 (a) Z 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 1 0 1 1 1";
-        assert_eq!(processor_time(dead), None);
-        assert_eq!(processor_time("7 (a"), None);
-    }
 }

@@ -58,6 +58,11 @@ impl Figures {
         self.0.push(measurement);
     }
 
+    /// Takes in all measurements of another.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
     /// One value of all measurements of this kind.
     pub(crate) fn spread(
         &self,

@@ -19,6 +19,7 @@ mod figures;
 mod load;
 mod machine;
 mod page;
+mod processor;
 mod report;
 mod tally;
 mod turn;

@@ -42,6 +42,7 @@ fn text(date: &str, report: &Report) -> String {
         ("{length}", conditions.length.as_secs_f64().to_string()),
         ("{data}", (conditions.data_size >> 20).to_string()),
         ("{entries}", conditions.entries.to_string()),
+        ("{others}", format!("{:.0}", report.others * 100.0)),
         (
             "{async_table}",
             report.throughput(Kind::MeridianAsync, Kind::Ganesha),

@@ -50,6 +50,9 @@ pub(crate) struct Conditions {
 pub(crate) struct Report {
     /// Its conditions.
     pub(crate) conditions: Conditions,
+    /// The largest share of the processors that programs used, in any turn, that were not part of
+    /// the measurement.
+    pub(crate) others: f64,
     /// Its measurements.
     pub(crate) figures: Figures,
 }
@@ -60,10 +63,12 @@ impl Report {
         format!(
             "## Throughput, names not yet durable when answered\n\n{}\n\
              ## Throughput, names durable when answered\n\n{}\n\
-             ## Latency and processor time\n\n{}",
+             ## Latency and processor time\n\n{}\n\
+             Other programs used up to {:.0} % of the processors during a turn.\n",
             self.throughput(Kind::MeridianAsync, Kind::Ganesha),
             self.throughput(Kind::MeridianSync, Kind::GaneshaDirsync),
-            self.costs()
+            self.costs(),
+            self.others * 100.0
         )
     }
 

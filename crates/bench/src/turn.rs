@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::contender::Contender;
 use crate::figures::{Figures, Measurement};
+use crate::processor::ProcessorTime;
 use crate::worker::Crew;
 use crate::workload::{Workload, data, files};
 
@@ -28,17 +29,16 @@ struct Turn<'a> {
     contender: &'a mut Contender,
     crew: Crew,
     length: Duration,
-    figures: &'a mut Figures,
+    figures: Figures,
 }
 
-/// Gives a server its turn.
+/// Gives a server its turn, and returns what was measured.
 pub(crate) async fn take(
     contender: &mut Contender,
     round: usize,
     clients: usize,
     extent: Extent,
-    figures: &mut Figures,
-) -> Result<()> {
+) -> Result<Figures> {
     let name = format!("round-{round}-{clients}");
     let crew = Crew::hire(contender.target(), clients, &name, extent.data_size).await?;
     let only_names = contender.kind().is_durable();
@@ -48,14 +48,15 @@ pub(crate) async fn take(
         contender,
         crew,
         length: extent.length,
-        figures,
+        figures: Figures::default(),
     };
     turn.small_files(only_names).await?;
     if !only_names {
         turn.measure(Workload::Readdir).await?;
         turn.large_files().await?;
     }
-    turn.crew.dismiss().await
+    turn.crew.dismiss().await?;
+    Ok(turn.figures)
 }
 
 impl Turn<'_> {
@@ -86,14 +87,14 @@ impl Turn<'_> {
 
     async fn measure(&mut self, workload: Workload) -> Result<()> {
         let title = self.contender.kind().title();
-        let server_before = self.contender.processor_time()?;
-        let client_before = own_processor_time();
+        let server_before = self.contender.processor_time()?.total();
+        let client_before = ProcessorTime::own()?.total();
         let (mut tally, took) = workload
             .run(&mut self.crew, self.length)
             .await
             .with_context(|| format!("{title} failed at: {}", workload.title()))?;
-        let server_cpu = self.contender.processor_time()? - server_before;
-        let client_cpu = own_processor_time() - client_before;
+        let server_cpu = self.contender.processor_time()?.total() - server_before;
+        let client_cpu = ProcessorTime::own()?.total() - client_before;
         let amount = tally.amount as f64 / workload.scale();
         let per_unit = |time: Duration| time.as_secs_f64() * 1e6 / amount.max(1.0);
         self.figures.add(Measurement {
@@ -111,13 +112,4 @@ impl Turn<'_> {
         });
         Ok(())
     }
-}
-
-/// The processor time of this process, whose threads are all clients.
-fn own_processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
 }
