@@ -83,6 +83,11 @@ impl OwnControl {
             .any(|claim| claim.depth == Depth::Deep)
     }
 
+    pub(crate) fn is_deep_at(&self, object: ObjectId) -> bool {
+        let mut claims = self.proposal.claims.iter();
+        claims.any(|claim| claim.object == object && claim.depth == Depth::Deep)
+    }
+
     pub(crate) fn claims_object(&self, object: ObjectId) -> bool {
         self.proposal
             .claims

@@ -62,4 +62,6 @@ rules! {
     close_waits_for_file,
     /// Closing a file waits until every active replica knows of its directory's control or its entry.
     close_waits_for_entry,
+    /// Deep control counts for a close only at replicas that know the file to be below it.
+    close_waits_for_moves,
 }

@@ -507,11 +507,17 @@ impl World {
         let now = self.now;
         let replica = self.replica(slot);
         let fresh = replica.fresh_object();
+        let update = replica
+            .tree
+            .resolve(intent)
+            .expect("the caller has resolved it");
         let edits = replica.tree.edits(intent, fresh);
         let complete = replica.apply(now, &edits);
         debug_assert!(complete, "a resolved intent can be carried out");
         let position = Position(replica.stream.len() as u64 + 1);
-        replica.core.handle_update(&under, position);
+        replica
+            .core
+            .handle_update(&replica.tree, &update, &under, position);
         let mut inherited = None;
         if let Intent::Create { parent, .. } = *intent
             && let Some(subject) = replica.tree.subject(fresh)
@@ -522,17 +528,20 @@ impl World {
                 .handle_created(now, &replica.tree, subject, parent);
         }
         if let Some(born) = &inherited {
-            replica.core.handle_update(&[born.name], position);
+            let born = [born.name];
+            replica
+                .core
+                .handle_update(&replica.tree, &update, &born, position);
         }
-        let update = StreamUpdate {
+        let shipped = StreamUpdate {
             under,
             edits: edits.clone(),
             inherited,
         };
-        replica.stream.push(update.clone());
+        replica.stream.push(shipped.clone());
         self.forget_removed(slot, &edits);
         for peer in self.others(slot) {
-            self.send(slot, peer, Packet::Update(position.0, update.clone()));
+            self.send(slot, peer, Packet::Update(position.0, shipped.clone()));
         }
     }
 

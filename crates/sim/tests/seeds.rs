@@ -13,7 +13,7 @@ fn random_runs_keep_every_invariant() {
     let repeated = number("SIM_SEED");
     let seeds = match repeated {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SIM_SEEDS").unwrap_or(400),
+        None => 0..number("SIM_SEEDS").unwrap_or(150),
     };
     for seed in seeds {
         let mut world = World::new(&Plan::draw(seed));

@@ -73,9 +73,9 @@ impl ControlCore {
             kind,
         };
         let covering = self.own.meeting(tree, &parent_need);
-        let in_force = covering.iter().filter(|(_, own)| own.state == State::Held);
-        let (number, _) = in_force.clone().next()?;
-        if in_force.clone().any(|(_, own)| own.is_deep()) {
+        let mut in_force = covering.iter().filter(|(_, own)| own.state == State::Held);
+        let (number, _) = in_force.next()?;
+        if self.controls(tree, object) {
             return None;
         }
         let origin = Origin::Inherited(self.name_of(*number));

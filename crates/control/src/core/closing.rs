@@ -67,35 +67,33 @@ impl ControlCore {
 
     /// A file without own control has been given up, which happens only when its data is everywhere.
     fn file_is_known(&self, tree: &impl Tree, peer: ReplicaSlot, file: ObjectId) -> bool {
-        let covering = self.own.meeting(tree, &file_need(file));
-        covering.is_empty()
-            || covering
-                .iter()
-                .any(|(_, own)| own.election.acknowledged_by(peer))
+        let kind = match tree.parents(file).len() {
+            0 | 1 => NeedKind::File,
+            _ => NeedKind::LinkedFile,
+        };
+        let need = Need { object: file, kind };
+        self.own.meeting(tree, &need).is_empty() || self.cover_is_known(tree, peer, &need)
     }
 
     fn entry_is_known(&self, tree: &impl Tree, peer: ReplicaSlot, close: &Close) -> bool {
         let Some(entry) = close.entry else {
             return true;
         };
-        if self.applied_by(peer) >= entry {
-            return true;
-        }
-        tree.parents(close.file).into_iter().any(|directory| {
-            let covering = self.own.meeting(tree, &directory_need(directory));
-            covering
-                .iter()
-                .any(|(_, own)| own.election.acknowledged_by(peer))
+        let kind = NeedKind::Directory;
+        let mut directories = tree.parents(close.file).into_iter();
+        self.applied_by(peer) >= entry
+            || directories.any(|object| self.cover_is_known(tree, peer, &Need { object, kind }))
+    }
+
+    /// Whether a peer would forward an open of the object here. Deep control tells a peer so only if the
+    /// object is below in the peer's own copy as well: it must have applied the last rename that moved
+    /// anything into the control.
+    fn cover_is_known(&self, tree: &impl Tree, peer: ReplicaSlot, need: &Need) -> bool {
+        let has_followed = self.applied_by(peer) >= self.last_crossing
+            || !self.settings.rules.close_waits_for_moves();
+        let covering = self.own.meeting(tree, need);
+        covering.iter().any(|(_, own)| {
+            own.election.acknowledged_by(peer) && (has_followed || own.claims_object(need.object))
         })
     }
-}
-
-fn file_need(object: ObjectId) -> Need {
-    let kind = NeedKind::File;
-    Need { object, kind }
-}
-
-fn directory_need(object: ObjectId) -> Need {
-    let kind = NeedKind::Directory;
-    Need { object, kind }
 }

@@ -69,6 +69,8 @@ pub struct ControlCore {
     next_number: u64,
     /// How far each peer has applied this replica's stream.
     applied: BTreeMap<ReplicaSlot, Position>,
+    /// The last rename of this replica that moved something into or out of an own deep control.
+    last_crossing: Position,
     /// Files whose data some active replica lacks, and the numbers of the controls it was written under.
     unshipped: BTreeMap<ObjectId, BTreeSet<u64>>,
     open_for_writing: BTreeMap<ObjectId, u32>,
@@ -119,6 +121,7 @@ impl ControlCore {
             endings: BTreeMap::new(),
             next_number: 1,
             applied: BTreeMap::new(),
+            last_crossing: Position(0),
             unshipped: BTreeMap::new(),
             open_for_writing: BTreeMap::new(),
             closes: Vec::new(),

@@ -11,7 +11,7 @@ use crate::moment::Moment;
 use crate::name::{ControlName, Position};
 use crate::own::{Origin, State, Waiting};
 use crate::settings::Contention;
-use crate::tree::Tree;
+use crate::tree::{Tree, chain};
 use crate::update::{Need, NeedKind, Update};
 use vfs::ObjectId;
 
@@ -45,14 +45,36 @@ impl ControlCore {
         controls.max(waiting) >= self.settings.capacity
     }
 
-    /// Takes note of the place in this replica's stream of an update that was made under `under`.
-    pub fn handle_update(&mut self, under: &[ControlName], position: Position) {
+    /// Takes note of the place in this replica's stream of an update that was made under `under`. A birth
+    /// is reported for its inherited control in the same way.
+    pub fn handle_update(
+        &mut self,
+        tree: &impl Tree,
+        update: &Update,
+        under: &[ControlName],
+        position: Position,
+    ) {
         for name in under {
             let number = self.own_number(*name);
             if let Some(control) = number.and_then(|number| self.own.find_mut(number)) {
                 control.last_update = control.last_update.max(position);
             }
         }
+        if let Update::Rename { from, to, .. } = update
+            && self.deep_above(tree, *from) != self.deep_above(tree, *to)
+        {
+            self.last_crossing = self.last_crossing.max(position);
+        }
+    }
+
+    /// The own deep controls that reach into a directory.
+    fn deep_above(&self, tree: &impl Tree, directory: ObjectId) -> Vec<u64> {
+        let above = chain(tree, directory).into_iter();
+        let deep = above.flat_map(|ancestor| {
+            let controls = self.own.at(ancestor);
+            controls.filter(move |(_, control)| control.is_deep_at(ancestor))
+        });
+        deep.map(|(number, _)| number).collect()
     }
 
     /// Serves, forwards, joins an election that is under way, or begins one.

@@ -298,8 +298,11 @@ impl ControlCore {
             object: directory,
             kind,
         };
-        let mut covering = self.own.meeting(tree, &need).into_iter();
-        let covered = covering.any(|(_, control)| control.is_deep());
+        let mut above = chain(tree, directory).into_iter();
+        let covered = above.any(|ancestor| {
+            let mut controls = self.own.at(ancestor);
+            controls.any(|(_, control)| control.is_deep_at(ancestor))
+        });
         if !covered && self.deep_is_welcome(now, tree, directory) {
             let needs = vec![need];
             self.propose(

@@ -210,7 +210,7 @@ impl ControlCore {
         (!rules.release_when_applied()
             || self.is_applied(control) && !self.has_unshipped_data(tree, number, control))
             && (!rules.release_when_narrower_known()
-                || self.narrower_are_known(tree, number, control))
+                || self.remaining_are_known(tree, number, control))
     }
 
     /// Every active replica has applied every update made under the control.
@@ -223,42 +223,45 @@ impl ControlCore {
         self.applied.get(&peer).copied().unwrap_or_default()
     }
 
-    /// Files written under the control, or below it now: a moved directory keeps its explicit control
+    /// Files written under the control, or covered by it now: a moved directory keeps its explicit control
     /// for the sake of what was written below it under the former one.
     fn has_unshipped_data(&self, tree: &impl Tree, number: u64, control: &OwnControl) -> bool {
         self.unshipped
             .iter()
-            .any(|(file, under)| under.contains(&number) || is_below(tree, *file, control))
+            .any(|(file, under)| under.contains(&number) || covers(tree, control, *file))
     }
 
-    /// Every active replica has acknowledged the narrower and inherited controls that remain. Proposals
-    /// that operations still wait for cover nothing yet.
-    fn narrower_are_known(&self, tree: &impl Tree, number: u64, control: &OwnControl) -> bool {
+    /// Every active replica has acknowledged the controls that remain for anything this one covers:
+    /// narrower and inherited ones, and others of the same or of a larger extent, under which updates may
+    /// have been made that are not everywhere yet. Proposals that operations still wait for cover nothing.
+    fn remaining_are_known(&self, tree: &impl Tree, number: u64, control: &OwnControl) -> bool {
         let name = self.name_of(number);
         let mut remaining = self.own.iter().filter(|(other, own)| {
             let in_use = own.state != State::Undecided || own.origin != Origin::Demanded;
-            let narrower = own.origin == Origin::Inherited(name)
-                || own
-                    .proposal
-                    .claims
-                    .iter()
-                    .any(|claim| is_below(tree, claim.object, control));
-            *other != number && in_use && narrower
+            *other != number
+                && in_use
+                && (own.origin == Origin::Inherited(name)
+                    || overlap(tree, own, control)
+                    || overlap(tree, control, own))
         });
         remaining.all(|(_, own)| own.election.acknowledged_by_all(&self.view.active))
     }
 }
 
-fn is_below(tree: &impl Tree, object: ObjectId, control: &OwnControl) -> bool {
-    let mut deep = control
-        .proposal
-        .claims
-        .iter()
-        .filter(|c| c.depth == Depth::Deep)
-        .peekable();
-    if deep.peek().is_none() {
+/// Whether some claim of `narrower` is covered by `wider`.
+fn overlap(tree: &impl Tree, narrower: &OwnControl, wider: &OwnControl) -> bool {
+    let mut claims = narrower.proposal.claims.iter();
+    claims.any(|claim| covers(tree, wider, claim.object))
+}
+
+fn covers(tree: &impl Tree, control: &OwnControl, object: ObjectId) -> bool {
+    if control.claims_object(object) {
+        return true;
+    }
+    if !control.is_deep() {
         return false;
     }
     let above = ancestors(tree, object);
-    deep.any(|claim| above.contains(&claim.object) || claim.object == object)
+    let mut claims = control.proposal.claims.iter();
+    claims.any(|claim| claim.depth == Depth::Deep && above.contains(&claim.object))
 }
