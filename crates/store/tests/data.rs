@@ -344,3 +344,26 @@ async fn more_files_than_can_be_open_are_written_and_read() {
         );
     }
 }
+
+/// The row of a file claimed stored data after a hole was punched into nothing; the check then found the
+/// data lost.
+#[tokio::test]
+async fn a_hole_in_a_file_without_data_leaves_it_without_data() {
+    let mut store = Fixture::new();
+    let id = store.file(ObjectId::ROOT, "f").await;
+    store.set(id, &with_size(100)).await.unwrap();
+    let who = root();
+    let extent = Extent {
+        offset: 10,
+        length: 20,
+    };
+    store
+        .store()
+        .deallocate(Authority::Credentials(&who), id, extent)
+        .await
+        .unwrap();
+    store.store().sync().await.unwrap();
+    store.close();
+    let report = store::Store::check(&store.options.directory, false).unwrap();
+    assert!(report.sound, "{report}");
+}

@@ -94,6 +94,7 @@ impl Inner {
         let result = match needed {
             true => self.carry_out(id, extent.offset, end, change).await,
             false => Ok(Stored {
+                exists: false,
                 space_used: row.space_used,
                 made: false,
             }),

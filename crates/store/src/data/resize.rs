@@ -41,7 +41,10 @@ impl Inner {
         self.check_write(&access, id, mutation.object(id)?)?;
         self.apply_attributes(&mut mutation, &access.who, id, &set)?;
         let cuts = shrinks && mutation.object(id)?.file()?.stored;
-        self.put_size(&mut mutation, &access, id, size, cuts)?;
+        self.put_size(&mut mutation, &access, id, &set, size)?;
+        if cuts {
+            self.mark_cut(&mut mutation, id);
+        }
         let attributes = mutation.object(id)?.attributes(id);
         let ticket = mutation.commit()?;
         if cuts {
@@ -59,33 +62,39 @@ impl Inner {
         Ok(attributes)
     }
 
+    /// Enters the size. Times and mode that are set together with it stay as they were set.
     fn put_size(
         &self,
         mutation: &mut Mutation<'_>,
         access: &Access,
         id: ObjectId,
+        set: &SetAttributes,
         size: u64,
-        cuts: bool,
     ) -> Result<()> {
-        mutation.touch(id, Touch::Content)?;
+        let touch = match set.modified {
+            Some(_) => Touch::Attributes,
+            None => Touch::Content,
+        };
+        mutation.touch(id, touch)?;
         let row = mutation.object_mut(id)?;
         row.size = size;
         // Until the file is written again this is only an upper bound, in whole blocks.
         row.space_used = row.space_used.min(size.div_ceil(4096) * 4096);
-        if !access.who.is_root() {
+        if !access.who.is_root() && set.mode.is_none() {
             let member = access.who.is_member(row.group);
             row.mode = crate::ownership::strip_set_id(row.mode, member);
         }
-        if cuts {
-            // Bytes behind the size may survive a crash; the mark says where to look for them.
-            if !self.dirty.contains(id) {
-                let ticket = mutation.ticket();
-                mutation.mark(Table::Dirty, id);
-                self.dirty.mark(id, ticket, false, 0);
-            }
-            self.dirty.changed(id, false);
-        }
         Ok(())
+    }
+
+    /// Bytes behind the size may survive a crash; the mark says where to look for them.
+    fn mark_cut(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
+        if !self.dirty.contains(id) {
+            let ticket = mutation.ticket();
+            mutation.mark(Table::Dirty, id);
+            self.dirty.mark(id, ticket, false, 0);
+        }
+        self.dirty.changed(id, false);
     }
 }
 

@@ -31,6 +31,8 @@ const INLINE_BYTES: usize = 64 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored {
     pub(super) space_used: u64,
+    /// There is a data file.
+    pub(super) exists: bool,
     /// The data file did not exist before.
     pub(super) made: bool,
 }
@@ -223,7 +225,7 @@ impl Inner {
         let mut mutation = self.begin_upkeep().await?;
         mutation.touch(id, Touch::Content)?;
         let row = mutation.object_mut(id)?;
-        row.file_mut()?.stored = true;
+        row.file_mut()?.stored |= stored.exists;
         row.size = row.size.max(end);
         row.space_used = stored.space_used;
         if !who.is_root() {
@@ -237,6 +239,7 @@ impl Inner {
 pub(super) fn stored(file: &File, made: bool) -> io::Result<Stored> {
     // POSIX counts blocks of 512 bytes here, whatever the file system's own are.
     Ok(Stored {
+        exists: true,
         space_used: file.metadata()?.blocks().saturating_mul(512),
         made,
     })
