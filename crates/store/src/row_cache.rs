@@ -1,0 +1,186 @@
+//! The rows of objects and names that were used lately, in memory.
+//!
+//! The embedded store needs microseconds to find a row even in its own cache, and most requests look at
+//! the same few rows. Bounded: two generations of rows; when the young one has filled its share,
+//! the old one goes and the young one takes its place, and rows that are used again come back.
+//!
+//! Who reads several rows needs to know that no batch came in between: the *epoch* is even while rows
+//! stand still, odd while a batch is being committed, and never the same after one.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Table and key of a row, padded with zeros.
+pub(crate) type CachedKey = [u8; 16];
+
+/// So many threads can look up rows without meeting.
+const SHARDS: usize = 16;
+/// What a row occupies beside its bytes, about.
+const OVERHEAD_BYTES: usize = 96;
+
+#[derive(Debug, Default)]
+struct Generation {
+    rows: HashMap<CachedKey, Arc<[u8]>>,
+    bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    young: Generation,
+    old: Generation,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct RowCache {
+    shards: Vec<Mutex<Shard>>,
+    generation_bytes: usize,
+    epoch: AtomicU64,
+}
+
+/// A moment at which no batch was being committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Epoch(u64);
+
+impl RowCache {
+    /// A cache for about so many bytes.
+    pub(crate) fn new(bytes: u64) -> RowCache {
+        let generation_bytes = usize::try_from(bytes).unwrap_or(usize::MAX) / SHARDS / 2;
+        RowCache {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            generation_bytes,
+            epoch: AtomicU64::new(0),
+        }
+    }
+
+    /// The present moment; `None` while a batch is being committed.
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        (epoch % 2 == 0).then_some(Epoch(epoch))
+    }
+
+    /// Whether no batch was committed, or begun to be, since `then`.
+    pub(crate) fn is_still(&self, then: Epoch) -> bool {
+        fence(Ordering::SeqCst);
+        self.epoch.load(Ordering::SeqCst) == then.0
+    }
+
+    pub(crate) fn row(&self, key: &CachedKey) -> Option<Arc<[u8]>> {
+        let mut shard = self.shard(key);
+        if let Some(row) = shard.young.rows.get(key) {
+            return Some(Arc::clone(row));
+        }
+        let row = shard.old.take(key)?;
+        shard.insert(*key, Arc::clone(&row), self.generation_bytes);
+        Some(row)
+    }
+
+    /// Keeps a row that was read from the embedded store at `then`, unless it may have changed since.
+    pub(crate) fn keep(&self, key: CachedKey, row: &Arc<[u8]>, then: Epoch) {
+        let mut shard = self.shard(&key);
+        // A batch that begins after this look finds the row when it takes the shard's lock.
+        if self.is_still(then) {
+            shard.insert(key, Arc::clone(row), self.generation_bytes);
+        }
+    }
+
+    /// Rows are about to change. Whoever changes them is alone.
+    pub(crate) fn begin_change(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Rows have changed as the arguments say; `None` stands for a removed row.
+    pub(crate) fn end_change(&self, changes: Vec<(CachedKey, Option<Arc<[u8]>>)>) {
+        for (key, row) in changes {
+            let mut shard = self.shard(&key);
+            shard.young.take(&key);
+            shard.old.take(&key);
+            if let Some(row) = row {
+                shard.insert(key, row, self.generation_bytes);
+            }
+        }
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn shard(&self, key: &CachedKey) -> MutexGuard<'_, Shard> {
+        // Identifiers count up and hashes are random at the end, so the last bytes spread well.
+        let spread = key.iter().fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(*byte));
+        let shard = &self.shards[spread % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Generation {
+    fn take(&mut self, key: &CachedKey) -> Option<Arc<[u8]>> {
+        let row = self.rows.remove(key)?;
+        self.bytes -= row.len() + OVERHEAD_BYTES;
+        Some(row)
+    }
+}
+
+impl Shard {
+    fn insert(&mut self, key: CachedKey, row: Arc<[u8]>, generation_bytes: usize) {
+        let size = row.len() + OVERHEAD_BYTES;
+        if self.young.bytes + size > generation_bytes {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.take(&key);
+        self.young.bytes += size;
+        self.young.rows.insert(key, row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u64) -> CachedKey {
+        let mut key = [1; 16];
+        key[8..].copy_from_slice(&number.to_be_bytes());
+        key
+    }
+
+    fn row(text: &str) -> Arc<[u8]> {
+        Arc::from(text.as_bytes())
+    }
+
+    #[test]
+    fn a_row_read_before_a_batch_is_not_kept_after_it() {
+        let cache = RowCache::new(1 << 20);
+        let then = cache.epoch().unwrap();
+        cache.begin_change();
+        assert_eq!(cache.epoch(), None);
+        cache.keep(key(1), &row("old"), then);
+        cache.end_change(vec![(key(2), Some(row("new")))]);
+        cache.keep(key(1), &row("old"), then);
+        assert_eq!(cache.row(&key(1)), None);
+        assert_eq!(cache.row(&key(2)), Some(row("new")));
+        assert!(!cache.is_still(then));
+    }
+
+    #[test]
+    fn a_removed_row_is_forgotten_in_both_generations() {
+        let cache = RowCache::new(1 << 20);
+        cache.keep(key(1), &row("a"), cache.epoch().unwrap());
+        cache.begin_change();
+        cache.end_change(vec![(key(1), None)]);
+        assert_eq!(cache.row(&key(1)), None);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_rows_in_use_stay() {
+        let cache = RowCache::new(256 << 10);
+        let favourite = key(u64::MAX);
+        cache.keep(favourite, &row("favourite"), cache.epoch().unwrap());
+        for number in 0..20_000 {
+            cache.keep(key(number), &row("passing by"), cache.epoch().unwrap());
+            assert!(cache.row(&favourite).is_some(), "after {number}");
+        }
+        let held: usize = (cache.shards.iter())
+            .map(|shard| shard.lock().unwrap())
+            .map(|shard| shard.young.bytes + shard.old.bytes)
+            .sum();
+        assert!(held <= 256 << 10, "{held} bytes are held");
+    }
+}

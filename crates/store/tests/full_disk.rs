@@ -1,0 +1,231 @@
+//! A disk that fills up: what is refused, what goes on, and what is left when nothing was kept back.
+//!
+//! Needs a small file system of its own, which only the superuser can mount; for anybody else these
+//! tests say so and prove nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use fixture::{directory, file, name, root, with_size};
+use store::{CommitMode, NewStore, Reserve, Store, StoreOptions};
+use vfs::{
+    Authority, Creation, Error, FileSystem, NewObject, ObjectId, Result, SetAttributes, Stability,
+};
+
+const ROOT: ObjectId = ObjectId::ROOT;
+const MEBIBYTE: u64 = 1 << 20;
+
+/// A file system in memory, gone with the test.
+struct SmallDisk {
+    path: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    fn mounted(mebibytes: u64) -> Option<SmallDisk> {
+        let path = tempfile::tempdir().unwrap();
+        let size = format!("size={mebibytes}m");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(path.path())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(SmallDisk { path });
+        }
+        eprintln!("NOT TESTED: only the superuser can mount the small disk that this test needs");
+        None
+    }
+
+    fn path(&self) -> &Path {
+        self.path.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg("-l").arg(self.path()).status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "the small disk stays mounted"
+        );
+    }
+}
+
+fn options(disk: &SmallDisk, reserve: u64) -> StoreOptions {
+    let mut options = StoreOptions::new(disk.path().join("store"));
+    options.reserve = Reserve::Bytes(reserve);
+    options
+}
+
+async fn make(store: &Store, text: &str, new: NewObject) -> Result<ObjectId> {
+    let set = SetAttributes::default();
+    Ok(store
+        .create(&root(), ROOT, &name(text), new, &set)
+        .await?
+        .attributes
+        .id)
+}
+
+async fn write(store: &Store, id: ObjectId, offset: u64, data: Bytes) -> Result<()> {
+    let who = root();
+    let authority = Authority::Credentials(&who);
+    store
+        .write(authority, id, offset, data, Stability::Unstable)
+        .await
+        .map(|_| ())
+}
+
+/// Writes mebibytes until one is refused, and returns how many fitted.
+async fn fill(store: &Store, id: ObjectId) -> (u64, Error) {
+    let data = Bytes::from(vec![7; MEBIBYTE as usize]);
+    for count in 0.. {
+        if let Err(error) = write(store, id, count * MEBIBYTE, data.clone()).await {
+            return (count, error);
+        }
+    }
+    unreachable!("the disk never fills up")
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_data_and_lets_things_be_removed() {
+    let Some(disk) = SmallDisk::mounted(96) else {
+        return;
+    };
+    let store = Store::create(&options(&disk, 24 * MEBIBYTE), &NewStore::default()).unwrap();
+    store.end_reclaim().await.unwrap();
+    let kept = make(&store, "kept", file()).await.unwrap();
+    write(&store, kept, 0, Bytes::from_static(b"kept"))
+        .await
+        .unwrap();
+    let large = make(&store, "large", file()).await.unwrap();
+    let (count, error) = fill(&store, large).await;
+    assert!(
+        count > 16 && error == Error::NoSpace,
+        "{error} after {count} MiB"
+    );
+    // The last mebibyte holds some small things still.
+    let mut smalls = 0;
+    while let Ok(small) = make(&store, &format!("small{smalls}"), file()).await {
+        let page = Bytes::from(vec![9; 4096]);
+        if write(&store, small, 0, page).await.is_err() {
+            break;
+        }
+        smalls += 1;
+        assert!(smalls < 1000, "nothing is ever refused");
+    }
+    while make(&store, &format!("directory{smalls}"), directory())
+        .await
+        .is_ok()
+    {
+        smalls += 1;
+        assert!(smalls < 1000, "nothing is ever refused");
+    }
+    assert_eq!(make(&store, "new", directory()).await, Err(Error::NoSpace));
+    assert!(store.space().await.unwrap().available_bytes < MEBIBYTE);
+    // What exists is opened, read, renamed and cut short.
+    make(&store, "kept", NewObject::File(Creation::Unchecked))
+        .await
+        .unwrap();
+    let who = root();
+    let authority = Authority::Credentials(&who);
+    assert_eq!(
+        store.read(authority, kept, 0, 10).await.unwrap().bytes,
+        "kept"
+    );
+    store
+        .rename(&who, (ROOT, &name("kept")), (ROOT, &name("moved")))
+        .await
+        .unwrap();
+    store
+        .set_attributes(authority, kept, &with_size(2))
+        .await
+        .unwrap();
+    assert!(!store.statistics().failed);
+    store.remove(&who, ROOT, &name("large")).await.unwrap();
+    until_writable(&store, kept).await;
+    drop(store);
+    let report = Store::check(&disk.path().join("store"), false).unwrap();
+    assert!(report.sound, "{report}");
+}
+
+/// Removed data is cleared away behind; how soon is not promised.
+async fn until_writable(store: &Store, id: ObjectId) {
+    let start = Instant::now();
+    let data = Bytes::from(vec![8; 4 * MEBIBYTE as usize]);
+    while let Err(error) = write(store, id, 0, data.clone()).await {
+        assert_eq!(error, Error::NoSpace);
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "no room although files were removed"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Fills the disk beside the store, to the last byte.
+fn fill_beside(disk: &SmallDisk) -> PathBuf {
+    let path = disk.path().join("beside");
+    let mut file = std::fs::File::create(&path).unwrap();
+    let block = vec![1; 4096];
+    while std::io::Write::write_all(&mut file, &block).is_ok() {}
+    path
+}
+
+#[tokio::test]
+async fn a_store_that_others_leave_no_room_fails_loudly_and_comes_back_whole() {
+    let Some(disk) = SmallDisk::mounted(80) else {
+        return;
+    };
+    for mode in [CommitMode::Sync, CommitMode::Async] {
+        let mut options = options(&disk, 0);
+        options.directory = disk.path().join(format!("{mode:?}"));
+        options.commit = mode;
+        let store = Store::create(&options, &NewStore::default()).unwrap();
+        store.end_reclaim().await.unwrap();
+        make(&store, "n0", directory()).await.unwrap();
+        let beside = fill_beside(&disk);
+        // With nothing kept back, what needs no room in the end is tried, and meets the full disk.
+        let mut renamed = 0;
+        let error = loop {
+            let (old, new) = (
+                name(&format!("n{renamed}")),
+                name(&format!("n{}", renamed + 1)),
+            );
+            match store.rename(&root(), (ROOT, &old), (ROOT, &new)).await {
+                Ok(_) => renamed += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::Io(_)), "{error}");
+        // From the failure on nothing is promised any more, and nothing answered.
+        assert!(store.statistics().failed);
+        assert!(matches!(store.attributes(ROOT).await, Err(Error::Io(_))));
+        assert!(matches!(
+            make(&store, "x", directory()).await,
+            Err(Error::Io(_))
+        ));
+        assert!(matches!(store.sync().await, Err(Error::Io(_))));
+        drop(store);
+        std::fs::remove_file(beside).unwrap();
+        let report = Store::check(&options.directory, false).unwrap();
+        assert!(report.sound, "{report}");
+        let store = Store::open(&options).unwrap();
+        // The renaming that failed may have happened, as if only its answer had been lost.
+        let mut found = 0;
+        for number in [renamed, renamed + 1] {
+            found += u32::from(
+                store
+                    .lookup(&root(), ROOT, &name(&format!("n{number}")))
+                    .await
+                    .is_ok(),
+            );
+        }
+        assert_eq!(found, 1, "after {renamed} renamings");
+        make(&store, "after", directory()).await.unwrap();
+    }
+}
