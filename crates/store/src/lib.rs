@@ -35,6 +35,7 @@ mod options;
 mod ownership;
 mod recording;
 mod recovery;
+mod row_cache;
 mod rows;
 mod shares;
 mod space;

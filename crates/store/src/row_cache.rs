@@ -57,7 +57,7 @@ impl RowCache {
     /// The present moment; `None` while a batch is being committed.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         let epoch = self.epoch.load(Ordering::Acquire);
-        (epoch % 2 == 0).then_some(Epoch(epoch))
+        epoch.is_multiple_of(2).then_some(Epoch(epoch))
     }
 
     /// Whether no batch was committed, or begun to be, since `then`.
@@ -105,7 +105,9 @@ impl RowCache {
 
     fn shard(&self, key: &CachedKey) -> MutexGuard<'_, Shard> {
         // Identifiers count up and hashes are random at the end, so the last bytes spread well.
-        let spread = key.iter().fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(*byte));
+        let spread = key.iter().fold(0_usize, |sum, byte| {
+            sum.wrapping_mul(31) + usize::from(*byte)
+        });
         let shard = &self.shards[spread % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -50,13 +50,14 @@ impl Inner {
         new: &NewObject,
     ) -> Result<Option<Created>> {
         self.health.check()?;
-        let view = self.metadata.view();
-        let parent = object_in(&view, directory)?.ok_or(Error::Stale)?;
-        searchable(who, directory, &parent)?;
-        let Some((id, row)) = self.find_in(&view, directory, name)? else {
-            return Ok(None);
-        };
-        take_existing(parent.change, id, &row, new).map(Some)
+        self.metadata.consistent(|view| {
+            let parent = object_in(view, directory)?.ok_or(Error::Stale)?;
+            searchable(who, directory, &parent)?;
+            let Some((id, row)) = self.find_in(view, directory, name)? else {
+                return Ok(None);
+            };
+            take_existing(parent.change, id, &row, new).map(Some)
+        })
     }
 
     fn create_in(

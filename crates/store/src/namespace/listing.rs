@@ -29,27 +29,28 @@ impl Inner {
         if (after != Cookie::START && after < Cookie::FIRST) || after.0 >= 1 << 63 {
             return Err(Error::BadCookie);
         }
-        let view = self.metadata.view();
-        let row = object_in(&view, directory)?.ok_or(Error::Stale)?;
-        row.directory()?;
-        if !allows(who, &row.attributes(directory), READ) {
-            return Err(Error::AccessDenied);
-        }
-        // Rows of removed names cost time until the embedded store has merged them away, so an empty
-        // directory is not searched.
-        let page = match row.directory()?.entries {
-            0 => DirectoryPage {
-                entries: Vec::new(),
-                end: true,
-            },
-            _ => page(
-                &view,
-                directory,
-                after,
-                max_entries.clamp(1, MAX_PAGE_ENTRIES),
-            )?,
-        };
-        drop(view);
+        let (row, page) = self.metadata.consistent(|view| {
+            let row = object_in(view, directory)?.ok_or(Error::Stale)?;
+            row.directory()?;
+            if !allows(who, &row.attributes(directory), READ) {
+                return Err(Error::AccessDenied);
+            }
+            // Rows of removed names cost time until the embedded store has merged them away, so an
+            // empty directory is not searched.
+            let page = match row.directory()?.entries {
+                0 => DirectoryPage {
+                    entries: Vec::new(),
+                    end: true,
+                },
+                _ => page(
+                    view,
+                    directory,
+                    after,
+                    max_entries.clamp(1, MAX_PAGE_ENTRIES),
+                )?,
+            };
+            Ok((row, page))
+        })?;
         self.note_access(directory, &row)?;
         Ok(page)
     }

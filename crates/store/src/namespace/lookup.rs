@@ -16,28 +16,29 @@ impl Inner {
         name: &Name,
     ) -> Result<Attributes> {
         self.health.check()?;
-        let view = self.metadata.view();
-        let row = object_in(&view, directory)?.ok_or(Error::Stale)?;
-        searchable(who, directory, &row)?;
-        let (id, row) = self
-            .find_in(&view, directory, name)?
-            .ok_or(Error::NotFound)?;
-        Ok(row.attributes(id))
+        self.metadata.consistent(|view| {
+            let row = object_in(view, directory)?.ok_or(Error::Stale)?;
+            searchable(who, directory, &row)?;
+            let found = self.find_in(view, directory, name)?;
+            let (id, row) = found.ok_or(Error::NotFound)?;
+            Ok(row.attributes(id))
+        })
     }
 
     /// [`vfs::FileSystem::parent`].
     pub(crate) fn parent(&self, who: &Credentials, directory: ObjectId) -> Result<Attributes> {
         self.health.check()?;
-        let view = self.metadata.view();
-        let row = object_in(&view, directory)?.ok_or(Error::Stale)?;
-        searchable(who, directory, &row)?;
-        if directory == ObjectId::ROOT {
-            return Err(Error::NotFound);
-        }
-        let parent = row.directory()?.parent;
-        Ok(object_in(&view, parent)?
-            .ok_or_else(dangling)?
-            .attributes(parent))
+        self.metadata.consistent(|view| {
+            let row = object_in(view, directory)?.ok_or(Error::Stale)?;
+            searchable(who, directory, &row)?;
+            if directory == ObjectId::ROOT {
+                return Err(Error::NotFound);
+            }
+            let parent = row.directory()?.parent;
+            Ok(object_in(view, parent)?
+                .ok_or_else(dangling)?
+                .attributes(parent))
+        })
     }
 
     /// What a name leads to, without asking for permission.

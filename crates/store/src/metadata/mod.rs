@@ -7,12 +7,15 @@
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fjall::config::{BlockSizePolicy, HashRatioPolicy};
 use fjall::{
     AbstractTree, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
     Readable, Slice, Snapshot,
 };
+
+use crate::row_cache::{CachedKey, RowCache};
 
 /// What the tables hold is described in `docs/disk-format.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,12 +83,16 @@ pub(crate) struct Metadata {
     /// All other tables, told apart by a byte before the key. Tables that are rarely written would
     /// pin the journal if they stood alone.
     others: Keyspace,
+    cache: RowCache,
+    /// Held while a batch is committed, so that the cache changes with the rows.
+    committing: Mutex<()>,
     /// Bytes of changes since [`Metadata::write_out_full`] looked last.
     unlooked_bytes: AtomicU64,
 }
 
 impl Metadata {
-    /// Opens or creates the rows in a directory. With `write_through` a batch reaches the operating
+    /// Opens or creates the rows in a directory. Half of `cache_bytes` is for rows, half for blocks of
+    /// the embedded store. With `write_through` a batch reaches the operating
     /// system at once, so that it survives the end of the process even before [`Metadata::persist`].
     pub(crate) fn open(
         path: &Path,
@@ -93,7 +100,7 @@ impl Metadata {
         write_through: bool,
     ) -> Result<Metadata, MetadataError> {
         let database = Database::builder(path)
-            .cache_size(cache_bytes)
+            .cache_size(cache_bytes / 2)
             .max_journaling_size(JOURNAL_BYTES)
             .max_cached_files(Some(OPEN_TABLES))
             .worker_threads(WORKER_THREADS)
@@ -117,6 +124,8 @@ impl Metadata {
             entries: database.keyspace("entries", options)?,
             others: database.keyspace("others", options)?,
             database,
+            cache: RowCache::new(cache_bytes / 2),
+            committing: Mutex::default(),
             unlooked_bytes: AtomicU64::new(0),
         })
     }
@@ -125,14 +134,53 @@ impl Metadata {
     pub(crate) fn view(&self) -> View<'_> {
         View {
             metadata: self,
-            snapshot: self.database.snapshot(),
+            snapshot: Some(self.database.snapshot()),
         }
     }
 
-    /// One row as of the last batch. Two of these may see different batches, see [`Metadata::view`].
+    /// Looks at several rows of one moment, from the cache as far as possible. Does `look` again, with a
+    /// picture of its own, when a batch came in between.
+    pub(crate) fn consistent<T, E>(
+        &self,
+        look: impl Fn(&View<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        if let Some(then) = self.cache.epoch() {
+            let latest = View {
+                metadata: self,
+                snapshot: None,
+            };
+            let seen = look(&latest);
+            if self.cache.is_still(then) {
+                return seen;
+            }
+        }
+        look(&self.view())
+    }
+
+    /// One row as of the last batch. Two of these may see different batches, see
+    /// [`Metadata::consistent`].
     pub(crate) fn row(&self, table: Table, key: &[u8]) -> Result<Option<Row>, MetadataError> {
+        let Some(cached_key) = cached_key(table, key) else {
+            return self.stored_row(table, key);
+        };
+        if let Some(row) = self.cache.row(&cached_key) {
+            return Ok(Some(Row::Cached(row)));
+        }
+        let then = self.cache.epoch();
+        let Some(row) = self.stored_row(table, key)? else {
+            return Ok(None);
+        };
+        // A copy: the bytes found are part of a larger block, which would be kept along.
+        let row: Arc<[u8]> = Arc::from(&row[..]);
+        if let Some(then) = then {
+            self.cache.keep(cached_key, &row, then);
+        }
+        Ok(Some(Row::Cached(row)))
+    }
+
+    fn stored_row(&self, table: Table, key: &[u8]) -> Result<Option<Row>, MetadataError> {
         let (keyspace, key) = self.place(table, key);
-        Ok(keyspace.get(key)?.map(Row))
+        Ok(keyspace.get(key)?.map(Row::Stored))
     }
 
     /// Collects changes that happen together or not at all.
@@ -140,6 +188,7 @@ impl Metadata {
         Batch {
             metadata: self,
             writes: self.database.batch(),
+            cached: Vec::new(),
             bytes: 0,
         }
     }
@@ -178,14 +227,34 @@ impl Metadata {
     }
 }
 
-/// A row's bytes, shared with the cache.
-pub(crate) struct Row(Slice);
+/// The name of a row in the cache; `None` for tables whose rows are not worth keeping.
+fn cached_key(table: Table, key: &[u8]) -> Option<CachedKey> {
+    if !matches!(table, Table::Objects | Table::Entries) {
+        return None;
+    }
+    let mut cached = CachedKey::default();
+    let (tag, rest) = cached.split_first_mut()?;
+    *tag = table as u8;
+    rest.get_mut(..key.len())?.copy_from_slice(key);
+    Some(cached)
+}
+
+/// A row's bytes.
+pub(crate) enum Row {
+    /// Shared with the embedded store.
+    Stored(Slice),
+    /// Shared with the cache.
+    Cached(Arc<[u8]>),
+}
 
 impl std::ops::Deref for Row {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        match self {
+            Row::Stored(bytes) => bytes,
+            Row::Cached(bytes) => bytes,
+        }
     }
 }
 
@@ -209,13 +278,17 @@ impl KeyedRow {
 /// All tables at one moment.
 pub(crate) struct View<'m> {
     metadata: &'m Metadata,
-    snapshot: Snapshot,
+    /// `None` stands for the last batch, whichever that is.
+    snapshot: Option<Snapshot>,
 }
 
 impl View<'_> {
     pub(crate) fn row(&self, table: Table, key: &[u8]) -> Result<Option<Row>, MetadataError> {
+        let Some(snapshot) = &self.snapshot else {
+            return self.metadata.row(table, key);
+        };
         let (keyspace, key) = self.metadata.place(table, key);
-        Ok(self.snapshot.get(keyspace, key)?.map(Row))
+        Ok(snapshot.get(keyspace, key)?.map(Row::Stored))
     }
 
     /// The rows whose keys start with `prefix`, from the key `from` on, in the order of keys.
@@ -233,16 +306,21 @@ impl View<'_> {
             None => Bound::Unbounded,
         };
         let range = (Bound::Included(start.to_vec()), end);
-        self.snapshot
-            .range::<Vec<u8>, _>(keyspace, range)
-            .map(move |found| {
-                let (key, value) = found.into_inner()?;
-                Ok(KeyedRow {
-                    key,
-                    tag_bytes,
-                    value,
-                })
+        let rows = match &self.snapshot {
+            Some(snapshot) => snapshot.range::<Vec<u8>, _>(keyspace, range),
+            None => {
+                let latest = self.metadata.database.snapshot();
+                latest.range::<Vec<u8>, _>(keyspace, range)
+            }
+        };
+        rows.map(move |found| {
+            let (key, value) = found.into_inner()?;
+            Ok(KeyedRow {
+                key,
+                tag_bytes,
+                value,
             })
+        })
     }
 }
 
@@ -258,18 +336,26 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
 pub(crate) struct Batch<'m> {
     metadata: &'m Metadata,
     writes: OwnedWriteBatch,
+    /// What the batch does to rows that may be in the cache.
+    cached: Vec<(CachedKey, Option<Arc<[u8]>>)>,
     bytes: u64,
 }
 
 impl Batch<'_> {
     pub(crate) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) {
         self.bytes += (key.len() + value.len()) as u64;
+        if let Some(cached) = cached_key(table, key) {
+            self.cached.push((cached, Some(Arc::from(value))));
+        }
         let (keyspace, key) = self.metadata.place(table, key);
         self.writes.insert(keyspace, key, value);
     }
 
     pub(crate) fn remove(&mut self, table: Table, key: &[u8]) {
         self.bytes += key.len() as u64;
+        if let Some(cached) = cached_key(table, key) {
+            self.cached.push((cached, None));
+        }
         let (keyspace, key) = self.metadata.place(table, key);
         self.writes.remove(keyspace, key);
     }
@@ -280,8 +366,14 @@ impl Batch<'_> {
 
     /// Makes the changes visible; [`Metadata::persist`] makes them stable.
     pub(crate) fn commit(self) -> Result<(), MetadataError> {
-        self.writes.commit()?;
-        self.metadata
+        let metadata = self.metadata;
+        let alone = metadata.committing.lock();
+        let _alone = alone.unwrap_or_else(PoisonError::into_inner);
+        metadata.cache.begin_change();
+        let outcome = self.writes.commit();
+        metadata.cache.end_change(self.cached);
+        outcome?;
+        metadata
             .unlooked_bytes
             .fetch_add(self.bytes, Ordering::Relaxed);
         Ok(())
