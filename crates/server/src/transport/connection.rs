@@ -16,9 +16,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use nfs4_server::{CallbackError, Connection, ConnectionId, Service};
-use oncrpc::{
-    AuthSys, CallHeader, Credentials, Groups, Message, OpaqueAuth, RecordError, RecordSplitter,
-};
+use oncrpc::{CallHeader, Credentials, Message, OpaqueAuth, RecordError, RecordSplitter};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
@@ -234,11 +232,18 @@ impl Connection for TcpConnection {
         &self,
         program: u32,
         procedure: u32,
-        auth_sys: bool,
+        credentials: &Credentials,
         arguments: Rope,
     ) -> Result<Bytes, CallbackError> {
         let call = self.calls.expect().ok_or(CallbackError::Closed)?;
-        let header = callback_header(call.transaction, program, procedure, auth_sys);
+        let header = CallHeader {
+            xid: call.transaction,
+            program,
+            version: CALLBACK_VERSION,
+            procedure,
+            credentials: credentials.clone(),
+            verifier: OpaqueAuth::none(),
+        };
         let mut message = Writer::new();
         message.write(&header);
         message.rope(&arguments);
@@ -252,28 +257,6 @@ impl Connection for TcpConnection {
             .map_err(|_| CallbackError::TimedOut)?
             .ok_or(CallbackError::Closed)?;
         results_of(record)
-    }
-}
-
-fn callback_header(transaction: u32, program: u32, procedure: u32, auth_sys: bool) -> CallHeader {
-    let superuser = AuthSys {
-        stamp: 0,
-        machinename: Bytes::from_static(b"meridian"),
-        uid: 0,
-        gid: 0,
-        gids: Groups::default(),
-    };
-    CallHeader {
-        xid: transaction,
-        program,
-        version: CALLBACK_VERSION,
-        procedure,
-        credentials: if auth_sys {
-            Credentials::Sys(superuser)
-        } else {
-            Credentials::None
-        },
-        verifier: OpaqueAuth::none(),
     }
 }
 

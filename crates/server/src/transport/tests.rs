@@ -9,7 +9,8 @@ use nfs4_server::{
     CallbackError, Connection, Identity, Limits, Namespace, NoObserver, Service, ServiceOptions,
 };
 use oncrpc::{
-    CallHeader, Credentials, Message, OpaqueAuth, RecordSplitter, RejectedReply, ReplyHeader,
+    AuthSys, CallHeader, Credentials, Groups, Message, OpaqueAuth, RecordSplitter, RejectedReply,
+    ReplyHeader,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -265,16 +266,28 @@ async fn a_client_can_be_called_back_while_it_calls() {
     let mut client = Client::connect(&fixture).await;
     assert!(client.is_served().await);
     let connection = only_connection(&fixture);
+    let credentials = Credentials::Sys(AuthSys {
+        stamp: 0,
+        machinename: Bytes::from_static(b"here"),
+        uid: 0,
+        gid: 0,
+        gids: Groups::default(),
+    });
     let calling = tokio::spawn({
+        let credentials = credentials.clone();
         let arguments = Rope::from(Bytes::from_static(b"args"));
-        async move { connection.call_back(0x4000_0000, 1, true, arguments).await }
+        async move {
+            connection
+                .call_back(0x4000_0000, 1, &credentials, arguments)
+                .await
+        }
     });
     let (call, arguments) = client.receive_call().await;
     assert_eq!(
         (call.program, call.version, call.procedure),
         (0x4000_0000, 1, 1)
     );
-    assert!(matches!(call.credentials, Credentials::Sys(sys) if sys.uid == 0));
+    assert_eq!(call.credentials, credentials);
     assert_eq!(arguments, "args");
     assert!(client.is_served().await);
     let answer = framed(|message| {
@@ -292,7 +305,11 @@ async fn a_call_back_fails_when_the_client_refuses_or_goes() {
     assert!(client.is_served().await);
     let call = || {
         let connection = only_connection(&fixture);
-        tokio::spawn(async move { connection.call_back(1, 0, false, Rope::default()).await })
+        tokio::spawn(async move {
+            connection
+                .call_back(1, 0, &Credentials::None, Rope::default())
+                .await
+        })
     };
     let refused = call();
     let (header, _) = client.receive_call().await;
