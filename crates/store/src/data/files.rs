@@ -49,6 +49,26 @@ impl DataFiles {
         self.cache().find(id)
     }
 
+    /// The data file, if it is open or can be made in a directory that is there. Blocks no longer than
+    /// a small write does.
+    pub(crate) fn at_hand(&self, id: ObjectId, is_first: bool) -> io::Result<Option<Opened>> {
+        if let Some(file) = self.open_already(id) {
+            return Ok(Some(Opened { file, made: false }));
+        }
+        if !is_first {
+            return Ok(None);
+        }
+        match self.make(id) {
+            Ok(file) => Ok(Some(Opened {
+                file: self.keep(id, file),
+                made: true,
+            })),
+            // The directories have to be made durable, which takes long.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The data file, if the object has one.
     pub(crate) fn existing(&self, id: ObjectId) -> io::Result<Option<Arc<File>>> {
         if let Some(file) = self.cache().find(id) {

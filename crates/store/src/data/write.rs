@@ -14,6 +14,7 @@ use bytes::Bytes;
 use vfs::{Authority, Credentials, Error, ObjectId, Result, Stability, Written};
 
 use super::MAX_FILE_BYTES;
+use super::files::Opened;
 use super::guards::{Exclusive, Shared};
 use crate::access::Access;
 use crate::committer::Ticket;
@@ -24,7 +25,8 @@ use crate::mutation::Touch;
 use crate::ownership::strip_set_id;
 use crate::space::{Demand, ROW_BYTES};
 
-/// Writes below this are done where they arrive; handing them to another thread would cost more.
+/// Writes below this are done where they arrive; handing them to another thread costs more, even when
+/// the data file has to be made.
 const INLINE_BYTES: usize = 64 << 10;
 
 /// What a file occupies after something was done to its data.
@@ -91,14 +93,16 @@ impl Inner {
         stability: Stability,
     ) -> Result<()> {
         let shared = self.guards.share(id).await;
-        self.check_write(&access, id, &self.object(id)?)?;
+        let row = self.object(id)?;
+        self.check_write(&access, id, &row)?;
+        let is_first = !row.file()?.stored;
         if data.is_empty() {
             return Ok(());
         }
         self.headroom
             .admit(Demand::Room(u64::from(data.len() as u32) + ROW_BYTES))?;
         let (_shared, _writing) = self.prepare_to_write(shared, id).await?;
-        let stored = match self.put_bytes(id, offset, data).await {
+        let stored = match self.put_bytes(id, offset, data, is_first).await {
             Ok(stored) => stored,
             Err(error) => {
                 self.dirty.changed(id, true);
@@ -196,19 +200,24 @@ impl Inner {
         Ok(Some(file))
     }
 
-    async fn put_bytes(self: &Arc<Self>, id: ObjectId, offset: u64, data: Bytes) -> Result<Stored> {
+    /// Writes to the data file; `is_first` when no write has been recorded, so that there is none yet.
+    async fn put_bytes(
+        self: &Arc<Self>,
+        id: ObjectId,
+        offset: u64,
+        data: Bytes,
+        is_first: bool,
+    ) -> Result<Stored> {
         let failed = |error: io::Error| from_os("write data", &error);
         if data.len() < INLINE_BYTES
-            && let Some(file) = self.files.open_already(id)
+            && let Some(opened) = self.files.at_hand(id, is_first).map_err(failed)?
         {
-            file.write_all_at(&data, offset).map_err(failed)?;
-            return stored(&file, false).map_err(failed);
+            return put(&opened, &data, offset).map_err(failed);
         }
         let inner = Arc::clone(self);
         blocking(move || {
             let opened = inner.files.made(id).map_err(failed)?;
-            opened.file.write_all_at(&data, offset).map_err(failed)?;
-            stored(&opened.file, opened.made).map_err(failed)
+            put(&opened, &data, offset).map_err(failed)
         })
         .await
     }
@@ -233,6 +242,11 @@ impl Inner {
         }
         mutation.commit()
     }
+}
+
+fn put(opened: &Opened, data: &[u8], offset: u64) -> io::Result<Stored> {
+    opened.file.write_all_at(data, offset)?;
+    stored(&opened.file, opened.made)
 }
 
 /// What a data file occupies now.
