@@ -4,6 +4,8 @@
 //! microseconds as long as the rows asked for are in memory; only [`Metadata::persist`] waits for
 //! the disk as a matter of course.
 
+mod pieces;
+
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +17,7 @@ use fjall::{
     Readable, Slice, Snapshot,
 };
 
+use crate::codec::Malformed;
 use crate::row_cache::{CachedKey, RowCache};
 
 /// What the tables hold is described in `docs/disk-format.md`.
@@ -39,6 +42,8 @@ pub(crate) enum Table {
     Updates = 8,
     /// Name → one fact about the whole store.
     System = 9,
+    /// Table, key, number → a piece of a row that is too long for one value. Only this room knows.
+    Pieces = 10,
 }
 
 impl Table {
@@ -59,6 +64,12 @@ pub(crate) struct MetadataError(pub(crate) String);
 
 impl From<fjall::Error> for MetadataError {
     fn from(error: fjall::Error) -> Self {
+        MetadataError(error.to_string())
+    }
+}
+
+impl From<Malformed> for MetadataError {
+    fn from(error: Malformed) -> Self {
         MetadataError(error.to_string())
     }
 }
@@ -179,8 +190,15 @@ impl Metadata {
     }
 
     fn stored_row(&self, table: Table, key: &[u8]) -> Result<Option<Row>, MetadataError> {
-        let (keyspace, key) = self.place(table, key);
-        Ok(keyspace.get(key)?.map(Row::Stored))
+        let (keyspace, place) = self.place(table, key);
+        let Some(row) = keyspace.get(place)? else {
+            return Ok(None);
+        };
+        match pieces::stands_for(&row)? {
+            None => Ok(Some(Row::Stored(row))),
+            // The pieces have to be of the same batch.
+            Some(_) => self.view().row(table, key),
+        }
     }
 
     /// Collects changes that happen together or not at all.
@@ -190,6 +208,7 @@ impl Metadata {
             writes: self.database.batch(),
             cached: Vec::new(),
             bytes: 0,
+            former: Vec::new(),
         }
     }
 
@@ -282,13 +301,15 @@ pub(crate) struct View<'m> {
     snapshot: Option<Snapshot>,
 }
 
-impl View<'_> {
+impl<'m> View<'m> {
     pub(crate) fn row(&self, table: Table, key: &[u8]) -> Result<Option<Row>, MetadataError> {
         let Some(snapshot) = &self.snapshot else {
             return self.metadata.row(table, key);
         };
-        let (keyspace, key) = self.metadata.place(table, key);
-        Ok(snapshot.get(keyspace, key)?.map(Row::Stored))
+        let (keyspace, place) = self.metadata.place(table, key);
+        let row = snapshot.get(keyspace, place)?;
+        let row = row.map(|row| whole(self.metadata, snapshot, table, key, row));
+        Ok(row.transpose()?.map(Row::Stored))
     }
 
     /// The rows whose keys start with `prefix`, from the key `from` on, in the order of keys.
@@ -297,7 +318,7 @@ impl View<'_> {
         table: Table,
         prefix: &[u8],
         from: &[u8],
-    ) -> impl Iterator<Item = Result<KeyedRow, MetadataError>> + use<> {
+    ) -> impl Iterator<Item = Result<KeyedRow, MetadataError>> + use<'m> {
         let (keyspace, start) = self.metadata.place(table, from.max(prefix));
         let (_, prefix) = self.metadata.place(table, prefix);
         let tag_bytes = usize::from(!matches!(table, Table::Objects | Table::Entries));
@@ -306,15 +327,13 @@ impl View<'_> {
             None => Bound::Unbounded,
         };
         let range = (Bound::Included(start.to_vec()), end);
-        let rows = match &self.snapshot {
-            Some(snapshot) => snapshot.range::<Vec<u8>, _>(keyspace, range),
-            None => {
-                let latest = self.metadata.database.snapshot();
-                latest.range::<Vec<u8>, _>(keyspace, range)
-            }
-        };
+        let metadata = self.metadata;
+        let snapshot = self.snapshot.clone();
+        let snapshot = snapshot.unwrap_or_else(|| metadata.database.snapshot());
+        let rows = snapshot.range::<Vec<u8>, _>(keyspace, range);
         rows.map(move |found| {
             let (key, value) = found.into_inner()?;
+            let value = whole(metadata, &snapshot, table, &key[tag_bytes..], value)?;
             Ok(KeyedRow {
                 key,
                 tag_bytes,
@@ -322,6 +341,29 @@ impl View<'_> {
             })
         })
     }
+}
+
+/// A row, put together if it was cut into pieces.
+fn whole(
+    metadata: &Metadata,
+    snapshot: &Snapshot,
+    table: Table,
+    key: &[u8],
+    row: Slice,
+) -> Result<Slice, MetadataError> {
+    let Some(length) = pieces::stands_for(&row)? else {
+        return Ok(row);
+    };
+    let mut bytes = Vec::with_capacity(length);
+    for number in 0..pieces::count(length) {
+        let (keyspace, place) = metadata.place(Table::Pieces, &pieces::key(table, key, number));
+        let piece = snapshot.get(keyspace, place)?;
+        bytes.extend_from_slice(&piece.ok_or(Malformed("a piece of a long row is missing"))?);
+    }
+    if bytes.len() != length {
+        return Err(Malformed("the pieces of a long row have the wrong length").into());
+    }
+    Ok(bytes.into())
 }
 
 /// The first key behind all that start with `prefix`; `None` when there is no such key.
@@ -339,23 +381,81 @@ pub(crate) struct Batch<'m> {
     /// What the batch does to rows that may be in the cache.
     cached: Vec<(CachedKey, Option<Arc<[u8]>>)>,
     bytes: u64,
+    /// Rows that may have had more pieces before.
+    former: Vec<Former>,
+}
+
+/// A row whose pieces behind the first few are to go.
+struct Former {
+    table: Table,
+    key: Vec<u8>,
+    kept: usize,
 }
 
 impl Batch<'_> {
     pub(crate) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) {
-        self.bytes += (key.len() + value.len()) as u64;
         if let Some(cached) = cached_key(table, key) {
             self.cached.push((cached, Some(Arc::from(value))));
         }
+        let count = pieces::count(value.len());
+        if matches!(table, Table::Xattrs | Table::Updates) {
+            self.former.push(Former {
+                table,
+                key: key.to_vec(),
+                kept: count,
+            });
+        }
+        if count == 0 {
+            // Invariant: no row looks like a stand-in, or it would be read as one.
+            debug_assert_eq!(pieces::stands_for(value).ok().flatten(), None);
+            return self.insert(table, key, value);
+        }
+        for (number, piece) in value.chunks(pieces::PIECE_BYTES).enumerate() {
+            self.insert(Table::Pieces, &pieces::key(table, key, number), piece);
+        }
+        self.insert(table, key, &pieces::stand_in(value.len()));
+    }
+
+    pub(crate) fn remove(&mut self, table: Table, key: &[u8]) {
+        if let Some(cached) = cached_key(table, key) {
+            self.cached.push((cached, None));
+        }
+        if matches!(table, Table::Xattrs | Table::Updates | Table::Objects) {
+            self.former.push(Former {
+                table,
+                key: key.to_vec(),
+                kept: 0,
+            });
+        }
+        self.erase(table, key);
+    }
+
+    /// Removes the pieces that rows written or removed here have had so far and no longer need. Tables
+    /// whose rows hardly ever change their number of pieces are not looked at; a piece that is
+    /// left behind there is never read.
+    fn remove_former_pieces(&mut self) -> Result<(), MetadataError> {
+        for Former { table, key, kept } in std::mem::take(&mut self.former) {
+            let (keyspace, place) = self.metadata.place(table, &key);
+            let former = keyspace.get(place)?;
+            let length = former
+                .map(|row| pieces::stands_for(&row))
+                .transpose()?
+                .flatten();
+            for number in kept..pieces::count(length.unwrap_or(0)) {
+                self.erase(Table::Pieces, &pieces::key(table, &key, number));
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) {
+        self.bytes += (key.len() + value.len()) as u64;
         let (keyspace, key) = self.metadata.place(table, key);
         self.writes.insert(keyspace, key, value);
     }
 
-    pub(crate) fn remove(&mut self, table: Table, key: &[u8]) {
+    fn erase(&mut self, table: Table, key: &[u8]) {
         self.bytes += key.len() as u64;
-        if let Some(cached) = cached_key(table, key) {
-            self.cached.push((cached, None));
-        }
         let (keyspace, key) = self.metadata.place(table, key);
         self.writes.remove(keyspace, key);
     }
@@ -365,7 +465,8 @@ impl Batch<'_> {
     }
 
     /// Makes the changes visible; [`Metadata::persist`] makes them stable.
-    pub(crate) fn commit(self) -> Result<(), MetadataError> {
+    pub(crate) fn commit(mut self) -> Result<(), MetadataError> {
+        self.remove_former_pieces()?;
         let metadata = self.metadata;
         let alone = metadata.committing.lock();
         let _alone = alone.unwrap_or_else(PoisonError::into_inner);
@@ -381,45 +482,4 @@ impl Batch<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scans_stay_inside_their_prefix_and_table() {
-        let directory = tempfile::tempdir().unwrap();
-        let metadata = Metadata::open(directory.path(), 1 << 20, false).unwrap();
-        let mut batch = metadata.batch();
-        for key in [&[1, 1][..], &[1, 2], &[1, 3], &[2, 1]] {
-            batch.put(Table::Links, key, b"");
-        }
-        batch.put(Table::Xattrs, &[1, 9], b"other table");
-        batch.commit().unwrap();
-        let view = metadata.view();
-        let keys = |prefix: &[u8], from: &[u8]| -> Vec<Vec<u8>> {
-            let rows = view.scan(Table::Links, prefix, from);
-            rows.map(|row| row.unwrap().key().to_vec()).collect()
-        };
-        assert_eq!(keys(&[1], &[1, 2]), [[1, 2], [1, 3]]);
-        assert_eq!(keys(&[], &[]).len(), 4);
-        assert!(keys(&[3], &[]).is_empty());
-    }
-
-    #[test]
-    fn a_view_does_not_see_later_batches() {
-        let directory = tempfile::tempdir().unwrap();
-        let metadata = Metadata::open(directory.path(), 1 << 20, false).unwrap();
-        let view = metadata.view();
-        let mut batch = metadata.batch();
-        batch.put(Table::Objects, b"k", b"v");
-        batch.commit().unwrap();
-        assert!(view.row(Table::Objects, b"k").unwrap().is_none());
-        assert_eq!(&*metadata.row(Table::Objects, b"k").unwrap().unwrap(), b"v");
-    }
-
-    #[test]
-    fn the_successor_of_a_prefix_skips_full_bytes() {
-        assert_eq!(successor(&[1, 0xff]), Some(vec![2]));
-        assert_eq!(successor(&[0xff]), None);
-        assert_eq!(successor(&[]), None);
-    }
-}
+mod tests;

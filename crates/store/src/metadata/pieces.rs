@@ -31,8 +31,12 @@ pub(super) fn stands_for(row: &[u8]) -> Result<Option<usize>, Malformed> {
     }
     let length = fields.u64()?;
     fields.end()?;
-    let length = usize::try_from(length).ok().filter(|length| *length <= MAX_LONG_BYTES);
-    length.map(Some).ok_or(Malformed("a long value is too long"))
+    let length = usize::try_from(length)
+        .ok()
+        .filter(|length| *length <= MAX_LONG_BYTES);
+    length
+        .map(Some)
+        .ok_or(Malformed("a long value is too long"))
 }
 
 /// No row is longer; what claims to be is damaged.
@@ -40,7 +44,11 @@ const MAX_LONG_BYTES: usize = 1 << 24;
 
 /// How many pieces a value of this length has.
 pub(super) fn count(length: usize) -> usize {
-    if length <= PIECE_BYTES { 0 } else { length.div_ceil(PIECE_BYTES) }
+    if length <= PIECE_BYTES {
+        0
+    } else {
+        length.div_ceil(PIECE_BYTES)
+    }
 }
 
 /// The key of one piece, behind the tag of the table of pieces.

@@ -1,0 +1,200 @@
+//! Small writes that have to be stable at once.
+//!
+//! Waiting for a data file and for its name costs a trip to the disk each, for one file at a time.
+//! So the bytes of a small stable write are *kept* in the metadata store as well, in the same batch
+//! as the size and the version: one trip makes all of it stable, for many files together. The data
+//! file is made stable later, and then the kept bytes go.
+//!
+//! After a crash the kept bytes are written to the data file again. So whatever makes them wrong has to
+//! remove them in the batch that makes it stable: a commit of later writes, a smaller size, removal.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vfs::{ObjectId, Result};
+
+use super::dirty::Unstable;
+use super::write::Region;
+use crate::access::Access;
+use crate::codec::{Fields, Malformed};
+use crate::error::from_os;
+use crate::inner::Inner;
+use crate::metadata::Table;
+use crate::mutation::Mutation;
+use crate::rows::key;
+use crate::space::{Demand, ROW_BYTES};
+
+/// Larger writes go to the data file alone.
+const WRITE_BYTES: usize = 16 << 10;
+/// Of one file; what is written steadily gets its own trips to the disk.
+const FILE_BYTES: u64 = 256 << 10;
+/// Of all files together.
+const ALL_BYTES: u64 = 64 << 20;
+/// From here on the data files are made stable soon.
+const MANY_BYTES: u64 = 16 << 20;
+/// Rows stay small, because a torn row costs more the larger it is.
+const PIECE_BYTES: usize = 2 << 10;
+/// More pieces than one write can have.
+const PIECES: u64 = 256;
+/// From so many files on, the whole file system is made stable instead of one after the other.
+const MANY_FILES: usize = 8;
+/// Files in one batch of upkeep.
+const FILES_A_BATCH: usize = 64;
+
+/// One kept write: the numbers of its rows, and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    first: u64,
+    pieces: u64,
+    pub(super) bytes: u64,
+}
+
+impl Kept {
+    fn numbers(self) -> std::ops::Range<u64> {
+        self.first..self.first + self.pieces
+    }
+}
+
+impl Inner {
+    /// Whether a write is small enough to be kept, and there is room for it.
+    pub(super) fn can_keep(&self, id: ObjectId, length: usize) -> bool {
+        length <= WRITE_BYTES && self.dirty.has_room(id, length as u64, FILE_BYTES, ALL_BYTES)
+    }
+
+    /// A small write that is answered when it is stable.
+    pub(super) async fn write_kept(
+        self: &Arc<Self>,
+        access: &Access,
+        id: ObjectId,
+        region: Region,
+        data: Bytes,
+    ) -> Result<()> {
+        // Alone, so that writes of the same bytes are kept in the order in which they were made.
+        let alone = self.guards.exclude(id).await;
+        let row = self.object(id)?;
+        self.check_write(access, id, &row)?;
+        self.headroom
+            .admit(Demand::Room(data.len() as u64 + ROW_BYTES))?;
+        let (_writing, tail_clean) = self.begin_writing(id).await?;
+        if !tail_clean {
+            self.cut_tail(&alone, id, row.size).await?;
+        }
+        let stored = self.put_or_note(id, region.offset, data.clone()).await?;
+        // Admitted together with the data.
+        let mut mutation = self.begin_upkeep().await?;
+        Inner::enter_write(&mut mutation, &access.who, id, region.end, stored)?;
+        let kept = keep(&mut mutation, id, region.offset, &data);
+        if self.dirty.keep(id, kept) > MANY_BYTES {
+            self.tidying.nudge();
+        }
+        let ticket = mutation.commit()?;
+        drop(alone);
+        self.commits.wait(ticket, &self.health).await
+    }
+
+    /// Removes kept writes whose data is stable where it belongs, or not wanted any more.
+    pub(crate) fn drop_kept(&self, mutation: &mut Mutation<'_>, id: ObjectId, kept: &[Kept]) {
+        self.dirty.drop_kept(id, kept);
+        remove_rows(mutation, id, kept);
+    }
+
+    /// Removes all kept writes of a file.
+    pub(crate) fn drop_all_kept(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
+        self.drop_kept(mutation, id, &self.dirty.kept(id));
+    }
+
+    /// Makes the data of all files with kept writes stable and removes these. For a thread of the store's
+    /// own; `data` is the directory of data files.
+    pub(crate) fn settle_kept(&self, data: &File) -> Result<()> {
+        let files = self.dirty.files_with_kept();
+        if files.len() < MANY_FILES {
+            for (id, unstable) in &files {
+                self.make_stable(*id, unstable)?;
+            }
+        } else {
+            let synced = rustix::fs::syncfs(data);
+            synced.map_err(|error| self.fail(&format!("cannot make data stable: {error}")))?;
+            for (id, unstable) in &files {
+                self.dirty.stabilised(*id, unstable);
+            }
+        }
+        for group in files.chunks(FILES_A_BATCH) {
+            let mut mutation = self.begin_blocking()?;
+            for (id, unstable) in group {
+                self.drop_kept(&mut mutation, *id, &unstable.kept);
+            }
+            mutation.commit()?;
+        }
+        Ok(())
+    }
+
+    /// After a crash: writes what was kept to the data file again. Returns whether there was something.
+    pub(crate) fn restore_kept(&self, mutation: &mut Mutation<'_>, id: ObjectId) -> Result<bool> {
+        let view = self.metadata.view();
+        let mut found_some = false;
+        for found in view.scan(Table::Kept, &key::object(id), &[]) {
+            let found = found?;
+            let (offset, bytes) = parse_piece(found.value())?;
+            if mutation.object(id).is_ok_and(|row| row.file().is_ok()) {
+                let failed = |error: std::io::Error| from_os("restore data", &error);
+                let opened = self.files.made(id).map_err(failed)?;
+                opened.file.write_all_at(bytes, offset).map_err(failed)?;
+            }
+            mutation.remove_local(Table::Kept, found.key());
+            found_some = true;
+        }
+        Ok(found_some)
+    }
+}
+
+/// What has to be made stable for a file, and what was kept of it when that began.
+impl Inner {
+    pub(super) fn make_stable(&self, id: ObjectId, unstable: &Unstable) -> Result<()> {
+        let sync = || -> std::io::Result<()> {
+            if let Some(file) = self.files.existing(id)? {
+                file.sync_data()?;
+                if unstable.new_name {
+                    self.files.sync_name(id)?;
+                }
+            }
+            Ok(())
+        };
+        // After a failed sync the kernel may have dropped the data and report success the next time, so
+        // nothing that was answered can be relied on any more.
+        sync().map_err(|error| self.fail(&format!("cannot make data of {id} stable: {error}")))?;
+        self.dirty.stabilised(id, unstable);
+        self.statistics.data_syncs.add(1);
+        Ok(())
+    }
+}
+
+/// Puts a write into the batch, piece by piece. Tickets number batches, so no two writes meet.
+fn keep(mutation: &mut Mutation<'_>, id: ObjectId, offset: u64, data: &[u8]) -> Kept {
+    let first = mutation.ticket().0 * PIECES;
+    let mut number = first;
+    for (index, piece) in data.chunks(PIECE_BYTES).enumerate() {
+        let place = offset + (index * PIECE_BYTES) as u64;
+        let row = [&place.to_be_bytes()[..], piece].concat();
+        mutation.put_local(Table::Kept, &key::kept(id, number), &row);
+        number += 1;
+    }
+    Kept {
+        first,
+        pieces: number - first,
+        bytes: data.len() as u64,
+    }
+}
+
+pub(crate) fn remove_rows(mutation: &mut Mutation<'_>, id: ObjectId, kept: &[Kept]) {
+    for number in kept.iter().flat_map(|kept| kept.numbers()) {
+        mutation.remove_local(Table::Kept, &key::kept(id, number));
+    }
+}
+
+fn parse_piece(row: &[u8]) -> std::result::Result<(u64, &[u8]), Malformed> {
+    let bytes = row.get(8..).unwrap_or_default();
+    let offset = Fields::new(row.get(..8).unwrap_or_default()).u64()?;
+    Ok((offset, bytes))
+}
