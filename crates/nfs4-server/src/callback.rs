@@ -6,17 +6,22 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nfs4::callback::{CbArgOp4, CbCompoundCall, CbCompoundRes, CbNotifyLockArgs, CbSequenceArgs};
+use nfs4::callback::{
+    CbArgOp4, CbCompoundCall, CbCompoundRes, CbNotifyLockArgs, CbResOp4, CbSequenceArgs,
+};
 use nfs4::{NfsFh4, NfsStat4, PROC_COMPOUND, StateOwner4};
 use xdr::{Bytes, Decode, Reader, Writer};
 
+use crate::connection::CallbackError;
 use crate::service::Service;
-use crate::state::{Callback, ClientId, FileKey};
+use crate::state::{Callback, CallbackEnd, ClientId, FileKey};
 
 /// Clients that wait for locks of one file; further ones are left to asking again.
 const WAITERS_PER_FILE: usize = 64;
 /// Files with waiters.
 const FILES: usize = 4096;
+/// The most bytes that an RPC header with AUTH_SYS credentials takes (RFC 5531, section 9 and appendix A).
+const RPC_CALL_HEADER_BYTES: usize = 6 * 4 + 8 + 400 + 8;
 
 /// A client that was refused a lock and wants to hear when it may be free.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,60 +77,76 @@ impl Service {
         let Some(callback) = self.state().begin_callback(waiter.client) else {
             return;
         };
-        let answered = match self.call_back(&callback, &waiter).await {
-            Ok(status) => {
-                tracing::debug!(?status, client = ?waiter.client, "lock waiter notified");
-                true
+        let end = match self.call_back(&callback, &waiter).await {
+            Ok(end) => {
+                tracing::debug!(?end, client = ?waiter.client, "lock waiter notified");
+                end
             }
             Err(error) => {
                 tracing::info!(%error, client = ?waiter.client, "cannot call a client back");
-                false
+                CallbackEnd::Unanswered
             }
         };
-        self.state().end_callback(&callback, answered);
+        self.state().end_callback(&callback, end);
     }
 
     async fn call_back(
         &self,
         callback: &Callback,
         waiter: &LockWaiter,
-    ) -> Result<NfsStat4, crate::CallbackError> {
+    ) -> Result<CallbackEnd, CallbackError> {
         let connection = self
             .connection(callback.connection)
-            .ok_or(crate::CallbackError::Closed)?;
-        let call = CbCompoundCall {
-            tag: Bytes::new(),
-            minorversion: 1,
-            ops: vec![
-                CbArgOp4::Sequence(CbSequenceArgs {
-                    sessionid: callback.session,
-                    sequenceid: callback.sequence,
-                    slotid: 0,
-                    highest_slotid: 0,
-                    cachethis: false,
-                    referring_call_lists: Vec::new(),
-                }),
-                CbArgOp4::NotifyLock(CbNotifyLockArgs {
-                    fh: waiter.handle.clone(),
-                    lock_owner: StateOwner4 {
-                        clientid: waiter.client.0,
-                        owner: waiter.owner.clone(),
-                    },
-                }),
-            ],
-        };
+            .ok_or(CallbackError::Closed)?;
         let mut writer = Writer::new();
-        writer.write(&call);
+        writer.write(&notification(callback, waiter));
+        if writer.position() + RPC_CALL_HEADER_BYTES > callback.request_bytes as usize {
+            // The client has no room for this lock-owner's name; it asks again by itself.
+            return Ok(CallbackEnd::Refused);
+        }
         let reply = connection
             .call_back(
                 callback.program,
                 PROC_COMPOUND,
-                callback.auth_sys,
+                &callback.credentials,
                 writer.finish(),
             )
             .await?;
         let reply = CbCompoundRes::decode(&mut Reader::new(reply))
-            .map_err(|error| crate::CallbackError::Refused(error.to_string()))?;
-        Ok(reply.status)
+            .map_err(|error| CallbackError::Refused(error.to_string()))?;
+        Ok(end_of(&reply))
+    }
+}
+
+/// The call that tells a waiter of its lock.
+fn notification(callback: &Callback, waiter: &LockWaiter) -> CbCompoundCall {
+    CbCompoundCall {
+        tag: Bytes::new(),
+        minorversion: callback.minor_version,
+        ops: vec![
+            CbArgOp4::Sequence(CbSequenceArgs {
+                sessionid: callback.session,
+                sequenceid: callback.sequence,
+                slotid: 0,
+                highest_slotid: 0,
+                cachethis: false,
+                referring_call_lists: Vec::new(),
+            }),
+            CbArgOp4::NotifyLock(CbNotifyLockArgs {
+                fh: waiter.handle.clone(),
+                lock_owner: StateOwner4 {
+                    clientid: waiter.client.0,
+                    owner: waiter.owner.clone(),
+                },
+            }),
+        ],
+    }
+}
+
+/// Whether the client has used the sequence number up: it executed the call, or says that it did so before.
+fn end_of(reply: &CbCompoundRes) -> CallbackEnd {
+    match reply.results.first().map(CbResOp4::status) {
+        Some(NfsStat4::Ok | NfsStat4::RetryUncachedRep) => CallbackEnd::Executed,
+        _ => CallbackEnd::Refused,
     }
 }

@@ -7,24 +7,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nfs4::{
-    ArgOp4, CompoundArgs, CompoundReply, CompoundRes, NfsStat4, Opnum, ResOp4, SequenceArgs,
-    SequenceResOk, SessionId4, Stateid4,
+    ArgOp4, CompoundArgs, NfsStat4, OpError, Opnum, ResOp4, SequenceArgs, SequenceResOk,
+    SessionId4, Stateid4,
 };
-use xdr::{Bytes, Rope, Writer};
+use xdr::Rope;
 
 use crate::connection::Connection;
 use crate::handle::{Handle, ObjectHandle};
 use crate::namespace::Caller;
 use crate::ops;
+use crate::reply::{self, Reply};
 use crate::service::Service;
 use crate::state::{ClientId, Principal, ReplySlot, SequenceRequest, Sequenced, SessionChannel};
-
-/// Room that an operation with a small result may need. An operation that changes something is not
-/// begun with less, because its reply could not be sent.
-const SMALL_RESULT_BYTES: usize = 512;
-
-/// Bytes of an RPC reply before the COMPOUND's body, AUTH_NONE verifier included.
-const RPC_REPLY_HEADER_BYTES: usize = 24;
 
 /// The highest minor version that is spoken.
 const MINOR_VERSION_MAX: u32 = 2;
@@ -41,7 +35,7 @@ pub(crate) struct SessionContext {
     /// Where the reply is kept.
     pub(crate) slot: ReplySlot,
     /// Whether the client wants it kept.
-    cache: bool,
+    pub(crate) cache: bool,
 }
 
 /// What one operation of a COMPOUND hands to the next.
@@ -147,7 +141,7 @@ impl Compound<'_> {
 
     /// The most bytes that a READ, READDIR or the like may return, so that the reply still fits.
     pub(crate) fn payload_room(&self) -> usize {
-        self.result_room.saturating_sub(SMALL_RESULT_BYTES / 4)
+        self.result_room.saturating_sub(reply::PAYLOAD_FRAME_BYTES)
     }
 }
 
@@ -159,15 +153,8 @@ pub(crate) async fn execute(
     mut args: CompoundArgs,
     request_bytes: usize,
 ) -> Rope {
-    if !(1..=MINOR_VERSION_MAX).contains(&args.minorversion) {
-        let refusal = CompoundRes::<ResOp4> {
-            status: NfsStat4::MinorVersMismatch,
-            tag: args.tag,
-            results: Vec::new(),
-        };
-        let mut writer = Writer::new();
-        writer.write(&refusal);
-        return writer.finish();
+    if let Err(refusal) = check_header(&args) {
+        return Reply::refusal(&args.tag, refusal);
     }
     let mut compound = Compound {
         service,
@@ -184,34 +171,69 @@ pub(crate) async fn execute(
         saved_stateid: None,
         result_room: service.state().limits().response_bytes as usize,
     };
-    let mut results = Results::new(&args.tag);
+    let mut reply = Reply::new(&args.tag);
     let mut status = NfsStat4::Ok;
     while status == NfsStat4::Ok
         && let Some(operation) = args.next_op()
     {
         let result = match operation {
-            Err(error) => ResOp4::Failed(error.opnum, NfsStat4::BadXdr),
-            Ok(operation) => match begin(&mut compound, &operation) {
+            Err(error) => malformed(&error, compound.minor_version),
+            Ok(operation) => match begin(&mut compound, &operation, &reply) {
                 Begin::Replay(reply) => return reply,
-                Begin::Refuse(status) => ResOp4::Failed(operation.opnum(), status),
+                Begin::Refuse(refusal) => refusal,
                 Begin::Sequenced(result) => ResOp4::Sequence(Ok(result)),
                 Begin::Execute => {
-                    compound.result_room = results.room(&compound);
+                    compound.result_room = reply.room(&compound);
                     run(&mut compound, operation).await
                 }
             },
         };
-        status = results.push(&compound, &result);
+        status = reply.push(&compound, &result);
         compound.operation_index += 1;
     }
-    let reply = results.finish();
+    let reply = reply.finish();
     if let Some(session) = compound.session {
-        let kept = session.cache.then(|| reply.clone());
+        // What SEQUENCE alone says is kept in any case: it is small, and clients send it alone to find
+        // out what became of a request that they gave up.
+        let kept = session.cache || compound.operation_count == 1;
         service
             .state()
-            .finish_sequence(session.slot, kept, service.now());
+            .finish_sequence(session.slot, kept.then(|| reply.clone()), service.now());
     }
     reply
+}
+
+/// Checks what can be refused before the first operation. The result then has none.
+fn check_header(args: &CompoundArgs) -> Result<(), NfsStat4> {
+    if !(1..=MINOR_VERSION_MAX).contains(&args.minorversion) {
+        return Err(NfsStat4::MinorVersMismatch);
+    }
+    if is_text(&args.tag) {
+        Ok(())
+    } else {
+        // RFC 8881, section 14.5.
+        Err(NfsStat4::Inval)
+    }
+}
+
+/// Whether bytes are UTF-8 of characters: U+FFFE and U+FFFF will never be any.
+fn is_text(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| !text.contains(['\u{fffe}', '\u{ffff}']))
+}
+
+/// The result of an operation that could not be decoded. What is no operation of the minor version has no
+/// arguments that could be malformed.
+fn malformed(error: &OpError, minor_version: u32) -> ResOp4 {
+    if is_of_minor_version(error.opnum, minor_version) {
+        ResOp4::Failed(error.opnum, NfsStat4::BadXdr)
+    } else {
+        illegal()
+    }
+}
+
+/// The result of what is no operation, under a number of its own (RFC 8881, section 16.2.3).
+fn illegal() -> ResOp4 {
+    ResOp4::Failed(Opnum::Illegal.into(), NfsStat4::OpIllegal)
 }
 
 /// How an operation starts.
@@ -222,14 +244,20 @@ enum Begin {
     Sequenced(SequenceResOk),
     /// The whole COMPOUND was executed before.
     Replay(Rope),
-    /// It must not be executed.
-    Refuse(NfsStat4),
+    /// It must not be executed and has this result.
+    Refuse(ResOp4),
+}
+
+impl Begin {
+    fn refuse(operation: &ArgOp4, status: NfsStat4) -> Begin {
+        Begin::Refuse(ResOp4::Failed(operation.opnum(), status))
+    }
 }
 
 /// Decides by its place in the COMPOUND whether an operation may be executed
 /// (RFC 8881, section 2.10.2.2 and the descriptions of the operations named).
-fn begin(compound: &mut Compound<'_>, operation: &ArgOp4) -> Begin {
-    let alone_without_session = matches!(
+fn begin(compound: &mut Compound<'_>, operation: &ArgOp4, reply: &Reply) -> Begin {
+    let needs_no_session = matches!(
         operation,
         ArgOp4::ExchangeId(_)
             | ArgOp4::CreateSession(_)
@@ -237,35 +265,35 @@ fn begin(compound: &mut Compound<'_>, operation: &ArgOp4) -> Begin {
             | ArgOp4::DestroyClientid(_)
             | ArgOp4::BindConnToSession(_)
     );
-    match (operation, compound.operation_index) {
-        (ArgOp4::Sequence(args), 0) => sequence(compound, args),
-        (ArgOp4::Sequence(_), _) => Begin::Refuse(NfsStat4::SequencePos),
-        (ArgOp4::Illegal(_), _) => Begin::Refuse(NfsStat4::OpIllegal),
-        (ArgOp4::BindConnToSession(_), _) if compound.operation_count > 1 => {
-            Begin::Refuse(NfsStat4::NotOnlyOp)
+    let must_be_alone = matches!(operation, ArgOp4::BindConnToSession(_))
+        || (needs_no_session && compound.operation_index == 0);
+    match operation {
+        ArgOp4::Illegal(_) => Begin::Refuse(illegal()),
+        other if !is_of_minor_version(other.opnum(), compound.minor_version) => {
+            Begin::Refuse(illegal())
         }
-        (_, 0) if alone_without_session => {
-            if compound.operation_count > 1 {
-                Begin::Refuse(NfsStat4::NotOnlyOp)
-            } else {
-                Begin::Execute
-            }
+        ArgOp4::Sequence(args) if compound.operation_index == 0 => {
+            sequence(compound, args, reply.smallest(compound))
         }
-        _ if compound.session.is_none() => Begin::Refuse(NfsStat4::OpNotInSession),
-        _ if !is_of_minor_version(operation, compound.minor_version) => {
-            Begin::Refuse(NfsStat4::OpIllegal)
+        ArgOp4::Sequence(_) => Begin::refuse(operation, NfsStat4::SequencePos),
+        _ if must_be_alone && compound.operation_count > 1 => {
+            Begin::refuse(operation, NfsStat4::NotOnlyOp)
         }
-        _ => Begin::Execute,
+        _ if must_be_alone || compound.session.is_some() => Begin::Execute,
+        _ => Begin::refuse(operation, NfsStat4::OpNotInSession),
     }
 }
 
-fn is_of_minor_version(operation: &ArgOp4, minor_version: u32) -> bool {
-    Opnum::try_from(operation.opnum())
-        .is_ok_and(|opnum| opnum.first_minor_version() <= minor_version)
+fn is_of_minor_version(opnum: u32, minor_version: u32) -> bool {
+    Opnum::try_from(opnum).is_ok_and(|opnum| opnum.first_minor_version() <= minor_version)
 }
 
 /// Executes SEQUENCE (RFC 8881, section 18.46).
-fn sequence(compound: &mut Compound<'_>, args: &SequenceArgs) -> Begin {
+fn sequence(
+    compound: &mut Compound<'_>,
+    args: &SequenceArgs,
+    smallest_reply_bytes: usize,
+) -> Begin {
     let request = SequenceRequest {
         session: args.sessionid,
         sequence: args.sequenceid,
@@ -273,6 +301,7 @@ fn sequence(compound: &mut Compound<'_>, args: &SequenceArgs) -> Begin {
         highest_slot: args.highest_slotid,
         cache: args.cachethis,
         request_bytes: compound.request_bytes,
+        smallest_reply_bytes,
         operations: compound.operation_count,
         principal: compound.principal(),
         connection: compound.connection.id(),
@@ -282,7 +311,7 @@ fn sequence(compound: &mut Compound<'_>, args: &SequenceArgs) -> Begin {
         .state()
         .sequence(&request, compound.service.now());
     match outcome {
-        Err(status) => Begin::Refuse(status),
+        Err(status) => Begin::Refuse(ResOp4::Failed(Opnum::Sequence.into(), status)),
         Ok(Sequenced::Replay(reply)) => {
             compound.service.observer.replayed();
             Begin::Replay(reply)
@@ -291,7 +320,7 @@ fn sequence(compound: &mut Compound<'_>, args: &SequenceArgs) -> Begin {
             client,
             channel,
             slot,
-            callback_path_down,
+            back,
         }) => {
             let cache = args.cachethis;
             compound.session = Some(SessionContext {
@@ -301,15 +330,15 @@ fn sequence(compound: &mut Compound<'_>, args: &SequenceArgs) -> Begin {
                 slot,
                 cache,
             });
-            Begin::Sequenced(ops::sequence_result(args, &channel, callback_path_down))
+            Begin::Sequenced(ops::sequence_result(args, &channel, back))
         }
     }
 }
 
 /// Executes one operation and reports it.
 async fn run(compound: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
-    if compound.result_room < SMALL_RESULT_BYTES {
-        return ResOp4::Failed(operation.opnum(), too_big(compound));
+    if compound.result_room < reply::needed_room(&operation) {
+        return ResOp4::Failed(operation.opnum(), reply::too_big(compound));
     }
     let number = Opnum::try_from(operation.opnum()).unwrap_or(Opnum::Illegal);
     let started = Instant::now();
@@ -319,72 +348,4 @@ async fn run(compound: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
         .observer
         .operation(number, result.status(), started.elapsed());
     result
-}
-
-/// The reply so far, encoded, and how large it may become.
-struct Results {
-    writer: Writer,
-    reply: CompoundReply,
-}
-
-impl Results {
-    fn new(tag: &Bytes) -> Results {
-        let mut writer = Writer::new();
-        let reply = CompoundReply::begin(&mut writer, tag);
-        Results { writer, reply }
-    }
-
-    /// Bytes left for the body of the next result, whose number and status take eight.
-    fn room(&self, compound: &Compound<'_>) -> usize {
-        reply_limit(compound).saturating_sub(self.writer.position() + 8)
-    }
-
-    /// Adds a result, or the error that it is too big (RFC 8881, section 2.10.6.4). Returns the status.
-    fn push(&mut self, compound: &Compound<'_>, result: &ResOp4) -> NfsStat4 {
-        if result.status() != NfsStat4::Ok {
-            self.reply.push(&mut self.writer, result);
-            return result.status();
-        }
-        let limit = reply_limit(compound);
-        match self.reply.push_within(&mut self.writer, limit, result) {
-            Ok(()) => NfsStat4::Ok,
-            Err(_) => {
-                let refusal = ResOp4::Failed(result.opnum(), too_big(compound));
-                self.reply.push(&mut self.writer, &refusal);
-                refusal.status()
-            }
-        }
-    }
-
-    fn finish(self) -> Rope {
-        let Results { mut writer, reply } = self;
-        reply.finish(&mut writer);
-        writer.finish()
-    }
-}
-
-/// Bytes that the whole `COMPOUND4res` may take.
-fn reply_limit(compound: &Compound<'_>) -> usize {
-    let limit = match &compound.session {
-        None => compound.service.state().limits().response_bytes,
-        Some(session) if session.cache => session
-            .channel
-            .response_bytes
-            .min(session.channel.cached_response_bytes),
-        Some(session) => session.channel.response_bytes,
-    };
-    (limit as usize).saturating_sub(RPC_REPLY_HEADER_BYTES)
-}
-
-/// Which of the two limits a reply was too big for.
-fn too_big(compound: &Compound<'_>) -> NfsStat4 {
-    match &compound.session {
-        Some(session)
-            if session.cache
-                && session.channel.cached_response_bytes < session.channel.response_bytes =>
-        {
-            NfsStat4::RepTooBigToCache
-        }
-        _ => NfsStat4::RepTooBig,
-    }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use async_trait::async_trait;
+use oncrpc::Credentials;
 use xdr::{Bytes, Rope};
 
 use crate::state::ConnectionId;
@@ -30,14 +31,13 @@ pub trait Connection: Send + Sync {
     /// The client's address.
     fn peer(&self) -> SocketAddr;
 
-    /// Calls procedure `procedure` of version 1 of the client's `program` with encoded arguments and
-    /// waits for the encoded results. AUTH_SYS credentials of the superuser are sent with `auth_sys`,
-    /// AUTH_NONE otherwise.
+    /// Calls procedure `procedure` of version 1 of the client's `program` with encoded arguments, under
+    /// these credentials, and waits for the encoded results.
     async fn call_back(
         &self,
         program: u32,
         procedure: u32,
-        auth_sys: bool,
+        credentials: &Credentials,
         arguments: Rope,
     ) -> Result<Bytes, CallbackError>;
 }

@@ -19,6 +19,7 @@ mod observer;
 mod ops;
 mod pseudo;
 mod records;
+mod reply;
 mod service;
 pub mod state;
 mod status;

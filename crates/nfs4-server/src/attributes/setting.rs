@@ -1,10 +1,10 @@
 //! What clients ask to be set, checked and put into words of the file system boundary.
 
 use nfs4::attributes::{ModeUmask4, Settime4};
-use nfs4::{Attr, Attributes4, Bitmap4, Fattr4, NfsStat4, Nfstime4};
+use nfs4::{Attributes4, Bitmap4, Fattr4, NfsStat4, Nfstime4};
 use vfs::{SetAttributes, SetTime, Timestamp, permission};
 
-use super::{READABLE, SETTABLE, owner};
+use super::{READABLE, SETTABLE, of_minor_version, owner};
 
 /// Permission bits that a umask can take away.
 const UMASK_BITS: u32 = 0o777;
@@ -18,8 +18,11 @@ const SECOND: u32 = 1_000_000_000;
 /// # Errors
 /// `ATTRNOTSUPP` for attributes that are not supported, `INVAL` for those that can only be read and for
 /// values that mean nothing, `BADOWNER`, `BADXDR`.
-pub(crate) fn to_set(attributes: &Fattr4) -> Result<(SetAttributes, Bitmap4), NfsStat4> {
-    let mut values = decode(attributes)?;
+pub(crate) fn to_set(
+    attributes: &Fattr4,
+    minor_version: u32,
+) -> Result<(SetAttributes, Bitmap4), NfsStat4> {
+    let mut values = decode(attributes, minor_version)?;
     if let Some(ModeUmask4 { mode, umask }) = values.mode_umask.take() {
         if values.mode.is_some() || umask & !UMASK_BITS != 0 {
             return Err(NfsStat4::Inval);
@@ -34,16 +37,20 @@ pub(crate) fn to_set(attributes: &Fattr4) -> Result<(SetAttributes, Bitmap4), Nf
 /// # Errors
 /// Those of [`to_set`]; `INVAL` for `mode_umask` too, which is for new objects only
 /// (RFC 8275, section 5).
-pub(crate) fn to_change(attributes: &Fattr4) -> Result<(SetAttributes, Bitmap4), NfsStat4> {
-    if attributes.attrmask.contains(Attr::ModeUmask) {
+pub(crate) fn to_change(
+    attributes: &Fattr4,
+    minor_version: u32,
+) -> Result<(SetAttributes, Bitmap4), NfsStat4> {
+    let values = decode(attributes, minor_version)?;
+    if values.mode_umask.is_some() {
         return Err(NfsStat4::Inval);
     }
-    Ok((set_of(&decode(attributes)?)?, attributes.attrmask))
+    Ok((set_of(&values)?, attributes.attrmask))
 }
 
-fn decode(attributes: &Fattr4) -> Result<Attributes4, NfsStat4> {
+fn decode(attributes: &Fattr4, minor_version: u32) -> Result<Attributes4, NfsStat4> {
     let mask = &attributes.attrmask;
-    if !mask.is_subset_of(&(READABLE | SETTABLE)) {
+    if !mask.is_subset_of(&of_minor_version(READABLE | SETTABLE, minor_version)) {
         return Err(NfsStat4::AttrNotSupp);
     }
     if !mask.is_subset_of(&SETTABLE) {
@@ -94,6 +101,7 @@ fn timestamp(time: Nfstime4) -> Result<Timestamp, NfsStat4> {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use nfs4::Attr;
 
     fn encoded(values: &Attributes4) -> Fattr4 {
         values.encode(&Attributes4::KNOWN)
@@ -126,7 +134,7 @@ mod tests {
             time_modify_set: Some(Settime4::ClientTime(time)),
             ..Attributes4::default()
         };
-        let (set, mask) = to_change(&encoded(&values)).unwrap();
+        let (set, mask) = to_change(&encoded(&values), 2).unwrap();
         let expected = SetAttributes {
             mode: Some(0o4755),
             owner: Some(1000),
@@ -138,7 +146,7 @@ mod tests {
         };
         assert_eq!(set, expected);
         assert_eq!(mask, values.present());
-        assert_eq!(to_set(&encoded(&values)), Ok((expected, mask)));
+        assert_eq!(to_set(&encoded(&values), 2), Ok((expected, mask)));
     }
 
     #[test]
@@ -150,21 +158,24 @@ mod tests {
             }),
             ..Attributes4::default()
         };
-        let (set, mask) = to_set(&encoded(&values)).unwrap();
+        let (set, mask) = to_set(&encoded(&values), 2).unwrap();
         assert_eq!(set.mode, Some(0o2755));
         assert_eq!(mask, Bitmap4::of(&[Attr::ModeUmask]));
-        assert_eq!(to_change(&encoded(&values)), Err(NfsStat4::Inval));
+        assert_eq!(to_change(&encoded(&values), 2), Err(NfsStat4::Inval));
         let both = Attributes4 {
             mode: Some(0),
             ..values
         };
-        assert_eq!(to_set(&encoded(&both)), Err(NfsStat4::Inval));
+        assert_eq!(to_set(&encoded(&both), 2), Err(NfsStat4::Inval));
     }
 
     #[test]
     fn modes_have_twelve_bits() {
-        assert!(to_set(&encoded(&with_mode(0o7777))).is_ok());
-        assert_eq!(to_set(&encoded(&with_mode(0o10_000))), Err(NfsStat4::Inval));
+        assert!(to_set(&encoded(&with_mode(0o7777)), 2).is_ok());
+        assert_eq!(
+            to_set(&encoded(&with_mode(0o10_000)), 2),
+            Err(NfsStat4::Inval)
+        );
         let values = Attributes4 {
             mode_umask: Some(ModeUmask4 {
                 mode: 0o777,
@@ -172,7 +183,7 @@ mod tests {
             }),
             ..Attributes4::default()
         };
-        assert_eq!(to_set(&encoded(&values)), Err(NfsStat4::Inval));
+        assert_eq!(to_set(&encoded(&values), 2), Err(NfsStat4::Inval));
     }
 
     #[test]
@@ -185,7 +196,7 @@ mod tests {
             time_modify_set: Some(Settime4::ClientTime(time)),
             ..Attributes4::default()
         };
-        assert_eq!(to_change(&encoded(&values)), Err(NfsStat4::Inval));
+        assert_eq!(to_change(&encoded(&values), 2), Err(NfsStat4::Inval));
     }
 
     #[test]
@@ -194,10 +205,10 @@ mod tests {
             link_support: Some(true),
             ..Attributes4::default()
         };
-        assert_eq!(to_set(&encoded(&read_only)), Err(NfsStat4::Inval));
+        assert_eq!(to_set(&encoded(&read_only), 2), Err(NfsStat4::Inval));
         let mut unsupported = encoded(&with_mode(0o644));
         unsupported.attrmask.insert(Attr::Hidden);
-        assert_eq!(to_set(&unsupported), Err(NfsStat4::AttrNotSupp));
+        assert_eq!(to_set(&unsupported, 2), Err(NfsStat4::AttrNotSupp));
     }
 
     #[test]
@@ -207,12 +218,12 @@ mod tests {
             attr_vals: Bytes::new(),
             ..whole.clone()
         };
-        assert_eq!(to_change(&missing), Err(NfsStat4::BadXdr));
+        assert_eq!(to_change(&missing, 2), Err(NfsStat4::BadXdr));
         let surplus = Bytes::from([&whole.attr_vals[..], b"more"].concat());
         let surplus = Fattr4 {
             attr_vals: surplus,
             ..whole
         };
-        assert_eq!(to_change(&surplus), Err(NfsStat4::BadXdr));
+        assert_eq!(to_change(&surplus, 2), Err(NfsStat4::BadXdr));
     }
 }

@@ -2,10 +2,9 @@
 
 use nfs4::{AllocateArgs, NfsStat4};
 
-use super::io::right;
+use super::io::{right, status_of_io};
 use crate::compound::Compound;
 use crate::state::StateidUse;
-use crate::status::OrStatus;
 
 pub(crate) async fn allocate(
     compound: &mut Compound<'_>,
@@ -20,7 +19,7 @@ pub(crate) async fn allocate(
         .file_system
         .allocate(authority, object.id, extent)
         .await
-        .or_status()
+        .map_err(status_of_io)
 }
 
 /// The extent of an ALLOCATE or DEALLOCATE: not empty, its end within what a file can hold.

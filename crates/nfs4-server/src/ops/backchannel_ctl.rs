@@ -2,7 +2,7 @@
 
 use nfs4::{BackchannelCtlArgs, NfsStat4};
 
-use super::create_session::accepts_auth_sys;
+use super::create_session::callback_credentials;
 use crate::compound::Compound;
 
 pub(crate) async fn backchannel_ctl(
@@ -10,9 +10,13 @@ pub(crate) async fn backchannel_ctl(
     args: BackchannelCtlArgs,
 ) -> Result<(), NfsStat4> {
     let session = compound.session()?;
-    let auth_sys = accepts_auth_sys(&args.sec_parms);
+    let credentials = callback_credentials(&args.sec_parms);
+    if credentials.is_none() {
+        // RFC 8881, section 18.33.3.
+        return Err(NfsStat4::NoEnt);
+    }
     compound
         .service
         .state()
-        .set_back_channel(session.id, args.cb_program, auth_sys)
+        .set_back_channel(session.id, args.cb_program, credentials)
 }

@@ -19,7 +19,7 @@ pub(crate) async fn create(
     let directory = compound.current_writable()?;
     let new = new_object(args.objtype)?;
     let name = name(args.objname)?;
-    let (set, attrset) = meaningful(to_set(&args.createattrs)?, &new);
+    let (set, attrset) = meaningful(to_set(&args.createattrs, compound.minor_version)?, &new);
     let file_system = &directory.export.file_system;
     let created = file_system
         .create(&directory.who, directory.id, &name, new, &set)

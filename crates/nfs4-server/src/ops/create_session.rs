@@ -5,6 +5,8 @@ use nfs4::{
     create_session as flag,
 };
 
+use oncrpc::Credentials;
+
 use crate::compound::Compound;
 use crate::state::{BackChannel, ClientId, CreateSession, SessionChannel};
 
@@ -24,7 +26,8 @@ pub(crate) async fn create_session(
         channel: channel(&args.fore_chan_attrs),
         back: BackChannel {
             program: args.cb_program,
-            auth_sys: accepts_auth_sys(&args.sec_parms),
+            minor_version: compound.minor_version,
+            credentials: callback_credentials(&args.sec_parms),
             channel: channel(&args.back_chan_attrs),
         },
         use_for_back_channel: args.flags & flag::CONN_BACK_CHAN != 0,
@@ -45,11 +48,17 @@ pub(crate) async fn create_session(
     })
 }
 
-/// Whether a client accepts callbacks with AUTH_SYS credentials.
-pub(super) fn accepts_auth_sys(parameters: &[CallbackSecParms4]) -> bool {
-    parameters
-        .iter()
-        .any(|parameter| matches!(parameter, CallbackSecParms4::Sys(_)))
+/// The credentials to call a client back with: the first that it offers and the server can send. A client
+/// that says nothing gets AUTH_NONE.
+pub(super) fn callback_credentials(parameters: &[CallbackSecParms4]) -> Option<Credentials> {
+    if parameters.is_empty() {
+        return Some(Credentials::None);
+    }
+    parameters.iter().find_map(|parameter| match parameter {
+        CallbackSecParms4::None => Some(Credentials::None),
+        CallbackSecParms4::Sys(credentials) => Some(Credentials::Sys(credentials.clone())),
+        CallbackSecParms4::Gss(_) => None,
+    })
 }
 
 fn channel(attributes: &ChannelAttrs4) -> SessionChannel {

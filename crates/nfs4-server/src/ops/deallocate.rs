@@ -3,10 +3,9 @@
 use nfs4::{DeallocateArgs, NfsStat4};
 
 use super::allocate::extent;
-use super::io::right;
+use super::io::{right, status_of_io};
 use crate::compound::Compound;
 use crate::state::StateidUse;
-use crate::status::OrStatus;
 
 pub(crate) async fn deallocate(
     compound: &mut Compound<'_>,
@@ -21,5 +20,5 @@ pub(crate) async fn deallocate(
         .file_system
         .deallocate(authority, object.id, extent)
         .await
-        .or_status()
+        .map_err(status_of_io)
 }

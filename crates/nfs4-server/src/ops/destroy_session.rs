@@ -15,8 +15,9 @@ pub(crate) async fn destroy_session(
         return Err(NfsStat4::NotOnlyOp);
     }
     let own_slot = own.map(|session| session.slot);
+    let connection = compound.connection.id();
     compound
         .service
         .state()
-        .destroy_session(args.sessionid, own_slot)
+        .destroy_session(args.sessionid, connection, own_slot)
 }

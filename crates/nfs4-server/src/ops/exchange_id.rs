@@ -15,7 +15,11 @@ pub(crate) async fn exchange_id(
     compound: &mut Compound<'_>,
     args: ExchangeIdArgs,
 ) -> Result<ExchangeIdResOk, NfsStat4> {
-    if args.flags & !exchgid::MASK_A != 0 {
+    let known = match compound.minor_version {
+        1 => exchgid::MASK_A & !exchgid::SUPP_FENCE_OPS,
+        _ => exchgid::MASK_A,
+    };
+    if args.flags & !known != 0 {
         return Err(NfsStat4::Inval);
     }
     match args.state_protect {

@@ -1,11 +1,12 @@
 //! What READ, WRITE and the other operations on data share: by which right they happen.
 
 use nfs4::{NfsStat4, Stateid4};
-use vfs::{Authority, Credentials};
+use vfs::{Authority, Credentials, Error};
 
 use crate::compound::Compound;
 use crate::handle::ObjectHandle;
 use crate::state::{Resolved, StateidUse};
+use crate::status::status_of;
 
 /// Largest READ or WRITE, in bytes; also announced as the attributes maxread and maxwrite.
 pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
@@ -22,6 +23,15 @@ impl Right {
             Right::Open => Authority::Open(who),
             Right::ModeBits => Authority::Credentials(who),
         }
+    }
+}
+
+/// The status of an operation on data. What another open denies has a status of its own here; SHARE_DENIED
+/// is for OPEN alone (RFC 8881, sections 9.7 and 15.2).
+pub(super) fn status_of_io(error: Error) -> NfsStat4 {
+    match error {
+        Error::ShareDenied => NfsStat4::Locked,
+        error => status_of(&error),
     }
 }
 

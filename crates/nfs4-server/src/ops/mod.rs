@@ -126,17 +126,17 @@ pub(crate) async fn execute(c: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
         Arg::TestStateid(a) => Res::TestStateid(test_stateid::test_stateid(c, a).await),
         Arg::Verify(a) => Res::Verify(status(verify::verify(c, a).await)),
         Arg::Write(a) => Res::Write(write::write(c, a).await),
-        refused => refuse(&refused),
+        refused => refuse(c, &refused),
     }
 }
 
 /// Operations that this server knows but does not support (RFC 8881, section 17).
-fn refuse(operation: &ArgOp4) -> ResOp4 {
+fn refuse(compound: &Compound<'_>, operation: &ArgOp4) -> ResOp4 {
     let status = match operation {
         ArgOp4::Illegal(_) => NfsStat4::OpIllegal,
         ArgOp4::Sequence(_) => NfsStat4::SequencePos,
         // No delegation was ever granted, so no stateid can stand for one.
-        ArgOp4::Delegreturn(_) => NfsStat4::BadStateid,
+        ArgOp4::Delegreturn(_) => compound.current().err().unwrap_or(NfsStat4::BadStateid),
         // There is no SSV without SP4_SSV (RFC 8881, section 18.47.3).
         ArgOp4::SetSsv(_) => NfsStat4::Inval,
         _ => NfsStat4::NotSupp,

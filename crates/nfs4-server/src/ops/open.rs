@@ -20,7 +20,7 @@ pub(crate) async fn open(
     args: OpenArgs,
 ) -> Result<OpenResOk, NfsStat4> {
     let session = compound.session()?;
-    let share = share_of(args.share_access & share_bits::ACCESS_MASK, args.share_deny)?;
+    let share = share_of(args.share_access, args.share_deny)?;
     let reclaim = match &args.claim {
         OpenClaim4::Previous(_) => Reclaim::Yes,
         _ => Reclaim::No,
@@ -136,14 +136,18 @@ async fn make(
 ) -> Result<Found, NfsStat4> {
     let name = Name::new(name.0.clone()).map_err(status_of_name)?;
     let directory = compound.current_object(NfsStat4::RoFs)?;
+    let version = compound.minor_version;
     let (creation, (set, attrset)) = match how {
-        CreateHow4::Unchecked(attributes) => (Creation::Unchecked, to_set(attributes)?),
-        CreateHow4::Guarded(attributes) => (Creation::Guarded, to_set(attributes)?),
+        CreateHow4::Unchecked(attributes) => (Creation::Unchecked, to_set(attributes, version)?),
+        CreateHow4::Guarded(attributes) => (Creation::Guarded, to_set(attributes, version)?),
         CreateHow4::Exclusive(verifier) => (
             Creation::Exclusive(verifier.0),
             (SetAttributes::default(), Bitmap4::default()),
         ),
-        CreateHow4::Exclusive41(both) => (Creation::Exclusive(both.verf.0), to_set(&both.attrs)?),
+        CreateHow4::Exclusive41(both) => (
+            Creation::Exclusive(both.verf.0),
+            to_set(&both.attrs, version)?,
+        ),
     };
     if directory.read_only {
         return existing_on_read_only(&directory, &name, creation).await;
@@ -227,6 +231,10 @@ async fn register(
         let before = state.existing_share(client, owner_name, file);
         (state.open_owner(client, owner_name)?, before)
     };
+    if before.is_some_and(|held| held.conflicts(share)) {
+        // The owner's own open makes no exception (RFC 8881, section 18.16.3).
+        return Err(NfsStat4::ShareDenied);
+    }
     let attributes = file_system.attributes(object.id).await.or_status()?;
     let authority = open_authority(found, reclaim, &attributes, &object.who);
     file_system
@@ -293,9 +301,26 @@ async fn empty_if_asked(found: &Found, share: Share, who: &Credentials) -> Resul
     Ok(())
 }
 
-/// The share that access and deny bits stand for.
+/// The share that access and deny bits stand for. What is said of delegations besides is checked and left
+/// aside.
+///
+/// # Errors
+/// `INVAL` for no access, and for bits and wishes that the protocol does not know.
 pub(super) fn share_of(access: u32, deny: u32) -> Result<Share, NfsStat4> {
-    if access == 0 || access & !share_bits::ACCESS_MASK != 0 || deny & !share_bits::DENY_BOTH != 0 {
+    /// Wishes about timestamps and stateids of delegations (RFC 9754, sections 3 and 5).
+    const LATER_WISHES: u32 = 0x0030_0000;
+    const KNOWN: u32 = share_bits::ACCESS_MASK
+        | share_bits::WANT_DELEG_MASK
+        | share_bits::WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL
+        | share_bits::WANT_PUSH_DELEG_WHEN_UNCONTENDED
+        | LATER_WISHES;
+    let access_wanted = access & share_bits::ACCESS_MASK;
+    let wish = access & share_bits::WANT_DELEG_MASK;
+    if access_wanted == 0
+        || access & !KNOWN != 0
+        || wish > share_bits::WANT_CANCEL
+        || deny & !share_bits::DENY_BOTH != 0
+    {
         return Err(NfsStat4::Inval);
     }
     Ok(Share {

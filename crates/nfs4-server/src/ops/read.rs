@@ -2,10 +2,10 @@
 
 use nfs4::{NfsStat4, ReadArgs, ReadResOk};
 
-use super::io::{IO_BYTES_MAX, right};
+use super::io::{IO_BYTES_MAX, right, status_of_io};
 use crate::compound::Compound;
+use crate::reply;
 use crate::state::StateidUse;
-use crate::status::OrStatus;
 
 pub(crate) async fn read(
     compound: &mut Compound<'_>,
@@ -14,13 +14,17 @@ pub(crate) async fn read(
     let object = compound.current_object(NfsStat4::IsDir)?;
     let right = right(compound, &object, args.stateid, StateidUse::Read)?;
     let room = u32::try_from(compound.payload_room()).unwrap_or(u32::MAX);
+    if room == 0 && args.count > 0 {
+        // Nothing at all would look like progress that the client has to wait for.
+        return Err(reply::too_big(compound));
+    }
     let count = args.count.min(IO_BYTES_MAX).min(room);
     let authority = right.authority(&object.who);
     let file_system = &object.export.file_system;
     let data = file_system
         .read(authority, object.id, args.offset, count)
         .await
-        .or_status()?;
+        .map_err(status_of_io)?;
     compound
         .service
         .observer

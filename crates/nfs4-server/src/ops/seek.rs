@@ -3,10 +3,10 @@
 use nfs4::{DataContent4, NfsStat4, SeekArgs, SeekResOk};
 use vfs::{Error, SeekTarget};
 
-use super::io::right;
+use super::io::{right, status_of_io};
 use crate::compound::Compound;
 use crate::state::StateidUse;
-use crate::status::{OrStatus, status_of};
+use crate::status::OrStatus;
 
 pub(crate) async fn seek(
     compound: &mut Compound<'_>,
@@ -25,7 +25,7 @@ pub(crate) async fn seek(
         .await
     {
         Err(Error::NotFound) => return Err(NfsStat4::Nxio),
-        Err(error) => return Err(status_of(&error)),
+        Err(error) => return Err(status_of_io(error)),
         Ok(found) => found,
     };
     let size = file_system.attributes(object.id).await.or_status()?.size;

@@ -2,12 +2,12 @@
 
 use nfs4::{SequenceArgs, SequenceResOk, seq4_status};
 
-use crate::state::SessionChannel;
+use crate::state::{BackChannelHealth, SessionChannel};
 
 pub(crate) fn sequence_result(
     args: &SequenceArgs,
     channel: &SessionChannel,
-    callback_path_down: bool,
+    back: BackChannelHealth,
 ) -> SequenceResOk {
     let highest = channel.slots - 1;
     SequenceResOk {
@@ -16,10 +16,11 @@ pub(crate) fn sequence_result(
         slotid: args.slotid,
         highest_slotid: highest,
         target_highest_slotid: highest,
-        status_flags: if callback_path_down {
-            seq4_status::CB_PATH_DOWN
-        } else {
-            0
-        },
+        status_flags: flag(back.session_down, seq4_status::CB_PATH_DOWN_SESSION)
+            | flag(back.client_down, seq4_status::CB_PATH_DOWN),
     }
+}
+
+fn flag(is_set: bool, bit: u32) -> u32 {
+    if is_set { bit } else { 0 }
 }

@@ -3,7 +3,7 @@
 use nfs4::{Attr, Bitmap4, NfsStat4, SetattrArgs, SetattrRes};
 use vfs::{Authority, Error, ObjectKind};
 
-use super::io::right;
+use super::io::{right, status_of_io};
 use crate::attributes::to_change;
 use crate::compound::Compound;
 use crate::handle::ObjectHandle;
@@ -27,7 +27,7 @@ pub(crate) async fn setattr(compound: &mut Compound<'_>, args: SetattrArgs) -> S
 /// Sets attributes and returns which. The stateid counts only for the size, which is a kind of write.
 async fn set(compound: &mut Compound<'_>, args: SetattrArgs) -> Result<Bitmap4, NfsStat4> {
     let object = compound.current_writable()?;
-    let (mut set, mut attrsset) = to_change(&args.obj_attributes)?;
+    let (mut set, mut attrsset) = to_change(&args.obj_attributes, compound.minor_version)?;
     let authority = if set.size.is_some() {
         right(compound, &object, args.stateid, StateidUse::Write)?.authority(&object.who)
     } else {
@@ -43,9 +43,9 @@ async fn set(compound: &mut Compound<'_>, args: SetattrArgs) -> Result<Bitmap4, 
         file_system
             .set_attributes(authority, object.id, &set)
             .await
-            .or_status()?;
+            .map_err(status_of_io)?;
     } else {
-        outcome.or_status()?;
+        outcome.map_err(status_of_io)?;
     }
     Ok(attrsset)
 }

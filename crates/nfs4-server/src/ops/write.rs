@@ -3,10 +3,9 @@
 use nfs4::{NfsStat4, StableHow4, Verifier4, WriteArgs, WriteResOk};
 use vfs::Stability;
 
-use super::io::{IO_BYTES_MAX, right};
+use super::io::{IO_BYTES_MAX, right, status_of_io};
 use crate::compound::Compound;
 use crate::state::StateidUse;
-use crate::status::OrStatus;
 
 pub(crate) async fn write(
     compound: &mut Compound<'_>,
@@ -29,7 +28,7 @@ pub(crate) async fn write(
     let written = file_system
         .write(authority, object.id, args.offset, data, stability)
         .await
-        .or_status()?;
+        .map_err(status_of_io)?;
     compound
         .service
         .observer

@@ -65,7 +65,9 @@ pub(super) struct Client {
     pub(super) implementation: String,
     /// The sequence number that the next new CREATE_SESSION carries.
     pub(super) next_create: u32,
-    pub(super) last_create: Option<Result<CreatedSession, NfsStat4>>,
+    pub(super) last_create: Option<CreatedSession>,
+    /// Whether a CREATE_SESSION with that number was refused.
+    pub(super) create_refused: bool,
     pub(super) renewed: Instant,
     pub(super) sessions: Vec<SessionId4>,
     pub(super) opens: HashSet<u64>,
@@ -79,6 +81,12 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn is_expired(&self, now: Instant, lease: Duration) -> bool {
         now.saturating_duration_since(self.renewed) > lease
+    }
+
+    /// Whether a new CREATE_SESSION may carry this number.
+    pub(super) fn expects_create(&self, sequence: u32) -> bool {
+        sequence == self.next_create
+            || (self.create_refused && sequence == self.next_create.wrapping_add(1))
     }
 
     fn is_in_use(&self) -> bool {
@@ -212,6 +220,7 @@ impl State {
             implementation,
             next_create: 1,
             last_create: None,
+            create_refused: false,
             renewed: now,
             sessions: Vec::new(),
             opens: HashSet::new(),

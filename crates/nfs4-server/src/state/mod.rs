@@ -5,6 +5,7 @@
 //! file systems or disks. Conflicts between owners are not decided here but behind
 //! [`vfs::FileSystem`]; this room only knows which stateid stands for what.
 
+mod back_channel;
 mod client;
 mod grace;
 mod open;
@@ -18,12 +19,13 @@ use std::time::{Duration, Instant};
 use nfs4::{NfsStat4, SessionId4};
 use vfs::{LockOwner, ObjectId, OpenOwner};
 
+pub use back_channel::{BackChannel, BackChannelHealth, Callback, CallbackEnd};
 pub use client::{ClientId, ClientIdentity, ExchangeRequest, Exchanged, Principal};
 pub use grace::Reclaim;
 pub use open::{LockGrant, OpenFile, OpenGrant};
 pub use session::{
-    BackChannel, Callback, ConnectionId, CreateSession, CreatedSession, ReplySlot, SequenceRequest,
-    Sequenced, SessionChannel,
+    ConnectionId, CreateSession, CreatedSession, ReplySlot, SequenceRequest, Sequenced,
+    SessionChannel,
 };
 pub use stateid::{Resolved, StateidUse};
 

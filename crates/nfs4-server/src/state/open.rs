@@ -323,12 +323,11 @@ impl State {
     ) -> Result<(FileKey, LockOwner), NfsStat4> {
         let key = self.state_key(stateid)?;
         if let Some(open) = self.opens.get(&key) {
-            let known = open.client == client;
-            return Err(if known {
-                NfsStat4::LocksHeld
-            } else {
-                NfsStat4::BadStateid
-            });
+            if open.client != client {
+                return Err(NfsStat4::BadStateid);
+            }
+            check_sequence(stateid.seqid, open.seqid)?;
+            return Err(NfsStat4::LocksHeld);
         }
         let lock = self.locks.get(&key).ok_or(NfsStat4::BadStateid)?;
         if lock.client != client {

@@ -6,8 +6,9 @@ use std::time::Instant;
 use nfs4::{NfsStat4, SessionId4};
 use xdr::Rope;
 
+use super::back_channel::{BackChannel, BackChannelHealth, BackPath};
 use super::client::{Client, ClientId, Principal};
-use super::{Release, State};
+use super::{Limits, Release, State};
 
 /// One transport connection, numbered by the part of the server that accepts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,15 +29,53 @@ pub struct SessionChannel {
     pub slots: u32,
 }
 
-/// How to call a client back on a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackChannel {
-    /// The RPC program number that the client serves (`csa_cb_program`).
-    pub program: u32,
-    /// Whether the client accepts AUTH_SYS callbacks; AUTH_NONE is used otherwise.
-    pub auth_sys: bool,
-    /// Sizes.
-    pub channel: SessionChannel,
+impl SessionChannel {
+    /// Room for a SEQUENCE and one small operation; less cannot be worked with.
+    const SMALLEST_MESSAGE_BYTES: u32 = 256;
+
+    /// The most bytes that a reply may have, RPC header included.
+    #[must_use]
+    pub fn reply_bytes(&self, kept: bool) -> u32 {
+        if kept {
+            self.response_bytes.min(self.cached_response_bytes)
+        } else {
+            self.response_bytes
+        }
+    }
+
+    /// What to say of a reply that is larger (RFC 8881, section 2.10.6.4).
+    #[must_use]
+    pub fn too_big(&self, kept: bool) -> NfsStat4 {
+        if kept && self.cached_response_bytes < self.response_bytes {
+            NfsStat4::RepTooBigToCache
+        } else {
+            NfsStat4::RepTooBig
+        }
+    }
+
+    /// Whether no request could ever be sent, or answered.
+    fn is_too_small(&self, operations_min: u32) -> bool {
+        self.request_bytes < Self::SMALLEST_MESSAGE_BYTES
+            || self.response_bytes < Self::SMALLEST_MESSAGE_BYTES
+            || self.operations < operations_min
+            || self.slots == 0
+    }
+
+    /// Whether the client left everything out, as those do that take no calls.
+    fn is_absent(&self) -> bool {
+        self.request_bytes == 0 && self.response_bytes == 0 && self.operations == 0
+    }
+
+    /// What a server with these limits grants of it.
+    fn cut_to(&self, limits: &Limits) -> SessionChannel {
+        SessionChannel {
+            request_bytes: self.request_bytes.min(limits.request_bytes),
+            response_bytes: self.response_bytes.min(limits.response_bytes),
+            cached_response_bytes: self.cached_response_bytes.min(limits.cached_response_bytes),
+            operations: self.operations.min(limits.operations),
+            slots: self.slots.min(limits.slots),
+        }
+    }
 }
 
 /// A CREATE_SESSION request, reduced to what decides it.
@@ -88,6 +127,8 @@ pub struct SequenceRequest {
     pub cache: bool,
     /// Size of the request in bytes.
     pub request_bytes: usize,
+    /// Size in bytes of the smallest reply that can be given to it, RPC header included.
+    pub smallest_reply_bytes: usize,
     /// Number of operations in the COMPOUND.
     pub operations: u32,
     /// Under whose credentials it came.
@@ -107,26 +148,11 @@ pub enum Sequenced {
         channel: SessionChannel,
         /// Where the reply goes.
         slot: ReplySlot,
-        /// Flags for `sr_status_flags`.
-        callback_path_down: bool,
+        /// Which ways back to the client are broken.
+        back: BackChannelHealth,
     },
     /// It was executed before: send this again.
     Replay(Rope),
-}
-
-/// A call to a client, under way or about to be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Callback {
-    /// The session it runs in.
-    pub session: SessionId4,
-    /// The connection to use.
-    pub connection: ConnectionId,
-    /// The client's RPC program.
-    pub program: u32,
-    /// Whether to send AUTH_SYS credentials.
-    pub auth_sys: bool,
-    /// Sequence number on the only slot, 0.
-    pub sequence: u32,
 }
 
 /// The place in a reply cache that a request under way occupies.
@@ -161,14 +187,9 @@ pub(super) struct Session {
     pub(super) client: ClientId,
     channel: SessionChannel,
     slots: Vec<Slot>,
-    back: BackChannel,
-    back_connections: BTreeSet<ConnectionId>,
-    /// Whether the client ever bound a connection to the back channel.
-    had_back_channel: bool,
-    /// Sequence number of the next callback (RFC 8881, section 20.9: the first is 1).
-    back_sequence: u32,
-    /// Whether a callback is under way.
-    back_busy: bool,
+    /// The connections associated with it (RFC 8881, section 2.10.3.1).
+    pub(super) connections: BTreeSet<ConnectionId>,
+    pub(super) back: BackPath,
 }
 
 impl Session {
@@ -182,10 +203,13 @@ impl Session {
 impl State {
     /// Makes a session and confirms the client record (RFC 8881, section 18.36.4).
     ///
+    /// A request that is refused leaves nothing behind. Clients disagree whether it has used its sequence
+    /// number up, so afterwards both that number and the next one are good for a new request.
+    ///
     /// # Errors
     /// `STALE_CLIENTID` for an unknown record, `SEQ_MISORDERED` for a sequence number that is neither the
     /// next nor the last, `CLID_INUSE` when another principal introduced the client, `TOOSMALL`
-    /// when the client's sizes leave no room, `DELAY` when it has too many sessions.
+    /// when the client's sizes leave no room, `NOSPC` when it has too many sessions.
     pub fn create_session(
         &mut self,
         request: &CreateSession,
@@ -198,107 +222,37 @@ impl State {
         if request.sequence.wrapping_add(1) == client.next_create
             && let Some(last) = &client.last_create
         {
-            return last.clone().map(|reply| (reply, Vec::new()));
+            return Ok((last.clone(), Vec::new()));
         }
-        if request.sequence != client.next_create {
+        if !client.expects_create(request.sequence) {
             return Err(NfsStat4::SeqMisordered);
         }
         if !client.confirmed && client.principal != request.principal {
             return Err(NfsStat4::ClidInUse);
         }
-        client.next_create = client.next_create.wrapping_add(1);
+        if let Err(refusal) = check_sizes(request, client.sessions.len(), &self.limits) {
+            client.create_refused = true;
+            return Err(refusal);
+        }
+        client.next_create = request.sequence.wrapping_add(1);
+        client.create_refused = false;
         client.renewed = now;
-        let outcome = self.make_session(request);
-        let releases = if outcome.is_ok() {
-            self.confirm(request.client)
-        } else {
-            Vec::new()
-        };
-        if let Some(client) = self.clients.get_mut(&request.client) {
-            client.last_create = Some(outcome.clone());
-        }
-        outcome.map(|reply| (reply, releases))
-    }
-
-    fn make_session(&mut self, request: &CreateSession) -> Result<CreatedSession, NfsStat4> {
-        let channel = self.grant_channel(&request.channel)?;
-        let client = self
-            .clients
-            .get_mut(&request.client)
-            .ok_or(NfsStat4::StaleClientid)?;
-        if client.sessions.len() >= self.limits.sessions_per_client {
-            return Err(NfsStat4::Delay);
-        }
-        let id = session_id(request.client, self.next_session);
+        let created = make_session(request, self.next_session, &self.limits);
+        client.sessions.push(created.answer.session);
+        client.last_create = Some(created.answer.clone());
         self.next_session += 1;
-        client.sessions.push(id);
-        let back_channel = SessionChannel {
-            slots: 1,
-            ..request.back.channel
-        };
-        let back = BackChannel {
-            channel: back_channel,
-            ..request.back.clone()
-        };
-        let slot = || Slot {
-            sequence: 0,
-            progress: Progress::Fresh,
-            operations: 0,
-            principal: Principal::Nobody,
-        };
-        let mut back_connections = BTreeSet::new();
-        if request.use_for_back_channel {
-            back_connections.insert(request.connection);
-        }
-        self.sessions.insert(
-            id,
-            Session {
-                client: request.client,
-                channel,
-                slots: (0..channel.slots).map(|_| slot()).collect(),
-                back,
-                back_connections,
-                had_back_channel: request.use_for_back_channel,
-                back_sequence: 1,
-                back_busy: false,
-            },
-        );
-        Ok(CreatedSession {
-            session: id,
-            sequence: request.sequence,
-            channel,
-            back: back_channel,
-            back_channel_bound: request.use_for_back_channel,
-        })
-    }
-
-    /// Cuts the sizes that a client asks for to what this server grants.
-    fn grant_channel(&self, asked: &SessionChannel) -> Result<SessionChannel, NfsStat4> {
-        /// Room for a SEQUENCE and one small operation; less cannot be worked with.
-        const SMALLEST_MESSAGE_BYTES: u32 = 256;
-        if asked.request_bytes < SMALLEST_MESSAGE_BYTES
-            || asked.response_bytes < SMALLEST_MESSAGE_BYTES
-        {
-            return Err(NfsStat4::TooSmall);
-        }
-        let limits = &self.limits;
-        Ok(SessionChannel {
-            request_bytes: asked.request_bytes.min(limits.request_bytes),
-            response_bytes: asked.response_bytes.min(limits.response_bytes),
-            cached_response_bytes: asked
-                .cached_response_bytes
-                .min(limits.cached_response_bytes),
-            operations: asked.operations.clamp(1, limits.operations),
-            slots: asked.slots.clamp(1, limits.slots),
-        })
+        self.sessions
+            .insert(created.answer.session, created.session);
+        let releases = self.confirm(request.client);
+        Ok((created.answer, releases))
     }
 
     /// Takes a SEQUENCE (RFC 8881, section 18.46.3) and renews the client's lease.
     ///
     /// # Errors
     /// `BADSESSION`, `BADSLOT`, `BAD_HIGH_SLOT`, `SEQ_MISORDERED`, `SEQ_FALSE_RETRY`,
-    /// `RETRY_UNCACHED_REP`, `TOO_MANY_OPS`, `REQ_TOO_BIG`; `DELAY` for a repeat of a request that is
-    /// still being executed.
+    /// `RETRY_UNCACHED_REP`, `TOO_MANY_OPS`, `REQ_TOO_BIG`, `REP_TOO_BIG`, `REP_TOO_BIG_TO_CACHE`; `DELAY`
+    /// for a repeat of a request that is still being executed. None of them changes the slot.
     pub fn sequence(
         &mut self,
         request: &SequenceRequest,
@@ -325,6 +279,7 @@ impl State {
                     return Err(NfsStat4::SeqFalseRetry);
                 }
                 let reply = reply.clone().ok_or(NfsStat4::RetryUncachedRep)?;
+                session.connections.insert(request.connection);
                 renew(&mut self.clients, session.client, now);
                 return Ok(Sequenced::Replay(reply));
             }
@@ -337,19 +292,30 @@ impl State {
         if request.request_bytes > session.channel.request_bytes as usize {
             return Err(NfsStat4::ReqTooBig);
         }
+        if request.smallest_reply_bytes > session.channel.reply_bytes(request.cache) as usize {
+            return Err(session.channel.too_big(request.cache));
+        }
         slot.sequence = request.sequence;
         slot.operations = request.operations;
         slot.principal = request.principal;
         slot.progress = Progress::UnderWay;
-        renew(&mut self.clients, session.client, now);
+        // Without state protection, whoever uses a session over a connection associates it
+        // (RFC 8881, section 2.10.3.1).
+        session.connections.insert(request.connection);
+        let (client, channel) = (session.client, session.channel);
+        renew(&mut self.clients, client, now);
         Ok(Sequenced::Execute {
-            client: session.client,
-            channel: session.channel,
+            client,
+            channel,
             slot: ReplySlot {
                 session: request.session,
                 slot: request.slot,
             },
-            callback_path_down: session.had_back_channel && session.back_connections.is_empty(),
+            back: self
+                .sessions
+                .get(&request.session)
+                .map(|session| self.back_channel_health(session))
+                .unwrap_or_default(),
         })
     }
 
@@ -365,13 +331,18 @@ impl State {
     /// Ends a session (RFC 8881, section 18.37). The client record stays.
     ///
     /// # Errors
-    /// `BADSESSION` when there is none, `DELAY` when other requests are being executed on it.
+    /// `BADSESSION` when there is none, `CONN_NOT_BOUND_TO_SESSION` when the connection was never used for
+    /// it, `DELAY` when other requests are being executed on it.
     pub fn destroy_session(
         &mut self,
         id: SessionId4,
+        connection: ConnectionId,
         own_slot: Option<ReplySlot>,
     ) -> Result<(), NfsStat4> {
         let session = self.sessions.get(&id).ok_or(NfsStat4::BadSession)?;
+        if !session.connections.contains(&connection) {
+            return Err(NfsStat4::ConnNotBoundToSession);
+        }
         let busy = session.slots.iter().enumerate().any(|(index, slot)| {
             let own = own_slot
                 == Some(ReplySlot {
@@ -390,84 +361,6 @@ impl State {
         Ok(())
     }
 
-    /// Lets a connection serve a session's back channel (RFC 8881, section 18.34).
-    ///
-    /// # Errors
-    /// `BADSESSION` when there is no such session.
-    pub fn bind_connection(
-        &mut self,
-        id: SessionId4,
-        connection: ConnectionId,
-        back_channel: bool,
-    ) -> Result<(), NfsStat4> {
-        let session = self.sessions.get_mut(&id).ok_or(NfsStat4::BadSession)?;
-        if back_channel {
-            session.back_connections.insert(connection);
-            session.had_back_channel = true;
-        }
-        Ok(())
-    }
-
-    /// Changes how a client is called back (RFC 8881, section 18.33).
-    ///
-    /// # Errors
-    /// `BADSESSION` when there is no such session.
-    pub fn set_back_channel(
-        &mut self,
-        id: SessionId4,
-        program: u32,
-        auth_sys: bool,
-    ) -> Result<(), NfsStat4> {
-        let session = self.sessions.get_mut(&id).ok_or(NfsStat4::BadSession)?;
-        session.back.program = program;
-        session.back.auth_sys = auth_sys;
-        Ok(())
-    }
-
-    /// Forgets a connection that is gone.
-    pub fn connection_closed(&mut self, connection: ConnectionId) {
-        for session in self.sessions.values_mut() {
-            session.back_connections.remove(&connection);
-        }
-    }
-
-    /// Takes the back channel slot of one of the client's sessions, to call the client. `None` when no
-    /// session has a connection for it, or all are in use: a callback here is a hint that may be left out.
-    /// [`State::end_callback`] gives the slot back.
-    pub fn begin_callback(&mut self, client: ClientId) -> Option<Callback> {
-        let client = self.clients.get(&client)?;
-        let usable = client.sessions.iter().find(|id| {
-            let session = self.sessions.get(*id);
-            session.is_some_and(|own| !own.back_busy && !own.back_connections.is_empty())
-        });
-        let id = *usable?;
-        let session = self.sessions.get_mut(&id)?;
-        let connection = *session.back_connections.last()?;
-        session.back_busy = true;
-        Some(Callback {
-            session: id,
-            connection,
-            program: session.back.program,
-            auth_sys: session.back.auth_sys,
-            sequence: session.back_sequence,
-        })
-    }
-
-    /// Gives a back channel slot back. A client that did not answer may or may not have seen the call, so
-    /// the sequence number stays (RFC 8881, section 2.10.6.2) and the connection counts as unusable until
-    /// the client binds one again.
-    pub fn end_callback(&mut self, callback: &Callback, answered: bool) {
-        let Some(session) = self.sessions.get_mut(&callback.session) else {
-            return;
-        };
-        session.back_busy = false;
-        if answered {
-            session.back_sequence = session.back_sequence.wrapping_add(1);
-        } else {
-            session.back_connections.remove(&callback.connection);
-        }
-    }
-
     /// The client that owns a session.
     #[must_use]
     pub fn session_client(&self, id: SessionId4) -> Option<ClientId> {
@@ -481,6 +374,55 @@ impl State {
             .filter_map(|id| self.sessions.get(id))
             .any(Session::is_busy)
     }
+}
+
+/// Checks what would keep a session from being of any use, or from being made.
+fn check_sizes(request: &CreateSession, sessions: usize, limits: &Limits) -> Result<(), NfsStat4> {
+    // Every callback starts with CB_SEQUENCE, so one operation is not enough.
+    let (fore, back) = (&request.channel, &request.back.channel);
+    let takes_no_calls = back.is_absent() && !request.use_for_back_channel;
+    if fore.is_too_small(1) || (!takes_no_calls && back.is_too_small(2)) {
+        return Err(NfsStat4::TooSmall);
+    }
+    if sessions >= limits.sessions_per_client {
+        return Err(NfsStat4::NoSpc);
+    }
+    Ok(())
+}
+
+/// A session about to be entered into the tables, and what the client is told of it.
+struct NewSession {
+    session: Session,
+    answer: CreatedSession,
+}
+
+fn make_session(request: &CreateSession, number: u64, limits: &Limits) -> NewSession {
+    let channel = request.channel.cut_to(limits);
+    let back = BackPath::new(
+        request.back.clone(),
+        request.use_for_back_channel.then_some(request.connection),
+    );
+    let answer = CreatedSession {
+        session: session_id(request.client, number),
+        sequence: request.sequence,
+        channel,
+        back: *back.channel(),
+        back_channel_bound: request.use_for_back_channel,
+    };
+    let slot = || Slot {
+        sequence: 0,
+        progress: Progress::Fresh,
+        operations: 0,
+        principal: Principal::Nobody,
+    };
+    let session = Session {
+        client: request.client,
+        channel,
+        slots: (0..channel.slots).map(|_| slot()).collect(),
+        connections: BTreeSet::from([request.connection]),
+        back,
+    };
+    NewSession { session, answer }
 }
 
 fn renew(

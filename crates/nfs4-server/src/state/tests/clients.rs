@@ -25,7 +25,10 @@ fn case_3_another_principal_collides_only_with_a_client_in_use() {
     let mut table = Table::new();
     let (client, session) = table.client("a");
     assert_eq!(table.exchange("a", 1, 99), Err(NfsStat4::ClidInUse));
-    table.state.destroy_session(session, None).unwrap();
+    table
+        .state
+        .destroy_session(session, CONNECTION, None)
+        .unwrap();
     let other = table.exchange("a", 1, 99).unwrap();
     assert_ne!(other.client, client);
     assert_eq!(
@@ -147,7 +150,10 @@ fn a_client_with_a_session_cannot_be_destroyed() {
         table.state.destroy_client(client),
         Err(NfsStat4::ClientidBusy)
     );
-    table.state.destroy_session(session, None).unwrap();
+    table
+        .state
+        .destroy_session(session, CONNECTION, None)
+        .unwrap();
     table.state.destroy_client(client).unwrap();
     assert_eq!(
         table.state.destroy_client(client),

@@ -13,6 +13,9 @@ use vfs::ObjectId;
 
 use super::*;
 
+/// The connection over which everything comes.
+const CONNECTION: ConnectionId = ConnectionId(1);
+
 /// A state table with a clock of its own.
 struct Table {
     state: State,
@@ -87,11 +90,12 @@ fn create_request(client: ClientId, sequence: u32) -> CreateSession {
         client,
         sequence,
         principal: Principal::User(0),
-        connection: ConnectionId(1),
+        connection: CONNECTION,
         channel,
         back: BackChannel {
             program: 0x4000_0000,
-            auth_sys: true,
+            minor_version: 1,
+            credentials: Some(oncrpc::Credentials::None),
             channel,
         },
         use_for_back_channel: true,

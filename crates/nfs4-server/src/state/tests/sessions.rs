@@ -13,9 +13,10 @@ fn sequence(session: SessionId4, slot: u32, sequence: u32) -> SequenceRequest {
         highest_slot: 3,
         cache: true,
         request_bytes: 100,
+        smallest_reply_bytes: 100,
         operations: 2,
         principal: Principal::User(0),
-        connection: ConnectionId(1),
+        connection: CONNECTION,
     }
 }
 
@@ -155,6 +156,21 @@ fn slots_and_sizes_have_bounds() {
             },
             NfsStat4::ReqTooBig,
         ),
+        (
+            SequenceRequest {
+                smallest_reply_bytes: 1025,
+                ..good
+            },
+            NfsStat4::RepTooBigToCache,
+        ),
+        (
+            SequenceRequest {
+                smallest_reply_bytes: 4097,
+                cache: false,
+                ..good
+            },
+            NfsStat4::RepTooBig,
+        ),
     ] {
         assert_eq!(table.state.sequence(&bad, table.now).unwrap_err(), status);
     }
@@ -205,10 +221,10 @@ fn a_callback_uses_its_slot_alone_and_advances_only_when_answered() {
     let callback = table.state.begin_callback(client).unwrap();
     assert_eq!((callback.session, callback.sequence), (session, 1));
     assert_eq!(table.state.begin_callback(client), None);
-    table.state.end_callback(&callback, true);
+    table.state.end_callback(&callback, CallbackEnd::Executed);
     let second = table.state.begin_callback(client).unwrap();
     assert_eq!(second.sequence, 2);
-    table.state.end_callback(&second, false);
+    table.state.end_callback(&second, CallbackEnd::Unanswered);
     assert_eq!(
         table.state.begin_callback(client),
         None,
@@ -219,7 +235,10 @@ fn a_callback_uses_its_slot_alone_and_advances_only_when_answered() {
     assert!(matches!(
         down,
         Ok(Sequenced::Execute {
-            callback_path_down: true,
+            back: BackChannelHealth {
+                session_down: true,
+                client_down: true
+            },
             ..
         })
     ));
@@ -238,11 +257,14 @@ fn a_session_with_requests_under_way_is_not_destroyed() {
     let own = place(table.state.sequence(&sequence(session, 0, 1), table.now));
     let other = place(table.state.sequence(&sequence(session, 1, 1), table.now));
     assert_eq!(
-        table.state.destroy_session(session, Some(own)),
+        table.state.destroy_session(session, CONNECTION, Some(own)),
         Err(NfsStat4::Delay)
     );
     table.state.finish_sequence(other, None, table.now);
-    table.state.destroy_session(session, Some(own)).unwrap();
+    table
+        .state
+        .destroy_session(session, CONNECTION, Some(own))
+        .unwrap();
     table.state.finish_sequence(own, None, table.now);
 }
 

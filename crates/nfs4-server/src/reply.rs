@@ -1,0 +1,137 @@
+//! The reply to a COMPOUND while it is written, and how large it may become (RFC 8881, section 2.10.6.4).
+//!
+//! A reply never passes what the session allows. An operation whose result would make it do so fails, and
+//! one that changes something fails before it is begun, because nobody would learn what it did.
+
+use nfs4::{ArgOp4, CompoundReply, CompoundRes, NfsStat4, ResOp4};
+use xdr::{Bytes, Rope, Writer};
+
+use crate::compound::Compound;
+
+/// Bytes of an RPC reply before the COMPOUND's body, AUTH_NONE verifier included (RFC 5531, section 9).
+const RPC_HEADER_BYTES: usize = 24;
+
+/// Bytes of the result of SEQUENCE: number, status, session, and five words.
+const SEQUENCE_BYTES: usize = 8 + 16 + 5 * 4;
+
+/// Bytes of the largest result without success that is always sent as it is: that of SETATTR, with number,
+/// status and an empty bitmap.
+const REFUSAL_BYTES: usize = 12;
+
+/// Bytes in the result of a READ, READDIR or the like besides what they carry, padding included.
+pub(crate) const PAYLOAD_FRAME_BYTES: usize = 32;
+
+/// The reply so far, encoded.
+pub(crate) struct Reply {
+    writer: Writer,
+    reply: CompoundReply,
+}
+
+impl Reply {
+    pub(crate) fn new(tag: &Bytes) -> Reply {
+        let mut writer = Writer::new();
+        let reply = CompoundReply::begin(&mut writer, tag);
+        Reply { writer, reply }
+    }
+
+    /// The whole reply to a request that is refused before its first operation.
+    pub(crate) fn refusal(tag: &Bytes, status: NfsStat4) -> Rope {
+        let refusal = CompoundRes::<ResOp4> {
+            status,
+            tag: tag.clone(),
+            results: Vec::new(),
+        };
+        let mut writer = Writer::new();
+        writer.write(&refusal);
+        writer.finish()
+    }
+
+    /// Bytes that the reply will have at least, RPC header included, when SEQUENCE comes first.
+    pub(crate) fn smallest(&self, compound: &Compound<'_>) -> usize {
+        let rest = if compound.is_last_operation() {
+            0
+        } else {
+            REFUSAL_BYTES
+        };
+        RPC_HEADER_BYTES + self.writer.position() + SEQUENCE_BYTES + rest
+    }
+
+    /// Bytes left for the body of the next successful result, whose number and status take eight.
+    pub(crate) fn room(&self, compound: &Compound<'_>) -> usize {
+        limit_of_success(compound).saturating_sub(self.writer.position() + 8)
+    }
+
+    /// Adds a result, or the error that it is too big. Returns the status.
+    pub(crate) fn push(&mut self, compound: &Compound<'_>, result: &ResOp4) -> NfsStat4 {
+        let limit = if result.status().is_ok() {
+            limit_of_success(compound)
+        } else {
+            limit(compound)
+        };
+        match self.reply.push_within(&mut self.writer, limit, result) {
+            Ok(()) => result.status(),
+            Err(_) => {
+                let refusal = ResOp4::Failed(result.opnum(), too_big(compound));
+                self.reply.push(&mut self.writer, &refusal);
+                refusal.status()
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) -> Rope {
+        let Reply { mut writer, reply } = self;
+        reply.finish(&mut writer);
+        writer.finish()
+    }
+}
+
+/// Bytes that the body of a successful result takes, for operations that change something; zero for others,
+/// which may be executed in vain.
+pub(crate) fn needed_room(operation: &ArgOp4) -> usize {
+    const STATEID: usize = 16;
+    const CHANGE: usize = 20;
+    const BITMAP: usize = 4 + 3 * 4;
+    const CHANNEL: usize = 7 * 4;
+    const NO_DELEGATION: usize = 3 * 4;
+    match operation {
+        ArgOp4::Close(_) | ArgOp4::Lock(_) | ArgOp4::Locku(_) | ArgOp4::OpenDowngrade(_) => STATEID,
+        ArgOp4::Open(_) => STATEID + CHANGE + 4 + BITMAP + NO_DELEGATION,
+        ArgOp4::Create(_) => CHANGE + BITMAP,
+        ArgOp4::Link(_) | ArgOp4::Remove(_) => CHANGE,
+        ArgOp4::Rename(_) => 2 * CHANGE,
+        ArgOp4::Setxattr(_) | ArgOp4::Removexattr(_) => CHANGE,
+        ArgOp4::Setattr(_) => BITMAP,
+        ArgOp4::Write(_) => 4 + 4 + 8,
+        ArgOp4::CreateSession(_) => 16 + 4 + 4 + 2 * CHANNEL,
+        ArgOp4::BindConnToSession(_) => 16 + 4 + 4,
+        _ => 0,
+    }
+}
+
+/// Which of the session's two limits a reply was too big for.
+pub(crate) fn too_big(compound: &Compound<'_>) -> NfsStat4 {
+    match &compound.session {
+        Some(session) => session.channel.too_big(session.cache),
+        None => NfsStat4::RepTooBig,
+    }
+}
+
+/// Bytes that the reply may have after a successful result: the next result may be a refusal, which must
+/// still fit.
+fn limit_of_success(compound: &Compound<'_>) -> usize {
+    let reserve = if compound.is_last_operation() {
+        0
+    } else {
+        REFUSAL_BYTES
+    };
+    limit(compound).saturating_sub(reserve)
+}
+
+/// Bytes that the whole `COMPOUND4res` may take.
+fn limit(compound: &Compound<'_>) -> usize {
+    let limit = match &compound.session {
+        Some(session) => session.channel.reply_bytes(session.cache),
+        None => compound.service.state().limits().response_bytes,
+    };
+    (limit as usize).saturating_sub(RPC_HEADER_BYTES)
+}
