@@ -25,6 +25,8 @@ async fn verify_and_nverify_compare_all_that_can_be_read() {
             Attr::ModeUmask,
             Attr::RdattrError,
             // The room in the file system may change meanwhile.
+            Attr::FilesAvail,
+            Attr::FilesFree,
             Attr::SpaceAvail,
             Attr::SpaceFree,
         ]);
