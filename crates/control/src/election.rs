@@ -73,6 +73,11 @@ impl Election {
         active.all(|replica| self.acknowledged_by(*replica) || self.refused_by(*replica))
     }
 
+    /// Waits for the answers of these replicas once more.
+    pub(crate) fn begin_round(&mut self, asked: &BTreeSet<ReplicaSlot>) {
+        self.refused.retain(|replica, _| !asked.contains(replica));
+    }
+
     /// The controls that refusals have named.
     pub(crate) fn obstacles(&self) -> impl Iterator<Item = &Obstacle> {
         self.refused.values().flatten()

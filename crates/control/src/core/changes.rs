@@ -157,7 +157,7 @@ impl ControlCore {
         self.run(now, tree);
     }
 
-    /// The control under which an object's creation or update is covered here, for status pages.
+    /// The controls that this replica proposes or holds, in whatever state, for status pages.
     pub fn own_controls(&self) -> impl Iterator<Item = (ControlName, &Proposal)> {
         let own = self.own.iter();
         own.map(|(_, control)| (control.proposal.name, &control.proposal))

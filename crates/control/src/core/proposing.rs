@@ -12,7 +12,8 @@ use crate::name::{ControlName, Position};
 use crate::own::{Ending, Origin, OwnControl, State, Waiting};
 use crate::tree::{Tree, ancestors, chain};
 use crate::update::{Need, NeedKind};
-use vfs::ObjectId;
+use std::collections::BTreeSet;
+use vfs::{ObjectId, ReplicaSlot};
 
 impl ControlCore {
     /// Proposes control of what is needed, to this replica's own acceptor first. It goes behind those
@@ -148,7 +149,7 @@ impl ControlCore {
         if let Some(control) = self.own.find_mut(number) {
             control.waiting = staying;
         }
-        if holds_something || !self.settings.rules.acceptor_queue() {
+        if holds_something {
             self.replace(now, tree, number, ahead);
         }
     }
@@ -250,13 +251,16 @@ impl ControlCore {
         let refused = peers
             .iter()
             .filter(|peer| control.election.refused_by(**peer));
-        let refused = refused.copied().collect();
+        let refused: BTreeSet<ReplicaSlot> = refused.copied().collect();
         let message = Message::Propose {
             proposal: control.proposal.clone(),
             replaces: None,
             floor: self.floor(),
         };
         self.send_to_all(&refused, &message);
+        if let Some(control) = self.own.find_mut(number) {
+            control.election.begin_round(&refused);
+        }
     }
 
     /// Deep control of `directory` is worth asking for: nobody else controls anything below, and it has

@@ -1,0 +1,68 @@
+//! A stage for scripted executions: a small tree, equal distances, and the rules switched as wanted.
+#![allow(dead_code)]
+
+use control::{ReplicaSlot, Rules, Settings};
+use sim::{Edit, Lane, Plan, Violation, World};
+use std::time::Duration;
+use vfs::ObjectId;
+
+/// Directories `D`, `E` below the root, directory `X` in `D`, file `F` in `E`, file `G` in `D`.
+pub const D: u64 = 1;
+pub const E: u64 = 2;
+pub const X: u64 = 3;
+pub const F: u64 = 4;
+pub const G: u64 = 5;
+
+/// The name that each planted object has in its directory is its number.
+pub fn object(number: u64) -> ObjectId {
+    ObjectId::new(ReplicaSlot(u16::MAX), number).expect("planted objects have small numbers")
+}
+
+pub fn slot(raw: u16) -> ReplicaSlot {
+    ReplicaSlot(raw)
+}
+
+pub fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// How a test changes the rules that are in force.
+pub type Switch = fn(&mut Rules);
+
+pub fn all_rules(_: &mut Rules) {}
+
+pub fn shallow_only() -> Settings {
+    let mut settings = Settings::default();
+    settings.strategies.deep_control = false;
+    settings.strategies.upgrade = false;
+    settings
+}
+
+pub fn set_the_stage(replicas: u16, mut settings: Settings, switch: Switch) -> World {
+    switch(&mut settings.rules);
+    let mut world = World::new(&Plan::still(replicas, ms(10), settings));
+    let places = [
+        (ObjectId::ROOT, D, true),
+        (ObjectId::ROOT, E, true),
+        (object(D), X, true),
+        (object(E), F, false),
+        (object(D), G, false),
+    ];
+    let enter = |(parent, number, directory)| Edit::Enter {
+        parent,
+        name: number,
+        object: object(number),
+        birth: Some(directory),
+    };
+    world.plant(&places.map(enter));
+    world
+}
+
+/// Makes one lane from one replica to another slow.
+pub fn slow(world: &mut World, from: u16, to: u16, lane: Lane, delay: Duration) {
+    world.links.set(slot(from), slot(to), lane, delay);
+}
+
+pub fn to_rest(mut world: World) -> Result<(), Violation> {
+    world.run(Duration::from_secs(60))
+}
