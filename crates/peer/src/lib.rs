@@ -1,4 +1,47 @@
-//! Connections between replicas of one set: framing, mutual TLS, credit, lanes, sessions.
+//! Servers talking to servers: TLS connections between the replicas of one set, and what makes them
+//! reliable.
 //!
-//! What must never enter: the meaning of a message. Replication control, views and files are the
-//! owner's subjects; here a message is a number, a body and a payload.
+//! An [`Endpoint`] listens and dials. With each incarnation of a [`Peer`] there is a [`Session`], which
+//! survives its connections: a message is sent once and handed to the [`Owner`] once, in the order of its
+//! [`Lane`], however often connections break. When either side restarts, the session ends, and what it had
+//! not delivered is lost with it; requests then end with [`RequestError::OutcomeUnknown`].
+//!
+//! Read on in [`Owner`] (what is handed up, and the order), [`Settings`] (windows and times), [`set`] (the
+//! authority, invitations, joining), and inside in `flow` (sequence numbers, acknowledgement, credit),
+//! `wire` (bytes), `connection` (one connection of one lane) and `tls`.
+//!
+//! What must never enter: the meaning of a message. Replication control, views and files are the owner's;
+//! here a message is a number, a body and a payload. That one has arrived says nothing about storage.
+
+mod accept;
+mod compression;
+mod connection;
+mod delivery;
+mod dial;
+mod endpoint;
+mod error;
+mod flow;
+mod handshake;
+mod identity;
+mod message;
+mod owner;
+mod peers;
+mod session;
+pub mod set;
+mod settings;
+mod status;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod wire;
+
+pub use endpoint::Endpoint;
+pub use error::{Refusal, RequestError, SendError};
+pub use identity::{Epoch, Incarnation, SetId};
+pub use message::{Lane, Message};
+pub use owner::{Incoming, Owner, Sender};
+pub use peers::Peer;
+pub use session::Session;
+pub use settings::{MAX_DATA_LANES, PROTOCOL_VERSIONS, Settings};
+pub use status::PeerStatus;
+pub use tls::{Identity, IdentityError};

@@ -1,0 +1,288 @@
+//! One connection of one lane after its hello: a writer that empties the outbox, a reader that fills the
+//! inbox. Both end together; the lane's state stays for the next connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::time::{Instant, timeout};
+
+use crate::compression;
+use crate::flow::{Arrival, LaneState, Outgoing, ReportDue, locked};
+use crate::identity::Epoch;
+use crate::message::Message;
+use crate::session::SessionState;
+use crate::wire::{Frame, Header, Role, WireError, encode_frame, read_frame};
+
+/// How long a report may wait for a message to travel with.
+const REPORT_DELAY: Duration = Duration::from_millis(10);
+
+/// Payloads up to this size are copied behind their header, so that both share one TLS record.
+const COPIED_BYTES_MAX: usize = 8 * 1024;
+
+/// What the two halves of one connection share.
+struct Connection {
+    session: Arc<SessionState>,
+    lane: Arc<LaneState>,
+    generation: u64,
+    keepalive: Duration,
+    began: Instant,
+    /// The ping to echo, or 0.
+    echo: AtomicU64,
+}
+
+/// Runs a connection until it breaks, is superseded, or its session ends. `generation` comes from
+/// [`LaneState::begin_connection`].
+pub(crate) async fn run<S: AsyncRead + AsyncWrite + Send + 'static>(
+    session: Arc<SessionState>,
+    lane: Arc<LaneState>,
+    generation: u64,
+    stream: S,
+    keepalive: Duration,
+) -> Result<(), WireError> {
+    let (reader, writer) = tokio::io::split(stream);
+    let connection = Connection {
+        session,
+        lane,
+        generation,
+        keepalive,
+        began: Instant::now(),
+        echo: AtomicU64::new(0),
+    };
+    let ended = tokio::select! {
+        ended = connection.write(writer) => ended,
+        ended = connection.read(reader) => ended,
+        () = connection.lane.superseded(generation) => Ok(()),
+        () = connection.session.ended() => Ok(()),
+    };
+    connection.lane.end_connection(generation);
+    // This writer may have swallowed a wake-up that was meant for the next one.
+    connection.lane.wake.notify_one();
+    ended
+}
+
+impl Connection {
+    async fn write<S: AsyncWrite>(&self, mut writer: WriteHalf<S>) -> Result<(), WireError> {
+        let mut scratch = BytesMut::new();
+        let mut ping_at = Instant::now();
+        loop {
+            if !self.lane.is_current(self.generation) {
+                return Ok(());
+            }
+            let next = locked(&self.lane.outbox).transmit();
+            if let Some((sequence, message)) = next {
+                self.write_message(&mut writer, &mut scratch, sequence, message)
+                    .await?;
+                continue;
+            }
+            let ping = Instant::now() >= ping_at;
+            if ping {
+                ping_at = Instant::now() + self.keepalive;
+            }
+            if ping || self.owes_now() {
+                self.write_quiet(&mut writer, &mut scratch, ping).await?;
+            }
+            writer.flush().await?;
+            self.wait_for_work(ping_at).await;
+        }
+    }
+
+    fn owes_now(&self) -> bool {
+        self.echo.load(Ordering::Relaxed) != 0
+            || locked(&self.lane.inbox).report_due() == ReportDue::Now
+    }
+
+    /// Returns when there is a message, something owed, or a ping to send. A report that may wait is made
+    /// due by the delay, unless a message carries it first.
+    async fn wait_for_work(&self, ping_at: Instant) {
+        let owed = locked(&self.lane.inbox).report_due();
+        if owed == ReportDue::Now {
+            return;
+        }
+        let patience = match owed {
+            ReportDue::Never => ping_at,
+            _ => ping_at.min(Instant::now() + REPORT_DELAY),
+        };
+        tokio::select! {
+            () = self.lane.wake.notified() => {}
+            () = tokio::time::sleep_until(patience) => {
+                if owed != ReportDue::Never {
+                    locked(&self.lane.inbox).hurry();
+                }
+            }
+        }
+    }
+
+    async fn write_message<S: AsyncWrite>(
+        &self,
+        writer: &mut WriteHalf<S>,
+        scratch: &mut BytesMut,
+        sequence: u64,
+        message: Outgoing,
+    ) -> Result<(), WireError> {
+        let payload = message.payload;
+        let header = Header {
+            epoch: message.epoch.0,
+            sequence,
+            role: message.role.into(),
+            request: message.request,
+            kind: message.kind,
+            body: message.body,
+            payload_checksum: message.payload_checksum,
+            plain_bytes: message.plain_bytes,
+            ..self.report()
+        };
+        scratch.clear();
+        encode_frame(&header, payload.len(), scratch);
+        let sent = scratch.len() + payload.len();
+        if payload.len() <= COPIED_BYTES_MAX {
+            scratch.extend_from_slice(&payload);
+            writer.write_all(scratch).await?;
+        } else {
+            writer.write_all(scratch).await?;
+            writer.write_all(&payload).await?;
+        }
+        self.session.counters.sent(sent);
+        Ok(())
+    }
+
+    async fn write_quiet<S: AsyncWrite>(
+        &self,
+        writer: &mut WriteHalf<S>,
+        scratch: &mut BytesMut,
+        ping: bool,
+    ) -> Result<(), WireError> {
+        let header = Header {
+            epoch: self.session.epoch().0,
+            ping: if ping { self.clock() } else { 0 },
+            ..self.report()
+        };
+        scratch.clear();
+        encode_frame(&header, 0, scratch);
+        writer.write_all(scratch).await?;
+        self.session.counters.sent(scratch.len());
+        Ok(())
+    }
+
+    /// The part of a header that every frame has.
+    fn report(&self) -> Header {
+        let (acknowledged, credit) = locked(&self.lane.inbox).report();
+        Header {
+            acknowledged,
+            credit,
+            pong: self.echo.swap(0, Ordering::Relaxed),
+            ..Header::default()
+        }
+    }
+
+    /// Microseconds since this connection began, never 0.
+    fn clock(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros())
+            .unwrap_or(u64::MAX)
+            .max(1)
+    }
+
+    async fn read<S: AsyncRead>(&self, mut reader: ReadHalf<S>) -> Result<(), WireError> {
+        let payload_bytes_max = self.lane.lane.max_payload_bytes();
+        let patience = self.keepalive * 3;
+        loop {
+            let frame = timeout(patience, read_frame(&mut reader, payload_bytes_max))
+                .await
+                .map_err(|_| WireError::Silent)??;
+            self.session
+                .counters
+                .received(frame.payload.len() + frame.header.body.len());
+            self.take_report(&frame.header)?;
+            if frame.header.sequence != 0 {
+                self.take_message(frame).await?;
+            }
+        }
+    }
+
+    fn take_report(&self, header: &Header) -> Result<(), WireError> {
+        let more_credit = {
+            let mut outbox = locked(&self.lane.outbox);
+            outbox.acknowledge(header.acknowledged)?;
+            outbox.extend_credit(header.credit)
+        };
+        self.lane.ring_room();
+        if header.ping != 0 {
+            self.echo.store(header.ping, Ordering::Relaxed);
+        }
+        if more_credit || header.ping != 0 {
+            self.lane.wake.notify_one();
+        }
+        if header.pong != 0 {
+            let now = self.clock();
+            self.session
+                .counters
+                .measured_rtt(self.lane.lane, now.saturating_sub(header.pong));
+        }
+        Ok(())
+    }
+
+    /// Verifies a message completely before it counts as received: what fails comes again.
+    async fn take_message(&self, frame: Frame) -> Result<(), WireError> {
+        let Frame { header, payload } = frame;
+        if locked(&self.lane.inbox).is_duplicate(header.sequence) {
+            return Ok(());
+        }
+        let role = Role::try_from(header.role).map_err(|_| WireError::Malformed("role"))?;
+        if role == Role::Quiet {
+            return Err(WireError::Violation("a quiet frame has no number"));
+        }
+        if header.body.len() > Message::MAX_BODY_BYTES {
+            return Err(WireError::Violation("a body is too long"));
+        }
+        let payload = compression::restore(
+            payload,
+            header.plain_bytes,
+            self.lane.lane.max_payload_bytes(),
+            header.payload_checksum,
+        )
+        .await?;
+        let arrived = Arrived {
+            epoch: Epoch(header.epoch),
+            role,
+            request: header.request,
+            message: Message {
+                kind: header.kind,
+                body: header.body,
+                payload,
+            },
+        };
+        let due = {
+            let mut inbox = locked(&self.lane.inbox);
+            // Under one lock: a message that counts as received is on its way to the owner.
+            if inbox.accept(header.sequence, arrived.credit())? == Arrival::Fresh {
+                self.session.deliver(&self.lane, arrived);
+            }
+            inbox.report_due()
+        };
+        if due >= ReportDue::Soon {
+            self.lane.wake.notify_one();
+        }
+        Ok(())
+    }
+}
+
+/// A message that arrived whole, on its way to the owner or to whoever asked.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub epoch: Epoch,
+    pub role: Role,
+    pub request: u64,
+    pub message: Message,
+}
+
+impl Arrived {
+    /// What the message used of the credit that was given.
+    pub(crate) fn credit(&self) -> u64 {
+        match self.role {
+            Role::OneWay | Role::Request => self.message.cost(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! From a lane's queue to the owner: in order, one after the other, requests side by side.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::connection::Arrived;
+use crate::error::SendError;
+use crate::flow::{Consumed, LaneState};
+use crate::message::{Lane, Message};
+use crate::owner::{Incoming, Owner};
+use crate::session::SessionState;
+use crate::wire::Role;
+
+/// Hands up what arrives on one lane until the session ends; then what had arrived before, requests
+/// excepted, since nobody is left to take their replies.
+pub(crate) async fn hand_up(
+    owner: Arc<dyn Owner>,
+    session: Arc<SessionState>,
+    lane: Arc<LaneState>,
+    mut outlet: mpsc::UnboundedReceiver<Arrived>,
+) {
+    loop {
+        let arrived = tokio::select! {
+            biased;
+            arrived = outlet.recv() => arrived,
+            () = session.ended() => None,
+        };
+        let Some(arrived) = arrived else { return };
+        let admitted = owner.admit_message(session.peer, arrived.epoch, arrived.message.kind);
+        if let Err(refusal) = &admitted {
+            session.counters.refuse();
+            tracing::debug!(peer = session.peer.slot.0, %refusal, "refused a message");
+        }
+        let asker = (arrived.role == Role::Request).then(|| Asker {
+            session: session.clone(),
+            lane: lane.clone(),
+            request: arrived.request,
+            ticket: Consumed::new(&lane, Message::OVERHEAD_BYTES),
+        });
+        let kept = asker.as_ref().map_or(0, |_| Message::OVERHEAD_BYTES);
+        let incoming = Incoming {
+            from: session.peer,
+            epoch: arrived.epoch,
+            lane: lane.lane,
+            consumed: Consumed::new(&lane, arrived.credit() - kept),
+            message: arrived.message,
+        };
+        match (asker, admitted) {
+            (None, Ok(())) => owner.receive(incoming).await,
+            (None, Err(_)) => {}
+            (Some(_), _) if session.has_ended() => {}
+            (Some(asker), Ok(())) => answer(&owner, asker, incoming),
+            (Some(asker), Err(refusal)) => {
+                drop(incoming);
+                asker
+                    .reply(Role::Refused, Message::new(0, refusal.reason))
+                    .await;
+            }
+        }
+    }
+}
+
+/// Who waits for a reply, and by which lane.
+struct Asker {
+    session: Arc<SessionState>,
+    lane: Arc<LaneState>,
+    request: u64,
+    ticket: Consumed,
+}
+
+impl Asker {
+    async fn reply(self, role: Role, mut message: Message) {
+        message.body.truncate(Message::MAX_BODY_BYTES);
+        let mut outgoing = self
+            .session
+            .prepare(self.lane.lane, role, self.request, message)
+            .await;
+        outgoing.ticket = Some(Arc::new(self.ticket));
+        self.lane.push_reply(outgoing);
+    }
+}
+
+/// Lets the owner answer on a task of its own, or says at once that too many are being answered: waiting
+/// here could wait for a message behind this one.
+fn answer(owner: &Arc<dyn Owner>, asker: Asker, incoming: Incoming) {
+    let owner = owner.clone();
+    let permit = asker.session.serving.clone().try_acquire_owned();
+    let choked = asker.lane.is_choked_by_replies();
+    tokio::spawn(async move {
+        let (role, message) = match permit {
+            Ok(_permit) if !choked => match owner.answer(incoming).await {
+                Ok(message) => check_reply(asker.lane.lane, message),
+                Err(refusal) => (Role::Refused, Message::new(0, refusal.reason)),
+            },
+            _ => {
+                drop(incoming);
+                (Role::Busy, Message::default())
+            }
+        };
+        asker.reply(role, message).await;
+    });
+}
+
+/// A reply that the lane cannot carry would end the connection again and again.
+fn check_reply(lane: Lane, message: Message) -> (Role, Message) {
+    match SendError::check_size(lane, &message) {
+        Ok(()) => (Role::Reply, message),
+        Err(error) => {
+            tracing::error!(kind = message.kind, %error, "a reply is too large");
+            (Role::Refused, Message::new(0, error.to_string()))
+        }
+    }
+}

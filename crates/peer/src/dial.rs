@@ -1,0 +1,213 @@
+//! The dialling side: keeps one connection for each lane, for as long as the peer's session lasts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::connection;
+use crate::endpoint::Shared;
+use crate::flow::locked;
+use crate::handshake::{
+    HandshakeError, Socket, agree_on_data_lanes, buffered, certified, check_hello,
+};
+use crate::peers::PeerState;
+use crate::session::{SessionState, lane_kind};
+use crate::settings::Settings;
+use crate::tls::replica_name;
+use crate::wire::{Hello, HelloReply, RefusalCode, read_short, write_short};
+
+/// Pauses between attempts: doubling, with a random part so that replicas do not call in step.
+struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    fn new(settings: &Settings) -> Backoff {
+        Backoff {
+            next: settings.backoff_min,
+        }
+    }
+
+    fn pause(&mut self, settings: &Settings) -> Duration {
+        let whole = self.next;
+        self.next = (whole * 2).min(settings.backoff_max);
+        // Without randomness the pause is merely not random.
+        let spread = getrandom::u32().unwrap_or(0) % 512;
+        whole / 2 + whole * spread / 1024
+    }
+}
+
+/// Keeps the control lane of a peer connected, and with each new session the other lanes.
+pub(crate) async fn keep_connected(shared: Arc<Shared>, peer: Arc<PeerState>) {
+    let mut backoff = Backoff::new(&shared.settings);
+    while !shared.is_closed() {
+        match dial_lane(&shared, &peer, 0, None).await {
+            Ok(()) => backoff = Backoff::new(&shared.settings),
+            Err(error) => {
+                tracing::debug!(peer = peer.slot.0, %error, "cannot connect");
+                *locked(&peer.last_error) = Some(error.to_string());
+            }
+        }
+        let pause = backoff.pause(&shared.settings);
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = shared.closed() => return,
+        }
+    }
+}
+
+/// Keeps one further lane of a session connected until the session ends.
+async fn keep_lane(
+    shared: Arc<Shared>,
+    peer: Arc<PeerState>,
+    session: Arc<SessionState>,
+    index: u32,
+) {
+    let mut backoff = Backoff::new(&shared.settings);
+    while !session.has_ended() {
+        match dial_lane(&shared, &peer, index, Some(&session)).await {
+            Ok(()) => backoff = Backoff::new(&shared.settings),
+            Err(error) => {
+                if error.is_transient() {
+                    backoff = Backoff::new(&shared.settings);
+                }
+                tracing::debug!(peer = peer.slot.0, lane = index, %error, "cannot connect");
+            }
+        }
+        let pause = backoff.pause(&shared.settings);
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = session.ended() => return,
+        }
+    }
+}
+
+/// Connects one lane and runs it until it breaks. An error means that there was no connection.
+async fn dial_lane(
+    shared: &Arc<Shared>,
+    peer: &Arc<PeerState>,
+    index: u32,
+    session: Option<&Arc<SessionState>>,
+) -> Result<(), HandshakeError> {
+    let believed = session.cloned().or_else(|| peer.current());
+    let exchange = exchange_hellos(shared, peer, index, believed.as_deref());
+    let (stream, theirs) = timeout(shared.settings.handshake_timeout, exchange)
+        .await
+        .unwrap_or(Err(HandshakeError::TimedOut))?;
+    let session = match session {
+        Some(session) => session.clone(),
+        None => session_of(shared, peer, &stream, &theirs)?,
+    };
+    if theirs.incarnation != session.peer.incarnation.0 {
+        return Err(HandshakeError::Refuse("the peer has restarted".to_owned()));
+    }
+    let lane = session.lanes[index as usize].clone();
+    let generation = lane.begin_connection();
+    locked(&lane.outbox).resume(theirs.received, theirs.credit)?;
+    session.counters.connect();
+    if index == 0 {
+        *locked(&peer.last_error) = None;
+    }
+    let run = connection::run(session, lane, generation, stream, shared.settings.keepalive);
+    if let Err(error) = run.await {
+        tracing::debug!(peer = peer.slot.0, lane = index, %error, "a connection ended");
+    }
+    Ok(())
+}
+
+/// The session that a control lane's answer belongs to; a new one brings its other lanes up.
+fn session_of(
+    shared: &Arc<Shared>,
+    peer: &Arc<PeerState>,
+    stream: &TlsStream<Socket>,
+    theirs: &Hello,
+) -> Result<Arc<SessionState>, HandshakeError> {
+    let slot = certified(shared, stream.get_ref().1.peer_certificates())
+        .map_err(HandshakeError::Refuse)?;
+    let sender =
+        check_hello(shared, theirs, slot).map_err(|(_, reason)| HandshakeError::Refuse(reason))?;
+    let lanes = agree_on_data_lanes(shared, theirs);
+    let (session, is_new) = peer.session_with(shared, sender, lanes).map_err(|_| {
+        let reason = "an earlier start of the peer answers; two servers use copies of one identity";
+        HandshakeError::Refuse(reason.to_owned())
+    })?;
+    if is_new {
+        for index in 1..session.lanes.len() {
+            let index = u32::try_from(index).expect("lanes are bounded by MAX_DATA_LANES");
+            tokio::spawn(keep_lane(
+                shared.clone(),
+                peer.clone(),
+                session.clone(),
+                index,
+            ));
+        }
+    }
+    Ok(session)
+}
+
+/// Connects, and tells each other where the lane stands.
+async fn exchange_hellos(
+    shared: &Shared,
+    peer: &PeerState,
+    index: u32,
+    believed: Option<&SessionState>,
+) -> Result<(TlsStream<Socket>, Hello), HandshakeError> {
+    let mut stream = open(shared, peer).await?;
+    let mut hello = Hello {
+        lane: index,
+        credit_fresh: shared.settings.window_bytes(lane_kind(index), 1),
+        ..shared.hello()
+    };
+    if let Some(session) = believed {
+        let (received, credit) = locked(&session.lanes[index as usize].inbox).report();
+        hello.peer_incarnation = session.peer.incarnation.0;
+        hello.received = received;
+        hello.credit = credit;
+    }
+    let told = write_short(&mut stream, &hello).await;
+    // A refusal of our certificate arrives here: in TLS 1.3 the client is done before the server judges.
+    let reply: HelloReply = match read_short(&mut stream).await {
+        Ok(reply) => reply,
+        Err(crate::wire::WireError::Broken(error)) => {
+            return Err(HandshakeError::unreachable(&error));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    told?;
+    match (reply.hello, reply.refusal) {
+        (Some(theirs), None) => Ok((stream, theirs)),
+        (_, Some(refusal)) => Err(HandshakeError::Refused {
+            transient: refusal.code == i32::from(RefusalCode::Transient),
+            reason: refusal.reason,
+        }),
+        (None, None) => Err(HandshakeError::Refuse("the answer is empty".to_owned())),
+    }
+}
+
+/// Connects to the first address that answers with the right certificate.
+async fn open(shared: &Shared, peer: &PeerState) -> Result<TlsStream<Socket>, HandshakeError> {
+    let addresses = locked(&peer.addresses).clone();
+    let name = ServerName::try_from(replica_name(shared.set, peer.slot))
+        .map_err(|error| HandshakeError::Unreachable(error.to_string()))?;
+    let mut last = HandshakeError::Unreachable("the peer has no address".to_owned());
+    for address in addresses {
+        let attempt = async {
+            let socket = buffered(TcpStream::connect(&address).await?)?;
+            let connector = TlsConnector::from(shared.dial.clone());
+            connector.connect(name.clone(), socket).await
+        };
+        match attempt.await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => {
+                let reason = crate::tls::explain(&error);
+                last = HandshakeError::Unreachable(format!("{address}: {reason}"));
+            }
+        }
+    }
+    Err(last)
+}

@@ -1,0 +1,189 @@
+//! The place where a replica meets its peers: one listener, and one connection a lane to each peer.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustls::{ClientConfig, ServerConfig};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use vfs::ReplicaSlot;
+
+use crate::accept;
+use crate::dial;
+use crate::flow::locked;
+use crate::identity::{Epoch, Incarnation, SetId};
+use crate::owner::Owner;
+use crate::peers::{Peer, PeerState, Peers};
+use crate::set::SetDirectory;
+use crate::settings::Settings;
+use crate::status::PeerStatus;
+use crate::tls::{self, Identity, IdentityError};
+use crate::wire::Hello;
+
+/// What the tasks of an endpoint share.
+pub(crate) struct Shared {
+    pub set: SetId,
+    pub slot: ReplicaSlot,
+    pub incarnation: Incarnation,
+    pub settings: Settings,
+    pub owner: Arc<dyn Owner>,
+    pub epoch: watch::Sender<Epoch>,
+    pub dial: Arc<ClientConfig>,
+    pub accept: Arc<ServerConfig>,
+    pub accept_join: Arc<ServerConfig>,
+    /// Answers servers that want to join, when this replica keeps the key of the authority.
+    pub desk: Option<SetDirectory>,
+    peers: Peers,
+    revoked: Mutex<BTreeSet<ReplicaSlot>>,
+    closed: watch::Sender<bool>,
+    is_closed: AtomicBool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "replica {} ({}) of set {}",
+            self.slot.0, self.incarnation, self.set
+        )
+    }
+}
+
+impl Shared {
+    /// What is known of this replica; made up on first contact.
+    pub(crate) fn peer(&self, slot: ReplicaSlot) -> Arc<PeerState> {
+        let mut peers = locked(&self.peers);
+        peers
+            .entry(slot)
+            .or_insert_with(|| Arc::new(PeerState::new(slot)))
+            .clone()
+    }
+
+    pub(crate) fn is_revoked(&self, slot: ReplicaSlot) -> bool {
+        locked(&self.revoked).contains(&slot)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Waits for the end of the endpoint.
+    pub(crate) async fn closed(&self) {
+        // The sender lives in `self`, so this returns only when the endpoint is closed.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+    }
+
+    /// What every hello says of this replica, whatever the lane.
+    pub(crate) fn hello(&self) -> Hello {
+        Hello {
+            version_min: *self.settings.versions.start(),
+            version_max: *self.settings.versions.end(),
+            set: bytes::Bytes::copy_from_slice(&self.set.0),
+            slot: self.slot.0.into(),
+            incarnation: self.incarnation.0,
+            epoch: self.epoch.borrow().0,
+            data_lanes: self.settings.offered_data_lanes(),
+            ..Hello::default()
+        }
+    }
+
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.closed.send_replace(true);
+        for peer in locked(&self.peers).values() {
+            peer.end();
+        }
+    }
+}
+
+/// A replica's connections to its peers. Dropping it ends all of them.
+///
+/// Of two replicas the one with the larger slot dials, because it joined when the other was there. Every
+/// lane is a connection of its own: 0 for control, 1 for metadata, the rest for data. Control has one to
+/// itself, although priorities within one connection would save it: what a socket's buffers already hold
+/// cannot be overtaken, and at 1 Gbit/s and 200 ms that is many megabytes.
+#[derive(Debug)]
+pub struct Endpoint {
+    shared: Arc<Shared>,
+}
+
+impl Endpoint {
+    /// Starts to listen, within a tokio runtime with I/O and time. `incarnation` must be larger than at any
+    /// earlier start, and not 0. `desk` answers servers that want to join; give it where the key of the
+    /// set's authority is kept.
+    ///
+    /// # Errors
+    /// [`IdentityError`] when the certificate cannot be used.
+    pub fn start(
+        identity: &Identity,
+        incarnation: Incarnation,
+        settings: Settings,
+        owner: Arc<dyn Owner>,
+        listener: TcpListener,
+        desk: Option<SetDirectory>,
+    ) -> Result<Endpoint, IdentityError> {
+        let shared = Arc::new(Shared {
+            set: identity.set,
+            slot: identity.slot,
+            incarnation,
+            settings,
+            owner,
+            epoch: watch::Sender::new(Epoch::default()),
+            dial: tls::dial_config(identity)?,
+            accept: tls::accept_config(identity)?,
+            accept_join: tls::accept_join_config(identity)?,
+            desk,
+            peers: Peers::default(),
+            revoked: Mutex::default(),
+            closed: watch::Sender::new(false),
+            is_closed: AtomicBool::new(false),
+        });
+        tokio::spawn(accept::listen(shared.clone(), listener));
+        Ok(Endpoint { shared })
+    }
+
+    /// The epoch that messages carry from now on.
+    pub fn set_epoch(&self, epoch: Epoch) {
+        self.shared.epoch.send_replace(epoch);
+    }
+
+    /// Names a peer and where it listens (`host:port`, tried in turn), and keeps connections to it if ours
+    /// is the larger slot. Naming it again replaces the addresses.
+    pub fn connect(&self, slot: ReplicaSlot, addresses: Vec<String>) -> Peer {
+        let peer = self.shared.peer(slot);
+        let first = std::mem::replace(&mut *locked(&peer.addresses), addresses).is_empty();
+        if first && self.shared.slot > slot {
+            tokio::spawn(dial::keep_connected(self.shared.clone(), peer.clone()));
+        }
+        Peer(peer)
+    }
+
+    /// A peer that was named or has called.
+    #[must_use]
+    pub fn peer(&self, slot: ReplicaSlot) -> Option<Peer> {
+        locked(&self.shared.peers).get(&slot).cloned().map(Peer)
+    }
+
+    /// Ends every connection to this replica and refuses it from now on, whatever certificate it shows.
+    /// Slots are never used again, so there is no way back.
+    pub fn revoke(&self, slot: ReplicaSlot) {
+        locked(&self.shared.revoked).insert(slot);
+        if let Some(Peer(peer)) = self.peer(slot) {
+            peer.end();
+        }
+    }
+
+    /// How every known peer is doing, by slot.
+    #[must_use]
+    pub fn status(&self) -> Vec<PeerStatus> {
+        let peers = locked(&self.shared.peers);
+        peers.values().map(|peer| peer.status()).collect()
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}

@@ -1,0 +1,177 @@
+//! A lane that is shared by its senders, its current connection and its owner.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::{Notify, watch};
+
+use super::{Inbox, Outbox, Outgoing, ReportDue};
+use crate::error::SendError;
+use crate::message::Lane;
+
+/// Locks, and goes on after a panic elsewhere: every change under these locks is complete when it is
+/// visible.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One lane of a session. Connections come and go; this stays.
+#[derive(Debug)]
+pub(crate) struct LaneState {
+    pub lane: Lane,
+    /// 0 control, 1 metadata, 2 and up data.
+    pub index: u32,
+    pub outbox: Mutex<Outbox>,
+    pub inbox: Mutex<Inbox>,
+    /// Rung when the connection's writer may have something to do.
+    pub wake: Notify,
+    /// Rung when the outbox may have room.
+    room: Notify,
+    /// Counts connections; only the newest may write. 0 before the first.
+    generation: watch::Sender<u64>,
+    /// The generation that is alive, or 0.
+    connected: Mutex<u64>,
+}
+
+impl LaneState {
+    pub(crate) fn new(lane: Lane, index: u32, window: u64) -> LaneState {
+        LaneState {
+            lane,
+            index,
+            outbox: Mutex::new(Outbox::new(window)),
+            inbox: Mutex::new(Inbox::new(window)),
+            wake: Notify::new(),
+            room: Notify::new(),
+            generation: watch::Sender::new(0),
+            connected: Mutex::new(0),
+        }
+    }
+
+    /// Makes way for a new connection: earlier ones stop.
+    pub(crate) fn begin_connection(&self) -> u64 {
+        let mut connected = locked(&self.connected);
+        self.generation.send_modify(|generation| *generation += 1);
+        *connected = *self.generation.borrow();
+        *connected
+    }
+
+    /// A connection is over.
+    pub(crate) fn end_connection(&self, generation: u64) {
+        let mut connected = locked(&self.connected);
+        if *connected == generation {
+            *connected = 0;
+        }
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        *locked(&self.connected) != 0
+    }
+
+    pub(crate) fn is_current(&self, generation: u64) -> bool {
+        *self.generation.borrow() == generation
+    }
+
+    /// Waits until a newer connection takes over.
+    pub(crate) async fn superseded(&self, generation: u64) {
+        let mut watch = self.generation.subscribe();
+        // The sender lives in `self`, so this ends only with a newer generation.
+        let _ = watch.wait_for(|newest| *newest != generation).await;
+    }
+
+    /// Queues at once, or says that there is no room.
+    pub(crate) fn try_push(&self, message: Outgoing) -> Result<(), SendError> {
+        {
+            let mut outbox = locked(&self.outbox);
+            if !outbox.has_room(message.cost) {
+                return Err(SendError::Full(self.lane));
+            }
+            outbox.push(message);
+        }
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Queues a reply, for which there is always room.
+    pub(crate) fn push_reply(&self, message: Outgoing) {
+        locked(&self.outbox).push(message);
+        self.wake.notify_one();
+    }
+
+    /// Queues as soon as there is room.
+    pub(crate) async fn push(&self, message: Outgoing) {
+        let mut message = Some(message);
+        loop {
+            let rung = self.room.notified();
+            tokio::pin!(rung);
+            // Registered before looking, or room made in between would go unnoticed.
+            rung.as_mut().enable();
+            {
+                let mut outbox = locked(&self.outbox);
+                let cost = message.as_ref().map_or(0, |message| message.cost);
+                if outbox.has_room(cost) {
+                    message
+                        .take()
+                        .into_iter()
+                        .for_each(|message| outbox.push(message));
+                    break;
+                }
+            }
+            rung.await;
+        }
+        self.wake.notify_one();
+    }
+
+    /// Rings everyone who waits for room.
+    pub(crate) fn ring_room(&self) {
+        self.room.notify_waiters();
+    }
+
+    /// Whether so many bytes of replies wait that no further request should be begun.
+    pub(crate) fn is_choked_by_replies(&self) -> bool {
+        locked(&self.outbox).is_choked_by_replies()
+    }
+
+    pub(crate) fn queued(&self) -> u64 {
+        locked(&self.outbox).queued()
+    }
+
+    fn consume(&self, cost: u64) {
+        let due = {
+            let mut inbox = locked(&self.inbox);
+            inbox.consume(cost);
+            inbox.report_due()
+        };
+        if due >= ReportDue::Soon {
+            self.wake.notify_one();
+        }
+    }
+}
+
+/// Returns credit when it is dropped.
+pub(crate) struct Consumed {
+    /// Weak, because a lane keeps replies that keep the credit of their request.
+    lane: Weak<LaneState>,
+    cost: u64,
+}
+
+impl Consumed {
+    pub(crate) fn new(lane: &Arc<LaneState>, cost: u64) -> Consumed {
+        Consumed {
+            lane: Arc::downgrade(lane),
+            cost,
+        }
+    }
+}
+
+impl std::fmt::Debug for Consumed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes of credit", self.cost)
+    }
+}
+
+impl Drop for Consumed {
+    fn drop(&mut self) {
+        if let Some(lane) = self.lane.upgrade() {
+            lane.consume(self.cost);
+        }
+    }
+}

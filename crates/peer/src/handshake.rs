@@ -1,0 +1,132 @@
+//! What both ends of a connection check in the hello of the other.
+
+use crate::endpoint::Shared;
+use crate::identity::{Epoch, Incarnation};
+use crate::owner::Sender;
+use crate::settings::MAX_DATA_LANES;
+use crate::wire::{Hello, RefusalCode, WireError, agree_on_version};
+use rustls::pki_types::CertificateDer;
+use tokio::io::BufStream;
+use tokio::net::TcpStream;
+use vfs::ReplicaSlot;
+
+use crate::tls;
+
+/// A socket with its buffer beneath TLS, so that one system call carries many TLS records.
+pub(crate) type Socket = BufStream<TcpStream>;
+
+/// Size of that buffer in each direction.
+const SOCKET_BUFFER_BYTES: usize = 256 * 1024;
+
+/// Prepares a connected socket.
+pub(crate) fn buffered(socket: TcpStream) -> std::io::Result<Socket> {
+    socket.set_nodelay(true)?;
+    Ok(BufStream::with_capacity(
+        SOCKET_BUFFER_BYTES,
+        SOCKET_BUFFER_BYTES,
+        socket,
+    ))
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandshakeError {
+    /// No connection, or TLS failed.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The peer refused, with its words.
+    #[error("the other server refuses: {reason}")]
+    Refused { transient: bool, reason: String },
+    /// We refuse.
+    #[error("{0}")]
+    Refuse(String),
+    /// Nothing came in time.
+    #[error(
+        "no answer in time; check that the address is that of a replica and no firewall drops packets"
+    )]
+    TimedOut,
+    /// The bytes made no sense.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}
+
+impl HandshakeError {
+    pub(crate) fn unreachable(error: &std::io::Error) -> HandshakeError {
+        HandshakeError::Unreachable(tls::explain(error))
+    }
+
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            HandshakeError::Refused {
+                transient: true,
+                ..
+            }
+        )
+    }
+}
+
+/// Names who is at the other end of TLS.
+pub(crate) fn certified(
+    shared: &Shared,
+    chain: Option<&[CertificateDer<'_>]>,
+) -> Result<ReplicaSlot, String> {
+    let certificate = chain.and_then(<[_]>::first);
+    match certificate.and_then(tls::replica_of) {
+        Some((set, slot)) if set == shared.set => Ok(slot),
+        Some((set, _)) => Err(format!(
+            "the certificate is of set {set}, this server is of set {}; check the address",
+            shared.set
+        )),
+        None => {
+            Err("the certificate names no replica; let the server join the set again".to_owned())
+        }
+    }
+}
+
+/// Checks everything that does not depend on the lane.
+pub(crate) fn check_hello(
+    shared: &Shared,
+    hello: &Hello,
+    certified: ReplicaSlot,
+) -> Result<Sender, (RefusalCode, String)> {
+    let refuse = |reason: String| Err((RefusalCode::Permanent, reason));
+    let theirs = hello.version_min..=hello.version_max;
+    if let Err(reason) = agree_on_version(&shared.settings.versions, theirs) {
+        return refuse(reason);
+    }
+    if hello.set[..] != shared.set.0 {
+        return refuse("the hello names another set than the certificate".to_owned());
+    }
+    if hello.slot != u32::from(certified.0) || hello.incarnation == 0 {
+        return refuse("the hello does not name the replica of the certificate".to_owned());
+    }
+    if shared.is_revoked(certified) {
+        return refuse(format!(
+            "replica {} was removed from the set; to return, let it join again with a new invitation",
+            certified.0
+        ));
+    }
+    if certified == shared.slot {
+        return refuse(format!(
+            "replica {} called itself; two servers use copies of one identity, or an address is wrong",
+            certified.0
+        ));
+    }
+    let sender = Sender {
+        slot: certified,
+        incarnation: Incarnation(hello.incarnation),
+    };
+    match shared.owner.admit_session(sender, Epoch(hello.epoch)) {
+        Ok(()) => Ok(sender),
+        Err(refusal) => refuse(refusal.reason),
+    }
+}
+
+/// How many data lanes two replicas use.
+pub(crate) fn agree_on_data_lanes(shared: &Shared, hello: &Hello) -> u32 {
+    hello
+        .data_lanes
+        .clamp(1, MAX_DATA_LANES)
+        .min(shared.settings.offered_data_lanes())
+}

@@ -1,0 +1,78 @@
+//! What an owner sends: messages, and the kinds of lane that carry them.
+//!
+//! The meaning of `kind` and `body` is the owner's; nothing in here may look into them.
+
+use bytes::Bytes;
+
+/// One message of the owner. It is sent once and handed up once, whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Which message of the owner's protocol this is.
+    pub kind: u32,
+    /// The owner's encoding of everything but bulk bytes; at most [`Message::MAX_BODY_BYTES`].
+    pub body: Bytes,
+    /// Bulk bytes, handed to the socket without a copy of ours. Bounded by the lane.
+    pub payload: Bytes,
+}
+
+impl Message {
+    /// The largest body. Whatever grows with a file or a directory belongs into the payload.
+    pub const MAX_BODY_BYTES: usize = 48 * 1024;
+
+    /// What a message counts against credit beyond its bytes, so that empty messages are bounded too.
+    pub const OVERHEAD_BYTES: u64 = 256;
+
+    /// A message without a payload.
+    #[must_use]
+    pub fn new(kind: u32, body: impl Into<Bytes>) -> Message {
+        Message {
+            kind,
+            body: body.into(),
+            payload: Bytes::new(),
+        }
+    }
+
+    /// The same message with bulk bytes beside it.
+    #[must_use]
+    pub fn with_payload(mut self, payload: impl Into<Bytes>) -> Message {
+        self.payload = payload.into();
+        self
+    }
+
+    /// What the message counts against credit, in bytes; both ends compute the same, before
+    /// compression.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        Self::OVERHEAD_BYTES + self.body.len() as u64 + self.payload.len() as u64
+    }
+}
+
+/// The kinds of lane. Order holds within the control lane and within the metadata lane; between lanes,
+/// and among data messages, there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// Replication control and other small urgent messages.
+    Control,
+    /// The ordered stream of updates, and requests that follow it.
+    Metadata,
+    /// File contents. One of several connections is chosen, the one with the least waiting.
+    Data,
+}
+
+impl Lane {
+    /// The largest payload that a lane of this kind carries, in bytes.
+    #[must_use]
+    pub const fn max_payload_bytes(self) -> usize {
+        match self {
+            Lane::Control => 64 * 1024,
+            Lane::Metadata => 1024 * 1024,
+            Lane::Data => 2 * 1024 * 1024,
+        }
+    }
+
+    /// The largest cost of one message here; no window may be smaller.
+    #[must_use]
+    pub const fn max_message_cost(self) -> u64 {
+        Message::OVERHEAD_BYTES + Message::MAX_BODY_BYTES as u64 + self.max_payload_bytes() as u64
+    }
+}

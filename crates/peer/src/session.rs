@@ -1,0 +1,338 @@
+//! A session: everything between one incarnation of this replica and one of a peer. It survives its
+//! connections and ends when either of the two restarts.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::compression::{self, Gauge};
+use crate::connection::Arrived;
+use crate::error::{Refusal, RequestError, SendError};
+use crate::flow::{LaneState, Outgoing, locked};
+use crate::identity::Epoch;
+use crate::message::{Lane, Message};
+use crate::owner::Sender;
+use crate::settings::Settings;
+use crate::status::Counters;
+use crate::wire::Role;
+
+/// How many of our requests may wait for a reply at once, so that the table of them is bounded.
+const REQUESTS_PENDING_MAX: usize = 16 * 1024;
+
+/// Lanes before the first data lane.
+pub(crate) const FIRST_DATA_LANE: u32 = 2;
+
+/// The kind of lane that an index of the hello names.
+pub(crate) fn lane_kind(index: u32) -> Lane {
+    match index {
+        0 => Lane::Control,
+        1 => Lane::Metadata,
+        _ => Lane::Data,
+    }
+}
+
+type Reply = Result<Message, RequestError>;
+
+/// The inside of a [`Session`].
+#[derive(Debug)]
+pub(crate) struct SessionState {
+    pub peer: Sender,
+    pub lanes: Vec<Arc<LaneState>>,
+    pub counters: Arc<Counters>,
+    /// Limits how many of the peer's requests are worked on.
+    pub serving: Arc<Semaphore>,
+    epoch: watch::Receiver<Epoch>,
+    inlets: Vec<mpsc::UnboundedSender<Arrived>>,
+    pending: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
+    next_request: AtomicU64,
+    gauge: Mutex<Option<Gauge>>,
+    ended: watch::Sender<bool>,
+}
+
+impl SessionState {
+    /// A session with nothing sent or received, and for each lane the queue of what arrives.
+    pub(crate) fn new(
+        peer: Sender,
+        data_lanes: u32,
+        settings: &Settings,
+        counters: Arc<Counters>,
+        epoch: watch::Receiver<Epoch>,
+    ) -> (SessionState, Vec<mpsc::UnboundedReceiver<Arrived>>) {
+        let lanes: Vec<_> = (0..FIRST_DATA_LANE + data_lanes)
+            .map(|index| {
+                let lane = lane_kind(index);
+                let window = settings.window_bytes(lane, data_lanes);
+                Arc::new(LaneState::new(lane, index, window))
+            })
+            .collect();
+        // Unbounded in type only: credit bounds what can be in them.
+        let (inlets, outlets) = lanes.iter().map(|_| mpsc::unbounded_channel()).unzip();
+        let state = SessionState {
+            peer,
+            lanes,
+            counters,
+            serving: Arc::new(Semaphore::new(settings.requests_served_max)),
+            epoch,
+            inlets,
+            pending: Mutex::new(HashMap::new()),
+            next_request: AtomicU64::new(1),
+            gauge: Mutex::new(settings.compression.then(Gauge::new)),
+            ended: watch::Sender::new(false),
+        };
+        (state, outlets)
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        *self.epoch.borrow()
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
+    /// Waits for the end of the session.
+    pub(crate) async fn ended(&self) {
+        // The sender lives in `self`, so this returns only when the session has ended.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// Ends the session: connections stop, and whoever waits for a reply learns that the outcome is
+    /// unknown.
+    pub(crate) fn end(&self) {
+        self.ended.send_replace(true);
+        // Waiters are told by the closing of their channel.
+        locked(&self.pending).clear();
+    }
+
+    /// Hands an arrived message on, without waiting: replies to whoever asked, the rest to the owner's
+    /// queue of this lane.
+    pub(crate) fn deliver(&self, lane: &LaneState, arrived: Arrived) {
+        let reply = match arrived.role {
+            Role::Reply => Ok(arrived.message),
+            Role::Busy => Err(RequestError::Busy),
+            Role::Refused => Err(RequestError::Refused(Refusal {
+                epoch: arrived.epoch,
+                reason: String::from_utf8_lossy(&arrived.message.body).into_owned(),
+            })),
+            Role::OneWay | Role::Request | Role::Quiet => {
+                if let Some(inlet) = self.inlets.get(lane.index as usize) {
+                    // The other end is gone only after the end of the session.
+                    let _ = inlet.send(arrived);
+                }
+                return;
+            }
+        };
+        if let Some(waiter) = locked(&self.pending).remove(&arrived.request) {
+            // A waiter that gave up is not an error.
+            let _ = waiter.send(reply);
+        }
+    }
+
+    /// Prepares a message for the wire.
+    pub(crate) async fn prepare(
+        &self,
+        lane: Lane,
+        role: Role,
+        request: u64,
+        message: Message,
+    ) -> Outgoing {
+        let epoch = self.epoch();
+        let cost = message.cost();
+        let plain_length = message.payload.len();
+        let payload_checksum = crc32c::crc32c(&message.payload);
+        let (payload, compressed) = self.compressed(lane, message.payload).await;
+        Outgoing {
+            epoch,
+            role,
+            request,
+            kind: message.kind,
+            body: message.body,
+            payload,
+            plain_bytes: if compressed {
+                u32::try_from(plain_length).expect("payloads are bounded far below 4 GiB")
+            } else {
+                0
+            },
+            payload_checksum,
+            cost,
+            ticket: None,
+        }
+    }
+
+    async fn compressed(&self, lane: Lane, payload: Bytes) -> (Bytes, bool) {
+        let wanted = lane == Lane::Data
+            && locked(&self.gauge)
+                .as_mut()
+                .is_some_and(|gauge| gauge.wants(payload.len()));
+        if !wanted {
+            return (payload, false);
+        }
+        let plain_length = payload.len();
+        let (payload, compressed) = compression::compress(payload).await;
+        if let Some(gauge) = locked(&self.gauge).as_mut() {
+            gauge.learn(plain_length, payload.len());
+        }
+        (payload, compressed)
+    }
+
+    pub(crate) fn is_compressing(&self) -> bool {
+        locked(&self.gauge).as_ref().is_some_and(Gauge::is_on)
+    }
+
+    /// The lane of this kind with the least waiting.
+    fn choose(&self, lane: Lane) -> &Arc<LaneState> {
+        self.lanes
+            .iter()
+            .filter(|candidate| candidate.lane == lane)
+            .min_by_key(|candidate| candidate.queued())
+            .expect("a session has a lane of every kind from its beginning")
+    }
+}
+
+/// A handle for sending to one incarnation of a peer. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Session(pub(crate) Arc<SessionState>);
+
+impl Session {
+    /// Who is at the other end.
+    #[must_use]
+    pub fn peer(&self) -> Sender {
+        self.0.peer
+    }
+
+    /// Whether the incarnation at the other end is gone.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.0.has_ended()
+    }
+
+    /// Waits until the incarnation at the other end is gone.
+    pub async fn ended(&self) {
+        self.0.ended().await;
+    }
+
+    /// Sends a message, waiting for room. It reaches the peer exactly once, unless one of the two
+    /// incarnations ends before; whether it did is then unknown. That it arrived says nothing about
+    /// stable storage: such acknowledgements are messages of the owner.
+    ///
+    /// # Errors
+    /// [`SendError::TooLarge`] and [`SendError::Ended`].
+    pub async fn send(&self, lane: Lane, message: Message) -> Result<(), SendError> {
+        SendError::check_size(lane, &message)?;
+        self.push(lane, Role::OneWay, 0, message).await
+    }
+
+    /// Sends without waiting, in the order of the calls. Data is not compressed this way.
+    ///
+    /// # Errors
+    /// As [`Session::send`], and [`SendError::Full`].
+    pub fn try_send(&self, lane: Lane, message: Message) -> Result<(), SendError> {
+        SendError::check_size(lane, &message)?;
+        if self.has_ended() {
+            return Err(SendError::Ended(self.peer().incarnation));
+        }
+        self.0.choose(lane).try_push(Outgoing {
+            epoch: self.0.epoch(),
+            role: Role::OneWay,
+            request: 0,
+            kind: message.kind,
+            cost: message.cost(),
+            body: message.body,
+            plain_bytes: 0,
+            payload_checksum: crc32c::crc32c(&message.payload),
+            payload: message.payload,
+            ticket: None,
+        })
+    }
+
+    /// Sends a request and waits for its reply until `deadline`. Dropping the future gives up waiting;
+    /// the peer may execute the request all the same.
+    ///
+    /// # Errors
+    /// See [`RequestError`]; mind the two variants that leave the outcome open.
+    pub async fn request(
+        &self,
+        lane: Lane,
+        message: Message,
+        deadline: Instant,
+    ) -> Result<Message, RequestError> {
+        SendError::check_size(lane, &message)?;
+        let pending = Pending::begin(&self.0)?;
+        let Pending { number, .. } = pending;
+        let exchange = async {
+            let (waiter, reply) = oneshot::channel();
+            pending.register(waiter);
+            self.push(lane, Role::Request, number, message).await?;
+            match reply.await {
+                Ok(reply) => reply,
+                Err(_) => Err(RequestError::OutcomeUnknown(self.peer().incarnation)),
+            }
+        };
+        match tokio::time::timeout_at(deadline, exchange).await {
+            Ok(reply) => reply,
+            Err(_) => Err(RequestError::Deadline),
+        }
+    }
+
+    async fn push(
+        &self,
+        lane: Lane,
+        role: Role,
+        request: u64,
+        message: Message,
+    ) -> Result<(), SendError> {
+        let ended = || SendError::Ended(self.peer().incarnation);
+        if self.has_ended() {
+            return Err(ended());
+        }
+        let outgoing = self.0.prepare(lane, role, request, message).await;
+        tokio::select! {
+            // In this order, so that what is sent to a session that is alive is queued.
+            biased;
+            () = self.0.ended() => Err(ended()),
+            () = self.0.choose(lane).push(outgoing) => Ok(()),
+        }
+    }
+}
+
+/// A place in the table of requests that wait; given back when dropped.
+struct Pending<'a> {
+    session: &'a SessionState,
+    number: u64,
+}
+
+impl<'a> Pending<'a> {
+    fn begin(session: &'a SessionState) -> Result<Pending<'a>, RequestError> {
+        if locked(&session.pending).len() >= REQUESTS_PENDING_MAX {
+            return Err(RequestError::Busy);
+        }
+        let number = session.next_request.fetch_add(1, Ordering::Relaxed);
+        Ok(Pending { session, number })
+    }
+
+    fn register(&self, waiter: oneshot::Sender<Reply>) {
+        let mut pending = locked(&self.session.pending);
+        // Checked under the lock that `end` takes to clear the table: no waiter is left behind.
+        if !self.session.has_ended() {
+            pending.insert(self.number, waiter);
+        }
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        locked(&self.session.pending).remove(&self.number);
+    }
+}
+
+/// What a session is between, for logs.
+impl std::fmt::Display for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Sender { slot, incarnation } = self.peer();
+        write!(f, "replica {} ({incarnation})", slot.0)
+    }
+}

@@ -1,0 +1,93 @@
+//! The set's certificate authority: signs the certificates of replicas and nothing else.
+
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+};
+use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
+use time::OffsetDateTime;
+use vfs::ReplicaSlot;
+
+use super::SetError;
+use crate::identity::SetId;
+use crate::tls::replica_name;
+
+/// How long the certificate of a replica is valid. Long, because nothing renews it: a replica that is no
+/// longer trusted is removed from the set, which takes effect at once.
+pub const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// How long the authority is valid.
+const AUTHORITY_LIFETIME: Duration = Duration::from_secs(30 * 365 * 86_400);
+
+/// Certificates are valid from a day before they were made, since clocks differ.
+const CLOCKS_DIFFER_BY: Duration = Duration::from_secs(86_400);
+
+fn failed(error: impl std::fmt::Display) -> SetError {
+    SetError::Certificate(error.to_string())
+}
+
+/// A new key and the authority's own certificate, in PEM.
+pub(crate) fn make_authority(set: SetId, now: SystemTime) -> Result<(KeyPair, String), SetError> {
+    let key = KeyPair::generate().map_err(failed)?;
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name = name(format!("Meridian set {set}"));
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    set_validity(&mut parameters, now, AUTHORITY_LIFETIME);
+    let certificate = parameters.self_signed(&key).map_err(failed)?;
+    Ok((key, certificate.pem()))
+}
+
+/// What a new replica sends to be signed: its public key. Everything else the authority decides.
+pub(crate) fn make_request() -> Result<(KeyPair, CertificateSigningRequestDer<'static>), SetError> {
+    let key = KeyPair::generate().map_err(failed)?;
+    let request = CertificateParams::default()
+        .serialize_request(&key)
+        .map_err(failed)?;
+    Ok((key, request.der().clone()))
+}
+
+/// Signs a request, which proves that its sender has the key. The names in it are ignored.
+///
+/// # Errors
+/// [`SetError::Certificate`], also for a request that makes no sense.
+pub(crate) fn sign(
+    authority_certificate: &str,
+    authority_key: &str,
+    request: &CertificateSigningRequestDer<'_>,
+    set: SetId,
+    slot: ReplicaSlot,
+    now: SystemTime,
+    lifetime: Duration,
+) -> Result<CertificateDer<'static>, SetError> {
+    let key = KeyPair::from_pem(authority_key).map_err(failed)?;
+    let issuer = Issuer::from_ca_cert_pem(authority_certificate, key).map_err(failed)?;
+    let mut request = CertificateSigningRequestParams::from_der(request).map_err(failed)?;
+    let mut parameters = CertificateParams::default();
+    let replica = replica_name(set, slot);
+    parameters.distinguished_name = name(format!("Meridian replica {}", slot.0));
+    parameters.subject_alt_names = vec![SanType::DnsName(replica.try_into().map_err(failed)?)];
+    parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    parameters.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    parameters.use_authority_key_identifier_extension = true;
+    set_validity(&mut parameters, now, lifetime);
+    request.params = parameters;
+    let certificate = request.signed_by(&issuer).map_err(failed)?;
+    Ok(certificate.der().clone())
+}
+
+fn name(common: String) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common);
+    name
+}
+
+fn set_validity(parameters: &mut CertificateParams, now: SystemTime, lifetime: Duration) {
+    parameters.not_before = OffsetDateTime::from(now - CLOCKS_DIFFER_BY);
+    parameters.not_after = OffsetDateTime::from(now + lifetime);
+}

@@ -1,0 +1,215 @@
+//! The one string that is copied from a member of the set to a server that is to join it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use data_encoding::BASE64URL_NOPAD;
+use prost::Message as _;
+use vfs::ReplicaSlot;
+
+use crate::identity::SetId;
+
+/// What every token begins with; the number is the version of its format.
+const PREFIX: &str = "meridian1.";
+
+/// The longest token, in characters.
+const CHARACTERS_MAX: usize = 4096;
+
+/// Bytes of the checksum by which a token that was not copied whole is known.
+const CHECKSUM_BYTES: usize = 4;
+
+/// Why a token is none, or not any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It does not begin as a token does.
+    #[error(
+        "this is not a token; copy the whole line that `set invite` printed, beginning with `{PREFIX}`"
+    )]
+    NotAToken,
+    /// Characters are missing or changed.
+    #[error("the token was not copied whole; copy the line that `set invite` printed again")]
+    Damaged,
+    /// It was made too long ago.
+    #[error("the token expired {} minutes ago; ask for a new one with `set invite`", .ago.as_secs() / 60)]
+    Expired {
+        /// How long ago.
+        ago: Duration,
+    },
+}
+
+/// An invitation as it travels. Its secret admits one server to the set, so treat it as a password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The set.
+    pub set: SetId,
+    /// The slot that the invited replica will have.
+    pub slot: ReplicaSlot,
+    /// Where members with the authority's key listen.
+    pub addresses: Vec<String>,
+    /// BLAKE3 of the authority's certificate.
+    pub authority_fingerprint: [u8; 32],
+    /// Works once.
+    pub(crate) secret: [u8; 32],
+    /// When the token stops to work, in whole seconds.
+    pub expires: SystemTime,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "token for slot {} of set {}", self.slot.0, self.set)
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireToken {
+    #[prost(bytes = "bytes", tag = "1")]
+    set: Bytes,
+    #[prost(uint32, tag = "2")]
+    slot: u32,
+    #[prost(string, repeated, tag = "3")]
+    addresses: Vec<String>,
+    #[prost(bytes = "bytes", tag = "4")]
+    authority_fingerprint: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    secret: Bytes,
+    #[prost(uint64, tag = "6")]
+    expires_unix_s: u64,
+}
+
+impl Token {
+    /// The string to copy.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let wire = WireToken {
+            set: Bytes::copy_from_slice(&self.set.0),
+            slot: self.slot.0.into(),
+            addresses: self.addresses.clone(),
+            authority_fingerprint: Bytes::copy_from_slice(&self.authority_fingerprint),
+            secret: Bytes::copy_from_slice(&self.secret),
+            expires_unix_s: unix_seconds(self.expires),
+        };
+        let mut bytes = wire.encode_to_vec();
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_be_bytes());
+        format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
+    }
+
+    /// Reads the string that [`Token::encode`] made.
+    ///
+    /// # Errors
+    /// [`TokenError::NotAToken`] and [`TokenError::Damaged`].
+    pub fn parse(text: &str) -> Result<Token, TokenError> {
+        let text = text.trim();
+        let encoded = text.strip_prefix(PREFIX).ok_or(TokenError::NotAToken)?;
+        if encoded.len() > CHARACTERS_MAX {
+            return Err(TokenError::Damaged);
+        }
+        decode(encoded).ok_or(TokenError::Damaged)
+    }
+
+    /// Whether the token still works.
+    ///
+    /// # Errors
+    /// [`TokenError::Expired`].
+    pub fn check_expiry(&self, now: SystemTime) -> Result<(), TokenError> {
+        match now.duration_since(self.expires) {
+            Ok(ago) if !ago.is_zero() => Err(TokenError::Expired { ago }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn decode(encoded: &str) -> Option<Token> {
+    let bytes = BASE64URL_NOPAD.decode(encoded.as_bytes()).ok()?;
+    let (bytes, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM_BYTES)?)?;
+    if crc32c::crc32c(bytes).to_be_bytes() != *checksum {
+        return None;
+    }
+    let wire = WireToken::decode(bytes).ok()?;
+    Some(Token {
+        set: SetId(wire.set[..].try_into().ok()?),
+        slot: ReplicaSlot(wire.slot.try_into().ok()?),
+        addresses: wire.addresses,
+        authority_fingerprint: wire.authority_fingerprint[..].try_into().ok()?,
+        secret: wire.secret[..].try_into().ok()?,
+        expires: UNIX_EPOCH.checked_add(Duration::from_secs(wire.expires_unix_s))?,
+    })
+}
+
+/// Whole seconds since 1970.
+pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// What the joining server shows in place of the secret: only its owner can make it, and it holds for this
+/// signing request only.
+pub(crate) fn proof(secret: &[u8; 32], set: SetId, slot: ReplicaSlot, request: &[u8]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    hasher.update(&set.0);
+    hasher.update(&slot.0.to_be_bytes());
+    hasher.update(request);
+    *hasher.finalize().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> Token {
+        Token {
+            set: SetId([3; 16]),
+            slot: ReplicaSlot(2),
+            addresses: vec!["a.example:2100".to_owned(), "[::1]:2100".to_owned()],
+            authority_fingerprint: [4; 32],
+            secret: [5; 32],
+            expires: UNIX_EPOCH + Duration::from_secs(1000),
+        }
+    }
+
+    #[test]
+    fn a_token_reads_back_as_written_even_with_white_space_around_it() {
+        let text = format!("  {}\n", sample().encode());
+        assert_eq!(Token::parse(&text), Ok(sample()));
+    }
+
+    #[test]
+    fn a_token_that_was_not_copied_whole_is_known() {
+        let text = sample().encode();
+        for length in PREFIX.len()..text.len() {
+            assert_eq!(Token::parse(&text[..length]), Err(TokenError::Damaged));
+        }
+        assert_eq!(Token::parse("hello"), Err(TokenError::NotAToken));
+    }
+
+    #[test]
+    fn a_token_works_up_to_its_second_and_not_after() {
+        let token = sample();
+        assert_eq!(token.check_expiry(token.expires), Ok(()));
+        let later = token.expires + Duration::from_secs(120);
+        let error = token.check_expiry(later).expect_err("expired");
+        assert!(error.to_string().contains("2 minutes ago"), "{error}");
+    }
+
+    #[test]
+    fn a_token_shows_no_secret_when_it_is_logged() {
+        assert_eq!(
+            format!("{:?}", sample()),
+            "token for slot 2 of set 03030303030303030303030303030303"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_no_token(text in "\\PC{0,200}", bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            prop_assert!(Token::parse(&text).is_err());
+            let encoded = BASE64URL_NOPAD.encode(&bytes);
+            let token = format!("{PREFIX}{encoded}");
+            prop_assert!(Token::parse(&token).is_err());
+            let mut summed = bytes;
+            summed.extend_from_slice(&crc32c::crc32c(&summed).to_be_bytes());
+            let _ = Token::parse(&format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&summed)));
+        }
+    }
+}

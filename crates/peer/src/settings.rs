@@ -1,0 +1,107 @@
+//! How a replica talks to its peers: sizes, times and the number of lanes.
+//!
+//! Two replicas may differ in all of it; what both must agree on is settled in the hello.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::message::Lane;
+
+/// The versions of the transport that this build speaks.
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 1..=1;
+
+/// The most data lanes that a peer may ask for.
+pub const MAX_DATA_LANES: u32 = 64;
+
+/// How one replica talks to its peers. All sizes are per peer.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Versions offered; the highest that both offer is spoken.
+    pub versions: RangeInclusive<u32>,
+    /// Data connections to each peer. The smaller wish of the two replicas counts.
+    pub data_lanes: u32,
+    /// Bytes that may be on their way, or wait for the receiver's owner, over all data lanes together.
+    /// A link of 1 Gbit/s at 200 ms holds 25 MB; the default leaves room for bursts and slow storage.
+    pub data_window_bytes: u64,
+    /// The same for the metadata lane.
+    pub metadata_window_bytes: u64,
+    /// The same for the control lane.
+    pub control_window_bytes: u64,
+    /// How often an idle connection is probed. After three silent intervals it is given up.
+    pub keepalive: Duration,
+    /// How long a connection may take to be made, TLS and hello included.
+    pub handshake_timeout: Duration,
+    /// The pause before the second attempt to connect; it doubles.
+    pub backoff_min: Duration,
+    /// The longest pause between attempts.
+    pub backoff_max: Duration,
+    /// Requests of one peer that are worked on at once; more are refused as busy.
+    pub requests_served_max: usize,
+    /// Whether data payloads are compressed where that pays.
+    pub compression: bool,
+    /// Connections that may be in their handshake at once; more wait.
+    pub handshakes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            versions: PROTOCOL_VERSIONS,
+            data_lanes: 4,
+            data_window_bytes: 64 << 20,
+            metadata_window_bytes: 16 << 20,
+            control_window_bytes: 4 << 20,
+            keepalive: Duration::from_secs(2),
+            handshake_timeout: Duration::from_secs(10),
+            backoff_min: Duration::from_millis(100),
+            backoff_max: Duration::from_secs(10),
+            requests_served_max: 256,
+            compression: true,
+            handshakes_max: 64,
+        }
+    }
+}
+
+impl Settings {
+    /// The window of one lane, in bytes, when `data_lanes` connections share the data window. Never
+    /// smaller than one message, or that message could never be sent.
+    #[must_use]
+    pub fn window_bytes(&self, lane: Lane, data_lanes: u32) -> u64 {
+        let share = match lane {
+            Lane::Control => self.control_window_bytes,
+            Lane::Metadata => self.metadata_window_bytes,
+            Lane::Data => self.data_window_bytes / u64::from(data_lanes.max(1)),
+        };
+        share.max(lane.max_message_cost())
+    }
+
+    /// Data lanes offered, within what the protocol allows.
+    #[must_use]
+    pub fn offered_data_lanes(&self) -> u32 {
+        self.data_lanes.clamp(1, MAX_DATA_LANES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_window_fills_a_gigabit_at_200_ms() {
+        let settings = Settings::default();
+        let bytes_in_flight = 1_000_000_000 / 8 / 5;
+        let window: u64 = (0..settings.data_lanes)
+            .map(|_| settings.window_bytes(Lane::Data, settings.data_lanes))
+            .sum();
+        assert!(window >= 64 << 20 && window > bytes_in_flight);
+    }
+
+    #[test]
+    fn no_window_is_too_small_for_one_message() {
+        let settings = Settings {
+            data_window_bytes: 1,
+            ..Settings::default()
+        };
+        assert!(settings.window_bytes(Lane::Data, 4) >= Lane::Data.max_message_cost());
+    }
+}

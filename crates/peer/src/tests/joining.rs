@@ -1,0 +1,211 @@
+//! Creating a set, inviting, joining, and every token that is refused.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+use vfs::ReplicaSlot;
+
+use super::replica::{Replica, TestSet, quick};
+use crate::set::{SetDirectory, SetError, Token, TokenError, join};
+use crate::{Lane, Message};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A new set with its first replica running, which admits others.
+async fn inviting(root: &TempDir, name: &str) -> (SetDirectory, Replica) {
+    let directory = SetDirectory::new(root.path().join(name));
+    // A port of our own before the set exists: members are invited to call there.
+    let reserved = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = reserved.local_addr().expect("bound").to_string();
+    drop(reserved);
+    directory
+        .create(vec![address.clone()], SystemTime::now())
+        .expect("creates");
+    let identity = directory.identity().expect("has one");
+    let desk = Some(directory.clone());
+    let replica = Replica::start_at(&address, &identity, 1, quick(), desk).await;
+    (directory, replica)
+}
+
+fn refusal(error: Result<Vec<crate::set::Member>, SetError>) -> String {
+    error.expect_err("refused").to_string()
+}
+
+#[tokio::test]
+async fn one_copied_token_makes_a_member_that_talks_to_the_first() {
+    let root = TempDir::new().expect("a directory");
+    let (first, inviter) = inviting(&root, "first").await;
+    let copied = first
+        .invite(HOUR, SystemTime::now())
+        .expect("invites")
+        .encode();
+
+    let token = Token::parse(&copied).expect("a token");
+    let second = SetDirectory::new(root.path().join("second"));
+    let addresses = vec!["second.example:2100".to_owned()];
+    let members = join(&token, &second, addresses, SystemTime::now())
+        .await
+        .expect("joins");
+    assert_eq!(
+        members.iter().map(|member| member.slot).collect::<Vec<_>>(),
+        [1, 2]
+    );
+    assert_eq!(members[1].addresses, ["second.example:2100"]);
+    assert_eq!(first.members().expect("members"), members);
+    assert_eq!(second.members().expect("members"), members);
+
+    let identity = second.identity().expect("has one");
+    assert_eq!(identity.slot(), ReplicaSlot(2));
+    let replica = Replica::start(&identity, 1, quick()).await;
+    let session = replica.connect(1, &members[0].addresses[0]).ready().await;
+    session
+        .send(Lane::Control, Message::new(1, "hello"))
+        .await
+        .expect("sends");
+    inviter.recorder.until_messages(1).await;
+}
+
+#[tokio::test]
+async fn no_file_of_a_set_is_readable_by_others_and_no_key_is_shown() {
+    let root = TempDir::new().expect("a directory");
+    let (first, _replica) = inviting(&root, "first").await;
+    let token = first.invite(HOUR, SystemTime::now()).expect("invites");
+    let second = SetDirectory::new(root.path().join("second"));
+    join(&token, &second, Vec::new(), SystemTime::now())
+        .await
+        .expect("joins");
+    for directory in [&first, &second] {
+        let mode = |path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode(directory.path().to_owned()), 0o700);
+        for entry in std::fs::read_dir(directory.path()).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            assert_eq!(mode(path.clone()), 0o600, "{path:?}");
+        }
+    }
+    assert!(!second.keeps_authority());
+    let shown = format!(
+        "{:?} {token:?} {first:?}",
+        first.identity().expect("has one")
+    );
+    assert!(!shown.contains("KEY") && shown.len() < 400, "{shown}");
+}
+
+#[tokio::test]
+async fn a_token_works_once_but_an_answer_that_was_lost_can_be_asked_for_again() {
+    let root = TempDir::new().expect("a directory");
+    let (first, _replica) = inviting(&root, "first").await;
+    let now = SystemTime::now();
+    let token = first.invite(HOUR, now).expect("invites");
+    let (_key, request) = crate::set::request_for_tests();
+    let proof = crate::set::proof_for_tests(&token, &request);
+    for _ in 0..2 {
+        first
+            .admit(token.slot, &proof, &request, Vec::new(), now)
+            .expect("the same request");
+    }
+    let thief = SetDirectory::new(root.path().join("thief"));
+    let text = refusal(join(&token, &thief, Vec::new(), now).await);
+    assert!(
+        text.contains("has been used") && text.contains("ask for a new one"),
+        "{text}"
+    );
+    assert!(!thief.path().exists(), "a refused server keeps nothing");
+    let members = first.members().expect("members");
+    assert_eq!(members.iter().filter(|member| member.slot == 2).count(), 1);
+}
+
+#[tokio::test]
+async fn tokens_that_are_wrong_expired_or_of_another_set_are_refused_with_advice() {
+    let root = TempDir::new().expect("a directory");
+    let (first, _one) = inviting(&root, "first").await;
+    let (other, _two) = inviting(&root, "other").await;
+    let now = SystemTime::now();
+    let joiner = SetDirectory::new(root.path().join("joiner"));
+
+    let mut wrong = first.invite(HOUR, now).expect("invites");
+    wrong.secret[0] ^= 1;
+    let text = refusal(join(&wrong, &joiner, Vec::new(), now).await);
+    assert!(text.contains("not one of this set"), "{text}");
+
+    let good = first.invite(HOUR, now).expect("invites");
+    let late = join(&good, &joiner, Vec::new(), now + 2 * HOUR).await;
+    assert!(
+        matches!(late, Err(SetError::Token(TokenError::Expired { .. }))),
+        "{late:?}"
+    );
+
+    // The joining server's own clock may be wrong: the set judges too.
+    let past = first.invite(HOUR, now - 3 * HOUR).expect("invites");
+    let text = refusal(join(&past, &joiner, Vec::new(), now - 3 * HOUR).await);
+    assert!(text.contains("expired"), "{text}");
+
+    let mut elsewhere = first.invite(HOUR, now).expect("invites");
+    elsewhere.addresses = other.members().expect("members")[0].addresses.clone();
+    let text = refusal(join(&elsewhere, &joiner, Vec::new(), now).await);
+    assert!(text.contains("belongs to another set"), "{text}");
+
+    let mut nowhere = first.invite(HOUR, now).expect("invites");
+    nowhere.addresses = vec!["127.0.0.1:1".to_owned()];
+    let text = refusal(join(&nowhere, &joiner, Vec::new(), now).await);
+    assert!(text.contains("127.0.0.1:1"), "{text}");
+    assert!(!joiner.path().exists());
+}
+
+#[tokio::test]
+async fn only_the_keeper_of_the_authority_invites_and_admits() {
+    let set = TestSet::of(2).await;
+    let now = SystemTime::now();
+    let invited = set.directory(2).invite(HOUR, now);
+    assert!(matches!(invited, Err(SetError::NoAuthority)), "{invited:?}");
+
+    let second = Replica::start(set.identity(2), 1, quick()).await;
+    let mut token = set.directory(1).invite(HOUR, now).expect("invites");
+    token.addresses = vec![second.address.clone()];
+    let joiner = SetDirectory::new(set.root.path().join("joiner"));
+    let text = refusal(join(&token, &joiner, Vec::new(), now).await);
+    assert!(
+        text.contains("use the replica that created the set"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_directory_belongs_to_one_set_and_slots_are_never_used_again() {
+    let set = TestSet::of(2).await;
+    let now = SystemTime::now();
+    let first = set.directory(1);
+    assert!(matches!(
+        first.create(Vec::new(), now),
+        Err(SetError::Exists(_))
+    ));
+    first.revoke(ReplicaSlot(2)).expect("a member");
+    assert_eq!(
+        first.invite(HOUR, now).expect("invites").slot,
+        ReplicaSlot(3)
+    );
+    assert!(matches!(
+        first.revoke(ReplicaSlot(9)),
+        Err(SetError::NoSuchMember(9))
+    ));
+    let nothing = SetDirectory::new(set.root.path().join("nothing"));
+    assert!(matches!(nothing.identity(), Err(SetError::NoSet(_))));
+}
+
+#[test]
+fn damaged_files_are_named() {
+    let root = TempDir::new().expect("a directory");
+    let directory = SetDirectory::new(root.path().join("set"));
+    directory
+        .create(Vec::new(), SystemTime::now())
+        .expect("creates");
+    for name in ["replica.key", "replica.pem", "authority.pem", "set.json"] {
+        let path = directory.path().join(name);
+        let good = std::fs::read(&path).expect("there");
+        std::fs::write(&path, "rubbish").expect("writes");
+        let error = directory.identity().expect_err("damaged").to_string();
+        assert!(error.contains(name) && error.contains("damaged"), "{error}");
+        std::fs::write(&path, good).expect("writes");
+    }
+    directory.identity().expect("whole again");
+}

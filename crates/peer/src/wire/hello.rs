@@ -1,0 +1,166 @@
+//! The first two frames of a connection: who is there, which version to speak, where the lane stands.
+
+use std::ops::RangeInclusive;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::WireError;
+
+/// The longest hello, with room for what later versions may add.
+const HELLO_BYTES_MAX: usize = 64 * 1024;
+
+/// What each side says of itself and of one lane. Sent by the dialler, answered by [`HelloReply`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Hello {
+    /// Versions of the transport that the sender speaks.
+    #[prost(uint32, tag = "1")]
+    pub version_min: u32,
+    #[prost(uint32, tag = "2")]
+    pub version_max: u32,
+    /// The set that the sender belongs to.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub set: Bytes,
+    /// The sender's slot; must be that of its certificate.
+    #[prost(uint32, tag = "4")]
+    pub slot: u32,
+    #[prost(uint64, tag = "5")]
+    pub incarnation: u64,
+    #[prost(uint64, tag = "6")]
+    pub epoch: u64,
+    /// Which lane: 0 control, 1 metadata, 2 and up data.
+    #[prost(uint32, tag = "7")]
+    pub lane: u32,
+    /// Data lanes that the sender wants.
+    #[prost(uint32, tag = "8")]
+    pub data_lanes: u32,
+    /// The incarnation of the receiver that `received` and `credit` speak of; 0 when none was met yet.
+    #[prost(uint64, tag = "9")]
+    pub peer_incarnation: u64,
+    /// The sender has every message of this lane up to this one.
+    #[prost(uint64, tag = "10")]
+    pub received: u64,
+    /// Bytes that the receiver may have sent on this lane since the session began.
+    #[prost(uint64, tag = "11")]
+    pub credit: u64,
+    /// The credit with which a session begins, should this hello begin one.
+    #[prost(uint64, tag = "12")]
+    pub credit_fresh: u64,
+}
+
+/// Why a hello was refused, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(crate) enum RefusalCode {
+    /// Try again at leisure, after someone has done what the reason says.
+    Permanent = 0,
+    /// Try again soon.
+    Transient = 1,
+}
+
+/// A refusal in words.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct WireRefusal {
+    #[prost(enumeration = "RefusalCode", tag = "1")]
+    pub code: i32,
+    #[prost(string, tag = "2")]
+    pub reason: String,
+}
+
+/// The answer to a hello: one of the two.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct HelloReply {
+    #[prost(message, optional, tag = "1")]
+    pub hello: Option<Hello>,
+    #[prost(message, optional, tag = "2")]
+    pub refusal: Option<WireRefusal>,
+}
+
+impl HelloReply {
+    pub(crate) fn refuse(code: RefusalCode, reason: impl Into<String>) -> HelloReply {
+        HelloReply {
+            hello: None,
+            refusal: Some(WireRefusal {
+                code: code.into(),
+                reason: reason.into(),
+            }),
+        }
+    }
+}
+
+/// The highest version that both speak.
+///
+/// # Errors
+/// What the peer should be told when there is none.
+pub(crate) fn agree_on_version(
+    ours: &RangeInclusive<u32>,
+    theirs: RangeInclusive<u32>,
+) -> Result<u32, String> {
+    let highest = *ours.end().min(theirs.end());
+    if ours.contains(&highest) && theirs.contains(&highest) {
+        return Ok(highest);
+    }
+    Err(format!(
+        "this server speaks versions {} to {} of the protocol between replicas, the other {} to {}; \
+         upgrade the older one",
+        ours.start(),
+        ours.end(),
+        theirs.start(),
+        theirs.end()
+    ))
+}
+
+/// Writes one length-prefixed message and flushes.
+pub(crate) async fn write_short<W: AsyncWrite + Unpin, M: prost::Message>(
+    writer: &mut W,
+    message: &M,
+) -> Result<(), WireError> {
+    let bytes = message.encode_to_vec();
+    let length = u32::try_from(bytes.len()).map_err(|_| WireError::Malformed("hello"))?;
+    writer.write_u32(length).await?;
+    writer.write_all(&bytes).await?;
+    writer.flush().await?;
+    Ok(())
+}
+
+/// Reads one length-prefixed message of at most [`HELLO_BYTES_MAX`].
+pub(crate) async fn read_short<R: AsyncRead + Unpin, M: prost::Message + Default>(
+    reader: &mut R,
+) -> Result<M, WireError> {
+    let length = reader.read_u32().await? as usize;
+    if length > HELLO_BYTES_MAX {
+        return Err(WireError::TooLong {
+            part: "hello",
+            announced: length as u64,
+            allowed: HELLO_BYTES_MAX as u64,
+        });
+    }
+    let mut bytes = BytesMut::zeroed(length);
+    reader.read_exact(&mut bytes).await?;
+    M::decode(bytes.freeze()).map_err(|_| WireError::Malformed("hello"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use prost::Message as _;
+
+    #[test]
+    fn the_highest_common_version_is_spoken() {
+        assert_eq!(agree_on_version(&(1..=3), 2..=5), Ok(3));
+        assert_eq!(agree_on_version(&(2..=5), 1..=3), Ok(3));
+        assert!(agree_on_version(&(1..=1), 2..=5).is_err());
+        assert!(agree_on_version(&(2..=5), 1..=1).is_err());
+        let reversed = RangeInclusive::new(9, 0);
+        assert!(agree_on_version(&(1..=1), reversed).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_hellos_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Hello::decode(&bytes[..]);
+            let _ = HelloReply::decode(&bytes[..]);
+        }
+    }
+}

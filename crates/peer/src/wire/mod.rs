@@ -1,0 +1,44 @@
+//! Bytes between replicas: frames, their headers, and the hello that opens a connection.
+//!
+//! Everything read here is untrusted until it has been decoded: lengths are bounded before anything is
+//! allocated, checksums are verified before anything is handed up, and nothing panics. What must never
+//! enter: sockets, sessions, the meaning of a message.
+
+mod frame;
+mod hello;
+
+pub(crate) use frame::{Frame, Header, Role, encode_frame, read_frame};
+pub(crate) use hello::{Hello, HelloReply, RefusalCode, agree_on_version, read_short, write_short};
+
+use std::io;
+
+/// Bytes or messages that no correct peer sends. The connection is closed; messages under way are sent
+/// again over the next one.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The connection broke or was closed.
+    #[error("the connection broke: {0}")]
+    Broken(#[from] io::Error),
+    /// Nothing arrived for three keepalive intervals.
+    #[error("the peer was silent for too long")]
+    Silent,
+    /// A length beyond what the lane carries.
+    #[error("a frame announced {announced} bytes of {part}, more than the {allowed} allowed")]
+    TooLong {
+        /// Which part of the frame.
+        part: &'static str,
+        /// What the frame said.
+        announced: u64,
+        /// What the lane carries.
+        allowed: u64,
+    },
+    /// A header or payload does not match its checksum.
+    #[error("the checksum of a {0} does not match; it will be sent again")]
+    Checksum(&'static str),
+    /// A header or hello that does not decode.
+    #[error("a {0} does not decode")]
+    Malformed(&'static str),
+    /// Decodes, but breaks the rules.
+    #[error("the peer broke the protocol: {0}")]
+    Violation(&'static str),
+}
