@@ -252,6 +252,11 @@ impl<'s> Mutation<'s> {
             .put(Table::Objects, &key::object(id), &row.encode());
     }
 
+    /// Writes a row that only this copy keeps.
+    pub(crate) fn put_local(&mut self, table: Table, key: &[u8], value: &[u8]) {
+        self.batch.put(table, key, value);
+    }
+
     /// Removes a row that only this copy keeps, whatever its key looks like.
     pub(crate) fn remove_local(&mut self, table: Table, key: &[u8]) {
         self.batch.remove(table, key);

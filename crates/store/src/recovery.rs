@@ -2,7 +2,8 @@
 //!
 //! Dirty files may have lost unstable data. Clients that wrote it will write it again, because the write
 //! verifier has changed; for all others the file gets a new version, so that nobody trusts a cache
-//! filled before the crash.
+//! filled before the crash. What was promised to be stable and was only kept among the rows is put into
+//! the data file.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -71,9 +72,13 @@ impl Inner {
         };
         if let Some(size) = size {
             let failed = |error: std::io::Error| from_os("recover a data file", &error);
+            let restored = self.restore_kept(&mut mutation, id)?;
             let file = self.cut_data_file(id, size).map_err(failed)?;
             if let Some(file) = &file {
                 file.sync_data().map_err(failed)?;
+            }
+            if restored {
+                self.files.sync_name(id).map_err(failed)?;
             }
             let blocks = file
                 .as_ref()

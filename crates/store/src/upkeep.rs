@@ -1,12 +1,12 @@
 //! The store's own threads: group commit, clearing away removed objects, and taking marks off files.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vfs::{ObjectId, Result};
 
 use crate::committer::Wake;
-use crate::data::Guards;
+use crate::data::{Guards, remove_rows};
 use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
@@ -18,6 +18,12 @@ const TIDY_INTERVAL: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(2);
 /// After how long data that nobody commits is made stable anyway.
 const NEGLECT: Duration = Duration::from_secs(30);
+/// How long small stable writes are kept among the rows before their data files are made stable.
+const KEEPING: Duration = Duration::from_secs(5);
+/// And how many bytes of them at most, about.
+pub(crate) const MANY_KEPT_BYTES: u64 = 16 << 20;
+/// Above so many marked files they are tidied up sooner.
+const MANY_MARKS: usize = 1 << 16;
 /// How long removals gather before they are cleared away. Clearing waits for stable storage first, so
 /// at every removal it would make all who change rows wait with it.
 const GATHERING: Duration = Duration::from_secs(1);
@@ -213,13 +219,34 @@ fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId) -> Result<()> {
 
 /// Takes marks off files that no longer need them, until told to stop.
 pub(crate) fn tidy_marks(inner: &Inner) {
+    let data = match std::fs::File::open(inner.layout.data()) {
+        Ok(data) => data,
+        Err(error) => {
+            inner.fail(&format!("cannot open the data directory: {error}"));
+            return;
+        }
+    };
+    let mut settled_at = Instant::now();
     while inner.tidying.wait(TIDY_INTERVAL) {
-        for id in inner.dirty.neglected(NEGLECT, ROWS_A_BATCH) {
-            if inner.stabilise_blocking(id).is_err() {
+        if settled_at.elapsed() >= KEEPING || inner.dirty.all_kept_bytes() > MANY_KEPT_BYTES {
+            if inner.settle_kept(&data).is_err() {
+                return;
+            }
+            settled_at = Instant::now();
+        }
+        // Marked files occupy memory, so with very many of them nothing rests long.
+        let many = inner.dirty.len() > MANY_MARKS;
+        let (neglect, rest) = if many {
+            (REST, Duration::ZERO)
+        } else {
+            (NEGLECT, REST)
+        };
+        for id in inner.dirty.neglected(neglect, usize::MAX) {
+            if inner.tidying.is_stopped() || inner.stabilise_blocking(id).is_err() {
                 return;
             }
         }
-        if inner.take_marks_off(REST).is_err() {
+        if inner.take_marks_off(rest).is_err() {
             return;
         }
     }
@@ -234,11 +261,11 @@ impl Inner {
                 return Ok(());
             }
             let mut mutation = self.begin_blocking()?;
-            for id in clean
-                .into_iter()
-                .filter(|id| self.dirty.forget_if_clean(*id))
-            {
-                mutation.unmark(Table::Dirty, id);
+            for id in clean {
+                if let Some(kept) = self.dirty.forget_if_clean(id) {
+                    remove_rows(&mut mutation, id, &kept);
+                    mutation.unmark(Table::Dirty, id);
+                }
             }
             mutation.commit()?;
         }

@@ -27,8 +27,31 @@ impl Examination<'_> {
             "is marked as being written, and is no file",
             |row| row.is_some_and(|row| row.file().is_ok()),
         )?;
+        self.check_kept()?;
         self.check_numbers()?;
         self.check_object_count(census)
+    }
+
+    /// Kept writes belong to files that are marked as being written.
+    fn check_kept(&mut self) -> Result<()> {
+        let inner = self.inner;
+        let view = inner.metadata.view();
+        for found in view.scan(Table::Kept, &[], &[]) {
+            let found = found?;
+            let id = found.key().get(..8).map(key::parse_object);
+            let marked = match id {
+                Some(Ok(id)) => view.row(Table::Dirty, &key::object(id))?.is_some(),
+                _ => false,
+            };
+            if !marked {
+                let what = "Part of a write is kept for a file that is not being written.";
+                self.find(what.to_owned(), |mutation| {
+                    mutation.remove_local(Table::Kept, found.key());
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
     }
 
     fn check_table(

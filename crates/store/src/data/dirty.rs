@@ -6,11 +6,13 @@
 //! that a file written steadily is marked once.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use vfs::ObjectId;
 
+use super::kept::Kept;
 use crate::committer::Ticket;
 
 /// What is known of a marked file.
@@ -28,6 +30,8 @@ struct Dirty {
     new_name: bool,
     /// No bytes lie behind the size in the row, but for those that writers now in the table write.
     tail_clean: bool,
+    /// Writes that are in the metadata store too, oldest first.
+    kept: Vec<Kept>,
     touched_at: Instant,
 }
 
@@ -35,13 +39,17 @@ struct Dirty {
 #[derive(Debug, Default)]
 pub(crate) struct DirtyFiles {
     files: Mutex<HashMap<ObjectId, Dirty>>,
+    /// Bytes of all kept writes.
+    kept_bytes: AtomicU64,
 }
 
 /// What has to be made stable, and whether the file's name too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unstable {
     pub(crate) changes: u64,
     pub(crate) new_name: bool,
+    /// What was kept of it, and is of no use any more once it is stable.
+    pub(crate) kept: Vec<Kept>,
 }
 
 /// How the mark of a file stands for somebody about to write.
@@ -78,6 +86,7 @@ impl DirtyFiles {
             stable_changes: 0,
             new_name: false,
             tail_clean: born_marked,
+            kept: Vec::new(),
             touched_at: Instant::now(),
         };
         self.files().insert(id, dirty);
@@ -115,14 +124,60 @@ impl DirtyFiles {
     pub(crate) fn unstable(&self, id: ObjectId) -> Option<Unstable> {
         let files = self.files();
         let dirty = files.get(&id)?;
-        (dirty.stable_changes < dirty.changes).then_some(Unstable {
-            changes: dirty.changes,
-            new_name: dirty.new_name,
-        })
+        (dirty.stable_changes < dirty.changes).then(|| dirty.unstable())
+    }
+
+    /// Whether a write of so many bytes may be kept without too much being kept of its file, or of all.
+    pub(crate) fn has_room(&self, id: ObjectId, bytes: u64, of_file: u64, of_all: u64) -> bool {
+        let files = self.files();
+        let kept = files.get(&id).map_or(0, Dirty::kept_bytes);
+        kept + bytes <= of_file && self.kept_bytes.load(Ordering::Relaxed) + bytes <= of_all
+    }
+
+    /// Notes a kept write that is in the batch being put together. Returns the bytes kept of all files.
+    pub(crate) fn keep(&self, id: ObjectId, kept: Kept) -> u64 {
+        let mut files = self.files();
+        let Some(dirty) = files.get_mut(&id) else {
+            return 0;
+        };
+        dirty.kept.push(kept);
+        self.kept_bytes.fetch_add(kept.bytes, Ordering::Relaxed) + kept.bytes
+    }
+
+    /// What is kept of a file.
+    pub(crate) fn kept(&self, id: ObjectId) -> Vec<Kept> {
+        let files = self.files();
+        files
+            .get(&id)
+            .map_or_else(Vec::new, |dirty| dirty.kept.clone())
+    }
+
+    /// Forgets kept writes whose rows are removed.
+    pub(crate) fn drop_kept(&self, id: ObjectId, dropped: &[Kept]) {
+        if let Some(dirty) = self.files().get_mut(&id) {
+            let before = dirty.kept_bytes();
+            dirty.kept.retain(|kept| !dropped.contains(kept));
+            let gone = before - dirty.kept_bytes();
+            self.kept_bytes.fetch_sub(gone, Ordering::Relaxed);
+        }
+    }
+
+    /// Every file of which something is kept, with what has to be made stable for that.
+    pub(crate) fn files_with_kept(&self) -> Vec<(ObjectId, Unstable)> {
+        let files = self.files();
+        let with_kept = files.iter().filter(|(_, dirty)| !dirty.kept.is_empty());
+        with_kept
+            .map(|(id, dirty)| (*id, dirty.unstable()))
+            .collect()
+    }
+
+    /// Bytes kept of all files.
+    pub(crate) fn all_kept_bytes(&self) -> u64 {
+        self.kept_bytes.load(Ordering::Relaxed)
     }
 
     /// All changes up to these have become stable.
-    pub(crate) fn stabilised(&self, id: ObjectId, unstable: Unstable) {
+    pub(crate) fn stabilised(&self, id: ObjectId, unstable: &Unstable) {
         if let Some(dirty) = self.files().get_mut(&id) {
             dirty.stable_changes = dirty.stable_changes.max(unstable.changes);
             if unstable.new_name {
@@ -140,9 +195,19 @@ impl DirtyFiles {
         self.files().len()
     }
 
-    /// The object is gone, and its mark with it.
-    pub(crate) fn forget(&self, id: ObjectId) {
-        self.files().remove(&id);
+    /// The object is gone, and its mark with it. Returns what was kept of it, whose rows go too.
+    pub(crate) fn forget(&self, id: ObjectId) -> Vec<Kept> {
+        let removed = self.files().remove(&id);
+        self.forgotten(removed)
+    }
+
+    fn forgotten(&self, removed: Option<Dirty>) -> Vec<Kept> {
+        let Some(dirty) = removed else {
+            return Vec::new();
+        };
+        self.kept_bytes
+            .fetch_sub(dirty.kept_bytes(), Ordering::Relaxed);
+        dirty.kept
     }
 
     /// Files that need no mark and have been left alone for `rest`, at most `count`.
@@ -168,14 +233,15 @@ impl DirtyFiles {
     }
 
     /// Forgets a file if it needs no mark. The caller holds the writer's lock and removes the row in the
-    /// batch it is putting together.
-    pub(crate) fn forget_if_clean(&self, id: ObjectId) -> bool {
+    /// batch it is putting together, and those of the kept writes returned.
+    pub(crate) fn forget_if_clean(&self, id: ObjectId) -> Option<Vec<Kept>> {
         let mut files = self.files();
-        let clean = files.get(&id).is_some_and(Dirty::is_clean);
-        if clean {
-            files.remove(&id);
+        if !files.get(&id)?.is_clean() {
+            return None;
         }
-        clean
+        let removed = files.remove(&id);
+        drop(files);
+        Some(self.forgotten(removed))
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<ObjectId, Dirty>> {
@@ -184,6 +250,18 @@ impl DirtyFiles {
 }
 
 impl Dirty {
+    fn unstable(&self) -> Unstable {
+        Unstable {
+            changes: self.changes,
+            new_name: self.new_name,
+            kept: self.kept.clone(),
+        }
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.kept.iter().map(|kept| kept.bytes).sum()
+    }
+
     fn is_clean(&self) -> bool {
         self.writers == 0 && self.stable_changes == self.changes
     }
@@ -204,15 +282,15 @@ mod tests {
         let files = DirtyFiles::default();
         assert_eq!(files.join(FILE), None);
         files.mark(FILE, Ticket(3), false, 1);
-        assert!(!files.forget_if_clean(FILE));
+        assert_eq!(files.forget_if_clean(FILE), None);
         files.changed(FILE, true);
         files.leave(FILE);
-        assert!(!files.forget_if_clean(FILE));
+        assert_eq!(files.forget_if_clean(FILE), None);
         let unstable = files.unstable(FILE).unwrap();
         assert!(unstable.new_name);
-        files.stabilised(FILE, unstable);
+        files.stabilised(FILE, &unstable);
         assert_eq!(files.unstable(FILE), None);
-        assert!(files.forget_if_clean(FILE));
+        assert_eq!(files.forget_if_clean(FILE), Some(Vec::new()));
         assert_eq!(files.len(), 0);
     }
 
@@ -223,7 +301,7 @@ mod tests {
         files.changed(FILE, false);
         let seen = files.unstable(FILE).unwrap();
         files.changed(FILE, false);
-        files.stabilised(FILE, seen);
+        files.stabilised(FILE, &seen);
         assert!(files.unstable(FILE).is_some());
     }
 

@@ -25,6 +25,7 @@ use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::rows::key;
 use crate::space::{Demand, ROW_BYTES};
+use crate::upkeep::MANY_KEPT_BYTES;
 
 /// Larger writes go to the data file alone.
 const WRITE_BYTES: usize = 16 << 10;
@@ -32,10 +33,8 @@ const WRITE_BYTES: usize = 16 << 10;
 const FILE_BYTES: u64 = 256 << 10;
 /// Of all files together.
 const ALL_BYTES: u64 = 64 << 20;
-/// From here on the data files are made stable soon.
-const MANY_BYTES: u64 = 16 << 20;
-/// Rows stay small, because a torn row costs more the larger it is.
-const PIECE_BYTES: usize = 2 << 10;
+/// With its place a piece stays below the length at which rows are cut up.
+const PIECE_BYTES: usize = 384;
 /// More pieces than one write can have.
 const PIECES: u64 = 256;
 /// From so many files on, the whole file system is made stable instead of one after the other.
@@ -60,7 +59,10 @@ impl Kept {
 impl Inner {
     /// Whether a write is small enough to be kept, and there is room for it.
     pub(super) fn can_keep(&self, id: ObjectId, length: usize) -> bool {
-        length <= WRITE_BYTES && self.dirty.has_room(id, length as u64, FILE_BYTES, ALL_BYTES)
+        length <= WRITE_BYTES
+            && self
+                .dirty
+                .has_room(id, length as u64, FILE_BYTES, ALL_BYTES)
     }
 
     /// A small write that is answered when it is stable.
@@ -81,12 +83,14 @@ impl Inner {
         if !tail_clean {
             self.cut_tail(&alone, id, row.size).await?;
         }
-        let stored = self.put_or_note(id, region.offset, data.clone()).await?;
+        let stored = self
+            .put_or_note(id, region.offset, data.clone(), !row.file()?.stored)
+            .await?;
         // Admitted together with the data.
         let mut mutation = self.begin_upkeep().await?;
         Inner::enter_write(&mut mutation, &access.who, id, region.end, stored)?;
         let kept = keep(&mut mutation, id, region.offset, &data);
-        if self.dirty.keep(id, kept) > MANY_BYTES {
+        if self.dirty.keep(id, kept) > MANY_KEPT_BYTES {
             self.tidying.nudge();
         }
         let ticket = mutation.commit()?;
@@ -149,8 +153,8 @@ impl Inner {
     }
 }
 
-/// What has to be made stable for a file, and what was kept of it when that began.
 impl Inner {
+    /// Waits until a data file, and its name if that is new, are on stable storage.
     pub(super) fn make_stable(&self, id: ObjectId, unstable: &Unstable) -> Result<()> {
         let sync = || -> std::io::Result<()> {
             if let Some(file) = self.files.existing(id)? {

@@ -8,6 +8,7 @@ mod allocate;
 mod dirty;
 mod files;
 mod guards;
+mod kept;
 mod read;
 mod resize;
 mod stabilise;
@@ -16,6 +17,7 @@ mod write;
 pub(crate) use dirty::DirtyFiles;
 pub(crate) use files::DataFiles;
 pub(crate) use guards::Guards;
+pub(crate) use kept::remove_rows;
 
 /// The largest file: offsets stay within 63 bits, and ext4 ends at 16 TiB.
 pub(crate) const MAX_FILE_BYTES: u64 = (1 << 44) - 4096;

@@ -32,6 +32,10 @@ impl Inner {
         if !self.dirty.tail_is_clean(id) {
             self.cut_tail(&alone, id, before.size).await?;
         }
+        if shrinks && size > 0 {
+            // What was kept in place of stable data goes with this change, so the data has to be stable.
+            self.stabilise(id).await?;
+        }
         let demand = if shrinks {
             Demand::Removal
         } else {
@@ -43,6 +47,7 @@ impl Inner {
         let cuts = shrinks && mutation.object(id)?.file()?.stored;
         self.put_size(&mut mutation, &access, id, &set, size)?;
         if cuts {
+            self.drop_all_kept(&mut mutation, id);
             self.mark_cut(&mut mutation, id);
         }
         let attributes = mutation.object(id)?.attributes(id);

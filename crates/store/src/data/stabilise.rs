@@ -1,10 +1,10 @@
 //! Making data stable: for COMMIT, for stable writes, and for files that nobody commits.
 
-use std::io;
 use std::sync::Arc;
 
 use vfs::{Commitment, ObjectId, Result};
 
+use super::kept::Kept;
 use crate::inner::{Inner, blocking};
 
 impl Inner {
@@ -29,29 +29,23 @@ impl Inner {
             return self.health.check();
         }
         let inner = Arc::clone(self);
-        blocking(move || inner.stabilise_blocking(id)).await
+        let kept = blocking(move || inner.stabilise_blocking(id)).await?;
+        if !kept.is_empty() {
+            // Or they would come back over later writes after a crash.
+            let mut mutation = self.begin_upkeep().await?;
+            self.drop_kept(&mut mutation, id, &kept);
+            mutation.commit()?;
+        }
+        Ok(())
     }
 
-    /// The same for threads that may block.
-    pub(crate) fn stabilise_blocking(&self, id: ObjectId) -> Result<()> {
+    /// The same for threads that may block. Returns what was kept of the data that is stable now.
+    pub(crate) fn stabilise_blocking(&self, id: ObjectId) -> Result<Vec<Kept>> {
         self.health.check()?;
         let Some(unstable) = self.dirty.unstable(id) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
-        let sync = || -> io::Result<()> {
-            if let Some(file) = self.files.existing(id)? {
-                file.sync_data()?;
-                if unstable.new_name {
-                    self.files.sync_name(id)?;
-                }
-            }
-            Ok(())
-        };
-        // After a failed sync the kernel may have dropped the data and report success the next time, so
-        // nothing that was answered can be relied on any more.
-        sync().map_err(|error| self.fail(&format!("cannot make data of {id} stable: {error}")))?;
-        self.dirty.stabilised(id, unstable);
-        self.statistics.data_syncs.add(1);
-        Ok(())
+        self.make_stable(id, &unstable)?;
+        Ok(unstable.kept)
     }
 }

@@ -21,7 +21,7 @@ use crate::committer::Ticket;
 use crate::error::from_os;
 use crate::inner::{Inner, blocking, detached};
 use crate::metadata::Table;
-use crate::mutation::Touch;
+use crate::mutation::{Mutation, Touch};
 use crate::ownership::strip_set_id;
 use crate::space::{Demand, ROW_BYTES};
 
@@ -37,6 +37,14 @@ pub(super) struct Stored {
     pub(super) exists: bool,
     /// The data file did not exist before.
     pub(super) made: bool,
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Region {
+    pub(super) offset: u64,
+    /// The first byte behind it.
+    pub(super) end: u64,
 }
 
 /// One who writes to a marked file; the mark stays at least as long.
@@ -66,13 +74,16 @@ impl Inner {
             .checked_add(u64::from(count))
             .filter(|end| *end <= MAX_FILE_BYTES);
         let end = end.ok_or(Error::TooLarge)?;
+        let region = Region { offset, end };
         let access = Access::from(authority);
         let inner = Arc::clone(self);
+        let keeps = stability >= Stability::Data && count > 0 && self.can_keep(id, data.len());
         // Detached, because a client that goes away must not leave half of this behind.
         detached(async move {
-            inner
-                .write_all(access, id, offset, end, data, stability)
-                .await
+            match keeps {
+                true => inner.write_kept(&access, id, region, data).await,
+                false => inner.write_all(access, id, region, data, stability).await,
+            }
         })
         .await?;
         self.statistics.bytes_written.add(u64::from(count));
@@ -87,8 +98,7 @@ impl Inner {
         self: Arc<Self>,
         access: Access,
         id: ObjectId,
-        offset: u64,
-        end: u64,
+        region: Region,
         data: Bytes,
         stability: Stability,
     ) -> Result<()> {
@@ -102,16 +112,10 @@ impl Inner {
         self.headroom
             .admit(Demand::Room(u64::from(data.len() as u32) + ROW_BYTES))?;
         let (_shared, _writing) = self.prepare_to_write(shared, id).await?;
-        let stored = match self.put_bytes(id, offset, data, is_first).await {
-            Ok(stored) => stored,
-            Err(error) => {
-                self.dirty.changed(id, true);
-                self.dirty.set_tail_clean(id, false);
-                return Err(error);
-            }
-        };
-        self.dirty.changed(id, stored.made);
-        let ticket = self.record_write(&access.who, id, end, stored).await?;
+        let stored = self.put_or_note(id, region.offset, data, is_first).await?;
+        let ticket = self
+            .record_write(&access.who, id, region.end, stored)
+            .await?;
         if stability >= Stability::Data {
             self.commits.ask_for(ticket);
             self.stabilise(id).await?;
@@ -200,6 +204,20 @@ impl Inner {
         Ok(Some(file))
     }
 
+    /// Puts bytes into the data file; what a failure may have left behind is noted.
+    pub(super) async fn put_or_note(
+        self: &Arc<Self>,
+        id: ObjectId,
+        offset: u64,
+        data: Bytes,
+        is_first: bool,
+    ) -> Result<Stored> {
+        let outcome = self.put_bytes(id, offset, data, is_first).await;
+        let made = outcome.as_ref().map_or(true, |stored| stored.made);
+        self.dirty.changed(id, made);
+        outcome.inspect_err(|_| self.dirty.set_tail_clean(id, false))
+    }
+
     /// Writes to the data file; `is_first` when no write has been recorded, so that there is none yet.
     async fn put_bytes(
         self: &Arc<Self>,
@@ -232,6 +250,18 @@ impl Inner {
     ) -> Result<Ticket> {
         // Admitted together with the data.
         let mut mutation = self.begin_upkeep().await?;
+        Inner::enter_write(&mut mutation, who, id, end, stored)?;
+        mutation.commit()
+    }
+
+    /// The same as part of a batch.
+    pub(super) fn enter_write(
+        mutation: &mut Mutation<'_>,
+        who: &Credentials,
+        id: ObjectId,
+        end: u64,
+        stored: Stored,
+    ) -> Result<()> {
         mutation.touch(id, Touch::Content)?;
         let row = mutation.object_mut(id)?;
         row.file_mut()?.stored |= stored.exists;
@@ -240,7 +270,7 @@ impl Inner {
         if !who.is_root() {
             row.mode = strip_set_id(row.mode, who.is_member(row.group));
         }
-        mutation.commit()
+        Ok(())
     }
 }
 

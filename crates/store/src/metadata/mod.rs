@@ -44,13 +44,15 @@ pub(crate) enum Table {
     System = 9,
     /// Table, key, number → a piece of a row that is too long for one value. Only this room knows.
     Pieces = 10,
+    /// Object id, number → offset and bytes: small writes whose data file is not stable yet.
+    Kept = 11,
 }
 
 impl Table {
     pub(crate) fn from_tag(tag: u8) -> Option<Table> {
         use Table::*;
         [
-            Objects, Entries, Links, Xattrs, Orphans, Removals, Dirty, Updates, System,
+            Objects, Entries, Links, Xattrs, Orphans, Removals, Dirty, Updates, System, Kept,
         ]
         .into_iter()
         .find(|table| *table as u8 == tag)

@@ -9,6 +9,7 @@ use vfs::{Credentials, DirectoryChange, Error, Name, ObjectId, Result};
 
 use super::{check_changeable, dangling, searchable};
 use crate::committer::Ticket;
+use crate::data::remove_rows;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
@@ -90,7 +91,7 @@ impl Inner {
         }
         if marked {
             mutation.unmark(Table::Dirty, id);
-            self.dirty.forget(id);
+            remove_rows(mutation, id, &self.dirty.forget(id));
         }
         self.locks().forget(id);
         mutation.remove_object(id)

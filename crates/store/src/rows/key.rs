@@ -56,6 +56,14 @@ pub(crate) fn parse_link(key: &[u8]) -> Result<(ObjectId, ObjectId, Cookie), Mal
     Ok((child, parent, cookie))
 }
 
+/// Of a piece of a kept write.
+pub(crate) fn kept(id: ObjectId, piece: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&object(id));
+    key[8..].copy_from_slice(&number(piece));
+    key
+}
+
 /// Of an extended attribute; names with one hash differ in the index.
 pub(crate) fn xattr(id: ObjectId, hash: NameHash, index: u8) -> [u8; 16] {
     let mut key = [0; 16];
