@@ -250,6 +250,19 @@ impl Guest {
         drop(self);
     }
 
+    /// The User Mode Linux kernel, as it has noted it itself. It leads a process group of its own,
+    /// which holds its stand-ins for guest processes too.
+    fn kernel_pid(&self) -> Option<Pid> {
+        let note = self
+            .shared
+            .parent()?
+            .parent()?
+            .join("uml")
+            .join(&self.name)
+            .join("pid");
+        Pid::from_raw(fs::read_to_string(note).ok()?.trim().parse().ok()?)
+    }
+
     fn ended_within(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
         let deadline = Instant::now() + patience;
         loop {
@@ -277,8 +290,14 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // The group holds `timeout`, the kernel, and the kernel's stand-ins for guest processes. It
-        // is empty already after an orderly end, and then there is nothing to report.
+        // While `timeout` lives, its child does too or is its zombie, so the number is not another's.
+        if let Ok(None) = self.kernel.try_wait()
+            && let Some(kernel) = self.kernel_pid()
+        {
+            let _ = kill_process_group(kernel, Signal::KILL);
+        }
+        // The group holds `timeout`. It is empty already after an orderly end, and then there is
+        // nothing to report.
         let _ = kill_process_group(Pid::from_child(&self.kernel), Signal::KILL);
         let _ = self.kernel.wait();
     }
