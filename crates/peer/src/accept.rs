@@ -12,7 +12,7 @@ use crate::connection;
 use crate::endpoint::Shared;
 use crate::flow::{LaneState, locked};
 use crate::handshake::{
-    HandshakeError, Socket, agree_on_data_lanes, buffered, certified, check_hello,
+    HandshakeError, Socket, agree_on_data_lanes, buffered, certified, check_hello, farewell,
 };
 use crate::owner::Sender;
 use crate::session::SessionState;
@@ -95,10 +95,13 @@ async fn greet(shared: &Arc<Shared>, socket: TcpStream) -> Result<Option<Greeted
     } else {
         &shared.accept
     };
-    let mut stream = start
-        .into_stream(config.clone())
-        .await
-        .map_err(|error| HandshakeError::unreachable(&error))?;
+    let mut stream = match start.into_stream(config.clone()).into_fallible().await {
+        Ok(stream) => stream,
+        Err((error, socket)) => {
+            farewell(socket).await;
+            return Err(HandshakeError::unreachable(&error));
+        }
+    };
     if joins {
         set::serve_join(shared.desk.as_ref(), &mut stream).await?;
         return Ok(None);

@@ -6,7 +6,7 @@ use crate::owner::Sender;
 use crate::settings::MAX_DATA_LANES;
 use crate::wire::{Hello, RefusalCode, WireError, agree_on_version};
 use rustls::pki_types::CertificateDer;
-use tokio::io::BufStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::TcpStream;
 use vfs::ReplicaSlot;
 
@@ -26,6 +26,19 @@ pub(crate) fn buffered(socket: TcpStream) -> std::io::Result<Socket> {
         SOCKET_BUFFER_BYTES,
         socket,
     ))
+}
+
+/// The most that is read from a peer whose handshake failed.
+const FAREWELL_BYTES_MAX: u64 = 64 * 1024;
+
+/// Lets a peer read why its handshake failed: the alert is still in our buffer, and closing a socket with
+/// unread bytes would reset the connection before the peer has read it. The caller bounds the time.
+pub(crate) async fn farewell(mut socket: Socket) {
+    if socket.shutdown().await.is_ok() {
+        let mut rest = socket.take(FAREWELL_BYTES_MAX);
+        // Whatever comes, and however it ends, nobody listens to it.
+        let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
+    }
 }
 
 /// Why there is no connection.
