@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::codec::Fields;
 use crate::committer::{Commits, Health, Ticket};
 use crate::counters::{Counters, Reserved};
-use crate::data::{DataFiles, DirtyFiles, Guards, MAX_FILE_BYTES};
+use crate::data::{Buffers, DataFiles, DirtyFiles, Guards, MAX_FILE_BYTES};
 use crate::error::StoreError;
 use crate::layout::{Identity, Layout};
 use crate::leftovers::Leftovers;
@@ -48,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) files: DataFiles,
     pub(crate) guards: Arc<Guards>,
     pub(crate) dirty: DirtyFiles,
+    pub(crate) buffers: Arc<Buffers>,
     shares: Mutex<Shares>,
     locks: Mutex<Locks>,
     /// True until clients have had time to reclaim their opens.
@@ -100,7 +101,7 @@ impl Inner {
             commit: options.commit,
             recording: options.recording,
             clock: Arc::clone(&options.clock),
-            files: DataFiles::new(Arc::clone(&layout), options.open_files),
+            files: DataFiles::new(Arc::clone(&layout), affordable(options.open_files)),
             layout,
             metadata,
             writer: tokio::sync::Mutex::new(Writer {
@@ -113,6 +114,7 @@ impl Inner {
             headroom,
             guards: Arc::default(),
             dirty: DirtyFiles::default(),
+            buffers: Arc::default(),
             shares: Mutex::default(),
             locks: Mutex::default(),
             reclaiming: AtomicBool::new(true),
@@ -208,6 +210,21 @@ pub(crate) fn metadata_error(layout: &Layout, error: &MetadataError) -> StoreErr
         path: layout.metadata(),
         what: error.to_string(),
     }
+}
+
+/// As many open files as wanted, but no more than half of what the process may have.
+fn affordable(open_files: usize) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let half = limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit / 2).unwrap_or(usize::MAX)
+    });
+    if half < open_files {
+        tracing::warn!(
+            "{open_files} data files cannot be kept open, {half} will be: \
+             raise the limit of open files (ulimit -n) or lower the setting"
+        );
+    }
+    open_files.min(half)
 }
 
 /// Different each time a store is opened, and among the copies of a tree.

@@ -5,6 +5,7 @@
 //! [`crate::mutation::Mutation`] only; nothing in here knows names or directories.
 
 mod allocate;
+mod buffers;
 mod dirty;
 mod files;
 mod guards;
@@ -14,6 +15,7 @@ mod resize;
 mod stabilise;
 mod write;
 
+pub(crate) use buffers::Buffers;
 pub(crate) use dirty::DirtyFiles;
 pub(crate) use files::DataFiles;
 pub(crate) use guards::Guards;

@@ -47,20 +47,21 @@ impl Inner {
     /// So many bytes of a data file; zeros where it has a hole or has ended.
     async fn bytes_at(self: &Arc<Self>, id: ObjectId, offset: u64, length: usize) -> Result<Bytes> {
         let failed = |error: io::Error| from_os("read data", &error);
-        let mut buffer = vec![0; length];
+        let mut buffer = self.buffers.take(length);
         let mut done = 0;
         if let Some(file) = self.files.open_already(id) {
-            match read_cached(&file, &mut buffer, offset).map_err(failed)? {
-                Cached::All => return Ok(buffer.into()),
+            match read_cached(&file, buffer.space(), offset).map_err(failed)? {
+                Cached::All(count) => return Ok(buffer.finish(count)),
                 Cached::Only(count) => done = count,
             }
         }
         let inner = Arc::clone(self);
         blocking(move || {
             if let Some(file) = inner.files.existing(id).map_err(failed)? {
-                read_rest(&file, &mut buffer[done..], offset + done as u64).map_err(failed)?;
+                let rest = &mut buffer.space()[done..];
+                done += read_rest(&file, rest, offset + done as u64).map_err(failed)?;
             }
-            Ok(buffer.into())
+            Ok(buffer.finish(done))
         })
         .await
     }
@@ -97,9 +98,9 @@ impl Inner {
 
 /// How much of a read the page cache could answer.
 enum Cached {
-    /// All of it, up to the end of the data file.
-    All,
-    /// This many bytes.
+    /// All of it, so many bytes, up to the end of the data file.
+    All(usize),
+    /// This many bytes, and the disk has more.
     Only(usize),
 }
 
@@ -110,7 +111,7 @@ fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<Cached
         let rest = &mut [IoSliceMut::new(&mut buffer[done..])];
         let position = offset + done as u64;
         match rustix::io::preadv2(file.as_fd(), rest, position, ReadWriteFlags::NOWAIT) {
-            Ok(0) => return Ok(Cached::All),
+            Ok(0) => return Ok(Cached::All(done)),
             Ok(count) => done += count,
             // The disk is needed, or the file system cannot tell: let another thread wait for it.
             Err(Errno::AGAIN | Errno::OPNOTSUPP) => return Ok(Cached::Only(done)),
@@ -118,23 +119,21 @@ fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<Cached
             Err(errno) => return Err(errno.into()),
         }
     }
-    Ok(Cached::All)
+    Ok(Cached::All(done))
 }
 
-/// Fills a buffer as far as the data file goes; the rest keeps its zeros.
-fn read_rest(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match file.read_at(buffer, offset) {
+/// Fills a buffer as far as the data file goes. Returns how far that is.
+fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
             Ok(0) => break,
-            Ok(count) => {
-                buffer = &mut buffer[count..];
-                offset += count as u64;
-            }
+            Ok(count) => done += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(done)
 }
 
 /// The next data or hole of a data file. `None` when the file ends before.
