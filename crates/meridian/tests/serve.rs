@@ -5,8 +5,10 @@
 mod fixture;
 
 use std::fs;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::Output;
+use std::time::Duration;
 
 use fixture::{Place, complaint, http_get, is_filled, null_call, run};
 use rustix::process::Signal;
@@ -45,6 +47,35 @@ fn connections_that_are_open_do_not_delay_the_end() {
         "{}",
         place.read_log()
     );
+}
+
+/// A client that takes no replies keeps its requests under way, and so the end waiting.
+#[test]
+fn a_second_signal_ends_the_wait() {
+    let place = Place::new("");
+    let server = place.start();
+    let mut deaf = TcpStream::connect(server.address).unwrap();
+    fill_with_calls(&mut deaf);
+    server.signal(Signal::TERM);
+    while !place.read_log().contains("stopping") {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(130), "{}", place.read_log());
+    assert!(place.start().answers_null());
+}
+
+/// Sends calls without reading until neither side takes more.
+fn fill_with_calls(stream: &mut TcpStream) {
+    const PATIENCE: Duration = Duration::from_millis(300);
+    const BYTES_MAX: usize = 1 << 30;
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    let calls: Vec<u8> = (0..1000).flat_map(fixture::null_call_bytes).collect();
+    let mut sent = 0;
+    while let Ok(count) = stream.write(&calls[sent % calls.len()..]) {
+        sent += count;
+        assert!(sent < BYTES_MAX, "the server takes calls without end");
+    }
 }
 
 #[test]
