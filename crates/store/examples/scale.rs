@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
 use bytes::Bytes;
 use store::{CommitMode, NewStore, Store, StoreOptions};
 use vfs::{
@@ -18,14 +17,16 @@ use vfs::{
     SetAttributes, Stability,
 };
 
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
 const FILES_A_DIRECTORY: u64 = 1000;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let mut number = |default: u64| -> Result<u64> {
-        arguments.next().map_or(Ok(default), |text| {
-            text.parse().context("a number was expected")
-        })
+        arguments
+            .next()
+            .map_or(Ok(default), |text| Ok(text.parse()?))
     };
     let (objects, entries) = (number(1_000_000)?, number(100_000)?);
     let place = match arguments.next() {
@@ -102,7 +103,7 @@ async fn durable_creations(options: &StoreOptions) -> Result<()> {
                     for number in 0..per_client {
                         make(&store, home, &format!("file{number}"), file()).await?;
                     }
-                    anyhow::Ok(())
+                    Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
                 })
             })
             .collect();
@@ -190,7 +191,7 @@ async fn fill(store: &Arc<Store>, objects: u64) -> Result<()> {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= directories {
-                        return anyhow::Ok(());
+                        return Ok::<(), Box<dyn std::error::Error + Send + Sync>>(());
                     }
                     let folder = NewObject::Plain(ObjectKind::Directory);
                     let home = format!("directory{number}");
