@@ -45,7 +45,7 @@ impl Backoff {
 /// Keeps the control lane of a peer connected, and with each new session the other lanes.
 pub(crate) async fn keep_connected(shared: Arc<Shared>, peer: Arc<PeerState>) {
     let mut backoff = Backoff::new(&shared.settings);
-    while !shared.is_closed() {
+    while !shared.is_closed() && !shared.is_revoked(peer.slot) {
         match dial_lane(&shared, &peer, 0, None).await {
             Ok(()) => backoff = Backoff::new(&shared.settings),
             Err(error) => {

@@ -82,6 +82,10 @@ impl PeerState {
         let hand_over = change_session(owner, before, deliveries.take(), session.clone(), outlets);
         *deliveries = Some(tokio::spawn(hand_over));
         self.session.send_replace(Some(session.clone()));
+        // Whoever closes or revokes looks at the session after saying so; we look the other way round.
+        if shared.is_closed() || shared.is_revoked(self.slot) {
+            session.end();
+        }
         Ok((session, true))
     }
 

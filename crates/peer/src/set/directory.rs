@@ -14,16 +14,16 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use data_encoding::HEXLOWER;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
+use super::SetError;
 use super::authority::{CERTIFICATE_LIFETIME, make_authority, make_request, sign};
 use super::files::{self, DirectoryLock, damaged};
-use super::token::{Token, proof, unix_seconds};
-use super::{SetError, TokenError};
+use super::invitation::{Invitation, unknown_token};
+use super::token::{Token, unix_seconds};
 use crate::identity::SetId;
 use crate::tls::{Identity, fingerprint, replica_of};
 
@@ -39,17 +39,6 @@ pub struct Member {
     pub addresses: Vec<String>,
     /// It was removed: whatever certificate it shows is refused.
     pub revoked: bool,
-}
-
-/// An invitation that was handed out.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Invitation {
-    slot: u16,
-    expires_unix_s: u64,
-    secret: String,
-    /// Fingerprint of the signing request that used it. The same request may come again when an
-    /// answer was lost.
-    used_by: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -148,12 +137,7 @@ impl SetDirectory {
             expires: UNIX_EPOCH + Duration::from_secs(expires_unix_s),
         };
         let mut invitations = self.read_invitations()?;
-        invitations.push(Invitation {
-            slot,
-            expires_unix_s,
-            secret: HEXLOWER.encode(&secret),
-            used_by: None,
-        });
+        invitations.push(Invitation::new(slot, expires_unix_s, &secret));
         // The slot first: a crash between the two wastes it, which is better than giving it twice.
         self.write_set(&set)?;
         self.write_invitations(&invitations)?;
@@ -243,7 +227,7 @@ impl SetDirectory {
             .iter_mut()
             .find(|invitation| invitation.slot == slot.0)
             .ok_or_else(unknown_token)?;
-        check_invitation(invitation, set, shown, request, now)?;
+        invitation.check(set, shown, request, now)?;
         let revoked = |member: &Member| member.slot == slot.0 && member.revoked;
         if file.members.iter().any(revoked) {
             return Err(SetError::Refused(
@@ -259,7 +243,7 @@ impl SetDirectory {
             now,
             CERTIFICATE_LIFETIME,
         )?;
-        invitation.used_by = Some(used_by(request));
+        invitation.use_up(request);
         file.members.retain(|member| member.slot != slot.0);
         file.members.push(Member {
             slot: slot.0,
@@ -373,49 +357,6 @@ impl SetDirectory {
         let path = self.file(name);
         let json = serde_json::to_vec_pretty(content).map_err(|error| damaged(&path, error))?;
         files::replace(&path, &json)
-    }
-}
-
-fn unknown_token() -> SetError {
-    SetError::Refused(
-        "the token is not one of this set; ask for a new one with `set invite`".to_owned(),
-    )
-}
-
-fn used_by(request: &CertificateSigningRequestDer<'_>) -> String {
-    blake3::hash(request).to_hex().to_string()
-}
-
-/// Judges a proof. Whoever does not know the secret learns nothing about the invitation.
-fn check_invitation(
-    invitation: &Invitation,
-    set: SetId,
-    shown: &[u8],
-    request: &CertificateSigningRequestDer<'_>,
-    now: SystemTime,
-) -> Result<(), SetError> {
-    let secret = HEXLOWER.decode(invitation.secret.as_bytes()).ok();
-    let secret: [u8; 32] = secret
-        .and_then(|secret| secret.try_into().ok())
-        .ok_or_else(unknown_token)?;
-    let expected =
-        blake3::Hash::from_bytes(proof(&secret, set, ReplicaSlot(invitation.slot), request));
-    // `Hash` compares in constant time.
-    let shown: [u8; 32] = shown.try_into().map_err(|_| unknown_token())?;
-    if expected != blake3::Hash::from_bytes(shown) {
-        return Err(unknown_token());
-    }
-    let expires = UNIX_EPOCH + Duration::from_secs(invitation.expires_unix_s);
-    if let Ok(ago) = now.duration_since(expires)
-        && !ago.is_zero()
-    {
-        return Err(TokenError::Expired { ago }.into());
-    }
-    match &invitation.used_by {
-        Some(user) if *user != used_by(request) => Err(SetError::Refused(
-            "the token has been used; ask for a new one with `set invite`".to_owned(),
-        )),
-        _ => Ok(()),
     }
 }
 

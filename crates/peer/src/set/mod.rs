@@ -10,6 +10,7 @@ mod authority;
 mod directory;
 mod exchange;
 mod files;
+mod invitation;
 mod token;
 
 use std::path::PathBuf;

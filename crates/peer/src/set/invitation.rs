@@ -1,0 +1,82 @@
+//! An invitation as the inviting replica keeps it, and the judgement of whoever refers to it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use data_encoding::HEXLOWER;
+use rustls::pki_types::CertificateSigningRequestDer;
+use serde::{Deserialize, Serialize};
+use vfs::ReplicaSlot;
+
+use super::token::proof;
+use super::{SetError, TokenError};
+use crate::identity::SetId;
+
+/// An invitation that was handed out.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Invitation {
+    pub(crate) slot: u16,
+    expires_unix_s: u64,
+    secret: String,
+    /// Fingerprint of the signing request that used it. The same request may come again when an
+    /// answer was lost.
+    used_by: Option<String>,
+}
+
+impl Invitation {
+    pub(crate) fn new(slot: u16, expires_unix_s: u64, secret: &[u8; 32]) -> Invitation {
+        Invitation {
+            slot,
+            expires_unix_s,
+            secret: HEXLOWER.encode(secret),
+            used_by: None,
+        }
+    }
+
+    /// From now on the invitation is for this request alone.
+    pub(crate) fn use_up(&mut self, request: &CertificateSigningRequestDer<'_>) {
+        self.used_by = Some(used_by(request));
+    }
+
+    /// Judges a proof. Whoever does not know the secret learns nothing about the invitation.
+    pub(crate) fn check(
+        &self,
+        set: SetId,
+        shown: &[u8],
+        request: &CertificateSigningRequestDer<'_>,
+        now: SystemTime,
+    ) -> Result<(), SetError> {
+        let secret = HEXLOWER.decode(self.secret.as_bytes()).ok();
+        let secret: [u8; 32] = secret
+            .and_then(|secret| secret.try_into().ok())
+            .ok_or_else(unknown_token)?;
+        let expected = proof(&secret, set, ReplicaSlot(self.slot), request);
+        let shown: [u8; 32] = shown.try_into().map_err(|_| unknown_token())?;
+        // `Hash` compares in constant time.
+        if blake3::Hash::from_bytes(expected) != blake3::Hash::from_bytes(shown) {
+            return Err(unknown_token());
+        }
+        let expires = UNIX_EPOCH + Duration::from_secs(self.expires_unix_s);
+        if let Ok(ago) = now.duration_since(expires)
+            && !ago.is_zero()
+        {
+            return Err(TokenError::Expired { ago }.into());
+        }
+        match &self.used_by {
+            Some(user) if *user != used_by(request) => Err(SetError::Refused(
+                "the token has been used; ask for a new one with `set invite`".to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is said of every token that does not fit, whatever the reason.
+pub(crate) fn unknown_token() -> SetError {
+    SetError::Refused(
+        "the token is not one of this set; ask for a new one with `set invite`".to_owned(),
+    )
+}
+
+fn used_by(request: &CertificateSigningRequestDer<'_>) -> String {
+    blake3::hash(request).to_hex().to_string()
+}
