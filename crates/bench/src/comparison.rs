@@ -17,7 +17,8 @@ use crate::machine::{self, Machine};
 use crate::page;
 use crate::processor::{ProcessorTime, everybodys_user_time};
 use crate::report::{Conditions, Report};
-use crate::turn::{self, Extent};
+use crate::turn::{self, Extent, Place};
+use crate::worker::Left;
 use crate::workload::directory;
 
 /// How many clients work at once.
@@ -33,9 +34,22 @@ const FREE_SHARE: u64 = 8;
 /// How long a server may go on working on its own after its turn.
 const SETTLING_MAX: Duration = Duration::from_secs(3);
 
-/// What share of the processors other programs may use during a turn before it is repeated. Half as
-/// many turns as there are can be repeated; after that they count as they are.
+/// What share of the processors other programs may use during a turn before it is repeated, and how
+/// often it is at most.
 const OTHERS_MAX: f64 = 0.03;
+const REPEATS_MAX: usize = 2;
+
+/// How long all turns together wait for other programs to become quiet.
+const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE_QUICK: Duration = Duration::from_secs(60);
+
+/// A comparison in progress.
+struct Run {
+    contenders: Vec<Contender>,
+    cores: usize,
+    patience: Duration,
+    outcome: Outcome,
+}
 
 /// What came out.
 #[derive(Default)]
@@ -62,7 +76,11 @@ pub(crate) fn run(arguments: &ServerArguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(measure(&conditions, &disk.path, &program))?;
+    let patience = match arguments.quick {
+        true => PATIENCE_QUICK,
+        false => PATIENCE,
+    };
+    let outcome = runtime.block_on(measure(&conditions, &disk.path, &program, patience))?;
     let report = Report {
         conditions,
         others: outcome.others,
@@ -88,7 +106,12 @@ fn conditions(arguments: &ServerArguments, disk: &Path, program: &Path) -> Resul
     })
 }
 
-async fn measure(conditions: &Conditions, disk: &Path, program: &Path) -> Result<Outcome> {
+async fn measure(
+    conditions: &Conditions,
+    disk: &Path,
+    program: &Path,
+    patience: Duration,
+) -> Result<Outcome> {
     let site = Site::new()?;
     let mut contenders = Vec::new();
     for kind in Kind::ALL {
@@ -100,71 +123,156 @@ async fn measure(conditions: &Conditions, disk: &Path, program: &Path) -> Result
         contender.settle(SETTLING_MAX)?;
         contenders.push(contender);
     }
-    let outcome = rounds(conditions, disk, &mut contenders).await;
-    if outcome.is_err() {
+    let mut run = Run {
+        contenders,
+        cores: conditions.machine.cores,
+        patience,
+        outcome: Outcome::default(),
+    };
+    let done = rounds(conditions, disk, &mut run).await;
+    if done.is_err() {
         site.keep_folder();
     }
-    outcome
+    done.map(|()| run.outcome)
 }
 
-async fn rounds(
-    conditions: &Conditions,
-    disk: &Path,
-    contenders: &mut [Contender],
-) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
-    let mut repeats_left = conditions.rounds * contenders.len() * CLIENTS.len() / 2;
+/// The rounds: first all that make and read, then all that remove.
+async fn rounds(conditions: &Conditions, disk: &Path, run: &mut Run) -> Result<()> {
+    let mut left = Vec::new();
     for round in 0..conditions.rounds {
         for clients in CLIENTS {
-            for index in 0..contenders.len() {
-                let (figures, others) = loop {
-                    let (figures, others) =
-                        one_turn(conditions, disk, contenders, index, round, clients).await?;
-                    if others <= OTHERS_MAX || repeats_left == 0 {
-                        break (figures, others);
-                    }
-                    repeats_left -= 1;
-                    eprintln!("bench: other programs were busy meanwhile, so it is repeated");
-                };
-                outcome.figures.absorb(figures);
-                outcome.others = outcome.others.max(others);
+            for index in 0..run.contenders.len() {
+                let made = run
+                    .work_undisturbed(conditions, disk, index, round, clients)
+                    .await?;
+                left.push((run.contenders[index].kind(), round, clients, made));
             }
         }
         // Who comes first changes from round to round, in case it matters.
-        contenders.rotate_left(1);
+        run.contenders.rotate_left(1);
     }
-    Ok(outcome)
+    for (kind, round, clients, left) in left {
+        run.removal(disk, kind, round, clients, left).await?;
+    }
+    Ok(())
 }
 
-/// A server's turn on a quiet disk. Returns also what share of the processors programs used that
-/// are not part of the measurement.
-async fn one_turn(
-    conditions: &Conditions,
-    disk: &Path,
-    contenders: &mut [Contender],
-    index: usize,
-    round: usize,
-    clients: usize,
-) -> Result<(Figures, f64)> {
-    let extent = Extent {
-        length: conditions.length,
-        data_size: conditions.data_size,
-    };
-    machine::write_back(disk)?;
-    let (began, before) = (Instant::now(), strangers_time(contenders)?);
-    let contender = &mut contenders[index];
-    let figures = turn::take(contender, round, clients, extent).await?;
-    contender.settle(SETTLING_MAX)?;
-    let took = began.elapsed().as_secs_f64();
-    eprintln!(
-        "bench: round {} of {}, {clients} clients, {}: {took:.1} s",
-        round + 1,
-        conditions.rounds,
-        contender.kind().title(),
-    );
-    let strangers = strangers_time(contenders)?.saturating_sub(before);
-    let share = strangers.as_secs_f64() / took / conditions.machine.cores as f64;
-    Ok((figures, share))
+impl Run {
+    /// A server's turn to work, again where other programs were busy meanwhile.
+    async fn work_undisturbed(
+        &mut self,
+        conditions: &Conditions,
+        disk: &Path,
+        index: usize,
+        round: usize,
+        clients: usize,
+    ) -> Result<Left> {
+        let extent = Extent {
+            length: conditions.length,
+            data_size: conditions.data_size,
+        };
+        let mut repeat = 0;
+        loop {
+            self.wait_for_quiet(disk)?;
+            let watch = self.start_watch()?;
+            let name = format!("round-{round}-{clients}-{repeat}");
+            let contender = &mut self.contenders[index];
+            let kind = contender.kind();
+            let place = Place {
+                contender,
+                round,
+                clients,
+            };
+            let (figures, left) = turn::work(place, &name, extent).await?;
+            self.contenders[index].settle(SETTLING_MAX)?;
+            let others = self.others_since(&watch)?;
+            let title = kind.title();
+            eprintln!(
+                "bench: round {round}, {clients} clients, {title}: {:.1} s",
+                watch.seconds()
+            );
+            if others <= OTHERS_MAX || repeat == REPEATS_MAX {
+                self.outcome.figures.absorb(figures);
+                self.outcome.others = self.outcome.others.max(others);
+                return Ok(left);
+            }
+            eprintln!("bench: other programs were busy meanwhile, so it is repeated");
+            repeat += 1;
+        }
+    }
+
+    async fn removal(
+        &mut self,
+        disk: &Path,
+        kind: Kind,
+        round: usize,
+        clients: usize,
+        left: Left,
+    ) -> Result<()> {
+        self.wait_for_quiet(disk)?;
+        let watch = self.start_watch()?;
+        let contender = self
+            .contenders
+            .iter_mut()
+            .find(|contender| contender.kind() == kind)
+            .context("a server has left the run")?;
+        let place = Place {
+            contender: &mut *contender,
+            round,
+            clients,
+        };
+        let figures = turn::remove(place, left).await?;
+        contender.settle(SETTLING_MAX)?;
+        let others = self.others_since(&watch)?;
+        self.outcome.figures.absorb(figures);
+        self.outcome.others = self.outcome.others.max(others);
+        let title = kind.title();
+        eprintln!(
+            "bench: round {round}, {clients} clients, {title}, removing: {:.1} s",
+            watch.seconds()
+        );
+        Ok(())
+    }
+
+    /// Writes everything to the disk, and waits until no other program is busy, as long as the
+    /// run's patience lasts.
+    fn wait_for_quiet(&mut self, disk: &Path) -> Result<()> {
+        const LOOK_FOR: Duration = Duration::from_millis(300);
+        machine::write_back(disk)?;
+        loop {
+            let watch = self.start_watch()?;
+            std::thread::sleep(LOOK_FOR);
+            if self.others_since(&watch)? <= OTHERS_MAX || self.patience.is_zero() {
+                return Ok(());
+            }
+            self.patience = self.patience.saturating_sub(watch.began.elapsed());
+        }
+    }
+
+    fn start_watch(&mut self) -> Result<Watch> {
+        Ok(Watch {
+            began: Instant::now(),
+            before: strangers_time(&mut self.contenders)?,
+        })
+    }
+
+    /// What share of the processors other programs have used since then.
+    fn others_since(&mut self, watch: &Watch) -> Result<f64> {
+        let used = strangers_time(&mut self.contenders)?.saturating_sub(watch.before);
+        Ok(used.as_secs_f64() / watch.seconds() / self.cores as f64)
+    }
+}
+
+/// A look at how busy other programs are.
+struct Watch {
+    began: Instant,
+    before: Duration,
+}
+
+impl Watch {
+    fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
 }
 
 /// The time in user space of programs that are not part of the measurement, up to now.
@@ -204,6 +312,7 @@ impl WorkFolder {
         fs::create_dir_all(&path)
             .with_context(|| format!("could not create {}", path.display()))?;
         let path = path.canonicalize()?;
+        machine::spread_subfolders(&path)?;
         Ok(Self { path })
     }
 }

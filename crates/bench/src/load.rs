@@ -60,7 +60,7 @@ async fn drive(arguments: &LoadArguments) -> Result<()> {
         together.percentile(0.99)
     );
     clean(workload, &mut crew).await?;
-    crew.dismiss().await
+    crew.clear().await
 }
 
 /// Makes what the workload needs.

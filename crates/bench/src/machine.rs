@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -12,6 +13,9 @@ use serde::Serialize;
 
 /// How often the disk is asked to make an append durable.
 const APPENDS: usize = 200;
+
+/// How many files are made to see how long that takes.
+const CREATIONS: usize = 1000;
 
 /// What can be said about a machine.
 #[derive(Debug, Serialize)]
@@ -27,6 +31,8 @@ pub(crate) struct Machine {
     /// What write(2) of 4 KiB and fdatasync(2) take at the end of a file there, in microseconds,
     /// as the median.
     pub(crate) append_us: u64,
+    /// What making an empty file takes there, in microseconds, as the median.
+    pub(crate) create_us: u64,
 }
 
 impl Machine {
@@ -41,6 +47,7 @@ impl Machine {
             kernel: kernel(),
             file_system: file_system(folder)?,
             append_us: append_us(folder)?,
+            create_us: create_us(folder)?,
         })
     }
 }
@@ -82,6 +89,33 @@ pub(crate) fn write_back(folder: &Path) -> Result<()> {
     Ok(rustix::fs::syncfs(&folder)?)
 }
 
+/// Asks the file system to place the folders in `folder` apart from each other, where it knows how:
+/// on ext4 by the attribute `T` of chattr(1). Otherwise they share the block groups in which it
+/// looks for free inodes, and one server pays for the files another has removed.
+pub(crate) fn spread_subfolders(folder: &Path) -> Result<()> {
+    let output = Command::new("chattr").arg("+T").arg(folder).output();
+    let output = output.context("could not start chattr; install e2fsprogs")?;
+    if !output.status.success() {
+        eprintln!(
+            "bench: this file system does not spread folders, so servers may disturb each other"
+        );
+    }
+    Ok(())
+}
+
+fn create_us(folder: &Path) -> Result<u64> {
+    let folder = folder.join("creation");
+    fs::create_dir(&folder)?;
+    let mut times = Vec::with_capacity(CREATIONS);
+    for number in 0..CREATIONS {
+        let began = Instant::now();
+        File::create(folder.join(number.to_string()))?;
+        times.push(began.elapsed());
+    }
+    fs::remove_dir_all(folder)?;
+    Ok(median_us(times))
+}
+
 fn append_us(folder: &Path) -> Result<u64> {
     let path = folder.join("append");
     let mut file = File::create(&path)?;
@@ -93,7 +127,11 @@ fn append_us(folder: &Path) -> Result<u64> {
         times.push(began.elapsed());
     }
     fs::remove_file(path)?;
+    Ok(median_us(times))
+}
+
+fn median_us(mut times: Vec<Duration>) -> u64 {
     times.sort_unstable();
-    let median = times.get(APPENDS / 2).copied().unwrap_or(Duration::ZERO);
-    Ok(median.as_micros() as u64)
+    let median = times.get(times.len() / 2).copied();
+    median.unwrap_or_default().as_micros() as u64
 }

@@ -36,6 +36,7 @@ fn text(date: &str, report: &Report) -> String {
         ("{kernel}", machine.kernel.clone()),
         ("{file_system}", machine.file_system.clone()),
         ("{append}", machine.append_us.to_string()),
+        ("{create}", machine.create_us.to_string()),
         ("{meridian}", conditions.meridian.clone()),
         ("{ganesha}", conditions.ganesha.clone()),
         ("{rounds}", conditions.rounds.to_string()),

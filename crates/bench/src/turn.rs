@@ -1,5 +1,5 @@
-//! A turn: everything that is measured with one server and one number of clients, in an order in
-//! which each workload finds what it needs and nothing is left behind.
+//! A turn: everything that is measured at a stretch with one server and one number of clients, in an
+//! order in which each workload finds what it needs.
 //!
 //! What must never enter: whose turn it is.
 
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::contender::Contender;
 use crate::figures::{Figures, Measurement};
 use crate::processor::ProcessorTime;
-use crate::worker::Crew;
+use crate::worker::{Crew, Left};
 use crate::workload::{Workload, data, files};
 
 /// How much is done in a turn.
@@ -22,58 +22,65 @@ pub(crate) struct Extent {
     pub(crate) data_size: u64,
 }
 
+/// Whose turn it is, and when.
+pub(crate) struct Place<'a> {
+    /// The server.
+    pub(crate) contender: &'a mut Contender,
+    /// The round, from zero.
+    pub(crate) round: usize,
+    /// How many clients work.
+    pub(crate) clients: usize,
+}
+
 /// A turn in progress.
 struct Turn<'a> {
-    round: usize,
-    clients: usize,
-    contender: &'a mut Contender,
+    place: Place<'a>,
     crew: Crew,
     length: Duration,
     figures: Figures,
 }
 
-/// Gives a server its turn, and returns what was measured.
-pub(crate) async fn take(
-    contender: &mut Contender,
-    round: usize,
-    clients: usize,
-    extent: Extent,
-) -> Result<Figures> {
-    let name = format!("round-{round}-{clients}");
-    let crew = Crew::hire(contender.target(), clients, &name, extent.data_size).await?;
-    let only_names = contender.kind().is_durable();
+/// Everything but removing; `name` is new at this server. Returns also what was left for
+/// [`remove`].
+///
+/// Removing comes in turns of its own, after all others: for minutes after files were removed ext4
+/// searches long for an inode that was not in use lately, and would show the next turn as slow.
+pub(crate) async fn work(place: Place<'_>, name: &str, extent: Extent) -> Result<(Figures, Left)> {
+    let target = place.contender.target();
+    let crew = Crew::hire(target, place.clients, name, extent.data_size).await?;
+    let only_names = place.contender.kind().is_durable();
     let mut turn = Turn {
-        round,
-        clients,
-        contender,
+        place,
         crew,
         length: extent.length,
         figures: Figures::default(),
     };
-    turn.small_files(only_names).await?;
+    turn.measure(Workload::Create).await?;
+    turn.measure(Workload::CreateDurable).await?;
+    turn.crew.all(files::check).await?;
     if !only_names {
+        turn.measure(Workload::Getattr).await?;
+        turn.measure(Workload::Lookup).await?;
         turn.measure(Workload::Readdir).await?;
         turn.large_files().await?;
     }
-    turn.crew.dismiss().await?;
+    Ok((turn.figures, turn.crew.dismiss().await?))
+}
+
+/// Removes all small files that an earlier turn made.
+pub(crate) async fn remove(place: Place<'_>, left: Left) -> Result<Figures> {
+    let mut turn = Turn {
+        crew: Crew::rehire(place.contender.target(), left).await?,
+        place,
+        length: Duration::ZERO,
+        figures: Figures::default(),
+    };
+    turn.measure(Workload::Remove).await?;
+    turn.crew.clear().await?;
     Ok(turn.figures)
 }
 
 impl Turn<'_> {
-    async fn small_files(&mut self, only_names: bool) -> Result<()> {
-        self.measure(Workload::Create).await?;
-        self.crew.all(files::check).await?;
-        if !only_names {
-            self.measure(Workload::Getattr).await?;
-            self.measure(Workload::Lookup).await?;
-        }
-        self.measure(Workload::Remove).await?;
-        self.measure(Workload::CreateDurable).await?;
-        self.crew.all(files::check).await?;
-        self.crew.all(files::remove).await?;
-        Ok(())
-    }
-
     async fn large_files(&mut self) -> Result<()> {
         self.measure(Workload::Write).await?;
         self.measure(Workload::Read).await?;
@@ -86,22 +93,22 @@ impl Turn<'_> {
     }
 
     async fn measure(&mut self, workload: Workload) -> Result<()> {
-        let title = self.contender.kind().title();
-        let server_before = self.contender.processor_time()?.total();
+        let title = self.place.contender.kind().title();
+        let server_before = self.place.contender.processor_time()?.total();
         let client_before = ProcessorTime::own()?.total();
         let (mut tally, took) = workload
             .run(&mut self.crew, self.length)
             .await
             .with_context(|| format!("{title} failed at: {}", workload.title()))?;
-        let server_cpu = self.contender.processor_time()?.total() - server_before;
+        let server_cpu = self.place.contender.processor_time()?.total() - server_before;
         let client_cpu = ProcessorTime::own()?.total() - client_before;
         let amount = tally.amount as f64 / workload.scale();
         let per_unit = |time: Duration| time.as_secs_f64() * 1e6 / amount.max(1.0);
         self.figures.add(Measurement {
-            round: self.round,
-            server: self.contender.kind(),
+            round: self.place.round,
+            server: self.place.contender.kind(),
             workload,
-            clients: self.clients,
+            clients: self.place.clients,
             rate: amount / took.as_secs_f64(),
             unit: workload.unit(),
             seconds: took.as_secs_f64(),

@@ -156,8 +156,44 @@ impl Crew {
         Ok((together, began.elapsed()))
     }
 
+    /// Connects workers anew who go on with what others left.
+    pub(crate) async fn rehire(target: &Target, left: Left) -> Result<Self> {
+        let mut workers = Vec::with_capacity(left.workers.len());
+        for (number, (directory, files)) in left.workers.into_iter().enumerate() {
+            let (client, root) = target.client().await?;
+            workers.push(Worker {
+                number,
+                client,
+                root,
+                directory,
+                files,
+                random: Random::from_seed(number as u64),
+            });
+        }
+        Ok(Self {
+            target: target.clone(),
+            workers,
+            name: left.name,
+            data_size: left.data_size,
+        })
+    }
+
+    /// Ends the sessions; the files stay.
+    pub(crate) async fn dismiss(self) -> Result<Left> {
+        let mut workers = Vec::with_capacity(self.workers.len());
+        for worker in self.workers {
+            worker.client.leave().await?;
+            workers.push((worker.directory, worker.files));
+        }
+        Ok(Left {
+            name: self.name,
+            data_size: self.data_size,
+            workers,
+        })
+    }
+
     /// Removes the directories, which must be empty, and ends the sessions.
-    pub(crate) async fn dismiss(self) -> Result<()> {
+    pub(crate) async fn clear(self) -> Result<()> {
         let (client, root) = self.target.client().await?;
         let home = client.lookup(&root, &*self.name).await?;
         for worker in self.workers {
@@ -168,6 +204,14 @@ impl Crew {
         client.remove(&root, &*self.name).await?;
         Ok(client.leave().await?)
     }
+}
+
+/// What workers leave behind: their directories, and the files in them.
+#[derive(Debug)]
+pub(crate) struct Left {
+    name: String,
+    data_size: u64,
+    workers: Vec<(NfsFh4, Vec<File>)>,
 }
 
 /// Random numbers that are the same in every run: xorshift64* of Vigna, "An experimental
