@@ -76,7 +76,7 @@ pub struct Server {
     overview: Arc<Overview>,
     /// Says true when no more connections are to be accepted.
     stop: watch::Sender<bool>,
-    _status_socket: StatusSocket,
+    status_socket: StatusSocket,
     data: DataDirectory,
 }
 
@@ -133,7 +133,7 @@ impl Server {
         Ok(Server {
             overview,
             stop,
-            _status_socket: socket,
+            status_socket: socket,
             data,
         })
     }
@@ -162,7 +162,13 @@ impl Server {
             () = self.put_away() => {}
             _ = signals.next() => return Err(ServeError::Interrupted),
         }
-        let Server { overview, data, .. } = self;
+        let Server {
+            overview,
+            data,
+            status_socket,
+            ..
+        } = self;
+        drop(status_socket);
         // Closing a store waits for its threads.
         let closed = tokio::task::spawn_blocking(move || drop(overview)).await;
         if let Err(error) = closed {
