@@ -73,7 +73,10 @@ pub struct ByteRange {
 
 impl ByteRange {
     /// Every byte that a file can have.
-    pub const EVERYTHING: ByteRange = ByteRange { start: 0, last: u64::MAX };
+    pub const EVERYTHING: ByteRange = ByteRange {
+        start: 0,
+        last: u64::MAX,
+    };
 
     /// A range from an offset and a length as NFS gives them: `u64::MAX` as length means "to the
     /// end" (RFC 8881, section 18.10.3). Returns `None` for an empty range and one that wraps.
