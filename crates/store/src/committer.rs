@@ -36,10 +36,15 @@ impl Health {
         vfs::Error::Io(reason.to_owned())
     }
 
+    /// Ends all work because the store was closed, which is nothing to complain about.
+    pub(crate) fn close(&self) {
+        self.0.get_or_init(|| "it was closed".into());
+    }
+
     pub(crate) fn check(&self) -> vfs::Result<()> {
         match self.0.get() {
             None => Ok(()),
-            Some(reason) => Err(vfs::Error::Io(format!("the store has failed: {reason}"))),
+            Some(reason) => Err(vfs::Error::Io(format!("the store has ended: {reason}"))),
         }
     }
 

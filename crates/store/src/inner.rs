@@ -1,7 +1,7 @@
 //! The parts of an open store, and what holds them together.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) reclaiming: AtomicBool,
     pub(crate) orphans: AtomicU64,
     pub(crate) objects: AtomicU64,
+    /// Set while the store is being closed.
+    pub(crate) closing: AtomicBool,
     pub(crate) leftovers: Leftovers,
     pub(crate) tidying: Bell,
     pub(crate) statistics: Figures,
@@ -120,6 +122,7 @@ impl Inner {
             reclaiming: AtomicBool::new(true),
             orphans: AtomicU64::new(orphans),
             objects: AtomicU64::new(objects),
+            closing: AtomicBool::new(false),
             leftovers: Leftovers::new(),
             tidying: Bell::default(),
             statistics: Figures::default(),
@@ -145,6 +148,11 @@ impl Inner {
             CommitMode::Sync => self.commits.wait(ticket, &self.health).await,
             CommitMode::Async => self.health.check(),
         }
+    }
+
+    /// Whether the store's own threads have to come to an end.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
     }
 
     /// Stable storage has failed: nothing works any more, and everybody who waits learns it.

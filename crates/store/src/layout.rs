@@ -50,6 +50,10 @@ impl Layout {
         }
         if exists(&creating)? {
             let layout = Layout::lock(root)?;
+            // Whoever held the lock until now may have finished the creation.
+            if exists(&root.join(IDENTITY_FILE))? {
+                return Err(StoreError::AlreadyThere(root.into()));
+            }
             layout.clear_unfinished()?;
             return layout.make_directories();
         }

@@ -42,6 +42,7 @@ mod space;
 mod statistics;
 mod store;
 mod upkeep;
+mod waiting;
 mod xattrs;
 
 pub use check::{Finding, Report};

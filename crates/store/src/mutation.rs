@@ -17,6 +17,7 @@ use crate::metadata::{Batch, Table};
 use crate::recording::Draft;
 use crate::rows::{EntryRow, NameHash, ObjectRow, key};
 use crate::space::Demand;
+use crate::waiting::wait;
 
 /// The key of the row that reserves numbers.
 pub(crate) const RESERVED_KEY: &[u8] = b"reserved";
@@ -90,7 +91,9 @@ impl Inner {
     /// The same for threads of the store's own.
     pub(crate) fn begin_blocking(&self) -> Result<Mutation<'_>> {
         self.health.check()?;
-        Mutation::start(self, self.writer.blocking_lock())
+        let writer = wait(self.writer.lock(), || self.is_closing());
+        let writer = writer.ok_or_else(|| Error::Io("the store is being closed".into()))?;
+        Mutation::start(self, writer)
     }
 
     /// The same for what is not worth waiting for: `None` when somebody else is changing rows.
@@ -417,13 +420,19 @@ impl Inner {
 
     /// Makes every batch so far stable, for one who holds the writer's lock.
     pub(crate) fn persist_held(&self, writer: &mut Writer) -> Result<()> {
+        self.persist_through(writer.committed)?;
+        writer.counters.stable(writer.committed);
+        Ok(())
+    }
+
+    /// Makes every batch up to this one stable, which has been committed. Others go on committing.
+    pub(crate) fn persist_through(&self, ticket: Ticket) -> Result<()> {
         self.health.check()?;
         self.metadata
             .persist()
             .map_err(|error| self.fail(&error.to_string()))?;
         self.statistics.group_commits.add(1);
-        writer.counters.stable(writer.committed);
-        self.commits.announce(writer.committed);
+        self.commits.announce(ticket);
         Ok(())
     }
 }

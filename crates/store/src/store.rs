@@ -150,6 +150,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        self.inner.closing.store(true, Ordering::Release);
         self.inner.leftovers.bell.stop();
         self.inner.tidying.stop();
         self.inner.commits.stop();
@@ -158,6 +159,9 @@ impl Drop for Store {
                 tracing::error!("a thread of the store panicked; please report it");
             }
         }
+        // Operations still under way would wait for stable storage that nobody brings any more.
+        self.inner.health.close();
+        self.inner.commits.announce_failure();
     }
 }
 

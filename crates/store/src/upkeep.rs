@@ -11,6 +11,7 @@ use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::rows::key;
+use crate::waiting::wait;
 
 /// How often marks are looked at.
 const TIDY_INTERVAL: Duration = Duration::from_secs(1);
@@ -117,6 +118,9 @@ pub(crate) fn commit_groups(inner: &Inner) {
 pub(crate) fn clear_removals(inner: &Inner, guards: &Arc<Guards>) {
     loop {
         if let Err(error) = clear_all(inner, guards) {
+            if inner.is_closing() {
+                return;
+            }
             inner.leftovers.search_again();
             tracing::warn!("cannot clear away removed files now, will try again: {error}");
         }
@@ -213,7 +217,9 @@ fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId) -> Result<()> {
         mutation.commit()?;
     }
     // Whoever still reads or writes the file finishes first, and nobody can begin any more.
-    let removed = guards.alone(id, || inner.files.remove(id));
+    let alone = wait(guards.exclude(id), || inner.is_closing());
+    let _alone = alone.ok_or_else(|| vfs::Error::Io("the store is being closed".into()))?;
+    let removed = inner.files.remove(id);
     removed.map_err(|error| from_os("remove a data file", &error))
 }
 
@@ -274,11 +280,22 @@ impl Inner {
     /// Makes every batch so far stable.
     pub(crate) fn persist_all(&self) -> Result<()> {
         self.health.check()?;
-        let mut writer = self.writer.blocking_lock();
+        let Some(mut writer) = wait(self.writer.lock(), || self.is_closing()) else {
+            return self.persist_unheld();
+        };
         if writer.committed == self.commits.stable() {
             return Ok(());
         }
         self.persist_held(&mut writer)
+    }
+
+    /// The same without the writer's lock, which keeps the others waiting where it does no harm.
+    fn persist_unheld(&self) -> Result<()> {
+        let committed = self.commits.committed();
+        let persisted = self.metadata.persist();
+        persisted.map_err(|error| self.fail(&error.to_string()))?;
+        self.commits.announce(committed);
+        Ok(())
     }
 
     /// The same for somebody who has the store to itself.

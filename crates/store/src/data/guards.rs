@@ -57,17 +57,6 @@ impl Guards {
         }
     }
 
-    /// For a thread of the store's own: does something while nobody else may touch the data.
-    pub(crate) fn alone<T>(self: &Arc<Self>, id: ObjectId, work: impl FnOnce() -> T) -> T {
-        let (lock, registration) = self.register(id);
-        let guard = lock.blocking_write();
-        let done = work();
-        drop(guard);
-        drop(lock);
-        drop(registration);
-        done
-    }
-
     fn register(self: &Arc<Self>, id: ObjectId) -> (Lock, Registration) {
         let lock = Arc::clone(self.locks().entry(id).or_default());
         (

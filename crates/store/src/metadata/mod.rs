@@ -4,6 +4,7 @@
 //! microseconds as long as the rows asked for are in memory; only [`Metadata::persist`] waits for
 //! the disk as a matter of course.
 
+mod journal;
 mod pieces;
 
 use std::ops::Bound;
@@ -17,6 +18,7 @@ use fjall::{
     Readable, Slice, Snapshot,
 };
 
+use self::journal::Journals;
 use crate::codec::Malformed;
 use crate::row_cache::{CachedKey, RowCache};
 
@@ -96,6 +98,7 @@ pub(crate) struct Metadata {
     /// All other tables, told apart by a byte before the key. Tables that are rarely written would
     /// pin the journal if they stood alone.
     others: Keyspace,
+    journals: Journals,
     cache: RowCache,
     /// Held while a batch is committed, so that the cache changes with the rows.
     committing: Mutex<()>,
@@ -136,6 +139,8 @@ impl Metadata {
             objects: database.keyspace("objects", point_reads)?,
             entries: database.keyspace("entries", options)?,
             others: database.keyspace("others", options)?,
+            journals: Journals::find(path)
+                .map_err(|error| MetadataError(format!("cannot find the journal: {error}")))?,
             database,
             cache: RowCache::new(cache_bytes / 2),
             committing: Mutex::default(),
@@ -216,7 +221,9 @@ impl Metadata {
 
     /// Returns when every batch committed before the call is on stable storage.
     pub(crate) fn persist(&self) -> Result<(), MetadataError> {
-        Ok(self.database.persist(PersistMode::SyncData)?)
+        self.database.persist(PersistMode::Buffer)?;
+        let synced = self.journals.sync();
+        synced.map_err(|error| MetadataError(format!("cannot make the journal stable: {error}")))
     }
 
     /// Whether so much has changed that [`Metadata::write_out_full`] should be called.

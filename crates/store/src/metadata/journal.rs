@@ -1,0 +1,100 @@
+//! Makes the journal of the embedded store stable without holding its lock.
+//!
+//! fjall 3.1 waits for the disk with the journal locked, so that no batch can be committed
+//! meanwhile. Here its newest journal is synchronised through a descriptor of our own. That relies on
+//! two things of that version: journals are files `N.jnl` numbered one after the other, and the next
+//! one appears only when the one before is stable (`journal/writer.rs`, `rotate`).
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The journals of an embedded store.
+#[derive(Debug)]
+pub(super) struct Journals {
+    folder: PathBuf,
+    newest: Mutex<Journal>,
+}
+
+#[derive(Clone, Debug)]
+struct Journal {
+    number: u64,
+    file: Arc<File>,
+}
+
+impl Journals {
+    /// The journals in the folder of an embedded store that is open.
+    pub(super) fn find(folder: &Path) -> io::Result<Journals> {
+        let mut numbers = Vec::new();
+        for found in fs::read_dir(folder)? {
+            let name = found?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(".jnl"));
+            numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
+        }
+        let newest = numbers.into_iter().max();
+        let number = newest.ok_or_else(|| io::Error::other("there is no journal"))?;
+        Ok(Journals {
+            folder: folder.to_owned(),
+            newest: Mutex::new(Journal {
+                number,
+                file: Arc::new(open(folder, number)?),
+            }),
+        })
+    }
+
+    /// Returns when everything the operating system has been given of any journal is stable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        // What was given before this call lies in the newest journal, or in one that was made stable
+        // before the newest appeared.
+        let newest = self.catch_up()?;
+        newest.file.sync_data()
+    }
+
+    fn catch_up(&self) -> io::Result<Journal> {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match open(&self.folder, newest.number + 1) {
+                Ok(file) => {
+                    *newest = Journal {
+                        number: newest.number + 1,
+                        file: Arc::new(file),
+                    };
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(newest.clone()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn open(folder: &Path, number: u64) -> io::Result<File> {
+    File::open(folder.join(format!("{number}.jnl")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_journal_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["3.jnl", "4.jnl", "version", "x.jnl"] {
+            File::create(folder.path().join(name)).unwrap();
+        }
+        let journals = Journals::find(folder.path()).unwrap();
+        assert_eq!(journals.catch_up().unwrap().number, 4);
+        // Old ones go once they are no longer needed.
+        fs::remove_file(folder.path().join("4.jnl")).unwrap();
+        File::create(folder.path().join("5.jnl")).unwrap();
+        File::create(folder.path().join("6.jnl")).unwrap();
+        assert_eq!(journals.catch_up().unwrap().number, 6);
+        journals.sync().unwrap();
+    }
+
+    #[test]
+    fn a_folder_without_journals_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Journals::find(folder.path()).is_err());
+    }
+}

@@ -1,0 +1,53 @@
+//! Closing a store while an operation is under way.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::future::Future;
+use std::task::Poll;
+
+use bytes::Bytes;
+use fixture::{Fixture, name, root};
+use store::Store;
+use vfs::{Authority, FileSystem, ObjectId, Stability};
+
+const ROOT: ObjectId = ObjectId::ROOT;
+
+/// Lets an operation begin, and leaves it there.
+async fn begin(operation: &mut (impl Future + Unpin)) {
+    let begun = std::future::poll_fn(|context| {
+        Poll::Ready(
+            std::pin::Pin::new(&mut *operation)
+                .poll(context)
+                .is_pending(),
+        )
+    });
+    assert!(begun.await, "the operation is over already");
+}
+
+/// The store's threads waited for operations that only the thread that was closing the store could have
+/// carried on.
+#[tokio::test]
+async fn a_store_can_be_closed_by_the_only_thread_that_serves_it() {
+    let mut store = Fixture::new();
+    store.store().end_reclaim().await.unwrap();
+    let id = store.file(ROOT, "f").await;
+    {
+        let who = root();
+        let data = Bytes::from(vec![1; 200_000]);
+        let authority = Authority::Open(&who);
+        let mut write = Box::pin(store.store().write(authority, id, 0, data, Stability::File));
+        begin(&mut write).await;
+        tokio::task::yield_now().await;
+        let text = name("f");
+        let mut removal = Box::pin(store.store().remove(&who, ROOT, &text));
+        begin(&mut removal).await;
+    }
+    // Long enough for the thread that clears away removed files to come and wait for the write.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    store.close();
+    let report = Store::check(&store.options.directory, false);
+    // What is still under way holds on to the directory until the runtime ends.
+    assert!(report.is_err() || report.unwrap().sound);
+}
