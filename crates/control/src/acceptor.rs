@@ -33,6 +33,8 @@ struct Waiter {
     arrival: u64,
     /// A release has named it: nothing that conflicts with it is granted first.
     named: bool,
+    /// An update made under it has arrived, so a majority has granted it: no reservation counts.
+    won: bool,
     /// What its proposer was told last.
     told: Vec<Obstacle>,
 }
@@ -113,6 +115,7 @@ impl Acceptor {
         let waiter = Waiter {
             arrival: former.as_ref().map_or(arrival, |former| former.arrival),
             named: former.is_some_and(|former| former.named),
+            won: false,
             told: Vec::new(),
             proposal,
         };
@@ -163,6 +166,7 @@ impl Acceptor {
             proposal: next,
             arrival,
             named: true,
+            won: false,
             told: Vec::new(),
         });
         waiter.named = true;
@@ -196,6 +200,18 @@ impl Acceptor {
         let waiting = self.waiting.values().map(|waiter| &waiter.proposal);
         let conflicting = waiting.filter(|other| other.conflicts_with(tree, proposal));
         conflicting.map(|other| other.name).collect()
+    }
+
+    /// Takes note that waiting proposals have been won elsewhere. Whether any was news.
+    pub(crate) fn note_won(&mut self, names: &[ControlName]) -> bool {
+        let mut news = false;
+        for name in names {
+            if let Some(waiter) = self.waiting.get_mut(name) {
+                news |= !waiter.won;
+                waiter.won = true;
+            }
+        }
+        news
     }
 
     /// Drops the proposals of replicas that have left the view; their controls stay, frozen.
@@ -275,6 +291,7 @@ impl Acceptor {
         let named = ahead.iter().filter_map(|other| self.waiting.get(other));
         let reserved = named.filter(|other| {
             other.named
+                && !waiter.won
                 && self.unfinished(view, &other.proposal).next().is_none()
                 && !self.is_blocked_by(tree, &other.proposal, name.holder)
                 && other.proposal.conflicts_with(tree, proposal)

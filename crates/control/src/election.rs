@@ -27,6 +27,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Election {
     acknowledged: BTreeSet<ReplicaSlot>,
     refused: BTreeMap<ReplicaSlot, Vec<Obstacle>>,
+    turns: BTreeMap<ReplicaSlot, u64>,
 }
 
 impl Election {
@@ -35,9 +36,11 @@ impl Election {
         self.acknowledged.insert(from);
     }
 
-    /// A refusal that was overtaken by the later acknowledgement changes nothing.
-    pub(crate) fn note_refusal(&mut self, from: ReplicaSlot, obstacles: Vec<Obstacle>) {
-        if !self.acknowledged.contains(&from) {
+    /// A refusal that was overtaken by the later acknowledgement, or by a later refusal, changes nothing.
+    pub(crate) fn note_refusal(&mut self, from: ReplicaSlot, turn: u64, obstacles: Vec<Obstacle>) {
+        let latest = self.turns.entry(from).or_default();
+        if turn >= *latest && !self.acknowledged.contains(&from) {
+            *latest = turn;
             self.refused.insert(from, obstacles);
         }
     }
@@ -160,7 +163,7 @@ mod tests {
             election.note_acknowledgement(ReplicaSlot(*replica));
         }
         for (replica, obstacle) in refused {
-            election.note_refusal(ReplicaSlot(*replica), vec![*obstacle]);
+            election.note_refusal(ReplicaSlot(*replica), 1, vec![*obstacle]);
         }
         election
     }
@@ -205,6 +208,15 @@ mod tests {
         five.active.remove(&ReplicaSlot(5));
         let shallow = election(&[1], &others).judge(&five, rank(1));
         assert_eq!(shallow, Verdict::Wait);
+    }
+
+    #[test]
+    fn a_refusal_that_a_later_one_overtook_is_out_of_date() {
+        let mut election = election(&[1], &[]);
+        election.note_refusal(ReplicaSlot(2), 7, vec![obstacle(3, true)]);
+        election.note_refusal(ReplicaSlot(2), 6, vec![obstacle(2, true)]);
+        let named: Vec<&Obstacle> = election.obstacles().collect();
+        assert_eq!(named, [&obstacle(3, true)]);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub enum Message {
     Refuse {
         /// The proposal that waits.
         name: ControlName,
+        /// Counts the refusals of this acceptor. One that arrives after a later one is out of date.
+        turn: u64,
         /// Every control in the way, highest rank first, cut off at [`MAX_OBSTACLES`].
         obstacles: Vec<Obstacle>,
     },

@@ -67,7 +67,7 @@ impl OwnControl {
             let deep = claim.depth == Depth::Deep;
             let own = claim.object == need.object;
             match need.kind {
-                NeedKind::LinkedFile => own,
+                NeedKind::LoneFile => own,
                 NeedKind::MovedDirectory => own && deep && !self.proposal.downgradable,
                 NeedKind::File | NeedKind::Directory => {
                     own || (deep && above.contains(&claim.object))

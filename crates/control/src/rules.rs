@@ -48,6 +48,8 @@ rules! {
     grant_before_apply,
     /// Deep control does not cover a file with several links.
     linked_file_own_control,
+    /// A file that leaves or enters deep control by a rename needs control of its own.
+    crossing_file_own_control,
     /// A new object under shallow control is controlled by its creator from the start.
     inheritance,
     /// A control ends only when every active replica has applied what was done under it.

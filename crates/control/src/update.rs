@@ -66,8 +66,8 @@ pub(crate) struct Need {
 pub(crate) enum NeedKind {
     /// By its own control or by deep control above it.
     File,
-    /// By its own control only.
-    LinkedFile,
+    /// By its own control only: it has several links, or is leaving the reach of deep control.
+    LoneFile,
     /// By its own control or by deep control above it; may be asked for with deep control.
     Directory,
     /// By deep control of its own only, which then covers what the move brings to another place.
@@ -79,7 +79,7 @@ impl Need {
         let (object, kind) = match subject {
             Subject::Directory(object) => (object, NeedKind::Directory),
             Subject::File(object) => (object, NeedKind::File),
-            Subject::LinkedFile(object) => (object, NeedKind::LinkedFile),
+            Subject::LinkedFile(object) => (object, NeedKind::LoneFile),
         };
         Need { object, kind }
     }
@@ -123,7 +123,7 @@ impl Update {
         };
         if !rules.linked_file_own_control() {
             for need in &mut needs {
-                if need.kind == NeedKind::LinkedFile {
+                if need.kind == NeedKind::LoneFile {
                     need.kind = NeedKind::File;
                 }
             }
@@ -176,14 +176,14 @@ mod tests {
         let stays = [
             (2, NeedKind::Directory),
             (3, NeedKind::Directory),
-            (4, NeedKind::LinkedFile),
+            (4, NeedKind::LoneFile),
         ];
         assert_eq!(kinds(rename(id(2))), stays);
         let moves = [
             (2, NeedKind::Directory),
             (5, NeedKind::Directory),
             (3, NeedKind::MovedDirectory),
-            (4, NeedKind::LinkedFile),
+            (4, NeedKind::LoneFile),
         ];
         assert_eq!(kinds(rename(id(5))), moves);
     }
@@ -194,6 +194,6 @@ mod tests {
             file: id(3),
             parent: id(2),
         });
-        assert_eq!(needs, [(3, NeedKind::LinkedFile), (2, NeedKind::Directory)]);
+        assert_eq!(needs, [(3, NeedKind::LoneFile), (2, NeedKind::Directory)]);
     }
 }

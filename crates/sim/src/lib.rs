@@ -7,10 +7,12 @@
 
 pub mod invariants;
 mod network;
+mod packet;
 mod plan;
 mod random;
 mod replica;
 mod tree;
+mod violation;
 mod workload;
 mod world;
 
@@ -19,4 +21,5 @@ pub use plan::Plan;
 pub use random::Random;
 pub use replica::Replica;
 pub use tree::{Copy, Edit, Intent, Outcome};
-pub use world::{Violation, World};
+pub use violation::Violation;
+pub use world::World;

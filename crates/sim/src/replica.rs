@@ -118,6 +118,19 @@ impl Replica {
         Some((origin, position, update))
     }
 
+    /// Tells the core which controls the updates that wait here were made under. Whether it was news.
+    pub fn report_waiting_updates(&mut self, now: Moment) -> bool {
+        let mut news = false;
+        for ((origin, position), update) in &self.arrived {
+            if *position == self.applied.get(origin).copied().unwrap_or(0) + 1 {
+                news |= self
+                    .core
+                    .handle_update_waiting(now, &self.tree, &update.under);
+            }
+        }
+        news
+    }
+
     /// Contents whose place in their primary's stream has been reached.
     pub fn ready_contents(&mut self) -> Vec<(ReplicaSlot, Content)> {
         let applied = &self.applied;

@@ -4,43 +4,19 @@
 
 use crate::invariants::{self, Closed};
 use crate::network::{Lane, Links};
+use crate::packet::Packet;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::replica::{Content, Replica, StreamUpdate};
 use crate::tree::{Edit, Intent, Outcome};
+use crate::violation::Violation;
 use crate::workload;
 use control::{
-    Command, ControlName, Envelope, Epoch, Moment, OperationId, Position, ReplicaSlot, Tree,
-    Update, View,
+    Command, ControlName, Epoch, Moment, OperationId, Position, ReplicaSlot, Tree, Update, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 use vfs::ObjectId;
-
-/// What is under way from one replica to another.
-#[derive(Clone, Debug)]
-enum Packet {
-    Control(Envelope),
-    Update(u64, StreamUpdate),
-    Applied(Position),
-    Content(Content),
-    Stored(Content),
-    Forward(u64),
-    Returned(u64),
-    Finished(u64, Outcome),
-}
-
-impl Packet {
-    fn lane(&self) -> Lane {
-        match self {
-            Packet::Control(_) => Lane::Control,
-            Packet::Update(..) | Packet::Applied(_) => Lane::Stream,
-            Packet::Content(_) | Packet::Stored(_) => Lane::Data,
-            Packet::Forward(_) | Packet::Returned(_) | Packet::Finished(..) => Lane::Forward,
-        }
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -67,32 +43,6 @@ pub struct Operation {
     pub outcome: Option<(Outcome, Moment)>,
     /// What control was asked for last.
     update: Option<Update>,
-}
-
-/// An invariant that does not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Which one.
-    pub invariant: &'static str,
-    /// What was seen.
-    pub sight: String,
-    /// The seed of the run and the moment in it.
-    pub at: (u64, Moment),
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Violation {
-            invariant,
-            sight,
-            at: (seed, moment),
-        } = self;
-        write!(
-            f,
-            "seed {seed}, at {} us: {invariant} is broken: {sight}",
-            moment.0
-        )
-    }
 }
 
 /// Marks the close of the operation whose number is in the remaining bits.
@@ -376,12 +326,13 @@ impl World {
 
     /// Carries out everything the core of `slot` asks for, and applies what may be applied now.
     fn settle(&mut self, slot: ReplicaSlot) {
+        let now = self.now;
         loop {
             if let Some(command) = self.replica(slot).core.next_command() {
                 self.carry_out(slot, command);
             } else if let Some((origin, position, update)) = self.replica(slot).next_applicable() {
                 self.apply_foreign(slot, origin, position, update);
-            } else {
+            } else if !self.replica(slot).report_waiting_updates(now) {
                 break;
             }
         }

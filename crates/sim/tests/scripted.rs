@@ -165,3 +165,31 @@ fn deep_control_counts_for_a_close_only_where_the_move_below_it_is_known() {
     let broken = play_moved_into_deep_control(switched).unwrap_err();
     assert_eq!(broken.invariant, "I3", "{broken}");
 }
+
+/// A holds deep D, and E without depth because B writes below it. A has written and closed a file in D
+/// whose content is late, and moves it to E.
+fn play_moved_out_of_deep_control(switch: Switch) -> Result<(), Violation> {
+    let mut settings = control::Settings::default();
+    settings.strategies.file_control_under_deep = false;
+    let mut world = set_the_stage(3, settings, switch);
+    slow(&mut world, 1, 3, Lane::Data, ms(2000));
+    world.submit(ms(0), slot(2), Intent::Write(object(F)));
+    world.submit(ms(50), slot(1), create(D, 100, false));
+    world.submit(ms(60), slot(1), create(E, 100, false));
+    world.submit(ms(100), slot(1), Intent::Write(object(G)));
+    let rename = Intent::Rename {
+        from: object(D),
+        name: G,
+        to: object(E),
+        new: 101,
+    };
+    world.submit(ms(200), slot(1), rename);
+    to_rest(world)
+}
+
+#[test]
+fn a_file_that_leaves_deep_control_is_controlled_on_its_own() {
+    play_moved_out_of_deep_control(all_rules).unwrap();
+    let switched = |rules: &mut control::Rules| rules.crossing_file_own_control = false;
+    play_moved_out_of_deep_control(switched).unwrap_err();
+}

@@ -136,6 +136,26 @@ impl ControlCore {
         }
     }
 
+    /// An update of another primary has arrived, but may not be applied yet. It proves that the controls
+    /// it was made under were won, so waiters that a release named do not hold them up here: the former
+    /// may be waiting for that very primary, and that primary for this update to be applied. To be called
+    /// for the first update of each stream whenever [`ControlCore::may_apply`] refuses it. Returns whether
+    /// anything changed.
+    pub fn handle_update_waiting(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        under: &[ControlName],
+    ) -> bool {
+        if !self.acceptor.note_won(under) {
+            return false;
+        }
+        let answers = self.acceptor.settle(tree, &self.view);
+        self.answers.extend(answers);
+        self.run(now, tree);
+        true
+    }
+
     /// A newer view is in force, durably. Controls survive it; what is not acknowledged yet is proposed
     /// again, and proposals of replicas that left are dropped.
     pub fn handle_view(&mut self, now: Moment, tree: &impl Tree, view: View) {

@@ -69,7 +69,7 @@ impl ControlCore {
     fn file_is_known(&self, tree: &impl Tree, peer: ReplicaSlot, file: ObjectId) -> bool {
         let kind = match tree.parents(file).len() {
             0 | 1 => NeedKind::File,
-            _ => NeedKind::LinkedFile,
+            _ => NeedKind::LoneFile,
         };
         let need = Need { object: file, kind };
         self.own.meeting(tree, &need).is_empty() || self.cover_is_known(tree, peer, &need)

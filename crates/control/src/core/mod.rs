@@ -49,7 +49,7 @@ use vfs::{ObjectId, ReplicaSlot};
 /// - [`Command::ArmTimer`]: one alarm at a time.
 ///
 /// **Updates of others** are applied only when [`ControlCore::may_apply`] says so for the controls they
-/// were made under; every change of links is then reported with [`ControlCore::handle_linked`] and
+/// were made under; while it refuses, [`ControlCore::handle_update_waiting`] is told. Every change of links is then reported with [`ControlCore::handle_linked`] and
 /// [`ControlCore::handle_unlinked`], so that the ancestry table follows the tree.
 ///
 /// **After a restart** a new core begins with a larger [`Incarnation`] and must not be given a message
@@ -88,6 +88,7 @@ pub struct ControlCore {
     to_judge: BTreeSet<u64>,
     commands: VecDeque<Command>,
     persisted: Mark,
+    refusals: u64,
 }
 
 /// The core holds as many operations or controls as it may; the client has to try again later.
@@ -134,6 +135,7 @@ impl ControlCore {
             to_judge: BTreeSet::new(),
             commands: VecDeque::new(),
             persisted: Mark(0),
+            refusals: 0,
         }
     }
 
@@ -286,18 +288,24 @@ impl ControlCore {
 
     /// A waiting competitor is as good as a revoke of what it waits for.
     fn refuse(&mut self, now: Moment, name: ControlName, obstacles: Vec<Obstacle>) {
+        self.refusals += 1;
+        let turn = self.refusals;
         let Some(number) = self.own_number(name) else {
             for obstacle in &obstacles {
                 if let Some(ours) = self.own_number(obstacle.name) {
                     self.revoke(now, ours);
                 }
             }
-            let message = Message::Refuse { name, obstacles };
+            let message = Message::Refuse {
+                name,
+                turn,
+                obstacles,
+            };
             self.send(name.holder, message, Mark(0));
             return;
         };
         if let Some(control) = self.own.find_mut(number) {
-            control.election.note_refusal(name.holder, obstacles);
+            control.election.note_refusal(name.holder, turn, obstacles);
             self.to_judge.insert(number);
         }
     }

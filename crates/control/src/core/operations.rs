@@ -12,7 +12,7 @@ use crate::name::{ControlName, Position};
 use crate::own::{Origin, State, Waiting};
 use crate::settings::Contention;
 use crate::tree::{Tree, chain};
-use crate::update::{Need, NeedKind, Update};
+use crate::update::{Need, NeedKind, Subject, Update};
 use vfs::ObjectId;
 
 impl ControlCore {
@@ -25,7 +25,7 @@ impl ControlCore {
         operation: OperationId,
         update: &Update,
     ) -> Result<(), Overloaded> {
-        let needs = update.needs(self.settings.rules);
+        let needs = self.needs_of(tree, update);
         if self.coverage(tree, &needs).is_none() && self.is_full() {
             return Err(Overloaded);
         }
@@ -77,9 +77,29 @@ impl ControlCore {
         deep.map(|(number, _)| number).collect()
     }
 
+    /// The needs of an update here and now. A file that a rename carries across the border of an own deep
+    /// control needs control of its own: whoever applies the rename would take it for uncontrolled, while
+    /// content that was written and closed under the deep control is still on its way.
+    fn needs_of(&self, tree: &impl Tree, update: &Update) -> Vec<Need> {
+        let mut needs = update.needs(self.settings.rules);
+        if let Update::Rename {
+            from,
+            to,
+            moved: Subject::File(file),
+            ..
+        } = update
+            && self.settings.rules.crossing_file_own_control()
+            && self.deep_above(tree, *from) != self.deep_above(tree, *to)
+        {
+            let moved = needs.iter_mut().filter(|need| need.object == *file);
+            moved.for_each(|need| need.kind = NeedKind::LoneFile);
+        }
+        needs
+    }
+
     /// Serves, forwards, joins an election that is under way, or begins one.
     pub(super) fn submit(&mut self, now: Moment, tree: &impl Tree, waiting: Waiting) {
-        let needs = waiting.update.needs(self.settings.rules);
+        let needs = self.needs_of(tree, &waiting.update);
         if let Some(under) = self.coverage(tree, &needs) {
             self.admit(now, tree, waiting.operation, &needs, &under);
         } else if let Some(foreign) = self.forwarding_target(tree, &needs) {
@@ -183,7 +203,7 @@ impl ControlCore {
     fn would_serve(&self, need: &Need, holder: ControlName) -> bool {
         match need.kind {
             NeedKind::File => true,
-            NeedKind::LinkedFile => {
+            NeedKind::LoneFile => {
                 let grant = self.acceptor.table().grant(holder);
                 grant.is_some_and(|grant| {
                     grant.claims.iter().any(|claim| claim.object == need.object)
@@ -225,7 +245,7 @@ impl ControlCore {
         for loser in waiting {
             let needs = loser.update.needs(self.settings.rules);
             let forwardable = match needs.as_slice() {
-                [need] => need.kind != NeedKind::LinkedFile && self.would_serve(need, winner),
+                [need] => need.kind != NeedKind::LoneFile && self.would_serve(need, winner),
                 _ => false,
             };
             if forwardable {

@@ -32,7 +32,11 @@ impl ControlCore {
                 floor,
             } => self.on_propose(tree, from, proposal, replaces, floor),
             Message::Acknowledge { name } => self.on_acknowledge(from, name),
-            Message::Refuse { name, obstacles } => self.on_refuse(from, name, obstacles),
+            Message::Refuse {
+                name,
+                turn,
+                obstacles,
+            } => self.on_refuse(from, name, turn, obstacles),
             Message::Abort { name, floor } => self.on_end(tree, from, name, None, floor),
             Message::Release { name, next, floor } => self.on_end(tree, from, name, next, floor),
             Message::Ended { name } => self.on_ended(from, name),
@@ -96,13 +100,19 @@ impl ControlCore {
         }
     }
 
-    fn on_refuse(&mut self, from: ReplicaSlot, name: ControlName, obstacles: Vec<Obstacle>) {
+    fn on_refuse(
+        &mut self,
+        from: ReplicaSlot,
+        name: ControlName,
+        turn: u64,
+        obstacles: Vec<Obstacle>,
+    ) {
         let Some(number) = self.answered(name) else {
             self.disown_if_unknown(from, name);
             return;
         };
         if let Some(control) = self.own.find_mut(number) {
-            control.election.note_refusal(from, obstacles);
+            control.election.note_refusal(from, turn, obstacles);
             self.to_judge.insert(number);
         }
     }

@@ -224,11 +224,21 @@ impl ControlCore {
     }
 
     /// Files written under the control, or covered by it now: a moved directory keeps its explicit control
-    /// for the sake of what was written below it under the former one.
+    /// for the sake of what was written below it under the former one. A file whose own control everyone
+    /// knows holds up nothing, so deep control need not wait until a large file is everywhere.
     fn has_unshipped_data(&self, tree: &impl Tree, number: u64, control: &OwnControl) -> bool {
-        self.unshipped
-            .iter()
-            .any(|(file, under)| under.contains(&number) || covers(tree, control, *file))
+        self.unshipped.iter().any(|(file, under)| {
+            (under.contains(&number) || covers(tree, control, *file))
+                && !self.has_other_control(number, *file)
+        })
+    }
+
+    fn has_other_control(&self, number: u64, file: ObjectId) -> bool {
+        let narrower_count = self.settings.rules.release_when_narrower_known();
+        self.own.at(file).any(|(other, own)| {
+            other != number
+                && (!narrower_count || own.election.acknowledged_by_all(&self.view.active))
+        })
     }
 
     /// Every active replica has acknowledged the controls that remain for anything this one covers:
