@@ -8,6 +8,8 @@
 //! What must never enter: sockets, disks, clocks, NFS, the contents of files, and how views are agreed.
 //! The messages are listed in `docs/protocol.md`.
 
+#![forbid(unsafe_code)]
+
 mod acceptor;
 mod ancestry;
 mod claim;

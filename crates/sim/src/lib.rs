@@ -5,6 +5,8 @@
 //! step each invariant is checked (one a file, in [`invariants`]). What must never enter: real time, real
 //! threads, and any decision that the cores should take themselves.
 
+#![forbid(unsafe_code)]
+
 pub mod invariants;
 mod network;
 mod packet;
