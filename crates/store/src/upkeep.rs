@@ -164,8 +164,10 @@ fn search_removals(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
 }
 
 fn clear_page(inner: &Inner, guards: &Arc<Guards>, page: &[ObjectId]) -> Result<()> {
-    // A removal that could still be undone by a crash must not lose its data. This also waits for the
-    // operation that announced the object; if it came to nothing, there is no row.
+    // Objects are announced before their batch is committed. Once the writer's lock has been ours, it
+    // is; or the operation came to nothing, and there is no row.
+    drop(inner.begin_blocking()?);
+    // A removal that could still be undone by a crash must not lose its data.
     inner.persist_all()?;
     for group in page.chunks(ROWS_A_BATCH) {
         if inner.leftovers.bell.is_stopped() {
@@ -277,25 +279,13 @@ impl Inner {
         }
     }
 
-    /// Makes every batch so far stable.
+    /// Makes every batch so far stable. Others go on committing meanwhile.
     pub(crate) fn persist_all(&self) -> Result<()> {
-        self.health.check()?;
-        let Some(mut writer) = wait(self.writer.lock(), || self.is_closing()) else {
-            return self.persist_unheld();
-        };
-        if writer.committed == self.commits.stable() {
-            return Ok(());
+        let ticket = self.commits.committed();
+        if ticket == self.commits.stable() {
+            return self.health.check();
         }
-        self.persist_held(&mut writer)
-    }
-
-    /// The same without the writer's lock, which keeps the others waiting where it does no harm.
-    fn persist_unheld(&self) -> Result<()> {
-        let committed = self.commits.committed();
-        let persisted = self.metadata.persist();
-        persisted.map_err(|error| self.fail(&error.to_string()))?;
-        self.commits.announce(committed);
-        Ok(())
+        self.persist_through(ticket)
     }
 
     /// The same for somebody who has the store to itself.
