@@ -180,7 +180,7 @@ pub(crate) async fn execute(
             Err(error) => malformed(&error, compound.minor_version),
             Ok(operation) => match begin(&mut compound, &operation, &reply) {
                 Begin::Replay(reply) => return reply,
-                Begin::Refuse(refusal) => refusal,
+                Begin::Refuse(number, status) => ResOp4::Failed(number, status),
                 Begin::Sequenced(result) => ResOp4::Sequence(Ok(result)),
                 Begin::Execute => {
                     compound.result_room = reply.room(&compound);
@@ -227,13 +227,8 @@ fn malformed(error: &OpError, minor_version: u32) -> ResOp4 {
     if is_of_minor_version(error.opnum, minor_version) {
         ResOp4::Failed(error.opnum, NfsStat4::BadXdr)
     } else {
-        illegal()
+        ResOp4::Failed(Opnum::Illegal.into(), NfsStat4::OpIllegal)
     }
-}
-
-/// The result of what is no operation, under a number of its own (RFC 8881, section 16.2.3).
-fn illegal() -> ResOp4 {
-    ResOp4::Failed(Opnum::Illegal.into(), NfsStat4::OpIllegal)
 }
 
 /// How an operation starts.
@@ -244,13 +239,18 @@ enum Begin {
     Sequenced(SequenceResOk),
     /// The whole COMPOUND was executed before.
     Replay(Rope),
-    /// It must not be executed and has this result.
-    Refuse(ResOp4),
+    /// It must not be executed; its result has this number and status.
+    Refuse(u32, NfsStat4),
 }
 
 impl Begin {
     fn refuse(operation: &ArgOp4, status: NfsStat4) -> Begin {
-        Begin::Refuse(ResOp4::Failed(operation.opnum(), status))
+        Begin::Refuse(operation.opnum(), status)
+    }
+
+    /// What is no operation is answered under a number of its own (RFC 8881, section 16.2.3).
+    fn illegal() -> Begin {
+        Begin::Refuse(Opnum::Illegal.into(), NfsStat4::OpIllegal)
     }
 }
 
@@ -268,10 +268,8 @@ fn begin(compound: &mut Compound<'_>, operation: &ArgOp4, reply: &Reply) -> Begi
     let must_be_alone = matches!(operation, ArgOp4::BindConnToSession(_))
         || (needs_no_session && compound.operation_index == 0);
     match operation {
-        ArgOp4::Illegal(_) => Begin::Refuse(illegal()),
-        other if !is_of_minor_version(other.opnum(), compound.minor_version) => {
-            Begin::Refuse(illegal())
-        }
+        ArgOp4::Illegal(_) => Begin::illegal(),
+        other if !is_of_minor_version(other.opnum(), compound.minor_version) => Begin::illegal(),
         ArgOp4::Sequence(args) if compound.operation_index == 0 => {
             sequence(compound, args, reply.smallest(compound))
         }
@@ -311,7 +309,7 @@ fn sequence(
         .state()
         .sequence(&request, compound.service.now());
     match outcome {
-        Err(status) => Begin::Refuse(ResOp4::Failed(Opnum::Sequence.into(), status)),
+        Err(status) => Begin::Refuse(Opnum::Sequence.into(), status),
         Ok(Sequenced::Replay(reply)) => {
             compound.service.observer.replayed();
             Begin::Replay(reply)

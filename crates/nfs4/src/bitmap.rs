@@ -19,8 +19,10 @@ pub struct Bitmap4 {
 }
 
 impl Bitmap4 {
-    /// The most words that are decoded. Today's attributes fill three.
+    /// The words that are held. Today's attributes fill three.
     pub const WORDS: usize = 8;
+    /// The most words that are decoded.
+    const DECODED_WORDS_MAX: usize = 1024;
     /// One more than the largest number that can be held.
     pub const BITS: u32 = 32 * Self::WORDS as u32;
     /// The set that holds nothing.
@@ -179,12 +181,20 @@ impl Encode for Bitmap4 {
     }
 }
 
+/// A peer may ask about numbers that nobody has given a meaning yet (RFC 8881, section 5.3). Those that
+/// cannot be held become the largest that can, which has no meaning either, so that they are not
+/// overlooked.
 impl Decode for Bitmap4 {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        let count = r.length(Self::WORDS)?;
+        let count = r.length(Self::DECODED_WORDS_MAX)?;
         let mut set = Self::EMPTY;
-        for word in &mut set.words[..count] {
-            *word = r.u32()?;
+        for index in 0..count {
+            let word = r.u32()?;
+            match set.words.get_mut(index) {
+                Some(held) => *held = word,
+                None if word != 0 => set.insert(Self::BITS - 1),
+                None => {}
+            }
         }
         Ok(set)
     }
@@ -219,12 +229,16 @@ mod tests {
     }
 
     #[test]
-    fn nine_words_are_refused() {
-        assert!(decode(&[1; 8]).is_ok());
-        assert_eq!(
-            decode(&[1; 9]),
-            Err(DecodeError::TooLong { length: 9, max: 8 })
-        );
+    fn numbers_beyond_the_last_word_are_not_overlooked() {
+        assert_eq!(decode(&[1, 0, 0, 0, 0, 0, 0, 0, 0]), decode(&[1]));
+        let mut words = [0; 32];
+        words[0] = 1;
+        words[31] = 1 << 8;
+        let expected = [0, Bitmap4::BITS - 1].into_iter().collect();
+        assert_eq!(decode(&words), Ok(expected));
+        let longest = [1; Bitmap4::DECODED_WORDS_MAX + 1];
+        assert!(decode(&longest[1..]).is_ok());
+        assert!(matches!(decode(&longest), Err(DecodeError::TooLong { .. })));
     }
 
     #[test]

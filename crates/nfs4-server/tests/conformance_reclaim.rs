@@ -1,0 +1,162 @@
+//! After a restart of the server: who may reclaim what, and what waits meanwhile (RFC 8881, sections 8.4.2,
+//! 9.6, 18.51).
+
+mod fixture;
+
+use std::sync::Arc;
+
+use fixture::operations::*;
+use fixture::sessions::*;
+use fixture::state::*;
+use fixture::{Client, Fixture, Successful, last};
+use nfs4::{
+    ArgOp4, LockArgs, NfsFh4, NfsLockType4, NfsStat4, OpenArgs, OpenClaim4, OpenDelegationType4,
+    StableHow4, Stateid4, share,
+};
+use nfs4_server::Service;
+
+/// A client of one start of the server that has not said RECLAIM_COMPLETE.
+async fn arrive(fixture: &Fixture, service: &Arc<Service>, owner: &str) -> Client {
+    let connection = fixture.connection();
+    service.connection_opened(connection.clone());
+    let client = Client::stranger(service.clone(), connection);
+    let known = client.introduce(introduction(owner)).await;
+    let request = session_request(known.clientid, known.sequenceid);
+    let mut client = client.in_session(client.request_session(request).await.sessionid);
+    client.id = known.clientid;
+    client
+}
+
+fn previous(open_owner: &str) -> OpenArgs {
+    OpenArgs {
+        claim: OpenClaim4::Previous(OpenDelegationType4::None),
+        ..open_args(open_owner, share::ACCESS_BOTH)
+    }
+}
+
+fn new_open() -> OpenArgs {
+    make_args("opener", "file")
+}
+
+async fn reclaim(client: &Client, handle: &NfsFh4) -> Stateid4 {
+    let reply = client.on(handle, [ArgOp4::Open(previous("opener"))]).await;
+    last!(reply, Open).stateid
+}
+
+/// A file that a client had open and locked when the server restarted.
+async fn restart(fixture: &Fixture, owners: &[&str]) -> (Client, NfsFh4, Arc<Service>) {
+    fixture.service.housekeep().await;
+    let before = arrive(fixture, &fixture.service, "holder").await;
+    before.compound(vec![reclaim_complete()]).await.ok();
+    let (handle, open) = before.open_new("file").await;
+    before
+        .lock_on(&handle, first_lock(open, "locker", 0, 10))
+        .await;
+    (before, handle, fixture.restarted(owners))
+}
+
+#[tokio::test]
+async fn what_was_handed_out_before_is_unknown() {
+    let fixture = Fixture::new();
+    let (before, handle, service) = restart(&fixture, &["holder"]).await;
+    let after = Client::stranger(service.clone(), fixture.connection());
+    let bare = ArgOp4::Sequence(sequence(before.session, 9));
+    let lost = after.without_session(vec![bare]).await;
+    assert_eq!(lost.status, NfsStat4::BadSession);
+    let stale = create_session(session_request(before.id, 2));
+    let lost = after.without_session(vec![stale]).await;
+    assert_eq!(lost.status, NfsStat4::StaleClientid);
+    // Filehandles live on.
+    let holder = arrive(&fixture, &service, "holder").await;
+    holder.on(&handle, [getfh()]).await.ok();
+}
+
+#[tokio::test]
+async fn what_was_held_is_reclaimed_and_nothing_new_is_granted() {
+    let fixture = Fixture::new();
+    let (_, handle, service) = restart(&fixture, &["holder", "late"]).await;
+    let holder = arrive(&fixture, &service, "holder").await;
+    let early = holder
+        .status_at("/export", [ArgOp4::Open(new_open())])
+        .await;
+    assert_eq!(early, NfsStat4::Grace);
+    let open = reclaim(&holder, &handle).await;
+    let again = LockArgs {
+        reclaim: true,
+        ..first_lock(open, "locker", 0, 10)
+    };
+    let lock = holder.lock_on(&handle, again).await;
+    let new_lock = ArgOp4::Lock(next_lock(lock, 50, 1));
+    assert_eq!(holder.status_on(&handle, [new_lock]).await, NfsStat4::Grace);
+    let data = xdr::Bytes::from_static(b"x");
+    let without_open = write(Stateid4::ANONYMOUS, 0, StableHow4::FileSync, data.clone());
+    assert_eq!(
+        holder.status_on(&handle, [without_open]).await,
+        NfsStat4::Grace
+    );
+    let with_open = write(open, 0, StableHow4::FileSync, data);
+    holder.on(&handle, [with_open]).await.ok();
+
+    holder.compound(vec![reclaim_complete()]).await.ok();
+    let late_reclaim = holder
+        .status_on(&handle, [ArgOp4::Open(previous("second"))])
+        .await;
+    assert_eq!(late_reclaim, NfsStat4::NoGrace);
+    let twice = holder.compound(vec![reclaim_complete()]).await;
+    assert_eq!(twice.status, NfsStat4::CompleteAlready);
+    let new = holder
+        .status_at("/export", [ArgOp4::Open(new_open())])
+        .await;
+    assert_eq!(new, NfsStat4::Grace, "another client has not come back yet");
+}
+
+#[tokio::test]
+async fn grace_ends_when_the_last_of_those_that_held_something_is_back() {
+    let fixture = Fixture::new();
+    let (_, handle, service) = restart(&fixture, &["holder", "late"]).await;
+    let holder = arrive(&fixture, &service, "holder").await;
+    reclaim(&holder, &handle).await;
+    holder.compound(vec![reclaim_complete()]).await.ok();
+    service.housekeep().await;
+    assert!(service.in_grace());
+    let late = arrive(&fixture, &service, "late").await;
+    late.compound(vec![reclaim_complete()]).await.ok();
+    service.housekeep().await;
+    assert!(!service.in_grace());
+    for client in [&holder, &late] {
+        client.at("/export", [ArgOp4::Open(new_open())]).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn who_held_nothing_reclaims_nothing() {
+    let fixture = Fixture::new();
+    let (_, handle, service) = restart(&fixture, &["holder"]).await;
+    let thief = arrive(&fixture, &service, "thief").await;
+    let stolen = thief
+        .status_on(&handle, [ArgOp4::Open(previous("o"))])
+        .await;
+    assert_eq!(stolen, NfsStat4::ReclaimBad);
+    let test = lockt("o", NfsLockType4::Write, 0, 1);
+    assert_eq!(thief.status_on(&handle, [test]).await, NfsStat4::Grace);
+    thief.compound(vec![reclaim_complete()]).await.ok();
+    let new = thief.status_at("/export", [ArgOp4::Open(new_open())]).await;
+    assert_eq!(new, NfsStat4::Grace);
+}
+
+#[tokio::test]
+async fn a_client_that_introduces_itself_twice_reclaims_once() {
+    let fixture = Fixture::new();
+    let (_, handle, service) = restart(&fixture, &["holder", "late"]).await;
+    let holder = arrive(&fixture, &service, "holder").await;
+    reclaim(&holder, &handle).await;
+    holder.compound(vec![reclaim_complete()]).await.ok();
+    let same = arrive(&fixture, &service, "holder").await;
+    assert_eq!(same.id, holder.id);
+    let again = same
+        .status_on(&handle, [ArgOp4::Open(previous("opener"))])
+        .await;
+    assert_eq!(again, NfsStat4::NoGrace);
+    let twice = same.compound(vec![reclaim_complete()]).await;
+    assert_eq!(twice.status, NfsStat4::CompleteAlready);
+}
