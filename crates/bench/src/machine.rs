@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -67,6 +68,7 @@ fn kernel() -> String {
 fn file_system(folder: &Path) -> Result<String> {
     let statistics = rustix::fs::statfs(folder)?;
     Ok(match statistics.f_type as u64 {
+        0xef53 if lacks_journal(folder) => "ext4 without a journal".to_owned(),
         0xef53 => "ext4".to_owned(),
         0x5846_5342 => "XFS".to_owned(),
         0x9123_683e => "Btrfs".to_owned(),
@@ -75,6 +77,31 @@ fn file_system(folder: &Path) -> Result<String> {
         0x794c_7630 => "overlayfs".to_owned(),
         other => format!("a file system of type {other:#x}"),
     })
+}
+
+/// Whether an ext4 is known to have no journal: journals that are in use are listed in /proc, by
+/// the name of their device.
+fn lacks_journal(folder: &Path) -> bool {
+    let Ok(metadata) = fs::metadata(folder) else {
+        return false;
+    };
+    let (major, minor) = (
+        rustix::fs::major(metadata.dev()),
+        rustix::fs::minor(metadata.dev()),
+    );
+    let Ok(device) = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")) else {
+        return false;
+    };
+    let Some(device) = device.file_name().and_then(|name| name.to_str()) else {
+        return false;
+    };
+    let Ok(journals) = fs::read_dir("/proc/fs/jbd2") else {
+        return false;
+    };
+    let prefix = format!("{device}-");
+    !journals
+        .filter_map(Result::ok)
+        .any(|journal| journal.file_name().to_string_lossy().starts_with(&prefix))
 }
 
 /// Bytes free for this process on the file system of `folder`.
@@ -91,7 +118,7 @@ pub(crate) fn write_back(folder: &Path) -> Result<()> {
 
 /// Asks the file system to place the folders in `folder` apart from each other, where it knows how:
 /// on ext4 by the attribute `T` of chattr(1). Otherwise they share the block groups in which it
-/// looks for free inodes, and one server pays for the files another has removed.
+/// looks for free inodes, and one server pays for the files another has removed, see `turn::work`.
 pub(crate) fn spread_subfolders(folder: &Path) -> Result<()> {
     let output = Command::new("chattr").arg("+T").arg(folder).output();
     let output = output.context("could not start chattr; install e2fsprogs")?;

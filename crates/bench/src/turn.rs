@@ -43,8 +43,9 @@ struct Turn<'a> {
 /// Everything but removing; `name` is new at this server. Returns also what was left for
 /// [`remove`].
 ///
-/// Removing comes in turns of its own, after all others: for minutes after files were removed ext4
-/// searches long for an inode that was not in use lately, and would show the next turn as slow.
+/// Removing comes in turns of its own, after all others: an ext4 without a journal passes over
+/// inodes that were in use in the last minutes when it looks for a free one, and would show the next
+/// turn as slow.
 pub(crate) async fn work(place: Place<'_>, name: &str, extent: Extent) -> Result<(Figures, Left)> {
     let target = place.contender.target();
     let crew = Crew::hire(target, place.clients, name, extent.data_size).await?;
