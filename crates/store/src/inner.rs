@@ -178,9 +178,8 @@ impl Inner {
     pub(crate) async fn sync(self: &Arc<Self>) -> vfs::Result<()> {
         let inner = Arc::clone(self);
         blocking(move || {
-            for id in inner.dirty.neglected(Duration::ZERO, usize::MAX) {
-                inner.stabilise_blocking(id)?;
-            }
+            inner.stabilise_neglected(Duration::ZERO)?;
+            inner.release_all_kept(&inner.dirty.all_kept_of_stable())?;
             inner.take_marks_off(Duration::ZERO)?;
             inner.persist_all()
         })

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use vfs::{ObjectId, Result};
 
 use crate::committer::Wake;
-use crate::data::{Guards, remove_rows};
+use crate::data::Guards;
 use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
@@ -249,18 +249,25 @@ pub(crate) fn tidy_marks(inner: &Inner) {
         } else {
             (NEGLECT, REST)
         };
-        for id in inner.dirty.neglected(neglect, usize::MAX) {
-            if inner.tidying.is_stopped() || inner.stabilise_blocking(id).is_err() {
-                return;
-            }
-        }
-        if inner.take_marks_off(rest).is_err() {
+        if inner.stabilise_neglected(neglect).is_err() || inner.take_marks_off(rest).is_err() {
             return;
         }
     }
 }
 
 impl Inner {
+    /// Makes stable what nobody has touched for a while.
+    pub(crate) fn stabilise_neglected(&self, neglect: Duration) -> Result<()> {
+        for id in self.dirty.neglected(neglect, usize::MAX) {
+            if self.is_closing() {
+                return Ok(());
+            }
+            let kept = self.stabilise_blocking(id)?;
+            self.release_all_kept(&[(id, kept)])?;
+        }
+        Ok(())
+    }
+
     /// Takes the marks off files that are clean and have been left alone for a while.
     pub(crate) fn take_marks_off(&self, rest: Duration) -> Result<()> {
         loop {
@@ -270,8 +277,7 @@ impl Inner {
             }
             let mut mutation = self.begin_blocking()?;
             for id in clean {
-                if let Some(kept) = self.dirty.forget_if_clean(id) {
-                    remove_rows(&mut mutation, id, &kept);
+                if self.dirty.forget_if_clean(id) {
                     mutation.unmark(Table::Dirty, id);
                 }
             }

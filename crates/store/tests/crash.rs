@@ -28,6 +28,7 @@ const ROUNDS: u64 = 6;
 const WORKERS: u64 = 3;
 /// Operations in one turn of a worker.
 const STEPS: u64 = 9;
+const OVERWRITTEN_BYTES: usize = 1000;
 
 fn main() {
     if let Ok(path) = std::env::var(CHILD) {
@@ -100,6 +101,7 @@ fn crash_once(
             }
         }
         check_dirty_file(&store, round, &lines).await;
+        check_overwritten(&store, round, &lines).await;
         check_records(&store);
         acknowledged
     })
@@ -262,6 +264,41 @@ async fn check_dirty_file(store: &Store, round: u64, lines: &[String]) {
     );
 }
 
+/// What was committed is not replaced by what had been stable before it.
+async fn check_overwritten(store: &Store, round: u64, lines: &[String]) {
+    let Some(last) = lines
+        .iter()
+        .rev()
+        .find(|line| line.starts_with("overwrote "))
+    else {
+        return;
+    };
+    let last: u64 = last.split(' ').nth(1).unwrap().parse().unwrap();
+    let who = root();
+    let file = name(&format!("overwritten{round}"));
+    let found = store.lookup(&who, ObjectId::ROOT, &file).await.unwrap();
+    let read = store
+        .read(Authority::Open(&who), found.id, 0, OVERWRITTEN_BYTES as u32)
+        .await;
+    let numbers: Vec<u64> = read
+        .unwrap()
+        .bytes
+        .chunks_exact(8)
+        .map(|chunk| u64::from_be_bytes(chunk.try_into().unwrap()))
+        .collect();
+    // The two writes behind the last commit may have happened, wholly or in part.
+    let sound = |number: &u64| (last..=last + 2).contains(number);
+    assert!(
+        numbers.len() == OVERWRITTEN_BYTES / 8,
+        "{} numbers",
+        numbers.len()
+    );
+    assert!(
+        numbers.iter().all(sound),
+        "{last} was committed, and there is {numbers:?}"
+    );
+}
+
 /// Rows and records come together: what the records say last is what the rows are.
 fn check_records(store: &Store) {
     let mut latest: BTreeMap<(u8, Bytes), Option<Bytes>> = BTreeMap::new();
@@ -316,6 +353,7 @@ fn child(path: &Path) {
             .map(|worker| tokio::spawn(work(Arc::clone(&store), round, worker)))
             .collect();
         tasks.push(tokio::spawn(write_unstably(Arc::clone(&store), round)));
+        tasks.push(tokio::spawn(overwrite(Arc::clone(&store), round)));
         for task in tasks {
             task.await.unwrap();
         }
@@ -427,5 +465,31 @@ async fn write_unstably(store: Arc<Store>, round: u64) {
         if turn % 20 == 19 {
             store.commit(id, 0, 0).await.unwrap();
         }
+    }
+}
+
+/// Writes the same place stably, then unstably, and commits; each time other bytes.
+async fn overwrite(store: Arc<Store>, round: u64) {
+    let who = root();
+    let file_name = name(&format!("overwritten{round}"));
+    let set = SetAttributes::default();
+    let made = store
+        .create(&who, ObjectId::ROOT, &file_name, file(), &set)
+        .await;
+    let id = made.unwrap().attributes.id;
+    let authority = Authority::Credentials(&who);
+    for number in (1_u64..).step_by(2) {
+        let filled = |number: u64| Bytes::from(number.to_be_bytes().repeat(OVERWRITTEN_BYTES / 8));
+        store
+            .write(authority, id, 0, filled(number), Stability::File)
+            .await
+            .unwrap();
+        let later = filled(number + 1);
+        store
+            .write(authority, id, 0, later, Stability::Unstable)
+            .await
+            .unwrap();
+        store.commit(id, 0, 0).await.unwrap();
+        say(&format!("overwrote {}", number + 1));
     }
 }

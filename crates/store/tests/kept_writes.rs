@@ -137,3 +137,39 @@ async fn many_small_writes_to_one_file_are_all_stable() {
     store.reopen_unsynced();
     assert_eq!(store.content(id).await, expected);
 }
+
+/// A file of a store as it is after a crash now.
+async fn content_after_crash(store: &Fixture, id: ObjectId) -> bytes::Bytes {
+    let crashed = store.crashed_copy();
+    let after = Store::open(&crashed).unwrap();
+    let who = root();
+    let read = after.read(vfs::Authority::Open(&who), id, 0, 1 << 20).await;
+    drop(after);
+    std::fs::remove_dir_all(&crashed.directory).unwrap();
+    read.unwrap().bytes
+}
+
+/// The commit was answered before the row of the kept write was gone for good; a kill brought it back.
+#[tokio::test]
+async fn a_kept_write_does_not_come_back_when_the_process_is_killed_after_a_commit() {
+    let store = Fixture::new();
+    let id = store.file(ObjectId::ROOT, "f").await;
+    for _ in 0..20 {
+        write_stably(&store, id, 0, b"old old old").await;
+        store.write(id, 4, b"new").await.unwrap();
+        store.store().commit(id, 0, 0).await.unwrap();
+        assert_eq!(content_after_crash(&store, id).await, &b"old new old"[..]);
+    }
+}
+
+/// The same with a stable write that is too large to be kept.
+#[tokio::test]
+async fn a_kept_write_does_not_come_back_when_the_process_is_killed_after_a_large_write() {
+    let store = Fixture::new();
+    let id = store.file(ObjectId::ROOT, "f").await;
+    for _ in 0..20 {
+        write_stably(&store, id, 0, b"old").await;
+        write_stably(&store, id, 0, &[7; 100_000]).await;
+        assert_eq!(content_after_crash(&store, id).await, vec![7; 100_000]);
+    }
+}

@@ -5,7 +5,6 @@
 mod fixture;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use bytes::Bytes;
 use fixture::{Fixture, root, with_mode, with_size};
@@ -91,19 +90,6 @@ async fn nothing_is_recorded_unless_asked_for() {
     assert!(store.store().updates(0, 100).unwrap().is_empty());
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir(to).unwrap();
-    for file in std::fs::read_dir(from).unwrap() {
-        let file = file.unwrap();
-        let target = to.join(file.file_name());
-        if file.file_type().unwrap().is_dir() {
-            copy(&file.path(), &target);
-        } else {
-            std::fs::copy(file.path(), target).unwrap();
-        }
-    }
-}
-
 /// Counterexamples 17 and 26 of the replication design: a primary crashes, loses what was not stable
 /// yet, and uses the same positions, versions or identifiers again for something else.
 #[tokio::test]
@@ -111,8 +97,7 @@ async fn numbers_shown_before_a_crash_are_not_used_again_after_it() {
     let mut store = recording();
     store.file(ROOT, "stable").await;
     // What a crash leaves: the disk as it is now, without anything that follows.
-    let crashed = store.directory.path().join("crashed");
-    copy(&store.options.directory, &crashed);
+    let crashed = store.crashed_copy();
     let mut shown = Vec::new();
     for number in 0..500 {
         let id = store.file(ROOT, &format!("lost{number}")).await;
@@ -126,9 +111,7 @@ async fn numbers_shown_before_a_crash_are_not_used_again_after_it() {
         .unwrap()
         .position;
     store.close();
-    let mut options = store.options.clone();
-    options.directory = crashed;
-    let after = Store::open(&options).unwrap();
+    let after = Store::open(&crashed).unwrap();
     let (who, new, set) = (root(), fixture::name("new"), vfs::SetAttributes::default());
     let made = after.create(&who, ROOT, &new, fixture::file(), &set).await;
     let made = made.unwrap().attributes;

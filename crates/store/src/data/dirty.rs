@@ -162,6 +162,25 @@ impl DirtyFiles {
         }
     }
 
+    /// What is kept of a file whose data is all stable; nothing otherwise.
+    pub(crate) fn kept_of_stable(&self, id: ObjectId) -> Vec<Kept> {
+        let files = self.files();
+        let stable = files
+            .get(&id)
+            .filter(|dirty| dirty.stable_changes == dirty.changes);
+        stable.map_or_else(Vec::new, |dirty| dirty.kept.clone())
+    }
+
+    /// The same of all files.
+    pub(crate) fn all_kept_of_stable(&self) -> Vec<(ObjectId, Vec<Kept>)> {
+        let files = self.files();
+        let stable = files
+            .iter()
+            .filter(|(_, dirty)| dirty.stable_changes == dirty.changes);
+        let kept = stable.filter(|(_, dirty)| !dirty.kept.is_empty());
+        kept.map(|(id, dirty)| (*id, dirty.kept.clone())).collect()
+    }
+
     /// Every file of which something is kept, with what has to be made stable for that.
     pub(crate) fn files_with_kept(&self) -> Vec<(ObjectId, Unstable)> {
         let files = self.files();
@@ -233,15 +252,14 @@ impl DirtyFiles {
     }
 
     /// Forgets a file if it needs no mark. The caller holds the writer's lock and removes the row in the
-    /// batch it is putting together, and those of the kept writes returned.
-    pub(crate) fn forget_if_clean(&self, id: ObjectId) -> Option<Vec<Kept>> {
+    /// batch it is putting together.
+    pub(crate) fn forget_if_clean(&self, id: ObjectId) -> bool {
         let mut files = self.files();
-        if !files.get(&id)?.is_clean() {
-            return None;
+        let clean = files.get(&id).is_some_and(Dirty::is_clean);
+        if clean {
+            files.remove(&id);
         }
-        let removed = files.remove(&id);
-        drop(files);
-        Some(self.forgotten(removed))
+        clean
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<ObjectId, Dirty>> {
@@ -263,7 +281,7 @@ impl Dirty {
     }
 
     fn is_clean(&self) -> bool {
-        self.writers == 0 && self.stable_changes == self.changes
+        self.writers == 0 && self.stable_changes == self.changes && self.kept.is_empty()
     }
 
     fn rested(&self, rest: Duration) -> bool {
@@ -282,15 +300,15 @@ mod tests {
         let files = DirtyFiles::default();
         assert_eq!(files.join(FILE), None);
         files.mark(FILE, Ticket(3), false, 1);
-        assert_eq!(files.forget_if_clean(FILE), None);
+        assert!(!files.forget_if_clean(FILE));
         files.changed(FILE, true);
         files.leave(FILE);
-        assert_eq!(files.forget_if_clean(FILE), None);
+        assert!(!files.forget_if_clean(FILE));
         let unstable = files.unstable(FILE).unwrap();
         assert!(unstable.new_name);
         files.stabilised(FILE, &unstable);
         assert_eq!(files.unstable(FILE), None);
-        assert_eq!(files.forget_if_clean(FILE), Some(Vec::new()));
+        assert!(files.forget_if_clean(FILE));
         assert_eq!(files.len(), 0);
     }
 

@@ -19,6 +19,7 @@ use super::dirty::Unstable;
 use super::write::Region;
 use crate::access::Access;
 use crate::codec::{Fields, Malformed};
+use crate::committer::Ticket;
 use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
@@ -98,15 +99,30 @@ impl Inner {
         self.commits.wait(ticket, &self.health).await
     }
 
-    /// Removes kept writes whose data is stable where it belongs, or not wanted any more.
-    pub(crate) fn drop_kept(&self, mutation: &mut Mutation<'_>, id: ObjectId, kept: &[Kept]) {
+    /// Removes kept writes whose data is stable where it belongs. Until the ticket is stable, a crash
+    /// brings them back over whatever was written later.
+    pub(super) async fn release_kept(&self, id: ObjectId, kept: &[Kept]) -> Result<Ticket> {
+        let mut mutation = self.begin_upkeep().await?;
+        remove_rows(&mut mutation, id, kept);
+        let ticket = mutation.commit()?;
+        // Only now: who finds nothing kept relies on the tickets given out so far.
         self.dirty.drop_kept(id, kept);
-        remove_rows(mutation, id, kept);
+        Ok(ticket)
     }
 
-    /// Removes all kept writes of a file.
-    pub(crate) fn drop_all_kept(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
-        self.drop_kept(mutation, id, &self.dirty.kept(id));
+    /// The same for many files, for threads that may block.
+    pub(crate) fn release_all_kept(&self, files: &[(ObjectId, Vec<Kept>)]) -> Result<()> {
+        for group in files.chunks(FILES_A_BATCH) {
+            let mut mutation = self.begin_blocking()?;
+            for (id, kept) in group {
+                remove_rows(&mut mutation, *id, kept);
+            }
+            mutation.commit()?;
+            for (id, kept) in group {
+                self.dirty.drop_kept(*id, kept);
+            }
+        }
+        Ok(())
     }
 
     /// Makes the data of all files with kept writes stable and removes these. For a thread of the store's
@@ -124,14 +140,11 @@ impl Inner {
                 self.dirty.stabilised(*id, unstable);
             }
         }
-        for group in files.chunks(FILES_A_BATCH) {
-            let mut mutation = self.begin_blocking()?;
-            for (id, unstable) in group {
-                self.drop_kept(&mut mutation, *id, &unstable.kept);
-            }
-            mutation.commit()?;
-        }
-        Ok(())
+        let kept: Vec<_> = files
+            .into_iter()
+            .map(|(id, unstable)| (id, unstable.kept))
+            .collect();
+        self.release_all_kept(&kept)
     }
 
     /// After a crash: writes what was kept to the data file again. Returns whether there was something.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use vfs::{Attributes, Error, ObjectId, Result, SetAttributes};
 
-use super::MAX_FILE_BYTES;
+use super::{MAX_FILE_BYTES, remove_rows};
 use crate::access::Access;
 use crate::error::from_os;
 use crate::inner::{Inner, blocking};
@@ -44,15 +44,17 @@ impl Inner {
         let mut mutation = self.begin(demand).await?;
         self.check_write(&access, id, mutation.object(id)?)?;
         self.apply_attributes(&mut mutation, &access.who, id, &set)?;
+        let kept = self.dirty.kept(id);
         let cuts = shrinks && mutation.object(id)?.file()?.stored;
         self.put_size(&mut mutation, &access, id, &set, size)?;
         if cuts {
-            self.drop_all_kept(&mut mutation, id);
+            remove_rows(&mut mutation, id, &kept);
             self.mark_cut(&mut mutation, id);
         }
         let attributes = mutation.object(id)?.attributes(id);
         let ticket = mutation.commit()?;
         if cuts {
+            self.dirty.drop_kept(id, &kept);
             self.commits.wait(ticket, &self.health).await?;
             let inner = Arc::clone(&self);
             blocking(move || {

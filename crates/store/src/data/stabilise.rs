@@ -5,6 +5,7 @@ use std::sync::Arc;
 use vfs::{Commitment, ObjectId, Result};
 
 use super::kept::Kept;
+use crate::committer::Ticket;
 use crate::inner::{Inner, blocking};
 
 impl Inner {
@@ -16,34 +17,38 @@ impl Inner {
         // have been committed, and become stable while the data does.
         let ticket = self.commits.committed();
         self.commits.ask_for(ticket);
-        self.stabilise(id).await?;
-        self.commits.wait(ticket, &self.health).await?;
+        let released = self.stabilise(id).await?;
+        self.commits
+            .wait(ticket.max(released), &self.health)
+            .await?;
         Ok(Commitment {
             verifier: self.verifier,
         })
     }
 
-    /// Returns when all data written so far is on stable storage.
-    pub(crate) async fn stabilise(self: &Arc<Self>, id: ObjectId) -> Result<()> {
-        if self.dirty.unstable(id).is_none() {
-            return self.health.check();
+    /// Makes all data written so far stable. Whoever promises that it stays has to wait for the ticket
+    /// too: with it goes what was kept of earlier writes and would come back over later ones.
+    pub(crate) async fn stabilise(self: &Arc<Self>, id: ObjectId) -> Result<Ticket> {
+        self.health.check()?;
+        let kept = match self.dirty.unstable(id) {
+            None => self.dirty.kept_of_stable(id),
+            Some(_) => {
+                let inner = Arc::clone(self);
+                blocking(move || inner.stabilise_blocking(id)).await?
+            }
+        };
+        if kept.is_empty() {
+            return Ok(self.commits.committed());
         }
-        let inner = Arc::clone(self);
-        let kept = blocking(move || inner.stabilise_blocking(id)).await?;
-        if !kept.is_empty() {
-            // Or they would come back over later writes after a crash.
-            let mut mutation = self.begin_upkeep().await?;
-            self.drop_kept(&mut mutation, id, &kept);
-            mutation.commit()?;
-        }
-        Ok(())
+        self.release_kept(id, &kept).await
     }
 
-    /// The same for threads that may block. Returns what was kept of the data that is stable now.
+    /// The same for threads that may block. Returns what was kept of the data that is stable now, which
+    /// is to be released.
     pub(crate) fn stabilise_blocking(&self, id: ObjectId) -> Result<Vec<Kept>> {
         self.health.check()?;
         let Some(unstable) = self.dirty.unstable(id) else {
-            return Ok(Vec::new());
+            return Ok(self.dirty.kept_of_stable(id));
         };
         self.make_stable(id, &unstable)?;
         Ok(unstable.kept)

@@ -118,8 +118,10 @@ impl Inner {
             .await?;
         if stability >= Stability::Data {
             self.commits.ask_for(ticket);
-            self.stabilise(id).await?;
-            self.commits.wait(ticket, &self.health).await?;
+            let released = self.stabilise(id).await?;
+            self.commits
+                .wait(ticket.max(released), &self.health)
+                .await?;
         }
         Ok(())
     }
