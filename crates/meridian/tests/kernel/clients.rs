@@ -1,0 +1,84 @@
+//! Clients that die or lose their cable while they hold locks.
+
+use anyhow::{Result, ensure};
+use nix::errno::Errno;
+
+use crate::inside::hand::{Act, Kind, Way};
+use crate::scene::{MOUNT, OPEN_EXPORT, SHORT_LEASE, Scene, eventually, run};
+
+fn whole(file: &str) -> Act {
+    Act::TryLock(file.into(), Kind::Exclusive, (0, 0))
+}
+
+pub fn the_locks_of_a_dead_client_stand_until_its_lease_ends() -> Result<()> {
+    let scene = Scene::with(&[OPEN_EXPORT, SHORT_LEASE])?;
+    let alpha = scene.guest("alpha")?;
+    let beta = scene.guest("beta")?;
+    let (mut doomed, mut heir) = (scene.hand(&alpha)?, scene.hand(&beta)?);
+    for hand in [&mut doomed, &mut heir] {
+        hand.does(Act::Open("f".into(), Way::Write))?;
+    }
+    doomed.does(whole("f"))?;
+    alpha.crash();
+    let refused = heir.tries(whole("f"))?;
+    assert_eq!(
+        refused,
+        Err(Errno::EAGAIN as i32),
+        "a lock vanished before its lease"
+    );
+    heir.does(Act::Lock("f".into(), Kind::Exclusive, (0, 0)))?;
+
+    // A client that comes back after its death takes nobody's lock away and works.
+    let reborn = scene.guest("alpha")?;
+    let mut hand = scene.hand(&reborn)?;
+    hand.does(Act::Open("f".into(), Way::Write))?;
+    assert_eq!(hand.tries(whole("f"))?, Err(Errno::EAGAIN as i32));
+    heir.does(Act::Close("f".into()))?;
+    hand.does(whole("f"))?;
+    reborn.power_off()?;
+    beta.power_off()
+}
+
+/// The story's own connection to a process in the guest hangs on the same cable, so the process that
+/// holds the lock is a shell: it writes to its locked file when a file appears in the guest.
+pub fn a_client_without_a_cable_loses_its_lock_and_learns_it() -> Result<()> {
+    let scene = Scene::with(&[OPEN_EXPORT, SHORT_LEASE])?;
+    let alpha = scene.guest("alpha")?;
+    let beta = scene.guest("beta")?;
+    let holder = alpha.start(
+        "exec 5<>/run/m/f; flock -x 5 || exit 9; echo held; until [ -e /run/go ]; do sleep 0.2; done
+        echo late >&5; exec 5>&-; sync /run/m/f; cat /run/m/f",
+    )?;
+    eventually("the lock", || Ok(holder.stdout_so_far()? == b"held\n"))?;
+    let mut heir = scene.hand(&beta)?;
+    heir.does(Act::Open("f".into(), Way::Write))?;
+    assert_eq!(heir.tries(whole("f"))?, Err(Errno::EAGAIN as i32));
+    alpha.unplug()?;
+    heir.does(Act::Lock("f".into(), Kind::Exclusive, (0, 0)))?;
+    heir.does(Act::WriteAt("f".into(), 0, "the heir's".into()))?;
+    heir.does(Act::Sync("f".into()))?;
+    alpha.plug()?;
+    eventually("the client is back", || {
+        Ok(alpha.run("ls /run/m")?.text() == "f\n")
+    })?;
+    run(&alpha, "touch /run/go")?;
+    let output = crate::scene::finish(&holder)?;
+    ensure!(
+        output.error_text().contains("Input/output error"),
+        "the old holder was not told: {output:?}"
+    );
+    assert_eq!(
+        output.text(),
+        "held\nthe heir's",
+        "it overwrote what the heir had written"
+    );
+    // It works on as a new client, and the heir's lock stands.
+    let again = run(
+        &alpha,
+        "echo fresh > /run/m/g; flock -n -E 99 /run/m/f true; echo $?",
+    )?;
+    assert_eq!(again.text(), "99\n");
+    alpha.unmount(MOUNT)?;
+    alpha.power_off()?;
+    beta.power_off()
+}

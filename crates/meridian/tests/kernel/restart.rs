@@ -1,0 +1,145 @@
+//! The server goes away in the middle of work and comes back.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::errno::Errno;
+use testbed::{Job, Signal};
+
+use crate::inside::hand::{Act, Kind, Way};
+use crate::scene::{MOUNT, OPEN_EXPORT, PATIENCE, Scene, eventually, lines, program, run};
+
+/// Waits until the job has written some more lines.
+pub fn more(job: &Job, count: usize) -> Result<()> {
+    let goal = lines(job)? + count;
+    eventually("the work goes on", || {
+        let ended = job.wait(Duration::ZERO)?;
+        ensure!(
+            ended.is_none(),
+            "the work ended: {}",
+            ended.context("just seen")?.error_text()
+        );
+        Ok(lines(job)? >= goal)
+    })
+}
+
+pub fn synchronous_data_survives_kill_9_and_work_goes_on() -> Result<()> {
+    // The last client has to wait for the end of the grace period.
+    let mut scene = Scene::with(&[OPEN_EXPORT, "[time]\nlease_seconds = 12\n"])?;
+    let guest = scene.guest("alpha")?;
+    let journal = guest.start(program(["journal", "/run/m/journal"]))?;
+    more(&journal, 20)?;
+    for _ in 0..3 {
+        scene.crash_server()?;
+        more(&journal, 20)?;
+        scene.restart_server()?;
+        more(&journal, 20)?;
+    }
+    // Both die at once: nobody is left who could send anything again.
+    scene.server.kill()?;
+    let acknowledged = lines(&journal)?.to_string();
+    guest.crash();
+    scene.start_server()?;
+    let beta = scene.guest("beta")?;
+    run(&beta, program(["audit", "/run/m/journal", &acknowledged]))?;
+    beta.power_off()
+}
+
+/// In the grace period the holder gets its lock back, and another client gets it at no moment.
+pub fn locks_are_reclaimed_and_nobody_steals_them() -> Result<()> {
+    let mut scene = Scene::open()?;
+    let alpha = scene.guest("alpha")?;
+    let beta = scene.guest("beta")?;
+    let (mut holder, mut thief) = (scene.hand(&alpha)?, scene.hand(&beta)?);
+    for hand in [&mut holder, &mut thief] {
+        hand.does(Act::Open("f".into(), Way::Write))?;
+    }
+    let take = |range| Act::TryLock("f".into(), Kind::Exclusive, range);
+    holder.does(take((100, 50)))?;
+    for crash in [true, false, true] {
+        thief.does(take((0, 10)))?;
+        match crash {
+            true => scene.crash_server()?,
+            false => scene.restart_server()?,
+        }
+        // The holder is busy, so that it notices the restart at once and not at its next renewal.
+        holder.does(Act::WriteAt("f".into(), 100, format!("{crash}")))?;
+        holder.begins(&Act::Sync("f".into()))?;
+        // The thief's attempt waits for the end of the grace period and is then refused.
+        let stolen = thief.tries(take((149, 1)))?;
+        assert_eq!(stolen, Err(Errno::EAGAIN as i32), "crash: {crash}");
+        assert_eq!(holder.outcome()?, Ok(String::new()));
+        let stolen = holder.tries(take((5, 1)))?;
+        assert_eq!(stolen, Err(Errno::EAGAIN as i32), "crash: {crash}");
+        thief.does(Act::Unlock("f".into(), (0, 0)))?;
+    }
+    holder.does(Act::Close("f".into()))?;
+    thief.does(take((149, 1)))?;
+    alpha.power_off()?;
+    beta.power_off()
+}
+
+/// Removed files stay open for those who have them open, also when the server was killed meanwhile.
+pub fn open_files_stay_usable_across_restarts() -> Result<()> {
+    let mut scene = Scene::open()?;
+    let guest = scene.guest("alpha")?;
+    let mut hand = scene.hand(&guest)?;
+    for name in ["kept", "removed", "replaced"] {
+        hand.does(Act::Open(name.into(), Way::Write))?;
+        hand.does(Act::WriteAt(name.into(), 0, "before ".into()))?;
+    }
+    hand.does(Act::Remove("removed".into()))?;
+    hand.does(Act::WriteFile("fresh".into(), "fresh".into()))?;
+    hand.does(Act::Rename("fresh".into(), "replaced".into()))?;
+    scene.crash_server()?;
+    for name in ["kept", "removed", "replaced"] {
+        hand.does(Act::WriteAt(name.into(), 7, "after".into()))?;
+        hand.does(Act::Sync(name.into()))?;
+    }
+    run(&guest, "echo 3 > /proc/sys/vm/drop_caches")?;
+    for name in ["kept", "removed", "replaced"] {
+        assert_eq!(
+            hand.does(Act::ReadAt(name.into(), (0, 100)))?,
+            "before after",
+            "{name}"
+        );
+        hand.does(Act::Close(name.into()))?;
+    }
+    assert_eq!(hand.does(Act::List(".".into()))?, "kept replaced");
+    assert_eq!(hand.does(Act::ReadFile("replaced".into()))?, "fresh");
+    guest.power_off()
+}
+
+/// An orderly stop lets every answer out, so nothing is repeated that was done.
+pub fn names_change_exactly_once_across_orderly_restarts() -> Result<()> {
+    names_change_across("bustle", Scene::restart_server)
+}
+
+/// After a crash a client may hear that its change has happened already, but none is lost or halved.
+pub fn no_change_of_names_is_lost_across_crashes() -> Result<()> {
+    names_change_across("bustle-crashing", Scene::crash_server)
+}
+
+fn names_change_across(work: &str, again: fn(&mut Scene) -> Result<()>) -> Result<()> {
+    let mut scene = Scene::open()?;
+    let alpha = scene.guest("alpha")?;
+    let beta = scene.guest("beta")?;
+    let jobs = [
+        alpha.start(program([work, MOUNT, "one"]))?,
+        alpha.start(program([work, MOUNT, "two"]))?,
+        beta.start(program([work, MOUNT, "three"]))?,
+    ];
+    jobs.iter().try_for_each(|job| more(job, 3))?;
+    for _ in 0..4 {
+        again(&mut scene)?;
+        jobs.iter().try_for_each(|job| more(job, 3))?;
+    }
+    for job in &jobs {
+        job.signal(Signal::KILL)?;
+        job.wait(PATIENCE)?.context("a killed program ends")?;
+    }
+    run(&alpha, "rm -r /run/m/one /run/m/two /run/m/three")?;
+    assert_eq!(run(&beta, "ls -A /run/m")?.text(), "");
+    alpha.power_off()?;
+    beta.power_off()
+}

@@ -1,0 +1,114 @@
+//! Tells the stories one after another and counts how they ended.
+//!
+//! It understands as much of the usual test harness's command line as people and tools use: names to
+//! choose by, `--exact`, `--skip NAME` and `--list`. Other flags change nothing here.
+//!
+//! What must never enter: anything about file systems.
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use testbed::Requirements;
+
+/// A test. It fails by an error or by a panic.
+pub type Story = fn() -> Result<()>;
+
+/// A table of stories with their names.
+macro_rules! stories {
+    ($($module:ident :: $story:ident),* $(,)?) => {
+        &[$((
+            concat!(stringify!($module), "::", stringify!($story)),
+            $module::$story as Story,
+        )),*]
+    };
+}
+pub(crate) use stories;
+
+/// Which stories are wanted.
+#[derive(Default)]
+struct Choice {
+    names: Vec<String>,
+    skipped: Vec<String>,
+    exact: bool,
+    list: bool,
+}
+
+impl Choice {
+    fn parse(mut words: impl Iterator<Item = String>) -> Self {
+        let mut choice = Self::default();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--exact" => choice.exact = true,
+                "--list" => choice.list = true,
+                "--skip" => choice.skipped.extend(words.next()),
+                // These flags of the usual harness bring a value of their own.
+                "--test-threads" | "--format" | "--color" => drop(words.next()),
+                flag if flag.starts_with('-') => {}
+                _ => choice.names.push(word),
+            }
+        }
+        choice
+    }
+
+    fn wants(&self, story: &str) -> bool {
+        let fits = |name: &String| match self.exact {
+            true => story == name,
+            false => story.contains(name.as_str()),
+        };
+        (self.names.is_empty() || self.names.iter().any(fits)) && !self.skipped.iter().any(fits)
+    }
+}
+
+/// Tells the stories that the command line asks for.
+pub fn run(stories: &[(&str, Story)]) -> ExitCode {
+    let choice = Choice::parse(std::env::args().skip(1));
+    let chosen: Vec<_> = stories
+        .iter()
+        .filter(|(name, _)| choice.wants(name))
+        .collect();
+    if choice.list {
+        chosen.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    match Requirements::guest().admit("everything with the real Linux client") {
+        Ok(true) => {}
+        Ok(false) => return ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            return ExitCode::FAILURE;
+        }
+    }
+    println!("\nrunning {} stories", chosen.len());
+    let failed = chosen.iter().filter(|(name, story)| !tell(name, *story));
+    let failed: Vec<&str> = failed.map(|(name, _)| *name).collect();
+    conclude(&failed, chosen.len(), stories.len())
+}
+
+/// Tells one story, and whether it ended well.
+fn tell(name: &str, story: Story) -> bool {
+    let began = Instant::now();
+    let result = catch_unwind(story).unwrap_or_else(|_| Err(anyhow!("it panicked, see above")));
+    let took = began.elapsed().as_secs_f32();
+    match result {
+        Ok(()) => println!("test {name} ... ok ({took:.1} s)"),
+        Err(ref error) => println!("test {name} ... FAILED ({took:.1} s)\n{error:#}\n"),
+    }
+    result.is_ok()
+}
+
+fn conclude(failed: &[&str], told: usize, all: usize) -> ExitCode {
+    let (word, code) = match failed.is_empty() {
+        true => ("ok", ExitCode::SUCCESS),
+        false => ("FAILED", ExitCode::FAILURE),
+    };
+    failed.iter().for_each(|name| println!("    {name}"));
+    println!(
+        "\ntest result: {word}. {} passed; {} failed; {} filtered out\n",
+        told - failed.len(),
+        failed.len(),
+        all - told
+    );
+    code
+}
