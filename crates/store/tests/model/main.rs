@@ -1,0 +1,35 @@
+//! Random operations on the store and on a simple model of it: the same answers, the same tree, and
+//! versions that change exactly where something changed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod compare;
+mod contents;
+#[path = "../fixture/mod.rs"]
+mod fixture;
+mod listing;
+mod names;
+mod pair;
+mod steps;
+
+use pair::Pair;
+use proptest::prelude::*;
+use steps::steps;
+use store::CommitMode;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_does_what_the_model_does(steps in steps()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let modes = [CommitMode::Sync, CommitMode::Async];
+            let mut pair = Pair::new(modes[steps.len() % 2]).await;
+            for step in steps {
+                pair.step(step).await;
+            }
+            pair.compare().await;
+        });
+    }
+}
