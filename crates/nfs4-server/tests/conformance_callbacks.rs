@@ -237,6 +237,22 @@ async fn calls_come_under_the_first_credentials_that_can_be_used() {
 }
 
 #[tokio::test]
+async fn a_back_channel_that_cannot_be_used_is_not_granted() {
+    let fixture = Fixture::new();
+    let client = fixture.stranger();
+    let known = client.introduce(introduction("kerberos")).await;
+    let offers = [(gss(), 0), (CallbackSecParms4::None, flag::CONN_BACK_CHAN)];
+    for (number, (offered, granted)) in (known.sequenceid..).zip(offers) {
+        let request = CreateSessionArgs {
+            clientid: known.clientid,
+            sequence: number,
+            ..wishes(vec![offered])
+        };
+        assert_eq!(client.request_session(request).await.flags, granted);
+    }
+}
+
+#[tokio::test]
 async fn backchannel_ctl_changes_program_and_credentials() {
     let mut scene = Scene::new(1, Some(NfsStat4::Ok), wishes(vec![])).await;
     let with = |sec_parms| {

@@ -18,6 +18,9 @@ pub(crate) async fn create_session(
         return Err(NfsStat4::Inval);
     }
     let service = compound.service;
+    let credentials = callback_credentials(&args.sec_parms);
+    // What cannot be called is not promised to be.
+    let use_for_back_channel = args.flags & flag::CONN_BACK_CHAN != 0 && credentials.is_some();
     let request = CreateSession {
         client: ClientId(args.clientid),
         sequence: args.sequence,
@@ -27,10 +30,10 @@ pub(crate) async fn create_session(
         back: BackChannel {
             program: args.cb_program,
             minor_version: compound.minor_version,
-            credentials: callback_credentials(&args.sec_parms),
+            credentials,
             channel: channel(&args.back_chan_attrs),
         },
-        use_for_back_channel: args.flags & flag::CONN_BACK_CHAN != 0,
+        use_for_back_channel,
     };
     let (created, releases) = service.state().create_session(&request, service.now())?;
     // The old incarnation's opens and locks must be gone before the new one meets them.

@@ -11,6 +11,7 @@ use crate::attributes::{AttributeEncoder, check_readable, unreadable_entry};
 use crate::compound::Compound;
 use crate::handle::{Handle, ObjectHandle};
 use crate::pseudo;
+use crate::reply;
 use crate::status::OrStatus;
 
 /// Cookies belong to names and never go stale, so one verifier fits all directories for ever.
@@ -29,7 +30,8 @@ pub(crate) async fn readdir(
     compound.current()?;
     check_place(&args)?;
     check_readable(&args.attr_request)?;
-    let mut listing = Listing::new(&args, compound.payload_room())?;
+    let room = compound.payload_room();
+    let mut listing = Listing::new(&args, room, reply::too_big(compound))?;
     let eof = match compound.current()? {
         Handle::Pseudo(node) => list_pseudo(compound, *node, &args, &mut listing).await?,
         Handle::Object(directory) => list(compound, directory, &args, &mut listing).await?,
@@ -158,14 +160,18 @@ struct Listing {
 
 impl Listing {
     /// # Errors
-    /// `TOOSMALL` when even an empty listing is larger than the client allows, `REP_TOO_BIG` when it is
+    /// `TOOSMALL` when even an empty listing is larger than the client allows, `too_big` when it is
     /// larger than the session does.
-    fn new(args: &ReaddirArgs, payload_room: usize) -> Result<Listing, NfsStat4> {
+    fn new(
+        args: &ReaddirArgs,
+        payload_room: usize,
+        too_big: NfsStat4,
+    ) -> Result<Listing, NfsStat4> {
         let allowed = args.maxcount as usize;
         let too_small = if allowed <= payload_room {
             NfsStat4::TooSmall
         } else {
-            NfsStat4::RepTooBig
+            too_big
         };
         let room = allowed
             .min(payload_room)
@@ -240,6 +246,10 @@ mod tests {
         }
     }
 
+    fn begin(args: &ReaddirArgs, payload_room: usize) -> Result<Listing, NfsStat4> {
+        Listing::new(args, payload_room, NfsStat4::RepTooBig)
+    }
+
     fn push(listing: &mut Listing, name: &str) -> bool {
         let name = Name::new(name.as_bytes().to_vec()).unwrap();
         listing.push(Cookie(7), &name, Fattr4::default())
@@ -250,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_listing_is_as_large_as_its_encoding() {
-        let mut listing = Listing::new(&args(100, 0), 1000).unwrap();
+        let mut listing = begin(&args(100, 0), 1000).unwrap();
         assert!(push(&mut listing, "abc"));
         assert!(push(&mut listing, "abcde"));
         let used = 100 - listing.room;
@@ -269,41 +279,38 @@ mod tests {
     #[test]
     fn entries_are_added_until_the_room_is_used_up() {
         let exact = (ReaddirResOk::EMPTY_SIZE + 2 * SMALL_ENTRY) as u32;
-        let mut listing = Listing::new(&args(exact, 0), 1000).unwrap();
+        let mut listing = begin(&args(exact, 0), 1000).unwrap();
         assert!(push(&mut listing, "a"));
         assert!(push(&mut listing, "b"));
         assert!(!push(&mut listing, "c"));
-        let mut listing = Listing::new(&args(exact - 1, 0), 1000).unwrap();
+        let mut listing = begin(&args(exact - 1, 0), 1000).unwrap();
         assert!(push(&mut listing, "a"));
         assert!(!push(&mut listing, "b"));
     }
 
     #[test]
     fn an_empty_listing_needs_sixteen_bytes() {
-        assert_eq!(
-            Listing::new(&args(15, 0), 1000).unwrap_err(),
-            NfsStat4::TooSmall
-        );
-        let listing = Listing::new(&args(16, 0), 1000).unwrap();
+        assert_eq!(begin(&args(15, 0), 1000).unwrap_err(), NfsStat4::TooSmall);
+        let listing = begin(&args(16, 0), 1000).unwrap();
         assert_eq!(listing.into_entries(true), Ok(Vec::new()));
     }
 
     #[test]
     fn not_one_entry_is_an_error_of_whom_it_was_too_much_for() {
-        let mut listing = Listing::new(&args(30, 0), 1000).unwrap();
+        let mut listing = begin(&args(30, 0), 1000).unwrap();
         assert!(!push(&mut listing, "a"));
         assert_eq!(listing.into_entries(false), Err(NfsStat4::TooSmall));
-        let mut listing = Listing::new(&args(1000, 0), 30).unwrap();
+        let mut listing = begin(&args(1000, 0), 30).unwrap();
         assert!(!push(&mut listing, "a"));
         assert_eq!(listing.into_entries(false), Err(NfsStat4::RepTooBig));
     }
 
     #[test]
     fn the_hint_limits_all_entries_but_the_first() {
-        let mut listing = Listing::new(&args(1000, 20), 1000).unwrap();
+        let mut listing = begin(&args(1000, 20), 1000).unwrap();
         assert!(push(&mut listing, "a name that is longer than the hint"));
         assert!(!push(&mut listing, "b"));
-        let mut listing = Listing::new(&args(1000, 32), 1000).unwrap();
+        let mut listing = begin(&args(1000, 32), 1000).unwrap();
         assert!(push(&mut listing, "a"));
         assert!(push(&mut listing, "b"));
         assert!(!push(&mut listing, "c"));
@@ -311,11 +318,11 @@ mod tests {
 
     #[test]
     fn at_least_one_entry_is_tried() {
-        let mut listing = Listing::new(&args(60, 0), 1000).unwrap();
+        let mut listing = begin(&args(60, 0), 1000).unwrap();
         assert_eq!(listing.entries_that_may_fit(200), Some(1));
         push(&mut listing, "a");
         assert_eq!(listing.entries_that_may_fit(200), None);
-        let listing = Listing::new(&args(u32::MAX, 0), usize::MAX).unwrap();
+        let listing = begin(&args(u32::MAX, 0), usize::MAX).unwrap();
         assert_eq!(listing.entries_that_may_fit(200), Some(PAGE_ENTRIES_MAX));
     }
 
