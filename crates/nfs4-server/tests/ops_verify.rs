@@ -27,6 +27,7 @@ async fn verify_and_nverify_compare_all_that_can_be_read() {
             // The room in the file system may change meanwhile.
             Attr::FilesAvail,
             Attr::FilesFree,
+            Attr::FilesTotal,
             Attr::SpaceAvail,
             Attr::SpaceFree,
         ]);
