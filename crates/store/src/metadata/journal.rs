@@ -7,6 +7,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,20 +27,9 @@ struct Journal {
 impl Journals {
     /// The journals in the folder of an embedded store that is open.
     pub(super) fn find(folder: &Path) -> io::Result<Journals> {
-        let mut numbers = Vec::new();
-        for found in fs::read_dir(folder)? {
-            let name = found?.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(".jnl"));
-            numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
-        }
-        let newest = numbers.into_iter().max();
-        let number = newest.ok_or_else(|| io::Error::other("there is no journal"))?;
         Ok(Journals {
             folder: folder.to_owned(),
-            newest: Mutex::new(Journal {
-                number,
-                file: Arc::new(open(folder, number)?),
-            }),
+            newest: Mutex::new(search(folder)?),
         })
     }
 
@@ -61,11 +51,35 @@ impl Journals {
                         file: Arc::new(file),
                     };
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(newest.clone()),
+                // Journals go oldest first: while ours has its name, none behind it can be gone.
+                Err(error) if is_missing(&error) && newest.file.metadata()?.nlink() > 0 => {
+                    return Ok(newest.clone());
+                }
+                Err(error) if is_missing(&error) => *newest = search(&self.folder)?,
                 Err(error) => return Err(error),
             }
         }
     }
+}
+
+/// The newest journal, whatever it is called.
+fn search(folder: &Path) -> io::Result<Journal> {
+    let mut numbers = Vec::new();
+    for found in fs::read_dir(folder)? {
+        let name = found?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_suffix(".jnl"));
+        numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
+    }
+    let newest = numbers.into_iter().max();
+    let number = newest.ok_or_else(|| io::Error::other("there is no journal"))?;
+    Ok(Journal {
+        number,
+        file: Arc::new(open(folder, number)?),
+    })
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
 }
 
 fn open(folder: &Path, number: u64) -> io::Result<File> {
@@ -89,6 +103,19 @@ mod tests {
         File::create(folder.path().join("5.jnl")).unwrap();
         File::create(folder.path().join("6.jnl")).unwrap();
         assert_eq!(journals.catch_up().unwrap().number, 6);
+        journals.sync().unwrap();
+    }
+
+    /// Journals can come and go between two looks: flushing one that is gone would promise in vain.
+    #[test]
+    fn a_journal_is_found_again_after_several_have_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = |number: u64| folder.path().join(format!("{number}.jnl"));
+        fs::write(journal(0), b"").unwrap();
+        let journals = Journals::find(folder.path()).unwrap();
+        fs::write(journal(2), b"").unwrap();
+        fs::remove_file(journal(0)).unwrap();
+        assert_eq!(journals.catch_up().unwrap().number, 2);
         journals.sync().unwrap();
     }
 
