@@ -12,6 +12,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use vfs::{FsId, ObjectId, ReplicaSlot};
 
@@ -24,6 +25,10 @@ pub(crate) const FORMAT: u32 = 1;
 const IDENTITY_FILE: &str = "store.toml";
 const CREATING_FILE: &str = "creating";
 const LOCK_FILE: &str = "lock";
+/// How long a store may still be locked: by a process that is about to end, or by a child that was
+/// forked and has not yet become another program.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// What `store.toml` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,13 +149,21 @@ impl Layout {
             .write(true)
             .open(&path)
             .map_err(|error| StoreError::io("open", &path, error))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Layout {
-                root: root.into(),
-                _lock: lock,
-            }),
-            Err(TryLockError::WouldBlock) => Err(StoreError::InUse(root.into())),
-            Err(TryLockError::Error(error)) => Err(StoreError::io("lock", path, error)),
+        let asked_at = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => {
+                    return Ok(Layout {
+                        root: root.into(),
+                        _lock: lock,
+                    });
+                }
+                Err(TryLockError::WouldBlock) if asked_at.elapsed() < LOCK_PATIENCE => {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(root.into())),
+                Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", path, error)),
+            }
         }
     }
 
