@@ -96,7 +96,8 @@ async fn what_is_no_operation_is_answered_as_illegal() {
 
 #[tokio::test]
 async fn operations_that_4_1_gave_up_are_not_supported() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     for number in [
         Opnum::OpenConfirm,
         Opnum::Renew,
@@ -111,7 +112,8 @@ async fn operations_that_4_1_gave_up_are_not_supported() {
 
 #[tokio::test]
 async fn everything_but_sessions_needs_a_session() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     for operation in [putrootfh(), lookup("x"), reclaim_complete()] {
         let reply = client.without_session(vec![operation]).await;
         assert_eq!(reply.status, NfsStat4::OpNotInSession);

@@ -188,7 +188,8 @@ async fn attributes_that_nobody_knows_are_left_out_and_cannot_be_set() {
 
 #[tokio::test]
 async fn extents_are_not_empty_and_end_within_a_file() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     let (handle, open) = client.open_new("file").await;
     let allocate = |stateid, offset, length| {
         ArgOp4::Allocate(AllocateArgs {

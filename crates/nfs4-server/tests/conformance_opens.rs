@@ -41,7 +41,8 @@ fn mode_and_size(mode: u32, size: u64) -> nfs4::Fattr4 {
 
 #[tokio::test]
 async fn stateids_start_at_one_and_go_up_with_every_open() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     let (_, first) = client.open_new("file").await;
     let reader = open_args("opener", share::ACCESS_READ);
     let (_, second) = client.open_at("/export/file", reader.clone()).await;
@@ -65,7 +66,8 @@ async fn stateids_start_at_one_and_go_up_with_every_open() {
 
 #[tokio::test]
 async fn an_unchecked_create_of_what_exists_ignores_all_but_a_size_of_zero() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     let make = |mode, size| create("file", CreateHow4::Unchecked(mode_and_size(mode, size)));
     let expect = async |mode, size| {
         let found = client
@@ -92,7 +94,8 @@ async fn an_unchecked_create_of_what_exists_ignores_all_but_a_size_of_zero() {
 
 #[tokio::test]
 async fn exclusive_creates_are_recognised_by_their_verifier() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     let with = |verifier| {
         CreateHow4::Exclusive41(CreateVerfAttr {
             verf: Verifier4([verifier; 8]),
@@ -166,7 +169,8 @@ async fn only_regular_files_are_opened() {
 
 #[tokio::test]
 async fn attributes_of_a_create_are_checked() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     let read_only = encoded(&Attributes4 {
         link_support: Some(true),
         ..Attributes4::default()
@@ -198,7 +202,8 @@ async fn attributes_of_a_create_are_checked() {
 
 #[tokio::test]
 async fn access_and_deny_have_known_bits() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     client.make_file("/export", "file").await;
     for (access, deny) in [(0, 0), (4, 0), (1, 4), (0x0601, 0), (0x0800_0001, 0)] {
         let args = denying("o", access, deny);
@@ -228,7 +233,8 @@ async fn access_and_deny_have_known_bits() {
 
 #[tokio::test]
 async fn shares_conflict_between_owners_and_within_one() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     client.make_file("/export", "file").await;
     let quiet = denying("first", share::ACCESS_BOTH, share::DENY_READ);
     let (_, held) = client.open_at("/export/file", quiet).await;
@@ -254,7 +260,8 @@ async fn shares_conflict_between_owners_and_within_one() {
 /// (RFC 8881, section 15.2).
 #[tokio::test]
 async fn what_an_open_denies_is_locked_for_those_without_an_open() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     let (handle, _) = client.open_new("file").await;
     let none = Stateid4::ANONYMOUS;
     let write = write(none, 0, StableHow4::Unstable, Bytes::from_static(b"data"));
@@ -283,7 +290,8 @@ async fn what_an_open_denies_is_locked_for_those_without_an_open() {
 
 #[tokio::test]
 async fn an_open_for_one_use_is_not_one_for_another() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     client.make_file("/export", "file").await;
     let reader = open_args("reader", share::ACCESS_READ);
     let (handle, reading) = client.open_at("/export/file", reader).await;
@@ -323,7 +331,8 @@ async fn an_open_for_one_use_is_not_one_for_another() {
 
 #[tokio::test]
 async fn downgrades_go_back_to_what_was_opened() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     client.make_file("/export", "file").await;
     let open = async |access| {
         client
@@ -366,7 +375,8 @@ async fn downgrades_go_back_to_what_was_opened() {
 
 #[tokio::test]
 async fn reclaims_and_delegations_have_their_time() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     let (handle, _) = client.open_new("file").await;
     let claim = async |claim| {
         let args = OpenArgs {
@@ -418,7 +428,8 @@ async fn nothing_new_is_opened_before_reclaiming_is_complete() {
 
 #[tokio::test]
 async fn the_current_stateid_is_that_of_the_current_file() {
-    let client = Fixture::new().client().await;
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
     let current = Stateid4::CURRENT;
     let data = Bytes::from_static(b"data");
     let open = |name: &str| {
