@@ -3,8 +3,8 @@
 //!
 //! Such a call is a hint. A client that misses it asks again by itself after a while.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nfs4::callback::{
     CbArgOp4, CbCompoundCall, CbCompoundRes, CbNotifyLockArgs, CbResOp4, CbSequenceArgs,
@@ -18,6 +18,8 @@ use crate::state::{Callback, CallbackEnd, ClientId, FileKey};
 
 /// Clients that wait for locks of one file; further ones are left to asking again.
 const WAITERS_PER_FILE: usize = 64;
+/// Words for one client that wait until it has answered another.
+const WORDS_PER_CLIENT: usize = 1024;
 /// Files with waiters.
 const FILES: usize = 4096;
 /// The most bytes that an RPC header with AUTH_SYS credentials takes (RFC 5531, section 9 and appendix A).
@@ -34,16 +36,19 @@ pub(crate) struct LockWaiter {
     pub(crate) handle: NfsFh4,
 }
 
-/// Who waits for which file's locks.
+/// Who waits for which file's locks, and who is about to hear of it.
 #[derive(Debug, Default)]
 pub(crate) struct Callbacks {
     waiting: Mutex<HashMap<FileKey, Vec<LockWaiter>>>,
+    /// The words that clients are still to hear, one after the other. A client that is in here has a task
+    /// that calls it.
+    words: Mutex<HashMap<ClientId, VecDeque<LockWaiter>>>,
 }
 
 impl Callbacks {
     /// Remembers a waiter, as far as there is room.
     pub(crate) fn wait(&self, file: FileKey, waiter: LockWaiter) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         if waiting.len() >= FILES && !waiting.contains_key(&file) {
             return;
         }
@@ -54,23 +59,57 @@ impl Callbacks {
     }
 
     fn take(&self, file: FileKey) -> Vec<LockWaiter> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.remove(&file).unwrap_or_default()
+        lock(&self.waiting).remove(&file).unwrap_or_default()
+    }
+
+    /// Puts a word in line. Whether nobody calls the client yet.
+    fn line_up(&self, word: LockWaiter) -> bool {
+        let mut words = lock(&self.words);
+        let Some(line) = words.get_mut(&word.client) else {
+            words.insert(word.client, VecDeque::from([word]));
+            return true;
+        };
+        if line.len() < WORDS_PER_CLIENT && !line.contains(&word) {
+            line.push_back(word);
+        }
+        false
+    }
+
+    /// The next word for a client; after the last one nobody calls it any more.
+    fn next_word(&self, client: ClientId) -> Option<LockWaiter> {
+        let mut words = lock(&self.words);
+        let word = words.get_mut(&client)?.pop_front();
+        if word.is_none() {
+            words.remove(&client);
+        }
+        word
     }
 }
 
+/// The tables stay whole even if a holder panicked.
+fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Service {
-    /// Tells those who wait for a file's locks that some were given back.
+    /// Tells those who wait for a file's locks that some were given back. A client hears one word at a
+    /// time, and a client that does not answer holds up no other.
     pub(crate) fn locks_changed(&self, file: FileKey) {
         let waiters = self.callbacks.take(file);
         let Some(own) = self.own.upgrade().filter(|_| !waiters.is_empty()) else {
             return;
         };
-        tokio::spawn(async move {
-            for waiter in waiters {
-                own.notify(waiter).await;
+        for waiter in waiters {
+            let client = waiter.client;
+            if self.callbacks.line_up(waiter) {
+                let own = own.clone();
+                tokio::spawn(async move {
+                    while let Some(word) = own.callbacks.next_word(client) {
+                        own.notify(word).await;
+                    }
+                });
             }
-        });
+        }
     }
 
     async fn notify(self: &Arc<Service>, waiter: LockWaiter) {

@@ -5,6 +5,7 @@ mod fixture;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fixture::sessions::*;
@@ -18,7 +19,7 @@ use nfs4::{
 };
 use nfs4_server::{CallbackError, Connection, ConnectionId};
 use oncrpc::{AuthSys, Credentials, Groups};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use xdr::{Bytes, Reader, Rope, Writer};
 
 /// What a client was called with.
@@ -38,6 +39,8 @@ struct Line {
     calls: mpsc::UnboundedSender<Call>,
     /// What CB_SEQUENCE answers; `None` for no answer at all.
     answer: Option<NfsStat4>,
+    /// One permit is used up by each answer.
+    patience: Arc<Semaphore>,
 }
 
 #[async_trait]
@@ -95,6 +98,8 @@ impl Connection for Line {
             lock_owner: lock.lock_owner.owner,
         };
         self.calls.send(call).expect("the test listens");
+        let permit = self.patience.acquire().await;
+        permit.expect("nobody closes it").forget();
         Ok(writer.finish().into_contiguous())
     }
 }
@@ -106,6 +111,7 @@ struct Scene {
     waiter: Client,
     calls: mpsc::UnboundedReceiver<Call>,
     sender: mpsc::UnboundedSender<Call>,
+    patience: Arc<Semaphore>,
 }
 
 impl Scene {
@@ -113,10 +119,12 @@ impl Scene {
         let fixture = Fixture::new();
         let holder = fixture.client().await;
         let (sender, calls) = mpsc::unbounded_channel();
+        let patience = Arc::new(Semaphore::new(100));
         let line = Line {
             id: 1001,
             calls: sender.clone(),
             answer,
+            patience: patience.clone(),
         };
         let waiter = Client::stranger(fixture.service.clone(), open(&fixture, line));
         let waiter = waiter.with_minor_version(minor_version);
@@ -134,6 +142,7 @@ impl Scene {
             waiter,
             calls,
             sender,
+            patience,
         }
     }
 
@@ -143,6 +152,7 @@ impl Scene {
             id,
             calls: self.sender.clone(),
             answer: Some(NfsStat4::Ok),
+            patience: self.patience.clone(),
         };
         self.waiter.over(open(&self.fixture, line))
     }
@@ -277,6 +287,28 @@ async fn numbers_go_up_with_every_call_that_was_executed() {
     for number in 1..=3 {
         scene.play(&format!("lock {number}")).await;
         let call = scene.calls.recv().await.unwrap();
+        assert_eq!(call.sequence.sequenceid, number);
+    }
+}
+
+/// Several processes of a client took turns at a lock; now and then all of them stood still until the client
+/// asked again by itself after 30 seconds. Word for the second had been left out while that for the first
+/// was still unanswered.
+#[tokio::test]
+async fn word_for_a_second_waiter_waits_until_the_first_is_answered() {
+    let mut scene = Scene::new(1, Some(NfsStat4::Ok), wishes(vec![])).await;
+    scene.patience.forget_permits(100);
+    scene.play("first").await;
+    assert_eq!(&scene.calls.recv().await.unwrap().lock_owner[..], b"first");
+    scene.play("second").await;
+    scene.play("third").await;
+    assert!(scene.calls.try_recv().is_err(), "there is one slot only");
+    scene.patience.add_permits(100);
+    for (number, owner) in [(2, "second"), (3, "third")] {
+        let call = scene.calls.recv();
+        let call = tokio::time::timeout(Duration::from_secs(60), call).await;
+        let call = call.expect("the word comes").unwrap();
+        assert_eq!(&call.lock_owner[..], owner.as_bytes());
         assert_eq!(call.sequence.sequenceid, number);
     }
 }

@@ -67,6 +67,10 @@ async fn attempt(
     let recorded = service.state().record_lock(session.client, &grant, file);
     match recorded {
         Ok(stateid) => {
+            if kind == LockKind::Read {
+                // It may have taken the place of a write lock, and readers may come in now.
+                service.locks_changed(file);
+            }
             compound.current_stateid = Some(stateid);
             Ok(Ok(LockResOk {
                 lock_stateid: stateid,
