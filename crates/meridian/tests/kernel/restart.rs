@@ -7,7 +7,9 @@ use nix::errno::Errno;
 use testbed::{Job, Signal};
 
 use crate::inside::hand::{Act, Kind, Way};
-use crate::scene::{MOUNT, OPEN_EXPORT, PATIENCE, Scene, eventually, lines, program, run};
+use crate::scene::{
+    LONG_LEASE, MOUNT, OPEN_EXPORT, PATIENCE, Scene, eventually, finish, lines, program, run,
+};
 
 /// Waits until the job has written some more lines.
 pub fn more(job: &Job, count: usize) -> Result<()> {
@@ -42,7 +44,23 @@ pub fn synchronous_data_survives_kill_9_and_work_goes_on() -> Result<()> {
     scene.start_server()?;
     let beta = scene.guest("beta")?;
     run(&beta, program(["audit", "/run/m/journal", &acknowledged]))?;
-    beta.power_off()
+    beta.power_off()?;
+    scene.check_store()
+}
+
+/// The client keeps what it has written until the server says that it is stable, and sends it again when
+/// the write verifier shows that the server was another meanwhile.
+pub fn data_on_its_way_is_sent_again_after_a_crash() -> Result<()> {
+    let mut scene = Scene::open()?;
+    let guest = scene.guest("alpha")?;
+    let pour = guest.start(program(["pour", "/run/m/f"]))?;
+    for _ in 0..2 {
+        more(&pour, 4)?;
+        scene.crash_server()?;
+    }
+    finish(&pour)?;
+    guest.power_off()?;
+    scene.check_store()
 }
 
 /// In the grace period the holder gets its lock back, and another client gets it at no moment.
@@ -76,7 +94,8 @@ pub fn locks_are_reclaimed_and_nobody_steals_them() -> Result<()> {
     holder.does(Act::Close("f".into()))?;
     thief.does(take((149, 1)))?;
     alpha.power_off()?;
-    beta.power_off()
+    beta.power_off()?;
+    scene.check_store()
 }
 
 /// Removed files stay open for those who have them open, also when the server was killed meanwhile.
@@ -112,16 +131,25 @@ pub fn open_files_stay_usable_across_restarts() -> Result<()> {
 
 /// An orderly stop lets every answer out, so nothing is repeated that was done.
 pub fn names_change_exactly_once_across_orderly_restarts() -> Result<()> {
-    names_change_across("bustle", Scene::restart_server)
+    names_change_across(Scene::open()?, "bustle", Scene::restart_server)
 }
 
 /// After a crash a client may hear that its change has happened already, but none is lost or halved.
 pub fn no_change_of_names_is_lost_across_crashes() -> Result<()> {
-    names_change_across("bustle-crashing", Scene::crash_server)
+    names_change_across(Scene::open()?, "bustle-crashing", Scene::crash_server)
 }
 
-fn names_change_across(work: &str, again: fn(&mut Scene) -> Result<()>) -> Result<()> {
-    let mut scene = Scene::open()?;
+/// What the server has given to the machine's kernel is safe from the server's own death.
+pub fn crashes_lose_nothing_with_asynchronous_commits_either() -> Result<()> {
+    let scene = Scene::with(&["commit = \"async\"\n", OPEN_EXPORT, LONG_LEASE])?;
+    names_change_across(scene, "bustle-crashing", Scene::crash_server)
+}
+
+fn names_change_across(
+    mut scene: Scene,
+    work: &str,
+    again: fn(&mut Scene) -> Result<()>,
+) -> Result<()> {
     let alpha = scene.guest("alpha")?;
     let beta = scene.guest("beta")?;
     let jobs = [
@@ -130,7 +158,7 @@ fn names_change_across(work: &str, again: fn(&mut Scene) -> Result<()>) -> Resul
         beta.start(program([work, MOUNT, "three"]))?,
     ];
     jobs.iter().try_for_each(|job| more(job, 3))?;
-    for _ in 0..4 {
+    for _ in 0..3 {
         again(&mut scene)?;
         jobs.iter().try_for_each(|job| more(job, 3))?;
     }
@@ -141,5 +169,6 @@ fn names_change_across(work: &str, again: fn(&mut Scene) -> Result<()>) -> Resul
     run(&alpha, "rm -r /run/m/one /run/m/two /run/m/three")?;
     assert_eq!(run(&beta, "ls -A /run/m")?.text(), "");
     alpha.power_off()?;
-    beta.power_off()
+    beta.power_off()?;
+    scene.check_store()
 }

@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -115,6 +116,25 @@ impl Scene {
     pub fn start_server(&mut self) -> Result<()> {
         self.server.restart()?;
         self.server.wait_for_nfs(self.listen)
+    }
+
+    /// Stops the server, and fails unless `meridian check` finds nothing wrong with its data.
+    pub fn check_store(&mut self) -> Result<()> {
+        let status = self.server.stop()?;
+        ensure!(status.success(), "the server stopped with {status}");
+        let mut check = Command::new(env!("CARGO_BIN_EXE_meridian"));
+        let checked = check
+            .args(["check", "--data"])
+            .arg(self.site.folder().join("data"))
+            .output()?;
+        ensure!(
+            checked.status.success(),
+            "the store is damaged ({}):\n{}{}",
+            checked.status,
+            String::from_utf8_lossy(&checked.stdout),
+            String::from_utf8_lossy(&checked.stderr)
+        );
+        Ok(())
     }
 
     /// Starts a process in the guest that does what it is told, step by step. Each is a lock owner of

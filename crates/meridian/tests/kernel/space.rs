@@ -1,6 +1,7 @@
 //! A disk that fills up.
 
 use anyhow::{Context, Result};
+use testbed::Guest;
 
 use crate::scene::{LONG_LEASE, MOUNT, OPEN_EXPORT, Scene, eventually, program, run};
 
@@ -26,6 +27,7 @@ pub fn a_full_disk_is_told_and_removal_helps() -> Result<()> {
         );
         // Small changes of names are still possible or refused in the right words, and what was
         // acknowledged is there.
+        fill_with_names(&guest)?;
         let look =
             "cmp <(head -c 1M /dev/zero | tr '\\0' '\\1') /run/m/piece-0 && ls /run/m | wc -l";
         run(&guest, look)?;
@@ -50,5 +52,17 @@ pub fn a_full_disk_is_told_and_removal_helps() -> Result<()> {
     let status = scene.server.stop().context("the server is healthy")?;
     assert!(status.success(), "{status}");
     guest.crash();
+    Ok(())
+}
+
+/// Names need room, too: they are made, or refused with the same word.
+fn fill_with_names(guest: &Guest) -> Result<()> {
+    let output = guest.run("mkdir /run/m/d && touch /run/m/d/f && rm -r /run/m/d")?;
+    let said = output.error_text();
+    assert!(
+        output.code == 0 || said.contains("No space left on device"),
+        "{said}"
+    );
+    run(guest, "rm -rf /run/m/d")?;
     Ok(())
 }

@@ -44,6 +44,7 @@ fn program(words: &[&str]) -> Result<()> {
         ["list", folder, prefix, count] => entries::list(Path::new(folder), prefix, count.parse()?),
         ["churn", folder] => entries::churn(Path::new(folder)),
         ["hand", referee, name] => hand::obey(referee, name),
+        ["count", file, steps] => hand::count(Path::new(file), steps.parse()?),
         ["journal", file] => journal::write(Path::new(file)),
         ["audit", file, count] => journal::audit(Path::new(file), count.parse()?),
         ["bustle", folder, name] => bustle::work(Path::new(folder), name, Answers::AllHeard),
@@ -52,6 +53,7 @@ fn program(words: &[&str]) -> Result<()> {
         }
         ["replace", folder, name] => writers::replace(Path::new(folder), name),
         ["watch", folder] => writers::watch(Path::new(folder)),
+        ["pour", file] => writers::pour(Path::new(file)),
         ["gorge", folder] => writers::gorge(Path::new(folder)),
         _ => bail!("no program takes the words {words:?}"),
     }

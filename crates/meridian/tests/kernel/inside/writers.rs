@@ -35,6 +35,40 @@ pub fn watch(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Bytes of a piece that `pour` writes at once, and how many there are.
+const PIECE_BYTES: usize = 8 << 20;
+const PIECES: u8 = 16;
+
+/// Writes a file piece by piece, sends every piece to the server without waiting until it is stable,
+/// prints its number, and synchronises only at the end. Then reads everything from the server.
+pub fn pour(path: &Path) -> Result<()> {
+    let mut file = File::create_new(path)?;
+    for number in 0..PIECES {
+        file.write_all(&vec![number; PIECE_BYTES])?;
+        // Dropping pages from the cache makes the client write them first, and it does not wait.
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+        println!("{number}");
+    }
+    file.sync_all().context("fsync failed")?;
+    super::tour::drop_caches()?;
+    let bytes = fs::read(path)?;
+    ensure!(
+        bytes.len() == PIECE_BYTES * usize::from(PIECES),
+        "{} bytes",
+        bytes.len()
+    );
+    let wrong = bytes
+        .chunks(PIECE_BYTES)
+        .zip(0..)
+        .find(|(piece, number): &(&[u8], u8)| piece.iter().any(|byte| byte != number));
+    ensure!(
+        wrong.is_none(),
+        "piece {:?} is damaged",
+        wrong.map(|(_, number)| number)
+    );
+    Ok(())
+}
+
 /// Writes files of one MiB until the disk is full, and says how many it kept whole.
 pub fn gorge(folder: &Path) -> Result<()> {
     let mut whole = 0;
