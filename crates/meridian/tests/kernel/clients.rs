@@ -39,16 +39,24 @@ pub fn the_locks_of_a_dead_client_stand_until_its_lease_ends() -> Result<()> {
     beta.power_off()
 }
 
+/// A process that takes a lock, waits until the guest has a file /run/go, writes, and reads.
+const LOCKED_SHELL: &str = "
+exec 5<>/run/m/f
+flock -x 5 || exit 9
+echo held
+until [ -e /run/go ]; do sleep 0.2; done
+echo late >&5
+exec 5>&-
+sync /run/m/f
+cat /run/m/f";
+
 /// The story's own connection to a process in the guest hangs on the same cable, so the process that
 /// holds the lock is a shell: it writes to its locked file when a file appears in the guest.
 pub fn a_client_without_a_cable_loses_its_lock_and_learns_it() -> Result<()> {
     let scene = Scene::with(&[OPEN_EXPORT, SHORT_LEASE])?;
     let alpha = scene.guest("alpha")?;
     let beta = scene.guest("beta")?;
-    let holder = alpha.start(
-        "exec 5<>/run/m/f; flock -x 5 || exit 9; echo held; until [ -e /run/go ]; do sleep 0.2; done
-        echo late >&5; exec 5>&-; sync /run/m/f; cat /run/m/f",
-    )?;
+    let holder = alpha.start(LOCKED_SHELL)?;
     eventually("the lock", || Ok(holder.stdout_so_far()? == b"held\n"))?;
     let mut heir = scene.hand(&beta)?;
     heir.does(Act::Open("f".into(), Way::Write))?;
@@ -79,6 +87,35 @@ pub fn a_client_without_a_cable_loses_its_lock_and_learns_it() -> Result<()> {
     )?;
     assert_eq!(again.text(), "99\n");
     alpha.unmount(MOUNT)?;
+    alpha.power_off()?;
+    beta.power_off()
+}
+
+/// The first of the edge conditions in RFC 8881, section 8.4.3: a client loses its lock unawares, another has
+/// it and gives it back, and the server restarts. The first client must not get the lock back as if
+/// nothing had happened, for the file has changed.
+pub fn a_lock_that_was_lost_cannot_be_reclaimed_after_a_restart() -> Result<()> {
+    let mut scene = Scene::with(&[OPEN_EXPORT, SHORT_LEASE])?;
+    let alpha = scene.guest("alpha")?;
+    let beta = scene.guest("beta")?;
+    let holder = alpha.start(LOCKED_SHELL)?;
+    eventually("the lock", || Ok(holder.stdout_so_far()? == b"held\n"))?;
+    alpha.unplug()?;
+    let mut other = scene.hand(&beta)?;
+    other.does(Act::Open("f".into(), Way::Write))?;
+    other.does(Act::Lock("f".into(), Kind::Exclusive, (0, 0)))?;
+    other.does(Act::WriteAt("f".into(), 0, "changed".into()))?;
+    other.does(Act::Close("f".into()))?;
+    scene.crash_server()?;
+    alpha.plug()?;
+    eventually("the client is back", || {
+        Ok(alpha.run("ls /run/m")?.text() == "f\n")
+    })?;
+    run(&alpha, "touch /run/go")?;
+    let output = crate::scene::finish(&holder)?;
+    let told = output.error_text().contains("Input/output error");
+    ensure!(told, "the old holder was not told: {output:?}");
+    assert_eq!(output.text(), "held\nchanged");
     alpha.power_off()?;
     beta.power_off()
 }

@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 
-use crate::scene::{MOUNT, Scene, program, run};
+use crate::restart::more;
+use crate::scene::{MOUNT, Scene, finish, program, run};
 
 pub fn names_modes_and_data_behave_as_on_a_disk() -> Result<()> {
     let scene = Scene::open()?;
@@ -51,4 +52,24 @@ pub fn file_systems_tell_their_size() -> Result<()> {
         Ok(space(&run(&guest, ask)?.text())?[1] > less + 45 * 1024)
     })?;
     guest.power_off()
+}
+
+/// Two files at once, each compared with a model of its own, while the server is killed and restarted.
+pub fn random_changes_agree_with_a_model_across_crashes() -> Result<()> {
+    let mut scene = Scene::open()?;
+    let guest = scene.guest_with("alpha", &scene.mount().version("4.2"))?;
+    let seed = std::process::id().to_string();
+    let jobs = [
+        guest.start(program(["scribble", "/run/m/one", "7", "1500"]))?,
+        guest.start(program(["scribble", "/run/m/two", &seed, "1500"]))?,
+    ];
+    more(&jobs[0], 200)?;
+    scene.crash_server()?;
+    more(&jobs[1], 200)?;
+    scene.crash_server()?;
+    for job in &jobs {
+        finish(job)?;
+    }
+    guest.power_off()?;
+    scene.check_store()
 }

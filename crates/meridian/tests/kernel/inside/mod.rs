@@ -10,6 +10,7 @@ mod entries;
 mod extras;
 pub mod hand;
 mod journal;
+mod scribble;
 mod tour;
 mod trees;
 mod writers;
@@ -54,6 +55,9 @@ fn program(words: &[&str]) -> Result<()> {
         ["replace", folder, name] => writers::replace(Path::new(folder), name),
         ["watch", folder] => writers::watch(Path::new(folder)),
         ["pour", file] => writers::pour(Path::new(file)),
+        ["scribble", file, seed, steps] => {
+            scribble::scribble(Path::new(file), seed.parse()?, steps.parse()?)
+        }
         ["gorge", folder] => writers::gorge(Path::new(folder)),
         _ => bail!("no program takes the words {words:?}"),
     }
