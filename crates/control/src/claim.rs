@@ -5,11 +5,12 @@
 
 use crate::name::ControlName;
 use crate::tree::{Tree, ancestors};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use vfs::{ObjectId, ReplicaSlot};
 
 /// How far a control reaches (main paper, section 3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Depth {
     /// The object alone.
     Shallow,
@@ -18,7 +19,7 @@ pub enum Depth {
 }
 
 /// One object of a proposal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// The file or directory to be controlled.
     pub object: ObjectId,
@@ -57,7 +58,7 @@ impl Claim {
 }
 
 /// One replica asking the others to acknowledge its control of all the claims, or of none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
     /// Names the control, and the proposer.
     pub name: ControlName,
@@ -91,7 +92,7 @@ impl Proposal {
 
 /// The order among competitors: what cannot be downgraded before what can (rule "an undecided deep
 /// proposal yields to a shallow one"), then the larger identifier (Figure 1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Rank {
     /// The proposal cannot be downgraded.
     pub firm: bool,
@@ -100,7 +101,7 @@ pub struct Rank {
 }
 
 /// A control that stands in the way of a proposal, as a refusal reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Obstacle {
     /// Where the holder stands in the order among competitors.
     pub rank: Rank,

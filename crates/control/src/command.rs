@@ -4,6 +4,7 @@ use crate::claim::Proposal;
 use crate::message::Envelope;
 use crate::moment::Moment;
 use crate::name::ControlName;
+use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
 /// The caller's name for a client's operation that waits for control.
@@ -16,7 +17,7 @@ pub struct OperationId(pub u64);
 pub struct Mark(pub u64);
 
 /// A change of the durable control table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
     /// This replica acknowledges the control, to its holder or, for its own, to itself.
     Granted(Proposal),

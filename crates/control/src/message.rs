@@ -5,9 +5,10 @@
 
 use crate::claim::{Obstacle, Proposal};
 use crate::name::{ControlName, Epoch};
+use serde::{Deserialize, Serialize};
 
 /// A message with the view it was sent in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
     /// The sender's view. Proposals and their answers count in their own epoch only; the end of a
     /// control is valid in any later one.
@@ -17,7 +18,7 @@ pub struct Envelope {
 }
 
 /// The closed vocabulary of replication control. Every message may arrive late, twice or not at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// Proposer to all: acknowledge my control.
     Propose {

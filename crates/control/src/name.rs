@@ -4,26 +4,29 @@
 //! proposal was withdrawn must never count for the next proposal of the same object. Nothing in here
 //! decides anything.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use vfs::ReplicaSlot;
 
 /// How often a replica has started; drawn from a durable counter before the first message is sent, so
 /// that the numbers of [`ControlName`] may begin again at every start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 
 /// The number of a view. It only grows; a majority of all configured replicas agreed on each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u64);
 
 /// The place of an update in the stream of the primary that made it; 0 stands before the first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Position(pub u64);
 
 /// Names one control, from its proposal to its end. Never used twice.
 ///
 /// A proposal for several objects (a group) has one name, because it is granted and ended as one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ControlName {
     /// The replica that proposes, holds or held the control.
     pub holder: ReplicaSlot,

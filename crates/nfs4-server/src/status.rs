@@ -28,7 +28,7 @@ pub(crate) fn status_of(error: &Error) -> NfsStat4 {
         Error::ShareDenied => NfsStat4::ShareDenied,
         Error::Locked(_) => NfsStat4::Locked,
         Error::Grace => NfsStat4::Grace,
-        Error::Delay => NfsStat4::Delay,
+        Error::Delay | Error::Refused(_) => NfsStat4::Delay,
         Error::NotSupported => NfsStat4::NotSupp,
         Error::Io(cause) => {
             tracing::error!(%cause, "storage failed an operation; clients get an I/O error");

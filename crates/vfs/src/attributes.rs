@@ -1,9 +1,10 @@
 //! What is known of an object, and what a client may set.
 
 use crate::{ChangeAttribute, ObjectId};
+use serde::{Deserialize, Serialize};
 
 /// The kind of an object, fixed when it is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// A regular file.
     File,
@@ -32,7 +33,9 @@ pub enum ObjectKind {
 }
 
 /// A point in time, since 1970-01-01 00:00 UTC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Timestamp {
     /// Whole seconds; negative before 1970.
     pub seconds: i64,
@@ -41,7 +44,7 @@ pub struct Timestamp {
 }
 
 /// What is known of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// The object itself.
     pub id: ObjectId,
@@ -80,7 +83,7 @@ impl Attributes {
 }
 
 /// A time a client sets: its own, or the server's now (RFC 8881, section 5.9.2, `settime4`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SetTime {
     /// The time at which the server executes the operation.
     Now,
@@ -89,7 +92,7 @@ pub enum SetTime {
 }
 
 /// Attributes to set; those that are `None` stay.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetAttributes {
     /// Lower 12 bits of a POSIX mode.
     pub mode: Option<u32>,

@@ -1,5 +1,6 @@
 //! On whose behalf an operation runs, after squashing.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The user id that permission checks do not apply to.
@@ -8,7 +9,7 @@ pub const ROOT_ID: u32 = 0;
 /// A user as the server sees it once the export's squashing rules have been applied.
 ///
 /// It travels with forwarded operations, so that checks happen where the operation executes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
     /// Numeric user id.
     pub user: u32,

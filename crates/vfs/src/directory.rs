@@ -1,13 +1,14 @@
 //! Reading a directory page by page while others change it.
 
 use crate::{Attributes, ChangeAttribute, Name};
+use serde::{Deserialize, Serialize};
 
 /// A place in a directory from which reading goes on.
 ///
 /// A cookie belongs to a name, not to a position: it stays valid when other entries come and go, and
 /// is the same at every replica. [`Cookie::START`] stands before the first entry; real cookies are
 /// at least [`Cookie::FIRST`] (RFC 8881, section 18.23.3 reserves 0, 1 and 2) and below 2^63.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cookie(pub u64);
 
 impl Cookie {
@@ -18,7 +19,7 @@ impl Cookie {
 }
 
 /// One entry of a directory, without `.` and `..`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryEntry {
     /// Reading after this cookie continues behind the entry.
     pub cookie: Cookie,
@@ -29,7 +30,7 @@ pub struct DirectoryEntry {
 }
 
 /// Consecutive entries of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryPage {
     /// The entries, in cookie order.
     pub entries: Vec<DirectoryEntry>,
@@ -38,7 +39,7 @@ pub struct DirectoryPage {
 }
 
 /// A directory's version around a change made in it (RFC 8881, section 3.3.3, `change_info4`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryChange {
     /// The version just before.
     pub before: ChangeAttribute,

@@ -1,12 +1,13 @@
 //! Why a file system refuses or fails an operation.
 
 use crate::{LockConflict, NameError};
+use serde::{Deserialize, Serialize};
 
 /// The result of a file system operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation did not happen. Nothing has changed when one of these is returned.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
     /// No entry has that name.
     #[error("no such entry")]
@@ -40,7 +41,7 @@ pub enum Error {
     NotEmpty,
     /// Malformed or contradictory arguments.
     #[error("invalid argument: {0}")]
-    Invalid(&'static str),
+    Invalid(#[serde(with = "reason")] &'static str),
     /// The bytes cannot be a name.
     #[error("{0}")]
     Name(#[from] NameError),
@@ -80,7 +81,31 @@ pub enum Error {
     /// The file system has no such operation.
     #[error("not supported")]
     NotSupported,
+    /// Whoever oversees changes refused this one for now; the number is theirs.
+    #[error("refused for now")]
+    Refused(u64),
     /// The storage below failed. The text is for the log, not for clients.
     #[error("input/output error: {0}")]
     Io(String),
+}
+
+/// Reasons are written for the log of the server that found them; elsewhere a general one stands in.
+mod reason {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde calls it with a reference"
+    )]
+    pub(super) fn serialize<S: Serializer>(
+        _: &&'static str,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_unit()
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<&'static str, D::Error> {
+        <()>::deserialize(from)?;
+        Ok("refused by another server")
+    }
 }

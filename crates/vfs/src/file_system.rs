@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Attributes, ByteRange, Cookie, Credentials, DirectoryChange, DirectoryPage, FsId, LockConflict,
@@ -21,7 +22,7 @@ pub struct Properties {
 }
 
 /// Room in a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
     /// Bytes that the tree's storage can hold in all.
     pub total_bytes: u64,
@@ -56,7 +57,7 @@ impl<'a> Authority<'a> {
 }
 
 /// Content of a new object, besides its attributes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NewObject {
     /// An empty directory, a fifo, a socket or a device. Never a file or symbolic link.
     Plain(ObjectKind),
@@ -67,7 +68,7 @@ pub enum NewObject {
 }
 
 /// What to do when a regular file is to be made (RFC 8881, section 18.16.3, `createmode4`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Creation {
     /// An existing file is taken as it is; the given attributes are then ignored.
     Unchecked,
@@ -79,7 +80,7 @@ pub enum Creation {
 }
 
 /// A made, or found, object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Created {
     /// The object.
     pub attributes: Attributes,
@@ -90,7 +91,7 @@ pub struct Created {
 }
 
 /// Data read from a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadData {
     /// The bytes; fewer than asked for only at the end of the file.
     pub bytes: Bytes,
@@ -99,7 +100,7 @@ pub struct ReadData {
 }
 
 /// What a client wants to be on stable storage before it is answered (RFC 8881, section 18.32.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stability {
     /// Nothing; a later commit makes it stable.
     Unstable,
@@ -110,11 +111,11 @@ pub enum Stability {
 }
 
 /// Changes whenever unstable writes may have been lost (RFC 8881, section 18.3.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteVerifier(pub [u8; 8]);
 
 /// How data was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// Bytes written: all of them.
     pub count: u32,
@@ -125,14 +126,14 @@ pub struct Written {
 }
 
 /// A commit that was carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commitment {
     /// For comparison with that of the writes.
     pub verifier: WriteVerifier,
 }
 
 /// What to look for in a sparse file (RFC 7862, section 15.11).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SeekTarget {
     /// The next byte that is stored.
     Data,
@@ -141,7 +142,7 @@ pub enum SeekTarget {
 }
 
 /// A piece of a file, for allocation and deallocation. Not empty, and its end fits into 63 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// First byte.
     pub offset: u64,
@@ -150,7 +151,7 @@ pub struct Extent {
 }
 
 /// Whether an extended attribute may, or must, exist already (RFC 8276, section 8.4.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum XattrMode {
     /// Either.
     Any,
@@ -161,7 +162,7 @@ pub enum XattrMode {
 }
 
 /// Names of extended attributes, page by page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XattrPage {
     /// The names that fit.
     pub names: Vec<XattrName>,

@@ -3,10 +3,11 @@
 //! Clients keep their cached inodes when they move to another replica, so nothing in here may depend
 //! on the machine that answers.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The place of a replica in its replication set. Never used again for another replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReplicaSlot(pub u16);
 
 /// A file, directory, symbolic link or special file of one tree; NFS shows it as the fileid.
@@ -14,7 +15,7 @@ pub struct ReplicaSlot(pub u16);
 /// The upper 16 bits are the [`ReplicaSlot`] of the replica that made the object, the lower 48 a
 /// counter of that replica which survives crashes, so that identifiers are allocated without talking
 /// to anyone and never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectId(u64);
 
 impl ObjectId {
@@ -66,7 +67,7 @@ impl fmt::Display for ObjectId {
 }
 
 /// Identifies a tree to clients (RFC 8881, section 5.8.1.9); drawn at random when a tree is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FsId {
     /// First half of the identifier.
     pub major: u64,
@@ -78,7 +79,7 @@ pub struct FsId {
 ///
 /// The upper 16 bits count takeovers by another replica, the lower 48 the changes, so that a version
 /// made after a takeover is newer than any that the former primary may have shown to clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ChangeAttribute(pub u64);
 
 #[cfg(test)]

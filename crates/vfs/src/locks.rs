@@ -3,15 +3,16 @@
 //! The tables live behind [`crate::FileSystem`], because with replicas the primary of a file decides
 //! about its locks, whichever server the client talks to.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Who opened a file: the client's own owner string and the open-owner, never a clientid, which
 /// another server would not know.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OpenOwner(pub Arc<[u8]>);
 
 /// Who holds a byte-range lock: the client's own owner string and the lock-owner.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LockOwner {
     /// The client's owner string (RFC 8881, section 2.4, `co_ownerid`).
     pub client: Arc<[u8]>,
@@ -20,7 +21,7 @@ pub struct LockOwner {
 }
 
 /// What an open owner does with a file, and what it denies to others (RFC 8881, section 9.7).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Share {
     /// Reads.
     pub read: bool,
@@ -55,7 +56,7 @@ impl Share {
 }
 
 /// How a byte range is locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LockKind {
     /// Shared with other readers.
     Read,
@@ -65,7 +66,8 @@ pub enum LockKind {
 
 /// The bytes from `start` to `last`, both included; `last` is `u64::MAX` for "to the end of file,
 /// however it grows". Never empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "(u64, u64)", into = "(u64, u64)")]
 pub struct ByteRange {
     start: u64,
     last: u64,
@@ -131,7 +133,7 @@ impl ByteRange {
 }
 
 /// The lock that stands in the way of another (RFC 8881, section 18.10.2, `LOCK4denied`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockConflict {
     /// Who holds it.
     pub owner: LockOwner,
@@ -139,6 +141,20 @@ pub struct LockConflict {
     pub range: ByteRange,
     /// How.
     pub kind: LockKind,
+}
+
+impl TryFrom<(u64, u64)> for ByteRange {
+    type Error = &'static str;
+
+    fn try_from((start, last): (u64, u64)) -> std::result::Result<ByteRange, &'static str> {
+        ByteRange::from_bounds(start, last).ok_or("a byte range that ends before it starts")
+    }
+}
+
+impl From<ByteRange> for (u64, u64) {
+    fn from(range: ByteRange) -> (u64, u64) {
+        (range.start, range.last)
+    }
 }
 
 #[cfg(test)]

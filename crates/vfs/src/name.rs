@@ -1,5 +1,6 @@
 //! Names of directory entries and extended attributes, checked once where they enter.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use bytes::Bytes;
 pub const MAX_NAME_BYTES: usize = 255;
 
 /// Why bytes cannot be a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum NameError {
     /// Nothing between two slashes.
     #[error("the name is empty")]
@@ -27,7 +28,8 @@ pub enum NameError {
 /// The name of a directory entry: 1 to 255 bytes, no slash, no NUL, neither `.` nor `..`.
 ///
 /// Any other byte is kept as the client sent it; Linux clients do not promise UTF-8.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Bytes", into = "Bytes")]
 pub struct Name(Bytes);
 
 impl Name {
@@ -65,6 +67,20 @@ impl Name {
     }
 }
 
+impl TryFrom<Bytes> for Name {
+    type Error = NameError;
+
+    fn try_from(bytes: Bytes) -> Result<Name, NameError> {
+        Name::new(bytes)
+    }
+}
+
+impl From<Name> for Bytes {
+    fn from(name: Name) -> Bytes {
+        name.0
+    }
+}
+
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{self}\"")
@@ -79,7 +95,8 @@ impl fmt::Display for Name {
 
 /// The name of an extended attribute in the `user.` name space, without that prefix
 /// (RFC 8276, section 5).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Bytes", into = "Bytes")]
 pub struct XattrName(Bytes);
 
 impl XattrName {
@@ -111,6 +128,20 @@ impl XattrName {
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         self.0.clone()
+    }
+}
+
+impl TryFrom<Bytes> for XattrName {
+    type Error = NameError;
+
+    fn try_from(bytes: Bytes) -> Result<XattrName, NameError> {
+        XattrName::new(bytes)
+    }
+}
+
+impl From<XattrName> for Bytes {
+    fn from(name: XattrName) -> Bytes {
+        name.0
     }
 }
 
