@@ -2,13 +2,14 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `set.json` | set, own slot, members, the next slot |
+//! | `set.json` | set, own slot, members with their version, the next slot |
+//! | `tree` | what the owner says all replicas must know of the tree; its meaning is the owner's |
 //! | `authority.pem` | certificate of the authority |
 //! | `authority.key` | its key; only where the set was created |
 //! | `replica.pem`, `replica.key` | what this replica proves itself with |
 //! | `invitations.json` | secrets that were handed out |
 //!
-//! Each is readable by its owner only. Changes are made under a lock, so that `set invite` may run
+//! Each is readable by its owner only. Changes are made under a lock, so that `meridian set invite` may run
 //! beside the server.
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ use super::token::{Token, unix_seconds};
 use crate::identity::SetId;
 use crate::tls::{Identity, fingerprint, replica_of};
 
+const TREE: &str = "tree";
+
 /// The slot of the replica that creates the set.
 const FIRST_SLOT: ReplicaSlot = ReplicaSlot(1);
 
@@ -41,12 +44,34 @@ pub struct Member {
     pub revoked: bool,
 }
 
+/// The members of a set. Only the replica that keeps the authority's key changes them, so of two lists the
+/// one with the larger version is right.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberList {
+    /// Grows with each change, from 1.
+    pub version: u64,
+    /// The members, removed ones included, by slot.
+    pub members: Vec<Member>,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct SetFile {
     set: String,
     slot: u16,
     next_slot: u32,
-    members: Vec<Member>,
+    #[serde(flatten)]
+    list: MemberList,
+}
+
+impl SetFile {
+    /// Replaces what is known of one member, or adds it.
+    fn put(&mut self, member: Member) {
+        let members = &mut self.list.members;
+        members.retain(|other| other.slot != member.slot);
+        members.push(member);
+        members.sort_by_key(|member| member.slot);
+        self.list.version += 1;
+    }
 }
 
 /// What a joined server is given.
@@ -54,8 +79,12 @@ struct SetFile {
 pub(crate) struct Admission {
     pub certificate: CertificateDer<'static>,
     pub authority: CertificateDer<'static>,
-    pub members: Vec<Member>,
+    pub list: MemberList,
+    pub tree: Vec<u8>,
 }
+
+/// The most that a joining server is told of the tree, in bytes.
+pub(crate) const TREE_BYTES_MAX: usize = 4096;
 
 /// The directory in which a replica keeps what it knows of its set.
 #[derive(Clone, Debug)]
@@ -75,11 +104,28 @@ impl SetDirectory {
         &self.path
     }
 
-    /// Begins a set, with this replica as its first member in slot 1, listening at `addresses`.
+    /// Begins a set that nothing is said about, for [`SetDirectory::create_for`] with an empty tree.
     ///
     /// # Errors
-    /// [`SetError::Exists`], and what the files or certificates may bring.
+    /// As [`SetDirectory::create_for`].
     pub fn create(&self, addresses: Vec<String>, now: SystemTime) -> Result<SetId, SetError> {
+        self.create_for(&[], addresses, now)
+    }
+
+    /// Begins a set, with this replica as its first member in slot 1, listening at `addresses`. Every server
+    /// that joins is given `tree` as it is, at most 4096 bytes, over TLS and after it has proved itself.
+    ///
+    /// # Errors
+    /// [`SetError::Exists`], [`SetError::TreeTooLarge`], and what the files or certificates may bring.
+    pub fn create_for(
+        &self,
+        tree: &[u8],
+        addresses: Vec<String>,
+        now: SystemTime,
+    ) -> Result<SetId, SetError> {
+        if tree.len() > TREE_BYTES_MAX {
+            return Err(SetError::TreeTooLarge);
+        }
         let _lock = self.begin()?;
         let set = SetId(random()?);
         let (authority_key, authority) = make_authority(set, now)?;
@@ -103,11 +149,15 @@ impl SetDirectory {
         let authority = CertificateDer::from_pem_slice(authority.as_bytes())
             .map_err(|error| SetError::Certificate(error.to_string()))?;
         self.write_replica(&key.serialize_pem(), &certificate, &authority)?;
+        files::replace(&self.file(TREE), tree)?;
         self.write_set(&SetFile {
             set: set.to_string(),
             slot: FIRST_SLOT.0,
             next_slot: u32::from(FIRST_SLOT.0) + 1,
-            members,
+            list: MemberList {
+                version: 1,
+                members,
+            },
         })?;
         Ok(set)
     }
@@ -125,7 +175,8 @@ impl SetDirectory {
         }
         let slot = u16::try_from(set.next_slot).map_err(|_| SetError::SlotsExhausted)?;
         set.next_slot += 1;
-        let own = set.members.iter().find(|member| member.slot == set.slot);
+        let members = &set.list.members;
+        let own = members.iter().find(|member| member.slot == set.slot);
         let secret: [u8; 32] = random()?;
         let expires_unix_s = unix_seconds(now + lifetime);
         let token = Token {
@@ -144,17 +195,32 @@ impl SetDirectory {
         Ok(token)
     }
 
-    /// Marks a member as removed, so that servers started later refuse it. A running one is told with
+    /// Marks a member as removed, so that servers which learn of it refuse it. A running one is told with
     /// [`crate::Endpoint::revoke`].
     ///
     /// # Errors
-    /// [`SetError::NoSuchMember`] and file errors.
+    /// [`SetError::NoAuthority`] elsewhere than where the set was created, [`SetError::Founder`] for that
+    /// replica itself, [`SetError::NoSuchMember`] and file errors.
     pub fn revoke(&self, slot: ReplicaSlot) -> Result<(), SetError> {
         let _lock = self.open()?;
         let mut set = self.read_set()?;
-        let member = set.members.iter_mut().find(|member| member.slot == slot.0);
-        member.ok_or(SetError::NoSuchMember(slot.0))?.revoked = true;
-        self.write_set(&set)
+        if !self.keeps_authority() {
+            return Err(SetError::NoAuthority);
+        }
+        if slot.0 == set.slot {
+            return Err(SetError::Founder);
+        }
+        let mut members = set.list.members.iter();
+        let member = members.find(|member| member.slot == slot.0).cloned();
+        let member = member.ok_or(SetError::NoSuchMember(slot.0))?;
+        if !member.revoked {
+            set.put(Member {
+                revoked: true,
+                ..member
+            });
+            self.write_set(&set)?;
+        }
+        Ok(())
     }
 
     /// The members as far as this replica knows.
@@ -162,18 +228,42 @@ impl SetDirectory {
     /// # Errors
     /// [`SetError::NoSet`] and file errors.
     pub fn members(&self) -> Result<Vec<Member>, SetError> {
-        Ok(self.read_set()?.members)
+        Ok(self.member_list()?.members)
     }
 
-    /// Replaces the list of members, as learned from the set.
+    /// The members as far as this replica knows, with the version of that knowledge.
     ///
     /// # Errors
     /// [`SetError::NoSet`] and file errors.
-    pub fn set_members(&self, members: Vec<Member>) -> Result<(), SetError> {
+    pub fn member_list(&self) -> Result<MemberList, SetError> {
+        Ok(self.read_set()?.list)
+    }
+
+    /// Takes over a list that another replica showed, if it is newer than what is known here. Says whether it
+    /// was. A replica that keeps the authority's key knows best and takes nothing.
+    ///
+    /// # Errors
+    /// [`SetError::NoSet`] and file errors.
+    pub fn learn(&self, list: MemberList) -> Result<bool, SetError> {
         let _lock = self.open()?;
         let mut set = self.read_set()?;
-        set.members = members;
-        self.write_set(&set)
+        if self.keeps_authority() || list.version <= set.list.version {
+            return Ok(false);
+        }
+        set.list = list;
+        self.write_set(&set)?;
+        Ok(true)
+    }
+
+    /// What all replicas were told of the tree when they joined, as [`SetDirectory::create_for`] took it.
+    ///
+    /// # Errors
+    /// [`SetError::NoSet`] and file errors.
+    pub fn tree(&self) -> Result<Vec<u8>, SetError> {
+        if !self.exists() {
+            return Err(SetError::NoSet(self.path.clone()));
+        }
+        files::read_bytes(&self.file(TREE))
     }
 
     /// Whether this replica can admit others.
@@ -229,7 +319,7 @@ impl SetDirectory {
             .ok_or_else(unknown_token)?;
         invitation.check(set, shown, request, now)?;
         let revoked = |member: &Member| member.slot == slot.0 && member.revoked;
-        if file.members.iter().any(revoked) {
+        if file.list.members.iter().any(revoked) {
             return Err(SetError::Refused(
                 "this replica was removed from the set; ask for a new token".to_owned(),
             ));
@@ -244,8 +334,7 @@ impl SetDirectory {
             CERTIFICATE_LIFETIME,
         )?;
         invitation.use_up(request);
-        file.members.retain(|member| member.slot != slot.0);
-        file.members.push(Member {
+        file.put(Member {
             slot: slot.0,
             addresses,
             revoked: false,
@@ -255,7 +344,8 @@ impl SetDirectory {
         Ok(Admission {
             certificate,
             authority: self.certificate("authority.pem")?,
-            members: file.members,
+            list: file.list,
+            tree: files::read_bytes(&self.file(TREE))?,
         })
     }
 
@@ -269,16 +359,18 @@ impl SetDirectory {
     ) -> Result<(), SetError> {
         let _lock = self.begin()?;
         self.write_replica(key_pem, &admission.certificate, &admission.authority)?;
+        files::replace(&self.file(TREE), &admission.tree)?;
         self.write_set(&SetFile {
             set: set.to_string(),
             slot: slot.0,
             next_slot: 0,
-            members: admission.members.clone(),
+            list: admission.list.clone(),
         })
     }
 
-    /// Whether a set is here already.
-    pub(crate) fn is_taken(&self) -> bool {
+    /// Whether the directory holds a set.
+    #[must_use]
+    pub fn exists(&self) -> bool {
         self.file("set.json").exists()
     }
 
@@ -290,7 +382,7 @@ impl SetDirectory {
     fn begin(&self) -> Result<DirectoryLock, SetError> {
         files::make_directory(&self.path)?;
         let lock = DirectoryLock::acquire(&self.path)?;
-        if self.is_taken() {
+        if self.exists() {
             return Err(SetError::Exists(self.path.clone()));
         }
         Ok(lock)
@@ -298,7 +390,7 @@ impl SetDirectory {
 
     /// Locks a directory that must hold one.
     fn open(&self) -> Result<DirectoryLock, SetError> {
-        if !self.is_taken() {
+        if !self.exists() {
             return Err(SetError::NoSet(self.path.clone()));
         }
         DirectoryLock::acquire(&self.path)
@@ -322,7 +414,7 @@ impl SetDirectory {
     }
 
     fn read_set(&self) -> Result<SetFile, SetError> {
-        if !self.is_taken() {
+        if !self.exists() {
             return Err(SetError::NoSet(self.path.clone()));
         }
         let path = self.file("set.json");
@@ -346,7 +438,7 @@ impl SetDirectory {
         }
         // The error might quote a secret.
         serde_json::from_str(&files::read(&path)?)
-            .map_err(|_| damaged(&path, "it is not what `set invite` writes"))
+            .map_err(|_| damaged(&path, "it is not what `meridian set invite` writes"))
     }
 
     fn write_invitations(&self, invitations: &[Invitation]) -> Result<(), SetError> {

@@ -15,7 +15,7 @@ use vfs::ReplicaSlot;
 
 use super::SetError;
 use super::authority::make_request;
-use super::directory::{Admission, Member, SetDirectory};
+use super::directory::{Admission, Member, MemberList, SetDirectory, TREE_BYTES_MAX};
 use super::token::{Token, proof};
 use crate::handshake::buffered;
 use crate::tls::{explain, join_config, replica_name, replica_of};
@@ -48,6 +48,10 @@ struct JoinReply {
     authority: Bytes,
     #[prost(message, repeated, tag = "4")]
     members: Vec<WireMember>,
+    #[prost(uint64, tag = "5")]
+    members_version: u64,
+    #[prost(bytes = "bytes", tag = "6")]
+    tree: Bytes,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -73,7 +77,7 @@ pub async fn join(
     now: SystemTime,
 ) -> Result<Vec<Member>, SetError> {
     token.check_expiry(now)?;
-    if directory.is_taken() {
+    if directory.exists() {
         return Err(SetError::Exists(directory.path().to_owned()));
     }
     let (key, request) = make_request()?;
@@ -89,7 +93,7 @@ pub async fn join(
     }
     let admission = admission(token, reply)?;
     directory.write_joined(token.set, token.slot, &key.serialize_pem(), &admission)?;
-    Ok(admission.members)
+    Ok(admission.list.members)
 }
 
 /// Asks at each address until one answers. The same question may be asked again.
@@ -134,6 +138,9 @@ fn admission(token: &Token, reply: JoinReply) -> Result<Admission, SetError> {
             "the certificate is for another replica".to_owned(),
         ));
     }
+    if reply.tree.len() > TREE_BYTES_MAX {
+        return Err(SetError::TreeTooLarge);
+    }
     let members = reply.members.into_iter().map(|member| {
         Ok(Member {
             slot: u16::try_from(member.slot)
@@ -145,7 +152,11 @@ fn admission(token: &Token, reply: JoinReply) -> Result<Admission, SetError> {
     Ok(Admission {
         certificate,
         authority: CertificateDer::from(reply.authority.to_vec()),
-        members: members.collect::<Result<_, SetError>>()?,
+        list: MemberList {
+            version: reply.members_version,
+            members: members.collect::<Result<_, SetError>>()?,
+        },
+        tree: reply.tree.to_vec(),
     })
 }
 
@@ -202,7 +213,10 @@ async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, S
         refusal: String::new(),
         certificate: Bytes::copy_from_slice(&admission.certificate),
         authority: Bytes::copy_from_slice(&admission.authority),
+        members_version: admission.list.version,
+        tree: admission.tree.into(),
         members: admission
+            .list
             .members
             .into_iter()
             .map(|member| WireMember {

@@ -53,6 +53,11 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), SetError> {
 }
 
 /// Reads a file whole.
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, SetError> {
+    fs::read(path).map_err(io_error(path))
+}
+
+/// Reads a file of text whole.
 pub(crate) fn read(path: &Path) -> Result<String, SetError> {
     fs::read_to_string(path).map_err(io_error(path))
 }

@@ -63,7 +63,7 @@ impl Invitation {
         }
         match &self.used_by {
             Some(user) if *user != used_by(request) => Err(SetError::Refused(
-                "the token has been used; ask for a new one with `set invite`".to_owned(),
+                "the token has been used; ask for a new one with `meridian set invite`".to_owned(),
             )),
             _ => Ok(()),
         }
@@ -73,7 +73,7 @@ impl Invitation {
 /// What is said of every token that does not fit, whatever the reason.
 pub(crate) fn unknown_token() -> SetError {
     SetError::Refused(
-        "the token is not one of this set; ask for a new one with `set invite`".to_owned(),
+        "the token is not one of this set; ask for a new one with `meridian set invite`".to_owned(),
     )
 }
 

@@ -3,20 +3,23 @@
 //! A set has an authority of its own, made by [`SetDirectory::create`] with the first replica. Whoever is
 //! to join gets one token from [`SetDirectory::invite`]: where to call, the fingerprint of the authority,
 //! a secret that works once, the slot reserved for it, and when it expires. [`join`] turns the token into a
-//! certificate and the list of members. What must never enter: what replicas say to each other later, and
-//! private keys in logs or messages.
+//! certificate, the list of members, and what the owner of the first replica says of the tree. What must
+//! never enter: the meaning of that, what replicas say to each other later, and private keys in logs or
+//! messages.
 
 mod authority;
 mod directory;
 mod exchange;
 mod files;
 mod invitation;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use std::path::PathBuf;
 
 pub use authority::CERTIFICATE_LIFETIME;
-pub use directory::{Member, SetDirectory};
+pub use directory::{Member, MemberList, SetDirectory};
 pub use exchange::join;
 pub(crate) use exchange::serve_join;
 pub use token::{Token, TokenError};
@@ -50,15 +53,23 @@ pub enum SetError {
     NoSet(PathBuf),
     /// The key of the authority is elsewhere.
     #[error(
-        "this replica does not keep the key of the set's authority; use the replica that created the set"
+        "this replica does not keep the key of the set's authority; use the replica that created the set, where `meridian set create` ran"
     )]
     NoAuthority,
     /// There are no slots left; they are never used twice.
     #[error("every slot of the set has been used; create a new set")]
     SlotsExhausted,
     /// A member was named that there is not.
-    #[error("there is no replica {0} in this set; `set show` lists the members")]
+    #[error("there is no replica {0} in this set; `meridian set members` lists them")]
     NoSuchMember(u16),
+    /// The replica that keeps the key cannot be removed.
+    #[error(
+        "this replica keeps the key of the set's authority, so it cannot be removed; to end the set, stop its servers and remove their `set` directories"
+    )]
+    Founder,
+    /// More is said of the tree than the set hands on.
+    #[error("the description of the tree is larger than {max} bytes", max = directory::TREE_BYTES_MAX)]
+    TreeTooLarge,
     /// A file cannot be read or written.
     #[error("{path}: {error}")]
     Io {

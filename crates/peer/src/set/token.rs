@@ -23,14 +23,16 @@ const CHECKSUM_BYTES: usize = 4;
 pub enum TokenError {
     /// It does not begin as a token does.
     #[error(
-        "this is not a token; copy the whole line that `set invite` printed, beginning with `{PREFIX}`"
+        "this is not a token; copy the whole line that `meridian set invite` printed, beginning with `{PREFIX}`"
     )]
     NotAToken,
     /// Characters are missing or changed.
-    #[error("the token was not copied whole; copy the line that `set invite` printed again")]
+    #[error(
+        "the token was not copied whole; copy the line that `meridian set invite` printed again"
+    )]
     Damaged,
     /// It was made too long ago.
-    #[error("the token expired {} minutes ago; ask for a new one with `set invite`", .ago.as_secs() / 60)]
+    #[error("the token expired {} minutes ago; ask for a new one with `meridian set invite`", .ago.as_secs() / 60)]
     Expired {
         /// How long ago.
         ago: Duration,
