@@ -7,6 +7,7 @@
 //! Also here: what happens when stable storage fails. The store then fails every later operation
 //! ([`Health`]), because nobody can tell any more what the disk holds.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 
 /// The place of a batch in the order in which batches were committed; 0 is before all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Ticket(pub(crate) u64);
+pub struct Ticket(pub(crate) u64);
 
 /// How long a batch stays without stable storage when nobody asks for it.
 pub(crate) const LAZY_INTERVAL: Duration = Duration::from_secs(1);
@@ -82,15 +83,21 @@ pub(crate) struct Commits {
     requested: Condvar,
     committed: AtomicU64,
     stable: watch::Sender<Ticket>,
+    /// Batches with an update record that are not stable yet, and the positions of the records.
+    recorded: Mutex<VecDeque<(Ticket, u64)>>,
+    stable_position: watch::Sender<u64>,
 }
 
 impl Commits {
-    pub(crate) fn new() -> Commits {
+    /// For a store in which no record behind `position` exists.
+    pub(crate) fn new(position: u64) -> Commits {
         Commits {
             request: Mutex::default(),
             requested: Condvar::new(),
             committed: AtomicU64::new(0),
             stable: watch::Sender::new(Ticket::default()),
+            recorded: Mutex::default(),
+            stable_position: watch::Sender::new(position),
         }
     }
 
@@ -107,6 +114,17 @@ impl Commits {
     /// The newest ticket on stable storage.
     pub(crate) fn stable(&self) -> Ticket {
         *self.stable.borrow()
+    }
+
+    /// Notes the record in the batch of a ticket that is about to be given out. The caller holds the writer's
+    /// lock, so that records come in the order of batches.
+    pub(crate) fn note_record(&self, ticket: Ticket, position: u64) {
+        self.recorded().push_back((ticket, position));
+    }
+
+    /// The position up to which all records are stable.
+    pub(crate) fn stable_position(&self) -> watch::Receiver<u64> {
+        self.stable_position.subscribe()
     }
 
     /// Waits until a ticket is on stable storage, or the store has failed.
@@ -148,6 +166,13 @@ impl Commits {
             *stable = ticket.max(*stable);
             newer
         });
+        let mut recorded = self.recorded();
+        let count = recorded.partition_point(|(batch, _)| *batch <= ticket);
+        let last = recorded.drain(..count).next_back();
+        if let Some((_, position)) = last {
+            // Still under the lock, so that positions are told in order.
+            self.stable_position.send_replace(position);
+        }
     }
 
     /// Wakes everyone who waits, because the store has failed.
@@ -174,6 +199,11 @@ impl Commits {
         }
     }
 
+    fn recorded(&self) -> MutexGuard<'_, VecDeque<(Ticket, u64)>> {
+        // A panic in between leaves a record that is announced with the next one.
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn request(&self) -> MutexGuard<'_, Request> {
         // The fields are valid whoever panicked in between.
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
@@ -186,7 +216,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stable_ticket_is_not_waited_for() {
-        let commits = Commits::new();
+        let commits = Commits::new(0);
         let health = Health::default();
         commits.announce(Ticket(3));
         commits.wait(Ticket(3), &health).await.unwrap();
@@ -196,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_asks_the_thread_and_ends_with_its_announcement() {
-        let commits = Commits::new();
+        let commits = Commits::new(0);
         let health = Health::default();
         let thread = async {
             assert_eq!(commits.next(), Wake::Work { persist: true });
@@ -208,7 +238,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_reaches_those_who_wait_and_those_who_come_later() {
-        let commits = Commits::new();
+        let commits = Commits::new(0);
         let health = Health::default();
         let failing = async {
             health.fail("no more disk");
@@ -220,8 +250,22 @@ mod tests {
     }
 
     #[test]
+    fn a_record_is_stable_with_its_batch() {
+        let commits = Commits::new(7);
+        let position = commits.stable_position();
+        commits.note_record(Ticket(2), 8);
+        commits.note_record(Ticket(4), 11);
+        commits.announce(Ticket(1));
+        assert_eq!(*position.borrow(), 7);
+        commits.announce(Ticket(3));
+        assert_eq!(*position.borrow(), 8);
+        commits.announce(Ticket(9));
+        assert_eq!(*position.borrow(), 11);
+    }
+
+    #[test]
     fn a_stop_is_seen_even_when_nothing_is_wanted() {
-        let commits = Commits::new();
+        let commits = Commits::new(0);
         commits.stop();
         assert_eq!(commits.next(), Wake::Stop);
     }

@@ -104,6 +104,11 @@ impl Counters {
         })
     }
 
+    /// The last number of a sequence that may have been given out.
+    pub(crate) fn last(&self, sequence: Sequence) -> u64 {
+        self.next[sequence as usize].saturating_sub(1)
+    }
+
     /// The reservation to write along with the next batch, when one of the ranges runs low.
     pub(crate) fn wanted(&self) -> Option<Reserved> {
         if self.pending.is_some() {

@@ -2,15 +2,16 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::sync::broadcast;
 use vfs::{Error, ObjectId, Properties, ReplicaSlot, WriteVerifier};
 
 use crate::clock::Clock;
 use crate::codec::Fields;
 use crate::committer::{Commits, Health, Ticket};
-use crate::counters::{Counters, Reserved};
+use crate::counters::{Counters, Reserved, Sequence};
 use crate::data::{Buffers, DataFiles, DirtyFiles, Guards, MAX_FILE_BYTES};
 use crate::error::StoreError;
 use crate::layout::{Identity, Layout};
@@ -19,6 +20,7 @@ use crate::locks::Locks;
 use crate::metadata::{Metadata, MetadataError, Row, Table};
 use crate::mutation::{OBJECTS_KEY, RESERVED_KEY, Writer};
 use crate::options::{CommitMode, StoreOptions, TreeIdentity};
+use crate::overseer::Overseer;
 use crate::rows::{NameHash, key};
 use crate::shares::Shares;
 use crate::space::Headroom;
@@ -27,6 +29,9 @@ use crate::upkeep::Bell;
 
 /// The key of the row that counts how often the store was opened.
 const OPENED_KEY: &[u8] = b"opened";
+
+/// Who is more than so many changes of locks behind learns only that it missed some.
+const LOCK_CHANGES: usize = 1024;
 
 /// The parts of a store, shared by operations and the store's own threads.
 pub(crate) struct Inner {
@@ -42,6 +47,9 @@ pub(crate) struct Inner {
     pub(crate) layout: Arc<Layout>,
     pub(crate) metadata: Metadata,
     pub(crate) writer: tokio::sync::Mutex<Writer>,
+    pub(crate) overseer: OnceLock<Weak<dyn Overseer>>,
+    /// See [`crate::Store::lock_changes`].
+    pub(crate) lock_changes: broadcast::Sender<ObjectId>,
     pub(crate) commits: Commits,
     pub(crate) health: Health,
     pub(crate) headroom: Headroom,
@@ -90,6 +98,8 @@ impl Inner {
         let orphans = metadata.view().scan(Table::Orphans, &[], &[]).count() as u64;
         let headroom = Headroom::new(&layout.data(), options.reserve)?;
         let layout = Arc::new(layout);
+        let counters = Counters::resume(reserved);
+        let commits = Commits::new(counters.last(Sequence::Positions));
         Ok(Inner {
             properties: Properties {
                 fs_id: identity.tree.fs_id,
@@ -107,11 +117,13 @@ impl Inner {
             layout,
             metadata,
             writer: tokio::sync::Mutex::new(Writer {
-                counters: Counters::resume(reserved),
+                counters,
                 committed: Ticket::default(),
                 objects,
             }),
-            commits: Commits::new(),
+            overseer: OnceLock::new(),
+            lock_changes: broadcast::Sender::new(LOCK_CHANGES),
+            commits,
             health: Health::default(),
             headroom,
             guards: Arc::default(),

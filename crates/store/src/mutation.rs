@@ -115,7 +115,7 @@ impl<'s> Mutation<'s> {
             inner,
             writer,
             batch: inner.metadata.batch(),
-            record: inner.recording.then(Draft::new),
+            record: inner.recording.then(Draft::default),
             objects: Vec::new(),
             entries: Vec::new(),
             made: 0,
@@ -312,6 +312,11 @@ impl<'s> Mutation<'s> {
         Ok(ticket)
     }
 
+    /// The same for changes that only this copy knows of.
+    pub(crate) fn commit_local(self) -> Result<Ticket> {
+        self.commit()
+    }
+
     fn gather_objects(&mut self) {
         for loaded in std::mem::take(&mut self.objects) {
             let key = key::object(loaded.id);
@@ -340,7 +345,7 @@ impl<'s> Mutation<'s> {
         };
         let position = self.take(Sequence::Positions)?;
         self.batch
-            .put(Table::Updates, &key::number(position), &record.into_row());
+            .put(Table::Updates, &key::number(position), &record.to_row(b""));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use bytes::{BufMut, Bytes};
 use crate::codec::{Fields, Malformed};
 use crate::metadata::Table;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// One row as it is after an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,20 +28,19 @@ pub struct RowChange {
 pub struct UpdateRecord {
     /// Its place among all updates of this store, growing with gaps.
     pub position: u64,
+    /// What the overseer of the change wrote into it.
+    pub note: Bytes,
     /// The rows, each at most once.
     pub changes: Vec<RowChange>,
 }
 
 /// A record while its operation is being put together.
+#[derive(Default)]
 pub(crate) struct Draft(Vec<u8>);
 
 impl Draft {
-    pub(crate) fn new() -> Draft {
-        Draft(vec![VERSION])
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.len() == 1
+        self.0.is_empty()
     }
 
     pub(crate) fn add(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) {
@@ -58,8 +57,16 @@ impl Draft {
         }
     }
 
-    pub(crate) fn into_row(self) -> Vec<u8> {
-        self.0
+    /// The row of the record with the overseer's note.
+    pub(crate) fn to_row(&self, note: &[u8]) -> Vec<u8> {
+        // Invariant: notes hold a few names of controls.
+        let note_bytes = u32::try_from(note.len()).expect("notes are far below 4 GiB");
+        let mut row = Vec::with_capacity(5 + note.len() + self.0.len());
+        row.put_u8(VERSION);
+        row.put_u32(note_bytes);
+        row.put_slice(note);
+        row.put_slice(&self.0);
+        row
     }
 }
 
@@ -69,6 +76,8 @@ impl UpdateRecord {
         if fields.u8()? != VERSION {
             return Err(Malformed("the version of an update record is unknown"));
         }
+        let note_bytes = fields.u32()? as usize;
+        let note = Bytes::copy_from_slice(fields.bytes(note_bytes)?);
         let mut changes = Vec::new();
         while !fields.is_empty() {
             let table = fields.u8()?;
@@ -87,7 +96,11 @@ impl UpdateRecord {
             };
             changes.push(RowChange { table, key, value });
         }
-        Ok(UpdateRecord { position, changes })
+        Ok(UpdateRecord {
+            position,
+            note,
+            changes,
+        })
     }
 }
 
@@ -97,17 +110,18 @@ mod tests {
 
     #[test]
     fn records_come_back_and_damaged_ones_are_refused() {
-        let mut draft = Draft::new();
+        let mut draft = Draft::default();
         assert!(draft.is_empty());
         draft.add(Table::Objects, b"key", Some(b"value"));
         draft.add(Table::Links, b"gone", None);
-        let row = draft.into_row();
+        let row = draft.to_row(b"note");
         let record = UpdateRecord::decode(9, &row).unwrap();
+        assert_eq!(record.note, &b"note"[..]);
         assert_eq!(record.changes.len(), 2);
         assert_eq!(record.changes[1].value, None);
         assert!(UpdateRecord::decode(9, &row[..row.len() - 1]).is_err());
         let mut unknown = row.clone();
-        unknown[1] = 99;
+        unknown[9] = 99;
         assert!(UpdateRecord::decode(9, &unknown).is_err());
     }
 }

@@ -48,6 +48,12 @@ pub(crate) enum Table {
     Pieces = 10,
     /// Object id, number → offset and bytes: small writes whose data file is not stable yet.
     Kept = 11,
+    /// Any short key → a row of those above the store.
+    Facts = 12,
+    /// Object id → nothing: files whose data other replicas may not have.
+    Unshipped = 13,
+    /// Replica slot → position of the last update of that replica that was applied.
+    Applied = 14,
 }
 
 impl Table {
@@ -55,6 +61,7 @@ impl Table {
         use Table::*;
         [
             Objects, Entries, Links, Xattrs, Orphans, Removals, Dirty, Updates, System, Kept,
+            Facts, Unshipped, Applied,
         ]
         .into_iter()
         .find(|table| *table as u8 == tag)
@@ -407,7 +414,7 @@ impl Batch<'_> {
             self.cached.push((cached, Some(Arc::from(value))));
         }
         let count = pieces::count(value.len());
-        if matches!(table, Table::Xattrs | Table::Updates) {
+        if matches!(table, Table::Xattrs | Table::Updates | Table::Facts) {
             self.former.push(Former {
                 table,
                 key: key.to_vec(),
@@ -429,7 +436,10 @@ impl Batch<'_> {
         if let Some(cached) = cached_key(table, key) {
             self.cached.push((cached, None));
         }
-        if matches!(table, Table::Xattrs | Table::Updates | Table::Objects) {
+        if matches!(
+            table,
+            Table::Xattrs | Table::Updates | Table::Objects | Table::Facts
+        ) {
             self.former.push(Former {
                 table,
                 key: key.to_vec(),

@@ -1,0 +1,86 @@
+//! Who oversees changes, and how a change looks to them.
+//!
+//! With replicas not every change may be made at once: somebody has to know that this copy may make it,
+//! and what it was made under. The store asks just before it commits a change that other replicas
+//! keep too, and the answer goes into the record of the change. What the answer depends on must
+//! never enter here.
+
+use vfs::{ObjectId, Result};
+
+/// What kind of thing an object is to those who decide about changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TouchedKind {
+    /// A directory.
+    Directory,
+    /// Anything else that has one name, or none yet.
+    File,
+    /// Anything else that had several names before the change.
+    LinkedFile,
+}
+
+/// An object that a change touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Touched {
+    /// Which object.
+    pub id: ObjectId,
+    /// What it was before the change.
+    pub kind: TouchedKind,
+}
+
+/// The shape of a change: which objects it touches, and what happens to the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Data, attributes, extended attributes, locks or denials of one object.
+    Object(Touched),
+    /// A new object with its name.
+    Create {
+        /// The directory that gets the name.
+        parent: ObjectId,
+        /// The object; never a [`TouchedKind::LinkedFile`].
+        made: Touched,
+    },
+    /// A name goes, and with the last one the object.
+    Remove {
+        /// The directory that loses the name.
+        parent: ObjectId,
+        /// What the name led to.
+        removed: Touched,
+    },
+    /// An object gets one more name.
+    Link {
+        /// The object.
+        file: Touched,
+        /// The directory that gets the name.
+        parent: ObjectId,
+    },
+    /// A name moves.
+    Rename {
+        /// The directory that loses the name.
+        from: ObjectId,
+        /// The directory that gets it; may be the same.
+        to: ObjectId,
+        /// What the name leads to.
+        moved: Touched,
+        /// What the new name led to before.
+        replaced: Option<Touched>,
+    },
+}
+
+/// Decides about changes that replicas keep too, see the module.
+pub trait Overseer: Send + Sync + 'static {
+    /// Called with the writer's lock of the store held, just before a change is committed. It must not
+    /// wait, and of the store it may only read.
+    ///
+    /// `commit(Some(note))` commits the change with an update record that carries the note, and returns
+    /// the position of that record; `commit(None)` commits it without a record and returns 0. It is
+    /// called once at most.
+    ///
+    /// # Errors
+    /// Any error abandons the change, as if it had never been tried; usually
+    /// [`vfs::Error::Refused`]. Once the change has been committed, errors come too late.
+    fn oversee(
+        &self,
+        change: &Change,
+        commit: &mut dyn FnMut(Option<&[u8]>) -> Result<u64>,
+    ) -> Result<()>;
+}

@@ -1,0 +1,75 @@
+//! Where objects lie in the tree, for those who decide about changes and for people.
+
+use bytes::Bytes;
+use vfs::{Error, ObjectId, Result};
+
+use crate::inner::Inner;
+use crate::metadata::{Table, View};
+use crate::rows::{Content, EntryRow, NameHash, ObjectRow, key};
+
+/// No path that is shown has more parts.
+const MAX_PARTS: usize = 4096;
+
+impl Inner {
+    pub(super) fn parents(&self, id: ObjectId) -> Result<Vec<ObjectId>> {
+        let row = match self.object(id) {
+            Ok(row) => row,
+            Err(Error::Stale) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        match row.content {
+            Content::Directory(_) if id == ObjectId::ROOT => Ok(Vec::new()),
+            Content::Directory(directory) => Ok(vec![directory.parent]),
+            _ if row.links == 0 => Ok(Vec::new()),
+            _ => {
+                let view = self.metadata.view();
+                let links = view.scan(Table::Links, &key::object(id), &[]);
+                links
+                    .map(|link| Ok(key::parse_link(link?.key())?.1))
+                    .collect()
+            }
+        }
+    }
+
+    pub(super) fn path_of(&self, id: ObjectId) -> Result<String> {
+        self.object(id)?;
+        let view = self.metadata.view();
+        let (mut at, mut parts) = (id, Vec::new());
+        while at != ObjectId::ROOT && parts.len() < MAX_PARTS {
+            let Some((parent, name)) = one_name(&view, at)? else {
+                return Ok(format!("(object {at} without a name)"));
+            };
+            parts.push(String::from_utf8_lossy(&name).into_owned());
+            at = parent;
+        }
+        parts.reverse();
+        Ok(format!("/{}", parts.join("/")))
+    }
+}
+
+/// One name of an object and the directory it lies in; the links of directories are kept too.
+fn one_name(view: &View<'_>, id: ObjectId) -> Result<Option<(ObjectId, Bytes)>> {
+    for link in view.scan(Table::Links, &key::object(id), &[]) {
+        let (_, parent, cookie) = key::parse_link(link?.key())?;
+        let (hash, index) = NameHash::from_cookie(cookie);
+        let Some(row) = view.row(Table::Entries, &key::entry(parent, hash))? else {
+            continue;
+        };
+        let entries = EntryRow::decode(&row)?;
+        let entry = entries
+            .entries()
+            .iter()
+            .find(|entry| entry.index == index && entry.object == id);
+        if let Some(entry) = entry {
+            let name = Bytes::copy_from_slice(entry.name.as_bytes());
+            return Ok(Some((parent, name)));
+        }
+    }
+    Ok(None)
+}
+
+/// An object at the moment of a view.
+pub(super) fn object_in(view: &View<'_>, id: ObjectId) -> Result<Option<ObjectRow>> {
+    let row = view.row(Table::Objects, &key::object(id))?;
+    Ok(row.map(|row| ObjectRow::decode(&row)).transpose()?)
+}

@@ -1,0 +1,49 @@
+//! Rows that only this copy keeps, for those above the store: their tables, not ours.
+
+use bytes::Bytes;
+use vfs::{Error, Result};
+
+use crate::committer::Ticket;
+use crate::inner::Inner;
+use crate::metadata::Table;
+
+/// With the value's length and a tag it stays below the sector that no row may fill.
+const MAX_KEY_BYTES: usize = 64;
+
+impl Inner {
+    pub(super) async fn put_facts(&self, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Result<Ticket> {
+        let fits = |key: &[u8]| (1..=MAX_KEY_BYTES).contains(&key.len());
+        if !rows.iter().all(|(key, _)| fits(key)) {
+            return Err(Error::Invalid("a key of 1 to 64 bytes is needed"));
+        }
+        let mut mutation = self.begin_upkeep().await?;
+        for (key, value) in rows {
+            match value {
+                Some(value) => mutation.put_local(Table::Facts, &key, &framed(&value)),
+                None => mutation.remove_local(Table::Facts, &key),
+            }
+        }
+        mutation.commit_local()
+    }
+
+    pub(super) fn facts(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
+        self.health.check()?;
+        let view = self.metadata.view();
+        let rows = view.scan(Table::Facts, prefix, &[]);
+        rows.map(|row| {
+            let row = row?;
+            let value = row.value().get(1..).unwrap_or_default();
+            Ok((
+                Bytes::copy_from_slice(row.key()),
+                Bytes::copy_from_slice(value),
+            ))
+        })
+        .collect()
+    }
+}
+
+/// Values of others may start with any byte, but rows of ours never with one that means a long row.
+fn framed(value: &[u8]) -> Vec<u8> {
+    const VERSION: u8 = 1;
+    [&[VERSION], value].concat()
+}

@@ -1,0 +1,268 @@
+//! What replicas need of a store, besides records of its own changes: changes of others, the bytes
+//! that belong to them, rows that only this copy keeps, and a copy of everything for a new replica.
+//!
+//! What must never enter: who may change what, who is connected, or how any of this travels.
+
+mod ancestry;
+mod apply;
+mod base;
+mod content;
+mod facts;
+mod unshipped;
+mod updates;
+
+use std::sync::Weak;
+
+use bytes::Bytes;
+use tokio::sync::{broadcast, watch};
+use vfs::{Extent, ObjectId, ReplicaSlot, Result};
+
+pub use base::{BaseScan, BaseState};
+
+use crate::committer::Ticket;
+use crate::overseer::Overseer;
+use crate::recording::RowChange;
+use crate::store::Store;
+
+/// One update that another replica made as the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignUpdate {
+    /// Whose stream of updates it belongs to.
+    pub from: ReplicaSlot,
+    /// Its place in that stream; later updates have larger ones.
+    pub position: u64,
+    /// The rows as they are after it.
+    pub changes: Vec<RowChange>,
+}
+
+/// A name that appears or disappears, seen from the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkChange {
+    /// What the name leads to.
+    pub object: ObjectId,
+    /// The directory it lies in.
+    pub parent: ObjectId,
+    /// Whether it appears.
+    pub added: bool,
+}
+
+/// Part of the content of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContentPiece {
+    /// Bytes.
+    Data {
+        /// Where the first one lies.
+        offset: u64,
+        /// All of them.
+        bytes: Bytes,
+    },
+    /// Nothing is stored there, it reads as zeros.
+    Hole(Extent),
+}
+
+impl Store {
+    /// Sets who oversees changes; the first one stays. Without one nothing is recorded.
+    ///
+    /// When the overseer is dropped while the store still works, every change that it would have
+    /// overseen fails.
+    pub fn set_overseer(&self, overseer: Weak<dyn Overseer>) {
+        if self.inner.overseer.set(overseer).is_err() {
+            tracing::error!("a store has an overseer already; please report it");
+        }
+    }
+
+    /// The position up to which every record of this store is stable; none below will still appear.
+    #[must_use]
+    pub fn stable_position(&self) -> watch::Receiver<u64> {
+        self.inner.commits.stable_position()
+    }
+
+    /// Removes update records up to this position, which nobody needs any more.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn trim_updates(&self, through: u64) -> Result<()> {
+        self.inner.trim_updates(through).await
+    }
+
+    /// Returns when everything up to this ticket is on stable storage.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn wait_stable(&self, ticket: Ticket) -> Result<()> {
+        self.inner.commits.wait(ticket, &self.inner.health).await
+    }
+
+    /// The directories that hold an object, one for each of its names, so a directory may be there
+    /// twice; nothing for the root and for what does not exist. Takes no lock that changes take.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn parents(&self, id: ObjectId) -> Result<Vec<ObjectId>> {
+        self.inner.parents(id)
+    }
+
+    /// One path of an object from the root of the tree, for people to read. An object without a name has
+    /// none, which is said in place of it.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] for what does not exist; [`vfs::Error::Io`] when rows cannot be read.
+    pub fn path_of(&self, id: ObjectId) -> Result<String> {
+        self.inner.path_of(id)
+    }
+
+    /// Takes over rows that another primary changed, in one batch with the new position in its stream.
+    /// A position that was applied already changes nothing.
+    ///
+    /// `oversee` is called with the writer's lock held; it gets the names that appear and disappear,
+    /// and a closure that commits, which it must call. Only what this copy alone knows of an object
+    /// stays: whether it has a data file, and whether a file is still open here that has lost its
+    /// last name.
+    ///
+    /// The content of files comes separately, see [`Store::put_content`].
+    ///
+    /// # Errors
+    /// [`vfs::Error::Invalid`] for rows that cannot be; [`vfs::Error::NoSpace`] on a full disk;
+    /// [`vfs::Error::Io`] when storage fails; and what `oversee` returns. Nothing has changed then.
+    pub async fn apply(
+        &self,
+        update: ForeignUpdate,
+        oversee: &mut (
+                 dyn FnMut(&[LinkChange], &mut dyn FnMut() -> Result<()>) -> Result<()> + Send
+             ),
+    ) -> Result<Ticket> {
+        self.inner.apply(update, oversee).await
+    }
+
+    /// The position of the last update of a replica's stream that was applied here; 0 for none.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when the row cannot be read.
+    pub fn applied(&self, from: ReplicaSlot) -> Result<u64> {
+        self.inner.applied(from)
+    }
+
+    /// Part of the content of a file as it is now, in order, clipped at its size. Asks for no permission
+    /// and notes no access. It reads from the disk and may block for as long as that takes.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`].
+    pub fn content(&self, id: ObjectId, offset: u64, count: u64) -> Result<Vec<ContentPiece>> {
+        self.inner.content(id, offset, count)
+    }
+
+    /// Takes over part of the content of a file, clipped at the size in its row. It is stable on return.
+    /// Many of these at once share their trips to the disk. Neither the version nor a time of
+    /// the file changes.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] for what does not exist; [`vfs::Error::NoSpace`]; [`vfs::Error::Io`].
+    pub async fn put_content(&self, id: ObjectId, piece: ContentPiece) -> Result<()> {
+        self.inner.put_content(id, piece).await
+    }
+
+    /// Changes rows that only this copy keeps, for those above the store: each a key of 1 to 64 bytes and
+    /// a value, or `None` for a row to remove. All of one call happen together; calls in order.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Invalid`] for a key too long; [`vfs::Error::Io`] when storage fails.
+    pub async fn put_facts(&self, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Result<Ticket> {
+        self.inner.put_facts(rows).await
+    }
+
+    /// The rows of [`Store::put_facts`] whose keys start with `prefix`, in the order of keys.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn facts(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
+        self.inner.facts(prefix)
+    }
+
+    /// Files whose data has changed under an update record since [`Store::forget_unshipped`].
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn unshipped(&self) -> Result<Vec<ObjectId>> {
+        self.inner.unshipped()
+    }
+
+    /// Takes files off the list of [`Store::unshipped`], because every replica has their data. Nothing may
+    /// change these files meanwhile, see [`Store::forget_unshipped_if`].
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn forget_unshipped(&self, ids: &[ObjectId]) -> Result<()> {
+        self.forget_unshipped_if(ids, &mut |_| true).await
+    }
+
+    /// The same for those files of which `shipped` says so while nobody can change them: it is asked with
+    /// the writer's lock held, like an [`Overseer`], and must not wait.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn forget_unshipped_if(
+        &self,
+        ids: &[ObjectId],
+        shipped: &mut (dyn FnMut(ObjectId) -> bool + Send),
+    ) -> Result<()> {
+        self.inner.forget_unshipped(ids, shipped).await
+    }
+
+    /// Tells of files whose locks or denials were released or replaced by an applied update, so that who
+    /// waits for them can ask again.
+    #[must_use]
+    pub fn lock_changes(&self) -> broadcast::Receiver<ObjectId> {
+        self.inner.lock_changes.subscribe()
+    }
+
+    /// A copy of all rows that replicas keep, as they are at one moment.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub async fn base(&self) -> Result<BaseScan> {
+        self.inner.base().await
+    }
+
+    /// Whether the store holds a whole tree.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn base_state(&self) -> Result<BaseState> {
+        self.inner.base_state()
+    }
+
+    /// Begins to take over the tree of another replica, on a store that holds nothing but its root or what
+    /// an unfinished attempt left. Until [`Store::finish_base`] nobody else may use the store.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Invalid`] when the store holds a tree of its own; [`vfs::Error::Io`].
+    pub async fn begin_base(&self) -> Result<()> {
+        self.inner.begin_base().await
+    }
+
+    /// Takes over one page of a [`BaseScan`].
+    ///
+    /// # Errors
+    /// [`vfs::Error::Invalid`] without [`Store::begin_base`], or for rows that cannot be;
+    /// [`vfs::Error::NoSpace`]; [`vfs::Error::Io`].
+    pub async fn install_base(&self, rows: Vec<RowChange>) -> Result<()> {
+        self.inner.install_base(rows).await
+    }
+
+    /// Ends what [`Store::begin_base`] began: from here on the store is a replica that has applied the
+    /// given positions. It is stable on return.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Invalid`] without [`Store::begin_base`]; [`vfs::Error::Io`].
+    pub async fn finish_base(&self, positions: Vec<(ReplicaSlot, u64)>) -> Result<()> {
+        self.inner.finish_base(positions).await
+    }
+
+    /// Regular files behind `after` in the order of identifiers with their sizes, at most so many.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn files(&self, after: Option<ObjectId>, count: usize) -> Result<Vec<(ObjectId, u64)>> {
+        self.inner.files_after(after, count)
+    }
+}
