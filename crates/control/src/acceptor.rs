@@ -6,7 +6,7 @@
 use crate::claim::{Obstacle, Proposal};
 use crate::ended::EndedControls;
 use crate::message::MAX_OBSTACLES;
-use crate::name::ControlName;
+use crate::name::{ControlName, Incarnation};
 use crate::rules::Rules;
 use crate::table::ControlTable;
 use crate::tree::Tree;
@@ -127,6 +127,13 @@ impl Acceptor {
         answers
     }
 
+    /// Records what was acknowledged before a restart; nothing conflicted then.
+    pub(crate) fn restore(&mut self, tree: &impl Tree, grant: Proposal) {
+        if !self.table.contains(grant.name) {
+            self.table.insert(tree, grant);
+        }
+    }
+
     /// Records a control that an applied update brought along (inheritance); it cannot conflict,
     /// because the control it descends from was granted here before the update was applied.
     pub(crate) fn adopt(&mut self, tree: &impl Tree, proposal: Proposal) -> Option<Answer> {
@@ -154,6 +161,25 @@ impl Acceptor {
             self.give_precedence(next);
         }
         self.settle(tree, view)
+    }
+
+    /// Ends everything that `holder` held or proposed before this incarnation, then grants what fits.
+    /// Returns the controls that were acknowledged here, and the answers.
+    pub(crate) fn renounce(
+        &mut self,
+        tree: &impl Tree,
+        view: &View,
+        holder: ReplicaSlot,
+        before: Incarnation,
+    ) -> (Vec<ControlName>, Vec<Answer>) {
+        let held: Vec<ControlName> = self.table.held_before(holder, before).collect();
+        for name in &held {
+            self.table.remove(tree, *name);
+        }
+        let former = |name: &ControlName| name.holder == holder && name.incarnation < before;
+        self.waiting.retain(|name, _| !former(name));
+        self.ended.renounce(holder, before);
+        (held, self.settle(tree, view))
     }
 
     fn give_precedence(&mut self, next: Proposal) {

@@ -16,6 +16,15 @@ pub struct OperationId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(pub u64);
 
+/// Leave to carry out an operation now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// The controls that cover it; the update it makes must name them.
+    pub under: Vec<ControlName>,
+    /// The client may be answered when the records up to here are stable.
+    pub after: Mark,
+}
+
 /// A change of the durable control table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {

@@ -18,15 +18,37 @@ struct Ends {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EndedControls {
     by_origin: BTreeMap<(ReplicaSlot, Incarnation), Ends>,
+    /// Everything of these replicas' earlier incarnations has ended.
+    renounced: BTreeMap<ReplicaSlot, Incarnation>,
 }
 
 impl EndedControls {
     pub(crate) fn contains(&self, name: ControlName) -> bool {
+        if self.is_renounced(name) {
+            return true;
+        }
         let ends = self.by_origin.get(&(name.holder, name.incarnation));
         ends.is_some_and(|ends| name.number < ends.floor || ends.above.contains(&name.number))
     }
 
+    fn is_renounced(&self, name: ControlName) -> bool {
+        let before = self.renounced.get(&name.holder);
+        before.is_some_and(|before| name.incarnation < *before)
+    }
+
+    /// Takes note that everything `holder` held or proposed before this incarnation has ended.
+    pub(crate) fn renounce(&mut self, holder: ReplicaSlot, before: Incarnation) {
+        let known = self.renounced.entry(holder).or_insert(before);
+        *known = before.max(*known);
+        let before = *known;
+        self.by_origin
+            .retain(|(other, incarnation), _| *other != holder || *incarnation >= before);
+    }
+
     pub(crate) fn insert(&mut self, name: ControlName) {
+        if self.is_renounced(name) {
+            return;
+        }
         let ends = self.ends_of(name);
         if name.number >= ends.floor {
             ends.above.insert(name.number);
@@ -36,6 +58,9 @@ impl EndedControls {
     /// Takes note that everything of that incarnation below `floor` has ended. A smaller floor than
     /// known comes from a late message and changes nothing.
     pub(crate) fn raise_floor(&mut self, origin: ControlName, floor: u64) {
+        if self.is_renounced(origin) {
+            return;
+        }
         let ends = self.ends_of(origin);
         if floor > ends.floor {
             ends.floor = floor;
@@ -75,5 +100,21 @@ mod tests {
         );
         ended.raise_floor(name(5), 9);
         assert!(ended.by_origin.values().all(|ends| ends.above.is_empty()));
+    }
+
+    #[test]
+    fn a_later_incarnation_replaces_everything_before_it() {
+        let mut ended = EndedControls::default();
+        ended.insert(name(5));
+        ended.renounce(ReplicaSlot(1), Incarnation(2));
+        assert!(ended.contains(name(6)), "whatever its number");
+        ended.insert(name(7));
+        assert!(ended.by_origin.is_empty(), "nothing more is remembered");
+        let incarnation = Incarnation(2);
+        let later = ControlName {
+            incarnation,
+            ..name(1)
+        };
+        assert!(!ended.contains(later));
     }
 }

@@ -29,7 +29,7 @@ mod update;
 mod view;
 
 pub use claim::{Claim, Depth, Obstacle, Proposal, Rank};
-pub use command::{Command, Mark, OperationId, Record};
+pub use command::{Admission, Command, Mark, OperationId, Record};
 pub use core::{ControlCore, Overloaded};
 pub use message::{Envelope, MAX_OBSTACLES, Message};
 pub use moment::Moment;

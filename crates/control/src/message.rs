@@ -4,7 +4,7 @@
 //! encoding belongs to the room that owns the connections.
 
 use crate::claim::{Obstacle, Proposal};
-use crate::name::{ControlName, Epoch};
+use crate::name::{ControlName, Epoch, Incarnation};
 use serde::{Deserialize, Serialize};
 
 /// A message with the view it was sent in.
@@ -69,6 +69,17 @@ pub enum Message {
     Disown {
         /// The control that does not exist.
         name: ControlName,
+    },
+    /// Restarted replica to all: everything of my incarnations before this one has ended; whatever was
+    /// done under it has been applied everywhere.
+    Renounce {
+        /// The present incarnation.
+        before: Incarnation,
+    },
+    /// Acceptor to the restarted replica: I have forgotten all that; stop repeating it.
+    Renounced {
+        /// As in [`Message::Renounce`].
+        before: Incarnation,
     },
     /// To one whose view was ahead: I have reached it; say again what I dropped meanwhile.
     Repeat,

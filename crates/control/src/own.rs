@@ -58,6 +58,8 @@ pub(crate) struct OwnControl {
     pub(crate) last_used: Moment,
     pub(crate) last_update: Position,
     pub(crate) revoked_until: Option<Moment>,
+    /// So many operations admitted under it are still being carried out.
+    pub(crate) held: u32,
 }
 
 impl OwnControl {

@@ -5,7 +5,7 @@
 
 use crate::ancestry::{AncestryTable, Change, Counters};
 use crate::claim::{Claim, Depth, Proposal};
-use crate::name::ControlName;
+use crate::name::{ControlName, Incarnation};
 use crate::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::{ObjectId, ReplicaSlot};
@@ -17,6 +17,7 @@ pub(crate) struct ControlTable {
     by_object: BTreeMap<ObjectId, BTreeMap<ControlName, Depth>>,
     ancestry: AncestryTable,
     deep_claims: usize,
+    held_by: BTreeMap<ReplicaSlot, usize>,
 }
 
 impl ControlTable {
@@ -32,6 +33,26 @@ impl ControlTable {
         self.grants.values()
     }
 
+    /// How many controls of others than `slot` are acknowledged here.
+    pub(crate) fn foreign_to(&self, slot: ReplicaSlot) -> usize {
+        self.grants.len() - self.held_by.get(&slot).copied().unwrap_or(0)
+    }
+
+    /// The controls that `holder` got before an incarnation.
+    pub(crate) fn held_before(
+        &self,
+        holder: ReplicaSlot,
+        before: Incarnation,
+    ) -> impl Iterator<Item = ControlName> {
+        let first = |incarnation| ControlName {
+            holder,
+            incarnation,
+            number: 0,
+        };
+        let range = self.grants.range(first(Incarnation(0))..first(before));
+        range.map(|(name, _)| *name)
+    }
+
     pub(crate) fn ancestry(&self) -> &AncestryTable {
         &self.ancestry
     }
@@ -45,12 +66,16 @@ impl ControlTable {
             let at_object = self.by_object.entry(claim.object).or_default();
             at_object.insert(name, claim.depth);
         }
+        *self.held_by.entry(name.holder).or_default() += 1;
         self.grants.insert(name, proposal);
     }
 
     /// Forgets a control and returns it, if there was one.
     pub(crate) fn remove(&mut self, tree: &impl Tree, name: ControlName) -> Option<Proposal> {
         let proposal = self.grants.remove(&name)?;
+        if let Some(held) = self.held_by.get_mut(&name.holder) {
+            *held -= 1;
+        }
         for claim in &proposal.claims {
             self.count(tree, name.holder, claim, Change::Remove);
             self.deep_claims -= usize::from(claim.depth == Depth::Deep);

@@ -12,6 +12,32 @@ pub trait Tree {
     fn parents(&self, object: ObjectId) -> Vec<ObjectId>;
 }
 
+/// A tree in which one object has other links.
+pub(crate) struct Overlay<'a, T> {
+    tree: &'a T,
+    object: ObjectId,
+    parents: Vec<ObjectId>,
+}
+
+impl<'a, T: Tree> Overlay<'a, T> {
+    pub(crate) fn new(tree: &'a T, object: ObjectId, parents: Vec<ObjectId>) -> Overlay<'a, T> {
+        Overlay {
+            tree,
+            object,
+            parents,
+        }
+    }
+}
+
+impl<T: Tree> Tree for Overlay<'_, T> {
+    fn parents(&self, object: ObjectId) -> Vec<ObjectId> {
+        if object == self.object {
+            return self.parents.clone();
+        }
+        self.tree.parents(object)
+    }
+}
+
 /// All directories above `object`, over every link.
 pub fn ancestors(tree: &impl Tree, object: ObjectId) -> BTreeSet<ObjectId> {
     let mut found = BTreeSet::new();

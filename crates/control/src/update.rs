@@ -17,6 +17,18 @@ pub enum Subject {
     LinkedFile(ObjectId),
 }
 
+impl Subject {
+    /// Its identifier.
+    #[must_use]
+    pub fn object(self) -> ObjectId {
+        match self {
+            Subject::Directory(object) | Subject::File(object) | Subject::LinkedFile(object) => {
+                object
+            }
+        }
+    }
+}
+
 /// A changing operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {

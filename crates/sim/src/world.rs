@@ -2,18 +2,18 @@
 //!
 //! Every step takes one event, carries out everything the cores ask for, and checks every invariant.
 
+mod execution;
+
 use crate::invariants::{self, Closed};
 use crate::network::{Lane, Links};
 use crate::packet::Packet;
 use crate::plan::Plan;
 use crate::random::Random;
-use crate::replica::{Content, Replica, StreamUpdate};
+use crate::replica::{Content, Replica};
 use crate::tree::{Edit, Intent, Outcome};
 use crate::violation::Violation;
 use crate::workload;
-use control::{
-    Command, ControlName, Epoch, Moment, OperationId, Position, ReplicaSlot, Tree, Update, View,
-};
+use control::{Command, Epoch, Moment, OperationId, Position, ReplicaSlot, Update, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vfs::ObjectId;
@@ -370,171 +370,6 @@ impl World {
             }
             Command::ArmTimer { at } => self.schedule(at, Event::Alarm(slot)),
         }
-    }
-
-    /// Carries an admitted operation out, unless the tree has changed while it waited.
-    fn execute(&mut self, slot: ReplicaSlot, number: u64, under: Vec<ControlName>) {
-        let operation = &self.operations[place(number)];
-        let (intent, update) = (operation.intent, operation.update);
-        let resolved = self.replica(slot).tree.resolve(&intent);
-        if resolved.is_none() || resolved != update {
-            self.begin(slot, number);
-            return;
-        }
-        self.check_controlled_by_no_other(slot, &intent);
-        if let Intent::Write(file) = intent {
-            self.write(slot, number, file, under);
-        } else {
-            self.change_tree(slot, &intent, under);
-            self.finish(slot, number, Outcome::Done);
-        }
-    }
-
-    fn check_controlled_by_no_other(&mut self, slot: ReplicaSlot, intent: &Intent) {
-        let edits = self.replica(slot).tree.edits(intent, ObjectId::ROOT);
-        let touched = edits.iter().filter_map(|edit| match edit {
-            Edit::Version { object, version } => Some((*object, *version)),
-            _ => None,
-        });
-        for (object, version) in touched {
-            let newest = self.newest.get(&object).copied().unwrap_or(0);
-            if version != newest + 1 {
-                let sight = format!(
-                    "replica {} changes {object} from version {} while {newest} exists",
-                    slot.0,
-                    version - 1
-                );
-                self.report("I4 (updates build on the newest version)", sight);
-            }
-            self.newest.insert(object, version);
-        }
-    }
-
-    fn write(&mut self, slot: ReplicaSlot, number: u64, file: ObjectId, under: Vec<ControlName>) {
-        let now = self.now;
-        let replica = self.replica(slot);
-        let version = replica.tree.version(file).unwrap_or(0) + 1;
-        let edit = Edit::Version {
-            object: file,
-            version,
-        };
-        replica.tree.apply(&edit);
-        let follows = Position(replica.stream.len() as u64);
-        let content = Content {
-            file,
-            version,
-            follows,
-        };
-        let others = self.others(slot);
-        let replica = self.replica(slot);
-        replica.unshipped.insert(file, (content, others.clone()));
-        replica.core.handle_data_unshipped(file, &under);
-        let close = OperationId(number | CLOSE);
-        let entry = replica.births.get(&file).copied();
-        replica
-            .core
-            .handle_close(now, &replica.tree, close, file, entry);
-        for peer in others {
-            self.send(slot, peer, Packet::Content(content));
-        }
-    }
-
-    fn answer_close(&mut self, slot: ReplicaSlot, number: u64) {
-        if let Intent::Write(file) = self.operations[place(number)].intent {
-            let replica = self.replica(slot);
-            if let Some(version) = replica.tree.version(file) {
-                let directories = replica.tree.parents(file);
-                let closed = Closed {
-                    version,
-                    directories,
-                };
-                self.closed.insert(file, closed);
-            }
-        }
-        self.finish(slot, number, Outcome::Done);
-    }
-
-    fn change_tree(&mut self, slot: ReplicaSlot, intent: &Intent, under: Vec<ControlName>) {
-        let now = self.now;
-        let replica = self.replica(slot);
-        let fresh = replica.fresh_object();
-        let update = replica
-            .tree
-            .resolve(intent)
-            .expect("the caller has resolved it");
-        let edits = replica.tree.edits(intent, fresh);
-        let complete = replica.apply(now, &edits);
-        debug_assert!(complete, "a resolved intent can be carried out");
-        let position = Position(replica.stream.len() as u64 + 1);
-        replica
-            .core
-            .handle_update(&replica.tree, &update, &under, position);
-        let mut inherited = None;
-        if let Intent::Create { parent, .. } = *intent
-            && let Some(subject) = replica.tree.subject(fresh)
-        {
-            replica.births.insert(fresh, position);
-            inherited = replica
-                .core
-                .handle_created(now, &replica.tree, subject, parent);
-        }
-        if let Some(born) = &inherited {
-            let born = [born.name];
-            replica
-                .core
-                .handle_update(&replica.tree, &update, &born, position);
-        }
-        let shipped = StreamUpdate {
-            under,
-            edits: edits.clone(),
-            inherited,
-        };
-        replica.stream.push(shipped.clone());
-        self.forget_removed(slot, &edits);
-        for peer in self.others(slot) {
-            self.send(slot, peer, Packet::Update(position.0, shipped.clone()));
-        }
-    }
-
-    /// What was removed is neither open nor new any more.
-    fn forget_removed(&mut self, slot: ReplicaSlot, edits: &[Edit]) {
-        for edit in edits {
-            let (Edit::Leave { object, .. } | Edit::Enter { object, .. }) = *edit else {
-                continue;
-            };
-            let directories = self.replica(slot).tree.parents(object);
-            if directories.is_empty() {
-                self.closed.remove(&object);
-            } else if let Some(closed) = self.closed.get_mut(&object) {
-                closed.directories = directories;
-            }
-        }
-    }
-
-    fn apply_foreign(
-        &mut self,
-        slot: ReplicaSlot,
-        origin: ReplicaSlot,
-        position: u64,
-        update: StreamUpdate,
-    ) {
-        let now = self.now;
-        let replica = self.replica(slot);
-        let complete = replica.apply(now, &update.edits);
-        if let Some(proposal) = update.inherited {
-            replica
-                .core
-                .handle_inherited(now, &replica.tree, origin, proposal);
-        }
-        replica.applied.insert(origin, position);
-        if !complete {
-            let sight = format!(
-                "replica {} cannot apply update {position} of replica {}: {:?}",
-                slot.0, origin.0, update.edits
-            );
-            self.report("I4 (updates can be applied)", sight);
-        }
-        self.send(slot, origin, Packet::Applied(Position(position)));
     }
 
     fn others(&self, slot: ReplicaSlot) -> Vec<ReplicaSlot> {

@@ -9,7 +9,7 @@ use crate::message::Message;
 use crate::moment::Moment;
 use crate::name::{ControlName, Position};
 use crate::own::{Origin, OwnControl, State};
-use crate::tree::Tree;
+use crate::tree::{Overlay, Tree};
 use crate::update::{Need, NeedKind, Subject};
 use crate::view::View;
 use vfs::{ObjectId, ReplicaSlot};
@@ -54,9 +54,10 @@ impl ControlCore {
         self.run(now, tree);
     }
 
-    /// An object was created here in `parent`. Under deep control it is covered; under shallow control
+    /// An object is being created here in `parent`; its link is reported afterwards, and until then it
+    /// does not matter whether `tree` shows it. Under deep control it is covered; under shallow control
     /// it inherits this replica as its primary, and the returned control has to travel with the update
-    /// that creates it.
+    /// that creates it. Should the creation fail after all, the control idles out like any other.
     pub fn handle_created(
         &mut self,
         now: Moment,
@@ -75,11 +76,15 @@ impl ControlCore {
         let covering = self.own.meeting(tree, &parent_need);
         let mut in_force = covering.iter().filter(|(_, own)| own.state == State::Held);
         let (number, _) = in_force.next()?;
-        if self.controls(tree, object) {
+        let origin = Origin::Inherited(self.name_of(*number));
+        let id = object.object();
+        let born = Overlay::new(tree, id, vec![parent]);
+        if self.controls(&born, object) {
             return None;
         }
-        let origin = Origin::Inherited(self.name_of(*number));
-        let proposal = self.inherit(now, tree, object, origin);
+        let claim = Claim::new(&born, id, Depth::Shallow);
+        let unborn = Overlay::new(tree, id, Vec::new());
+        let proposal = self.inherit(now, &unborn, claim, object, origin);
         self.run(now, tree);
         Some(proposal)
     }
@@ -88,18 +93,20 @@ impl ControlCore {
         &mut self,
         now: Moment,
         tree: &impl Tree,
+        claim: Claim,
         object: Subject,
         origin: Origin,
     ) -> Proposal {
-        let (object, kind) = match object {
-            Subject::Directory(object) => (object, NeedKind::Directory),
-            Subject::File(object) | Subject::LinkedFile(object) => (object, NeedKind::File),
+        let kind = match object {
+            Subject::Directory(_) => NeedKind::Directory,
+            Subject::File(_) | Subject::LinkedFile(_) => NeedKind::File,
         };
+        let object = object.object();
         let number = self.next_number;
         self.next_number += 1;
         let proposal = Proposal {
             name: self.name_of(number),
-            claims: vec![Claim::new(tree, object, Depth::Shallow)],
+            claims: vec![claim],
             downgradable: false,
             behind: Vec::new(),
         };
@@ -114,6 +121,7 @@ impl ControlCore {
             last_used: now,
             last_update: Position(0),
             revoked_until: None,
+            held: 0,
         });
         let answer = self.acceptor.adopt(tree, proposal.clone());
         self.answers.extend(answer);

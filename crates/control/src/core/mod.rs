@@ -5,6 +5,7 @@
 
 mod changes;
 mod closing;
+mod former;
 mod operations;
 mod peers;
 mod proposing;
@@ -22,6 +23,7 @@ use crate::tree::Tree;
 use crate::update::Subject;
 use crate::view::View;
 use closing::Close;
+use former::Former;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use vfs::{ObjectId, ReplicaSlot};
@@ -52,8 +54,10 @@ use vfs::{ObjectId, ReplicaSlot};
 /// were made under; while it refuses, [`ControlCore::handle_update_waiting`] is told. Every change of links is then reported with [`ControlCore::handle_linked`] and
 /// [`ControlCore::handle_unlinked`], so that the ancestry table follows the tree.
 ///
-/// **After a restart** a new core begins with a larger [`Incarnation`] and must not be given a message
-/// before the replica has synchronised; that is the caller's affair.
+/// **After a restart** a new core begins with a larger [`Incarnation`]. Before anything else it is told
+/// with [`ControlCore::restore`] what it had acknowledged, and it must not be given a message
+/// before the replica has synchronised; that is the caller's affair. Once everything made under the
+/// controls of former incarnations is everywhere, [`ControlCore::handle_former_settled`] ends them.
 ///
 /// **Bounds**: at most [`Settings::capacity`] own controls and waiting operations, and as many waiting
 /// proposals of each peer; beyond that operations are refused with [`Overloaded`].
@@ -66,6 +70,7 @@ pub struct ControlCore {
     acceptor: Acceptor,
     own: OwnControls,
     endings: BTreeMap<u64, Ending>,
+    former: Former,
     next_number: u64,
     /// How far each peer has applied this replica's stream.
     applied: BTreeMap<ReplicaSlot, Position>,
@@ -120,6 +125,7 @@ impl ControlCore {
             settings,
             own: OwnControls::default(),
             endings: BTreeMap::new(),
+            former: Former::Unsettled,
             next_number: 1,
             applied: BTreeMap::new(),
             last_crossing: Position(0),
@@ -172,6 +178,12 @@ impl ControlCore {
     /// The controls this replica acknowledges now, for status pages and for checking invariants.
     pub fn acknowledged(&self) -> impl Iterator<Item = &Proposal> {
         self.acceptor.table().grants()
+    }
+
+    /// How many controls of other replicas are acknowledged here. With none, no read is forwarded.
+    #[must_use]
+    pub fn foreign_grants(&self) -> usize {
+        self.acceptor.table().foreign_to(self.slot)
     }
 
     /// The proposals that wait here, each with what stands in its way.

@@ -5,7 +5,7 @@
 
 use super::{ControlCore, Overloaded};
 use crate::claim::{Claim, Depth, Proposal};
-use crate::command::{Command, Mark, OperationId};
+use crate::command::{Admission, Command, Mark, OperationId};
 use crate::message::Message;
 use crate::moment::Moment;
 use crate::name::{ControlName, Position};
@@ -33,6 +33,44 @@ impl ControlCore {
         self.submit(now, tree, Waiting { operation, update });
         self.run(now, tree);
         Ok(())
+    }
+
+    /// Admits an update at once if it is covered by controls in force; otherwise `None`, and nothing has
+    /// changed. The caller carries the update out before it calls the core for any other reason, or else
+    /// holds the controls.
+    pub fn try_admit(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        update: &Update,
+    ) -> Option<Admission> {
+        let needs = self.needs_of(tree, update);
+        let under = self.coverage(tree, &needs)?;
+        let admission = self.make_use(now, tree, &needs, &under);
+        self.run(now, tree);
+        Some(admission)
+    }
+
+    /// An operation admitted under these controls is still being carried out: they do not end before it
+    /// lets them go, and it may report updates under them even when nothing more is admitted.
+    pub fn hold(&mut self, under: &[ControlName]) {
+        for name in under {
+            let number = self.own_number(*name);
+            if let Some(control) = number.and_then(|number| self.own.find_mut(number)) {
+                control.held += 1;
+            }
+        }
+    }
+
+    /// The operation that held these controls is over.
+    pub fn handle_let_go(&mut self, now: Moment, tree: &impl Tree, under: &[ControlName]) {
+        for name in under {
+            let number = self.own_number(*name);
+            if let Some(control) = number.and_then(|number| self.own.find_mut(number)) {
+                control.held = control.held.saturating_sub(1);
+            }
+        }
+        self.run(now, tree);
     }
 
     fn is_full(&self) -> bool {
@@ -144,6 +182,22 @@ impl ControlCore {
         needs: &[Need],
         under: &[u64],
     ) {
+        let Admission { under, after } = self.make_use(now, tree, needs, under);
+        self.commands.push_back(Command::Admit {
+            operation,
+            under,
+            after,
+        });
+    }
+
+    /// What the controls in force are used for keeps them, and may call for more.
+    fn make_use(
+        &mut self,
+        now: Moment,
+        tree: &impl Tree,
+        needs: &[Need],
+        under: &[u64],
+    ) -> Admission {
         let mut after = Mark(0);
         for number in under {
             if let Some(control) = self.own.find(*number) {
@@ -153,17 +207,13 @@ impl ControlCore {
         for need in needs {
             self.touch(now, tree, need);
         }
-        let under = under.iter().map(|number| self.name_of(*number)).collect();
-        self.commands.push_back(Command::Admit {
-            operation,
-            under,
-            after,
-        });
         if let [need] = needs
             && need.kind == NeedKind::File
         {
             self.announce_file(now, tree, *need);
         }
+        let under = under.iter().map(|number| self.name_of(*number)).collect();
+        Admission { under, after }
     }
 
     /// Section 3.3, third: a file written under deep control gets shallow control of its own, announced

@@ -41,6 +41,8 @@ impl ControlCore {
             Message::Release { name, next, floor } => self.on_end(tree, from, name, next, floor),
             Message::Ended { name } => self.on_ended(from, name),
             Message::Disown { name } => self.on_disown(tree, from, name),
+            Message::Renounce { before } => self.on_renounce(tree, from, before),
+            Message::Renounced { before } => self.on_renounced(from, before),
             Message::Repeat => self.repeat_to(from),
             Message::Revoke { name } => self.on_revoke(now, from, name),
         }
@@ -64,6 +66,8 @@ impl ControlCore {
                     | Message::Release { .. }
                     | Message::Ended { .. }
                     | Message::Disown { .. }
+                    | Message::Renounce { .. }
+                    | Message::Renounced { .. }
             ),
         }
     }
@@ -143,7 +147,8 @@ impl ControlCore {
         let ending = self
             .own_number(name)
             .is_some_and(|number| self.endings.contains_key(&number));
-        if name.holder == self.slot && !ending && self.settings.rules.end_to_all() {
+        let ours = name.holder == self.slot && !self.may_be_needed(name);
+        if ours && !ending && self.settings.rules.end_to_all() {
             self.send(from, Message::Disown { name }, Mark(0));
         }
     }
@@ -220,6 +225,7 @@ impl ControlCore {
         let endings = self.endings.iter();
         let unaware = endings.filter(|(_, ending)| ending.unaware.contains(&peer));
         messages.extend(unaware.filter_map(|(number, _)| self.end_message(*number)));
+        messages.extend(self.renunciation_for(peer));
         for message in messages {
             self.send(peer, message, Mark(0));
         }

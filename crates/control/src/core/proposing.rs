@@ -58,6 +58,7 @@ impl ControlCore {
             last_used: now,
             last_update: Position(0),
             revoked_until: None,
+            held: 0,
         });
         let message = Message::Propose {
             proposal: proposal.clone(),
@@ -206,6 +207,8 @@ impl ControlCore {
             };
             self.endings.insert(number, ending);
         }
+        let (name, floor) = (self.name_of(number), self.floor());
+        self.acceptor.raise_floor(name, floor);
         Some(former)
     }
 

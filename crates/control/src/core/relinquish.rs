@@ -207,8 +207,9 @@ impl ControlCore {
             return false;
         };
         let rules = self.settings.rules;
-        (!rules.release_when_applied()
-            || self.is_applied(control) && !self.has_unshipped_data(tree, number, control))
+        control.held == 0
+            && (!rules.release_when_applied()
+                || self.is_applied(control) && !self.has_unshipped_data(tree, number, control))
             && (!rules.release_when_narrower_known()
                 || self.remaining_are_known(tree, number, control))
     }

@@ -1,0 +1,84 @@
+//! What this replica acknowledged, held and proposed before it was started anew.
+//!
+//! Former own controls admit nothing more. They stand in others' way, here and elsewhere, until everything
+//! made under them is everywhere; then all of them end together, with whatever of theirs was lost: an end
+//! that nobody had heard of yet, a proposal that some had granted. How far they are settled is the caller's knowledge.
+
+use super::ControlCore;
+use crate::claim::Proposal;
+use crate::command::Record;
+use crate::message::Message;
+use crate::moment::Moment;
+use crate::name::{ControlName, Incarnation};
+use crate::tree::Tree;
+use std::collections::BTreeSet;
+use vfs::ReplicaSlot;
+
+/// How far the end of the former incarnations' controls has come.
+#[derive(Clone, Debug)]
+pub(super) enum Former {
+    /// Something made under them may still be missing somewhere.
+    Unsettled,
+    /// They have ended, and these peers have not noted it.
+    Renounced(BTreeSet<ReplicaSlot>),
+}
+
+impl ControlCore {
+    /// Tells a new core of a control that this replica had acknowledged, stably, before it was started
+    /// anew; its own former controls are among them. To be called before any other method.
+    pub fn restore(&mut self, tree: &impl Tree, grant: Proposal) {
+        self.acceptor.restore(tree, grant);
+    }
+
+    /// Everything made under controls of former incarnations is everywhere: they end, towards everybody.
+    pub fn handle_former_settled(&mut self, now: Moment, tree: &impl Tree) {
+        if matches!(self.former, Former::Renounced(_)) {
+            return;
+        }
+        let before = self.incarnation;
+        let peers = self.peers();
+        self.former = Former::Renounced(peers.clone());
+        self.end_former(tree, self.slot, before);
+        self.send_to_all(&peers, &Message::Renounce { before });
+        self.run(now, tree);
+    }
+
+    fn end_former(&mut self, tree: &impl Tree, holder: ReplicaSlot, before: Incarnation) {
+        let (ended, answers) = self.acceptor.renounce(tree, &self.view, holder, before);
+        for name in ended {
+            self.persist(Record::Ended(name));
+        }
+        self.answers.extend(answers);
+    }
+
+    pub(super) fn on_renounce(&mut self, tree: &impl Tree, from: ReplicaSlot, before: Incarnation) {
+        self.end_former(tree, from, before);
+        let noted = self.persisted;
+        self.send(from, Message::Renounced { before }, noted);
+    }
+
+    pub(super) fn on_renounced(&mut self, from: ReplicaSlot, before: Incarnation) {
+        if let Former::Renounced(unaware) = &mut self.former
+            && before == self.incarnation
+        {
+            unaware.remove(&from);
+        }
+    }
+
+    /// What a peer has to hear again on a new connection.
+    pub(super) fn renunciation_for(&self, peer: ReplicaSlot) -> Option<Message> {
+        let before = self.incarnation;
+        match &self.former {
+            Former::Renounced(unaware) if unaware.contains(&peer) => {
+                Some(Message::Renounce { before })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether this names a control of a former incarnation that must not be disowned, because what was
+    /// done under it may be missing somewhere.
+    pub(super) fn may_be_needed(&self, name: ControlName) -> bool {
+        matches!(self.former, Former::Unsettled) && name.incarnation < self.incarnation
+    }
+}

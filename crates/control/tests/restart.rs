@@ -1,0 +1,159 @@
+//! Admission without waiting, operations that take their time, and what a restart leaves behind.
+
+mod set;
+
+use control::*;
+use set::*;
+use std::collections::BTreeSet;
+
+/// Root 1, directory 2 in it, file 3 in that.
+fn tree() -> Map {
+    Map::of(&[(2, 1), (3, 2)])
+}
+
+fn at_milliseconds(milliseconds: u64) -> Moment {
+    Moment(milliseconds * 1000)
+}
+
+fn try_admit(set: &mut Set, replica: u16, update: Update) -> Option<Admission> {
+    let (now, tree) = (set.now, set.tree.clone());
+    let admission = set.cores[usize::from(replica)].try_admit(now, &tree, &update);
+    set.drain(replica);
+    admission
+}
+
+#[test]
+fn what_is_covered_is_admitted_without_a_word_and_anything_else_changes_nothing() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    assert_eq!(try_admit(&mut set, 0, write(3)), None);
+    assert_eq!(set.cores[0].unfinished(), 0);
+    assert!(set.wire.is_empty());
+    set.submit(0, 1, create(2));
+    set.deliver();
+    let admission = try_admit(&mut set, 0, write(3)).unwrap();
+    assert_eq!(admission.under, [name(0, 1)]);
+    set.deliver();
+    let own = (0, 3, Depth::Shallow);
+    assert!(
+        set.agreed().contains(&own),
+        "the file's own control is announced"
+    );
+    assert_eq!(set.cores[0].foreign_grants(), 0);
+    assert_eq!(set.cores[1].foreign_grants(), 2);
+}
+
+#[test]
+fn a_set_of_one_replica_admits_at_once() {
+    let mut set = Set::new(1, tree(), Settings::default());
+    set.submit(0, 1, create(2));
+    assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+    assert!(try_admit(&mut set, 0, write(3)).is_some());
+    set.run_until(at_milliseconds(10_000));
+    assert_eq!(set.cores[0].unfinished(), 0, "and nothing is left of it");
+}
+
+#[test]
+fn held_controls_outlast_a_revoke_but_admit_nothing_more() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, create(2));
+    set.deliver();
+    let under = [name(0, 1)];
+    set.cores[0].hold(&under);
+    set.submit(1, 2, create(2));
+    set.run_until(at_milliseconds(5000));
+    assert_eq!(set.agreed(), [(0, 2, Depth::Deep)]);
+    assert_eq!(
+        try_admit(&mut set, 0, create(2)),
+        None,
+        "the deadline has passed"
+    );
+    let (now, tree) = (set.now, set.tree.clone());
+    set.cores[0].handle_update(&tree, &create(2), &under, Position(1));
+    set.cores[0].handle_let_go(now, &tree, &under);
+    set.drain(0);
+    set.deliver();
+    assert_eq!(
+        set.agreed(),
+        [(0, 2, Depth::Deep)],
+        "what was done is not everywhere"
+    );
+    for peer in [1, 2] {
+        set.cores[0].handle_applied(now, &tree, slot(peer), Position(1));
+    }
+    set.drain(0);
+    set.deliver();
+    assert_eq!(set.agreed(), []);
+}
+
+/// Lets a replica start anew with what it had acknowledged.
+fn restart(set: &mut Set, replica: u16) {
+    let old = &set.cores[usize::from(replica)];
+    let grants: Vec<Proposal> = old.acknowledged().cloned().collect();
+    let settings = Settings::default();
+    let mut new = ControlCore::new(slot(replica), Incarnation(2), view(3), settings);
+    for grant in grants {
+        new.restore(&set.tree, grant);
+    }
+    set.cores[usize::from(replica)] = new;
+    set.alarms.remove(&replica);
+}
+
+#[test]
+fn former_controls_stand_in_the_way_until_they_are_settled() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.deliver();
+    restart(&mut set, 0);
+    assert_eq!(try_admit(&mut set, 0, write(3)), None, "they admit nothing");
+    set.submit(1, 2, write(3));
+    assert_eq!(set.outcomes[&2], Outcome::Forwarded { at: 1, to: 0 });
+    let revoke = Message::Revoke { name: name(0, 1) };
+    let (now, tree) = (set.now, set.tree.clone());
+    let epoch = Epoch(1);
+    let message = revoke;
+    set.cores[0].handle_message(now, &tree, slot(1), Envelope { epoch, message });
+    assert_eq!(commands(&mut set.cores[0]), [], "they are not disowned");
+
+    set.cores[0].handle_former_settled(now, &tree);
+    let kept: BTreeSet<_> = set.cores[0]
+        .acknowledged()
+        .map(|grant| grant.name)
+        .collect();
+    assert_eq!(kept, BTreeSet::new());
+    drop(commands(&mut set.cores[0]));
+    for peer in [1, 2] {
+        set.cores[0].handle_connected(now, &tree, slot(peer));
+    }
+    set.drain(0);
+    set.deliver();
+    for core in &mut set.cores {
+        assert_eq!(core.acknowledged().count(), 0, "a lost end is repeated");
+        core.handle_connected(now, &tree, slot(1));
+    }
+    assert_eq!(commands(&mut set.cores[0]), [], "and not when it was noted");
+}
+
+#[test]
+fn a_restart_leaves_no_orphan_of_what_the_restarted_replica_did_not_remember() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    let (_, to, late) = set.wire.pop_front().unwrap();
+    set.deliver();
+    let settings = Settings::default();
+    set.cores[0] = ControlCore::new(slot(0), Incarnation(2), view(3), settings);
+    set.alarms.remove(&0);
+    let (now, tree) = (set.now, set.tree.clone());
+    set.cores[0].handle_former_settled(now, &tree);
+    set.drain(0);
+    set.deliver();
+    set.wire.push_back((0, to, late));
+    set.deliver();
+    assert!(
+        set.cores
+            .iter()
+            .all(|core| core.acknowledged().count() == 0)
+    );
+    set.submit(1, 2, write(3));
+    set.deliver();
+    assert!(matches!(set.outcomes[&2], Outcome::Admitted { at: 1, .. }));
+}

@@ -1,0 +1,187 @@
+//! What replicas do with operations that were admitted, and with updates that arrive.
+//!
+//! The little of a replicated file system that control depends on; when something may happen is the
+//! cores' decision.
+
+use super::{CLOSE, World, place};
+use crate::invariants::Closed;
+use crate::packet::Packet;
+use crate::replica::{Content, StreamUpdate};
+use crate::tree::{Edit, Intent, Outcome};
+use control::{ControlName, OperationId, Position, ReplicaSlot, Subject, Tree};
+use vfs::ObjectId;
+
+impl World {
+    /// Carries an admitted operation out, unless the tree has changed while it waited.
+    pub(super) fn execute(&mut self, slot: ReplicaSlot, number: u64, under: Vec<ControlName>) {
+        let operation = &self.operations[place(number)];
+        let (intent, update) = (operation.intent, operation.update);
+        let resolved = self.replica(slot).tree.resolve(&intent);
+        if resolved.is_none() || resolved != update {
+            self.begin(slot, number);
+            return;
+        }
+        self.check_controlled_by_no_other(slot, &intent);
+        if let Intent::Write(file) = intent {
+            self.write(slot, number, file, under);
+        } else {
+            self.change_tree(slot, &intent, under);
+            self.finish(slot, number, Outcome::Done);
+        }
+    }
+
+    fn check_controlled_by_no_other(&mut self, slot: ReplicaSlot, intent: &Intent) {
+        let edits = self.replica(slot).tree.edits(intent, ObjectId::ROOT);
+        let touched = edits.iter().filter_map(|edit| match edit {
+            Edit::Version { object, version } => Some((*object, *version)),
+            _ => None,
+        });
+        for (object, version) in touched {
+            let newest = self.newest.get(&object).copied().unwrap_or(0);
+            if version != newest + 1 {
+                let sight = format!(
+                    "replica {} changes {object} from version {} while {newest} exists",
+                    slot.0,
+                    version - 1
+                );
+                self.report("I4 (updates build on the newest version)", sight);
+            }
+            self.newest.insert(object, version);
+        }
+    }
+
+    fn write(&mut self, slot: ReplicaSlot, number: u64, file: ObjectId, under: Vec<ControlName>) {
+        let now = self.now;
+        let replica = self.replica(slot);
+        let version = replica.tree.version(file).unwrap_or(0) + 1;
+        let edit = Edit::Version {
+            object: file,
+            version,
+        };
+        replica.tree.apply(&edit);
+        let follows = Position(replica.stream.len() as u64);
+        let content = Content {
+            file,
+            version,
+            follows,
+        };
+        let others = self.others(slot);
+        let replica = self.replica(slot);
+        replica.unshipped.insert(file, (content, others.clone()));
+        replica.core.handle_data_unshipped(file, &under);
+        let close = OperationId(number | CLOSE);
+        let entry = replica.births.get(&file).copied();
+        replica
+            .core
+            .handle_close(now, &replica.tree, close, file, entry);
+        for peer in others {
+            self.send(slot, peer, Packet::Content(content));
+        }
+    }
+
+    pub(super) fn answer_close(&mut self, slot: ReplicaSlot, number: u64) {
+        if let Intent::Write(file) = self.operations[place(number)].intent {
+            let replica = self.replica(slot);
+            if let Some(version) = replica.tree.version(file) {
+                let directories = replica.tree.parents(file);
+                let closed = Closed {
+                    version,
+                    directories,
+                };
+                self.closed.insert(file, closed);
+            }
+        }
+        self.finish(slot, number, Outcome::Done);
+    }
+
+    fn change_tree(&mut self, slot: ReplicaSlot, intent: &Intent, under: Vec<ControlName>) {
+        let now = self.now;
+        let replica = self.replica(slot);
+        let fresh = replica.fresh_object();
+        let update = replica
+            .tree
+            .resolve(intent)
+            .expect("the caller has resolved it");
+        let edits = replica.tree.edits(intent, fresh);
+        let mut inherited = None;
+        if let Intent::Create {
+            parent, directory, ..
+        } = *intent
+        {
+            let born = if directory {
+                Subject::Directory(fresh)
+            } else {
+                Subject::File(fresh)
+            };
+            inherited = replica
+                .core
+                .handle_created(now, &replica.tree, born, parent);
+        }
+        let complete = replica.apply(now, &edits);
+        debug_assert!(complete, "a resolved intent can be carried out");
+        let position = Position(replica.stream.len() as u64 + 1);
+        replica
+            .core
+            .handle_update(&replica.tree, &update, &under, position);
+        if let Intent::Create { .. } = intent {
+            replica.births.insert(fresh, position);
+        }
+        if let Some(born) = &inherited {
+            let born = [born.name];
+            replica
+                .core
+                .handle_update(&replica.tree, &update, &born, position);
+        }
+        let shipped = StreamUpdate {
+            under,
+            edits: edits.clone(),
+            inherited,
+        };
+        replica.stream.push(shipped.clone());
+        self.forget_removed(slot, &edits);
+        for peer in self.others(slot) {
+            self.send(slot, peer, Packet::Update(position.0, shipped.clone()));
+        }
+    }
+
+    /// What was removed is neither open nor new any more.
+    fn forget_removed(&mut self, slot: ReplicaSlot, edits: &[Edit]) {
+        for edit in edits {
+            let (Edit::Leave { object, .. } | Edit::Enter { object, .. }) = *edit else {
+                continue;
+            };
+            let directories = self.replica(slot).tree.parents(object);
+            if directories.is_empty() {
+                self.closed.remove(&object);
+            } else if let Some(closed) = self.closed.get_mut(&object) {
+                closed.directories = directories;
+            }
+        }
+    }
+
+    pub(super) fn apply_foreign(
+        &mut self,
+        slot: ReplicaSlot,
+        origin: ReplicaSlot,
+        position: u64,
+        update: StreamUpdate,
+    ) {
+        let now = self.now;
+        let replica = self.replica(slot);
+        let complete = replica.apply(now, &update.edits);
+        if let Some(proposal) = update.inherited {
+            replica
+                .core
+                .handle_inherited(now, &replica.tree, origin, proposal);
+        }
+        replica.applied.insert(origin, position);
+        if !complete {
+            let sight = format!(
+                "replica {} cannot apply update {position} of replica {}: {:?}",
+                slot.0, origin.0, update.edits
+            );
+            self.report("I4 (updates can be applied)", sight);
+        }
+        self.send(slot, origin, Packet::Applied(Position(position)));
+    }
+}
