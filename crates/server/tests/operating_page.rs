@@ -55,6 +55,17 @@ fn documented_keys(page: &str, heading: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// The tables at the top of the file.
+const TABLES: [&str; 7] = [
+    "export",
+    "time",
+    "limits",
+    "store",
+    "replication",
+    "metrics",
+    "log",
+];
+
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let page = fs::read_to_string(repository().join("docs/operating.md")).unwrap();
@@ -68,14 +79,17 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         ("[time]", "\n`[time]`"),
         ("[limits]", "\n`[limits]`"),
         ("[store]", "\n`[store]`"),
+        ("[replication]", "\n`[replication]`"),
+        ("[replication.strategies]", "\n`[replication.strategies]`"),
         ("[metrics]", "\n`[metrics]`"),
         ("[log]", "\n`[log]`"),
     ] {
         let mut known = known_keys(table);
         known.remove("allow");
+        known.remove("strategies");
         assert_eq!(documented_keys(&page, heading), known, "{heading}");
     }
-    let tables = ["export", "time", "limits", "store", "metrics", "log"].map(str::to_owned);
+    let tables = TABLES.map(str::to_owned);
     let known: BTreeSet<_> = known_keys("").difference(&tables.into()).cloned().collect();
     assert_eq!(documented_keys(&page, "At the top of the file:"), known);
 }
@@ -108,6 +122,7 @@ fn the_packaged_file_shows_all_defaults() {
     assert_eq!(all.transport, defaults.transport);
     assert_eq!(all.store.cache_bytes, defaults.store.cache_bytes);
     assert_eq!(all.store.open_files, defaults.store.open_files);
+    assert_eq!(all.replication, defaults.replication);
     assert_eq!(all.log, defaults.log);
     let file = fs::read_to_string(repository().join("packaging/meridian.toml")).unwrap();
     let settings: BTreeSet<&str> = file
@@ -120,15 +135,15 @@ fn the_packaged_file_shows_all_defaults() {
         "[time]",
         "[limits]",
         "[store]",
+        "[replication]",
+        "[replication.strategies]",
         "[metrics]",
         "[log]",
         "[[export]]\npath = \"/x\"",
     ] {
         for key in known_keys(table) {
-            let is_table = [
-                "export", "allow", "time", "limits", "store", "metrics", "log",
-            ]
-            .contains(&&*key);
+            let inner = ["allow", "strategies"];
+            let is_table = TABLES.contains(&&*key) || inner.contains(&&*key);
             assert!(
                 is_table || settings.contains(&*key),
                 "`{key}` of {table} is not shown"

@@ -1,13 +1,16 @@
-//! Where to listen.
+//! Where to listen, and where others find this server.
 //!
-//! What must never enter: sockets, and names that would have to be looked up.
+//! What must never enter: sockets, and the looking up of names.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{AddrParseError, IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 /// The port of NFS (RFC 8881, section 2.9.3).
 pub const NFS_PORT: u16 = 2049;
+
+/// The port at which replicas listen for each other unless configured.
+pub const PEER_PORT: u16 = 7643;
 
 /// An address and port to accept connections at.
 ///
@@ -30,25 +33,97 @@ impl ListenAddress {
     pub(super) const WANTED: &'static str = "ADDRESS:PORT, such as \"192.0.2.1:2049\", \"[2001:db8::1]:2049\" or \"[::]:2049\" for all addresses";
 }
 
+impl ListenAddress {
+    /// Reads an address that has a port, or gets this one.
+    fn with_port(text: &str, port: u16) -> Option<ListenAddress> {
+        let whole = text.parse::<SocketAddr>();
+        let bare = || Ok(SocketAddr::new(text.parse::<IpAddr>()?, port));
+        let address: Result<SocketAddr, AddrParseError> = whole.or_else(|_| bare());
+        address.ok().map(ListenAddress)
+    }
+}
+
 impl FromStr for ListenAddress {
     type Err = ListenAddressError;
 
     fn from_str(text: &str) -> Result<ListenAddress, ListenAddressError> {
-        let whole = text.parse::<SocketAddr>();
-        let bare = || {
-            text.parse::<IpAddr>()
-                .map(|address| SocketAddr::new(address, NFS_PORT))
-        };
-        let address = whole.or_else(|_| bare());
-        address
-            .map(ListenAddress)
-            .map_err(|_| ListenAddressError(text.to_owned()))
+        ListenAddress::with_port(text, NFS_PORT).ok_or_else(|| ListenAddressError(text.to_owned()))
     }
 }
 
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Where to accept connections of other replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerListenAddress(pub ListenAddress);
+
+impl PeerListenAddress {
+    /// All addresses of the machine, at the port for replicas.
+    pub const EVERYWHERE: PeerListenAddress = PeerListenAddress(ListenAddress(SocketAddr::new(
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        PEER_PORT,
+    )));
+
+    /// What people should write.
+    pub(super) const WANTED: &'static str = "ADDRESS:PORT, such as \"192.0.2.1:7643\", \"[2001:db8::1]:7643\" or \"[::]:7643\" for all addresses";
+}
+
+impl FromStr for PeerListenAddress {
+    type Err = ListenAddressError;
+
+    fn from_str(text: &str) -> Result<PeerListenAddress, ListenAddressError> {
+        let address = ListenAddress::with_port(text, PEER_PORT);
+        let address = address.ok_or_else(|| ListenAddressError(text.to_owned()))?;
+        Ok(PeerListenAddress(address))
+    }
+}
+
+/// Where the other replicas of a set reach this server: a name or an address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerAddress(String);
+
+/// Why a text is no such address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` does not say where others reach this server; write HOST:PORT, such as `alpha.example:7643` or `192.0.2.1:7643`"
+)]
+pub struct PeerAddressError(String);
+
+impl PeerAddress {
+    /// The form that is dialled, `host:port`.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for PeerAddress {
+    type Err = PeerAddressError;
+
+    fn from_str(text: &str) -> Result<PeerAddress, PeerAddressError> {
+        let wrong = || PeerAddressError(text.to_owned());
+        if let Some(ListenAddress(address)) = ListenAddress::with_port(text, PEER_PORT) {
+            // Nobody can call "all addresses", or a port that is not known yet.
+            let can_be_called = !address.ip().is_unspecified() && address.port() != 0;
+            return can_be_called
+                .then(|| PeerAddress(address.to_string()))
+                .ok_or_else(wrong);
+        }
+        let (host, port) = match text.split_once(':') {
+            Some((host, port)) => (host, port.parse().map_err(|_| wrong())?),
+            None => (text, PEER_PORT),
+        };
+        let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        // What looks like an address of version 4 and is none would be looked up as a name in vain.
+        let is_name = host.chars().all(fits) && host.chars().any(|letter| letter.is_alphabetic());
+        if !is_name || host.len() > 253 || port == 0 {
+            return Err(wrong());
+        }
+        Ok(PeerAddress(format!("{host}:{port}")))
     }
 }
 
@@ -82,5 +157,36 @@ mod tests {
             let error = text.parse::<ListenAddress>().unwrap_err().to_string();
             assert!(error.contains("192.0.2.1:2049"), "{error}");
         }
+    }
+
+    #[test]
+    fn replicas_are_called_by_name_or_address_and_at_a_port() {
+        for (text, called) in [
+            ("alpha.example:7000", "alpha.example:7000"),
+            ("alpha", "alpha:7643"),
+            ("192.0.2.1", "192.0.2.1:7643"),
+            ("[2001:db8::1]:7", "[2001:db8::1]:7"),
+            ("2001:db8::1", "[2001:db8::1]:7643"),
+        ] {
+            let address: PeerAddress = text.parse().unwrap();
+            assert_eq!(address.as_str(), called);
+        }
+        for text in [
+            "",
+            ":7643",
+            "alpha:",
+            "alpha:0",
+            "alpha:http",
+            "al pha:7643",
+            "192.0.2:7643",
+            "0.0.0.0:7643",
+            "[::]:7643",
+            "192.0.2.1:0",
+        ] {
+            let error = text.parse::<PeerAddress>().unwrap_err().to_string();
+            assert!(error.contains("alpha.example:7643"), "{error}");
+        }
+        let listen: PeerListenAddress = "192.0.2.1".parse().unwrap();
+        assert_eq!(listen.0.to_string(), "192.0.2.1:7643");
     }
 }

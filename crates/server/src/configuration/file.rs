@@ -16,11 +16,15 @@ use super::problem::Problem;
 use super::section::{Problems, Section};
 use super::{
     Commit, Configuration, DEFAULT_TREE, ExportConfiguration, LogFilter, LogFormat,
-    MetricsConfiguration, NOBODY, default_rules,
+    MetricsConfiguration, NOBODY, default_rules, replication,
 };
 
 /// What RPC and COMPOUND headers take beside the data of a READ or WRITE, in bytes.
 const HEADERS_BYTES: u32 = 8 << 10;
+
+/// What people should write for the name of a tree.
+pub(super) const TREE_WANTED: &str =
+    "a name of letters, digits, `-`, `_` and `.`, such as \"projects\"";
 
 const RANGES: &str =
     "an address range such as \"192.0.2.0/24\", \"192.0.2.7\" or \"*\", or a list of them";
@@ -73,6 +77,8 @@ fn configuration(top: Section<'_>) -> Configuration {
         ("time", time as fn(&Section<'_>, &mut Configuration)),
         ("limits", limits),
         ("store", store),
+        // After the exports, of which it names one.
+        ("replication", replication::read),
         ("metrics", metrics),
         ("log", log),
     ] {
@@ -126,11 +132,10 @@ fn export(section: Section<'_>) -> ExportConfiguration {
         }
         None => {}
     }
-    let wanted = "a name of letters, digits, `-`, `_` and `.`, such as \"projects\"";
-    if let Some((tree, place)) = section.text("tree", wanted) {
+    if let Some((tree, place)) = section.text("tree", TREE_WANTED) {
         if !is_tree_name(tree) {
             let what = format!("`tree` is \"{tree}\"");
-            section.complain(place, what, format!("write {wanted}"));
+            section.complain(place, what, format!("write {TREE_WANTED}"));
         }
         export.tree = tree.to_owned();
     } else {
@@ -146,7 +151,7 @@ fn export(section: Section<'_>) -> ExportConfiguration {
 }
 
 /// A tree's name is that of a directory, so it must stay inside the one for trees.
-fn is_tree_name(name: &str) -> bool {
+pub(super) fn is_tree_name(name: &str) -> bool {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with('.')
 }

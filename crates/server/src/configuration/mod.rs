@@ -4,10 +4,12 @@
 //! What must never enter: effects. A configuration is a value; nothing is opened or made here.
 
 mod address;
+mod duration;
 mod file;
 mod log_filter;
 mod nearest;
 mod problem;
+mod replication;
 mod section;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,14 +17,16 @@ use std::path::{Path, PathBuf};
 
 use nfs4_server::{AccessMode, AccessRule, AddressRange, Limits, PseudoPath, Squash};
 
-pub use address::{ListenAddress, NFS_PORT};
+pub use address::{ListenAddress, NFS_PORT, PEER_PORT, PeerAddress, PeerListenAddress};
+pub use duration::{format_duration, parse_duration};
 pub use log_filter::LogFilter;
 pub use problem::{ConfigurationError, Place, Problem};
+pub use replication::{Contention, Durability, NameLookup, ReplicationConfiguration, Strategies};
 
 /// The user and group that squashed callers become unless configured, `nobody` on most systems.
 const NOBODY: u32 = 65534;
 /// The tree that is exported unless an export names another.
-const DEFAULT_TREE: &str = "default";
+pub const DEFAULT_TREE: &str = "default";
 /// Where the default tree is exported.
 const DEFAULT_EXPORT: &str = "/export";
 const DEFAULT_DATA: &str = "/var/lib/meridian";
@@ -45,6 +49,8 @@ pub struct Configuration {
     pub transport: TransportLimits,
     /// Bounds of each tree's store.
     pub store: StoreConfiguration,
+    /// How the replicated tree is kept equal everywhere.
+    pub replication: ReplicationConfiguration,
     /// Where to answer Prometheus.
     pub metrics: MetricsConfiguration,
     /// What to log, and how.
@@ -152,6 +158,7 @@ impl Default for Configuration {
                 requests_per_connection: 256,
             },
             store: StoreConfiguration::default(),
+            replication: ReplicationConfiguration::default(),
             metrics: MetricsConfiguration::default(),
             log: LogConfiguration {
                 filter: LogFilter::default(),

@@ -5,10 +5,12 @@
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::duration::{format_duration, parse_duration};
 use super::nearest::nearest;
 use super::problem::Problem;
 
@@ -178,6 +180,37 @@ impl<'t> Section<'t> {
         })
     }
 
+    /// A time such as `"200 ms"`.
+    pub(super) fn duration(
+        &self,
+        key: &'static str,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        let value = self.value(key)?;
+        let text = value.get_ref().as_str();
+        let inside = text
+            .and_then(parse_duration)
+            .filter(|time| range.contains(time));
+        if inside.is_none() {
+            let (low, high) = (
+                format_duration(*range.start()),
+                format_duration(*range.end()),
+            );
+            self.wrong(value, key, &format!("a time from \"{low}\" to \"{high}\""));
+        }
+        inside
+    }
+
+    /// `true` or `false`.
+    pub(super) fn switch(&self, key: &'static str) -> Option<bool> {
+        let value = self.value(key)?;
+        let switch = value.get_ref().as_bool();
+        if switch.is_none() {
+            self.wrong(value, key, "true or false");
+        }
+        switch
+    }
+
     fn bounded(
         &self,
         value: &Spanned<DeValue<'_>>,
@@ -197,7 +230,10 @@ impl<'t> Section<'t> {
     /// A table of its own, such as `[limits]`.
     pub(super) fn table(&self, key: &'static str) -> Option<Section<'t>> {
         let value = self.value(key)?;
-        let name = format!("[{key}]");
+        let name = match self.name.trim_matches(['[', ']']) {
+            "" => format!("[{key}]"),
+            around => format!("[{around}.{key}]"),
+        };
         match value.get_ref() {
             DeValue::Table(table) => Some(Section::new(name, value.span(), table, self.problems)),
             _ => {
