@@ -11,6 +11,7 @@ use crate::access::Access;
 use crate::inner::{Inner, detached};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::overseer::Change;
 use crate::ownership::{check_change, mode_after};
 use crate::rows::{Content, ObjectRow, key};
 use crate::space::Demand;
@@ -45,10 +46,11 @@ impl Inner {
             return Ok(self.object(id)?.attributes(id));
         }
         let mut mutation = self.begin(Demand::Removal).await?;
+        let shape = Change::Object(mutation.touched(id)?);
         self.apply_attributes(&mut mutation, authority.credentials(), id, set)?;
         mutation.touch(id, Touch::Attributes)?;
         let attributes = mutation.object(id)?.attributes(id);
-        let ticket = mutation.commit()?;
+        let ticket = mutation.commit(&shape)?;
         self.settle(ticket).await?;
         Ok(attributes)
     }
@@ -99,7 +101,7 @@ impl Inner {
         let mut row = row.clone();
         row.accessed = now;
         mutation.put_quietly(id, &row);
-        mutation.commit().map(|_| ())
+        mutation.commit_local().map(|_| ())
     }
 }
 

@@ -18,9 +18,10 @@ use crate::layout::{Identity, Layout};
 use crate::leftovers::Leftovers;
 use crate::locks::Locks;
 use crate::metadata::{Metadata, MetadataError, Row, Table};
-use crate::mutation::{OBJECTS_KEY, RESERVED_KEY, Writer};
+use crate::mutation::{OBJECTS_KEY, RESERVED_KEY, SHARED_KEY, Writer};
 use crate::options::{CommitMode, StoreOptions, TreeIdentity};
 use crate::overseer::Overseer;
+use crate::replication::Unshipped;
 use crate::rows::{NameHash, key};
 use crate::shares::Shares;
 use crate::space::Headroom;
@@ -42,12 +43,14 @@ pub(crate) struct Inner {
     opened: u64,
     pub(crate) tree: TreeIdentity,
     commit: CommitMode,
-    pub(crate) recording: bool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) layout: Arc<Layout>,
     pub(crate) metadata: Metadata,
     pub(crate) writer: tokio::sync::Mutex<Writer>,
     pub(crate) overseer: OnceLock<Weak<dyn Overseer>>,
+    /// Whether other replicas know of changes made here.
+    pub(crate) shared: AtomicBool,
+    pub(crate) unshipped: Unshipped,
     /// See [`crate::Store::lock_changes`].
     pub(crate) lock_changes: broadcast::Sender<ObjectId>,
     pub(crate) commits: Commits,
@@ -94,8 +97,11 @@ impl Inner {
                 .unwrap_or(0)
         };
         let objects = number(read(OBJECTS_KEY)?);
+        let shared = read(SHARED_KEY)?.is_some();
         let opened = number(read(OPENED_KEY)?) + 1;
         let orphans = metadata.view().scan(Table::Orphans, &[], &[]).count() as u64;
+        let unshipped =
+            Unshipped::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
         let headroom = Headroom::new(&layout.data(), options.reserve)?;
         let layout = Arc::new(layout);
         let counters = Counters::resume(reserved);
@@ -111,7 +117,6 @@ impl Inner {
             opened,
             tree: identity.tree,
             commit: options.commit,
-            recording: options.recording,
             clock: Arc::clone(&options.clock),
             files: DataFiles::new(Arc::clone(&layout), affordable(options.open_files)),
             layout,
@@ -122,6 +127,8 @@ impl Inner {
                 objects,
             }),
             overseer: OnceLock::new(),
+            shared: AtomicBool::new(shared),
+            unshipped,
             lock_changes: broadcast::Sender::new(LOCK_CHANGES),
             commits,
             health: Health::default(),

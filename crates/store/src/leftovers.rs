@@ -41,7 +41,7 @@ impl Leftovers {
         }
     }
 
-    /// An object is about to be listed in the table of removals, if its batch is committed.
+    /// An object was listed in the table of removals.
     pub(crate) fn add(&self, id: ObjectId) {
         let mut queue = self.queue();
         if queue.ids.len() < MAX_QUEUED {

@@ -3,8 +3,10 @@
 //! Whoever holds a [`Mutation`] is alone in changing rows: what it checks stays true until its batch is
 //! committed. It never waits for anything while it holds that lock, stable storage included; only
 //! an exhausted reservation of numbers makes it do so. Dropping it without [`Mutation::commit`]
-//! changes nothing.
+//! changes nothing, and neither does a commit that the overseer refuses: what has to happen in memory
+//! along with the batch is handed to [`Mutation::then`].
 
+use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::MutexGuard;
@@ -14,8 +16,9 @@ use crate::committer::Ticket;
 use crate::counters::{Counters, Sequence};
 use crate::inner::Inner;
 use crate::metadata::{Batch, Table};
+use crate::overseer::{Change, Touched, TouchedKind};
 use crate::recording::Draft;
-use crate::rows::{EntryRow, NameHash, ObjectRow, key};
+use crate::rows::{Content, EntryRow, NameHash, ObjectRow, key};
 use crate::space::Demand;
 use crate::waiting::wait;
 
@@ -24,6 +27,12 @@ pub(crate) const RESERVED_KEY: &[u8] = b"reserved";
 
 /// The key of the row that counts the objects.
 pub(crate) const OBJECTS_KEY: &[u8] = b"objects";
+
+/// The key of the row that is there once other replicas know of changes made here.
+pub(crate) const SHARED_KEY: &[u8] = b"shared";
+
+/// The row of a mark that another primary's changes have set; of others it is empty.
+pub(crate) const FOREIGN_MARK: &[u8] = &[1];
 
 /// What only the one who changes rows may touch.
 pub(crate) struct Writer {
@@ -43,8 +52,13 @@ pub(crate) enum Touch {
     Attributes,
 }
 
+/// Something to do once the batch of a ticket is visible, before anybody else can change rows.
+type Effect = Box<dyn FnOnce(&Inner, Ticket) + Send>;
+
 struct LoadedObject {
     id: ObjectId,
+    /// It had no name before this operation: only this copy still has it.
+    orphan: bool,
     /// `None` when the object does not exist, or is being removed.
     row: Option<ObjectRow>,
     changed: bool,
@@ -64,7 +78,11 @@ pub(crate) struct Mutation<'s> {
     inner: &'s Inner,
     writer: MutexGuard<'s, Writer>,
     batch: Batch<'s>,
+    /// What replicas have to hear of; `None` when nobody oversees changes.
     record: Option<Draft>,
+    /// The file whose data changes.
+    data_of: Option<ObjectId>,
+    effects: Vec<Effect>,
     objects: Vec<LoadedObject>,
     entries: Vec<LoadedEntries>,
     /// Objects made, less those removed.
@@ -115,7 +133,9 @@ impl<'s> Mutation<'s> {
             inner,
             writer,
             batch: inner.metadata.batch(),
-            record: inner.recording.then(Draft::default),
+            record: inner.overseer.get().map(|_| Draft::default()),
+            data_of: None,
+            effects: Vec::new(),
             objects: Vec::new(),
             entries: Vec::new(),
             made: 0,
@@ -128,7 +148,30 @@ impl<'s> Mutation<'s> {
         self.now
     }
 
-    /// The ticket that [`Mutation::commit`] will return when there is something to commit.
+    /// Has something done once the batch is visible, before anybody else can change rows. It is not done
+    /// when the change is refused or fails.
+    pub(crate) fn then(&mut self, effect: impl FnOnce(&Inner, Ticket) + Send + 'static) {
+        self.effects.push(Box::new(effect));
+    }
+
+    /// How an object looks to the overseer; to be asked before anything about it is changed.
+    pub(crate) fn touched(&mut self, id: ObjectId) -> Result<Touched> {
+        let row = self.object(id)?;
+        let kind = match row.content {
+            Content::Directory(_) => TouchedKind::Directory,
+            _ if row.links > 1 => TouchedKind::LinkedFile,
+            _ => TouchedKind::File,
+        };
+        Ok(Touched { id, kind })
+    }
+
+    /// The data of this file changes, so other replicas will not have all of it.
+    pub(crate) fn change_data(&mut self, id: ObjectId) {
+        self.data_of = Some(id);
+    }
+
+    /// A number that no other batch has while this one is put together. When a reservation of numbers has to
+    /// be written in between, the ticket of this one is a later one.
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket(self.writer.committed.0 + 1)
     }
@@ -164,6 +207,7 @@ impl<'s> Mutation<'s> {
         });
         self.objects.push(LoadedObject {
             id,
+            orphan: false,
             row: Some(row),
             changed: true,
             versions,
@@ -240,6 +284,32 @@ impl<'s> Mutation<'s> {
         }
     }
 
+    /// Writes a row that belongs to an object, and that replicas keep as long as they have the object.
+    pub(crate) fn put_of(
+        &mut self,
+        id: ObjectId,
+        table: Table,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let at = self.load_object(id)?;
+        match self.objects[at].orphan {
+            true => self.put_local(table, key, value),
+            false => self.put(table, key, value),
+        }
+        Ok(())
+    }
+
+    /// Removes such a row.
+    pub(crate) fn remove_of(&mut self, id: ObjectId, table: Table, key: &[u8]) -> Result<()> {
+        let at = self.load_object(id)?;
+        match self.objects[at].orphan {
+            true => self.remove_local(table, key),
+            false => self.remove(table, key),
+        }
+        Ok(())
+    }
+
     /// Notes something about an object that only this copy needs to know.
     pub(crate) fn mark(&mut self, table: Table, id: ObjectId) {
         self.batch.put(table, &key::object(id), b"");
@@ -260,6 +330,11 @@ impl<'s> Mutation<'s> {
         self.batch.put(table, key, value);
     }
 
+    /// The same mark, for what goes on because of another primary.
+    pub(crate) fn mark_foreign(&mut self, table: Table, id: ObjectId) {
+        self.batch.put(table, &key::object(id), FOREIGN_MARK);
+    }
+
     /// Removes a row that only this copy keeps, whatever its key looks like.
     pub(crate) fn remove_local(&mut self, table: Table, key: &[u8]) {
         self.batch.remove(table, key);
@@ -278,52 +353,144 @@ impl<'s> Mutation<'s> {
         ObjectId::new(self.inner.slot, counter).ok_or(Error::NoSpace)
     }
 
-    /// Makes the changes visible to everybody. They are stable once the ticket is.
-    pub(crate) fn commit(mut self) -> Result<Ticket> {
+    /// Makes the changes visible to everybody, if the overseer has nothing against a change of this shape.
+    /// They are stable once the ticket is.
+    pub(crate) fn commit(mut self, change: &Change) -> Result<Ticket> {
+        self.gather();
+        match self.record.take().filter(|record| !record.is_empty()) {
+            None => self.write(None).map(|(ticket, _)| ticket),
+            Some(record) => self.commit_overseen(change, &record),
+        }
+    }
+
+    /// The same for changes that only this copy knows of.
+    pub(crate) fn commit_local(mut self) -> Result<Ticket> {
+        self.gather();
+        if self.record.take().is_some_and(|record| !record.is_empty()) {
+            return Err(Error::Io(
+                "a change that replicas keep has no shape; please report it".into(),
+            ));
+        }
+        self.write(None).map(|(ticket, _)| ticket)
+    }
+
+    fn commit_overseen(mut self, change: &Change, record: &Draft) -> Result<Ticket> {
+        let overseer = self.inner.overseer.get().and_then(Weak::upgrade);
+        let overseer = overseer.ok_or_else(|| Error::Io("nobody oversees changes".into()))?;
+        let mut outcome = None;
+        let decided = overseer.oversee(change, &mut |note| {
+            if outcome.is_some() {
+                return Err(Error::Io("a change was to be committed twice".into()));
+            }
+            let row = note.map(|note| record.to_row(note));
+            let written = self.write(row);
+            outcome = Some(written.clone().map(|(ticket, _)| ticket));
+            written.map(|(_, position)| position)
+        });
+        match (outcome, decided) {
+            (Some(Ok(ticket)), _) => Ok(ticket),
+            (_, Err(error)) | (Some(Err(error)), Ok(())) => Err(error),
+            (None, Ok(())) => Err(Error::Io(
+                "a change was neither committed nor refused".into(),
+            )),
+        }
+    }
+
+    fn gather(&mut self) {
         self.gather_objects();
         self.gather_entries();
-        self.gather_record()?;
+    }
+
+    /// Writes the batch with its record, and does what goes with it. Returns the ticket, and the position of
+    /// the record or 0.
+    fn write(&mut self, record: Option<Vec<u8>>) -> Result<(Ticket, u64)> {
+        let position = match record {
+            Some(record) => self.put_record(&record)?,
+            None => 0,
+        };
         if self.batch.is_empty() {
-            return Ok(self.writer.committed);
+            return Ok((self.writer.committed, position));
         }
         let ticket = self.ticket();
-        if let Some(reserved) = self.writer.counters.wanted() {
+        let reserved = self.writer.counters.wanted();
+        if let Some(reserved) = &reserved {
             self.batch
                 .put(Table::System, RESERVED_KEY, &reserved.encode());
-            self.writer.counters.written(ticket, reserved);
         }
         let objects = self.writer.objects.saturating_add_signed(self.made);
         if self.made != 0 {
             self.batch
                 .put(Table::System, OBJECTS_KEY, &key::number(objects));
         }
-        let (inner, batch) = (self.inner, self.batch);
+        let inner = self.inner;
+        if position > 0 {
+            inner.commits.note_record(ticket, position);
+        }
+        let batch = std::mem::replace(&mut self.batch, inner.metadata.batch());
         batch
             .commit()
             .map_err(|error| inner.fail(&error.to_string()))?;
+        if let Some(reserved) = reserved {
+            self.writer.counters.written(ticket, reserved);
+        }
         self.writer.committed = ticket;
         self.writer.objects = objects;
         inner.objects.store(objects, Ordering::Relaxed);
         inner.commits.set_committed(ticket);
+        for effect in self.effects.drain(..) {
+            effect(inner, ticket);
+        }
         inner.statistics.batches.add(1);
         if inner.metadata.should_look() {
             inner.commits.look();
         }
-        Ok(ticket)
+        Ok((ticket, position))
     }
 
-    /// The same for changes that only this copy knows of.
-    pub(crate) fn commit_local(self) -> Result<Ticket> {
-        self.commit()
+    /// Puts the record into the batch, and beside it a mark of the file whose data changes.
+    fn put_record(&mut self, record: &[u8]) -> Result<u64> {
+        self.note_shared();
+        let position = self.take(Sequence::Positions)?;
+        self.batch
+            .put(Table::Updates, &key::number(position), record);
+        if let Some(id) = self.data_of
+            && !self.inner.unshipped.contains(id)
+        {
+            self.mark(Table::Unshipped, id);
+            self.then(move |inner, _| inner.unshipped.add(id));
+        }
+        Ok(position)
+    }
+
+    /// From this batch on, no object gets another version without other replicas hearing of it.
+    pub(crate) fn note_shared(&mut self) {
+        if !self.inner.shared.load(Ordering::Relaxed) {
+            self.put_local(Table::System, SHARED_KEY, b"");
+            self.then(|inner, _| inner.shared.store(true, Ordering::Relaxed));
+        }
     }
 
     fn gather_objects(&mut self) {
         for loaded in std::mem::take(&mut self.objects) {
             let key = key::object(loaded.id);
-            match loaded.row {
-                Some(row) if loaded.changed => self.put(Table::Objects, &key, &row.encode()),
-                None if loaded.changed => self.remove(Table::Objects, &key),
-                _ => {}
+            if !loaded.changed {
+                continue;
+            }
+            let Some(row) = loaded.row else {
+                match loaded.orphan {
+                    true => self.remove_local(Table::Objects, &key),
+                    false => self.remove(Table::Objects, &key),
+                }
+                continue;
+            };
+            if row.links > 0 {
+                self.put(Table::Objects, &key, &row.encode());
+                continue;
+            }
+            // A file without a name lives on here alone; for all others it is gone.
+            self.put_local(Table::Objects, &key, &row.encode());
+            if let (false, Some(record)) = (loaded.orphan, &mut self.record) {
+                record.add(Table::Objects, &key, None);
             }
         }
     }
@@ -339,16 +506,6 @@ impl<'s> Mutation<'s> {
         }
     }
 
-    fn gather_record(&mut self) -> Result<()> {
-        let Some(record) = self.record.take().filter(|record| !record.is_empty()) else {
-            return Ok(());
-        };
-        let position = self.take(Sequence::Positions)?;
-        self.batch
-            .put(Table::Updates, &key::number(position), &record.to_row(b""));
-        Ok(())
-    }
-
     fn load_object(&mut self, id: ObjectId) -> Result<usize> {
         if let Some(at) = self.objects.iter().position(|loaded| loaded.id == id) {
             return Ok(at);
@@ -357,6 +514,7 @@ impl<'s> Mutation<'s> {
         let row = row.map(|row| ObjectRow::decode(&row)).transpose()?;
         self.objects.push(LoadedObject {
             id,
+            orphan: row.as_ref().is_some_and(|row| row.links == 0),
             row,
             changed: false,
             versions: None,

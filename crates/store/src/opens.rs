@@ -65,8 +65,8 @@ impl Inner {
             Err(error) => return Err(error),
         }
         mutation.unmark(Table::Orphans, id);
-        self.count_orphans(-1);
-        mutation.commit().map(|_| ())
+        mutation.then(|inner, _| inner.count_orphans(-1));
+        mutation.commit_local().map(|_| ())
     }
 
     /// [`vfs::FileSystem::end_reclaim`].

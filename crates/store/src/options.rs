@@ -42,8 +42,6 @@ pub struct StoreOptions {
     pub open_files: usize,
     /// What is kept back of the storage.
     pub reserve: Reserve,
-    /// Whether every change is also kept as a record for other replicas.
-    pub recording: bool,
     /// The largest number of names of one object other than a directory.
     pub max_links: u32,
     /// Tells the times written into objects.
@@ -60,7 +58,6 @@ impl StoreOptions {
             cache_bytes: 64 << 20,
             open_files: 1024,
             reserve: Reserve::Automatic,
-            recording: false,
             max_links: 65_000,
             clock: Arc::new(SystemClock),
         }

@@ -2,18 +2,21 @@
 //!
 //! Dirty files may have lost unstable data. Clients that wrote it will write it again, because the write
 //! verifier has changed; for all others the file gets a new version, so that nobody trusts a cache
-//! filled before the crash. What was promised to be stable and was only kept among the rows is put into
+//! filled before the crash. Where other replicas know of the file, that version is theirs to agree on, so
+//! the file is listed instead ([`crate::Store::recovered`]). What was promised to be stable and was only kept among the rows is put into
 //! the data file.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering;
 
-use vfs::{ObjectId, Result};
+use vfs::{Error, ObjectId, Result};
 
 use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
-use crate::mutation::Touch;
+use crate::mutation::{FOREIGN_MARK, Touch};
+use crate::overseer::Change;
 use crate::rows::key;
 
 /// How many marks are looked at with one view of the table.
@@ -26,15 +29,15 @@ impl Inner {
         let mut from = Vec::new();
         loop {
             let page = self.marked_files(&from)?;
-            let Some(last) = page.last() else {
+            let Some((last, _)) = page.last() else {
                 break;
             };
             from = key::number(last.as_u64().saturating_add(1)).to_vec();
             if recovered == 0 {
                 self.sync_everything_below()?;
             }
-            for id in &page {
-                self.recover(*id)?;
+            for (id, foreign) in &page {
+                self.recover(*id, *foreign)?;
             }
             recovered += page.len() as u64;
         }
@@ -47,10 +50,15 @@ impl Inner {
         Ok(())
     }
 
-    fn marked_files(&self, from: &[u8]) -> Result<Vec<ObjectId>> {
+    /// Marked files, each with whether only another primary's data was being written.
+    fn marked_files(&self, from: &[u8]) -> Result<Vec<(ObjectId, bool)>> {
         let view = self.metadata.view();
         let rows = view.scan(Table::Dirty, &[], from).take(MARKS_A_PAGE);
-        rows.map(|row| Ok(key::parse_object(row?.key())?)).collect()
+        rows.map(|row| {
+            let row = row?;
+            Ok((key::parse_object(row.key())?, row.value() == FOREIGN_MARK))
+        })
+        .collect()
     }
 
     /// Data that survived in the page cache counts as stable from here on, so it has to be. One call
@@ -61,13 +69,13 @@ impl Inner {
         rustix::fs::syncfs(data.as_fd()).map_err(|errno| from_os("syncfs", &errno.into()))
     }
 
-    fn recover(&self, id: ObjectId) -> Result<()> {
+    fn recover(&self, id: ObjectId, foreign: bool) -> Result<()> {
         // Nobody else knows the store yet, so nobody can be changing rows.
         let idle = self.begin_if_idle()?;
-        let mut mutation = idle.ok_or(vfs::Error::Io("the store is being changed".into()))?;
+        let mut mutation = idle.ok_or(Error::Io("the store is being changed".into()))?;
         let size = match mutation.object(id) {
             Ok(row) if row.file().is_ok() => Some(row.size),
-            Ok(_) | Err(vfs::Error::Stale) => None,
+            Ok(_) | Err(Error::Stale) => None,
             Err(error) => return Err(error),
         };
         if let Some(size) = size {
@@ -83,12 +91,42 @@ impl Inner {
             let blocks = file
                 .as_ref()
                 .map_or(Ok(0), |file| file.metadata().map(|found| found.blocks()));
-            mutation.touch(id, Touch::Content)?;
-            let row = mutation.object_mut(id)?;
-            row.space_used = blocks.map_err(failed)?.saturating_mul(512);
+            let mut row = mutation.object(id)?.clone();
             row.file_mut()?.stored = file.is_some();
+            if self.shared.load(Ordering::Relaxed) {
+                mutation.put_quietly(id, &row);
+                if !foreign {
+                    mutation.mark(Table::Recovered, id);
+                }
+            } else {
+                row.space_used = blocks.map_err(failed)?.saturating_mul(512);
+                *mutation.object_mut(id)? = row;
+                mutation.touch(id, Touch::Content)?;
+            }
         }
         mutation.unmark(Table::Dirty, id);
-        mutation.commit().map(|_| ())
+        mutation.commit_local().map(|_| ())
+    }
+
+    /// Files that other replicas know of and that were being written at a crash.
+    pub(crate) fn recovered(&self) -> Result<Vec<ObjectId>> {
+        self.health.check()?;
+        let view = self.metadata.view();
+        let rows = view.scan(Table::Recovered, &[], &[]);
+        rows.map(|row| Ok(key::parse_object(row?.key())?)).collect()
+    }
+
+    /// Gives a recovered file its new version, as a change that others hear of.
+    pub(crate) async fn renew(&self, id: ObjectId) -> Result<()> {
+        let mut mutation = self.begin_upkeep().await?;
+        mutation.unmark(Table::Recovered, id);
+        let touched = match mutation.touched(id) {
+            Err(Error::Stale) => return mutation.commit_local().map(|_| ()),
+            touched => touched?,
+        };
+        mutation.touch(id, Touch::Content)?;
+        mutation.change_data(id);
+        let ticket = mutation.commit(&Change::Object(touched))?;
+        self.settle(ticket).await
     }
 }

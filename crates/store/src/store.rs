@@ -129,7 +129,8 @@ impl Store {
         Ok(row.map(|row| Bytes::copy_from_slice(&row)))
     }
 
-    /// Update records from a position on, at most so many; only with [`StoreOptions::recording`].
+    /// Update records from a position on, at most so many. There are some for changes to which
+    /// an [`crate::Overseer`] gave a note.
     ///
     /// # Errors
     /// [`Error::Io`] when the rows cannot be read.

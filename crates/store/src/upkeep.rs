@@ -164,9 +164,6 @@ fn search_removals(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
 }
 
 fn clear_page(inner: &Inner, guards: &Arc<Guards>, page: &[ObjectId]) -> Result<()> {
-    // Objects are announced before their batch is committed. Once the writer's lock has been ours, it
-    // is; or the operation came to nothing, and there is no row.
-    drop(inner.begin_blocking()?);
     // A removal that could still be undone by a crash must not lose its data.
     inner.persist_all()?;
     for group in page.chunks(ROWS_A_BATCH) {
@@ -197,7 +194,7 @@ fn clear_group(inner: &Inner, guards: &Arc<Guards>, group: &[ObjectId]) -> Resul
     cleared
         .into_iter()
         .for_each(|id| mutation.unmark(Table::Removals, id));
-    mutation.commit().map(|_| ())
+    mutation.commit_local().map(|_| ())
 }
 
 fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId) -> Result<()> {
@@ -215,8 +212,8 @@ fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId) -> Result<()> {
         }
         let mut mutation = inner.begin_blocking()?;
         keys.iter()
-            .for_each(|key| mutation.remove(Table::Xattrs, key));
-        mutation.commit()?;
+            .for_each(|key| mutation.remove_local(Table::Xattrs, key));
+        mutation.commit_local()?;
     }
     // Whoever still reads or writes the file finishes first, and nobody can begin any more.
     let alone = wait(guards.exclude(id), || inner.is_closing());
@@ -281,7 +278,7 @@ impl Inner {
                     mutation.unmark(Table::Dirty, id);
                 }
             }
-            mutation.commit()?;
+            mutation.commit_local()?;
         }
     }
 

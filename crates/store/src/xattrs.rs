@@ -10,6 +10,7 @@ use crate::committer::Ticket;
 use crate::inner::Inner;
 use crate::metadata::{Table, View};
 use crate::mutation::{Mutation, Touch};
+use crate::overseer::Change;
 use crate::rows::{Content, NameHash, ObjectRow, XattrRow, key};
 use crate::space::{Demand, ROW_BYTES};
 
@@ -65,6 +66,7 @@ impl Inner {
         mode: XattrMode,
     ) -> Result<(DirectoryChange, Ticket)> {
         self.check_xattr_access(who, id, mutation.object(id)?, WRITE)?;
+        let shape = Change::Object(mutation.touched(id)?);
         let (found, free) = self.find_xattr(&self.metadata.view(), id, &row.name)?;
         match (mode, &found) {
             (XattrMode::Create, Some(_)) => return Err(Error::Exists),
@@ -81,10 +83,10 @@ impl Inner {
             .map(|found| found.key)
             .or(free)
             .ok_or(Error::XattrTooLarge)?;
-        mutation.put(Table::Xattrs, &key, &row.encode());
+        mutation.put_of(id, Table::Xattrs, &key, &row.encode())?;
         mutation.object_mut(id)?.xattr_bytes = u32::try_from(total).unwrap_or(u32::MAX);
         let change = mutation.touch(id, Touch::Attributes)?;
-        Ok((change, mutation.commit()?))
+        Ok((change, mutation.commit(&shape)?))
     }
 
     /// [`vfs::FileSystem::remove_xattr`].
@@ -108,14 +110,15 @@ impl Inner {
         name: &XattrName,
     ) -> Result<(DirectoryChange, Ticket)> {
         self.check_xattr_access(who, id, mutation.object(id)?, WRITE)?;
+        let shape = Change::Object(mutation.touched(id)?);
         let (found, _) = self.find_xattr(&self.metadata.view(), id, name)?;
         let found = found.ok_or(Error::NoXattr)?;
-        mutation.remove(Table::Xattrs, &found.key);
+        mutation.remove_of(id, Table::Xattrs, &found.key)?;
         let row = mutation.object_mut(id)?;
         let charge = u32::try_from(found.row.charge()).unwrap_or(u32::MAX);
         row.xattr_bytes = row.xattr_bytes.saturating_sub(charge);
         let change = mutation.touch(id, Touch::Attributes)?;
-        Ok((change, mutation.commit()?))
+        Ok((change, mutation.commit(&shape)?))
     }
 
     /// [`vfs::FileSystem::xattrs`]. Cookies belong to names, as those of directory entries do.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fixture::{directory, file, name, root, with_size};
+use fixture::{Approver, directory, file, name, root, with_size};
 use store::{CommitMode, NewStore, Reserve, RowChange, Store, StoreOptions};
 use vfs::{Authority, Cookie, FileSystem, ObjectId, ObjectKind, SetAttributes, Stability};
 
@@ -56,7 +56,6 @@ fn main() {
 fn options(path: &Path, mode: CommitMode) -> StoreOptions {
     let mut options = StoreOptions::new(path);
     options.commit = mode;
-    options.recording = true;
     options.reserve = Reserve::Bytes(0);
     options
 }
@@ -78,6 +77,10 @@ fn crash_once(
         .build()
         .unwrap();
     runtime.block_on(async {
+        let _approver = Approver::of(&store);
+        for id in store.recovered().unwrap() {
+            store.renew(id).await.unwrap();
+        }
         for (place, before) in settled.iter() {
             assert_eq!(
                 listing(&store, place).await.as_ref(),
@@ -320,6 +323,8 @@ fn check_records(store: &Store) {
             (Some(row), Some(value)) if table == 1 => {
                 without_access_time(row) == without_access_time(value)
             }
+            // What lost its last name lives on here alone until clients have reclaimed their opens.
+            (Some(row), None) if table == 1 => row[4..8] == [0; 4],
             _ => row == value,
         };
         assert!(
@@ -343,6 +348,7 @@ fn child(path: &Path) {
     };
     let round = std::env::var("STORE_CRASH_ROUND").unwrap().parse().unwrap();
     let store = Arc::new(Store::open(&options(&PathBuf::from(path), mode)).unwrap());
+    let _approver = Approver::of(&store);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .build()

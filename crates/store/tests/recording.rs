@@ -7,7 +7,7 @@ mod fixture;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use fixture::{Fixture, root, with_mode, with_size};
+use fixture::{Approver, Fixture, root, with_mode, with_size};
 use store::{Store, UpdateRecord};
 use vfs::{FileSystem, ObjectId, XattrMode, XattrName};
 
@@ -17,17 +17,13 @@ const ENTRIES: u8 = 2;
 const LINKS: u8 = 3;
 const XATTRS: u8 = 4;
 
-fn recording() -> Fixture {
-    Fixture::with(|options| options.recording = true)
-}
-
 fn tables(record: &UpdateRecord) -> BTreeSet<u8> {
     record.changes.iter().map(|change| change.table).collect()
 }
 
 #[tokio::test]
 async fn every_operation_leaves_one_record_of_the_rows_it_changed() {
-    let store = recording();
+    let store = Fixture::overseen();
     store.store().end_reclaim().await.unwrap();
     let id = store.file(ROOT, "f").await;
     store.write(id, 0, b"data").await.unwrap();
@@ -71,7 +67,7 @@ async fn every_operation_leaves_one_record_of_the_rows_it_changed() {
 
 #[tokio::test]
 async fn reading_and_refused_operations_leave_no_record() {
-    let store = recording();
+    let store = Fixture::overseen();
     let id = store.file(ROOT, "f").await;
     store.write(id, 0, b"data").await.unwrap();
     let before = store.store().updates(0, 100).unwrap();
@@ -94,7 +90,7 @@ async fn nothing_is_recorded_unless_asked_for() {
 /// yet, and uses the same positions, versions or identifiers again for something else.
 #[tokio::test]
 async fn numbers_shown_before_a_crash_are_not_used_again_after_it() {
-    let mut store = recording();
+    let mut store = Fixture::overseen();
     store.file(ROOT, "stable").await;
     // What a crash leaves: the disk as it is now, without anything that follows.
     let crashed = store.crashed_copy();
@@ -112,6 +108,7 @@ async fn numbers_shown_before_a_crash_are_not_used_again_after_it() {
         .position;
     store.close();
     let after = Store::open(&crashed).unwrap();
+    let _approver = Approver::of(&after);
     let (who, new, set) = (root(), fixture::name("new"), vfs::SetAttributes::default());
     let made = after.create(&who, ROOT, &new, fixture::file(), &set).await;
     let made = made.unwrap().attributes;

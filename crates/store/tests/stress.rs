@@ -8,7 +8,7 @@ mod fixture;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fixture::{READ, directory, file, name, open_owner, root, with_size};
+use fixture::{Approver, READ, directory, file, name, open_owner, root, with_size};
 use store::{CommitMode, NewStore, Reserve, Store, StoreOptions};
 use vfs::{
     Authority, Cookie, Creation, Error, Extent, FileSystem, Name, NewObject, ObjectId,
@@ -163,13 +163,13 @@ fn clients_side_by_side_leave_a_store_that_agrees_with_itself() {
         let mut options = StoreOptions::new(place.path().join("store"));
         options.commit = mode;
         options.open_files = 16;
-        options.recording = true;
         options.reserve = Reserve::Bytes(0);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(4)
             .build()
             .unwrap();
         let store = Arc::new(Store::create(&options, &NewStore::default()).unwrap());
+        let _approver = Approver::of(&store);
         runtime.block_on(async {
             store.end_reclaim().await.unwrap();
             store

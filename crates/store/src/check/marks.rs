@@ -27,6 +27,16 @@ impl Examination<'_> {
             "is marked as being written, and is no file",
             |row| row.is_some_and(|row| row.file().is_ok()),
         )?;
+        self.check_table(
+            Table::Unshipped,
+            "is marked as changed for other replicas, and is no file",
+            |row| row.is_some_and(|row| row.file().is_ok()),
+        )?;
+        self.check_table(
+            Table::Recovered,
+            "is marked as recovered, and is no file",
+            |row| row.is_none_or(|row| row.file().is_ok()),
+        )?;
         self.check_kept()?;
         self.check_numbers()?;
         self.check_object_count(census)

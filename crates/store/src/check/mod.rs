@@ -175,7 +175,7 @@ impl<'i> Examination<'i> {
         let mutation = self.inner.begin_if_idle()?;
         let mut mutation = mutation.ok_or(vfs::Error::Io("the store is being changed".into()))?;
         repair(&mut mutation)?;
-        mutation.commit().map(|_| ())
+        mutation.commit_local().map(|_| ())
     }
 
     fn note(&mut self, what: String, repaired: bool) {

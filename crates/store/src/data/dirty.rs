@@ -22,6 +22,8 @@ struct Dirty {
     marked: Ticket,
     /// Whether that batch also made the file, so that no crash can leave the file without the mark.
     born_marked: bool,
+    /// Only data of another primary has been written since, which will come again after a crash.
+    foreign: bool,
     writers: u32,
     /// Changes of data so far, and how many of them are stable.
     changes: u64,
@@ -61,11 +63,23 @@ pub(crate) struct Mark {
     pub(crate) tail_clean: bool,
 }
 
+/// What a mark stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The batch of the mark also makes the file.
+    pub(crate) born_marked: bool,
+    /// Only data of another primary will be written.
+    pub(crate) foreign: bool,
+}
+
 impl DirtyFiles {
-    /// Registers a writer of a file that is marked already.
-    pub(crate) fn join(&self, id: ObjectId) -> Option<Mark> {
+    /// Registers a writer of a file that is marked already; `foreign` if it writes what another primary
+    /// has sent.
+    pub(crate) fn join(&self, id: ObjectId, foreign: bool) -> Option<Mark> {
         let mut files = self.files();
-        let dirty = files.get_mut(&id)?;
+        let dirty = files
+            .get_mut(&id)
+            .filter(|dirty| foreign || !dirty.foreign)?;
         dirty.writers += 1;
         dirty.touched_at = Instant::now();
         Some(Mark {
@@ -76,20 +90,26 @@ impl DirtyFiles {
     }
 
     /// Notes a mark that is in the batch of `ticket`, with `writers` registered. The caller holds the
-    /// writer's lock, so that marks come and go in the order of batches.
-    pub(crate) fn mark(&self, id: ObjectId, ticket: Ticket, born_marked: bool, writers: u32) {
-        let dirty = Dirty {
+    /// writer's lock, so that marks come and go in the order of batches. A mark that was there says from now
+    /// on what this one says.
+    pub(crate) fn mark(&self, id: ObjectId, ticket: Ticket, origin: Origin, writers: u32) {
+        let mut files = self.files();
+        let dirty = files.entry(id).or_insert_with(|| Dirty {
             marked: ticket,
-            born_marked,
-            writers,
+            born_marked: false,
+            foreign: false,
+            writers: 0,
             changes: 0,
             stable_changes: 0,
             new_name: false,
-            tail_clean: born_marked,
+            tail_clean: origin.born_marked,
             kept: Vec::new(),
             touched_at: Instant::now(),
-        };
-        self.files().insert(id, dirty);
+        });
+        dirty.marked = ticket;
+        dirty.born_marked = origin.born_marked;
+        dirty.foreign = origin.foreign;
+        dirty.writers += writers;
     }
 
     /// Ends what [`DirtyFiles::join`] or [`DirtyFiles::mark`] began.
@@ -134,7 +154,7 @@ impl DirtyFiles {
         kept + bytes <= of_file && self.kept_bytes.load(Ordering::Relaxed) + bytes <= of_all
     }
 
-    /// Notes a kept write that is in the batch being put together. Returns the bytes kept of all files.
+    /// Notes a kept write whose batch was just committed. Returns the bytes kept of all files.
     pub(crate) fn keep(&self, id: ObjectId, kept: Kept) -> u64 {
         let mut files = self.files();
         let Some(dirty) = files.get_mut(&id) else {
@@ -298,8 +318,8 @@ mod tests {
     #[test]
     fn a_mark_stays_while_somebody_writes_or_data_is_unstable() {
         let files = DirtyFiles::default();
-        assert_eq!(files.join(FILE), None);
-        files.mark(FILE, Ticket(3), false, 1);
+        assert_eq!(files.join(FILE, false), None);
+        files.mark(FILE, Ticket(3), Origin::default(), 1);
         assert!(!files.forget_if_clean(FILE));
         files.changed(FILE, true);
         files.leave(FILE);
@@ -315,7 +335,7 @@ mod tests {
     #[test]
     fn what_is_written_during_a_sync_is_still_unstable_behind_it() {
         let files = DirtyFiles::default();
-        files.mark(FILE, Ticket(1), true, 0);
+        files.mark(FILE, Ticket(1), Origin::default(), 0);
         files.changed(FILE, false);
         let seen = files.unstable(FILE).unwrap();
         files.changed(FILE, false);
@@ -324,10 +344,26 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_for_foreign_data_is_not_enough_for_a_writer_here() {
+        let files = DirtyFiles::default();
+        let foreign = Origin {
+            foreign: true,
+            ..Origin::default()
+        };
+        files.mark(FILE, Ticket(2), foreign, 1);
+        assert!(files.join(FILE, true).is_some());
+        assert_eq!(files.join(FILE, false), None);
+        files.mark(FILE, Ticket(3), Origin::default(), 1);
+        assert_eq!(files.join(FILE, false).unwrap().ticket, Ticket(3));
+        (0..4).for_each(|_| files.leave(FILE));
+        assert!(files.forget_if_clean(FILE));
+    }
+
+    #[test]
     fn a_second_writer_learns_which_batch_to_wait_for() {
         let files = DirtyFiles::default();
-        files.mark(FILE, Ticket(9), false, 1);
-        let mark = files.join(FILE).unwrap();
+        files.mark(FILE, Ticket(9), Origin::default(), 1);
+        let mark = files.join(FILE, false).unwrap();
         assert_eq!(
             (mark.ticket, mark.born_marked, mark.tail_clean),
             (Ticket(9), false, false)

@@ -88,13 +88,13 @@ impl Inner {
             .put_or_note(id, region.offset, data.clone(), !row.file()?.stored)
             .await?;
         // Admitted together with the data.
-        let mut mutation = self.begin_upkeep().await?;
-        Inner::enter_write(&mut mutation, &access.who, id, region.end, stored)?;
-        let kept = keep(&mut mutation, id, region.offset, &data);
-        if self.dirty.keep(id, kept) > MANY_KEPT_BYTES {
-            self.tidying.nudge();
-        }
-        let ticket = mutation.commit()?;
+        let mutation = self.begin_upkeep().await;
+        let recorded = mutation.and_then(|mut mutation| {
+            let shape = Inner::enter_write(&mut mutation, &access.who, id, region.end, stored)?;
+            keep(&mut mutation, id, region.offset, &data);
+            mutation.commit(&shape)
+        });
+        let ticket = recorded.inspect_err(|_| self.dirty.set_tail_clean(id, false))?;
         drop(alone);
         self.commits.wait(ticket, &self.health).await
     }
@@ -104,7 +104,7 @@ impl Inner {
     pub(super) async fn release_kept(&self, id: ObjectId, kept: &[Kept]) -> Result<Ticket> {
         let mut mutation = self.begin_upkeep().await?;
         remove_rows(&mut mutation, id, kept);
-        let ticket = mutation.commit()?;
+        let ticket = mutation.commit_local()?;
         // Only now: who finds nothing kept relies on the tickets given out so far.
         self.dirty.drop_kept(id, kept);
         Ok(ticket)
@@ -117,7 +117,7 @@ impl Inner {
             for (id, kept) in group {
                 remove_rows(&mut mutation, *id, kept);
             }
-            mutation.commit()?;
+            mutation.commit_local()?;
             for (id, kept) in group {
                 self.dirty.drop_kept(*id, kept);
             }
@@ -188,7 +188,7 @@ impl Inner {
 }
 
 /// Puts a write into the batch, piece by piece. Tickets number batches, so no two writes meet.
-fn keep(mutation: &mut Mutation<'_>, id: ObjectId, offset: u64, data: &[u8]) -> Kept {
+fn keep(mutation: &mut Mutation<'_>, id: ObjectId, offset: u64, data: &[u8]) {
     let first = mutation.ticket().0 * PIECES;
     let mut number = first;
     for (index, piece) in data.chunks(PIECE_BYTES).enumerate() {
@@ -197,11 +197,16 @@ fn keep(mutation: &mut Mutation<'_>, id: ObjectId, offset: u64, data: &[u8]) -> 
         mutation.put_local(Table::Kept, &key::kept(id, number), &row);
         number += 1;
     }
-    Kept {
+    let kept = Kept {
         first,
         pieces: number - first,
         bytes: data.len() as u64,
-    }
+    };
+    mutation.then(move |inner, _| {
+        if inner.dirty.keep(id, kept) > MANY_KEPT_BYTES {
+            inner.tidying.nudge();
+        }
+    });
 }
 
 pub(crate) fn remove_rows(mutation: &mut Mutation<'_>, id: ObjectId, kept: &[Kept]) {

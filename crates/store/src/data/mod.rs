@@ -16,7 +16,7 @@ mod stabilise;
 mod write;
 
 pub(crate) use buffers::Buffers;
-pub(crate) use dirty::DirtyFiles;
+pub(crate) use dirty::{DirtyFiles, Origin};
 pub(crate) use files::DataFiles;
 pub(crate) use guards::Guards;
 pub(crate) use kept::remove_rows;

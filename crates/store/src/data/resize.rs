@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use vfs::{Attributes, Error, ObjectId, Result, SetAttributes};
 
-use super::{MAX_FILE_BYTES, remove_rows};
+use super::{MAX_FILE_BYTES, Origin, remove_rows};
 use crate::access::Access;
 use crate::error::from_os;
 use crate::inner::{Inner, blocking};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::overseer::Change;
 use crate::space::{Demand, ROW_BYTES};
 
 impl Inner {
@@ -43,6 +44,7 @@ impl Inner {
         };
         let mut mutation = self.begin(demand).await?;
         self.check_write(&access, id, mutation.object(id)?)?;
+        let shape = Change::Object(mutation.touched(id)?);
         self.apply_attributes(&mut mutation, &access.who, id, &set)?;
         let kept = self.dirty.kept(id);
         let cuts = shrinks && mutation.object(id)?.file()?.stored;
@@ -52,7 +54,8 @@ impl Inner {
             self.mark_cut(&mut mutation, id);
         }
         let attributes = mutation.object(id)?.attributes(id);
-        let ticket = mutation.commit()?;
+        mutation.change_data(id);
+        let ticket = mutation.commit(&shape)?;
         if cuts {
             self.dirty.drop_kept(id, &kept);
             self.commits.wait(ticket, &self.health).await?;
@@ -95,13 +98,17 @@ impl Inner {
     }
 
     /// Bytes behind the size may survive a crash; the mark says where to look for them.
-    fn mark_cut(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
-        if !self.dirty.contains(id) {
-            let ticket = mutation.ticket();
+    pub(crate) fn mark_cut(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
+        let marked = self.dirty.contains(id);
+        if !marked {
             mutation.mark(Table::Dirty, id);
-            self.dirty.mark(id, ticket, false, 0);
         }
-        self.dirty.changed(id, false);
+        mutation.then(move |inner, ticket| {
+            if !marked {
+                inner.dirty.mark(id, ticket, Origin::default(), 0);
+            }
+            inner.dirty.changed(id, false);
+        });
     }
 }
 

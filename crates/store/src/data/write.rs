@@ -13,15 +13,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use vfs::{Authority, Credentials, Error, ObjectId, Result, Stability, Written};
 
-use super::MAX_FILE_BYTES;
 use super::files::Opened;
 use super::guards::{Exclusive, Shared};
+use super::{MAX_FILE_BYTES, Origin};
 use crate::access::Access;
 use crate::committer::Ticket;
 use crate::error::from_os;
 use crate::inner::{Inner, blocking, detached};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::overseer::Change;
 use crate::ownership::strip_set_id;
 use crate::space::{Demand, ROW_BYTES};
 
@@ -145,9 +146,18 @@ impl Inner {
     /// Registers a writer of a file and returns once its mark is stable. Also says whether the end of
     /// the data file is known to be where the row says.
     pub(super) async fn begin_writing(self: &Arc<Self>, id: ObjectId) -> Result<(Writing, bool)> {
-        let mark = match self.dirty.join(id) {
+        self.begin_writing_as(id, false).await
+    }
+
+    /// The same; `foreign` for data that another primary has sent.
+    pub(super) async fn begin_writing_as(
+        self: &Arc<Self>,
+        id: ObjectId,
+        foreign: bool,
+    ) -> Result<(Writing, bool)> {
+        let mark = match self.dirty.join(id, foreign) {
             Some(mark) => mark,
-            None => self.mark_dirty(id).await?,
+            None => self.mark_dirty(id, foreign).await?,
         };
         let writing = Writing {
             inner: Arc::clone(self),
@@ -159,21 +169,27 @@ impl Inner {
         Ok((writing, mark.tail_clean))
     }
 
-    async fn mark_dirty(&self, id: ObjectId) -> Result<super::dirty::Mark> {
+    async fn mark_dirty(&self, id: ObjectId, foreign: bool) -> Result<super::dirty::Mark> {
         let mut mutation = self.begin_upkeep().await?;
         mutation.object(id)?;
         // Somebody else may have been faster while this waited for the lock.
-        if let Some(mark) = self.dirty.join(id) {
+        if let Some(mark) = self.dirty.join(id, foreign) {
             return Ok(mark);
         }
-        let ticket = mutation.ticket();
-        mutation.mark(Table::Dirty, id);
-        self.dirty.mark(id, ticket, false, 1);
-        mutation.commit()?;
+        match foreign {
+            true => mutation.mark_foreign(Table::Dirty, id),
+            false => mutation.mark(Table::Dirty, id),
+        }
+        let origin = Origin {
+            born_marked: false,
+            foreign,
+        };
+        mutation.then(move |inner, ticket| inner.dirty.mark(id, ticket, origin, 1));
+        let ticket = mutation.commit_local()?;
         Ok(super::dirty::Mark {
             ticket,
             born_marked: false,
-            tail_clean: false,
+            tail_clean: self.dirty.tail_is_clean(id),
         })
     }
 
@@ -242,7 +258,7 @@ impl Inner {
         .await
     }
 
-    /// Notes in the row that data up to `end` was written.
+    /// Notes in the row that data up to `end` was written. Without that it is as if writing had failed.
     pub(super) async fn record_write(
         &self,
         who: &Credentials,
@@ -251,9 +267,13 @@ impl Inner {
         stored: Stored,
     ) -> Result<Ticket> {
         // Admitted together with the data.
-        let mut mutation = self.begin_upkeep().await?;
-        Inner::enter_write(&mut mutation, who, id, end, stored)?;
-        mutation.commit()
+        let mutation = self.begin_upkeep().await;
+        mutation
+            .and_then(|mut mutation| {
+                let shape = Inner::enter_write(&mut mutation, who, id, end, stored)?;
+                mutation.commit(&shape)
+            })
+            .inspect_err(|_| self.dirty.set_tail_clean(id, false))
     }
 
     /// The same as part of a batch.
@@ -263,8 +283,10 @@ impl Inner {
         id: ObjectId,
         end: u64,
         stored: Stored,
-    ) -> Result<()> {
+    ) -> Result<Change> {
+        let shape = Change::Object(mutation.touched(id)?);
         mutation.touch(id, Touch::Content)?;
+        mutation.change_data(id);
         let row = mutation.object_mut(id)?;
         row.file_mut()?.stored |= stored.exists;
         row.size = row.size.max(end);
@@ -272,7 +294,7 @@ impl Inner {
         if !who.is_root() {
             row.mode = strip_set_id(row.mode, who.is_member(row.group));
         }
-        Ok(())
+        Ok(shape)
     }
 }
 

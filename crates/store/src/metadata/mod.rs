@@ -54,6 +54,8 @@ pub(crate) enum Table {
     Unshipped = 13,
     /// Replica slot → position of the last update of that replica that was applied.
     Applied = 14,
+    /// Object id → nothing: files that were dirty at a crash, and whose replicas may have other data.
+    Recovered = 15,
 }
 
 impl Table {

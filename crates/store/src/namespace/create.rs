@@ -10,10 +10,11 @@ use vfs::{
 use super::lookup::object_in;
 use super::{check_changeable, searchable};
 use crate::attributes::{check_times, chosen_time};
-use crate::data::MAX_FILE_BYTES;
+use crate::data::{MAX_FILE_BYTES, Origin};
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::overseer::Change;
 use crate::ownership::settable_mode;
 use crate::rows::{Content, DirectoryContent, FileContent, ObjectRow};
 use crate::space::{Demand, ROW_BYTES};
@@ -74,7 +75,7 @@ impl Inner {
         if let Some(id) = mutation.find(directory, name)? {
             // Somebody else made it while this one waited for the lock.
             let created = take_existing(parent.change, id, mutation.object(id)?, &new)?;
-            return Ok((created, mutation.commit()?));
+            return Ok((created, mutation.commit_local()?));
         }
         check_changeable(who, &parent_attributes)?;
         let row = new_row(who, directory, &parent, new, set, mutation.now())?;
@@ -85,11 +86,22 @@ impl Inner {
         if is_file {
             // It is about to be written, and must be marked by then.
             mutation.mark(Table::Dirty, id);
-            self.dirty.mark(id, mutation.ticket(), true, 0);
+            let origin = Origin {
+                born_marked: true,
+                foreign: false,
+            };
+            mutation.then(move |inner, ticket| inner.dirty.mark(id, ticket, origin, 0));
         }
+        let shape = Change::Create {
+            parent: directory,
+            made: mutation.touched(id)?,
+        };
         let directory = mutation.touch(directory, Touch::Content)?;
         let attributes = mutation.object(id)?.attributes(id);
-        let ticket = mutation.commit()?;
+        if is_file && attributes.size > 0 {
+            mutation.change_data(id);
+        }
+        let ticket = mutation.commit(&shape)?;
         Ok((
             Created {
                 attributes,

@@ -6,6 +6,7 @@ use super::{check_changeable, searchable};
 use crate::committer::Ticket;
 use crate::inner::Inner;
 use crate::mutation::{Mutation, Touch};
+use crate::overseer::Change;
 use crate::space::{Demand, ROW_BYTES};
 
 impl Inner {
@@ -48,10 +49,14 @@ impl Inner {
         if full {
             return Err(Error::TooManyLinks);
         }
+        let shape = Change::Link {
+            file: mutation.touched(id)?,
+            parent: directory,
+        };
         mutation.add_name(directory, name, id)?;
         mutation.object_mut(id)?.links += 1;
         mutation.touch(id, Touch::Attributes)?;
         let change = mutation.touch(directory, Touch::Content)?;
-        Ok((change, mutation.commit()?))
+        Ok((change, mutation.commit(&shape)?))
     }
 }

@@ -13,6 +13,7 @@ use crate::data::remove_rows;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::overseer::Change;
 use crate::rows::{Content, ObjectRow};
 use crate::shares::Shares;
 use crate::space::Demand;
@@ -46,12 +47,16 @@ impl Inner {
             return Err(Error::NotPermitted);
         }
         check_removable(row)?;
+        let shape = Change::Remove {
+            parent: directory,
+            removed: mutation.touched(id)?,
+        };
         mutation.remove_name(directory, name)?;
         // Nobody may open the file between the decision to remove it and the batch that does.
         let shares = self.shares();
         self.drop_name_of(&mut mutation, &shares, id)?;
         let change = mutation.touch(directory, Touch::Content)?;
-        Ok((change, mutation.commit()?))
+        Ok((change, mutation.commit(&shape)?))
     }
 
     /// An object has one name less; with the last one it goes, or becomes an orphan.
@@ -74,7 +79,7 @@ impl Inner {
         // Until clients have had time to reclaim, any file may be one that was open.
         if is_file && (shares.is_open(id) || self.is_reclaiming()) {
             mutation.mark(Table::Orphans, id);
-            self.count_orphans(1);
+            mutation.then(|inner, _| inner.count_orphans(1));
             return mutation.touch(id, Touch::Attributes).map(|_| ());
         }
         self.discard(mutation, id)
@@ -87,13 +92,21 @@ impl Inner {
         let has_data = matches!(&row.content, Content::File(file) if file.stored || marked);
         if has_data || row.xattr_bytes > 0 {
             mutation.mark(Table::Removals, id);
-            self.leftovers.add(id);
+            mutation.then(move |inner, _| inner.leftovers.add(id));
         }
         if marked {
             mutation.unmark(Table::Dirty, id);
-            remove_rows(mutation, id, &self.dirty.forget(id));
+            remove_rows(mutation, id, &self.dirty.kept(id));
         }
-        self.locks().forget(id);
+        if self.unshipped.contains(id) {
+            mutation.unmark(Table::Unshipped, id);
+        }
+        mutation.then(move |inner, _| {
+            // What was kept has gone with its rows.
+            let _kept = inner.dirty.forget(id);
+            inner.unshipped.forget(id);
+            inner.locks().forget(id);
+        });
         mutation.remove_object(id)
     }
 }

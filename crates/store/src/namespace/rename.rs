@@ -8,6 +8,7 @@ use super::{check_changeable, dangling, searchable};
 use crate::committer::Ticket;
 use crate::inner::Inner;
 use crate::mutation::{Mutation, Touch};
+use crate::overseer::Change;
 use crate::rows::ObjectRow;
 use crate::space::Demand;
 
@@ -62,7 +63,8 @@ impl Inner {
                 before: row.change,
                 after: row.change,
             };
-            return Ok(((unchanged(&source), unchanged(&target)), mutation.commit()?));
+            let ticket = mutation.commit_local()?;
+            return Ok(((unchanged(&source), unchanged(&target)), ticket));
         }
         if moved_row.is_directory() && from.directory != to.directory {
             check_directory_move(&mut mutation, who, moved, &moved_row, to.directory)?;
@@ -85,6 +87,12 @@ impl Inner {
         moved: ObjectId,
         replaced: Option<ObjectId>,
     ) -> Result<((DirectoryChange, DirectoryChange), Ticket)> {
+        let shape = Change::Rename {
+            from: from.directory,
+            to: to.directory,
+            moved: mutation.touched(moved)?,
+            replaced: replaced.map(|id| mutation.touched(id)).transpose()?,
+        };
         let shares = self.shares();
         // The new name first: if both have the same hash, the old one still holds its cookie.
         match replaced {
@@ -98,7 +106,7 @@ impl Inner {
         mutation.touch(moved, Touch::Attributes)?;
         let source = mutation.touch(from.directory, Touch::Content)?;
         let target = mutation.touch(to.directory, Touch::Content)?;
-        Ok(((source, target), mutation.commit()?))
+        Ok(((source, target), mutation.commit(&shape)?))
     }
 }
 

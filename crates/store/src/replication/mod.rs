@@ -18,6 +18,7 @@ use tokio::sync::{broadcast, watch};
 use vfs::{Extent, ObjectId, ReplicaSlot, Result};
 
 pub use base::{BaseScan, BaseState};
+pub(crate) use unshipped::Unshipped;
 
 use crate::committer::Ticket;
 use crate::overseer::Overseer;
@@ -183,7 +184,7 @@ impl Store {
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
     pub fn unshipped(&self) -> Result<Vec<ObjectId>> {
-        self.inner.unshipped()
+        self.inner.unshipped_files()
     }
 
     /// Takes files off the list of [`Store::unshipped`], because every replica has their data. Nothing may
@@ -206,6 +207,24 @@ impl Store {
         shipped: &mut (dyn FnMut(ObjectId) -> bool + Send),
     ) -> Result<()> {
         self.inner.forget_unshipped(ids, shipped).await
+    }
+
+    /// Files whose unstable data a crash of this copy may have lost, and whose version no longer says what
+    /// their data is. Each stays on the list until [`Store::renew`] or its removal.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn recovered(&self) -> Result<Vec<ObjectId>> {
+        self.inner.recovered()
+    }
+
+    /// Gives such a file a new version, which is a [`crate::Change::Object`] like any other and marks all
+    /// of its data as unshipped; one that is gone is taken off the list.
+    ///
+    /// # Errors
+    /// What the overseer returns; [`vfs::Error::Io`] when storage fails.
+    pub async fn renew(&self, id: ObjectId) -> Result<()> {
+        self.inner.renew(id).await
     }
 
     /// Tells of files whose locks or denials were released or replaced by an applied update, so that who

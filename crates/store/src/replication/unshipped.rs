@@ -1,17 +1,52 @@
 //! Which files have data that other replicas may not have.
+//!
+//! The table is the truth; what is in it is known in memory too, so that a file is marked once.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vfs::{ObjectId, Result};
 
 use crate::inner::Inner;
-use crate::metadata::Table;
+use crate::metadata::{Metadata, MetadataError, Table};
 use crate::rows::key;
 
+/// The marked files.
+#[derive(Debug, Default)]
+pub(crate) struct Unshipped(Mutex<HashSet<ObjectId>>);
+
+impl Unshipped {
+    pub(crate) fn load(metadata: &Metadata) -> std::result::Result<Unshipped, MetadataError> {
+        let mut ids = HashSet::new();
+        for row in metadata.view().scan(Table::Unshipped, &[], &[]) {
+            ids.insert(key::parse_object(row?.key())?);
+        }
+        Ok(Unshipped(Mutex::new(ids)))
+    }
+
+    pub(crate) fn contains(&self, id: ObjectId) -> bool {
+        self.ids().contains(&id)
+    }
+
+    pub(crate) fn add(&self, id: ObjectId) {
+        self.ids().insert(id);
+    }
+
+    pub(crate) fn forget(&self, id: ObjectId) {
+        self.ids().remove(&id);
+    }
+
+    fn ids(&self) -> MutexGuard<'_, HashSet<ObjectId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Inner {
-    pub(super) fn unshipped(&self) -> Result<Vec<ObjectId>> {
+    pub(super) fn unshipped_files(&self) -> Result<Vec<ObjectId>> {
         self.health.check()?;
-        let view = self.metadata.view();
-        let rows = view.scan(Table::Unshipped, &[], &[]);
-        rows.map(|row| Ok(key::parse_object(row?.key())?)).collect()
+        let mut ids: Vec<ObjectId> = self.unshipped.ids().iter().copied().collect();
+        ids.sort_unstable();
+        Ok(ids)
     }
 
     pub(super) async fn forget_unshipped(
@@ -20,9 +55,10 @@ impl Inner {
         shipped: &mut (dyn FnMut(ObjectId) -> bool + Send),
     ) -> Result<()> {
         let mut mutation = self.begin_upkeep().await?;
-        for id in ids {
-            if shipped(*id) {
-                mutation.unmark(Table::Unshipped, *id);
+        for id in ids.iter().copied() {
+            if self.unshipped.contains(id) && shipped(id) {
+                mutation.unmark(Table::Unshipped, id);
+                mutation.then(move |inner, _| inner.unshipped.forget(id));
             }
         }
         mutation.commit_local().map(|_| ())
