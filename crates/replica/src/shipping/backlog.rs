@@ -1,0 +1,331 @@
+//! What one peer lacks of file contents, and in which order it is sent.
+//!
+//! See the front page for the contract with its caller. What is known of one file is in `shortfall`.
+
+use super::shortfall::{Shortfall, Turn};
+use control::{Moment, Position};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::time::Duration;
+use vfs::ObjectId;
+
+/// What a piece costs of [`Settings::in_flight_bytes`] besides its bytes; as much as a message costs
+/// of the transport's credit, so that many small pieces are bounded too.
+const PIECE_COST: u64 = 256;
+
+/// How a [`Backlog`] behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long a fresh change rests, so that what is overwritten or removed meanwhile costs nothing.
+    /// Later changes of the file do not prolong it.
+    pub delay: Duration,
+    /// The longest piece, in bytes.
+    pub piece_bytes: u64,
+    /// How many separate ranges, and how many pieces in flight, one file may have. Beyond it the ranges
+    /// closest to each other are joined.
+    pub max_ranges: usize,
+    /// How many files are known by their ranges. One that comes on top has a single range, which covers
+    /// all of its changes.
+    pub detailed_files: usize,
+    /// How much may be in flight, in bytes; the last piece may exceed it.
+    pub in_flight_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            delay: Duration::from_millis(200),
+            piece_bytes: 1 << 20,
+            max_ranges: 64,
+            detailed_files: 10_000,
+            in_flight_bytes: 64 << 20,
+        }
+    }
+}
+
+/// Names a piece in flight to one peer. Never used twice by one [`Backlog`], in whatever session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PieceId(pub u64);
+
+/// A part of a file that is to be read and sent now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// By which it is acknowledged.
+    pub id: PieceId,
+    /// The file.
+    pub file: ObjectId,
+    /// Which bytes of it; may reach beyond the end of the file.
+    pub range: Range<u64>,
+    /// The peer must have applied the sender's stream up to here before it applies the piece.
+    pub follows: Position,
+}
+
+/// What one peer lacks of file contents.
+///
+/// Time never goes backwards in here: a moment before one already told counts as that one.
+#[derive(Debug)]
+pub struct Backlog {
+    settings: Settings,
+    files: BTreeMap<ObjectId, Shortfall>,
+    queue: BTreeMap<Turn, ObjectId>,
+    ages: BTreeSet<(Moment, ObjectId)>,
+    in_flight: BTreeMap<PieceId, (ObjectId, u64)>,
+    in_flight_cost: u64,
+    bytes: u128,
+    /// Counts changes, pieces and turns.
+    count: u64,
+    /// The latest moment that was told.
+    now: Moment,
+    /// When somebody last waited for everything.
+    hurried: Option<Moment>,
+    /// Lets a test show what happens when pieces in flight are forgotten.
+    #[cfg(test)]
+    pub(super) forget_in_flight: bool,
+}
+
+impl Backlog {
+    /// The backlog of a peer that lacks nothing.
+    #[must_use]
+    pub fn new(settings: Settings) -> Backlog {
+        Backlog {
+            settings,
+            files: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            ages: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
+            in_flight_cost: 0,
+            bytes: 0,
+            count: 0,
+            now: Moment::default(),
+            hurried: None,
+            #[cfg(test)]
+            forget_in_flight: false,
+        }
+    }
+
+    /// `range` of `file` was written, punched or allocated by the update at `follows`; `0..u64::MAX` is
+    /// everything of it, however long it is. To be called when the change is visible to readers.
+    pub fn changed(&mut self, now: Moment, file: ObjectId, range: Range<u64>, follows: Position) {
+        if range.is_empty() {
+            return;
+        }
+        let (now, count) = (self.tell(now), self.counted());
+        let most = self.ranges_of(file);
+        let rested = now.after(self.settings.delay);
+        let everything_hurried = self.hurried;
+        self.files.entry(file).or_insert_with(|| {
+            self.ages.insert((now, file));
+            Shortfall::new(now, follows)
+        });
+        self.update(file, |state| {
+            state.follows = state.follows.max(follows);
+            if state.lacking.is_empty() {
+                let hurried = state.hurried || everything_hurried >= Some(state.since);
+                state.due = if hurried { now } else { rested };
+            }
+            state.change(range, most, count);
+        });
+    }
+
+    /// `file` was truncated to `size` by the update at `follows`: nothing behind that needs to be sent,
+    /// but what is in flight behind it comes back, because it may arrive after the file has grown
+    /// again. To be called when the truncation is visible to readers and before its record can have
+    /// been sent: afterwards, what is in flight may already have arrived and be forgotten here.
+    pub fn cut(&mut self, file: ObjectId, size: u64, follows: Position) {
+        let (now, count) = (self.now, self.counted());
+        self.update(file, |state| {
+            state.follows = state.follows.max(follows);
+            if state.lacking.is_empty() {
+                state.due = now;
+            }
+            state.cut(size, count);
+        });
+    }
+
+    /// `file` is gone, and with it the need to send anything of it. Its pieces in flight may arrive; the
+    /// peer drops them.
+    pub fn removed(&mut self, file: ObjectId) {
+        if let Some(state) = self.files.remove(&file) {
+            self.bytes -= state.bytes();
+            self.ages.remove(&(state.since, file));
+            state.turn.map(|turn| self.queue.remove(&turn));
+        }
+    }
+
+    /// Somebody waits for `file`: it does not rest, now or later, until it is complete, and its next piece
+    /// goes before those of files that nobody waits for.
+    pub fn hurry(&mut self, now: Moment, file: ObjectId) {
+        self.tell(now);
+        self.update(file, |state| {
+            state.hurried = true;
+            state.due = Moment::default();
+        });
+    }
+
+    /// Somebody waits for everything that is lacking (what changes in the same moment included).
+    pub fn hurry_all(&mut self, now: Moment) {
+        self.hurried = Some(self.tell(now));
+    }
+
+    /// A piece to read and send now, if there is one. It is in flight from here on, and overlaps no other
+    /// piece in flight of that file. It must be read after this call, so that it has every change up to
+    /// `follows`.
+    ///
+    /// Files take turns with one piece each; the one that has been due longest goes first.
+    pub fn next(&mut self, now: Moment) -> Option<Piece> {
+        let now = self.tell(now);
+        let (&(due, _), &file) = self.queue.first_key_value()?;
+        if self.is_full() || due > now && !self.was_hurried(due) {
+            return None;
+        }
+        let id = PieceId(self.counted());
+        let (piece_bytes, most) = (self.settings.piece_bytes, self.settings.max_ranges);
+        self.queue.pop_first();
+        let (range, follows) = self.update(file, |state| {
+            state.due = now;
+            state.turn = None;
+            (state.take(id, piece_bytes, most), state.follows)
+        })?;
+        let range = range.expect("a file is in the queue only while something of it may be sent");
+        #[cfg(test)]
+        if self.forget_in_flight {
+            self.update(file, |state| state.land(id));
+        }
+        let cost = range.end - range.start + PIECE_COST;
+        self.in_flight.insert(id, (file, cost));
+        self.in_flight_cost += cost;
+        Some(Piece {
+            id,
+            file,
+            range,
+            follows,
+        })
+    }
+
+    /// When [`Backlog::next`] will have a piece, if nothing happens before; a moment that has passed
+    /// means at once. None while there is nothing to send, or only acknowledgements can change that.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Moment> {
+        let (&(due, _), _) = self.queue.first_key_value()?;
+        let due = if self.was_hurried(due) { self.now } else { due };
+        (!self.is_full()).then_some(due)
+    }
+
+    /// Whoever read piece `id` found that the file ends at `size`, before the end of the piece. Then
+    /// nothing behind `size` is lacking unless the file was changed after the piece was taken, and the
+    /// piece is shorter. One without any content need not be sent: it counts as acknowledged at once.
+    pub fn found_end(&mut self, id: PieceId, size: u64) {
+        let Some(&(file, cost)) = self.in_flight.get(&id) else {
+            return;
+        };
+        if let Some(Some(shorter)) = self.update(file, |state| state.found_end(id, size)) {
+            self.in_flight.insert(id, (file, cost - shorter));
+            self.in_flight_cost -= shorter;
+        }
+    }
+
+    /// The peer has the piece on stable storage. Returns the file if it is complete there now. A piece of
+    /// an ended session or of a removed file changes nothing.
+    pub fn acknowledged(&mut self, id: PieceId) -> Option<ObjectId> {
+        let (file, cost) = self.in_flight.remove(&id)?;
+        self.in_flight_cost -= cost;
+        let landed = self.update(file, |state| state.land(id))?;
+        (landed && !self.lacks(file)).then_some(file)
+    }
+
+    /// The session ended: everything in flight is lacking again, and due.
+    pub fn lost(&mut self, now: Moment) {
+        let now = self.tell(now);
+        let most = self.settings.max_ranges;
+        let in_flight = std::mem::take(&mut self.in_flight).into_values();
+        self.in_flight_cost = 0;
+        for file in in_flight.map(|(file, _)| file).collect::<BTreeSet<_>>() {
+            self.update(file, |state| {
+                state.lose(most);
+                state.due = state.due.min(now);
+            });
+        }
+    }
+
+    /// Whether the peer lacks anything of `file`, or has not acknowledged it.
+    #[must_use]
+    pub fn lacks(&self, file: ObjectId) -> bool {
+        self.files.contains_key(&file)
+    }
+
+    /// How many files the peer lacks something of.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The files that the peer lacks something of.
+    pub fn lacking(&self) -> impl Iterator<Item = ObjectId> {
+        self.files.keys().copied()
+    }
+
+    /// How many bytes have to be sent or acknowledged yet, at most; `u64::MAX` when a file counts whose
+    /// length is not known here.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        u64::try_from(self.bytes).unwrap_or(u64::MAX)
+    }
+
+    /// Since when the peer lacks something of the file that has been incomplete longest.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Moment> {
+        self.ages.first().map(|&(since, _)| since)
+    }
+
+    fn is_full(&self) -> bool {
+        self.in_flight_cost >= self.settings.in_flight_bytes
+    }
+
+    /// Whether what is due then was lacking already when somebody last waited for everything.
+    fn was_hurried(&self, due: Moment) -> bool {
+        let rested = self
+            .hurried
+            .map(|hurried| hurried.after(self.settings.delay));
+        rested >= Some(due)
+    }
+
+    fn ranges_of(&self, file: ObjectId) -> usize {
+        let known = self.files.len() + usize::from(!self.lacks(file));
+        if known > self.settings.detailed_files {
+            return 1;
+        }
+        self.settings.max_ranges
+    }
+
+    fn tell(&mut self, now: Moment) -> Moment {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    fn counted(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+
+    /// Changes what is known of `file`, and brings its place in the queue and the totals up to date.
+    /// None when nothing of it is lacking.
+    fn update<R>(&mut self, file: ObjectId, change: impl FnOnce(&mut Shortfall) -> R) -> Option<R> {
+        let turn = self.counted();
+        let state = self.files.get_mut(&file)?;
+        self.bytes -= state.bytes();
+        let result = change(state);
+        self.bytes += state.bytes();
+        let free = state.free(self.settings.max_ranges).is_some();
+        let stays = free && state.turn.is_some_and(|(due, _)| due == state.due);
+        if !stays {
+            state.turn.map(|turn| self.queue.remove(&turn));
+            state.turn = free.then_some((state.due, turn));
+            state.turn.map(|turn| self.queue.insert(turn, file));
+        }
+        if state.is_complete() {
+            self.ages.remove(&(state.since, file));
+            self.files.remove(&file);
+        }
+        Some(result)
+    }
+}

@@ -1,0 +1,177 @@
+//! What one peer lacks of one file: the ranges still to be sent, and the pieces on their way.
+//!
+//! This is where two pieces of one file are kept from overlapping. When something is sent, and to
+//! whom, is decided in `backlog`.
+
+use super::backlog::PieceId;
+use super::ranges::Ranges;
+use control::{Moment, Position};
+use std::ops::Range;
+
+/// The place of a file in the queue: when its turn is, and a count that breaks ties.
+pub(super) type Turn = (Moment, u64);
+
+/// A piece that the peer has not acknowledged.
+#[derive(Clone, Debug)]
+struct Flying {
+    id: PieceId,
+    range: Range<u64>,
+}
+
+/// What one peer lacks of one file.
+#[derive(Clone, Debug)]
+pub(super) struct Shortfall {
+    /// To be sent. What overlaps a piece in flight was changed since that piece was taken, and has to
+    /// wait for its acknowledgement.
+    pub(super) lacking: Ranges,
+    /// In flight, lowest first; no two overlap.
+    flying: Vec<Flying>,
+    /// The newest position of any change.
+    pub(super) follows: Position,
+    /// Since when the peer's copy is incomplete.
+    pub(super) since: Moment,
+    /// When what is lacking may be sent.
+    pub(super) due: Moment,
+    /// Its place in the queue; none while everything lacking waits for acknowledgements.
+    pub(super) turn: Option<Turn>,
+    /// Somebody waits for the file.
+    pub(super) hurried: bool,
+    /// The count at the last change; pieces draw their identifiers from the same count.
+    touched: u64,
+    /// Where the next piece is looked for first, so that a part that is written over and over does not
+    /// keep the rest from being sent.
+    cursor: u64,
+}
+
+impl Shortfall {
+    pub(super) fn new(now: Moment, follows: Position) -> Shortfall {
+        Shortfall {
+            lacking: Ranges::default(),
+            flying: Vec::new(),
+            follows,
+            since: now,
+            due: now,
+            turn: None,
+            hurried: false,
+            touched: 0,
+            cursor: 0,
+        }
+    }
+
+    /// Whether the peer has everything.
+    pub(super) fn is_complete(&self) -> bool {
+        self.lacking.is_empty() && self.flying.is_empty()
+    }
+
+    /// How many bytes have to be sent or acknowledged yet.
+    pub(super) fn bytes(&self) -> u128 {
+        let flying = self.flying.iter();
+        let flying = flying.map(|f| u128::from(f.range.end - f.range.start));
+        self.lacking.bytes() + flying.sum::<u128>()
+    }
+
+    /// `range` was changed; `count` is the count after it.
+    pub(super) fn change(&mut self, range: Range<u64>, most: usize, count: u64) {
+        self.lacking.add(range);
+        self.lacking.limit(most);
+        self.touched = count;
+    }
+
+    /// The file was truncated. A piece in flight may arrive after the truncation and after a later
+    /// growth, so what it has behind `size` must be sent again, as it will be then.
+    pub(super) fn cut(&mut self, size: u64, count: u64) {
+        self.lacking.remove(size..u64::MAX);
+        for piece in &self.flying {
+            self.lacking
+                .add(piece.range.start.max(size)..piece.range.end);
+        }
+        self.touched = count;
+    }
+
+    /// Takes the next piece, at most `piece_bytes` long, if one may be sent and fewer than `most` are in
+    /// flight.
+    pub(super) fn take(
+        &mut self,
+        id: PieceId,
+        piece_bytes: u64,
+        most: usize,
+    ) -> Option<Range<u64>> {
+        let free = self.free(most)?;
+        let range = free.start..free.end.min(free.start.saturating_add(piece_bytes.max(1)));
+        self.lacking.remove(range.clone());
+        self.cursor = range.end;
+        let at = self
+            .flying
+            .partition_point(|f| f.range.start <= range.start);
+        let piece = Flying {
+            id,
+            range: range.clone(),
+        };
+        self.flying.insert(at, piece);
+        Some(range)
+    }
+
+    /// Something lacking that overlaps nothing in flight.
+    pub(super) fn free(&self, most: usize) -> Option<Range<u64>> {
+        if self.flying.len() >= most.max(1) {
+            return None;
+        }
+        self.free_from(self.cursor).or_else(|| self.free_from(0))
+    }
+
+    fn free_from(&self, offset: u64) -> Option<Range<u64>> {
+        self.lacking
+            .overlap(offset..u64::MAX)
+            .find_map(|range| self.first_gap(range))
+    }
+
+    /// The first part of `range` that overlaps nothing in flight.
+    fn first_gap(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let mut gap = range;
+        let first = self.flying.partition_point(|f| f.range.end <= gap.start);
+        for piece in &self.flying[first..] {
+            if piece.range.start > gap.start {
+                gap.end = gap.end.min(piece.range.start);
+                break;
+            }
+            gap.start = gap.start.max(piece.range.end);
+        }
+        Some(gap).filter(|gap| !gap.is_empty())
+    }
+
+    /// Whoever read piece `id` found that the file ends at `size`: unless the file was changed since,
+    /// nothing behind that is lacking. Returns the bytes by which the piece became shorter; none when it
+    /// is not in flight.
+    pub(super) fn found_end(&mut self, id: PieceId, size: u64) -> Option<u64> {
+        let at = self.flying.iter().position(|f| f.id == id)?;
+        let piece = &mut self.flying[at];
+        let end = piece.range.end.min(size.max(piece.range.start));
+        let shorter = piece.range.end - end;
+        piece.range.end = end;
+        if self.touched < id.0 {
+            let behind = self.lacking.split_off(size);
+            for piece in &self.flying {
+                for again in behind.overlap(piece.range.clone()) {
+                    self.lacking.add(again);
+                }
+            }
+        }
+        Some(shorter)
+    }
+
+    /// The peer has piece `id`. False when it was not in flight.
+    pub(super) fn land(&mut self, id: PieceId) -> bool {
+        let before = self.flying.len();
+        self.flying.retain(|f| f.id != id);
+        self.flying.len() < before
+    }
+
+    /// Nobody knows what became of the pieces in flight.
+    pub(super) fn lose(&mut self, most: usize) {
+        for piece in std::mem::take(&mut self.flying) {
+            self.lacking.add(piece.range);
+        }
+        self.lacking.limit(most);
+        self.cursor = 0;
+    }
+}

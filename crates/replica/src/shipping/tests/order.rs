@@ -1,0 +1,218 @@
+//! Whose turn it is, how long a change rests, and what is remembered of it.
+
+use super::world::{DELAY, settings};
+use crate::shipping::{Backlog, Piece, Settings};
+use control::{Moment, Position};
+use vfs::ObjectId;
+
+const DUE: Moment = Moment(DELAY);
+
+fn file(number: u64) -> ObjectId {
+    ObjectId::from_u64(number)
+}
+
+fn backlog() -> Backlog {
+    Backlog::new(Settings {
+        max_ranges: 16,
+        detailed_files: 16,
+        in_flight_bytes: 1 << 20,
+        ..settings()
+    })
+}
+
+fn change(backlog: &mut Backlog, now: Moment, number: u64, range: std::ops::Range<u64>) {
+    backlog.changed(now, file(number), range, Position(now.0 + 1));
+}
+
+fn drain(backlog: &mut Backlog, now: Moment) -> Vec<Piece> {
+    std::iter::from_fn(|| backlog.next(now)).collect()
+}
+
+fn numbers(pieces: &[Piece]) -> Vec<u64> {
+    pieces.iter().map(|piece| piece.file.as_u64()).collect()
+}
+
+#[test]
+fn a_fresh_change_rests_and_overwrites_do_not_prolong_it() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..4);
+    change(&mut backlog, Moment(3), 1, 2..6);
+    assert_eq!(backlog.next(Moment(DELAY - 1)), None);
+    assert_eq!(backlog.next_due(), Some(DUE));
+    let piece = backlog.next(DUE).unwrap();
+    assert_eq!((piece.range, piece.follows), (0..6, Position(4)));
+    assert_eq!(backlog.next_due(), None);
+    assert_eq!(backlog.acknowledged(piece.id), Some(file(1)));
+    assert_eq!(backlog.acknowledged(piece.id), None, "only once");
+}
+
+#[test]
+fn what_is_removed_before_it_is_due_is_never_sent() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..4);
+    change(&mut backlog, Moment(0), 2, 0..9);
+    backlog.removed(file(1));
+    backlog.cut(file(2), 3, Position(9));
+    let pieces = drain(&mut backlog, DUE);
+    assert_eq!(numbers(&pieces), [2]);
+    assert_eq!(pieces[0].range, 0..3);
+}
+
+#[test]
+fn a_huge_file_does_not_delay_small_ones() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..40);
+    change(&mut backlog, Moment(1), 3, 0..4);
+    change(&mut backlog, Moment(2), 2, 0..4);
+    let pieces = drain(&mut backlog, Moment(100));
+    assert_eq!(numbers(&pieces), [1, 3, 2, 1, 1, 1, 1]);
+}
+
+#[test]
+fn files_that_became_due_together_take_turns() {
+    let mut backlog = backlog();
+    for number in [2, 1] {
+        change(&mut backlog, Moment(0), number, 0..24);
+    }
+    let pieces = drain(&mut backlog, DUE);
+    assert_eq!(numbers(&pieces), [2, 1, 2, 1, 2, 1]);
+}
+
+#[test]
+fn a_part_that_is_written_again_and_again_does_not_hold_up_the_rest() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..24);
+    let mut starts = Vec::new();
+    for _ in 0..4 {
+        let piece = backlog.next(DUE).unwrap();
+        backlog.acknowledged(piece.id);
+        starts.push(piece.range.start);
+        change(&mut backlog, DUE, 1, 0..8);
+    }
+    assert_eq!(starts, [0, 8, 16, 0]);
+}
+
+#[test]
+fn a_file_somebody_waits_for_goes_first_and_rests_no_more() {
+    let mut backlog = backlog();
+    for number in [1, 2, 3] {
+        change(&mut backlog, Moment(number), number, 0..4);
+    }
+    backlog.hurry(Moment(4), file(3));
+    let hurried = backlog.next(Moment(4)).unwrap();
+    assert_eq!(hurried.file, file(3));
+    assert_eq!(backlog.next(Moment(4)), None);
+    change(&mut backlog, Moment(5), 3, 0..2);
+    backlog.acknowledged(hurried.id);
+    assert_eq!(backlog.next(Moment(5)).unwrap().range, 0..2);
+}
+
+#[test]
+fn when_somebody_waits_for_everything_nothing_known_rests() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..4);
+    change(&mut backlog, Moment(1), 2, 0..4);
+    backlog.hurry_all(Moment(2));
+    assert_eq!(backlog.next_due(), Some(Moment(2)));
+    change(&mut backlog, Moment(3), 3, 0..4);
+    assert_eq!(numbers(&drain(&mut backlog, Moment(3))), [1, 2]);
+    assert_eq!(backlog.next_due(), Some(Moment(3 + DELAY)));
+}
+
+#[test]
+fn a_session_that_ends_makes_everything_in_flight_lacking() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..20);
+    let pieces = drain(&mut backlog, DUE);
+    assert_eq!(pieces.len(), 3);
+    backlog.acknowledged(pieces[1].id);
+    backlog.lost(DUE);
+    assert_eq!(
+        backlog.acknowledged(pieces[0].id),
+        None,
+        "of an ended session"
+    );
+    let again: Vec<_> = drain(&mut backlog, DUE)
+        .into_iter()
+        .map(|p| p.range)
+        .collect();
+    assert_eq!(again, [0..8, 16..20]);
+    assert_eq!(backlog.oldest(), Some(Moment(0)));
+}
+
+#[test]
+fn a_removed_file_does_not_come_back_with_the_session() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..20);
+    assert!(backlog.next(DUE).is_some());
+    backlog.removed(file(1));
+    backlog.lost(DUE);
+    assert_eq!(
+        (backlog.files(), backlog.bytes(), backlog.oldest()),
+        (0, 0, None)
+    );
+    assert_eq!(backlog.next(Moment(100)), None);
+}
+
+#[test]
+fn a_file_of_unknown_length_ends_where_its_reader_says() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..u64::MAX);
+    assert_eq!(backlog.bytes(), u64::MAX);
+    let first = backlog.next(DUE).unwrap();
+    let second = backlog.next(DUE).unwrap();
+    backlog.found_end(first.id, 5);
+    backlog.found_end(second.id, 5);
+    assert_eq!(backlog.bytes(), 5);
+    assert_eq!(backlog.next(DUE), None);
+    assert_eq!(backlog.acknowledged(second.id), None);
+    assert_eq!(backlog.acknowledged(first.id), Some(file(1)));
+}
+
+#[test]
+fn an_end_found_before_a_change_hides_nothing() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..u64::MAX);
+    let piece = backlog.next(DUE).unwrap();
+    change(&mut backlog, DUE, 1, 90..95);
+    backlog.found_end(piece.id, 5);
+    backlog.acknowledged(piece.id);
+    assert!(backlog.lacks(file(1)));
+}
+
+#[test]
+fn in_flight_bytes_are_bounded() {
+    let mut backlog = Backlog::new(settings());
+    for number in 1..100 {
+        change(&mut backlog, Moment(0), number, 0..4);
+    }
+    let pieces = drain(&mut backlog, DUE);
+    assert_eq!(pieces.len(), 4, "each costs its bytes and a little more");
+    assert_eq!(backlog.next_due(), None, "only acknowledgements help");
+    backlog.acknowledged(pieces[0].id);
+    assert!(backlog.next_due().is_some_and(|due| due <= DUE));
+}
+
+#[test]
+fn files_on_top_of_the_detailed_ones_have_one_range() {
+    let mut backlog = Backlog::new(settings());
+    for number in 1..=3 {
+        change(&mut backlog, Moment(0), number, 0..1);
+        change(&mut backlog, Moment(0), number, 5..6);
+    }
+    assert_eq!(backlog.bytes(), 2 + 2 + 6);
+}
+
+#[test]
+fn a_hundred_thousand_files_cost_little_each() {
+    let mut backlog = Backlog::new(Settings::default());
+    for number in 1..=100_000 {
+        change(&mut backlog, Moment(number), number, 0..4);
+    }
+    backlog.hurry_all(Moment(200_000));
+    let mut complete = 0;
+    while let Some(piece) = backlog.next(Moment(200_000)) {
+        complete += usize::from(backlog.acknowledged(piece.id).is_some());
+    }
+    assert_eq!((complete, backlog.files()), (100_000, 0));
+}
