@@ -21,6 +21,7 @@ mod message;
 mod moment;
 mod name;
 mod own;
+mod placed;
 mod rules;
 mod settings;
 mod table;

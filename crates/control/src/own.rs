@@ -7,7 +7,7 @@ use crate::command::{Mark, OperationId};
 use crate::election::Election;
 use crate::moment::Moment;
 use crate::name::{ControlName, Position};
-use crate::tree::{Tree, ancestors};
+use crate::tree::{Tree, above};
 use crate::update::{Need, NeedKind, Update};
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::ObjectId;
@@ -52,49 +52,78 @@ pub(crate) struct OwnControl {
     pub(crate) origin: Origin,
     pub(crate) state: State,
     pub(crate) election: Election,
-    pub(crate) waiting: Vec<Waiting>,
+    waiting: Vec<Waiting>,
     /// When this replica's own acknowledgement is durable.
     pub(crate) durable: Mark,
     pub(crate) last_used: Moment,
     pub(crate) last_update: Position,
     pub(crate) revoked_until: Option<Moment>,
+    /// When it is looked at again.
+    pub(crate) scheduled: Option<Moment>,
     /// So many operations admitted under it are still being carried out.
     pub(crate) held: u32,
 }
 
 impl OwnControl {
-    /// Whether this control, in whatever state, is one under which `need` is met.
-    pub(crate) fn meets(&self, need: &Need, above: &BTreeSet<ObjectId>) -> bool {
-        self.proposal.claims.iter().any(|claim| {
-            let deep = claim.depth == Depth::Deep;
-            let own = claim.object == need.object;
-            match need.kind {
-                NeedKind::LoneFile => own,
-                NeedKind::MovedDirectory => own && deep && !self.proposal.downgradable,
-                NeedKind::File | NeedKind::Directory => {
-                    own || (deep && above.contains(&claim.object))
-                }
-            }
-        })
+    pub(crate) fn new(
+        now: Moment,
+        proposal: Proposal,
+        needs: Vec<Need>,
+        origin: Origin,
+        state: State,
+        waiting: Vec<Waiting>,
+    ) -> OwnControl {
+        OwnControl {
+            proposal,
+            needs,
+            origin,
+            state,
+            election: Election::default(),
+            waiting,
+            durable: Mark(0),
+            last_used: now,
+            last_update: Position(0),
+            revoked_until: None,
+            scheduled: None,
+            held: 0,
+        }
+    }
+
+    /// Whether updates may have been made under it, so that others have to know of it before something it
+    /// overlaps ends. A proposal that operations still wait for covers nothing.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.state != State::Undecided || self.origin != Origin::Demanded
+    }
+
+    pub(crate) fn objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.proposal.claims.iter().map(|claim| claim.object)
+    }
+
+    /// The directories it reaches below.
+    pub(crate) fn deep_objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        let claims = self.proposal.claims.iter();
+        let deep = claims.filter(|claim| claim.depth == Depth::Deep);
+        deep.map(|claim| claim.object)
+    }
+
+    /// Whether this control, in whatever state, meets a need by a claim of the very object.
+    pub(crate) fn meets_alone(&self, need: &Need) -> bool {
+        match need.kind {
+            NeedKind::MovedDirectory => self.is_deep_at(need.object) && !self.proposal.downgradable,
+            _ => self.claims_object(need.object),
+        }
     }
 
     pub(crate) fn is_deep(&self) -> bool {
-        self.proposal
-            .claims
-            .iter()
-            .any(|claim| claim.depth == Depth::Deep)
+        self.deep_objects().next().is_some()
     }
 
     pub(crate) fn is_deep_at(&self, object: ObjectId) -> bool {
-        let mut claims = self.proposal.claims.iter();
-        claims.any(|claim| claim.object == object && claim.depth == Depth::Deep)
+        self.deep_objects().any(|directory| directory == object)
     }
 
     pub(crate) fn claims_object(&self, object: ObjectId) -> bool {
-        self.proposal
-            .claims
-            .iter()
-            .any(|claim| claim.object == object)
+        self.objects().any(|claimed| claimed == object)
     }
 }
 
@@ -112,30 +141,35 @@ pub(crate) struct Ending {
 pub(crate) struct OwnControls {
     by_number: BTreeMap<u64, OwnControl>,
     by_object: BTreeMap<ObjectId, BTreeSet<u64>>,
+    deep: BTreeSet<u64>,
+    waiting: usize,
 }
 
 impl OwnControls {
     pub(crate) fn insert(&mut self, control: OwnControl) {
         let number = control.proposal.name.number;
-        for claim in &control.proposal.claims {
-            self.by_object
-                .entry(claim.object)
-                .or_default()
-                .insert(number);
+        for object in control.objects() {
+            self.by_object.entry(object).or_default().insert(number);
         }
+        if control.is_deep() {
+            self.deep.insert(number);
+        }
+        self.waiting += control.waiting.len();
         self.by_number.insert(number, control);
     }
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<OwnControl> {
         let control = self.by_number.remove(&number)?;
-        for claim in &control.proposal.claims {
-            if let Some(numbers) = self.by_object.get_mut(&claim.object) {
+        for object in control.objects() {
+            if let Some(numbers) = self.by_object.get_mut(&object) {
                 numbers.remove(&number);
                 if numbers.is_empty() {
-                    self.by_object.remove(&claim.object);
+                    self.by_object.remove(&object);
                 }
             }
         }
+        self.deep.remove(&number);
+        self.waiting -= control.waiting.len();
         Some(control)
     }
 
@@ -145,6 +179,27 @@ impl OwnControls {
 
     pub(crate) fn find_mut(&mut self, number: u64) -> Option<&mut OwnControl> {
         self.by_number.get_mut(&number)
+    }
+
+    /// Lets operations wait for a control.
+    pub(crate) fn wait_for(&mut self, number: u64, operations: Vec<Waiting>) {
+        if let Some(control) = self.by_number.get_mut(&number) {
+            self.waiting += operations.len();
+            control.waiting.extend(operations);
+        }
+    }
+
+    /// The operations that waited for a control wait no longer.
+    pub(crate) fn take_waiting(&mut self, number: u64) -> Vec<Waiting> {
+        let control = self.by_number.get_mut(&number);
+        let taken = control.map_or_else(Vec::new, |control| std::mem::take(&mut control.waiting));
+        self.waiting -= taken.len();
+        taken
+    }
+
+    /// How many operations wait.
+    pub(crate) fn waiting_count(&self) -> usize {
+        self.waiting
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -167,18 +222,36 @@ impl OwnControls {
         numbers.filter_map(|number| Some((*number, self.by_number.get(number)?)))
     }
 
+    /// Own deep controls on these directories.
+    pub(crate) fn deep_at(
+        &self,
+        directories: &[ObjectId],
+    ) -> impl Iterator<Item = (u64, &OwnControl)> {
+        directories.iter().flat_map(|directory| {
+            let controls = self.at(*directory);
+            controls.filter(|(_, control)| control.is_deep_at(*directory))
+        })
+    }
+
+    /// Own deep controls of a directory above `object`, nearest first. No walk when there are none.
+    pub(crate) fn deep_above(&self, tree: &impl Tree, object: ObjectId) -> Vec<u64> {
+        if self.deep.is_empty() {
+            return Vec::new();
+        }
+        let directories = above(tree, object);
+        self.deep_at(&directories)
+            .map(|(number, _)| number)
+            .collect()
+    }
+
     /// The controls that meet `need`, nearest first: those of the object itself, then deep ones above.
     pub(crate) fn meeting(&self, tree: &impl Tree, need: &Need) -> Vec<(u64, &OwnControl)> {
-        let none = BTreeSet::new();
-        let own = self
-            .at(need.object)
-            .filter(|(_, control)| control.meets(need, &none));
+        let own = self.at(need.object);
+        let own = own.filter(|(_, control)| control.meets_alone(need));
         let mut found: Vec<(u64, &OwnControl)> = own.collect();
-        let may_be_covered = matches!(need.kind, NeedKind::File | NeedKind::Directory);
-        if may_be_covered && !self.by_number.is_empty() {
-            let above = ancestors(tree, need.object);
-            let candidates = above.iter().flat_map(|directory| self.at(*directory));
-            found.extend(candidates.filter(|(_, control)| control.meets(need, &above)));
+        if matches!(need.kind, NeedKind::File | NeedKind::Directory) {
+            let deep = self.deep_above(tree, need.object).into_iter();
+            found.extend(deep.filter_map(|number| Some((number, self.find(number)?))));
         }
         found
     }

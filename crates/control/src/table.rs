@@ -169,8 +169,17 @@ impl ControlTable {
         below.map(|held| held.name).collect()
     }
 
+    /// Counts afresh, for a tree that is another one.
+    pub(crate) fn recount(&mut self, tree: &impl Tree) {
+        self.ancestry = self.counted_afresh(tree);
+    }
+
     /// Whether the ancestry table equals one that is counted afresh from the grants and the tree (I6).
     pub(crate) fn ancestry_is_exact(&self, tree: &impl Tree) -> bool {
+        self.counted_afresh(tree) == self.ancestry
+    }
+
+    fn counted_afresh(&self, tree: &impl Tree) -> AncestryTable {
         let mut recounted = AncestryTable::default();
         for grant in self.grants.values() {
             for claim in &grant.claims {
@@ -184,6 +193,6 @@ impl ControlTable {
                 );
             }
         }
-        recounted == self.ancestry
+        recounted
     }
 }

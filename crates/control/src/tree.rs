@@ -38,6 +38,22 @@ impl<T: Tree> Tree for Overlay<'_, T> {
     }
 }
 
+/// The directories above `object` over every link, each once, nearest first where there is one link.
+pub(crate) fn above(tree: &impl Tree, object: ObjectId) -> Vec<ObjectId> {
+    let mut found = tree.parents(object);
+    found.dedup();
+    let mut next = 0;
+    while let Some(directory) = found.get(next).copied() {
+        for parent in tree.parents(directory) {
+            if !found.contains(&parent) {
+                found.push(parent);
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
 /// All directories above `object`, over every link.
 pub fn ancestors(tree: &impl Tree, object: ObjectId) -> BTreeSet<ObjectId> {
     let mut found = BTreeSet::new();

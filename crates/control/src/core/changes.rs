@@ -4,10 +4,9 @@ use super::ControlCore;
 use crate::ancestry::Change;
 use crate::claim::{Claim, Depth, Proposal};
 use crate::command::Mark;
-use crate::election::Election;
 use crate::message::Message;
 use crate::moment::Moment;
-use crate::name::{ControlName, Position};
+use crate::name::ControlName;
 use crate::own::{Origin, OwnControl, State};
 use crate::tree::{Overlay, Tree};
 use crate::update::{Need, NeedKind, Subject};
@@ -49,6 +48,7 @@ impl ControlCore {
     ) {
         let table = self.acceptor.table_mut();
         table.note_link(tree, object, parent, change);
+        self.note_moved(tree, object, parent, change);
         let answers = self.acceptor.settle(tree, &self.view);
         self.answers.extend(answers);
         self.run(now, tree);
@@ -110,19 +110,10 @@ impl ControlCore {
             downgradable: false,
             behind: Vec::new(),
         };
-        self.own.insert(OwnControl {
-            proposal: proposal.clone(),
-            needs: vec![Need { object, kind }],
-            origin,
-            state: State::Held,
-            election: Election::default(),
-            waiting: Vec::new(),
-            durable: Mark(0),
-            last_used: now,
-            last_update: Position(0),
-            revoked_until: None,
-            held: 0,
-        });
+        let (needs, state) = (vec![Need { object, kind }], State::Held);
+        let control = OwnControl::new(now, proposal.clone(), needs, origin, state, Vec::new());
+        self.own.insert(control);
+        self.review(tree, number);
         let answer = self.acceptor.adopt(tree, proposal.clone());
         self.answers.extend(answer);
         self.schedule(number);
@@ -164,6 +155,15 @@ impl ControlCore {
         true
     }
 
+    /// The caller's whole tree has been replaced by a copy of another replica's: everything that lies
+    /// below something is counted afresh.
+    pub fn handle_tree_replaced(&mut self, now: Moment, tree: &impl Tree) {
+        self.acceptor.table_mut().recount(tree);
+        let answers = self.acceptor.settle(tree, &self.view);
+        self.answers.extend(answers);
+        self.run(now, tree);
+    }
+
     /// A newer view is in force, durably. Controls survive it; what is not acknowledged yet is proposed
     /// again, and proposals of replicas that left are dropped.
     pub fn handle_view(&mut self, now: Moment, tree: &impl Tree, view: View) {
@@ -179,6 +179,7 @@ impl ControlCore {
         self.answers.extend(answers);
         self.to_judge
             .extend(self.own.iter().map(|(number, _)| number));
+        self.review_everything(tree);
         for peer in self.peers() {
             self.repeat_to(peer);
         }

@@ -3,20 +3,113 @@
 //!
 //! The data need not have arrived anywhere. Sharing and locks are not this file's subject.
 
-use super::ControlCore;
+use super::{ControlCore, Overloaded};
 use crate::command::{Command, Mark, OperationId};
 use crate::moment::Moment;
 use crate::name::Position;
+use crate::own::OwnControl;
+use crate::placed::Placed;
 use crate::tree::Tree;
 use crate::update::{Need, NeedKind};
+use std::collections::{BTreeMap, BTreeSet};
 use vfs::{ObjectId, ReplicaSlot};
 
 /// A close, or the release of a byte-range lock, that waits to be answered.
 #[derive(Clone, Debug)]
-pub(super) struct Close {
+struct Close {
     operation: OperationId,
     file: ObjectId,
     entry: Option<Position>,
+    /// Its control may answer for it: the file, and the directories with its name.
+    watched: Vec<ObjectId>,
+    /// So far somebody has to apply this replica's stream.
+    positions: Vec<(ReplicaSlot, Position)>,
+}
+
+/// Closes in the order they came, and which of them an event may concern.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Closes {
+    next: u64,
+    waiting: BTreeMap<u64, Close>,
+    to_examine: BTreeSet<u64>,
+    by_object: BTreeMap<ObjectId, BTreeSet<u64>>,
+    by_position: BTreeSet<(ReplicaSlot, Position, u64)>,
+    placed: Placed<u64>,
+}
+
+impl Closes {
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn insert(&mut self, close: Close) {
+        self.next += 1;
+        self.waiting.insert(self.next, close);
+        self.to_examine.insert(self.next);
+    }
+
+    /// Takes one out, and every trace of what it waited for.
+    fn take(&mut self, number: u64) -> Option<Close> {
+        let mut close = self.waiting.remove(&number)?;
+        for object in close.watched.drain(..) {
+            if let Some(numbers) = self.by_object.get_mut(&object) {
+                numbers.remove(&number);
+                if numbers.is_empty() {
+                    self.by_object.remove(&object);
+                }
+            }
+        }
+        for (peer, position) in close.positions.drain(..) {
+            self.by_position.remove(&(peer, position, number));
+        }
+        self.placed.remove(number);
+        Some(close)
+    }
+
+    fn put_back(&mut self, tree: &impl Tree, number: u64, close: Close) {
+        for object in &close.watched {
+            self.by_object.entry(*object).or_default().insert(number);
+        }
+        for (peer, position) in &close.positions {
+            self.by_position.insert((*peer, *position, number));
+        }
+        self.placed.place(tree, number, [close.file]);
+        self.waiting.insert(number, close);
+    }
+
+    pub(super) fn wake_all(&mut self) {
+        self.to_examine.extend(self.waiting.keys());
+    }
+
+    /// Somebody has acknowledged a control of this object, or it has ended.
+    pub(super) fn wake_at(&mut self, object: ObjectId, deep: bool) {
+        if deep && self.placed.any_below(object) {
+            self.wake_all();
+        } else if let Some(numbers) = self.by_object.get(&object) {
+            self.to_examine.extend(numbers);
+        }
+    }
+
+    /// What lies above an object has changed.
+    pub(super) fn note_moved(&mut self, object: ObjectId) {
+        self.wake_at(object, true);
+    }
+
+    /// A peer has applied this replica's stream so far.
+    pub(super) fn reach(&mut self, peer: ReplicaSlot, position: Position) {
+        let first = (peer, Position(0), 0);
+        let last = (peer, position, u64::MAX);
+        let reached = self.by_position.range(first..=last);
+        self.to_examine
+            .extend(reached.map(|(_, _, number)| *number));
+    }
+}
+
+/// The own controls that stand behind a close.
+struct Cover<'a> {
+    file: Vec<&'a OwnControl>,
+    /// One list for each directory with a name of the file.
+    directories: Vec<(ObjectId, Vec<&'a OwnControl>)>,
 }
 
 impl ControlCore {
@@ -24,6 +117,9 @@ impl ControlCore {
     /// every active replica knows of a control covering the file, and of one covering its directory or
     /// else the entry itself. `entry` is the place in this replica's stream of the file's creation, if it
     /// was made here and recently.
+    ///
+    /// # Errors
+    /// As many closes wait as may; the client has to try again.
     pub fn handle_close(
         &mut self,
         now: Moment,
@@ -31,69 +127,103 @@ impl ControlCore {
         operation: OperationId,
         file: ObjectId,
         entry: Option<Position>,
-    ) {
-        self.closes.push(Close {
+    ) -> Result<(), Overloaded> {
+        if self.closes.len() >= self.settings.capacity {
+            return Err(Overloaded);
+        }
+        self.closes.insert(Close {
             operation,
             file,
             entry,
+            watched: Vec::new(),
+            positions: Vec::new(),
         });
         self.run(now, tree);
+        Ok(())
     }
 
     pub(super) fn answer_closes(&mut self, tree: &impl Tree) {
-        let closes = std::mem::take(&mut self.closes);
-        let (answered, waiting) = closes
-            .into_iter()
-            .partition(|close| self.is_known(tree, close));
-        self.closes = waiting;
-        let answered: Vec<Close> = answered;
-        for close in answered {
-            self.commands.push_back(Command::Admit {
-                operation: close.operation,
-                under: Vec::new(),
-                after: Mark(0),
-            });
+        while let Some(number) = self.closes.to_examine.pop_first() {
+            let Some(mut close) = self.closes.take(number) else {
+                continue;
+            };
+            let cover = self.cover(tree, &close);
+            let mut others = self.view.active.iter().filter(|peer| **peer != self.slot);
+            let ignorant = others.find(|peer| !self.is_known(**peer, &close, &cover));
+            let Some(peer) = ignorant else {
+                self.commands.push_back(Command::Admit {
+                    operation: close.operation,
+                    under: Vec::new(),
+                    after: Mark(0),
+                });
+                continue;
+            };
+            let entry = close.entry.unwrap_or_default();
+            let awaited = [entry, self.last_crossing].into_iter();
+            let awaited = awaited.filter(|position| *position > self.applied_by(*peer));
+            close.positions = awaited.map(|position| (*peer, position)).collect();
+            close.watched = cover
+                .directories
+                .iter()
+                .map(|(object, _)| *object)
+                .collect();
+            close.watched.push(close.file);
+            self.closes.put_back(tree, number, close);
         }
     }
 
-    fn is_known(&self, tree: &impl Tree, close: &Close) -> bool {
-        let rules = self.settings.rules;
-        let mut others = self.view.active.iter().filter(|peer| **peer != self.slot);
-        others.all(|peer| {
-            (!rules.close_waits_for_file() || self.file_is_known(tree, *peer, close.file))
-                && (!rules.close_waits_for_entry() || self.entry_is_known(tree, *peer, close))
-        })
-    }
-
-    /// A file without own control has been given up, which happens only when its data is everywhere.
-    fn file_is_known(&self, tree: &impl Tree, peer: ReplicaSlot, file: ObjectId) -> bool {
-        let kind = match tree.parents(file).len() {
+    fn cover(&self, tree: &impl Tree, close: &Close) -> Cover<'_> {
+        let directories = tree.parents(close.file);
+        let kind = match directories.len() {
             0 | 1 => NeedKind::File,
             _ => NeedKind::LoneFile,
         };
-        let need = Need { object: file, kind };
-        self.own.meeting(tree, &need).is_empty() || self.cover_is_known(tree, peer, &need)
+        let covering = |object, kind| {
+            let found = self.own.meeting(tree, &Need { object, kind });
+            found.into_iter().map(|(_, own)| own).collect()
+        };
+        Cover {
+            file: covering(close.file, kind),
+            directories: directories
+                .into_iter()
+                .map(|object| (object, covering(object, NeedKind::Directory)))
+                .collect(),
+        }
     }
 
-    fn entry_is_known(&self, tree: &impl Tree, peer: ReplicaSlot, close: &Close) -> bool {
+    fn is_known(&self, peer: ReplicaSlot, close: &Close, cover: &Cover<'_>) -> bool {
+        let rules = self.settings.rules;
+        (!rules.close_waits_for_file() || self.file_is_known(peer, close.file, cover))
+            && (!rules.close_waits_for_entry() || self.entry_is_known(peer, close, cover))
+    }
+
+    /// A file without own control has been given up, which happens only when its data is everywhere.
+    fn file_is_known(&self, peer: ReplicaSlot, file: ObjectId, cover: &Cover<'_>) -> bool {
+        cover.file.is_empty() || self.cover_is_known(peer, file, &cover.file)
+    }
+
+    fn entry_is_known(&self, peer: ReplicaSlot, close: &Close, cover: &Cover<'_>) -> bool {
         let Some(entry) = close.entry else {
             return true;
         };
-        let kind = NeedKind::Directory;
-        let mut directories = tree.parents(close.file).into_iter();
+        let mut directories = cover.directories.iter();
         self.applied_by(peer) >= entry
-            || directories.any(|object| self.cover_is_known(tree, peer, &Need { object, kind }))
+            || directories.any(|(object, covering)| self.cover_is_known(peer, *object, covering))
     }
 
     /// Whether a peer would forward an open of the object here. Deep control tells a peer so only if the
     /// object is below in the peer's own copy as well: it must have applied the last rename that moved
     /// anything into the control.
-    fn cover_is_known(&self, tree: &impl Tree, peer: ReplicaSlot, need: &Need) -> bool {
+    fn cover_is_known(
+        &self,
+        peer: ReplicaSlot,
+        object: ObjectId,
+        covering: &[&OwnControl],
+    ) -> bool {
         let has_followed = self.applied_by(peer) >= self.last_crossing
             || !self.settings.rules.close_waits_for_moves();
-        let covering = self.own.meeting(tree, need);
-        covering.iter().any(|(_, own)| {
-            own.election.acknowledged_by(peer) && (has_followed || own.claims_object(need.object))
+        covering.iter().any(|own| {
+            own.election.acknowledged_by(peer) && (has_followed || own.claims_object(object))
         })
     }
 }

@@ -3,9 +3,12 @@
 //! Inputs are spread over the files beside this one by subject: operations, peers, relinquishing,
 //! closing, and changes of the tree and of the view. Nothing in here waits, sends or stores.
 
+mod candidates;
 mod changes;
 mod closing;
+mod contents;
 mod former;
+mod may_end;
 mod operations;
 mod peers;
 mod proposing;
@@ -22,7 +25,9 @@ use crate::settings::Settings;
 use crate::tree::Tree;
 use crate::update::Subject;
 use crate::view::View;
-use closing::Close;
+use candidates::{Candidates, Unknown};
+use closing::Closes;
+use contents::Contents;
 use former::Former;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -76,17 +81,17 @@ pub struct ControlCore {
     applied: BTreeMap<ReplicaSlot, Position>,
     /// The last rename of this replica that moved something into or out of an own deep control.
     last_crossing: Position,
-    /// Files whose data some active replica lacks, and the numbers of the controls it was written under.
-    unshipped: BTreeMap<ObjectId, BTreeSet<u64>>,
+    contents: Contents,
     open_for_writing: BTreeMap<ObjectId, u32>,
-    closes: Vec<Close>,
+    closes: Closes,
     /// Directories that had to be given up, until when no deep control is proposed there.
     back_off: BTreeMap<ObjectId, Moment>,
-    /// When to look at a control again; at most one entry for each, perhaps too early.
+    /// When to look at a control again; one entry for each at most, perhaps too early.
     deadlines: BTreeSet<(Moment, u64)>,
     armed: Option<Moment>,
     /// Controls that are to end once everything made under them is everywhere.
-    relinquishing: BTreeSet<u64>,
+    candidates: Candidates,
+    unknown: Unknown,
     /// Peers whose messages of a later view were dropped here.
     ahead_of_us: BTreeSet<ReplicaSlot>,
     answers: VecDeque<Answer>,
@@ -129,13 +134,14 @@ impl ControlCore {
             next_number: 1,
             applied: BTreeMap::new(),
             last_crossing: Position(0),
-            unshipped: BTreeMap::new(),
+            contents: Contents::default(),
             open_for_writing: BTreeMap::new(),
-            closes: Vec::new(),
+            closes: Closes::default(),
             back_off: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             armed: None,
-            relinquishing: BTreeSet::new(),
+            candidates: Candidates::default(),
+            unknown: Unknown::default(),
             ahead_of_us: BTreeSet::new(),
             answers: VecDeque::new(),
             to_judge: BTreeSet::new(),
@@ -262,40 +268,56 @@ impl ControlCore {
     fn run(&mut self, now: Moment, tree: &impl Tree) {
         loop {
             if let Some(answer) = self.answers.pop_front() {
-                self.carry(now, answer);
+                self.carry(now, tree, answer);
             } else if let Some(number) = self.to_judge.pop_first() {
                 self.judge(now, tree, number);
+            } else if let Some(file) = self.contents.next_stale() {
+                self.review_contents(tree, file);
+            } else if let Some(number) = self.candidates.next() {
+                self.examine(tree, number);
             } else {
                 break;
             }
         }
-        self.relinquish_what_can_be(now, tree);
         self.answer_closes(tree);
         self.arm_timer();
     }
 
-    fn carry(&mut self, now: Moment, answer: Answer) {
+    fn carry(&mut self, now: Moment, tree: &impl Tree, answer: Answer) {
         match answer {
             Answer::Granted(proposal) => {
                 let name = proposal.name;
                 let durable = self.persist(Record::Granted(proposal));
-                self.acknowledge(name, durable);
+                self.acknowledge(tree, name, durable);
             }
-            Answer::GrantedBefore(name) => self.acknowledge(name, self.persisted),
+            Answer::GrantedBefore(name) => self.acknowledge(tree, name, self.persisted),
             Answer::Refused(name, obstacles) => self.refuse(now, name, obstacles),
         }
     }
 
-    fn acknowledge(&mut self, name: ControlName, durable: Mark) {
+    fn acknowledge(&mut self, tree: &impl Tree, name: ControlName, durable: Mark) {
         let Some(number) = self.own_number(name) else {
             self.send(name.holder, Message::Acknowledge { name }, durable);
             return;
         };
         if let Some(control) = self.own.find_mut(number) {
-            control.election.note_acknowledgement(name.holder);
             control.durable = durable;
-            self.to_judge.insert(number);
+            self.note_acknowledgement(tree, number, name.holder);
         }
+    }
+
+    /// A replica, perhaps this one, acknowledges an own control.
+    fn note_acknowledgement(&mut self, tree: &impl Tree, number: u64, from: ReplicaSlot) {
+        let Some(control) = self.own.find_mut(number) else {
+            return;
+        };
+        control.election.note_acknowledgement(from);
+        self.to_judge.insert(number);
+        let deep = control.is_deep();
+        for object in control.objects() {
+            self.closes.wake_at(object, deep);
+        }
+        self.review(tree, number);
     }
 
     /// A waiting competitor is as good as a revoke of what it waits for.

@@ -65,21 +65,20 @@ impl ControlCore {
     /// The operation that held these controls is over.
     pub fn handle_let_go(&mut self, now: Moment, tree: &impl Tree, under: &[ControlName]) {
         for name in under {
-            let number = self.own_number(*name);
-            if let Some(control) = number.and_then(|number| self.own.find_mut(number)) {
+            let Some(number) = self.own_number(*name) else {
+                continue;
+            };
+            if let Some(control) = self.own.find_mut(number) {
                 control.held = control.held.saturating_sub(1);
             }
+            self.candidates.wake(number);
         }
         self.run(now, tree);
     }
 
     fn is_full(&self) -> bool {
         let controls = self.own.len() + self.endings.len();
-        let waiting: usize = self
-            .own
-            .iter()
-            .map(|(_, control)| control.waiting.len())
-            .sum();
+        let waiting = self.own.waiting_count();
         controls.max(waiting) >= self.settings.capacity
     }
 
@@ -99,20 +98,17 @@ impl ControlCore {
             }
         }
         if let Update::Rename { from, to, .. } = update
-            && self.deep_above(tree, *from) != self.deep_above(tree, *to)
+            && self.deep_reaching(tree, *from) != self.deep_reaching(tree, *to)
         {
             self.last_crossing = self.last_crossing.max(position);
         }
     }
 
     /// The own deep controls that reach into a directory.
-    fn deep_above(&self, tree: &impl Tree, directory: ObjectId) -> Vec<u64> {
-        let above = chain(tree, directory).into_iter();
-        let deep = above.flat_map(|ancestor| {
-            let controls = self.own.at(ancestor);
-            controls.filter(move |(_, control)| control.is_deep_at(ancestor))
-        });
-        deep.map(|(number, _)| number).collect()
+    fn deep_reaching(&self, tree: &impl Tree, directory: ObjectId) -> Vec<u64> {
+        let directories = chain(tree, directory);
+        let reaching = self.own.deep_at(&directories);
+        reaching.map(|(number, _)| number).collect()
     }
 
     /// The needs of an update here and now. A file that a rename carries across the border of an own deep
@@ -127,7 +123,7 @@ impl ControlCore {
             ..
         } = update
             && self.settings.rules.crossing_file_own_control()
-            && self.deep_above(tree, *from) != self.deep_above(tree, *to)
+            && self.deep_reaching(tree, *from) != self.deep_reaching(tree, *to)
         {
             let moved = needs.iter_mut().filter(|need| need.object == *file);
             moved.for_each(|need| need.kind = NeedKind::LoneFile);
@@ -143,9 +139,7 @@ impl ControlCore {
         } else if let Some(foreign) = self.forwarding_target(tree, &needs) {
             self.forward(waiting.operation, &needs, foreign);
         } else if let Some(number) = self.election_for(tree, &needs) {
-            if let Some(control) = self.own.find_mut(number) {
-                control.waiting.push(waiting);
-            }
+            self.own.wait_for(number, vec![waiting]);
         } else {
             let deep = self.wants_deep(now, tree, &needs);
             self.propose(

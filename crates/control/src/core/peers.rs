@@ -31,7 +31,7 @@ impl ControlCore {
                 replaces,
                 floor,
             } => self.on_propose(tree, from, proposal, replaces, floor),
-            Message::Acknowledge { name } => self.on_acknowledge(from, name),
+            Message::Acknowledge { name } => self.on_acknowledge(tree, from, name),
             Message::Refuse {
                 name,
                 turn,
@@ -93,15 +93,12 @@ impl ControlCore {
         self.answers.extend(answers);
     }
 
-    fn on_acknowledge(&mut self, from: ReplicaSlot, name: ControlName) {
+    fn on_acknowledge(&mut self, tree: &impl Tree, from: ReplicaSlot, name: ControlName) {
         let Some(number) = self.answered(name) else {
             self.disown_if_unknown(from, name);
             return;
         };
-        if let Some(control) = self.own.find_mut(number) {
-            control.election.note_acknowledgement(from);
-            self.to_judge.insert(number);
-        }
+        self.note_acknowledgement(tree, number, from);
     }
 
     fn on_refuse(

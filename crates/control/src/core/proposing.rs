@@ -4,11 +4,11 @@
 
 use super::ControlCore;
 use crate::claim::{Claim, Depth, Proposal};
-use crate::command::{Mark, Record};
-use crate::election::{Election, Verdict};
+use crate::command::Record;
+use crate::election::Verdict;
 use crate::message::Message;
 use crate::moment::Moment;
-use crate::name::{ControlName, Position};
+use crate::name::ControlName;
 use crate::own::{Ending, Origin, OwnControl, State, Waiting};
 use crate::tree::{Tree, ancestors, chain};
 use crate::update::{Need, NeedKind};
@@ -47,19 +47,10 @@ impl ControlCore {
         } else {
             proposal.behind.clear();
         }
-        self.own.insert(OwnControl {
-            proposal: proposal.clone(),
-            needs,
-            origin,
-            state: State::Undecided,
-            election: Election::default(),
-            waiting,
-            durable: Mark(0),
-            last_used: now,
-            last_update: Position(0),
-            revoked_until: None,
-            held: 0,
-        });
+        let (state, wanted) = (State::Undecided, proposal.clone());
+        let control = OwnControl::new(now, wanted, needs, origin, state, waiting);
+        self.own.insert(control);
+        self.review(tree, number);
         let message = Message::Propose {
             proposal: proposal.clone(),
             replaces,
@@ -103,9 +94,10 @@ impl ControlCore {
         };
         control.state = State::Held;
         control.last_used = now;
-        let waiting = std::mem::take(&mut control.waiting);
         let origin = control.origin;
-        let objects: Vec<ObjectId> = control.proposal.claims.iter().map(|c| c.object).collect();
+        let objects: Vec<ObjectId> = control.objects().collect();
+        let waiting = self.own.take_waiting(number);
+        self.review(tree, number);
         self.schedule(number);
         for operation in waiting {
             self.submit(now, tree, operation);
@@ -134,11 +126,11 @@ impl ControlCore {
 
     /// Makes way for `ahead`: operations go to the winner if they may; the rest wait behind it.
     fn make_way(&mut self, now: Moment, tree: &impl Tree, number: u64, ahead: &[ControlName]) {
-        let Some(control) = self.own.find_mut(number) else {
+        let Some(control) = self.own.find(number) else {
             return;
         };
         let holds_something = !control.election.acknowledged().is_empty();
-        let waiting = std::mem::take(&mut control.waiting);
+        let waiting = self.own.take_waiting(number);
         let staying = match ahead.last() {
             Some(winner) => self.forward_losers(waiting, *winner),
             None => waiting,
@@ -147,9 +139,7 @@ impl ControlCore {
             self.withdraw(tree, number, None);
             return;
         }
-        if let Some(control) = self.own.find_mut(number) {
-            control.waiting = staying;
-        }
+        self.own.wait_for(number, staying);
         if holds_something {
             self.replace(now, tree, number, ahead);
         }
@@ -157,14 +147,14 @@ impl ControlCore {
 
     /// Withdraws a proposal and makes it again, shallow and under a new name, in one message.
     fn replace(&mut self, now: Moment, tree: &impl Tree, number: u64, behind: &[ControlName]) {
-        let Some(control) = self.own.find_mut(number) else {
+        let Some(control) = self.own.find(number) else {
             return;
         };
         let needs = control.needs.clone();
-        let waiting = std::mem::take(&mut control.waiting);
         let origin = control.origin;
+        let waiting = self.own.take_waiting(number);
         let replaces = Some(number);
-        let former = self.begin_ending(number, None);
+        let former = self.begin_ending(tree, number, None);
         self.propose(now, tree, needs, waiting, origin, false, replaces, behind);
         self.send_end(number, former);
     }
@@ -178,7 +168,7 @@ impl ControlCore {
     ) {
         let name = self.name_of(number);
         let next = released.clone().flatten();
-        let former = self.begin_ending(number, released);
+        let former = self.begin_ending(tree, number, released);
         self.persist(Record::Ended(name));
         let answers = self.acceptor.end(tree, &self.view, name, next);
         self.answers.extend(answers);
@@ -188,13 +178,13 @@ impl ControlCore {
     /// Takes a control out of the own ones. Everyone it was proposed to has to hear of its end.
     fn begin_ending(
         &mut self,
+        tree: &impl Tree,
         number: u64,
         released: Option<Option<Proposal>>,
     ) -> Option<OwnControl> {
         let former = self.own.remove(number)?;
-        self.relinquishing.remove(&number);
-        let claims = former.proposal.claims.iter();
-        let objects = claims.map(|claim| claim.object).collect();
+        self.forget(tree, &former);
+        let objects = former.objects().collect();
         let mut unaware = self.peers();
         if !self.settings.rules.end_to_all() {
             unaware.retain(|peer| former.election.acknowledged_by(*peer));

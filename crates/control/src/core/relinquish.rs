@@ -1,14 +1,12 @@
-//! Giving control up: when idle, when asked, and only when nobody can miss what was done under it.
+//! Giving control up: when idle, and when asked.
 //!
-//! Timers and revokes only say that a control *should* end; the conditions at the end of this file say
-//! that it *may*.
+//! Timers and revokes only say that a control *should* end; that it *may* is decided in `may_end`.
 
 use super::ControlCore;
-use crate::claim::Depth;
 use crate::moment::Moment;
-use crate::name::{ControlName, Position};
-use crate::own::{Origin, OwnControl, State};
-use crate::tree::{Tree, ancestors};
+use crate::name::Position;
+use crate::own::{OwnControl, State};
+use crate::tree::Tree;
 use crate::update::{Need, NeedKind};
 use std::time::Duration;
 use vfs::{ObjectId, ReplicaSlot};
@@ -32,18 +30,21 @@ impl ControlCore {
     }
 
     fn expire(&mut self, now: Moment, number: u64) {
+        if let Some(control) = self.own.find_mut(number) {
+            control.scheduled = None;
+        }
         let Some(due) = self.due(number) else {
             return;
         };
         if due > now {
-            self.deadlines.insert((due, number));
+            self.schedule(number);
             return;
         }
         if let Some(control) = self.own.find_mut(number) {
             if control.revoked_until.is_some_and(|until| until <= now) {
                 control.state = State::Draining;
             }
-            self.relinquishing.insert(number);
+            self.candidates.add(number);
         }
     }
 
@@ -53,10 +54,9 @@ impl ControlCore {
             .own
             .find(number)
             .filter(|own| own.state != State::Undecided)?;
-        let claims = &control.proposal.claims;
-        let open = claims
-            .iter()
-            .any(|claim| self.open_for_writing.contains_key(&claim.object));
+        let open = control
+            .objects()
+            .any(|object| self.open_for_writing.contains_key(&object));
         let idle = (!open).then(|| control.last_used.after(self.idle_time(control)));
         [idle, control.revoked_until].into_iter().flatten().min()
     }
@@ -73,10 +73,19 @@ impl ControlCore {
         }
     }
 
+    /// Sees to it that a control is looked at when it is due, unless that happens earlier anyway.
     pub(super) fn schedule(&mut self, number: u64) {
-        if let Some(due) = self.due(number) {
-            self.deadlines.insert((due, number));
-        }
+        let due = self.due(number);
+        let (Some(due), Some(control)) = (due, self.own.find_mut(number)) else {
+            return;
+        };
+        match control.scheduled {
+            Some(at) if at <= due => return,
+            Some(at) => self.deadlines.remove(&(at, number)),
+            None => false,
+        };
+        control.scheduled = Some(due);
+        self.deadlines.insert((due, number));
     }
 
     /// An update makes use of the control nearest to the object, which therefore stays longer.
@@ -98,7 +107,7 @@ impl ControlCore {
         if !fixed && control.revoked_until.is_some() {
             control.revoked_until = Some(postponed);
         }
-        if control.state == State::Held && self.relinquishing.remove(&number) {
+        if control.state == State::Held && self.candidates.remove(number) {
             self.schedule(number);
         }
     }
@@ -118,10 +127,8 @@ impl ControlCore {
             return;
         }
         control.revoked_until = Some(until);
-        let claims = control.proposal.claims.iter();
-        let deep = claims.filter(|claim| claim.depth == Depth::Deep);
-        self.back_off
-            .extend(deep.map(|claim| (claim.object, back_off)));
+        let deep = control.deep_objects();
+        self.back_off.extend(deep.map(|object| (object, back_off)));
         while self.back_off.len() > BACK_OFF_LIMIT {
             let oldest = self.back_off.iter().min_by_key(|(_, until)| **until);
             let oldest = *oldest.expect("a map over its limit is not empty").0;
@@ -161,118 +168,7 @@ impl ControlCore {
         peer: ReplicaSlot,
         position: Position,
     ) {
-        let applied = self.applied.entry(peer).or_default();
-        *applied = position.max(*applied);
+        self.note_applied(peer, position);
         self.run(now, tree);
     }
-
-    /// A file has content, written under these controls, that some active replica lacks.
-    pub fn handle_data_unshipped(&mut self, file: ObjectId, under: &[ControlName]) {
-        let numbers: Vec<u64> = under
-            .iter()
-            .filter_map(|name| self.own_number(*name))
-            .collect();
-        self.unshipped.entry(file).or_default().extend(numbers);
-    }
-
-    /// Every active replica has the content of the file.
-    pub fn handle_data_shipped(&mut self, now: Moment, tree: &impl Tree, file: ObjectId) {
-        self.unshipped.remove(&file);
-        self.run(now, tree);
-    }
-
-    /// Ends every control that should end and may.
-    pub(super) fn relinquish_what_can_be(&mut self, now: Moment, tree: &impl Tree) {
-        let candidates: Vec<u64> = self.relinquishing.iter().copied().collect();
-        let mut ended = false;
-        for number in candidates {
-            if self.may_end(tree, number) {
-                self.release(tree, number);
-                ended = true;
-            }
-        }
-        if ended {
-            self.run(now, tree);
-        }
-    }
-
-    fn release(&mut self, tree: &impl Tree, number: u64) {
-        let name = self.name_of(number);
-        let next = self.acceptor.longest_waiter(tree, name).cloned();
-        self.withdraw(tree, number, Some(next));
-    }
-
-    fn may_end(&self, tree: &impl Tree, number: u64) -> bool {
-        let Some(control) = self.own.find(number) else {
-            return false;
-        };
-        let rules = self.settings.rules;
-        control.held == 0
-            && (!rules.release_when_applied()
-                || self.is_applied(control) && !self.has_unshipped_data(tree, number, control))
-            && (!rules.release_when_narrower_known()
-                || self.remaining_are_known(tree, number, control))
-    }
-
-    /// Every active replica has applied every update made under the control.
-    fn is_applied(&self, control: &OwnControl) -> bool {
-        let mut others = self.view.active.iter().filter(|peer| **peer != self.slot);
-        others.all(|peer| self.applied_by(*peer) >= control.last_update)
-    }
-
-    pub(super) fn applied_by(&self, peer: ReplicaSlot) -> Position {
-        self.applied.get(&peer).copied().unwrap_or_default()
-    }
-
-    /// Files written under the control, or covered by it now: a moved directory keeps its explicit control
-    /// for the sake of what was written below it under the former one. A file whose own control everyone
-    /// knows holds up nothing, so deep control need not wait until a large file is everywhere.
-    fn has_unshipped_data(&self, tree: &impl Tree, number: u64, control: &OwnControl) -> bool {
-        self.unshipped.iter().any(|(file, under)| {
-            (under.contains(&number) || covers(tree, control, *file))
-                && !self.has_other_control(number, *file)
-        })
-    }
-
-    fn has_other_control(&self, number: u64, file: ObjectId) -> bool {
-        let narrower_count = self.settings.rules.release_when_narrower_known();
-        self.own.at(file).any(|(other, own)| {
-            other != number
-                && (!narrower_count || own.election.acknowledged_by_all(&self.view.active))
-        })
-    }
-
-    /// Every active replica has acknowledged the controls that remain for anything this one covers:
-    /// narrower and inherited ones, and others of the same or of a larger extent, under which updates may
-    /// have been made that are not everywhere yet. Proposals that operations still wait for cover nothing.
-    fn remaining_are_known(&self, tree: &impl Tree, number: u64, control: &OwnControl) -> bool {
-        let name = self.name_of(number);
-        let mut remaining = self.own.iter().filter(|(other, own)| {
-            let in_use = own.state != State::Undecided || own.origin != Origin::Demanded;
-            *other != number
-                && in_use
-                && (own.origin == Origin::Inherited(name)
-                    || overlap(tree, own, control)
-                    || overlap(tree, control, own))
-        });
-        remaining.all(|(_, own)| own.election.acknowledged_by_all(&self.view.active))
-    }
-}
-
-/// Whether some claim of `narrower` is covered by `wider`.
-fn overlap(tree: &impl Tree, narrower: &OwnControl, wider: &OwnControl) -> bool {
-    let mut claims = narrower.proposal.claims.iter();
-    claims.any(|claim| covers(tree, wider, claim.object))
-}
-
-fn covers(tree: &impl Tree, control: &OwnControl, object: ObjectId) -> bool {
-    if control.claims_object(object) {
-        return true;
-    }
-    if !control.is_deep() {
-        return false;
-    }
-    let above = ancestors(tree, object);
-    let mut claims = control.proposal.claims.iter();
-    claims.any(|claim| claim.depth == Depth::Deep && above.contains(&claim.object))
 }

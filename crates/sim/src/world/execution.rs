@@ -71,9 +71,10 @@ impl World {
         replica.core.handle_data_unshipped(file, &under);
         let close = OperationId(number | CLOSE);
         let entry = replica.births.get(&file).copied();
-        replica
+        let accepted = replica
             .core
             .handle_close(now, &replica.tree, close, file, entry);
+        accepted.expect("a simulated run stays far below the capacity");
         for peer in others {
             self.send(slot, peer, Packet::Content(content));
         }

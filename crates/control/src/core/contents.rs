@@ -1,0 +1,145 @@
+//! Files whose content some active replica lacks, and which of them still hold up the controls above.
+//!
+//! What was written under a control is missed somewhere as long as the file is *exposed*: unshipped, and
+//! without own control that every active replica has acknowledged. Bytes never enter.
+
+use super::ControlCore;
+use crate::moment::Moment;
+use crate::name::ControlName;
+use crate::own::OwnControl;
+use crate::placed::Placed;
+use crate::tree::Tree;
+use std::collections::{BTreeMap, BTreeSet};
+use vfs::ObjectId;
+
+/// Unshipped files.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contents {
+    /// With the numbers of the controls each was written under.
+    unshipped: BTreeMap<ObjectId, BTreeSet<u64>>,
+    exposed: Placed<ObjectId>,
+    /// How many exposed files were written under a control.
+    exposed_under: BTreeMap<u64, u32>,
+    /// Files to be looked at again, because their controls or their places have changed.
+    stale: BTreeSet<ObjectId>,
+}
+
+impl Contents {
+    pub(super) fn is_unshipped(&self, file: ObjectId) -> bool {
+        self.unshipped.contains_key(&file)
+    }
+
+    pub(super) fn any_exposed_under(&self, number: u64) -> bool {
+        self.exposed_under.contains_key(&number)
+    }
+
+    pub(super) fn any_exposed_below(&self, directory: ObjectId) -> bool {
+        self.exposed.any_below(directory)
+    }
+
+    /// The file's controls or its place have changed.
+    pub(super) fn note_change(&mut self, file: ObjectId) {
+        if self.is_unshipped(file) {
+            self.stale.insert(file);
+        }
+    }
+
+    /// Everything has to be looked at again.
+    pub(super) fn note_upheaval(&mut self) {
+        self.stale.extend(self.unshipped.keys());
+    }
+
+    pub(super) fn next_stale(&mut self) -> Option<ObjectId> {
+        self.stale.pop_first()
+    }
+
+    fn add_under(&mut self, file: ObjectId, number: u64) {
+        let news = self.unshipped.entry(file).or_default().insert(number);
+        if news && self.exposed.contains(file) {
+            *self.exposed_under.entry(number).or_default() += 1;
+        }
+    }
+
+    fn expose(&mut self, tree: &impl Tree, file: ObjectId) {
+        let news = !self.exposed.contains(file);
+        self.exposed.place(tree, file, [file]);
+        let under = self.unshipped.get(&file).into_iter().flatten();
+        for number in under.filter(|_| news) {
+            *self.exposed_under.entry(*number).or_default() += 1;
+        }
+    }
+
+    /// Whether the file was exposed.
+    fn protect(&mut self, file: ObjectId) -> bool {
+        let was = self.exposed.remove(file);
+        let under = self.unshipped.get(&file).into_iter().flatten();
+        for number in under.filter(|_| was) {
+            if let Some(count) = self.exposed_under.get_mut(number) {
+                *count -= 1;
+                if *count == 0 {
+                    self.exposed_under.remove(number);
+                }
+            }
+        }
+        was
+    }
+}
+
+impl ControlCore {
+    /// A file has content, written under these controls, that some active replica lacks.
+    pub fn handle_data_unshipped(&mut self, file: ObjectId, under: &[ControlName]) {
+        if !self.contents.is_unshipped(file) {
+            self.contents.unshipped.entry(file).or_default();
+            self.contents.stale.insert(file);
+        }
+        for name in under {
+            if let Some(number) = self.own_number(*name) {
+                self.contents.add_under(file, number);
+            }
+        }
+    }
+
+    /// Every active replica has the content of the file.
+    pub fn handle_data_shipped(&mut self, now: Moment, tree: &impl Tree, file: ObjectId) {
+        self.contents.protect(file);
+        self.contents.stale.remove(&file);
+        if let Some(under) = self.contents.unshipped.remove(&file) {
+            self.wake_writers(tree, file, &under);
+        }
+        self.run(now, tree);
+    }
+
+    /// Finds out whether a file is exposed now.
+    pub(super) fn review_contents(&mut self, tree: &impl Tree, file: ObjectId) {
+        let Some(under) = self.contents.unshipped.get(&file) else {
+            return;
+        };
+        if !self.own.at(file).any(|(_, own)| self.protects(own)) {
+            self.contents.expose(tree, file);
+            return;
+        }
+        let under = under.clone();
+        if self.contents.protect(file) {
+            self.wake_writers(tree, file, &under);
+        }
+    }
+
+    /// Whether a file with this control of its own holds up no other: everyone knows where to ask for it.
+    pub(super) fn protects(&self, control: &OwnControl) -> bool {
+        !self.settings.rules.release_when_narrower_known()
+            || control.election.acknowledged_by_all(&self.view.active)
+    }
+
+    /// What waited for the content of a file may wait no longer.
+    fn wake_writers(&mut self, tree: &impl Tree, file: ObjectId, under: &BTreeSet<u64>) {
+        if self.candidates.is_empty() {
+            return;
+        }
+        let mut waiting = self.own.deep_above(tree, file);
+        waiting.extend(self.own.at(file).map(|(number, _)| number));
+        waiting.extend(under);
+        for number in waiting {
+            self.candidates.wake(number);
+        }
+    }
+}

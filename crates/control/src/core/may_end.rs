@@ -1,0 +1,235 @@
+//! When a control may end: when nobody can miss what was done under it.
+//!
+//! Timers and revokes only say that a control *should* end, and stay outside.
+
+use super::ControlCore;
+use crate::ancestry::Change;
+use crate::name::Position;
+use crate::own::{Origin, OwnControl};
+use crate::tree::{Tree, above, chain};
+use vfs::{ObjectId, ReplicaSlot};
+
+/// What a control that should end waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    /// Operations that are still being carried out under it.
+    Operations,
+    /// A replica that has not applied an update made under it.
+    Update(Position),
+    /// Content of a file written under it or covered by it.
+    Content,
+    /// The acknowledgement of a control that remains at or below it, or was inherited from it.
+    Remaining,
+    /// The acknowledgement of a deep control above it that remains.
+    RemainingAbove,
+}
+
+impl ControlCore {
+    /// Ends a control that should end, or notes what it waits for.
+    pub(super) fn examine(&mut self, tree: &impl Tree, number: u64) {
+        let Some(control) = self.own.find(number) else {
+            return;
+        };
+        match self.lack(tree, number, control) {
+            None => self.release(tree, number),
+            Some(Lack::Update(position)) => self.candidates.wait_for_position(number, position),
+            Some(Lack::RemainingAbove) => self.candidates.wait_for_deep(number),
+            Some(Lack::Operations | Lack::Content | Lack::Remaining) => {}
+        }
+    }
+
+    fn release(&mut self, tree: &impl Tree, number: u64) {
+        let name = self.name_of(number);
+        let next = self.acceptor.longest_waiter(tree, name).cloned();
+        self.withdraw(tree, number, Some(next));
+    }
+
+    fn lack(&self, tree: &impl Tree, number: u64, control: &OwnControl) -> Option<Lack> {
+        let rules = self.settings.rules;
+        if control.held > 0 {
+            return Some(Lack::Operations);
+        }
+        if rules.release_when_applied() {
+            if self.applied_everywhere() < control.last_update {
+                return Some(Lack::Update(control.last_update));
+            }
+            if self.has_unshipped_content(number, control) {
+                return Some(Lack::Content);
+            }
+        }
+        if !rules.release_when_narrower_known() {
+            return None;
+        }
+        if self.remains_unknown(number, control) {
+            return Some(Lack::Remaining);
+        }
+        let above = self.remains_unknown_above(tree, number, control);
+        above.then_some(Lack::RemainingAbove)
+    }
+
+    /// How far every active replica has applied this replica's stream.
+    fn applied_everywhere(&self) -> Position {
+        let others = self.view.active.iter().filter(|peer| **peer != self.slot);
+        let applied = others.map(|peer| self.applied_by(*peer));
+        applied.min().unwrap_or(Position(u64::MAX))
+    }
+
+    pub(super) fn applied_by(&self, peer: ReplicaSlot) -> Position {
+        self.applied.get(&peer).copied().unwrap_or_default()
+    }
+
+    /// Files written under the control, or covered by it now: a moved directory keeps its explicit control
+    /// for the sake of what was written below it under the former one. A file whose own control everyone
+    /// knows holds up nothing, so deep control need not wait until a large file is everywhere.
+    fn has_unshipped_content(&self, number: u64, control: &OwnControl) -> bool {
+        self.contents.any_exposed_under(number)
+            || control
+                .deep_objects()
+                .any(|directory| self.contents.any_exposed_below(directory))
+            || control.objects().any(|object| {
+                self.contents.is_unshipped(object) && !self.is_protected_without(number, object)
+            })
+    }
+
+    fn is_protected_without(&self, number: u64, file: ObjectId) -> bool {
+        let mut controls = self.own.at(file);
+        controls.any(|(other, own)| other != number && self.protects(own))
+    }
+
+    /// Every active replica has acknowledged the controls that remain for anything this one covers:
+    /// narrower and inherited ones, and others of the same or of a larger extent, under which updates may
+    /// have been made that are not everywhere yet. Proposals that operations still wait for cover nothing.
+    fn remains_unknown(&self, number: u64, control: &OwnControl) -> bool {
+        self.unknown.has_heirs(number)
+            || control.objects().any(|object| {
+                let mut controls = self.own.at(object);
+                controls.any(|(other, _)| other != number && self.unknown.contains(other))
+            })
+            || control
+                .deep_objects()
+                .any(|directory| self.unknown.others_below(directory, number))
+    }
+
+    fn remains_unknown_above(&self, tree: &impl Tree, number: u64, control: &OwnControl) -> bool {
+        self.unknown.any_deep()
+            && control.objects().any(|object| {
+                let mut directories = above(tree, object).into_iter();
+                directories.any(|directory| self.unknown.others_deep_at(directory, number))
+            })
+    }
+
+    /// Finds out whether an own control that is new, or has got another answer, is known everywhere now.
+    pub(super) fn review(&mut self, tree: &impl Tree, number: u64) {
+        let Some(control) = self.own.find(number) else {
+            return;
+        };
+        let known = control.election.acknowledged_by_all(&self.view.active);
+        if control.is_in_use() && !known {
+            if !self.unknown.contains(number) {
+                self.unknown.insert(tree, number, control);
+            }
+            return;
+        }
+        self.unknown.remove(number, control);
+        if known {
+            let (objects, origin) = (control.objects().collect(), control.origin);
+            let deep = control.is_deep();
+            self.note_resolved(tree, objects, origin, deep);
+        }
+    }
+
+    /// Nobody need wait for the acknowledgements of a former own control any more.
+    pub(super) fn forget(&mut self, tree: &impl Tree, former: &OwnControl) {
+        let number = former.proposal.name.number;
+        self.candidates.remove(number);
+        self.unknown.remove(number, former);
+        if let Some(at) = former.scheduled {
+            self.deadlines.remove(&(at, number));
+        }
+        let objects = former.objects().collect();
+        self.note_resolved(tree, objects, former.origin, former.is_deep());
+    }
+
+    /// A control is known everywhere, or has ended: who may have waited for that?
+    fn note_resolved(
+        &mut self,
+        tree: &impl Tree,
+        objects: Vec<ObjectId>,
+        origin: Origin,
+        deep: bool,
+    ) {
+        for object in &objects {
+            self.contents.note_change(*object);
+            self.closes.wake_at(*object, deep);
+        }
+        if self.candidates.is_empty() {
+            return;
+        }
+        for object in objects {
+            let at = self.own.at(object).map(|(number, _)| number);
+            for number in at.chain(self.own.deep_above(tree, object)) {
+                self.candidates.wake(number);
+            }
+        }
+        if let Origin::Inherited(from) = origin {
+            self.candidates.wake(from.number);
+        }
+        if deep {
+            self.candidates.wake_below_deep();
+        }
+    }
+
+    /// What lies above an object has changed: things in flight there are placed anew, and deep control
+    /// that it has left may have waited for it.
+    pub(super) fn note_moved(
+        &mut self,
+        tree: &impl Tree,
+        object: ObjectId,
+        parent: ObjectId,
+        change: Change,
+    ) {
+        self.contents.note_change(object);
+        self.closes.note_moved(object);
+        if self.contents.any_exposed_below(object) {
+            self.contents.note_upheaval();
+        }
+        let at = self.own.at(object).map(|(number, _)| number);
+        let moved: Vec<u64> = match self.unknown.any_below(object) {
+            true => self.unknown.numbers(),
+            false => at.filter(|number| self.unknown.contains(*number)).collect(),
+        };
+        for number in moved {
+            if let Some(control) = self.own.find(number) {
+                self.unknown.insert(tree, number, control);
+            }
+        }
+        if change == Change::Remove && !self.candidates.is_empty() {
+            let left = chain(tree, parent);
+            let left: Vec<u64> = self.own.deep_at(&left).map(|(number, _)| number).collect();
+            for number in left {
+                self.candidates.wake(number);
+            }
+        }
+    }
+
+    /// Takes note of how far a peer has applied this replica's stream.
+    pub(super) fn note_applied(&mut self, peer: ReplicaSlot, position: Position) {
+        let applied = self.applied.entry(peer).or_default();
+        *applied = position.max(*applied);
+        let reached = *applied;
+        self.closes.reach(peer, reached);
+        let everywhere = self.applied_everywhere();
+        self.candidates.reach(everywhere);
+    }
+
+    /// Others are active than before, so everything has to be looked at again.
+    pub(super) fn review_everything(&mut self, tree: &impl Tree) {
+        let numbers: Vec<u64> = self.own.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            self.review(tree, number);
+        }
+        self.contents.note_upheaval();
+        self.candidates.wake_all();
+        self.closes.wake_all();
+    }
+}
