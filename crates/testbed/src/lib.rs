@@ -42,6 +42,7 @@
 mod channel;
 mod ganesha;
 mod guest;
+pub mod measure;
 mod mount;
 mod packages;
 mod probe;
@@ -50,6 +51,7 @@ mod requirements;
 mod script;
 mod service;
 mod site;
+mod wan;
 
 pub use ganesha::Ganesha;
 pub use guest::{Guest, GuestConfig, Job};
@@ -59,3 +61,4 @@ pub use rustix::process::Signal;
 pub use script::{Output, Script, quoted};
 pub use service::Service;
 pub use site::{NFS_PORT, Site};
+pub use wan::{Link, LinkReport, LinkSettings, Traffic, Wan, WanControl};

@@ -2,6 +2,8 @@
 //!
 //! What must never enter: anything a test cannot also do through the library.
 
+mod commands;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -48,8 +50,9 @@ fn command(mut words: impl Iterator<Item = String>) -> Result<ExitCode> {
         Some("requirements") => requirements(words),
         Some("host-client") => Ok(exit_code(host_mounts_nfs4())),
         Some("guest") => guest(&GuestArguments::parse(words)?),
+        Some("wan") => commands::wan::command(words.collect()),
         Some("--help" | "-h" | "help") => {
-            println!("{USAGE}");
+            println!("{USAGE}\n\n{}", commands::wan::USAGE);
             Ok(ExitCode::SUCCESS)
         }
         Some(word) => bail!("there is no command '{word}'; see `testbed --help`"),

@@ -21,6 +21,7 @@ pub struct Requirements {
     site: bool,
     guest: bool,
     ganesha: bool,
+    wan: bool,
     host_client: bool,
 }
 
@@ -82,6 +83,11 @@ impl Requirements {
             ganesha: true,
             ..self
         }
+    }
+
+    /// For a [`crate::Wan`] between sites too.
+    pub fn with_wan(self) -> Self {
+        Self { wan: true, ..self }
     }
 
     /// Everything that is missing, the machine's own shortcomings first.
@@ -163,7 +169,7 @@ impl Requirements {
                  SYS_ADMIN, NET_ADMIN and SYS_PTRACE",
             );
         }
-        if self.guest && is_root && !opens_tun() {
+        if (self.guest || self.wan) && is_root && !opens_tun() {
             lack(
                 "/dev/net/tun cannot be opened",
                 "run `modprobe tun`, or start the container with --device /dev/net/tun",

@@ -79,18 +79,9 @@ impl Site {
         let site = Self {
             inner: Arc::new(inner),
         };
-        let name = site.namespace();
-        ip(&["netns", "add", name])?;
-        ip(&["-n", name, "link", "set", "lo", "up"])?;
-        ip(&[
-            "-n",
-            name,
-            "addr",
-            "add",
-            &format!("{ADDRESS}/32"),
-            "dev",
-            "lo",
-        ])?;
+        ip(&["netns", "add", site.namespace()])?;
+        site.configure(&["link", "set", "lo", "up"])?;
+        site.configure(&["addr", "add", &format!("{ADDRESS}/32"), "dev", "lo"])?;
         Ok(site)
     }
 
@@ -167,16 +158,20 @@ impl Site {
             gateway: Ipv4Addr::new(10, 99, subnet, 1),
             guest: Ipv4Addr::new(10, 99, subnet, 2),
         };
-        let name = self.namespace();
-        ip(&["-n", name, "tuntap", "add", &tap.device, "mode", "tap"])?;
+        self.configure(&["tuntap", "add", &tap.device, "mode", "tap"])?;
         // Without this the guest drops frames above its MTU, and large reads stall.
         let mut offloads = self.command("ethtool");
         offloads.args(["-K", &tap.device, "tso", "off", "gso", "off", "tx", "off"]);
         checked(offloads)?;
         let address = format!("{}/24", tap.gateway);
-        ip(&["-n", name, "addr", "add", &address, "dev", &tap.device])?;
-        ip(&["-n", name, "link", "set", &tap.device, "up"])?;
+        self.configure(&["addr", "add", &address, "dev", &tap.device])?;
+        self.configure(&["link", "set", &tap.device, "up"])?;
         Ok(tap)
+    }
+
+    /// Runs `ip` with these arguments on the network of the site.
+    pub(crate) fn configure(&self, arguments: &[&str]) -> Result<()> {
+        ip(&[&["-n", self.namespace()], arguments].concat())
     }
 }
 
@@ -196,7 +191,7 @@ impl Drop for Inner {
 
 /// The folder all work folders lie in. Others may write to the temporary folder too, so one that
 /// belongs to somebody else is refused.
-fn work_base() -> Result<PathBuf> {
+pub(crate) fn work_base() -> Result<PathBuf> {
     let base = std::env::temp_dir().join("meridian-testbed");
     // The mode lets unprivileged users of a guest reach their scripts.
     let created = DirBuilder::new().mode(0o755).create(&base);

@@ -1,0 +1,6 @@
+//! The commands of the program `testbed`, one a file.
+//!
+//! What must never enter: anything a test cannot also do through the library.
+
+pub(crate) mod wan;
+pub(crate) mod wan_measure;

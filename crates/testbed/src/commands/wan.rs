@@ -1,0 +1,122 @@
+//! `testbed wan`: a WAN for shells.
+//!
+//! `up` runs one in the foreground. The other commands are passed on to a WAN that runs, so what they
+//! mean is decided there.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use testbed::{LinkSettings, Requirements, Site, Wan, WanControl};
+
+use super::wan_measure;
+
+/// What `testbed --help` says about it.
+pub(crate) const USAGE: &str = "\
+       testbed wan up --sites NAME,NAME,... [LINK OPTIONS] [--until-eof]
+           Make sites, each a network namespace, and join them. Print their names, addresses and
+           namespaces, then `ready`, and stay until Ctrl-C, or until the end of standard input.
+           Everything vanishes with this process, however it ends.
+       testbed wan set A B [LINK OPTIONS] [--one-way]
+           Change settings between two sites, both ways or only from A to B.
+       testbed wan cut A B [--one-way]
+       testbed wan heal [A B [--one-way]]
+           Stop and resume all traffic between two sites. `heal` alone resumes everything.
+       testbed wan partition A,B,...
+           Cut these sites off from the others.
+       testbed wan show
+           Print each link with its settings and counters.
+       testbed wan sites
+           Print each site with its address and namespace.
+       testbed wan exec SITE COMMAND...
+           Run a command in a site.
+       testbed wan measure
+           Make a WAN of its own and print what delays and throughput really are.
+
+link options:
+  --delay TIME         one way, such as 60ms (0)
+  --jitter TIME        each frame takes longer by up to this (0)
+  --loss SHARE         such as 0.1% (0)
+  --bandwidth RATE     such as 1gbit (unlimited)
+  --queue BYTES        room in front of the wire, such as 256k (100 ms at the bandwidth)
+
+All but `up` and `measure` take --control PATH first; without it they speak to the only WAN that runs.";
+
+/// Obeys the words after `testbed wan`.
+pub(crate) fn command(words: Vec<String>) -> Result<ExitCode> {
+    let (control, words) = match &words[..] {
+        [option, path, rest @ ..] if option == "--control" => (Some(WanControl::at(path)), rest),
+        _ => (None, &words[..]),
+    };
+    let control = || control.map_or_else(WanControl::find, Ok);
+    match words.split_first() {
+        Some((word, rest)) if word == "up" => up(rest)?,
+        Some((word, [])) if word == "measure" => wan_measure::measure()?,
+        Some((word, rest)) if word == "exec" => exec(&control()?, rest)?,
+        Some(_) => print!("{}", control()?.ask(words)?),
+        None => bail!("`wan` needs a command; see `testbed --help`"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Fails where this machine cannot run a WAN.
+pub(crate) fn require() -> Result<()> {
+    match Requirements::site().with_wan().lacks().first() {
+        Some(lack) => bail!("{lack}"),
+        None => Ok(()),
+    }
+}
+
+fn up(words: &[String]) -> Result<()> {
+    let mut names = Vec::new();
+    let mut settings = LinkSettings::default();
+    let mut until_eof = false;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || {
+            words
+                .next()
+                .with_context(|| format!("{word} needs a value"))
+        };
+        match word.as_str() {
+            "--sites" => names = value()?.split(',').collect(),
+            "--until-eof" => until_eof = true,
+            _ => settings.set(word, value()?)?,
+        }
+    }
+    require()?;
+    let sites: Vec<Site> = names.iter().map(|_| Site::new()).collect::<Result<_>>()?;
+    let pairs: Vec<(&str, &Site)> = names.into_iter().zip(&sites).collect();
+    let wan = Wan::join(&pairs, &settings)?;
+    let control = WanControl::at(wan.control_path());
+    print!("{}", control.ask(&["sites"])?);
+    println!("control {}", wan.control_path().display());
+    println!("ready");
+    if until_eof {
+        std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
+        return Ok(());
+    }
+    // Ctrl-C ends the process, and the sites' reapers do the rest.
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Becomes the command.
+fn exec(control: &WanControl, words: &[String]) -> Result<()> {
+    let [site, program, rest @ ..] = words else {
+        bail!("`exec` needs a site and a command");
+    };
+    let sites = control.ask(&["sites"])?;
+    let mut lines = sites
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let namespace = lines.find_map(|line| match line[..] {
+        [name, _, namespace] if name == site => Some(namespace.to_owned()),
+        _ => None,
+    });
+    let namespace = namespace.with_context(|| format!("the WAN has no site '{site}'"))?;
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &namespace, program]);
+    Err(command.args(rest).exec()).context("could not start `ip`, of Debian's package iproute2")
+}

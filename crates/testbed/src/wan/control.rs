@@ -1,0 +1,262 @@
+//! Commands for a running WAN from other processes, over a Unix socket in the folder of its first
+//! site.
+//!
+//! One line asks, in the words of `testbed wan`; the answer is `ok` or `error REASON`, and lines of text
+//! after it. Whoever can open the socket is root anyway.
+//!
+//! What must never enter: anything that [`Wan`] cannot do for Rust.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fd::OwnedFd;
+
+use super::{Link, LinkReport, Wan, units};
+use crate::site::work_base;
+
+/// The socket's name in the site's folder.
+const SOCKET: &str = "wan.sock";
+
+/// How long either side may keep the other waiting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The longest question.
+const QUESTION_MAX: u64 = 4096;
+
+/// The end in the process that runs the WAN. Dropping it ends its thread and removes the socket.
+#[derive(Debug)]
+pub(super) struct Listener {
+    path: PathBuf,
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    pub(super) fn start(folder: &Path, wan: Wan) -> Result<Self> {
+        let path = folder.join(SOCKET);
+        let socket = UnixListener::bind(&path)
+            .with_context(|| format!("could not listen at {}", path.display()))?;
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || listen(&socket, &stopped, &wan));
+        Ok(Self {
+            path,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // The thread reads its end of both; neither can fail while it lives.
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Answers one question after another until it is told to stop.
+fn listen(socket: &UnixListener, stop: &OwnedFd, wan: &Wan) {
+    let mut watched = [
+        PollFd::new(socket, PollFlags::IN),
+        PollFd::new(stop, PollFlags::IN),
+    ];
+    loop {
+        if poll(&mut watched, None).is_err() {
+            continue;
+        }
+        if !watched[1].revents().is_empty() {
+            return;
+        }
+        // Whoever gave up in between has nobody to be told.
+        let _ = socket
+            .accept()
+            .map_err(anyhow::Error::from)
+            .and_then(|(stream, _)| answer(stream, wan));
+    }
+}
+
+fn answer(mut stream: UnixStream, wan: &Wan) -> Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut question = String::new();
+    BufReader::new((&stream).take(QUESTION_MAX)).read_line(&mut question)?;
+    let answer = match obey(wan, &question) {
+        Ok(text) => format!("ok\n{text}"),
+        Err(error) => format!("error {error:#}\n"),
+    };
+    Ok(stream.write_all(answer.as_bytes())?)
+}
+
+/// Does what a line of words asks for.
+fn obey(wan: &Wan, question: &str) -> Result<String> {
+    let words: Vec<&str> = question.split_whitespace().collect();
+    let one_way = words.contains(&"--one-way");
+    let words: Vec<&str> = words.into_iter().filter(|w| *w != "--one-way").collect();
+    match words[..] {
+        ["show"] => return table(wan),
+        ["sites"] => return sites(wan),
+        ["set", a, b, ref changes @ ..] => {
+            return each(wan, a, b, one_way, |link| change(link, changes));
+        }
+        ["cut", a, b] => return each(wan, a, b, one_way, |link| link.cut()),
+        ["heal", a, b] => return each(wan, a, b, one_way, |link| link.heal()),
+        ["heal"] => wan.heal_all()?,
+        ["partition", group] => wan.partition(&group.split(',').collect::<Vec<_>>())?,
+        _ => bail!("this is no command for a WAN; see `testbed --help`"),
+    }
+    Ok(String::new())
+}
+
+/// Does the same to both directions between two sites, or to the first only.
+fn each(
+    wan: &Wan,
+    a: &str,
+    b: &str,
+    one_way: bool,
+    act: impl Fn(&Link) -> Result<()>,
+) -> Result<String> {
+    act(&wan.link(a, b)?)?;
+    if !one_way {
+        act(&wan.link(b, a)?)?;
+    }
+    Ok(String::new())
+}
+
+fn change(link: &Link, changes: &[&str]) -> Result<()> {
+    ensure!(
+        !changes.is_empty() && changes.len().is_multiple_of(2),
+        "`set` takes settings, each with a value, such as --delay 60ms"
+    );
+    let changes: Vec<String> = changes.iter().map(|word| (*word).to_owned()).collect();
+    link.update(move |settings| {
+        let mut pairs = changes.chunks_exact(2);
+        pairs.try_for_each(|pair| settings.set(&pair[0], &pair[1]))
+    })
+}
+
+/// One line a link. Columns are numbers and words without spaces, so that scripts can read them.
+fn table(wan: &Wan) -> Result<String> {
+    let mut table = format!(
+        "{:10} {:10} {:6} {:>10} {:>9} {:>8} {:>10} {:>9} {:>13} {:>9} {:>12}\n",
+        "FROM",
+        "TO",
+        "STATE",
+        "DELAY",
+        "JITTER",
+        "LOSS",
+        "BANDWIDTH",
+        "PACKETS",
+        "BYTES",
+        "DROPPED",
+        "DROPPED-BYTES"
+    );
+    for link in wan.links() {
+        let LinkReport {
+            settings,
+            is_cut,
+            traffic,
+        } = link.report()?;
+        writeln!(
+            table,
+            "{:10} {:10} {:6} {:>10} {:>9} {:>8} {:>10} {:>9} {:>13} {:>9} {:>12}",
+            link.from(),
+            link.to(),
+            if is_cut { "cut" } else { "up" },
+            units::show_time(settings.delay),
+            units::show_time(settings.jitter),
+            format!("{}%", settings.loss * 100.0),
+            units::show_rate(settings.bandwidth),
+            traffic.packets,
+            traffic.bytes,
+            traffic.dropped_packets,
+            traffic.dropped_bytes,
+        )?;
+    }
+    Ok(table)
+}
+
+/// One line a site: name, address, namespace.
+fn sites(wan: &Wan) -> Result<String> {
+    let lines = wan.names().iter().map(|name| {
+        let namespace = wan.site(name)?.namespace();
+        Ok(format!("{name} {} {namespace}\n", wan.address(name)?))
+    });
+    lines.collect()
+}
+
+/// A WAN that another process runs.
+#[derive(Clone, Debug)]
+pub struct WanControl {
+    path: PathBuf,
+}
+
+impl WanControl {
+    /// The WAN that listens at this socket; see [`Wan::control_path`].
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The only WAN that runs on this machine.
+    ///
+    /// # Errors
+    /// Fails when there is none, and names them when there are several.
+    pub fn find() -> Result<Self> {
+        let mut found = Vec::new();
+        for folder in std::fs::read_dir(work_base()?)? {
+            let path = folder?.path().join(SOCKET);
+            // A socket whose process died refuses.
+            if UnixStream::connect(&path).is_ok() {
+                found.push(path);
+            }
+        }
+        let [path] = &found[..] else {
+            let listed: Vec<_> = found.iter().map(|path| path.to_string_lossy()).collect();
+            ensure!(
+                !found.is_empty(),
+                "no WAN runs here; start one by `testbed wan up`"
+            );
+            bail!(
+                "several WANs run here; name one by --control:\n{}",
+                listed.join("\n")
+            );
+        };
+        Ok(Self::at(path))
+    }
+
+    /// Asks in the words of `testbed wan`, such as `set a b --delay 60ms`, and returns what it prints.
+    ///
+    /// # Errors
+    /// Fails with the WAN's own words when it refuses.
+    pub fn ask(&self, words: &[impl AsRef<str>]) -> Result<String> {
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+        ensure!(
+            words.iter().all(|word| !word.contains(char::is_whitespace)),
+            "words for a WAN have no spaces"
+        );
+        let mut stream = UnixStream::connect(&self.path)
+            .with_context(|| format!("no WAN listens at {}", self.path.display()))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        writeln!(stream, "{}", words.join(" "))?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        match answer.split_once('\n') {
+            Some(("ok", text)) => Ok(text.to_owned()),
+            _ => bail!("{}", answer.trim().trim_start_matches("error ")),
+        }
+    }
+}

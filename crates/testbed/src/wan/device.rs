@@ -1,0 +1,101 @@
+//! The end of the WAN in a site: a TUN device that hands every packet to the forwarder.
+//!
+//! With offloads on, TCP's super-frames of up to 64 KiB cross whole (`IFF_VNET_HDR`,
+//! `TUN_F_CSUM | TUN_F_TSO4`, Linux's `Documentation/networking/tuntap.rst`). The device belongs to
+//! the file that was opened, and vanishes with it.
+//!
+//! What must never enter: what happens to packets on the way.
+
+use std::fs;
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, Result};
+use tun_rs::{DeviceBuilder, SyncDevice};
+
+use crate::site::Site;
+
+/// The name of the device in every site.
+const NAME: &str = "wan0";
+
+/// Frames that may wait for the forwarder. Each may be 64 KiB of a large window sent at once.
+const QUEUE_FRAMES: &str = "8192";
+
+/// What a site needs beyond Linux's defaults; all of it belongs to the network namespace.
+///
+/// 1 Gbit/s at a round trip of 200 ms keeps 25 MB unacknowledged, and TCP spends up to half of its
+/// buffers on bookkeeping; the defaults of 4 MB (`tcp_wmem`) end at about 160 Mbit/s there. Metrics
+/// that TCP remembers from one connection to the next would let a cut decide over the next test. IPv6 is
+/// off because its discovery would count as traffic.
+const SETTINGS: [(&str, &str); 4] = [
+    ("ipv4/tcp_rmem", "4096 131072 134217728"),
+    ("ipv4/tcp_wmem", "4096 65536 134217728"),
+    ("ipv4/tcp_no_metrics_save", "1"),
+    ("ipv6/conf/wan0/disable_ipv6", "1"),
+];
+
+/// The address of the site with this index, in a network that holds them all.
+pub(crate) fn address(index: usize) -> Ipv4Addr {
+    let number = u8::try_from(index + 1).expect("a WAN has at most 32 sites");
+    Ipv4Addr::new(10, 200, number, 1)
+}
+
+/// The index of the site that owns an address.
+pub(crate) fn index(address: Ipv4Addr) -> Option<usize> {
+    match address.octets() {
+        [10, 200, number, 1] => usize::from(number).checked_sub(1),
+        _ => None,
+    }
+}
+
+/// Joins a site to the WAN under this address. Reads and writes of the device never wait.
+pub(crate) fn join(site: &Site, address: Ipv4Addr) -> Result<SyncDevice> {
+    let open = || {
+        let builder = DeviceBuilder::new().name(NAME).inherit_enable_state();
+        let device = builder.with(|builder| {
+            builder.offload(true);
+        });
+        let device = device.build_sync()?;
+        device.set_nonblocking(true)?;
+        std::io::Result::Ok(device)
+    };
+    let device = site
+        .enter(open)?
+        .context("could not make a TUN device; a site joins one WAN only")?;
+    site.enter(adjust)??;
+    site.configure(&["link", "set", NAME, "txqueuelen", QUEUE_FRAMES, "up"])?;
+    site.configure(&["addr", "add", &format!("{address}/16"), "dev", NAME])?;
+    Ok(device)
+}
+
+/// Applies [`SETTINGS`] to the namespace of the calling thread.
+fn adjust() -> Result<()> {
+    for (name, value) in SETTINGS {
+        let path = format!("/proc/sys/net/{name}");
+        // A kernel without IPv6 has nothing to switch off.
+        if name.starts_with("ipv6") && !fs::exists(&path)? {
+            continue;
+        }
+        fs::write(&path, value).with_context(|| format!("could not write {path}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_indices_agree() {
+        for site in [0, 1, 31] {
+            assert_eq!(index(address(site)), Some(site));
+        }
+        for stranger in [
+            [10, 200, 0, 1],
+            [10, 200, 1, 2],
+            [10, 99, 1, 1],
+            [224, 0, 0, 1],
+        ] {
+            assert_eq!(index(Ipv4Addr::from(stranger)), None);
+        }
+    }
+}

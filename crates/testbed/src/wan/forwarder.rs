@@ -1,0 +1,240 @@
+//! The thread that moves frames from one site's device to another's, when the line between them says
+//! so.
+//!
+//! One thread does all of it: it owns the lines, so nothing is locked, and what others want of them
+//! it does for them between two frames. It sleeps in one `ppoll` until a frame comes or is due.
+//!
+//! What must never enter: what happens to packets (`line`) and what packets look like (`frame`).
+
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, read, write};
+use tun_rs::SyncDevice;
+
+use super::buffers::{Buffer, Pool};
+use super::device;
+use super::frame::Shape;
+use super::line::Line;
+use super::settings::LinkSettings;
+
+/// Frames taken from one device before the others have their turn.
+const TURN: usize = 32;
+
+/// Every ordered pair of sites has a line.
+pub(crate) struct Lines {
+    sites: usize,
+    lines: Vec<Line<Buffer>>,
+}
+
+impl Lines {
+    fn new(sites: usize, settings: LinkSettings) -> Self {
+        let now = Instant::now();
+        let count = (sites * sites) as u64;
+        Self {
+            sites,
+            lines: (0..count)
+                .map(|seed| Line::new(settings, seed, now))
+                .collect(),
+        }
+    }
+
+    /// The line from one site to another, by their indices.
+    pub(crate) fn between(&mut self, from: usize, to: usize) -> &mut Line<Buffer> {
+        &mut self.lines[from * self.sites + to]
+    }
+}
+
+/// Something to be done by the forwarder's thread.
+type Work = Box<dyn FnOnce(&mut Lines) + Send>;
+
+/// A running forwarder. Dropping it ends the thread and closes the devices.
+#[derive(Debug)]
+pub(crate) struct Forwarder {
+    inbox: Option<Sender<Work>>,
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Forwarder {
+    /// Starts to forward between these devices, of which each belongs to the site of its index.
+    pub(crate) fn start(devices: Vec<SyncDevice>, settings: LinkSettings) -> Result<Self> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (inbox, work) = mpsc::channel();
+        let mut traffic = Loop {
+            lines: Lines::new(devices.len(), settings),
+            pool: Pool::default(),
+            survivors: Vec::new(),
+            work,
+        };
+        let bell = Arc::clone(&wake);
+        let thread = std::thread::Builder::new()
+            .name("wan".into())
+            .spawn(move || traffic.run(&devices, &bell))?;
+        Ok(Self {
+            inbox: Some(inbox),
+            wake,
+            thread: Some(thread),
+        })
+    }
+
+    /// Has something done between two frames, and waits for the answer.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Lines) -> T + Send + 'static,
+    ) -> Result<T> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let work = move |lines: &mut Lines| {
+            // Whoever asked waits below, so the answer is always taken.
+            let _ = answer.send(work(lines));
+        };
+        let sent = self.inbox.as_ref().map(|inbox| inbox.send(Box::new(work)));
+        sent.and_then(Result::ok)
+            .context("the WAN's forwarder has ended")?;
+        self.ring();
+        answered.recv().context("the WAN's forwarder has ended")
+    }
+
+    fn ring(&self) {
+        // Fails only where the counter is full, and then the thread is awake anyway.
+        let _ = write(&*self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        drop(self.inbox.take());
+        self.ring();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been printed already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// All that belongs to the thread.
+struct Loop {
+    lines: Lines,
+    pool: Pool,
+    /// Room for the runs of one frame, kept between frames.
+    survivors: Vec<Range<u32>>,
+    work: Receiver<Work>,
+}
+
+impl Loop {
+    fn run(&mut self, devices: &[SyncDevice], wake: &OwnedFd) {
+        hurry();
+        let mut scratch = self.pool.largest();
+        let mut watched: Vec<PollFd> = devices
+            .iter()
+            .map(|device| PollFd::new(device, PollFlags::IN))
+            .collect();
+        watched.push(PollFd::new(wake, PollFlags::IN));
+        while self.obey() {
+            self.deliver(devices);
+            self.sleep(&mut watched);
+            for (from, device) in devices.iter().enumerate() {
+                let news = watched[from].revents();
+                if news.contains(PollFlags::IN) {
+                    self.collect(from, device, &mut scratch);
+                } else if news.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
+                    // Its site is gone. The slot watches what is watched anyway.
+                    watched[from] = PollFd::new(wake, PollFlags::IN);
+                }
+            }
+            // Empties the bell; nothing is there when a frame was the reason to wake.
+            let _ = read(wake, &mut [0; 8]);
+        }
+    }
+
+    /// Does what others want. False when nobody is left.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.work.try_recv() {
+                Ok(work) => work(&mut self.lines),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    /// Hands over every frame that is due.
+    fn deliver(&mut self, devices: &[SyncDevice]) {
+        let sites = self.lines.sites;
+        for (index, line) in self.lines.lines.iter_mut().enumerate() {
+            if line.next_due().is_none() {
+                continue;
+            }
+            let now = Instant::now();
+            while let Some(frame) = line.arrive(now) {
+                // A device refuses frames while it is down or gone: nobody is there to receive them.
+                let _ = write(&devices[index % sites], frame.bytes());
+                self.pool.give_back(frame);
+            }
+        }
+    }
+
+    /// Waits until a frame comes, a frame is due, or somebody wants something.
+    fn sleep(&self, watched: &mut [PollFd]) {
+        let next = self.lines.lines.iter().filter_map(Line::next_due).min();
+        let left = next.map(|due| due.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec {
+            // Delays are seconds at most.
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        if poll(watched, left.as_ref()).is_err() {
+            // Interrupted by a signal: the flags are those of the round before.
+            watched.iter_mut().for_each(PollFd::clear_revents);
+        }
+    }
+
+    /// Takes frames from a device until it has no more or its turn ends.
+    fn collect(&mut self, from: usize, device: &SyncDevice, scratch: &mut Buffer) {
+        for _ in 0..TURN {
+            match read(device, scratch.room()) {
+                Ok(length) => self.dispatch(from, scratch, length),
+                Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Puts a frame on its line. What is addressed to none of the sites vanishes, as it would on a
+    /// router without a route.
+    fn dispatch(&mut self, from: usize, scratch: &mut Buffer, length: usize) {
+        let Some(shape) = Shape::of(&scratch.room()[..length]) else {
+            return;
+        };
+        let to =
+            device::index(shape.destination).filter(|to| *to < self.lines.sites && *to != from);
+        let Some(to) = to else { return };
+        let line = self.lines.between(from, to);
+        let due = line.admit(Instant::now(), &shape, &mut self.survivors);
+        for run in &self.survivors {
+            let frame = if run.len() == shape.segments() as usize {
+                self.pool.keep(scratch, length)
+            } else {
+                let mut part = self.pool.sized(shape.cut_length(run));
+                shape.cut(&scratch.room()[..length], run, part.bytes_mut());
+                part
+            };
+            line.carry(frame, run.len() as u64, shape.wire_bytes(run), due);
+        }
+    }
+}
+
+/// Makes the calling thread's sleeps end on time, also on a busy machine. Where that is not allowed the
+/// delays are less exact, and nothing else is wrong.
+fn hurry() {
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    // On Linux this is the priority of the thread, not of the process (setpriority(2), notes).
+    let _ = rustix::process::setpriority_process(None, -20);
+}

@@ -1,0 +1,240 @@
+//! One direction between two sites as a model: which packets survive, and when they arrive.
+//!
+//! A wire that serves one packet after another behind a bounded queue, then a time of flight. Time
+//! comes in as an argument and nothing is waited for, so that the model can be tried without a
+//! network. A wire that is never idle while something waits is a token bucket of depth zero.
+//!
+//! What must never enter: devices, threads, and what frames look like inside.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use super::frame::Shape;
+use super::settings::{LinkSettings, Traffic};
+
+/// Bytes that may be in flight when no bandwidth bounds them. It bounds memory.
+const IN_FLIGHT_MAX: u64 = 256 * 1024 * 1024;
+
+/// A frame on its way.
+#[derive(Debug)]
+struct InFlight<F> {
+    due: Instant,
+    frame: F,
+    packets: u64,
+    bytes: u64,
+}
+
+/// One direction of a link, with frames of type `F` on it.
+#[derive(Debug)]
+pub(crate) struct Line<F> {
+    settings: LinkSettings,
+    is_cut: bool,
+    traffic: Traffic,
+    in_flight: VecDeque<InFlight<F>>,
+    in_flight_bytes: u64,
+    /// When the wire has sent all that was given to it.
+    wire_free_at: Instant,
+    /// When the last frame given to it arrives: frames do not overtake each other.
+    last_due: Instant,
+    /// Packets that pass before the next one is lost.
+    until_loss: u64,
+    random: Random,
+}
+
+impl<F> Line<F> {
+    /// An idle line. Lines with equal seeds lose the same packets of equal traffic.
+    pub(crate) fn new(settings: LinkSettings, seed: u64, now: Instant) -> Self {
+        let mut line = Self {
+            settings,
+            is_cut: false,
+            traffic: Traffic::default(),
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
+            wire_free_at: now,
+            last_due: now,
+            until_loss: 0,
+            random: Random(seed),
+        };
+        line.until_loss = line.gap();
+        line
+    }
+
+    /// The settings now.
+    pub(crate) fn settings(&self) -> LinkSettings {
+        self.settings
+    }
+
+    /// Whether nothing passes.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// What has crossed so far.
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    /// Changes the settings for frames that come from now on. What the wire has taken keeps its
+    /// time, and nothing overtakes it.
+    pub(crate) fn set(&mut self, settings: LinkSettings) {
+        self.settings = settings;
+        self.until_loss = self.gap();
+    }
+
+    /// Cuts the line, which loses all that is in flight, or joins it again.
+    pub(crate) fn set_cut(&mut self, is_cut: bool, now: Instant) {
+        self.is_cut = is_cut;
+        if is_cut {
+            for lost in self.in_flight.drain(..) {
+                self.traffic.dropped_packets += lost.packets;
+                self.traffic.dropped_bytes += lost.bytes;
+            }
+            self.in_flight_bytes = 0;
+            self.wire_free_at = now;
+            self.last_due = now;
+        }
+    }
+
+    /// Decides over a frame that comes now: fills `survivors` with the segments that will arrive, in
+    /// runs, and says when they are due. The rest is counted as dropped. Each run must be given to
+    /// [`Line::carry`].
+    pub(crate) fn admit(
+        &mut self,
+        now: Instant,
+        shape: &Shape,
+        survivors: &mut Vec<Range<u32>>,
+    ) -> Instant {
+        survivors.clear();
+        let segments = shape.segments();
+        if !self.is_cut {
+            let fitting = self.fitting(now, shape, segments);
+            self.survive_loss(fitting, survivors);
+            self.occupy_wire(now, shape.wire_bytes(&(0..fitting)));
+        }
+        let arriving: u64 = survivors.iter().map(|run| shape.wire_bytes(run)).sum();
+        let packets: usize = survivors.iter().map(|run| run.len()).sum();
+        self.traffic.dropped_packets += u64::from(segments) - packets as u64;
+        self.traffic.dropped_bytes += shape.wire_bytes(&(0..segments)) - arriving;
+        let jitter = self.settings.jitter.mul_f64(self.random.share());
+        let due = self.wire_free_at.max(now) + self.settings.delay + jitter;
+        due.max(self.last_due)
+    }
+
+    /// Takes a frame that was admitted.
+    pub(crate) fn carry(&mut self, frame: F, packets: u64, bytes: u64, due: Instant) {
+        self.in_flight_bytes += bytes;
+        self.last_due = due;
+        self.in_flight.push_back(InFlight {
+            due,
+            frame,
+            packets,
+            bytes,
+        });
+    }
+
+    /// When the next frame arrives.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.in_flight.front().map(|next| next.due)
+    }
+
+    /// A frame that has arrived by now, counted as passed.
+    pub(crate) fn arrive(&mut self, now: Instant) -> Option<F> {
+        let arrived = self.in_flight.pop_front_if(|next| next.due <= now)?;
+        self.in_flight_bytes -= arrived.bytes;
+        self.traffic.packets += arrived.packets;
+        self.traffic.bytes += arrived.bytes;
+        Some(arrived.frame)
+    }
+
+    /// How many segments from the front find room, in the queue and in memory. An idle wire takes at
+    /// least one, however small its queue is.
+    fn fitting(&self, now: Instant, shape: &Shape, segments: u32) -> u32 {
+        let waiting = self.waiting_bytes(now);
+        let queue_room = match self.settings.bandwidth {
+            Some(_) => self.settings.queue_bytes().saturating_sub(waiting),
+            None => u64::MAX,
+        };
+        let room = queue_room.min(IN_FLIGHT_MAX.saturating_sub(self.in_flight_bytes));
+        let whole = shape.wire_bytes(&(0..segments));
+        if whole <= room {
+            return segments;
+        }
+        let segment = shape.wire_bytes(&(0..1));
+        let fitting = room / segment;
+        // Below `segments`, because the whole does not fit.
+        let fitting = fitting.min(u64::from(segments)) as u32;
+        if waiting == 0 && room > 0 {
+            fitting.max(1)
+        } else {
+            fitting
+        }
+    }
+
+    /// Bytes the wire has not yet sent.
+    fn waiting_bytes(&self, now: Instant) -> u64 {
+        let bandwidth = self.settings.bandwidth.unwrap_or(0);
+        let busy = self.wire_free_at.saturating_duration_since(now);
+        (busy.as_secs_f64() * bandwidth as f64 / 8.0) as u64
+    }
+
+    fn occupy_wire(&mut self, now: Instant, bytes: u64) {
+        let start = self.wire_free_at.max(now);
+        let sending = match self.settings.bandwidth {
+            Some(bandwidth) => Duration::from_secs_f64(bytes as f64 * 8.0 / bandwidth as f64),
+            None => Duration::ZERO,
+        };
+        self.wire_free_at = start + sending;
+    }
+
+    /// Takes the lost ones out of the first `fitting` segments.
+    fn survive_loss(&mut self, fitting: u32, survivors: &mut Vec<Range<u32>>) {
+        let mut first = 0;
+        loop {
+            let left = u64::from(fitting - first);
+            if self.until_loss >= left {
+                self.until_loss -= left;
+                if left > 0 {
+                    survivors.push(first..fitting);
+                }
+                return;
+            }
+            // Below `left`, so it fits.
+            let lost = first + self.until_loss as u32;
+            if lost > first {
+                survivors.push(first..lost);
+            }
+            first = lost + 1;
+            self.until_loss = self.gap();
+        }
+    }
+
+    /// Packets between two losses, which are independent of each other: a geometric distribution.
+    fn gap(&mut self) -> u64 {
+        let loss = self.settings.loss;
+        if loss <= 0.0 {
+            return u64::MAX;
+        }
+        // `share` is below 1, so the logarithm is finite; the conversion saturates.
+        ((1.0 - self.random.share()).ln() / (1.0 - loss).ln()) as u64
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood, 2014): small, and good enough for what gets lost.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    /// A number from 0 up to but not including 1.
+    fn share(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        (mixed >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests;
