@@ -174,6 +174,11 @@ impl Endpoint {
         }
     }
 
+    /// Ends all connections and makes no new ones, as dropping the endpoint does.
+    pub fn close(&self) {
+        self.shared.close();
+    }
+
     /// How every known peer is doing, by slot.
     #[must_use]
     pub fn status(&self) -> Vec<PeerStatus> {

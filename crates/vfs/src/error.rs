@@ -3,6 +3,9 @@
 use crate::{LockConflict, NameError};
 use serde::{Deserialize, Serialize};
 
+/// Why arguments are invalid. By this name, so that derived code does not borrow it from what it decodes.
+type Reason = &'static str;
+
 /// The result of a file system operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -41,7 +44,7 @@ pub enum Error {
     NotEmpty,
     /// Malformed or contradictory arguments.
     #[error("invalid argument: {0}")]
-    Invalid(#[serde(with = "reason")] &'static str),
+    Invalid(#[serde(with = "reason")] Reason),
     /// The bytes cannot be a name.
     #[error("{0}")]
     Name(#[from] NameError),

@@ -36,6 +36,13 @@ impl ObjectId {
         Some(ObjectId(((slot.0 as u64) << Self::COUNTER_BITS) | counter))
     }
 
+    /// The replica that made the object; slot 0 for what every tree has.
+    #[must_use]
+    pub const fn slot(self) -> ReplicaSlot {
+        // The upper 16 bits, so nothing is cut off.
+        ReplicaSlot((self.0 >> Self::COUNTER_BITS) as u16)
+    }
+
     /// Takes an identifier from its stored or transmitted form.
     #[must_use]
     pub const fn from_u64(raw: u64) -> ObjectId {

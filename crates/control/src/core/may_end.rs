@@ -4,8 +4,8 @@
 
 use super::ControlCore;
 use crate::ancestry::Change;
-use crate::name::Position;
-use crate::own::{Origin, OwnControl};
+use crate::name::{ControlName, Position};
+use crate::own::{Origin, OwnControl, State};
 use crate::tree::{Tree, above, chain};
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -25,6 +25,26 @@ enum Lack {
 }
 
 impl ControlCore {
+    /// Why an own control has not ended, in words for people; `None` for what is not an own control.
+    #[must_use]
+    pub fn held_because(&self, tree: &impl Tree, name: ControlName) -> Option<&'static str> {
+        let number = self.own_number(name)?;
+        let control = self.own.find(number)?;
+        if control.state == State::Undecided {
+            return Some("not every answer has arrived yet");
+        }
+        let lack = self.lack(tree, number, control);
+        Some(match lack {
+            Some(Lack::Operations) => "operations are being carried out",
+            Some(Lack::Update(_)) => "a replica has not applied an update yet",
+            Some(Lack::Content) => "a replica lacks file contents",
+            Some(Lack::Remaining | Lack::RemainingAbove) => {
+                "a replica has not acknowledged a control that remains"
+            }
+            None => "in use, or not idle for long enough",
+        })
+    }
+
     /// Ends a control that should end, or notes what it waits for.
     pub(super) fn examine(&mut self, tree: &impl Tree, number: u64) {
         let Some(control) = self.own.find(number) else {

@@ -1,0 +1,268 @@
+//! Where operations come in: from the clients of this server, and forwarded from other replicas.
+//!
+//! Each operation is carried out here, or handed to the replica that controls what it touches, or waits
+//! until this replica does. The file system itself is in `files`; here is what its operations have in
+//! common.
+
+mod files;
+mod opens;
+mod pin;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::{Subject, Update};
+use tokio::time::Instant;
+use vfs::{Attributes, Error, FileSystem, ObjectId, ReplicaSlot, Result};
+
+use crate::forward::{Expected, Operation, Value};
+use crate::shared::Shared;
+use crate::turn::Verdict;
+
+/// How long to wait before asking again, when nothing else happens meanwhile.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The replicated tree as a file system.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) shared: Arc<Shared>,
+    /// The operation comes from another replica and goes no further (rule 18).
+    pub(crate) forwarded: bool,
+}
+
+/// The answer of a replica that is not primary, and does not forward what was forwarded.
+fn not_here() -> Error {
+    Error::Refused(0)
+}
+
+impl Door {
+    /// Nothing is answered before the whole tree is here.
+    fn check_whole(&self) -> Result<()> {
+        match (self.shared.is_whole(), self.forwarded) {
+            (true, _) => Ok(()),
+            (false, true) => Err(not_here()),
+            (false, false) => Err(Error::Delay),
+        }
+    }
+
+    /// When a client is told to come again.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.shared.settings.patience
+    }
+
+    /// The replica to which an operation on this object goes; `None` when it is answered here (rule 20).
+    pub(crate) fn holder(&self, object: ObjectId) -> Option<ReplicaSlot> {
+        let engine = &self.shared.engine;
+        if !engine.anything_foreign() {
+            return None;
+        }
+        let foreign = engine.turn(|turn| turn.core.foreign_control(&turn.tree, object));
+        foreign.map(|name| name.holder)
+    }
+
+    /// What the local copy says of an object.
+    async fn local(&self, object: ObjectId) -> Result<Attributes> {
+        self.shared.store.attributes(object).await
+    }
+
+    /// The replica that made an object this copy does not know: its update is on its way, unless the
+    /// object is gone.
+    async fn maker(&self, objects: &[ObjectId]) -> Option<ReplicaSlot> {
+        for object in objects {
+            if self.local(*object).await == Err(Error::Stale) {
+                let maker = object.slot();
+                let other = maker != self.shared.slot() && self.shared.is_member(maker);
+                return other.then_some(maker);
+            }
+        }
+        None
+    }
+
+    /// Answers from the copy that is right: the primary's, or else the local one. The first of `objects` is
+    /// the one that decides.
+    async fn look<T, F>(
+        &self,
+        objects: &[ObjectId],
+        attempt: impl Fn() -> F + Send + Sync,
+        operation: impl Fn() -> Operation + Send + Sync,
+    ) -> Result<T>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        self.check_whole()?;
+        let deadline = self.deadline();
+        loop {
+            let holder = objects.iter().find_map(|object| self.holder(*object));
+            let elsewhere = match holder {
+                Some(holder) => holder,
+                None => match attempt().await {
+                    Err(Error::Stale) if !self.forwarded => match self.maker(objects).await {
+                        Some(maker) => maker,
+                        None => return Err(Error::Stale),
+                    },
+                    outcome => return outcome,
+                },
+            };
+            if let Some(value) = self.hand_over(elsewhere, &operation, deadline).await? {
+                return Ok(value);
+            }
+        }
+    }
+
+    /// Carries a change out as soon as this replica may, or has the primary carry it out. `directory` is
+    /// the object whose primary decides; `others` have to be known here as well.
+    async fn change<T, F>(
+        &self,
+        object: ObjectId,
+        others: &[ObjectId],
+        attempt: impl Fn() -> F + Send + Sync,
+        operation: impl Fn() -> Operation + Send + Sync,
+    ) -> Result<T>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        if self.shared.engine.is_alone() {
+            return attempt().await;
+        }
+        self.check_whole()?;
+        let deadline = self.deadline();
+        loop {
+            let elsewhere = match self.attempt(object, others, &attempt, deadline).await? {
+                Attempt::Done(outcome) => return self.answered(object, outcome).await,
+                Attempt::Elsewhere(holder) => holder,
+                Attempt::Again => continue,
+            };
+            if let Some(value) = self.hand_over(elsewhere, &operation, deadline).await? {
+                return Ok(value);
+            }
+        }
+    }
+
+    async fn attempt<T, F>(
+        &self,
+        object: ObjectId,
+        others: &[ObjectId],
+        attempt: impl Fn() -> F + Send + Sync,
+        deadline: Instant,
+    ) -> Result<Attempt<T>>
+    where
+        T: Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        // What another replica controls must not be judged by the local copy, not even to refuse it.
+        if self.holder(object).is_some()
+            && let Some(elsewhere) = self.claim(object, deadline).await?
+        {
+            return Ok(Attempt::Elsewhere(elsewhere));
+        }
+        match attempt().await {
+            Err(Error::Refused(number)) => match self.verdict(number, deadline).await? {
+                Verdict::Admitted => Ok(Attempt::Again),
+                Verdict::Elsewhere(holder) => Ok(Attempt::Elsewhere(holder)),
+            },
+            Err(Error::Stale) if !self.forwarded => {
+                let objects: Vec<ObjectId> = [object].iter().chain(others).copied().collect();
+                match self.maker(&objects).await {
+                    Some(maker) => Ok(Attempt::Elsewhere(maker)),
+                    None => Ok(Attempt::Done(Err(Error::Stale))),
+                }
+            }
+            outcome => Ok(Attempt::Done(outcome)),
+        }
+    }
+
+    /// Asks for control of one object that another replica has. Returns the replica to hand the operation
+    /// to, or `None` when control has come here.
+    async fn claim(&self, object: ObjectId, deadline: Instant) -> Result<Option<ReplicaSlot>> {
+        let subject = match self.local(object).await {
+            Ok(attributes) => subject_of(&attributes),
+            // Not known yet; whoever controls it knows.
+            Err(_) => return Ok(self.holder(object)),
+        };
+        self.acquire(&Update::Change(subject), deadline).await
+    }
+
+    /// Submits a change that is to be made later, and waits for the verdict: `None` when this replica has
+    /// control.
+    async fn acquire(&self, update: &Update, deadline: Instant) -> Result<Option<ReplicaSlot>> {
+        let covered = self.shared.engine.turn(|turn| {
+            let admission = turn.core.try_admit(turn.now, &turn.tree, update);
+            admission.map_or_else(|| Err(turn.submit(update)), |_| Ok(()))
+        });
+        match covered {
+            Ok(()) => Ok(None),
+            Err(Error::Refused(number)) => match self.verdict(number, deadline).await? {
+                Verdict::Admitted => Ok(None),
+                Verdict::Elsewhere(holder) => Ok(Some(holder)),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for what becomes of an operation that control refused for now.
+    async fn verdict(&self, number: u64, deadline: Instant) -> Result<Verdict> {
+        let Some(verdict) = self.shared.engine.verdict(number) else {
+            // A refusal of the primary's, which came back through a forward.
+            return Err(Error::Delay);
+        };
+        match tokio::time::timeout_at(deadline, verdict).await {
+            Ok(Ok(verdict)) => Ok(verdict),
+            _ => Err(Error::Delay),
+        }
+    }
+
+    /// Has another replica carry the operation out; `None` when it is not primary either, and some time
+    /// has passed.
+    async fn hand_over<T: Expected>(
+        &self,
+        to: ReplicaSlot,
+        operation: impl Fn() -> Operation,
+        deadline: Instant,
+    ) -> Result<Option<T>> {
+        if self.forwarded {
+            return Err(not_here());
+        }
+        if Instant::now() > deadline {
+            return Err(Error::Delay);
+        }
+        let value = self.shared.forward(to, operation(), deadline).await?;
+        if let Some(value) = value {
+            return expected(value).map(Some);
+        }
+        let mut stirrings = self.shared.engine.stirrings();
+        // Whether something happened or time passed makes no difference.
+        let _ = tokio::time::timeout(PAUSE, stirrings.changed()).await;
+        Ok(None)
+    }
+
+    /// What has to be waited for before a change is answered.
+    async fn answered<T>(&self, object: ObjectId, outcome: Result<T>) -> Result<T> {
+        if outcome.is_ok() {
+            self.shared.engine.demands_met().await;
+            self.shared.hold_by_majority(object).await;
+        }
+        outcome
+    }
+}
+
+enum Attempt<T> {
+    Done(Result<T>),
+    Elsewhere(ReplicaSlot),
+    Again,
+}
+
+fn expected<T: Expected>(value: Value) -> Result<T> {
+    T::from_value(value).ok_or_else(|| Error::Io("a peer answered another question".into()))
+}
+
+/// An object as replication control sees it.
+fn subject_of(attributes: &Attributes) -> Subject {
+    match (attributes.is_directory(), attributes.links) {
+        (true, _) => Subject::Directory(attributes.id),
+        (false, 0 | 1) => Subject::File(attributes.id),
+        (false, _) => Subject::LinkedFile(attributes.id),
+    }
+}

@@ -1,0 +1,152 @@
+//! Waiting for a majority, where a directory tree asks for it (rule 24).
+//!
+//! The setting is an extended attribute of a directory and holds for everything below, as far as no
+//! directory below says otherwise; so it is replicated, backed up and moved like any other.
+
+use std::collections::HashMap;
+
+use control::Tree;
+use vfs::{Credentials, FileSystem, ObjectId, Result, XattrMode, XattrName};
+
+use crate::door::Door;
+use crate::settings::Durability;
+use crate::shared::Shared;
+use crate::turn::Turn;
+
+/// The attribute, in the `user.` name space.
+const ATTRIBUTE: &[u8] = b"meridian.durability";
+
+fn attribute() -> XattrName {
+    XattrName::new(ATTRIBUTE).expect("the name of the attribute is a name")
+}
+
+/// So many directories' settings are remembered before all are forgotten.
+const REMEMBERED: usize = 1 << 16;
+
+/// Settings of directories that were asked for lately.
+#[derive(Default)]
+pub(crate) struct KnownDurability {
+    own: HashMap<ObjectId, Option<Durability>>,
+    /// Counts what was forgotten, so that nothing is learnt that was read before.
+    generation: u64,
+}
+
+impl KnownDurability {
+    /// The setting of a directory may have changed; `None`: of any.
+    pub(crate) fn forget(&mut self, directory: Option<ObjectId>) {
+        self.generation += 1;
+        match directory {
+            Some(directory) => drop(self.own.remove(&directory)),
+            None => self.own.clear(),
+        }
+    }
+
+    fn learn(&mut self, generation: u64, directory: ObjectId, own: Option<Durability>) {
+        if self.own.len() >= REMEMBERED {
+            self.own.clear();
+        }
+        if self.generation == generation {
+            self.own.insert(directory, own);
+        }
+    }
+}
+
+enum Nearest {
+    Set(Durability, ObjectId),
+    Default,
+    Unread(ObjectId, u64),
+}
+
+fn nearest(turn: &mut Turn<'_>, object: ObjectId) -> Nearest {
+    let known = &turn.ledger.durability;
+    let mut place = Some(object);
+    while let Some(here) = place {
+        match known.own.get(&here) {
+            Some(Some(durability)) => return Nearest::Set(*durability, here),
+            Some(None) => place = turn.tree.parents(here).first().copied(),
+            None => return Nearest::Unread(here, known.generation),
+        }
+    }
+    Nearest::Default
+}
+
+impl Shared {
+    /// Returns when a majority holds every update made here so far, if this object's tree asks for it.
+    pub(crate) async fn hold_by_majority(&self, object: ObjectId) {
+        if self.durability_of(object).await.0 == Durability::Relaxed {
+            return;
+        }
+        let position = self.engine.turn(|turn| turn.ledger.last_position);
+        let others = self.set_size() / 2;
+        self.engine
+            .until(|turn| (turn.ledger.applied_by(position) >= others).then_some(()))
+            .await;
+    }
+
+    /// The same, and that a majority has the content of the file.
+    pub(crate) async fn hold_content_by_majority(&self, file: ObjectId) {
+        if self.engine.is_alone() || self.durability_of(file).await.0 == Durability::Relaxed {
+            return;
+        }
+        self.hold_by_majority(file).await;
+        self.engine.turn(|turn| {
+            let now = turn.now;
+            turn.ledger.unshipped.hurry(now, file);
+        });
+        self.engine.ring_contents();
+        let others = self.set_size() / 2;
+        self.engine
+            .until(|turn| (turn.ledger.unshipped.holders(file) >= others).then_some(()))
+            .await;
+    }
+
+    /// The setting that holds for an object, and the directory it comes from.
+    pub(crate) async fn durability_of(&self, object: ObjectId) -> (Durability, Option<ObjectId>) {
+        loop {
+            let (read, generation) = match self.engine.turn(|turn| nearest(turn, object)) {
+                Nearest::Set(durability, place) => return (durability, Some(place)),
+                Nearest::Default => return (self.settings.durability, None),
+                Nearest::Unread(place, generation) => (place, generation),
+            };
+            let own = self.own_durability(read).await;
+            self.engine
+                .turn(|turn| turn.ledger.durability.learn(generation, read, own));
+        }
+    }
+
+    async fn own_durability(&self, object: ObjectId) -> Option<Durability> {
+        let root = Credentials::root();
+        let value = self.store.xattr(&root, object, &attribute()).await.ok()?;
+        match &value[..] {
+            b"majority" => Some(Durability::Majority),
+            b"relaxed" => Some(Durability::Relaxed),
+            _ => None,
+        }
+    }
+}
+
+impl Door {
+    /// Sets what holds for a directory and everything below; `None` leaves it to the directories above.
+    pub(crate) async fn set_durability(
+        &self,
+        directory: ObjectId,
+        durability: Option<Durability>,
+    ) -> Result<()> {
+        let name = attribute();
+        let root = Credentials::root();
+        let value = match durability {
+            None => return ignore_missing(self.remove_xattr(&root, directory, &name).await),
+            Some(Durability::Majority) => &b"majority"[..],
+            Some(Durability::Relaxed) => &b"relaxed"[..],
+        };
+        let set = self.set_xattr(&root, directory, &name, value.into(), XattrMode::Any);
+        set.await.map(|_| ())
+    }
+}
+
+fn ignore_missing<T>(outcome: Result<T>) -> Result<()> {
+    match outcome {
+        Ok(_) | Err(vfs::Error::NoXattr) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,242 @@
+//! Operations handed to the replica that controls what they touch, and their answers.
+//!
+//! A forwarded operation goes one hop: whoever receives it carries it out with the client's credentials, or
+//! says that it is not primary. Nothing is decided here.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use vfs::{
+    Attributes, Authority, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
+    DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
+    ObjectId, OpenOwner, ReadData, Result, SeekTarget, SetAttributes, Share, Stability, Written,
+    XattrMode, XattrName, XattrPage,
+};
+
+use crate::wire::Origin;
+
+/// [`Authority`] in a form that travels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Warrant {
+    who: Credentials,
+    opened: bool,
+}
+
+impl From<Authority<'_>> for Warrant {
+    fn from(authority: Authority<'_>) -> Warrant {
+        Warrant {
+            who: authority.credentials().clone(),
+            opened: matches!(authority, Authority::Open(_)),
+        }
+    }
+}
+
+impl Warrant {
+    fn authority(&self) -> Authority<'_> {
+        if self.opened {
+            Authority::Open(&self.who)
+        } else {
+            Authority::Credentials(&self.who)
+        }
+    }
+}
+
+/// One operation of [`FileSystem`], or the question that a close asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Operation {
+    Attributes(ObjectId),
+    SetAttributes(Warrant, ObjectId, SetAttributes),
+    Lookup(Credentials, ObjectId, Name),
+    Parent(Credentials, ObjectId),
+    ReadDirectory(Credentials, ObjectId, Cookie, u32),
+    Create(Credentials, ObjectId, Name, NewObject, SetAttributes),
+    Remove(Credentials, ObjectId, Name),
+    Rename(Credentials, (ObjectId, Name), (ObjectId, Name)),
+    Link(Credentials, ObjectId, ObjectId, Name),
+    ReadLink(Credentials, ObjectId),
+    Open(Warrant, ObjectId, OpenOwner, Share),
+    Downgrade(ObjectId, OpenOwner, Share),
+    Close(ObjectId, OpenOwner),
+    Lock(ObjectId, LockOwner, ByteRange, LockKind),
+    TestLock(ObjectId, LockOwner, ByteRange, LockKind),
+    Unlock(ObjectId, LockOwner, ByteRange),
+    HoldsLock(ObjectId, LockOwner),
+    Read(Warrant, ObjectId, u64, u32),
+    Write(Warrant, ObjectId, u64, Bytes, Stability),
+    Commit(ObjectId, u64, u32),
+    Seek(Warrant, ObjectId, u64, SeekTarget),
+    Allocate(Warrant, ObjectId, Extent),
+    Deallocate(Warrant, ObjectId, Extent),
+    Xattr(Credentials, ObjectId, XattrName),
+    SetXattr(Credentials, ObjectId, XattrName, Bytes, XattrMode),
+    RemoveXattr(Credentials, ObjectId, XattrName),
+    Xattrs(Credentials, ObjectId, u64, u32),
+    /// May the close of this written file be answered (rule 19)?
+    Settle(ObjectId),
+}
+
+impl Operation {
+    /// Whether request or answer may be too large for the control lane.
+    pub(crate) fn is_bulky(&self) -> bool {
+        match self {
+            Operation::Write(_, _, _, data, _) | Operation::SetXattr(_, _, _, data, _) => {
+                data.len() > 16 << 10
+            }
+            Operation::Read(_, _, _, count) => *count > 16 << 10,
+            Operation::ReadDirectory(..) | Operation::Xattr(..) | Operation::Xattrs(..) => true,
+            _ => false,
+        }
+    }
+}
+
+/// An operation on its way to the primary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Forwarded {
+    pub(crate) origin: Origin,
+    pub(crate) operation: Operation,
+}
+
+/// What an operation returned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Value {
+    Nothing,
+    Attributes(Attributes),
+    Page(DirectoryPage),
+    Created(Created),
+    Change(DirectoryChange),
+    Changes(DirectoryChange, DirectoryChange),
+    Bytes(Bytes),
+    Conflict(Option<LockConflict>),
+    Truth(bool),
+    Data(ReadData),
+    Written(Written),
+    Commitment(Commitment),
+    Place(Option<u64>),
+    XattrPage(XattrPage),
+}
+
+/// The answer to a forwarded operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// It was carried out.
+    Done(Result<Value>),
+    /// The receiver is not primary; nothing has happened.
+    NotHere,
+}
+
+/// A value of the kind that the asker expects.
+pub(crate) trait Expected: Sized {
+    fn from_value(value: Value) -> Option<Self>;
+}
+
+macro_rules! expected {
+    ($($type:ty: $pattern:pat => $result:expr;)*) => {
+        $(impl Expected for $type {
+            fn from_value(value: Value) -> Option<Self> {
+                match value {
+                    $pattern => Some($result),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+expected! {
+    (): Value::Nothing => ();
+    Attributes: Value::Attributes(attributes) => attributes;
+    DirectoryPage: Value::Page(page) => page;
+    Created: Value::Created(created) => created;
+    DirectoryChange: Value::Change(change) => change;
+    (DirectoryChange, DirectoryChange): Value::Changes(from, to) => (from, to);
+    Bytes: Value::Bytes(bytes) => bytes;
+    Option<LockConflict>: Value::Conflict(conflict) => conflict;
+    bool: Value::Truth(truth) => truth;
+    ReadData: Value::Data(data) => data;
+    Written: Value::Written(written) => written;
+    Commitment: Value::Commitment(commitment) => commitment;
+    Option<u64>: Value::Place(place) => place;
+    XattrPage: Value::XattrPage(page) => page;
+}
+
+/// Carries an operation out; all but [`Operation::Settle`], which is no operation of a file system.
+pub(crate) async fn perform(files: &impl FileSystem, operation: Operation) -> Result<Value> {
+    use Operation as O;
+    Ok(match operation {
+        O::Attributes(id) => Value::Attributes(files.attributes(id).await?),
+        O::SetAttributes(by, id, set) => {
+            Value::Attributes(files.set_attributes(by.authority(), id, &set).await?)
+        }
+        O::Lookup(who, directory, name) => {
+            Value::Attributes(files.lookup(&who, directory, &name).await?)
+        }
+        O::Parent(who, directory) => Value::Attributes(files.parent(&who, directory).await?),
+        O::ReadDirectory(who, directory, after, count) => {
+            let count = count.min(MOST_ENTRIES) as usize;
+            Value::Page(files.read_directory(&who, directory, after, count).await?)
+        }
+        O::Create(who, directory, name, new, set) => {
+            Value::Created(files.create(&who, directory, &name, new, &set).await?)
+        }
+        O::Remove(who, directory, name) => {
+            Value::Change(files.remove(&who, directory, &name).await?)
+        }
+        O::Rename(who, from, to) => {
+            let (from, to) = ((from.0, &from.1), (to.0, &to.1));
+            let (source, target) = files.rename(&who, from, to).await?;
+            Value::Changes(source, target)
+        }
+        O::Link(who, id, directory, name) => {
+            Value::Change(files.link(&who, id, directory, &name).await?)
+        }
+        O::ReadLink(who, id) => Value::Bytes(files.read_link(&who, id).await?),
+        O::Open(by, id, owner, share) => {
+            Value::Attributes(files.open(by.authority(), id, &owner, share).await?)
+        }
+        O::Downgrade(id, owner, share) => nothing(files.downgrade(id, &owner, share).await)?,
+        O::Close(id, owner) => nothing(files.close(id, &owner).await)?,
+        other => perform_on_data(files, other).await?,
+    })
+}
+
+/// The most entries of one forwarded page, so that it fits into a message with long names.
+const MOST_ENTRIES: u32 = 4096;
+
+fn nothing(outcome: Result<()>) -> Result<Value> {
+    outcome.map(|()| Value::Nothing)
+}
+
+async fn perform_on_data(files: &impl FileSystem, operation: Operation) -> Result<Value> {
+    use Operation as O;
+    Ok(match operation {
+        O::Lock(id, owner, range, kind) => nothing(files.lock(id, &owner, range, kind).await)?,
+        O::TestLock(id, owner, range, kind) => {
+            Value::Conflict(files.test_lock(id, &owner, range, kind).await?)
+        }
+        O::Unlock(id, owner, range) => nothing(files.unlock(id, &owner, range).await)?,
+        O::HoldsLock(id, owner) => Value::Truth(files.holds_lock(id, &owner).await?),
+        O::Read(by, id, offset, count) => {
+            Value::Data(files.read(by.authority(), id, offset, count).await?)
+        }
+        O::Write(by, id, offset, data, stability) => {
+            let written = files.write(by.authority(), id, offset, data, stability);
+            Value::Written(written.await?)
+        }
+        O::Commit(id, offset, count) => Value::Commitment(files.commit(id, offset, count).await?),
+        O::Seek(by, id, offset, target) => {
+            Value::Place(files.seek(by.authority(), id, offset, target).await?)
+        }
+        O::Allocate(by, id, extent) => nothing(files.allocate(by.authority(), id, extent).await)?,
+        O::Deallocate(by, id, extent) => {
+            nothing(files.deallocate(by.authority(), id, extent).await)?
+        }
+        O::Xattr(who, id, name) => Value::Bytes(files.xattr(&who, id, &name).await?),
+        O::SetXattr(who, id, name, value, mode) => {
+            Value::Change(files.set_xattr(&who, id, &name, value, mode).await?)
+        }
+        O::RemoveXattr(who, id, name) => Value::Change(files.remove_xattr(&who, id, &name).await?),
+        O::Xattrs(who, id, cookie, count) => {
+            Value::XattrPage(files.xattrs(&who, id, cookie, count as usize).await?)
+        }
+        _ => return Err(Error::NotSupported),
+    })
+}

@@ -1,0 +1,68 @@
+//! Which opens of clients here matter beyond this server: those that write, and those that deny.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use vfs::{ObjectId, OpenOwner};
+
+#[derive(Default)]
+struct Tables {
+    writers: HashMap<ObjectId, HashSet<OpenOwner>>,
+    denials: HashSet<(ObjectId, OpenOwner)>,
+}
+
+/// The opens to remember; bounded by the opens that the NFS service and the primaries allow.
+#[derive(Default)]
+pub(crate) struct Opens(Mutex<Tables>);
+
+impl Opens {
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes an open for writing; says whether it is new.
+    pub(crate) fn note_writer(&self, id: ObjectId, owner: &OpenOwner) -> bool {
+        let mut tables = self.tables();
+        tables.writers.entry(id).or_default().insert(owner.clone())
+    }
+
+    pub(crate) fn is_writer(&self, id: ObjectId, owner: &OpenOwner) -> bool {
+        let tables = self.tables();
+        tables
+            .writers
+            .get(&id)
+            .is_some_and(|owners| owners.contains(owner))
+    }
+
+    /// Whether anybody here has the file open for writing.
+    pub(crate) fn has_writer(&self, id: ObjectId) -> bool {
+        self.tables().writers.contains_key(&id)
+    }
+
+    /// Says whether there was one to forget.
+    pub(crate) fn forget_writer(&self, id: ObjectId, owner: &OpenOwner) -> bool {
+        let mut tables = self.tables();
+        let Some(owners) = tables.writers.get_mut(&id) else {
+            return false;
+        };
+        let found = owners.remove(owner);
+        if owners.is_empty() {
+            tables.writers.remove(&id);
+        }
+        found
+    }
+
+    /// Notes an open that denies others something.
+    pub(crate) fn note_denial(&self, id: ObjectId, owner: &OpenOwner) {
+        self.tables().denials.insert((id, owner.clone()));
+    }
+
+    pub(crate) fn denies(&self, id: ObjectId, owner: &OpenOwner) -> bool {
+        let tables = self.tables();
+        !tables.denials.is_empty() && tables.denials.contains(&(id, owner.clone()))
+    }
+
+    pub(crate) fn forget_denial(&self, id: ObjectId, owner: &OpenOwner) {
+        self.tables().denials.remove(&(id, owner.clone()));
+    }
+}

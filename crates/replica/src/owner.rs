@@ -1,0 +1,123 @@
+//! What arrives from other replicas, and where it goes.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use control::Envelope;
+use peer::{Incoming, Message, Owner, Refusal, Sender};
+use vfs::Error;
+
+use crate::door::Door;
+use crate::forward::{self, Answer, Forwarded, Operation, Value};
+use crate::overseer::ORIGIN;
+use crate::shared::Shared;
+use crate::wire::{self, Applied, Malformed, PieceDone};
+use crate::{contents, sessions};
+
+/// The owner of the endpoint; it does not keep the replica alive.
+pub(crate) struct Reception(pub(crate) Weak<Shared>);
+
+#[async_trait]
+impl Owner for Reception {
+    async fn receive(&self, incoming: Incoming) {
+        let Some(shared) = self.0.upgrade() else {
+            return;
+        };
+        let (from, kind) = (incoming.from.slot, incoming.message.kind);
+        if let Err(error) = receive(&shared, incoming) {
+            tracing::error!(peer = from.0, kind, %error, "a message of a peer makes no sense");
+        }
+    }
+
+    async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {
+        let refused = |reason: &str| Refusal {
+            epoch: peer::Epoch::default(),
+            reason: reason.to_owned(),
+        };
+        let shared = self.0.upgrade().ok_or_else(|| refused("it stops"))?;
+        if incoming.message.kind != wire::FORWARD {
+            return Err(refused("it does not know this kind of request"));
+        }
+        let forwarded: Forwarded = wire::decode(&incoming.message.payload)
+            .map_err(|error: Malformed| refused(&error.to_string()))?;
+        drop(incoming);
+        shared.figures.served.fetch_add(1, Ordering::Relaxed);
+        let answer = serve(shared, forwarded).await;
+        Ok(wire::payload(wire::FORWARD, &answer))
+    }
+
+    fn session_began(&self, peer: Sender) {
+        if let Some(shared) = self.0.upgrade() {
+            sessions::began(&shared, peer);
+        }
+    }
+
+    fn session_ended(&self, peer: Sender) {
+        if let Some(shared) = self.0.upgrade() {
+            sessions::ended(&shared, peer);
+        }
+    }
+}
+
+fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
+    let from = incoming.from.slot;
+    if !shared.is_member(from) {
+        return Ok(());
+    }
+    let body = &incoming.message.body;
+    match incoming.message.kind {
+        wire::CONTROL => {
+            let envelope: Envelope = wire::decode(body)?;
+            shared.engine.turn(|turn| {
+                turn.core
+                    .handle_message(turn.now, &turn.tree, from, envelope);
+                turn.stirred = true;
+            });
+        }
+        wire::APPLIED => {
+            let Applied { position } = wire::decode(body)?;
+            sessions::applied(shared, from, position);
+        }
+        wire::PIECE_DONE => {
+            let done: PieceDone = wire::decode(body)?;
+            contents::done(shared, from, done);
+        }
+        wire::MEMBERS => sessions::learn_members(shared, wire::decode(body)?),
+        wire::PIECE => {
+            let head = wire::decode(body)?;
+            if let Some(inbox) = shared.inbox(from) {
+                contents::arrived(shared, &inbox, head, incoming);
+            }
+        }
+        wire::GREETING => sessions::greeted(shared, from, wire::decode(body)?),
+        wire::RECORDS | wire::BASE => {
+            if let Some(inbox) = shared.inbox(from) {
+                inbox.take_in(incoming);
+            }
+        }
+        kind => tracing::warn!(peer = from.0, kind, "a message of an unknown kind"),
+    }
+    Ok(())
+}
+
+/// Carries out what another replica forwarded.
+async fn serve(shared: Arc<Shared>, forwarded: Forwarded) -> Answer {
+    let Forwarded { origin, operation } = forwarded;
+    let door = Door {
+        shared,
+        forwarded: true,
+    };
+    let outcome = match operation {
+        Operation::Settle(file) => door.settle(file).await.map(|()| Value::Nothing),
+        operation => {
+            ORIGIN
+                .scope(origin, forward::perform(&door, operation))
+                .await
+        }
+    };
+    match outcome {
+        Err(Error::Refused(_)) => Answer::NotHere,
+        outcome => Answer::Done(outcome),
+    }
+}

@@ -1,0 +1,109 @@
+//! Carrying out the core's commands in order: the durable control table, and messages that wait for it.
+//!
+//! Records that come together share one trip to the disk. A message that needs none is sent at once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use control::{ControlName, Mark, Proposal, Record};
+use peer::Lane;
+use store::{Store, Ticket};
+use tokio::sync::mpsc;
+
+use crate::shared::Shared;
+use crate::turn::Step;
+use crate::wire;
+
+/// Facts of this room that say which controls were acknowledged here.
+const CONTROLS: &[u8] = b"control/";
+
+/// So many steps at most share one trip.
+const STEPS_AT_ONCE: usize = 4096;
+
+/// Records on their way to the disk, and what may be said once they are there.
+struct Group {
+    mark: Mark,
+    ticket: Ticket,
+    letters: Vec<Step>,
+}
+
+/// Carries steps out until the replica stops.
+pub(crate) async fn carry_out(shared: Arc<Shared>, mut steps: mpsc::UnboundedReceiver<Step>) {
+    let (groups, groups_out) = mpsc::unbounded_channel();
+    tokio::spawn(settle(shared.clone(), groups_out));
+    let mut persisted = Mark(0);
+    let mut waiting = Vec::new();
+    while steps.recv_many(&mut waiting, STEPS_AT_ONCE).await > 0 {
+        let mut rows = Vec::new();
+        let mut letters = Vec::new();
+        for step in waiting.drain(..) {
+            match step {
+                Step::Persist(record) => {
+                    persisted = Mark(persisted.0 + 1);
+                    rows.push(row(&record));
+                }
+                Step::Send { after: Mark(0), .. } => say(&shared, &step),
+                Step::Send { .. } => letters.push(step),
+            }
+        }
+        if rows.is_empty() && letters.is_empty() {
+            continue;
+        }
+        match shared.store.put_facts(rows).await {
+            Ok(ticket) => {
+                let group = Group {
+                    mark: persisted,
+                    ticket,
+                    letters,
+                };
+                // The other task ends only with the runtime.
+                let _ = groups.send(group);
+            }
+            // The store has failed and ends the server; nothing may be said any more.
+            Err(error) => return tracing::error!(%error, "the control table cannot be written"),
+        }
+    }
+}
+
+/// Waits for groups in order and then says what waited for them.
+async fn settle(shared: Arc<Shared>, mut groups: mpsc::UnboundedReceiver<Group>) {
+    while let Some(group) = groups.recv().await {
+        if let Err(error) = shared.store.wait_stable(group.ticket).await {
+            return tracing::error!(%error, "the control table is not stable");
+        }
+        shared.engine.marks_stable(group.mark);
+        for letter in &group.letters {
+            say(&shared, letter);
+        }
+    }
+}
+
+fn say(shared: &Shared, step: &Step) {
+    if let Step::Send { to, envelope, .. } = step {
+        let message = wire::body(wire::CONTROL, envelope);
+        shared.post.send(*to, Lane::Control, message);
+    }
+}
+
+fn row(record: &Record) -> (Vec<u8>, Option<Vec<u8>>) {
+    match record {
+        Record::Granted(proposal) => (key(proposal.name), Some(wire::encode(proposal))),
+        Record::Ended(name) => (key(*name), None),
+    }
+}
+
+fn key(name: ControlName) -> Vec<u8> {
+    let mut key = CONTROLS.to_vec();
+    key.extend(name.holder.0.to_be_bytes());
+    key.extend(name.incarnation.0.to_be_bytes());
+    key.extend(name.number.to_be_bytes());
+    key
+}
+
+/// The controls acknowledged here when this replica last ran.
+pub(crate) fn load(store: &Store) -> vfs::Result<Vec<Proposal>> {
+    let rows: Vec<(Bytes, Bytes)> = store.facts(CONTROLS)?;
+    rows.iter()
+        .map(|(_, row)| wire::decode(row).map_err(|error| vfs::Error::Io(error.to_string())))
+        .collect()
+}

@@ -1,0 +1,228 @@
+//! A replica as the server sees it: how it starts, what it offers, how it stops.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use control::{ControlCore, Epoch, Incarnation, View};
+use peer::Endpoint;
+use peer::set::{SetDirectory, SetError};
+use store::{Overseer, Store};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use vfs::{FileSystem, ObjectId, ReplicaSlot};
+
+use crate::base;
+use crate::door::Door;
+use crate::owner::Reception;
+use crate::persistence;
+use crate::sessions;
+use crate::settings::{Durability, Settings};
+use crate::shared::{Parts, Shared};
+use crate::shipping::{self, Unshipped};
+use crate::turn::{Engine, Former, Step};
+use crate::upkeep;
+
+/// Why a replica does not start. Each message says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The files of the set cannot be used.
+    #[error(transparent)]
+    Set(#[from] SetError),
+    /// The certificate cannot be used.
+    #[error("the certificate of this replica cannot be used: {0}")]
+    Identity(#[from] peer::IdentityError),
+    /// The store cannot be read.
+    #[error("the state of replication cannot be read from the store: {0}; run `meridian check`")]
+    Store(#[from] vfs::Error),
+    /// The store belongs to another replica.
+    #[error(
+        "the store was made by replica {store} and the set's files in {set} are those of replica {here}; put back the directory that belongs together"
+    )]
+    OtherReplica {
+        /// The store's slot.
+        store: u16,
+        /// The set's slot.
+        here: u16,
+        /// The directory of the set.
+        set: PathBuf,
+    },
+}
+
+/// One replica of a tree, running.
+///
+/// It serves as a [`FileSystem`] through [`Replica::file_system`]. Dropping it ends its connections; what
+/// others lack of it is sent when it starts again.
+pub struct Replica {
+    shared: Arc<Shared>,
+    door: Arc<Door>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Replica {
+    /// Starts to replicate the store with the other members of the set, within a tokio runtime.
+    /// `incarnation` has to be larger than at any earlier start, and not 0.
+    ///
+    /// # Errors
+    /// [`StartError`] says what to do next.
+    pub async fn start(
+        store: Arc<Store>,
+        set: SetDirectory,
+        settings: Settings,
+        listener: TcpListener,
+        incarnation: u64,
+    ) -> Result<Arc<Replica>, StartError> {
+        let identity = set.identity()?;
+        let list = set.member_list()?;
+        let slot = identity.slot();
+        if store.slot() != slot {
+            return Err(StartError::OtherReplica {
+                store: store.slot().0,
+                here: slot.0,
+                set: set.path().to_owned(),
+            });
+        }
+        let (steps, steps_out) = mpsc::unbounded_channel();
+        let engine = engine(store, &settings, incarnation, steps)?;
+        let held = base::held(&engine.store, set.keeps_authority())?;
+        let peer_settings = settings.peer.clone();
+        let desk = set.keeps_authority().then(|| set.clone());
+        let shared = Arc::new(Shared::new(Parts {
+            engine: engine.clone(),
+            settings,
+            incarnation,
+            set,
+            held,
+        }));
+        let overseer: Arc<dyn Overseer> = engine.clone();
+        let overseer: Weak<dyn Overseer> = Arc::downgrade(&overseer);
+        engine.store.set_overseer(overseer);
+        let reception = Arc::new(Reception(Arc::downgrade(&shared)));
+        let number = peer::Incarnation(incarnation);
+        let endpoint =
+            Endpoint::start(&identity, number, peer_settings, reception, listener, desk)?;
+        // Set here for the first time.
+        let _ = shared.endpoint.set(endpoint);
+        let tasks = vec![
+            tokio::spawn(persistence::carry_out(shared.clone(), steps_out)),
+            tokio::spawn(async move { engine.ring().await }),
+            tokio::spawn(upkeep::keep(shared.clone())),
+        ];
+        sessions::adopt_members(&shared, list);
+        take_up_former(&shared)?;
+        let door = Arc::new(Door {
+            shared: shared.clone(),
+            forwarded: false,
+        });
+        Ok(Arc::new(Replica {
+            shared,
+            door,
+            tasks,
+        }))
+    }
+
+    /// The replicated tree, for clients of this server.
+    #[must_use]
+    pub fn file_system(&self) -> Arc<dyn FileSystem> {
+        self.door.clone()
+    }
+
+    /// Whether the whole tree is here; until then clients are told to come again.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.shared.is_whole()
+    }
+
+    /// Sets when updates of a directory and everything below are answered; `None` leaves it to the
+    /// directories above.
+    ///
+    /// # Errors
+    /// Those of an operation on the directory.
+    pub async fn set_durability(
+        &self,
+        directory: ObjectId,
+        durability: Option<Durability>,
+    ) -> vfs::Result<()> {
+        self.door.set_durability(directory, durability).await
+    }
+
+    /// The setting that holds for an object, and the directory that it comes from, if any has one.
+    pub async fn durability(&self, object: ObjectId) -> (Durability, Option<ObjectId>) {
+        self.shared.durability_of(object).await
+    }
+
+    /// Waits until every replica that is in contact has everything, at most for so long, before the
+    /// server stops. Says whether they have.
+    pub async fn stop(&self, patience: Duration) -> bool {
+        let everywhere = self.shared.everything_everywhere();
+        tokio::time::timeout(patience, everywhere).await.is_ok()
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.shared.part();
+    }
+}
+
+/// The core with what was acknowledged before, and nobody to talk to yet.
+fn engine(
+    store: Arc<Store>,
+    settings: &Settings,
+    incarnation: u64,
+    steps: mpsc::UnboundedSender<Step>,
+) -> Result<Arc<Engine>, StartError> {
+    let slot = store.slot();
+    let alone: BTreeSet<ReplicaSlot> = [slot].into();
+    let view = View {
+        epoch: Epoch(0),
+        configured: alone.clone(),
+        active: alone,
+    };
+    let core = ControlCore::new(slot, Incarnation(incarnation), view, settings.control);
+    let grants = persistence::load(&store)?;
+    let unshipped = Unshipped::new(shipping::Settings {
+        delay: settings.data_delay,
+        in_flight_bytes: settings.peer.data_window_bytes,
+        ..shipping::Settings::default()
+    });
+    let engine = Engine::new(core, store, slot, unshipped, steps);
+    engine.turn(|turn| {
+        for grant in grants {
+            turn.core.restore(&turn.tree, grant);
+        }
+    });
+    Ok(Arc::new(engine))
+}
+
+/// Goes on with what earlier incarnations left: contents that were not everywhere, controls that were
+/// not given up.
+fn take_up_former(shared: &Shared) -> Result<(), StartError> {
+    let files = shared.store.unshipped()?;
+    let position = *shared.store.stable_position().borrow();
+    shared.engine.turn(|turn| {
+        turn.ledger.last_position = turn.ledger.last_position.max(position);
+        for file in &files {
+            let (now, follows) = (turn.now, control::Position(position));
+            turn.ledger
+                .unshipped
+                .changed(now, *file, 0..u64::MAX, follows);
+        }
+        turn.ledger.former = Some(Former {
+            position,
+            files: files.iter().copied().collect(),
+        });
+        turn.settle_former();
+    });
+    shared.engine.ring_contents();
+    Ok(())
+}

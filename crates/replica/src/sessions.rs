@@ -1,0 +1,254 @@
+//! The beginning and the end of conversations with peers, and what each says of itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use control::{Epoch, Position, View};
+use peer::set::MemberList;
+use peer::{Lane, Sender, Session};
+use tokio::task::JoinHandle;
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::arrivals::{Inbox, PUTTING_AT_ONCE};
+use crate::base::Held;
+use crate::shared::Shared;
+use crate::wire::{self, BasePage, Greeting};
+use crate::{base, contents, streams};
+
+/// What is going on with each peer that has a session.
+#[derive(Default)]
+pub(crate) struct Conversations(Mutex<BTreeMap<ReplicaSlot, Conversation>>);
+
+#[derive(Default)]
+struct Conversation {
+    tasks: Vec<JoinHandle<()>>,
+    sending: bool,
+    /// The peer began with a copy from here, and lacks these files of it.
+    base: Option<BTreeSet<ObjectId>>,
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Conversations {
+    fn with<T>(&self, peer: ReplicaSlot, work: impl FnOnce(&mut Conversation) -> T) -> Option<T> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get_mut(&peer).map(work)
+    }
+
+    fn begin(&self, peer: ReplicaSlot) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(peer, Conversation::default());
+    }
+
+    pub(crate) fn end_all(&self) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.clear();
+    }
+
+    fn end(&self, peer: ReplicaSlot) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&peer);
+    }
+
+    /// The peer has to get the contents of these files before its copy is complete.
+    pub(crate) fn owe_base(&self, peer: ReplicaSlot, files: BTreeSet<ObjectId>) {
+        self.with(peer, |conversation| conversation.base = Some(files));
+    }
+}
+
+/// A new incarnation of a peer is there, or the connection to it is new.
+pub(crate) fn began(shared: &Arc<Shared>, peer: Sender) {
+    let slot = peer.slot;
+    if !shared.is_member(slot) {
+        return;
+    }
+    tracing::info!(peer = slot.0, incarnation = %peer.incarnation, "in contact with a peer");
+    shared.conversations.begin(slot);
+    shared.post.set_in_session(slot, true);
+    shared
+        .engine
+        .turn(|turn| turn.core.handle_connected(turn.now, &turn.tree, slot));
+    let greeter = tokio::spawn(greet(shared.clone(), slot));
+    shared
+        .conversations
+        .with(slot, |conversation| conversation.tasks.push(greeter));
+}
+
+/// That incarnation is gone, with everything it had not received.
+pub(crate) fn ended(shared: &Arc<Shared>, peer: Sender) {
+    let slot = peer.slot;
+    tracing::warn!(peer = slot.0, incarnation = %peer.incarnation, "a peer is gone");
+    shared.post.set_in_session(slot, false);
+    shared.conversations.end(slot);
+    shared.engine.turn(|turn| {
+        let now = turn.now;
+        if let Some(backlog) = turn.ledger.unshipped.peer(slot) {
+            backlog.lost(now);
+        }
+    });
+    if let Some(inbox) = shared.inbox(slot) {
+        inbox.drop_pieces();
+    }
+}
+
+/// Says how far we have followed, once nothing of an earlier session is under way any more.
+async fn greet(shared: Arc<Shared>, slot: ReplicaSlot) {
+    let Some(inbox) = shared.inbox(slot) else {
+        return;
+    };
+    // The semaphore is never closed.
+    let quiet = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
+    drop(quiet);
+    say_hello(&shared, &inbox);
+}
+
+/// Tells a peer, for the first time or anew, how far its stream is applied here.
+pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox) {
+    let greeting = Greeting {
+        applied: inbox.applied(),
+        held: *shared.held.borrow() as u8,
+        members: shared.member_list(),
+    };
+    let message = wire::payload(wire::GREETING, &greeting);
+    shared.post.send(inbox.from, Lane::Control, message);
+}
+
+/// A peer has said how far it is.
+pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greeting) {
+    learn_members(shared, greeting.members);
+    let peer = shared.endpoint.get().and_then(|all| all.peer(from));
+    let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
+        return;
+    };
+    let has = Held::from_number(greeting.held);
+    if has > Held::Nothing {
+        applied(shared, from, greeting.applied);
+    }
+    let supplies = has < Held::Everything && shared.supplies_base();
+    if has == Held::Nothing && !supplies {
+        return;
+    }
+    let first = shared.conversations.with(from, |conversation| {
+        !std::mem::replace(&mut conversation.sending, true)
+    });
+    match first {
+        Some(true) if supplies => {
+            let send = base::send(shared.clone(), session, has, greeting.applied);
+            converse(shared, from, tokio::spawn(send));
+        }
+        Some(true) => start_sending(shared, session, greeting.applied),
+        // It has only said how far it is by now.
+        _ => {}
+    }
+}
+
+/// Sends updates from behind a position on, and contents.
+pub(crate) fn start_sending(shared: &Arc<Shared>, session: Session, from: u64) {
+    let slot = session.peer().slot;
+    let records = tokio::spawn(streams::send(shared.clone(), session.clone(), from));
+    converse(shared, slot, records);
+    let contents = tokio::spawn(contents::ship(shared.clone(), session));
+    converse(shared, slot, contents);
+}
+
+fn converse(shared: &Shared, with: ReplicaSlot, task: JoinHandle<()>) {
+    // A task for a session that has ended meanwhile ends by itself.
+    shared
+        .conversations
+        .with(with, |conversation| conversation.tasks.push(task));
+}
+
+/// A peer has applied our stream up to here, stably.
+pub(crate) fn applied(shared: &Shared, by: ReplicaSlot, position: u64) {
+    shared.engine.turn(|turn| {
+        let applied = turn.ledger.applied.entry(by).or_default();
+        *applied = position.max(*applied);
+        turn.core
+            .handle_applied(turn.now, &turn.tree, by, Position(position));
+        turn.settle_former();
+        turn.stirred = true;
+    });
+}
+
+/// A peer has all content of a file; perhaps the last one of the copy that it began with.
+pub(crate) fn has_content(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
+    shared.conversations.with(peer, |conversation| {
+        if let Some(owed) = &mut conversation.base {
+            owed.remove(&file);
+        }
+    });
+    look_at_base(shared, peer);
+}
+
+/// Tells a peer when it has everything that it began without.
+pub(crate) fn look_at_base(shared: &Shared, peer: ReplicaSlot) {
+    let complete = shared.conversations.with(peer, |conversation| {
+        let owed = conversation.base.as_ref()?;
+        owed.is_empty().then(|| conversation.base = None)
+    });
+    if let Some(Some(())) = complete {
+        let message = wire::payload(wire::BASE, &BasePage::Complete);
+        shared.post.send(peer, Lane::Metadata, message);
+    }
+}
+
+/// Takes over a newer list of members, wherever it comes from.
+pub(crate) fn learn_members(shared: &Arc<Shared>, list: MemberList) {
+    if list.version <= shared.member_list().version {
+        return;
+    }
+    match shared.set.learn(list.clone()) {
+        Ok(true) => adopt_members(shared, list),
+        Ok(false) => {}
+        Err(error) => tracing::error!(%error, "the list of members cannot be stored"),
+    }
+}
+
+/// Talks to the members of a list from now on, and to no others.
+pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
+    let current: BTreeSet<ReplicaSlot> = list
+        .members
+        .iter()
+        .filter(|member| !member.revoked)
+        .map(|member| ReplicaSlot(member.slot))
+        .collect();
+    let version = list.version;
+    shared.set_members(current.clone(), list.clone());
+    let others: Vec<_> = current
+        .iter()
+        .filter(|slot| **slot != shared.slot())
+        .copied()
+        .collect();
+    shared.engine.turn(|turn| {
+        for slot in &others {
+            turn.ledger.unshipped.add_peer(*slot);
+            turn.ledger.applied.entry(*slot).or_default();
+        }
+        let view = View {
+            epoch: Epoch(version),
+            configured: current.clone(),
+            active: current.clone(),
+        };
+        turn.core.handle_view(turn.now, &turn.tree, view);
+        turn.stirred = true;
+    });
+    shared.engine.set_alone(others.is_empty());
+    for slot in &others {
+        let member = list
+            .members
+            .iter()
+            .find(|member| ReplicaSlot(member.slot) == *slot);
+        let addresses = member.map_or_else(Vec::new, |member| member.addresses.clone());
+        shared.meet(*slot, addresses);
+    }
+    let message = wire::body(wire::MEMBERS, &list);
+    for slot in others {
+        shared.post.send(slot, Lane::Control, message.clone());
+    }
+}

@@ -1,0 +1,237 @@
+//! What a replica tells people about itself: peers, controls, how far behind others are, what was shipped.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use control::{ControlName, Depth, Proposal};
+use serde::Serialize;
+use vfs::ReplicaSlot;
+
+use crate::replica::Replica;
+use crate::shared::Shared;
+use crate::turn::Turn;
+
+/// So many controls are listed at most.
+const LISTED: usize = 1000;
+
+/// A replica at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReplicaStatus {
+    /// Its place in the set.
+    pub slot: u16,
+    /// How often it has started.
+    pub incarnation: u64,
+    /// The version of the list of members that it knows.
+    pub members_version: u64,
+    /// The whole tree is here, and clients are answered.
+    pub ready: bool,
+    /// The other members.
+    pub peers: Vec<PeerView>,
+    /// The controls it acknowledges, its own first; at most a thousand.
+    pub controls: Vec<ControlView>,
+    /// How many there are.
+    pub controls_total: usize,
+    /// Operations of clients here that were carried out elsewhere.
+    pub forwarded: u64,
+    /// Operations carried out for other members.
+    pub served: u64,
+    /// Bytes that clients have written here.
+    pub bytes_written: u64,
+    /// Bytes of file contents sent to all others together, before compression.
+    pub content_bytes_shipped: u64,
+    /// Bytes of update records sent to all others together.
+    pub record_bytes_shipped: u64,
+}
+
+/// One other member.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PeerView {
+    /// Its place in the set.
+    pub slot: u16,
+    /// Where it listens.
+    pub addresses: Vec<String>,
+    /// There is a session with it.
+    pub connected: bool,
+    /// Of the control connection, in seconds.
+    pub round_trip_seconds: Option<f64>,
+    /// Bytes sent to it on the wire.
+    pub sent_bytes: u64,
+    /// Bytes received from it on the wire.
+    pub received_bytes: u64,
+    /// Updates made here that it has not acknowledged.
+    pub lag_updates: u64,
+    /// Bytes of file contents that it lacks, at most; `None` when files count whose length is not known.
+    pub lag_bytes: Option<u64>,
+    /// Files of which it lacks something.
+    pub lag_files: u64,
+    /// Since when it has lacked something, in seconds.
+    pub lag_seconds: f64,
+    /// Why it is not connected.
+    pub last_error: Option<String>,
+}
+
+/// One control that is acknowledged here.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ControlView {
+    /// Its name.
+    pub name: String,
+    /// Who holds it.
+    pub holder: u16,
+    /// What it covers: paths where they are known, else object identifiers.
+    pub paths: Vec<String>,
+    /// Whether it reaches below its objects.
+    pub deep: bool,
+    /// For how long it has been acknowledged here, in seconds.
+    pub age_seconds: f64,
+    /// Of own controls: why it has not ended.
+    pub held_because: Option<&'static str>,
+}
+
+impl Replica {
+    /// The replica as it is now.
+    #[must_use]
+    pub fn status(&self) -> ReplicaStatus {
+        let shared = self.shared();
+        let (controls, controls_total) = controls(shared);
+        let figures = &shared.figures;
+        let list = shared.member_list();
+        ReplicaStatus {
+            slot: shared.slot().0,
+            incarnation: shared.incarnation,
+            members_version: list.version,
+            ready: shared.is_whole(),
+            peers: peers(shared),
+            controls,
+            controls_total,
+            forwarded: figures.forwarded.load(Ordering::Relaxed),
+            served: figures.served.load(Ordering::Relaxed),
+            bytes_written: shared.store.statistics().bytes_written,
+            content_bytes_shipped: figures.content_bytes.load(Ordering::Relaxed),
+            record_bytes_shipped: figures.record_bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What the ledger says of one peer.
+struct Lag {
+    updates: u64,
+    bytes: u64,
+    files: u64,
+    seconds: f64,
+}
+
+fn peers(shared: &Shared) -> Vec<PeerView> {
+    let lags = shared.engine.turn(lags);
+    let transport = shared
+        .endpoint
+        .get()
+        .map_or_else(Vec::new, peer::Endpoint::status);
+    let list = shared.member_list();
+    let others = list
+        .members
+        .iter()
+        .filter(|member| !member.revoked && member.slot != shared.slot().0);
+    others
+        .map(|member| {
+            let slot = ReplicaSlot(member.slot);
+            let wire = transport.iter().find(|status| status.slot == slot);
+            let lag = lags.get(&slot);
+            let bytes = lag.map_or(0, |lag| lag.bytes);
+            PeerView {
+                slot: member.slot,
+                addresses: member.addresses.clone(),
+                connected: shared.post.is_in_session(slot)
+                    && wire.is_some_and(|wire| wire.lanes_connected > 0),
+                round_trip_seconds: wire.and_then(|wire| wire.rtt).map(|rtt| rtt.as_secs_f64()),
+                sent_bytes: wire.map_or(0, |wire| wire.sent_bytes),
+                received_bytes: wire.map_or(0, |wire| wire.received_bytes),
+                lag_updates: lag.map_or(0, |lag| lag.updates),
+                lag_bytes: (bytes < u64::MAX).then_some(bytes),
+                lag_files: lag.map_or(0, |lag| lag.files),
+                lag_seconds: lag.map_or(0.0, |lag| lag.seconds),
+                last_error: wire.and_then(|wire| wire.last_error.clone()),
+            }
+        })
+        .collect()
+}
+
+fn lags(turn: &mut Turn<'_>) -> BTreeMap<ReplicaSlot, Lag> {
+    let ledger = &turn.ledger;
+    let peers = ledger.unshipped.peers();
+    let lags = peers.map(|(slot, backlog)| {
+        let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
+        let since = backlog
+            .oldest()
+            .map(|oldest| turn.now.0 - oldest.0.min(turn.now.0));
+        let lag = Lag {
+            updates: ledger.last_position.saturating_sub(applied),
+            bytes: backlog.bytes(),
+            files: backlog.files() as u64,
+            seconds: since.map_or(0.0, |micros| Duration::from_micros(micros).as_secs_f64()),
+        };
+        (slot, lag)
+    });
+    lags.collect()
+}
+
+fn controls(shared: &Shared) -> (Vec<ControlView>, usize) {
+    let own = shared.slot();
+    let (mut found, total) = shared.engine.turn(|turn| {
+        let mut total = 0;
+        let mut found: Vec<(Proposal, f64, Option<&'static str>)> = Vec::new();
+        for proposal in turn.core.acknowledged() {
+            total += 1;
+            if found.len() < LISTED {
+                let age = turn.ledger.ages.of(proposal.name, turn.now);
+                let reason = turn.core.held_because(&turn.tree, proposal.name);
+                found.push((proposal.clone(), age, reason));
+            }
+        }
+        (found, total)
+    });
+    found.sort_by_key(|(proposal, _, _)| (proposal.name.holder != own, proposal.name));
+    let views = found
+        .into_iter()
+        .map(|(proposal, age_seconds, held_because)| {
+            let objects = proposal.claims.iter().map(|claim| claim.object);
+            let paths = objects.map(|object| {
+                let path = shared.store.path_of(object);
+                path.unwrap_or_else(|_| format!("object {object}"))
+            });
+            ControlView {
+                name: proposal.name.to_string(),
+                holder: proposal.name.holder.0,
+                paths: paths.collect(),
+                deep: proposal
+                    .claims
+                    .iter()
+                    .any(|claim| claim.depth == Depth::Deep),
+                age_seconds,
+                held_because,
+            }
+        });
+    (views.collect(), total)
+}
+
+/// When controls were first seen here, for people.
+#[derive(Default)]
+pub(crate) struct Ages(BTreeMap<ControlName, control::Moment>);
+
+impl Ages {
+    /// A control is acknowledged here from now on.
+    pub(crate) fn begin(&mut self, name: ControlName, now: control::Moment) {
+        self.0.insert(name, now);
+    }
+
+    /// It has ended.
+    pub(crate) fn end(&mut self, name: ControlName) {
+        self.0.remove(&name);
+    }
+
+    /// For how long, in seconds.
+    pub(crate) fn of(&self, name: ControlName, now: control::Moment) -> f64 {
+        let since = self.0.get(&name).copied().unwrap_or(now);
+        Duration::from_micros(now.0.saturating_sub(since.0)).as_secs_f64()
+    }
+}

@@ -1,0 +1,242 @@
+//! The ordered streams of updates: sending our own, applying those of others.
+//!
+//! A stream is named by the slot of the replica that made its updates; positions are never used twice, not
+//! even after a restart. A record is sent once it is stable here, and applied when the controls it was
+//! made under have been granted here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use peer::{Incoming, Lane, Session};
+use store::{ForeignUpdate, LinkChange, RowChange, Ticket, UpdateRecord};
+use tokio::sync::mpsc;
+use vfs::{Error, Result};
+
+use crate::arrivals::Inbox;
+use crate::overseer::link;
+use crate::shared::Shared;
+use crate::turn::Turn;
+use crate::wire::{self, Applied, Note, Record, Records, Row};
+use crate::{base, contents};
+
+/// So many records are read at a time.
+const RECORDS_AT_ONCE: usize = 256;
+/// A message is sent when its records have so many bytes. One record may exceed it: the largest holds an
+/// extended attribute.
+const MESSAGE_BYTES: usize = 256 << 10;
+
+/// The tag of the table of extended attributes (docs/disk-format.md).
+const XATTRS: u8 = 4;
+
+/// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
+pub(crate) async fn send(shared: Arc<Shared>, session: Session, mut sent: u64) {
+    let mut stable = shared.store.stable_position();
+    loop {
+        let through = *stable.borrow_and_update();
+        if through <= sent {
+            // The sender lives in the store.
+            if stable.changed().await.is_err() {
+                return;
+            }
+            continue;
+        }
+        match send_some(&shared, &session, sent, through).await {
+            Ok(last) => sent = last,
+            Err(error) => {
+                let peer = session.peer().slot.0;
+                tracing::debug!(peer, %error, "updates wait for the next session");
+                return;
+            }
+        }
+    }
+}
+
+/// Why sending ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StreamError {
+    #[error("updates cannot be read: {0}")]
+    Store(#[from] Error),
+    #[error(transparent)]
+    Send(#[from] peer::SendError),
+}
+
+async fn send_some(
+    shared: &Shared,
+    session: &Session,
+    sent: u64,
+    through: u64,
+) -> std::result::Result<u64, StreamError> {
+    let found = shared.store.updates(sent + 1, RECORDS_AT_ONCE)?;
+    let complete = found.len() < RECORDS_AT_ONCE;
+    let mut last = sent;
+    let mut bytes = 0;
+    let mut records = Vec::new();
+    let stable = found
+        .into_iter()
+        .take_while(|record| record.position <= through);
+    for record in stable {
+        last = record.position;
+        bytes += size_of(&record);
+        records.push(outgoing(record));
+        if bytes >= MESSAGE_BYTES {
+            send_records(shared, session, std::mem::take(&mut records), bytes).await?;
+            bytes = 0;
+        }
+    }
+    if !records.is_empty() {
+        send_records(shared, session, records, bytes).await?;
+    }
+    // Positions have gaps: behind the last record there may be none up to what is stable.
+    Ok(if complete { through } else { last })
+}
+
+async fn send_records(
+    shared: &Shared,
+    session: &Session,
+    records: Vec<Record>,
+    bytes: usize,
+) -> std::result::Result<(), StreamError> {
+    let figures = &shared.figures;
+    let count = records.len() as u64;
+    figures.records_sent.fetch_add(count, Ordering::Relaxed);
+    figures
+        .record_bytes
+        .fetch_add(bytes as u64, Ordering::Relaxed);
+    let message = wire::payload(wire::RECORDS, &Records { records });
+    Ok(session.send(Lane::Metadata, message).await?)
+}
+
+fn size_of(record: &UpdateRecord) -> usize {
+    let rows = record.changes.iter().map(|change| {
+        let value = change.value.as_ref().map_or(0, Bytes::len);
+        change.key.len() + value + 8
+    });
+    record.note.len() + rows.sum::<usize>() + 16
+}
+
+fn outgoing(record: UpdateRecord) -> Record {
+    Record {
+        position: record.position,
+        note: record.note,
+        rows: record.changes.into_iter().map(row).collect(),
+    }
+}
+
+pub(crate) fn row(change: RowChange) -> Row {
+    Row {
+        table: change.table,
+        key: change.key,
+        value: change.value,
+    }
+}
+
+pub(crate) fn change(row: Row) -> RowChange {
+    RowChange {
+        table: row.table,
+        key: row.key,
+        value: row.value,
+    }
+}
+
+/// Applies what one peer sends, in order, until the replica stops.
+pub(crate) async fn apply(
+    shared: Arc<Shared>,
+    inbox: Arc<Inbox>,
+    mut queue: mpsc::UnboundedReceiver<Incoming>,
+) {
+    while let Some(incoming) = queue.recv().await {
+        let outcome = match incoming.message.kind {
+            wire::BASE => base::take(&shared, &inbox, &incoming).await,
+            _ => apply_message(&shared, &inbox, &incoming).await,
+        };
+        if let Err(error) = outcome {
+            // Going on would leave a hole in the stream. The peer sends everything again after a restart.
+            let peer = inbox.from.0;
+            tracing::error!(peer, %error, "this replica cannot follow a peer any more; restart it");
+            return;
+        }
+    }
+}
+
+async fn apply_message(
+    shared: &Arc<Shared>,
+    inbox: &Arc<Inbox>,
+    incoming: &Incoming,
+) -> Result<()> {
+    let Records { records } = wire::decode(&incoming.message.payload).map_err(malformed)?;
+    let mut last = None;
+    for record in records {
+        if record.position <= inbox.applied() {
+            continue;
+        }
+        let position = record.position;
+        last = Some(apply_record(shared, inbox, record).await?);
+        for piece in inbox.reached(position) {
+            contents::put_in_place(shared, inbox, piece);
+        }
+    }
+    if let Some(ticket) = last {
+        shared.store.wait_stable(ticket).await?;
+    }
+    acknowledge(shared, inbox);
+    Ok(())
+}
+
+/// Tells the peer how far its stream is applied here, stably.
+pub(crate) fn acknowledge(shared: &Shared, inbox: &Inbox) {
+    let applied = Applied {
+        position: inbox.applied(),
+    };
+    let message = wire::body(wire::APPLIED, &applied);
+    shared.post.send(inbox.from, Lane::Control, message);
+}
+
+pub(crate) fn malformed(error: wire::Malformed) -> Error {
+    Error::Io(error.to_string())
+}
+
+async fn apply_record(shared: &Shared, inbox: &Inbox, record: Record) -> Result<Ticket> {
+    let note: Note = wire::decode(&record.note).map_err(malformed)?;
+    let update = ForeignUpdate {
+        from: inbox.from,
+        position: record.position,
+        changes: record.rows.into_iter().map(change).collect(),
+    };
+    let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
+    loop {
+        shared.engine.until(|turn| may_apply(turn, &note)).await;
+        let oversee = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
+            shared.engine.turn(|turn| {
+                may_apply(turn, &note).ok_or(Error::Refused(0))?;
+                commit()?;
+                for change in links {
+                    link(turn, change.object, change.parent, change.added);
+                }
+                if let Some(control) = note.inherited.clone() {
+                    turn.core
+                        .handle_inherited(turn.now, &turn.tree, inbox.from, control);
+                }
+                if sets_attributes {
+                    turn.ledger.durability.forget(None);
+                }
+                turn.stirred = true;
+                Ok(())
+            })
+        };
+        match shared.store.apply(update.clone(), oversee).await {
+            Err(Error::Refused(_)) => continue,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Whether the controls of the update have been granted here; if not, they at least get ahead.
+fn may_apply(turn: &mut Turn<'_>, note: &Note) -> Option<()> {
+    if turn.core.may_apply(&note.under) {
+        return Some(());
+    }
+    turn.core
+        .handle_update_waiting(turn.now, &turn.tree, &note.under);
+    turn.core.may_apply(&note.under).then_some(())
+}

@@ -1,0 +1,70 @@
+//! The local tree as replication control sees it: what lies above an object.
+//!
+//! Parents are read from the store and remembered. All links change while the core is locked, so what is
+//! remembered is always what the store would say.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use store::Store;
+use vfs::ObjectId;
+
+/// So many objects' parents are remembered before everything is forgotten.
+const REMEMBERED: usize = 1 << 17;
+
+/// Parents that were asked for lately.
+#[derive(Default)]
+pub(crate) struct Parents(RefCell<HashMap<ObjectId, Vec<ObjectId>>>);
+
+impl Parents {
+    /// The links of an object have changed.
+    pub(crate) fn forget(&self, object: ObjectId) {
+        self.0.borrow_mut().remove(&object);
+    }
+}
+
+/// The tree as it is while the core is locked.
+pub(crate) struct LocalTree<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) parents: &'a Parents,
+}
+
+impl control::Tree for LocalTree<'_> {
+    fn parents(&self, object: ObjectId) -> Vec<ObjectId> {
+        if object == ObjectId::ROOT {
+            return Vec::new();
+        }
+        if let Some(known) = self.parents.0.borrow().get(&object) {
+            return known.clone();
+        }
+        let found = self.store.parents(object).unwrap_or_else(|error| {
+            // The store fails every later operation as well, so nothing is admitted on the strength of this.
+            tracing::error!(%error, "cannot read what lies above an object");
+            Vec::new()
+        });
+        let mut remembered = self.parents.0.borrow_mut();
+        if remembered.len() >= REMEMBERED {
+            remembered.clear();
+        }
+        if !found.is_empty() {
+            remembered.insert(object, found.clone());
+        }
+        found
+    }
+}
+
+/// The tree with one object more, which is just being made.
+pub(crate) struct WithNew<'a> {
+    pub(crate) tree: &'a LocalTree<'a>,
+    pub(crate) object: ObjectId,
+    pub(crate) parent: ObjectId,
+}
+
+impl control::Tree for WithNew<'_> {
+    fn parents(&self, object: ObjectId) -> Vec<ObjectId> {
+        if object == self.object {
+            return vec![self.parent];
+        }
+        self.tree.parents(object)
+    }
+}

@@ -1,0 +1,425 @@
+//! The one place where the pure core of replication control meets the rest: a lock around it, and what
+//! happens to its commands.
+//!
+//! Whoever needs the core takes a [`Turn`]. Everything inside is short and waits for nothing; when it ends,
+//! the core's commands are carried out or handed on in order. The store's writer lock, where it is
+//! needed too, is taken before.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use control::{Command, ControlCore, ControlName, Envelope, Mark, Moment, OperationId, Record};
+use store::Store;
+use tokio::sync::{mpsc, oneshot, watch};
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::durability::KnownDurability;
+use crate::shipping::Unshipped;
+use crate::status::Ages;
+use crate::tree::{LocalTree, Parents};
+
+/// What became of an operation that had to wait for control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The control is here, or was a moment ago: try again.
+    Admitted,
+    /// Another replica is primary.
+    Elsewhere(ReplicaSlot),
+}
+
+/// A command that takes time; carried out in order by `persistence`.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Put a record into the durable control table.
+    Persist(Record),
+    /// Send, once so many records are stable.
+    Send {
+        to: ReplicaSlot,
+        envelope: Envelope,
+        after: Mark,
+    },
+}
+
+/// Data of a file is being changed under these controls; they last as long.
+#[derive(Debug, Default)]
+pub(crate) struct Pin {
+    /// One entry for each operation and control.
+    pub(crate) under: Vec<ControlName>,
+    /// The last update of the file made meanwhile.
+    pub(crate) position: u64,
+    /// Sizes to which the file is being cut.
+    pub(crate) cuts: Vec<u64>,
+}
+
+/// What earlier incarnations of this replica left unfinished.
+#[derive(Debug)]
+pub(crate) struct Former {
+    /// Their last update.
+    pub(crate) position: u64,
+    /// Files with content that not everybody has.
+    pub(crate) files: HashSet<ObjectId>,
+}
+
+/// What belongs to the core's lock besides the core.
+pub(crate) struct Ledger {
+    pub(crate) pins: HashMap<ObjectId, Pin>,
+    /// Where files were made that not everybody may have heard of.
+    pub(crate) born: HashMap<ObjectId, u64>,
+    /// What each peer lacks of file contents.
+    pub(crate) unshipped: Unshipped,
+    /// Files whose content everybody has; their durable marks can go.
+    pub(crate) shipped: HashSet<ObjectId>,
+    pub(crate) former: Option<Former>,
+    pub(crate) durability: KnownDurability,
+    /// Since when controls are acknowledged here.
+    pub(crate) ages: Ages,
+    /// How far each peer has applied our stream.
+    pub(crate) applied: BTreeMap<ReplicaSlot, u64>,
+    /// The place of our last update.
+    pub(crate) last_position: u64,
+    verdicts: HashMap<OperationId, oneshot::Sender<Verdict>>,
+    awaited: HashMap<u64, oneshot::Receiver<Verdict>>,
+    operations: u64,
+}
+
+struct State {
+    core: ControlCore,
+    parents: Parents,
+    ledger: Ledger,
+}
+
+/// The core and what is locked with it, for as long as the lock is held.
+pub(crate) struct Turn<'a> {
+    pub(crate) core: &'a mut ControlCore,
+    pub(crate) tree: LocalTree<'a>,
+    pub(crate) now: Moment,
+    pub(crate) ledger: &'a mut Ledger,
+    /// Somebody outside may be waiting for what this turn changes.
+    pub(crate) stirred: bool,
+}
+
+/// The core behind its lock.
+pub(crate) struct Engine {
+    state: Mutex<State>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) slot: ReplicaSlot,
+    steps: mpsc::UnboundedSender<Step>,
+    alarm: watch::Sender<Option<Moment>>,
+    stirrings: watch::Sender<u64>,
+    contents: watch::Sender<u64>,
+    stable_mark: watch::Sender<Mark>,
+    /// The highest mark that an admitted operation has to wait for.
+    demanded: AtomicU64,
+    foreign: AtomicUsize,
+    alone: AtomicBool,
+    began: Instant,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        core: ControlCore,
+        store: Arc<Store>,
+        slot: ReplicaSlot,
+        unshipped: Unshipped,
+        steps: mpsc::UnboundedSender<Step>,
+    ) -> Engine {
+        Engine {
+            state: Mutex::new(State {
+                core,
+                parents: Parents::default(),
+                ledger: Ledger::new(unshipped),
+            }),
+            store,
+            slot,
+            steps,
+            alarm: watch::Sender::new(None),
+            stirrings: watch::Sender::new(0),
+            contents: watch::Sender::new(0),
+            stable_mark: watch::Sender::new(Mark(0)),
+            demanded: AtomicU64::new(0),
+            foreign: AtomicUsize::new(0),
+            alone: AtomicBool::new(false),
+            began: Instant::now(),
+        }
+    }
+
+    /// Now, as the core knows time.
+    pub(crate) fn now(&self) -> Moment {
+        let micros = self.began.elapsed().as_micros();
+        Moment(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    /// The instant at which the core's clock shows `moment`.
+    pub(crate) fn instant(&self, moment: Moment) -> Instant {
+        self.began + std::time::Duration::from_micros(moment.0)
+    }
+
+    /// Gives the caller the core, and carries out what it wants done.
+    pub(crate) fn turn<T>(&self, work: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        // A panic inside the core leaves it in the state of the last complete assignment; going on is
+        // better than to refuse every client for ever.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.now();
+        let State {
+            core,
+            parents,
+            ledger,
+        } = &mut *state;
+        let mut turn = Turn {
+            core,
+            tree: LocalTree {
+                store: &self.store,
+                parents,
+            },
+            now,
+            ledger,
+            stirred: false,
+        };
+        let outcome = work(&mut turn);
+        let stirred = turn.stirred;
+        let commanded = self.carry_out(core, ledger);
+        self.foreign.store(core.foreign_grants(), Ordering::Release);
+        drop(state);
+        if stirred || commanded {
+            self.stirrings.send_modify(|count| *count += 1);
+        }
+        outcome
+    }
+
+    fn carry_out(&self, core: &mut ControlCore, ledger: &mut Ledger) -> bool {
+        let mut commanded = false;
+        while let Some(command) = core.next_command() {
+            commanded = true;
+            match command {
+                Command::Persist(record) => {
+                    match &record {
+                        Record::Granted(proposal) => ledger.ages.begin(proposal.name, self.now()),
+                        Record::Ended(name) => ledger.ages.end(*name),
+                    }
+                    self.hand_on(Step::Persist(record));
+                }
+                Command::Send {
+                    to,
+                    envelope,
+                    after,
+                } => self.hand_on(Step::Send {
+                    to,
+                    envelope,
+                    after,
+                }),
+                Command::Admit { operation, .. } => ledger.decide(operation, Verdict::Admitted),
+                Command::ForwardTo { operation, holder } => {
+                    ledger.decide(operation, Verdict::Elsewhere(holder));
+                }
+                Command::ArmTimer { at } => {
+                    self.alarm.send_replace(Some(at));
+                }
+            }
+        }
+        commanded
+    }
+
+    fn hand_on(&self, step: Step) {
+        // The receiver goes only when the replica stops; what is unsaid then is said again after a start.
+        let _ = self.steps.send(step);
+    }
+
+    /// Whether any other replica is known to control anything; when not, reads need not ask the core.
+    pub(crate) fn anything_foreign(&self) -> bool {
+        self.foreign.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether the set has no other member.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_alone(&self, alone: bool) {
+        self.alone.store(alone, Ordering::Release);
+    }
+
+    /// Remembers that whoever is answered next has to wait for this mark.
+    pub(crate) fn demand(&self, mark: Mark) {
+        self.demanded.fetch_max(mark.0, Ordering::AcqRel);
+    }
+
+    /// Waits until every control under which something was admitted is stable here.
+    pub(crate) async fn demands_met(&self) {
+        let demanded = Mark(self.demanded.load(Ordering::Acquire));
+        if *self.stable_mark.borrow() < demanded {
+            let mut stable = self.stable_mark.subscribe();
+            // The sender lives in `self`.
+            let _ = stable.wait_for(|mark| *mark >= demanded).await;
+        }
+    }
+
+    /// So many records of the control table are stable.
+    pub(crate) fn marks_stable(&self, mark: Mark) {
+        self.stable_mark.send_if_modified(|stable| {
+            let newer = mark > *stable;
+            *stable = mark.max(*stable);
+            newer
+        });
+    }
+
+    /// Changes whenever something has happened that somebody may have waited for.
+    pub(crate) fn stirrings(&self) -> watch::Receiver<u64> {
+        self.stirrings.subscribe()
+    }
+
+    /// Changes whenever there may be more file contents to ship.
+    pub(crate) fn contents(&self) -> watch::Receiver<u64> {
+        self.contents.subscribe()
+    }
+
+    /// There is more to ship.
+    pub(crate) fn ring_contents(&self) {
+        self.contents.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until `fact` holds; looked at again after every turn that changed something.
+    pub(crate) async fn until<T>(&self, mut fact: impl FnMut(&mut Turn<'_>) -> Option<T>) -> T {
+        let mut stirrings = self.stirrings();
+        loop {
+            stirrings.borrow_and_update();
+            if let Some(found) = self.turn(&mut fact) {
+                return found;
+            }
+            // The sender lives in `self`.
+            let _ = stirrings.changed().await;
+        }
+    }
+
+    /// Tells the verdict on an operation that was refused with this number.
+    pub(crate) fn verdict(&self, number: u64) -> Option<oneshot::Receiver<Verdict>> {
+        self.turn(|turn| turn.ledger.awaited.remove(&number))
+    }
+
+    /// Wakes the core when it asked to be woken; for ever.
+    pub(crate) async fn ring(&self) {
+        let mut alarm = self.alarm.subscribe();
+        loop {
+            let at = *alarm.borrow_and_update();
+            let due = async {
+                match at {
+                    Some(at) => tokio::time::sleep_until(self.instant(at).into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = alarm.changed() => if changed.is_err() { return },
+                () = due => {
+                    self.alarm.send_if_modified(|armed| {
+                        if *armed == at {
+                            *armed = None;
+                        }
+                        false
+                    });
+                    self.turn(|turn| turn.core.handle_timer(turn.now, &turn.tree));
+                }
+            }
+        }
+    }
+}
+
+impl Ledger {
+    /// A new operation; whoever waits for it finds the verdict by its number.
+    pub(crate) fn begin_operation(&mut self) -> OperationId {
+        self.operations += 1;
+        let (sender, receiver) = oneshot::channel();
+        let operation = OperationId(self.operations);
+        self.verdicts.insert(operation, sender);
+        self.awaited.insert(self.operations, receiver);
+        operation
+    }
+
+    /// Nobody will ask for it.
+    pub(crate) fn abandon(&mut self, operation: OperationId) {
+        self.verdicts.remove(&operation);
+        self.awaited.remove(&operation.0);
+    }
+
+    fn decide(&mut self, operation: OperationId, verdict: Verdict) {
+        if let Some(waiter) = self.verdicts.remove(&operation) {
+            // Whoever gave up waiting has told the client to come again.
+            let _ = waiter.send(verdict);
+        }
+    }
+
+    pub(crate) fn new(unshipped: Unshipped) -> Ledger {
+        Ledger {
+            pins: HashMap::new(),
+            born: HashMap::new(),
+            unshipped,
+            shipped: HashSet::new(),
+            former: None,
+            durability: KnownDurability::default(),
+            ages: Ages::default(),
+            applied: BTreeMap::new(),
+            last_position: 0,
+            verdicts: HashMap::new(),
+            awaited: HashMap::new(),
+            operations: 0,
+        }
+    }
+
+    /// The position up to which every member has applied our stream.
+    pub(crate) fn known_everywhere(&self) -> u64 {
+        let peers = self.unshipped.peers();
+        let applied = peers.map(|(slot, _)| self.applied.get(&slot).copied().unwrap_or(0));
+        applied.min().unwrap_or(self.last_position)
+    }
+
+    /// How many peers have applied our stream up to `position`.
+    pub(crate) fn applied_by(&self, position: u64) -> usize {
+        let reached = |applied: &&u64| **applied >= position;
+        self.applied.values().filter(reached).count()
+    }
+}
+
+impl Turn<'_> {
+    /// Looks whether everybody has all content of a file, after something was acknowledged or removed.
+    pub(crate) fn settle_content(&mut self, file: ObjectId) {
+        if self.ledger.unshipped.complete_everywhere(file) && !self.ledger.pins.contains_key(&file)
+        {
+            self.core.handle_data_shipped(self.now, &self.tree, file);
+            self.ledger.shipped.insert(file);
+            if let Some(former) = &mut self.ledger.former {
+                former.files.remove(&file);
+            }
+            self.settle_former();
+        }
+    }
+
+    /// Ends the controls of former incarnations once everything made under them is everywhere.
+    pub(crate) fn settle_former(&mut self) {
+        let Some(former) = &self.ledger.former else {
+            return;
+        };
+        let mut peers = self.ledger.unshipped.peers().map(|(slot, _)| slot);
+        let applied = &self.ledger.applied;
+        let everywhere =
+            peers.all(|slot| applied.get(&slot).copied().unwrap_or(0) >= former.position);
+        if everywhere && former.files.is_empty() {
+            self.ledger.former = None;
+            self.core.handle_former_settled(self.now, &self.tree);
+        }
+    }
+
+    /// Submits an operation that is not covered; its number leads to the verdict.
+    pub(crate) fn submit(&mut self, update: &control::Update) -> vfs::Error {
+        let operation = self.ledger.begin_operation();
+        let taken = self
+            .core
+            .handle_operation(self.now, &self.tree, operation, update);
+        match taken {
+            Ok(()) => vfs::Error::Refused(operation.0),
+            Err(control::Overloaded) => {
+                self.ledger.abandon(operation);
+                vfs::Error::Delay
+            }
+        }
+    }
+}

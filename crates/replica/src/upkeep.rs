@@ -1,0 +1,75 @@
+//! What has to be looked after now and then: records and marks that nobody needs any more, new members.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vfs::ObjectId;
+
+use crate::sessions;
+use crate::shared::Shared;
+
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// So many birthplaces are remembered before those that everybody knows are dropped.
+const BIRTHS: usize = 4096;
+
+/// Looks after things until the replica stops.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let mut trimmed = 0;
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        look_for_members(&shared);
+        let outcome = match forget_marks(&shared).await {
+            Ok(()) => trim(&shared, &mut trimmed).await,
+            failed => failed,
+        };
+        if let Err(error) = outcome {
+            // The store has failed, which ends the server.
+            return tracing::error!(%error, "replication cannot tidy up");
+        }
+    }
+}
+
+/// The founder learns of members from its own files, where joining writes them.
+fn look_for_members(shared: &Arc<Shared>) {
+    match shared.set.member_list() {
+        Ok(list) if list.version > shared.member_list().version => {
+            sessions::adopt_members(shared, list);
+        }
+        Ok(_) => {}
+        Err(error) => tracing::error!(%error, "the list of members cannot be read"),
+    }
+}
+
+/// Takes the durable marks off files that everybody has.
+async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
+    let shipped = shared.engine.turn(|turn| {
+        let known = turn.ledger.known_everywhere();
+        if turn.ledger.born.len() > BIRTHS {
+            turn.ledger.born.retain(|_, position| *position > known);
+        }
+        std::mem::take(&mut turn.ledger.shipped)
+    });
+    if shipped.is_empty() {
+        return Ok(());
+    }
+    let files: Vec<ObjectId> = shipped.into_iter().collect();
+    let still = &mut |file| {
+        shared.engine.turn(|turn| {
+            turn.ledger.unshipped.complete_everywhere(file) && !turn.ledger.pins.contains_key(&file)
+        })
+    };
+    shared.store.forget_unshipped_if(&files, still).await
+}
+
+/// Removes records that every member has applied.
+async fn trim(shared: &Shared, trimmed: &mut u64) -> vfs::Result<()> {
+    let through = shared.engine.turn(|turn| turn.ledger.known_everywhere());
+    if through > *trimmed {
+        shared.store.trim_updates(through).await?;
+        *trimmed = through;
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! What replicas say to each other besides what the transport knows: kinds of messages, and their encoding.
+//!
+//! Encodings are postcard's; the version of the transport's hello covers them all. Every decoder is bounded
+//! by the length of what it is given.
+
+use bytes::Bytes;
+use control::{ControlName, Proposal};
+use peer::Message;
+use peer::set::MemberList;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use vfs::ObjectId;
+
+/// Replication control: a [`control::Envelope`]. Control lane.
+pub(crate) const CONTROL: u32 = 1;
+/// [`Greeting`], when a session begins. Control lane.
+pub(crate) const GREETING: u32 = 2;
+/// [`Records`] of the sender's stream. Metadata lane.
+pub(crate) const RECORDS: u32 = 3;
+/// [`Applied`]. Control lane.
+pub(crate) const APPLIED: u32 = 4;
+/// [`PieceHead`], with the bytes beside it. Data lanes.
+pub(crate) const PIECE: u32 = 5;
+/// [`PieceDone`]. Control lane.
+pub(crate) const PIECE_DONE: u32 = 6;
+/// [`crate::forward::Forwarded`], answered with [`crate::forward::Answer`]. Control lane, or a data lane
+/// when one of the two is large.
+pub(crate) const FORWARD: u32 = 7;
+/// A [`MemberList`]. Control lane.
+pub(crate) const MEMBERS: u32 = 8;
+/// [`BasePage`] of the copy a joining replica begins with. Metadata lane.
+pub(crate) const BASE: u32 = 9;
+
+/// What rides with an update record: opaque to the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Note {
+    /// The controls it was made under.
+    pub(crate) under: Vec<ControlName>,
+    /// The control that a new object inherits.
+    pub(crate) inherited: Option<Proposal>,
+    /// The forwarded request that it carries out, if any.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// Names one forwarded request of one incarnation, so that a repeat is recognised (rule 18).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub(crate) slot: u16,
+    pub(crate) incarnation: u64,
+    pub(crate) number: u64,
+}
+
+/// The first thing each side says in a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Greeting {
+    /// How far the sender has applied the receiver's stream, stably.
+    pub(crate) applied: u64,
+    /// How much of the tree the sender holds: 0 nothing, 1 all rows, 2 everything.
+    pub(crate) held: u8,
+    /// The set, as the sender knows it.
+    pub(crate) members: MemberList,
+}
+
+/// One row, as it is after an update.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) table: u8,
+    pub(crate) key: Bytes,
+    pub(crate) value: Option<Bytes>,
+}
+
+/// One update.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) position: u64,
+    pub(crate) note: Bytes,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// Consecutive updates of the sender's stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Records {
+    pub(crate) records: Vec<Record>,
+}
+
+/// Everything of the receiver's stream up to here is applied at the sender, stably.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Applied {
+    pub(crate) position: u64,
+}
+
+/// A stretch of a file: so many bytes of the payload, or a hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stretch {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) hole: bool,
+}
+
+/// Content of a part of a file; the bytes of its stretches follow as payload, one after another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PieceHead {
+    pub(crate) id: u64,
+    pub(crate) file: ObjectId,
+    /// Not to be put in place before the stream has been applied up to here.
+    pub(crate) follows: u64,
+    pub(crate) stretches: Vec<Stretch>,
+}
+
+/// The piece is in place at the sender, stably, or of no use any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PieceDone {
+    pub(crate) id: u64,
+    pub(crate) file: ObjectId,
+    /// It could not be put in place; the sender of the piece must send it again.
+    pub(crate) failed: bool,
+}
+
+/// Part of the copy that a joining replica begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum BasePage {
+    /// What was sent of an earlier copy is to be forgotten.
+    Begin,
+    /// Rows.
+    Rows(Vec<Row>),
+    /// These were all rows; the streams go on behind these positions.
+    Rest(Vec<(u16, u64)>),
+    /// The contents of all files have been acknowledged: the copy is complete.
+    Complete,
+}
+
+/// Encodes a value as the payload of a message.
+pub(crate) fn payload<T: Serialize>(kind: u32, value: &T) -> Message {
+    Message::new(kind, Bytes::new()).with_payload(encode(value))
+}
+
+/// Encodes a value as the body of a message.
+pub(crate) fn body<T: Serialize>(kind: u32, value: &T) -> Message {
+    Message::new(kind, encode(value))
+}
+
+pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    // Invariant: these types have no maps, floats or unsized sequences, which alone could fail.
+    postcard::to_allocvec(value).expect("a message of plain values can be encoded")
+}
+
+/// Takes bytes of a peer apart.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
+    postcard::from_bytes(bytes).map_err(Malformed)
+}
+
+/// Bytes that no replica of this version sends.
+#[derive(Debug, thiserror::Error)]
+#[error("a message cannot be decoded: {0}")]
+pub(crate) struct Malformed(postcard::Error);
