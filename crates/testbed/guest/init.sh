@@ -50,6 +50,7 @@ load_modules() {
         modprobe nfsv4
 }
 
+# The routes lead to the site itself and to the sites that a WAN joins with it.
 # There is no default route on purpose: a look-up of a name then fails at once. Where packets for
 # the machine's name server vanished instead, nfsidmap waited 20 seconds for it within the first
 # mount of a server that names owners in words.
@@ -59,6 +60,7 @@ link set lo up
 addr add $TESTBED_ADDRESS/24 dev vec0
 link set vec0 up
 route add 10.99.0.0/16 via $TESTBED_GATEWAY
+route add 10.200.0.0/16 via $TESTBED_GATEWAY
 COMMANDS
 }
 

@@ -52,6 +52,7 @@ mod script;
 mod service;
 mod site;
 mod wan;
+mod world;
 
 pub use ganesha::Ganesha;
 pub use guest::{Guest, GuestConfig, Job};
@@ -62,3 +63,4 @@ pub use script::{Output, Script, quoted};
 pub use service::Service;
 pub use site::{NFS_PORT, Site};
 pub use wan::{Link, LinkReport, LinkSettings, Traffic, Wan, WanControl};
+pub use world::{Place, World};

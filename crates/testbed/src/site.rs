@@ -40,6 +40,8 @@ struct Inner {
     folder: PathBuf,
     keeps_folder: AtomicBool,
     taps: AtomicU8,
+    /// The second byte of the addresses of its cables.
+    cables: AtomicU8,
     /// Held for its Drop, which removes the namespace.
     _reaper: Reaper,
 }
@@ -75,6 +77,7 @@ impl Site {
             folder,
             keeps_folder: AtomicBool::new(false),
             taps: AtomicU8::new(0),
+            cables: AtomicU8::new(ADDRESS.octets()[1]),
         };
         let site = Self {
             inner: Arc::new(inner),
@@ -153,10 +156,11 @@ impl Site {
             .ok()
             .context("a site has room for 255 guests; make another site")?;
         let subnet = taken + 1;
+        let network = self.inner.cables.load(Ordering::Relaxed);
         let tap = Tap {
             device: format!("tap{subnet}"),
-            gateway: Ipv4Addr::new(10, 99, subnet, 1),
-            guest: Ipv4Addr::new(10, 99, subnet, 2),
+            gateway: Ipv4Addr::new(10, network, subnet, 1),
+            guest: Ipv4Addr::new(10, network, subnet, 2),
         };
         self.configure(&["tuntap", "add", &tap.device, "mode", "tap"])?;
         // Without this the guest drops frames above its MTU, and large reads stall.
@@ -167,6 +171,12 @@ impl Site {
         self.configure(&["addr", "add", &address, "dev", &tap.device])?;
         self.configure(&["link", "set", &tap.device, "up"])?;
         Ok(tap)
+    }
+
+    /// Gives guests that boot from now on addresses in `10.NETWORK.0.0/16`, so that they differ from
+    /// those of other sites.
+    pub(crate) fn number_guests(&self, network: u8) {
+        self.inner.cables.store(network, Ordering::Relaxed);
     }
 
     /// Runs `ip` with these arguments on the network of the site.

@@ -7,11 +7,11 @@
 //! What must never enter: what happens to packets on the way.
 
 use std::fs;
-use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
+use super::addresses;
 use crate::site::Site;
 
 /// The name of the device in every site.
@@ -22,33 +22,22 @@ const QUEUE_FRAMES: &str = "8192";
 
 /// What a site needs beyond Linux's defaults; all of it belongs to the network namespace.
 ///
+/// Forwarding lets guests reach other sites.
+///
 /// 1 Gbit/s at a round trip of 200 ms keeps 25 MB unacknowledged, and TCP spends up to half of its
 /// buffers on bookkeeping; the defaults of 4 MB (`tcp_wmem`) end at about 160 Mbit/s there. Metrics
 /// that TCP remembers from one connection to the next would let a cut decide over the next test. IPv6 is
 /// off because its discovery would count as traffic.
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 5] = [
+    ("ipv4/ip_forward", "1"),
     ("ipv4/tcp_rmem", "4096 131072 134217728"),
     ("ipv4/tcp_wmem", "4096 65536 134217728"),
     ("ipv4/tcp_no_metrics_save", "1"),
     ("ipv6/conf/wan0/disable_ipv6", "1"),
 ];
 
-/// The address of the site with this index, in a network that holds them all.
-pub(crate) fn address(index: usize) -> Ipv4Addr {
-    let number = u8::try_from(index + 1).expect("a WAN has at most 32 sites");
-    Ipv4Addr::new(10, 200, number, 1)
-}
-
-/// The index of the site that owns an address.
-pub(crate) fn index(address: Ipv4Addr) -> Option<usize> {
-    match address.octets() {
-        [10, 200, number, 1] => usize::from(number).checked_sub(1),
-        _ => None,
-    }
-}
-
-/// Joins a site to the WAN under this address. Reads and writes of the device never wait.
-pub(crate) fn join(site: &Site, address: Ipv4Addr) -> Result<SyncDevice> {
+/// Joins a site to the WAN as the one with this index. Reads and writes of the device never wait.
+pub(super) fn join(site: &Site, index: usize) -> Result<SyncDevice> {
     let open = || {
         let builder = DeviceBuilder::new().name(NAME).inherit_enable_state();
         let device = builder.with(|builder| {
@@ -63,7 +52,10 @@ pub(crate) fn join(site: &Site, address: Ipv4Addr) -> Result<SyncDevice> {
         .context("could not make a TUN device; a site joins one WAN only")?;
     site.enter(adjust)??;
     site.configure(&["link", "set", NAME, "txqueuelen", QUEUE_FRAMES, "up"])?;
+    let address = addresses::site(index);
     site.configure(&["addr", "add", &format!("{address}/16"), "dev", NAME])?;
+    site.configure(&["route", "add", addresses::ALL_GUESTS, "dev", NAME])?;
+    site.number_guests(addresses::guests(index));
     Ok(device)
 }
 
@@ -78,24 +70,4 @@ fn adjust() -> Result<()> {
         fs::write(&path, value).with_context(|| format!("could not write {path}"))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_and_indices_agree() {
-        for site in [0, 1, 31] {
-            assert_eq!(index(address(site)), Some(site));
-        }
-        for stranger in [
-            [10, 200, 0, 1],
-            [10, 200, 1, 2],
-            [10, 99, 1, 1],
-            [224, 0, 0, 1],
-        ] {
-            assert_eq!(index(Ipv4Addr::from(stranger)), None);
-        }
-    }
 }

@@ -19,8 +19,8 @@ use rustix::fd::OwnedFd;
 use rustix::io::{Errno, read, write};
 use tun_rs::SyncDevice;
 
+use super::addresses;
 use super::buffers::{Buffer, Pool};
-use super::device;
 use super::frame::Shape;
 use super::line::Line;
 use super::settings::LinkSettings;
@@ -214,7 +214,7 @@ impl Loop {
             return;
         };
         let to =
-            device::index(shape.destination).filter(|to| *to < self.lines.sites && *to != from);
+            addresses::index(shape.destination).filter(|to| *to < self.lines.sites && *to != from);
         let Some(to) = to else { return };
         let line = self.lines.between(from, to);
         let due = line.admit(Instant::now(), &shape, &mut self.survivors);

@@ -23,6 +23,7 @@
 //!
 //! What must never enter: knowledge of what talks over it.
 
+mod addresses;
 mod buffers;
 mod control;
 mod device;
@@ -43,11 +44,9 @@ pub use control::WanControl;
 pub use settings::{LinkSettings, Traffic};
 
 use crate::site::Site;
+use addresses::SITES_MAX;
 use control::Listener;
 use forwarder::Forwarder;
-
-/// How many sites one WAN joins. The forwarder looks at every line before it sleeps.
-const SITES_MAX: usize = 32;
 
 /// A WAN between sites, by their names. Clones are the same WAN; it ends with the last one.
 #[derive(Clone, Debug)]
@@ -76,7 +75,7 @@ impl Wan {
         let names: Vec<String> = sites.iter().map(|(name, _)| (*name).to_owned()).collect();
         check_names(&names)?;
         let devices = sites.iter().enumerate();
-        let devices = devices.map(|(index, (_, site))| device::join(site, device::address(index)));
+        let devices = devices.map(|(index, (_, site))| device::join(site, index));
         let wan = Self {
             network: Arc::new(Network {
                 names,
@@ -105,7 +104,7 @@ impl Wan {
 
     /// The address under which the other sites reach this one.
     pub fn address(&self, name: &str) -> Result<IpAddr> {
-        Ok(device::address(self.index(name)?).into())
+        Ok(addresses::site(self.index(name)?).into())
     }
 
     /// The way from one site to another; the way back is a link of its own.
