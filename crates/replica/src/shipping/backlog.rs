@@ -240,10 +240,7 @@ impl Backlog {
         let in_flight = std::mem::take(&mut self.in_flight).into_values();
         self.in_flight_cost = 0;
         for file in in_flight.map(|(file, _)| file).collect::<BTreeSet<_>>() {
-            self.update(file, |state| {
-                state.lose(most);
-                state.due = state.due.min(now);
-            });
+            self.update(file, |state| state.lose(now, most));
         }
     }
 

@@ -166,12 +166,16 @@ impl Shortfall {
         self.flying.len() < before
     }
 
-    /// Nobody knows what became of the pieces in flight.
-    pub(super) fn lose(&mut self, most: usize) {
+    /// Nobody knows what became of the pieces in flight: they are due again.
+    pub(super) fn lose(&mut self, now: Moment, most: usize) {
+        if self.flying.is_empty() {
+            return;
+        }
         for piece in std::mem::take(&mut self.flying) {
             self.lacking.add(piece.range);
         }
         self.lacking.limit(most);
+        self.due = self.due.min(now);
         self.cursor = 0;
     }
 }

@@ -154,6 +154,19 @@ fn a_removed_file_does_not_come_back_with_the_session() {
     assert_eq!(backlog.next(Moment(100)), None);
 }
 
+/// Found with the model: a write that came late brought a removed file back, and the lost piece of its
+/// former life took the rest from it.
+#[test]
+fn a_late_change_of_a_removed_file_rests_like_any_other() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..4);
+    assert!(backlog.next(DUE).is_some());
+    backlog.removed(file(1));
+    change(&mut backlog, DUE, 1, 0..4);
+    backlog.lost(DUE);
+    assert_eq!(backlog.next(DUE), None);
+}
+
 #[test]
 fn a_file_of_unknown_length_ends_where_its_reader_says() {
     let mut backlog = backlog();
