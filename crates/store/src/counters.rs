@@ -104,6 +104,12 @@ impl Counters {
         })
     }
 
+    /// Goes on behind a number that was used elsewhere.
+    pub(crate) fn raise(&mut self, sequence: Sequence, used: u64) {
+        let next = &mut self.next[sequence as usize];
+        *next = (*next).max(used.saturating_add(1));
+    }
+
     /// The last number of a sequence that may have been given out.
     pub(crate) fn last(&self, sequence: Sequence) -> u64 {
         self.next[sequence as usize].saturating_sub(1)
@@ -111,10 +117,13 @@ impl Counters {
 
     /// The reservation to write along with the next batch, when one of the ranges runs low.
     pub(crate) fn wanted(&self) -> Option<Reserved> {
-        if self.pending.is_some() {
-            return None;
-        }
-        let low = (0..SEQUENCES).any(|at| self.limit.0[at] - self.next[at] < RANGE / 2);
+        let low = match &self.pending {
+            // Only numbers that others have used can run ahead of what is on its way.
+            Some((_, pending)) => !pending.covers(Reserved(self.next)),
+            None => {
+                (0..SEQUENCES).any(|at| self.limit.0[at] < self.next[at].saturating_add(RANGE / 2))
+            }
+        };
         low.then(|| Reserved(self.next.map(|next| next.saturating_add(RANGE))))
     }
 
@@ -163,6 +172,20 @@ mod tests {
         after.written(Ticket(1), after.wanted().unwrap());
         after.stable(Ticket(1));
         assert!(after.take(Sequence::Positions).unwrap() > used);
+    }
+
+    #[test]
+    fn numbers_used_elsewhere_are_passed_and_reserved() {
+        let mut counters = Counters::resume(Counters::first_reserved());
+        counters.written(Ticket(1), counters.wanted().unwrap());
+        counters.raise(Sequence::Changes, 10 * RANGE);
+        let reserved = counters.wanted().unwrap();
+        assert!(reserved.0[Sequence::Changes as usize] > 10 * RANGE);
+        assert_eq!(counters.take(Sequence::Changes), None);
+        counters.written(Ticket(2), reserved);
+        assert_eq!(counters.wanted(), None);
+        counters.stable(Ticket(2));
+        assert_eq!(counters.take(Sequence::Changes), Some(10 * RANGE + 1));
     }
 
     #[test]

@@ -72,6 +72,14 @@ pub(crate) struct Origin {
     pub(crate) foreign: bool,
 }
 
+impl Origin {
+    /// A file of before, changed by another primary.
+    pub(crate) const FOREIGN: Origin = Origin {
+        born_marked: false,
+        foreign: true,
+    };
+}
+
 impl DirtyFiles {
     /// Registers a writer of a file that is marked already; `foreign` if it writes what another primary
     /// has sent.

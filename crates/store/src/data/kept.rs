@@ -188,7 +188,7 @@ impl Inner {
 }
 
 /// Puts a write into the batch, piece by piece. Tickets number batches, so no two writes meet.
-fn keep(mutation: &mut Mutation<'_>, id: ObjectId, offset: u64, data: &[u8]) {
+pub(super) fn keep(mutation: &mut Mutation<'_>, id: ObjectId, offset: u64, data: &[u8]) {
     let first = mutation.ticket().0 * PIECES;
     let mut number = first;
     for (index, piece) in data.chunks(PIECE_BYTES).enumerate() {

@@ -5,8 +5,10 @@
 //! [`crate::mutation::Mutation`] only; nothing in here knows names or directories.
 
 mod allocate;
+mod alone;
 mod buffers;
 mod dirty;
+mod exchange;
 mod files;
 mod guards;
 mod kept;
@@ -15,6 +17,7 @@ mod resize;
 mod stabilise;
 mod write;
 
+pub(crate) use alone::Alone;
 pub(crate) use buffers::Buffers;
 pub(crate) use dirty::{DirtyFiles, Origin};
 pub(crate) use files::DataFiles;

@@ -123,7 +123,7 @@ fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<Cached
 }
 
 /// Fills a buffer as far as the data file goes. Returns how far that is.
-fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(super) fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
         match file.read_at(&mut buffer[done..], offset + done as u64) {
@@ -137,7 +137,7 @@ fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 }
 
 /// The next data or hole of a data file. `None` when the file ends before.
-fn seek_in(file: &File, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
+pub(super) fn seek_in(file: &File, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
     let target = match target {
         SeekTarget::Data => SeekFrom::Data(offset),
         SeekTarget::Hole => SeekFrom::Hole(offset),

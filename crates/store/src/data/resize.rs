@@ -51,7 +51,7 @@ impl Inner {
         self.put_size(&mut mutation, &access, id, &set, size)?;
         if cuts {
             remove_rows(&mut mutation, id, &kept);
-            self.mark_cut(&mut mutation, id);
+            self.mark_cut(&mut mutation, id, Origin::default());
         }
         let attributes = mutation.object(id)?.attributes(id);
         mutation.change_data(id);
@@ -98,14 +98,16 @@ impl Inner {
     }
 
     /// Bytes behind the size may survive a crash; the mark says where to look for them.
-    pub(crate) fn mark_cut(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
+    pub(crate) fn mark_cut(&self, mutation: &mut Mutation<'_>, id: ObjectId, origin: Origin) {
         let marked = self.dirty.contains(id);
-        if !marked {
-            mutation.mark(Table::Dirty, id);
+        match (marked, origin.foreign) {
+            (true, _) => {}
+            (false, true) => mutation.mark_foreign(Table::Dirty, id),
+            (false, false) => mutation.mark(Table::Dirty, id),
         }
         mutation.then(move |inner, ticket| {
             if !marked {
-                inner.dirty.mark(id, ticket, Origin::default(), 0);
+                inner.dirty.mark(id, ticket, origin, 0);
             }
             inner.dirty.changed(id, false);
         });

@@ -54,6 +54,17 @@ pub(super) struct Writing {
     id: ObjectId,
 }
 
+impl Writing {
+    /// Keeps the mark of a file that has one.
+    pub(super) fn join(inner: &Arc<Inner>, id: ObjectId) -> Option<Writing> {
+        inner.dirty.join(id, true)?;
+        Some(Writing {
+            inner: Arc::clone(inner),
+            id,
+        })
+    }
+}
+
 impl Drop for Writing {
     fn drop(&mut self) {
         self.inner.dirty.leave(self.id);

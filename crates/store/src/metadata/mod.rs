@@ -56,6 +56,10 @@ pub(crate) enum Table {
     Applied = 14,
     /// Object id → nothing: files that were dirty at a crash, and whose replicas may have other data.
     Recovered = 15,
+    /// Object id → byte-range locks. Only in update records: locks live in memory.
+    Locks = 16,
+    /// Object id → opens that deny something to others. Only in update records.
+    Denials = 17,
 }
 
 impl Table {

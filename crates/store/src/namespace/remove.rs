@@ -67,7 +67,6 @@ impl Inner {
         id: ObjectId,
     ) -> Result<()> {
         let row = mutation.object_mut(id)?;
-        let is_file = row.file().is_ok();
         row.links = if row.is_directory() {
             0
         } else {
@@ -76,6 +75,17 @@ impl Inner {
         if row.links > 0 {
             return mutation.touch(id, Touch::Attributes).map(|_| ());
         }
+        self.drop_object(mutation, shares, id)
+    }
+
+    /// An object without names goes, or becomes an orphan.
+    pub(crate) fn drop_object(
+        &self,
+        mutation: &mut Mutation<'_>,
+        shares: &Shares,
+        id: ObjectId,
+    ) -> Result<()> {
+        let is_file = mutation.object(id)?.file().is_ok();
         // Until clients have had time to reclaim, any file may be one that was open.
         if is_file && (shares.is_open(id) || self.is_reclaiming()) {
             mutation.mark(Table::Orphans, id);

@@ -5,7 +5,7 @@ use vfs::{Error, ObjectId, Result};
 
 use crate::inner::Inner;
 use crate::metadata::{Table, View};
-use crate::rows::{Content, EntryRow, NameHash, ObjectRow, key};
+use crate::rows::{Content, EntryRow, NameHash, key};
 
 /// No path that is shown has more parts.
 const MAX_PARTS: usize = 4096;
@@ -66,10 +66,4 @@ fn one_name(view: &View<'_>, id: ObjectId) -> Result<Option<(ObjectId, Bytes)>> 
         }
     }
     Ok(None)
-}
-
-/// An object at the moment of a view.
-pub(super) fn object_in(view: &View<'_>, id: ObjectId) -> Result<Option<ObjectRow>> {
-    let row = view.row(Table::Objects, &key::object(id))?;
-    Ok(row.map(|row| ObjectRow::decode(&row)).transpose()?)
 }

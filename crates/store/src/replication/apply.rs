@@ -1,22 +1,81 @@
 //! Taking over changes of another primary.
+//!
+//! Whatever changes the size of a file has it alone, like a change of size made here: what lies behind the
+//! new end is cut off once the row is stable, and what may lie behind the old end before the file grows.
+//! Who comes next to the same file waits for that, who made the update does not.
 
-use vfs::{Error, ReplicaSlot, Result};
+use std::sync::Arc;
 
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
+
+use super::foreign_row::ForeignRow;
 use super::{ForeignUpdate, LinkChange};
 use crate::codec::Fields;
 use crate::committer::Ticket;
+use crate::data::{Alone, Origin};
 use crate::inner::Inner;
 use crate::metadata::Table;
+use crate::mutation::Mutation;
+use crate::recording::RowChange;
+use crate::rows::{ObjectRow, key};
+use crate::shares::Shares;
+use crate::space::Demand;
+
+/// How [`crate::Store::apply`] is overseen.
+pub(super) type Oversee<'o> =
+    dyn FnMut(&[LinkChange], &mut dyn FnMut() -> Result<()>) -> Result<()> + Send + 'o;
 
 impl Inner {
     pub(super) async fn apply(
-        &self,
-        _update: ForeignUpdate,
-        _oversee: &mut (
-                 dyn FnMut(&[LinkChange], &mut dyn FnMut() -> Result<()>) -> Result<()> + Send
-             ),
+        self: &Arc<Self>,
+        update: ForeignUpdate,
+        oversee: &mut Oversee<'_>,
     ) -> Result<Ticket> {
-        Err(Error::NotSupported)
+        let ForeignUpdate {
+            from,
+            position,
+            changes,
+        } = update;
+        let rows = self.understand(changes)?;
+        let mut alone: Vec<Alone> = Vec::new();
+        loop {
+            let resized = self.resized(&rows)?;
+            if !covers(&alone, &resized) {
+                // All at once and in order, so that no two wait for each other.
+                drop(std::mem::take(&mut alone));
+                for (id, shrinks) in resized {
+                    alone.push(self.have_alone(id, shrinks).await?);
+                }
+            }
+            let mut mutation = self.begin(Demand::Removal).await?;
+            mutation.follow();
+            if position <= self.applied(from)? {
+                return Ok(self.commits.committed());
+            }
+            // Somebody else may have changed them while this one waited for the lock.
+            if covers(&alone, &self.resized(&rows)?) {
+                mutation.put_local(
+                    Table::Applied,
+                    &from.0.to_be_bytes(),
+                    &key::number(position),
+                );
+                let ticket = self.enter(mutation, rows, oversee)?;
+                self.cut_behind(alone, ticket);
+                return Ok(ticket);
+            }
+        }
+    }
+
+    fn enter(
+        &self,
+        mut mutation: Mutation<'_>,
+        rows: Vec<ForeignRow>,
+        oversee: &mut Oversee<'_>,
+    ) -> Result<Ticket> {
+        // Nobody may open a file between the decision to remove it and the batch that does.
+        let shares = self.shares();
+        let links = self.enter_rows(&mut mutation, &shares, rows)?;
+        mutation.commit_followed(&mut |commit| oversee(&links, commit))
     }
 
     pub(super) fn applied(&self, from: ReplicaSlot) -> Result<u64> {
@@ -24,4 +83,147 @@ impl Inner {
         let row = self.metadata.row(Table::Applied, &from.0.to_be_bytes())?;
         row.map_or(Ok(0), |row| Ok(Fields::new(&row).u64()?))
     }
+
+    /// The files that are here and get another size, in order, and whether it is a smaller one.
+    fn resized(&self, rows: &[ForeignRow]) -> Result<Vec<(ObjectId, bool)>> {
+        let mut resized = Vec::new();
+        for row in rows {
+            let ForeignRow::Object { id, row: Some(row) } = row else {
+                continue;
+            };
+            match self.object(*id) {
+                Ok(before) if before.file().is_ok() && before.size != row.size => {
+                    resized.push((*id, row.size < before.size));
+                }
+                Ok(_) | Err(Error::Stale) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        resized.sort_unstable();
+        resized.dedup();
+        Ok(resized)
+    }
+
+    /// Puts the rows into the batch. Returns the names that appear and disappear.
+    pub(super) fn enter_rows(
+        &self,
+        mutation: &mut Mutation<'_>,
+        shares: &Shares,
+        rows: Vec<ForeignRow>,
+    ) -> Result<Vec<LinkChange>> {
+        let mut links = Vec::new();
+        for row in rows {
+            match row {
+                ForeignRow::Object { id, row: Some(row) } => {
+                    self.enter_object(mutation, id, row)?
+                }
+                ForeignRow::Object { id, row: None } => {
+                    self.enter_removal(mutation, shares, id)?;
+                }
+                ForeignRow::Link {
+                    child,
+                    parent,
+                    added,
+                    change,
+                } => {
+                    if self.metadata.row(Table::Links, &change.key)?.is_some() != added {
+                        links.push(LinkChange {
+                            object: child,
+                            parent,
+                            added,
+                        });
+                    }
+                    enter_row(mutation, Table::Links, &change);
+                }
+                ForeignRow::Other { table, change } => enter_row(mutation, table, &change),
+            }
+        }
+        Ok(links)
+    }
+
+    /// Takes over an object. Whether its data lies here is for this copy to know.
+    fn enter_object(
+        &self,
+        mutation: &mut Mutation<'_>,
+        id: ObjectId,
+        mut row: ObjectRow,
+    ) -> Result<()> {
+        let before = match mutation.object(id) {
+            Ok(before) => Some(before.clone()),
+            Err(Error::Stale) => None,
+            Err(error) => return Err(error),
+        };
+        if before
+            .as_ref()
+            .is_some_and(|before| before.kind() != row.kind())
+        {
+            return Err(Error::Invalid("an object has become one of another kind"));
+        }
+        if before.as_ref().is_some_and(|before| before.links == 0) {
+            mutation.unmark(Table::Orphans, id);
+            mutation.then(|inner, _| inner.count_orphans(-1));
+        }
+        let size = row.size;
+        if let Ok(file) = row.file_mut() {
+            let former = before.as_ref().and_then(|before| before.file().ok());
+            file.stored = former.is_some_and(|former| former.stored);
+            match &before {
+                Some(before) if size < before.size && self.may_have_data(id, before) => {
+                    self.enter_cut(mutation, id);
+                }
+                // Its data is about to come, and the mark must be there by then.
+                None if size > 0 => mark_born(mutation, id),
+                _ => {}
+            }
+        }
+        mutation.replace_object(id, row)
+    }
+
+    /// Marks a file that gets shorter, and forgets what was kept of it for after a crash.
+    fn enter_cut(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
+        let kept = self.dirty.kept(id);
+        crate::data::remove_rows(mutation, id, &kept);
+        mutation.then(move |inner, _| inner.dirty.drop_kept(id, &kept));
+        self.mark_cut(mutation, id, Origin::FOREIGN);
+        mutation.then(move |inner, _| inner.dirty.set_tail_clean(id, false));
+    }
+
+    /// An object is gone for everybody else; here a file may still be open.
+    fn enter_removal(
+        &self,
+        mutation: &mut Mutation<'_>,
+        shares: &Shares,
+        id: ObjectId,
+    ) -> Result<()> {
+        let row = match mutation.object_mut(id) {
+            Ok(row) if row.links == 0 => return Ok(()),
+            Ok(row) => row,
+            Err(Error::Stale) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        row.links = 0;
+        self.drop_object(mutation, shares, id)
+    }
+}
+
+/// Whether all of these files are had alone, for as much as happens to them.
+fn covers(alone: &[Alone], resized: &[(ObjectId, bool)]) -> bool {
+    let covered = |wanted: &(ObjectId, bool)| alone.iter().any(|one| one.covers(*wanted));
+    resized.iter().all(covered)
+}
+
+fn enter_row(mutation: &mut Mutation<'_>, table: Table, change: &RowChange) {
+    match &change.value {
+        Some(value) => mutation.put_local(table, &change.key, value),
+        None => mutation.remove_local(table, &change.key),
+    }
+}
+
+fn mark_born(mutation: &mut Mutation<'_>, id: ObjectId) {
+    let origin = Origin {
+        born_marked: true,
+        foreign: true,
+    };
+    mutation.mark_foreign(Table::Dirty, id);
+    mutation.then(move |inner, ticket| inner.dirty.mark(id, ticket, origin, 0));
 }

@@ -6,8 +6,8 @@
 mod ancestry;
 mod apply;
 mod base;
-mod content;
 mod facts;
+mod foreign_row;
 mod unshipped;
 mod updates;
 

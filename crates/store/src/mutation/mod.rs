@@ -6,8 +6,8 @@
 //! changes nothing, and neither does a commit that the overseer refuses: what has to happen in memory
 //! along with the batch is handed to [`Mutation::then`].
 
-use std::sync::Weak;
-use std::sync::atomic::Ordering;
+mod commit;
+mod numbers;
 
 use tokio::sync::MutexGuard;
 use vfs::{ChangeAttribute, DirectoryChange, Error, Name, ObjectId, Result, Timestamp};
@@ -16,7 +16,7 @@ use crate::committer::Ticket;
 use crate::counters::{Counters, Sequence};
 use crate::inner::Inner;
 use crate::metadata::{Batch, Table};
-use crate::overseer::{Change, Touched, TouchedKind};
+use crate::overseer::{Touched, TouchedKind};
 use crate::recording::Draft;
 use crate::rows::{Content, EntryRow, NameHash, ObjectRow, key};
 use crate::space::Demand;
@@ -340,6 +340,26 @@ impl<'s> Mutation<'s> {
         self.batch.remove(table, key);
     }
 
+    /// Says that the changes are those of another primary, and no others need to hear of them from here.
+    pub(crate) fn follow(&mut self) {
+        self.record = None;
+    }
+
+    /// Takes over an object as another primary has it.
+    pub(crate) fn replace_object(&mut self, id: ObjectId, row: ObjectRow) -> Result<()> {
+        self.raise(Sequence::Changes, row.change.0);
+        let counter = id.as_u64() & ObjectId::MAX_COUNTER;
+        if ObjectId::new(self.inner.slot, counter) == Some(id) {
+            self.raise(Sequence::Objects, id.as_u64());
+        }
+        let at = self.load_object(id)?;
+        let loaded = &mut self.objects[at];
+        self.made += i64::from(loaded.row.is_none());
+        loaded.row = Some(row);
+        loaded.changed = true;
+        Ok(())
+    }
+
     /// Corrects the count of objects.
     pub(crate) fn set_object_count(&mut self, objects: u64) {
         self.writer.objects = objects;
@@ -351,159 +371,6 @@ impl<'s> Mutation<'s> {
     pub(crate) fn new_id(&mut self) -> Result<ObjectId> {
         let counter = self.take(Sequence::Objects)?;
         ObjectId::new(self.inner.slot, counter).ok_or(Error::NoSpace)
-    }
-
-    /// Makes the changes visible to everybody, if the overseer has nothing against a change of this shape.
-    /// They are stable once the ticket is.
-    pub(crate) fn commit(mut self, change: &Change) -> Result<Ticket> {
-        self.gather();
-        match self.record.take().filter(|record| !record.is_empty()) {
-            None => self.write(None).map(|(ticket, _)| ticket),
-            Some(record) => self.commit_overseen(change, &record),
-        }
-    }
-
-    /// The same for changes that only this copy knows of.
-    pub(crate) fn commit_local(mut self) -> Result<Ticket> {
-        self.gather();
-        if self.record.take().is_some_and(|record| !record.is_empty()) {
-            return Err(Error::Io(
-                "a change that replicas keep has no shape; please report it".into(),
-            ));
-        }
-        self.write(None).map(|(ticket, _)| ticket)
-    }
-
-    fn commit_overseen(mut self, change: &Change, record: &Draft) -> Result<Ticket> {
-        let overseer = self.inner.overseer.get().and_then(Weak::upgrade);
-        let overseer = overseer.ok_or_else(|| Error::Io("nobody oversees changes".into()))?;
-        let mut outcome = None;
-        let decided = overseer.oversee(change, &mut |note| {
-            if outcome.is_some() {
-                return Err(Error::Io("a change was to be committed twice".into()));
-            }
-            let row = note.map(|note| record.to_row(note));
-            let written = self.write(row);
-            outcome = Some(written.clone().map(|(ticket, _)| ticket));
-            written.map(|(_, position)| position)
-        });
-        match (outcome, decided) {
-            (Some(Ok(ticket)), _) => Ok(ticket),
-            (_, Err(error)) | (Some(Err(error)), Ok(())) => Err(error),
-            (None, Ok(())) => Err(Error::Io(
-                "a change was neither committed nor refused".into(),
-            )),
-        }
-    }
-
-    fn gather(&mut self) {
-        self.gather_objects();
-        self.gather_entries();
-    }
-
-    /// Writes the batch with its record, and does what goes with it. Returns the ticket, and the position of
-    /// the record or 0.
-    fn write(&mut self, record: Option<Vec<u8>>) -> Result<(Ticket, u64)> {
-        let position = match record {
-            Some(record) => self.put_record(&record)?,
-            None => 0,
-        };
-        if self.batch.is_empty() {
-            return Ok((self.writer.committed, position));
-        }
-        let ticket = self.ticket();
-        let reserved = self.writer.counters.wanted();
-        if let Some(reserved) = &reserved {
-            self.batch
-                .put(Table::System, RESERVED_KEY, &reserved.encode());
-        }
-        let objects = self.writer.objects.saturating_add_signed(self.made);
-        if self.made != 0 {
-            self.batch
-                .put(Table::System, OBJECTS_KEY, &key::number(objects));
-        }
-        let inner = self.inner;
-        if position > 0 {
-            inner.commits.note_record(ticket, position);
-        }
-        let batch = std::mem::replace(&mut self.batch, inner.metadata.batch());
-        batch
-            .commit()
-            .map_err(|error| inner.fail(&error.to_string()))?;
-        if let Some(reserved) = reserved {
-            self.writer.counters.written(ticket, reserved);
-        }
-        self.writer.committed = ticket;
-        self.writer.objects = objects;
-        inner.objects.store(objects, Ordering::Relaxed);
-        inner.commits.set_committed(ticket);
-        for effect in self.effects.drain(..) {
-            effect(inner, ticket);
-        }
-        inner.statistics.batches.add(1);
-        if inner.metadata.should_look() {
-            inner.commits.look();
-        }
-        Ok((ticket, position))
-    }
-
-    /// Puts the record into the batch, and beside it a mark of the file whose data changes.
-    fn put_record(&mut self, record: &[u8]) -> Result<u64> {
-        self.note_shared();
-        let position = self.take(Sequence::Positions)?;
-        self.batch
-            .put(Table::Updates, &key::number(position), record);
-        if let Some(id) = self.data_of
-            && !self.inner.unshipped.contains(id)
-        {
-            self.mark(Table::Unshipped, id);
-            self.then(move |inner, _| inner.unshipped.add(id));
-        }
-        Ok(position)
-    }
-
-    /// From this batch on, no object gets another version without other replicas hearing of it.
-    pub(crate) fn note_shared(&mut self) {
-        if !self.inner.shared.load(Ordering::Relaxed) {
-            self.put_local(Table::System, SHARED_KEY, b"");
-            self.then(|inner, _| inner.shared.store(true, Ordering::Relaxed));
-        }
-    }
-
-    fn gather_objects(&mut self) {
-        for loaded in std::mem::take(&mut self.objects) {
-            let key = key::object(loaded.id);
-            if !loaded.changed {
-                continue;
-            }
-            let Some(row) = loaded.row else {
-                match loaded.orphan {
-                    true => self.remove_local(Table::Objects, &key),
-                    false => self.remove(Table::Objects, &key),
-                }
-                continue;
-            };
-            if row.links > 0 {
-                self.put(Table::Objects, &key, &row.encode());
-                continue;
-            }
-            // A file without a name lives on here alone; for all others it is gone.
-            self.put_local(Table::Objects, &key, &row.encode());
-            if let (false, Some(record)) = (loaded.orphan, &mut self.record) {
-                record.add(Table::Objects, &key, None);
-            }
-        }
-    }
-
-    fn gather_entries(&mut self) {
-        for loaded in std::mem::take(&mut self.entries) {
-            let key = key::entry(loaded.directory, loaded.hash);
-            if loaded.changed && loaded.row.is_empty() {
-                self.remove(Table::Entries, &key);
-            } else if loaded.changed {
-                self.put(Table::Entries, &key, &loaded.row.encode());
-            }
-        }
     }
 
     fn load_object(&mut self, id: ObjectId) -> Result<usize> {
@@ -543,59 +410,5 @@ impl<'s> Mutation<'s> {
             changed: false,
         });
         Ok(self.entries.len() - 1)
-    }
-
-    /// A version newer than `old` that was never shown to anyone. The takeovers in the upper bits stay.
-    fn next_change(&mut self, old: ChangeAttribute) -> Result<ChangeAttribute> {
-        let counter = self.take(Sequence::Changes)?;
-        Ok(ChangeAttribute(counter.max(old.0 + 1)))
-    }
-
-    fn take(&mut self, sequence: Sequence) -> Result<u64> {
-        if let Some(number) = self.writer.counters.take(sequence) {
-            return Ok(number);
-        }
-        self.inner.reserve_now(&mut self.writer)?;
-        self.writer
-            .counters
-            .take(sequence)
-            .ok_or_else(|| self.inner.fail("numbers have run out"))
-    }
-}
-
-impl Inner {
-    /// Reserves numbers and waits for stable storage; at start, and when a burst of changes used up a
-    /// range before the group commit made the next one stable.
-    pub(crate) fn reserve_now(&self, writer: &mut Writer) -> Result<()> {
-        if let Some(reserved) = writer.counters.wanted() {
-            let ticket = Ticket(writer.committed.0 + 1);
-            let mut batch = self.metadata.batch();
-            batch.put(Table::System, RESERVED_KEY, &reserved.encode());
-            batch
-                .commit()
-                .map_err(|error| self.fail(&error.to_string()))?;
-            writer.counters.written(ticket, reserved);
-            writer.committed = ticket;
-            self.commits.set_committed(ticket);
-        }
-        self.persist_held(writer)
-    }
-
-    /// Makes every batch so far stable, for one who holds the writer's lock.
-    pub(crate) fn persist_held(&self, writer: &mut Writer) -> Result<()> {
-        self.persist_through(writer.committed)?;
-        writer.counters.stable(writer.committed);
-        Ok(())
-    }
-
-    /// Makes every batch up to this one stable, which has been committed. Others go on committing.
-    pub(crate) fn persist_through(&self, ticket: Ticket) -> Result<()> {
-        self.health.check()?;
-        self.metadata
-            .persist()
-            .map_err(|error| self.fail(&error.to_string()))?;
-        self.statistics.group_commits.add(1);
-        self.commits.announce(ticket);
-        Ok(())
     }
 }

@@ -1,0 +1,197 @@
+//! The content of files on its way to other replicas, and from them.
+//!
+//! What comes is put into the data file like a write that has to be stable, small pieces by way of the rows
+//! (`kept.rs`); but it changes no version and no time, and never the size. After a crash it comes again.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::FallocateFlags;
+use vfs::{Error, Extent, ObjectId, Result, SeekTarget};
+
+use super::kept::keep;
+use super::read::{read_rest, seek_in};
+use crate::committer::Ticket;
+use crate::error::from_os;
+use crate::inner::{Inner, blocking, detached};
+use crate::replication::ContentPiece;
+use crate::rows::ObjectRow;
+use crate::space::{Demand, ROW_BYTES};
+
+impl Inner {
+    /// [`crate::Store::content`].
+    pub(crate) fn content(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        count: u64,
+    ) -> Result<Vec<ContentPiece>> {
+        let row = self.object(id)?;
+        let stored = row.file()?.stored;
+        let end = offset.saturating_add(count).min(row.size);
+        let failed = |error: std::io::Error| from_os("read data", &error);
+        let file = match stored {
+            true => self.files.existing(id).map_err(failed)?,
+            false => None,
+        };
+        let (mut pieces, mut at) = (Vec::new(), offset);
+        while at < end {
+            let next = match &file {
+                Some(file) => seek_in(file, at, SeekTarget::Data)?,
+                None => None,
+            };
+            let data = next.map_or(end, |data| data.min(end));
+            if data > at {
+                pieces.push(hole(at, data));
+            }
+            at = data;
+            if let (Some(file), true) = (&file, at < end) {
+                let piece = data_at(file, at, end)?;
+                at += piece.len() as u64;
+                if piece.is_empty() {
+                    // The file was cut meanwhile.
+                    pieces.push(hole(at, end));
+                    break;
+                }
+                pieces.push(ContentPiece::Data {
+                    offset: data,
+                    bytes: piece,
+                });
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// [`crate::Store::put_content`].
+    pub(crate) async fn put_content(
+        self: &Arc<Self>,
+        id: ObjectId,
+        piece: ContentPiece,
+    ) -> Result<()> {
+        let inner = Arc::clone(self);
+        // Detached, because half of this must not be left behind.
+        detached(async move {
+            match piece {
+                ContentPiece::Data { offset, bytes } if inner.can_keep(id, bytes.len()) => {
+                    inner.put_small(id, offset, bytes).await
+                }
+                ContentPiece::Data { offset, bytes } => inner.put_large(id, offset, bytes).await,
+                ContentPiece::Hole(extent) => inner.put_hole(id, extent).await,
+            }
+        })
+        .await
+    }
+
+    /// Few bytes: one trip to the disk, shared with others, makes them stable among the rows.
+    async fn put_small(self: &Arc<Self>, id: ObjectId, offset: u64, bytes: Bytes) -> Result<()> {
+        // Alone, so that pieces of the same bytes are kept in the order in which they came.
+        let alone = self.guards.exclude(id).await;
+        let Some((row, bytes)) = self.clip(id, offset, bytes)? else {
+            return Ok(());
+        };
+        let (_writing, _) = self.begin_writing_as(id, true).await?;
+        self.put_or_note(id, offset, bytes.clone(), !row.file()?.stored)
+            .await?;
+        let ticket = self.note_stored(id, Some((offset, &bytes))).await?;
+        drop(alone);
+        self.commits.wait(ticket, &self.health).await
+    }
+
+    async fn put_large(self: &Arc<Self>, id: ObjectId, offset: u64, bytes: Bytes) -> Result<()> {
+        let _shared = self.guards.share(id).await;
+        let Some((row, bytes)) = self.clip(id, offset, bytes)? else {
+            return Ok(());
+        };
+        let (_writing, _) = self.begin_writing_as(id, true).await?;
+        self.put_or_note(id, offset, bytes, !row.file()?.stored)
+            .await?;
+        let ticket = self.note_stored(id, None).await?;
+        self.commits.ask_for(ticket);
+        let released = self.stabilise(id).await?;
+        self.commits.wait(ticket.max(released), &self.health).await
+    }
+
+    async fn put_hole(self: &Arc<Self>, id: ObjectId, extent: Extent) -> Result<()> {
+        let _alone = self.guards.exclude(id).await;
+        let row = self.named_file(id)?;
+        let end = extent.offset.saturating_add(extent.length).min(row.size);
+        if !row.file()?.stored || extent.offset >= end {
+            return Ok(());
+        }
+        let (_writing, _) = self.begin_writing_as(id, true).await?;
+        let inner = Arc::clone(self);
+        blocking(move || {
+            let failed = |error: std::io::Error| from_os("punch a hole", &error);
+            let Some(file) = inner.files.existing(id).map_err(failed)? else {
+                return Ok(());
+            };
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let length = end - extent.offset;
+            rustix::fs::fallocate(file.as_fd(), flags, extent.offset, length)
+                .map_err(|errno| failed(errno.into()))
+        })
+        .await?;
+        self.dirty.changed(id, false);
+        let released = self.stabilise(id).await?;
+        self.commits.wait(released, &self.health).await
+    }
+
+    /// The file and what of these bytes lies within its size; `None` when nothing does.
+    fn clip(&self, id: ObjectId, offset: u64, bytes: Bytes) -> Result<Option<(ObjectRow, Bytes)>> {
+        let row = self.named_file(id)?;
+        let left = row.size.saturating_sub(offset).min(bytes.len() as u64);
+        if left == 0 {
+            return Ok(None);
+        }
+        self.headroom.admit(Demand::Room(left + ROW_BYTES))?;
+        // Invariant: it is no more than the length of the bytes.
+        Ok(Some((row, bytes.slice(..left as usize))))
+    }
+
+    /// A file that others have too.
+    fn named_file(&self, id: ObjectId) -> Result<ObjectRow> {
+        let row = self.object(id)?;
+        row.file()?;
+        match row.links {
+            0 => Err(Error::Stale),
+            _ => Ok(row),
+        }
+    }
+
+    /// Notes that there is a data file, and keeps bytes that it may not have yet.
+    async fn note_stored(&self, id: ObjectId, kept: Option<(u64, &Bytes)>) -> Result<Ticket> {
+        // Admitted together with the data.
+        let mut mutation = self.begin_upkeep().await?;
+        let mut row = mutation.object(id)?.clone();
+        let file = row.file_mut()?;
+        if !file.stored {
+            file.stored = true;
+            mutation.put_quietly(id, &row);
+        }
+        if let Some((offset, bytes)) = kept {
+            keep(&mut mutation, id, offset, bytes);
+        }
+        mutation.commit_local()
+    }
+}
+
+fn hole(start: u64, end: u64) -> ContentPiece {
+    ContentPiece::Hole(Extent {
+        offset: start,
+        length: end - start,
+    })
+}
+
+/// The bytes from here to the next hole or the end.
+fn data_at(file: &File, at: u64, end: u64) -> Result<Bytes> {
+    let failed = |error: std::io::Error| from_os("read data", &error);
+    let hole = seek_in(file, at, SeekTarget::Hole)?.map_or(end, |hole| hole.min(end));
+    let length = hole.saturating_sub(at);
+    let length = usize::try_from(length).map_err(|_| Error::Invalid("too much at once"))?;
+    let mut bytes = vec![0; length];
+    let filled = read_rest(file, &mut bytes, at).map_err(failed)?;
+    bytes.truncate(filled);
+    Ok(bytes.into())
+}

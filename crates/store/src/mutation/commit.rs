@@ -1,0 +1,195 @@
+//! How changes become visible: with the consent of the overseer, in one batch, with everything that goes
+//! along with it in memory.
+
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+
+use vfs::{Error, Result};
+
+use super::{Mutation, OBJECTS_KEY, RESERVED_KEY, SHARED_KEY};
+use crate::committer::Ticket;
+use crate::counters::Sequence;
+use crate::metadata::Table;
+use crate::overseer::Change;
+use crate::recording::Draft;
+use crate::rows::key;
+
+impl Mutation<'_> {
+    /// Makes the changes visible to everybody, if the overseer has nothing against a change of this shape.
+    /// They are stable once the ticket is.
+    pub(crate) fn commit(mut self, change: &Change) -> Result<Ticket> {
+        self.gather();
+        match self.record.take().filter(|record| !record.is_empty()) {
+            None => self.write(None).map(|(ticket, _)| ticket),
+            Some(record) => self.commit_overseen(change, &record),
+        }
+    }
+
+    /// The same for changes that only this copy knows of.
+    pub(crate) fn commit_local(mut self) -> Result<Ticket> {
+        self.gather();
+        if self.record.take().is_some_and(|record| !record.is_empty()) {
+            return Err(Error::Io(
+                "a change that replicas keep has no shape; please report it".into(),
+            ));
+        }
+        self.write(None).map(|(ticket, _)| ticket)
+    }
+
+    /// The same for changes of another primary. `decide` gets a closure that commits, which it must call.
+    pub(crate) fn commit_followed(
+        mut self,
+        decide: &mut dyn FnMut(&mut dyn FnMut() -> Result<()>) -> Result<()>,
+    ) -> Result<Ticket> {
+        debug_assert!(self.record.is_none(), "changes of others are not recorded");
+        self.note_shared();
+        self.gather();
+        let mut outcome = None;
+        let decided = decide(&mut || {
+            if outcome.is_some() {
+                return Err(Error::Io("a change was to be committed twice".into()));
+            }
+            let written = self.write(None).map(|(ticket, _)| ticket);
+            outcome = Some(written.clone());
+            written.map(|_| ())
+        });
+        settled(outcome, decided)
+    }
+
+    fn commit_overseen(mut self, change: &Change, record: &Draft) -> Result<Ticket> {
+        let overseer = self.inner.overseer.get().and_then(Weak::upgrade);
+        let overseer = overseer.ok_or_else(|| Error::Io("nobody oversees changes".into()))?;
+        let mut outcome = None;
+        let decided = overseer.oversee(change, &mut |note| {
+            if outcome.is_some() {
+                return Err(Error::Io("a change was to be committed twice".into()));
+            }
+            let row = note.map(|note| record.to_row(note));
+            let written = self.write(row);
+            outcome = Some(written.clone().map(|(ticket, _)| ticket));
+            written.map(|(_, position)| position)
+        });
+        settled(outcome, decided)
+    }
+
+    fn gather(&mut self) {
+        self.gather_objects();
+        self.gather_entries();
+    }
+
+    /// Writes the batch with its record, and does what goes with it. Returns the ticket, and the position of
+    /// the record or 0.
+    fn write(&mut self, record: Option<Vec<u8>>) -> Result<(Ticket, u64)> {
+        let position = match record {
+            Some(record) => self.put_record(&record)?,
+            None => 0,
+        };
+        if self.batch.is_empty() {
+            return Ok((self.writer.committed, position));
+        }
+        let ticket = self.ticket();
+        let reserved = self.writer.counters.wanted();
+        if let Some(reserved) = &reserved {
+            self.batch
+                .put(Table::System, RESERVED_KEY, &reserved.encode());
+        }
+        let objects = self.writer.objects.saturating_add_signed(self.made);
+        if self.made != 0 {
+            self.batch
+                .put(Table::System, OBJECTS_KEY, &key::number(objects));
+        }
+        let inner = self.inner;
+        if position > 0 {
+            inner.commits.note_record(ticket, position);
+        }
+        let batch = std::mem::replace(&mut self.batch, inner.metadata.batch());
+        batch
+            .commit()
+            .map_err(|error| inner.fail(&error.to_string()))?;
+        if let Some(reserved) = reserved {
+            self.writer.counters.written(ticket, reserved);
+        }
+        self.writer.committed = ticket;
+        self.writer.objects = objects;
+        inner.objects.store(objects, Ordering::Relaxed);
+        inner.commits.set_committed(ticket);
+        for effect in self.effects.drain(..) {
+            effect(inner, ticket);
+        }
+        inner.statistics.batches.add(1);
+        if inner.metadata.should_look() {
+            inner.commits.look();
+        }
+        Ok((ticket, position))
+    }
+
+    /// Puts the record into the batch, and beside it a mark of the file whose data changes.
+    fn put_record(&mut self, record: &[u8]) -> Result<u64> {
+        self.note_shared();
+        let position = self.take(Sequence::Positions)?;
+        self.batch
+            .put(Table::Updates, &key::number(position), record);
+        if let Some(id) = self.data_of
+            && !self.inner.unshipped.contains(id)
+        {
+            self.mark(Table::Unshipped, id);
+            self.then(move |inner, _| inner.unshipped.add(id));
+        }
+        Ok(position)
+    }
+
+    /// From this batch on, no object gets another version without other replicas hearing of it.
+    pub(crate) fn note_shared(&mut self) {
+        if !self.inner.shared.load(Ordering::Relaxed) {
+            self.put_local(Table::System, SHARED_KEY, b"");
+            self.then(|inner, _| inner.shared.store(true, Ordering::Relaxed));
+        }
+    }
+
+    fn gather_objects(&mut self) {
+        for loaded in std::mem::take(&mut self.objects) {
+            let key = key::object(loaded.id);
+            if !loaded.changed {
+                continue;
+            }
+            let Some(row) = loaded.row else {
+                match loaded.orphan {
+                    true => self.remove_local(Table::Objects, &key),
+                    false => self.remove(Table::Objects, &key),
+                }
+                continue;
+            };
+            if row.links > 0 {
+                self.put(Table::Objects, &key, &row.encode());
+                continue;
+            }
+            // A file without a name lives on here alone; for all others it is gone.
+            self.put_local(Table::Objects, &key, &row.encode());
+            if let (false, Some(record)) = (loaded.orphan, &mut self.record) {
+                record.add(Table::Objects, &key, None);
+            }
+        }
+    }
+
+    fn gather_entries(&mut self) {
+        for loaded in std::mem::take(&mut self.entries) {
+            let key = key::entry(loaded.directory, loaded.hash);
+            if loaded.changed && loaded.row.is_empty() {
+                self.remove(Table::Entries, &key);
+            } else if loaded.changed {
+                self.put(Table::Entries, &key, &loaded.row.encode());
+            }
+        }
+    }
+}
+
+/// What became of a change: what was committed stays so, whatever is said afterwards.
+fn settled(outcome: Option<Result<Ticket>>, decided: Result<()>) -> Result<Ticket> {
+    match (outcome, decided) {
+        (Some(Ok(ticket)), _) => Ok(ticket),
+        (_, Err(error)) | (Some(Err(error)), Ok(())) => Err(error),
+        (None, Ok(())) => Err(Error::Io(
+            "a change was neither committed nor refused".into(),
+        )),
+    }
+}

@@ -1,0 +1,75 @@
+//! Numbers that a change needs, and waiting for stable storage with the writer's lock held.
+
+use vfs::{ChangeAttribute, ObjectId, Result};
+
+use super::{Mutation, RESERVED_KEY, Writer};
+use crate::committer::Ticket;
+use crate::counters::Sequence;
+use crate::inner::Inner;
+use crate::metadata::Table;
+
+impl Mutation<'_> {
+    /// Numbers given out from here on are larger than this one, which another replica has used. Only the
+    /// lower bits count here: those above say who counted.
+    pub(crate) fn raise(&mut self, sequence: Sequence, number: u64) {
+        let counter = match sequence {
+            Sequence::Positions => number,
+            Sequence::Objects | Sequence::Changes => number & ObjectId::MAX_COUNTER,
+        };
+        self.writer.counters.raise(sequence, counter);
+    }
+
+    /// A version newer than `old` that was never shown to anyone. The takeovers in the upper bits stay.
+    pub(super) fn next_change(&mut self, old: ChangeAttribute) -> Result<ChangeAttribute> {
+        let counter = self.take(Sequence::Changes)?;
+        Ok(ChangeAttribute(counter.max(old.0 + 1)))
+    }
+
+    pub(super) fn take(&mut self, sequence: Sequence) -> Result<u64> {
+        if let Some(number) = self.writer.counters.take(sequence) {
+            return Ok(number);
+        }
+        self.inner.reserve_now(&mut self.writer)?;
+        self.writer
+            .counters
+            .take(sequence)
+            .ok_or_else(|| self.inner.fail("numbers have run out"))
+    }
+}
+
+impl Inner {
+    /// Reserves numbers and waits for stable storage; at start, and when a burst of changes used up a
+    /// range before the group commit made the next one stable.
+    pub(crate) fn reserve_now(&self, writer: &mut Writer) -> Result<()> {
+        if let Some(reserved) = writer.counters.wanted() {
+            let ticket = Ticket(writer.committed.0 + 1);
+            let mut batch = self.metadata.batch();
+            batch.put(Table::System, RESERVED_KEY, &reserved.encode());
+            batch
+                .commit()
+                .map_err(|error| self.fail(&error.to_string()))?;
+            writer.counters.written(ticket, reserved);
+            writer.committed = ticket;
+            self.commits.set_committed(ticket);
+        }
+        self.persist_held(writer)
+    }
+
+    /// Makes every batch so far stable, for one who holds the writer's lock.
+    pub(crate) fn persist_held(&self, writer: &mut Writer) -> Result<()> {
+        self.persist_through(writer.committed)?;
+        writer.counters.stable(writer.committed);
+        Ok(())
+    }
+
+    /// Makes every batch up to this one stable, which has been committed. Others go on committing.
+    pub(crate) fn persist_through(&self, ticket: Ticket) -> Result<()> {
+        self.health.check()?;
+        self.metadata
+            .persist()
+            .map_err(|error| self.fail(&error.to_string()))?;
+        self.statistics.group_commits.add(1);
+        self.commits.announce(ticket);
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Rows that come from another replica: what they mean, and whether they can be at all.
+
+use vfs::{Error, ObjectId, Result};
+
+use crate::codec::Malformed;
+use crate::data::MAX_FILE_BYTES;
+use crate::inner::Inner;
+use crate::metadata::Table;
+use crate::recording::RowChange;
+use crate::rows::{Content, EntryRow, ObjectRow, XattrRow, key};
+
+/// One row as another primary left it.
+#[derive(Debug)]
+pub(super) enum ForeignRow {
+    Object {
+        id: ObjectId,
+        row: Option<ObjectRow>,
+    },
+    Link {
+        child: ObjectId,
+        parent: ObjectId,
+        added: bool,
+        change: RowChange,
+    },
+    /// Names of a directory, or an extended attribute: taken over as it is.
+    Other { table: Table, change: RowChange },
+}
+
+impl Inner {
+    /// Looks at every row before anything is changed because of one.
+    pub(super) fn understand(&self, changes: Vec<RowChange>) -> Result<Vec<ForeignRow>> {
+        let rows = changes
+            .into_iter()
+            .map(|change| self.understand_one(change));
+        rows.collect::<std::result::Result<_, Malformed>>()
+            .map_err(|Malformed(what)| {
+                tracing::error!("another replica sent a row that cannot be: {what}");
+                Error::Invalid("a row of another replica cannot be")
+            })
+    }
+
+    fn understand_one(&self, change: RowChange) -> std::result::Result<ForeignRow, Malformed> {
+        let value = change.value.as_deref();
+        match Table::from_tag(change.table) {
+            Some(Table::Objects) => {
+                let id = key::parse_object(&change.key)?;
+                let row = value.map(ObjectRow::decode).transpose()?;
+                check_object(id, row.as_ref())?;
+                Ok(ForeignRow::Object { id, row })
+            }
+            Some(Table::Entries) => {
+                let (_, hash) = key::parse_entry(&change.key)?;
+                let row = value.map(EntryRow::decode).transpose()?;
+                let mut names = row.iter().flat_map(EntryRow::entries);
+                if names.any(|entry| self.hash(entry.name.as_bytes()) != hash) {
+                    return Err(Malformed("a name lies where another belongs"));
+                }
+                Ok(other(Table::Entries, change))
+            }
+            Some(Table::Links) => {
+                let (child, parent, _) = key::parse_link(&change.key)?;
+                if value.is_some_and(|value| !value.is_empty()) {
+                    return Err(Malformed("a link is not empty"));
+                }
+                Ok(ForeignRow::Link {
+                    child,
+                    parent,
+                    added: value.is_some(),
+                    change,
+                })
+            }
+            Some(Table::Xattrs) => {
+                key::parse_xattr(&change.key)?;
+                value.map(XattrRow::decode).transpose()?;
+                Ok(other(Table::Xattrs, change))
+            }
+            _ => Err(Malformed("it belongs to a table that is not shared")),
+        }
+    }
+}
+
+fn other(table: Table, change: RowChange) -> ForeignRow {
+    ForeignRow::Other { table, change }
+}
+
+/// What no primary can have made of an object.
+fn check_object(id: ObjectId, row: Option<&ObjectRow>) -> std::result::Result<(), Malformed> {
+    match row {
+        None if id == ObjectId::ROOT => Err(Malformed("the root is gone")),
+        None => Ok(()),
+        Some(row) if id == ObjectId::ROOT && !row.is_directory() => {
+            Err(Malformed("the root is no directory"))
+        }
+        Some(row) if row.links == 0 => Err(Malformed("an object has no name")),
+        Some(row) if matches!(row.content, Content::Directory(_)) && row.links != 1 => {
+            Err(Malformed("a directory has several names"))
+        }
+        Some(row) if row.size > MAX_FILE_BYTES => Err(Malformed("a file is too long")),
+        Some(_) => Ok(()),
+    }
+}
