@@ -3,9 +3,12 @@
 //! What must never enter: defaults of the server; an absent argument leaves them to the configuration.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use server::configuration::{ListenAddress, LogFilter};
+use server::configuration::{
+    ListenAddress, LogFilter, PeerAddress, TREE_WANTED, is_tree_name, parse_duration,
+};
 
 /// Serves file trees to NFSv4.1 clients.
 #[derive(Debug, Parser)]
@@ -21,6 +24,11 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Show what the server that runs on a data directory is doing
     Status(StatusArguments),
+    /// Begin a set of servers that keep one tree, and work on its members
+    Set {
+        #[command(subcommand)]
+        command: SetCommand,
+    },
     /// Verify a data directory while no server runs on it
     Check(CheckArguments),
     /// Work on configuration files
@@ -57,6 +65,81 @@ pub(crate) struct StatusArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SetCommand {
+    /// Make the server of a data directory the first replica of a new set
+    Create(CreateSetArguments),
+    /// Print a token by which one more server can join
+    Invite(InviteArguments),
+    /// Make the server of a data directory a replica of the set that a token is of
+    Join(JoinArguments),
+    /// List the members of the set
+    Members {
+        /// Data directory of a member [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+    /// Remove a member, on the server that created the set
+    Revoke {
+        /// The member's number, as `meridian set members` shows it
+        #[arg(value_name = "REPLICA")]
+        slot: u16,
+        /// Data directory of the server that created the set [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+}
+
+/// What a server is told that becomes a replica.
+#[derive(Debug, Args)]
+pub(crate) struct ReplicaPlace {
+    /// Data directory of the server, made if it is not there [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where the other replicas reach this server
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: PeerAddress,
+    /// The tree that the set keeps, as `tree` in [replication] [default: default]
+    #[arg(long, value_name = "NAME", value_parser = tree_name)]
+    pub(crate) tree: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateSetArguments {
+    #[command(flatten)]
+    pub(crate) place: ReplicaPlace,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InviteArguments {
+    /// Data directory of the server that created the set [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// How long the token works, such as `30 min` or `2 d` [default: 1 h]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
+    pub(crate) lifetime: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JoinArguments {
+    /// The line that `meridian set invite` printed
+    pub(crate) token: String,
+    #[command(flatten)]
+    pub(crate) place: ReplicaPlace,
+}
+
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).filter(|time| !time.is_zero());
+    time.ok_or_else(|| "write a time such as `30 min`, `1 h` or `2 d`".to_owned())
+}
+
+fn tree_name(text: &str) -> Result<String, String> {
+    match is_tree_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("write {TREE_WANTED}")),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ mod exit;
 mod logging;
 mod mount_hint;
 mod serve;
+mod set;
 mod status;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Set { command } => set::run(&command),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config {
             command: ConfigCommand::Check { file },

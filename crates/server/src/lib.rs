@@ -14,6 +14,7 @@ pub mod configuration;
 mod data_directory;
 mod metrics;
 mod serve;
+pub mod set;
 mod status;
 mod transport;
 

@@ -524,7 +524,7 @@ fn replication_has_its_settings() {
     .unwrap()
     .replication;
     assert_eq!(all.tree, "source");
-    assert_eq!(all.listen.0.to_string(), "192.0.2.1:7643");
+    assert_eq!(all.listen.unwrap().0.to_string(), "192.0.2.1:7643");
     assert_eq!((all.data_lanes, all.compression), (8, false));
     assert_eq!(all.directory_contention, Contention::Wait);
     assert_eq!(all.namespace, NameLookup::Relaxed);

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use server::Configuration;
-use server::configuration::{ConfigurationError, ExportConfiguration};
+use server::configuration::{ConfigurationError, ExportConfiguration, PeerListenAddress};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -122,7 +122,13 @@ fn the_packaged_file_shows_all_defaults() {
     assert_eq!(all.transport, defaults.transport);
     assert_eq!(all.store.cache_bytes, defaults.store.cache_bytes);
     assert_eq!(all.store.open_files, defaults.store.open_files);
-    assert_eq!(all.replication, defaults.replication);
+    let mut replication = all.replication;
+    // The default depends on what the set was told, which is this unless it was told otherwise.
+    assert_eq!(
+        replication.listen.take(),
+        Some(PeerListenAddress::EVERYWHERE)
+    );
+    assert_eq!(replication, defaults.replication);
     assert_eq!(all.log, defaults.log);
     let file = fs::read_to_string(repository().join("packaging/meridian.toml")).unwrap();
     let settings: BTreeSet<&str> = file

@@ -107,7 +107,11 @@ async fn ask_anyone(token: &Token, question: &JoinRequest) -> Result<JoinReply, 
         let answer = timeout(PATIENCE, ask(token, address, question)).await;
         let reason = match answer {
             Ok(Ok(reply)) => return Ok(reply),
-            Ok(Err(WireError::Broken(error))) => explain(&error),
+            Ok(Err(WireError::Broken(error))) if is_of_tls(&error) => explain(&error),
+            Ok(Err(WireError::Broken(error))) => format!(
+                "{error}; check that `meridian serve` runs on the server that invited, that its address is right, \
+                 and that no firewall is between"
+            ),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "no answer in time; check the address and the firewall".to_owned(),
         };
@@ -117,6 +121,12 @@ async fn ask_anyone(token: &Token, question: &JoinRequest) -> Result<JoinReply, 
         };
     }
     Err(last)
+}
+
+fn is_of_tls(error: &std::io::Error) -> bool {
+    error
+        .get_ref()
+        .is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
 async fn ask(token: &Token, address: &str, question: &JoinRequest) -> Result<JoinReply, WireError> {

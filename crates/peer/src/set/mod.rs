@@ -45,11 +45,13 @@ pub(crate) fn proof_for_tests(token: &Token, request: &[u8]) -> [u8; 32] {
 pub enum SetError {
     /// The directory belongs to a set already.
     #[error(
-        "{0} already belongs to a set; use another directory, or remove this one to start anew"
+        "{0} already belongs to a set; use another data directory, or remove this one to start anew"
     )]
     Exists(PathBuf),
     /// There is no set in the directory.
-    #[error("{0} belongs to no set; create one or join one first")]
+    #[error(
+        "{0} belongs to no set; begin one with `meridian set create`, or enter one with `meridian set join`"
+    )]
     NoSet(PathBuf),
     /// The key of the authority is elsewhere.
     #[error(

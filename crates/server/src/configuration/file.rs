@@ -23,8 +23,7 @@ use super::{
 const HEADERS_BYTES: u32 = 8 << 10;
 
 /// What people should write for the name of a tree.
-pub(super) const TREE_WANTED: &str =
-    "a name of letters, digits, `-`, `_` and `.`, such as \"projects\"";
+pub const TREE_WANTED: &str = "a name of letters, digits, `-`, `_` and `.`, such as \"projects\"";
 
 const RANGES: &str =
     "an address range such as \"192.0.2.0/24\", \"192.0.2.7\" or \"*\", or a list of them";
@@ -150,8 +149,9 @@ fn export(section: Section<'_>) -> ExportConfiguration {
     export
 }
 
-/// A tree's name is that of a directory, so it must stay inside the one for trees.
-pub(super) fn is_tree_name(name: &str) -> bool {
+/// Whether a tree can have this name. It is that of a directory, so it must stay inside the one for trees.
+#[must_use]
+pub fn is_tree_name(name: &str) -> bool {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with('.')
 }

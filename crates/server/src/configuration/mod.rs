@@ -19,6 +19,7 @@ use nfs4_server::{AccessMode, AccessRule, AddressRange, Limits, PseudoPath, Squa
 
 pub use address::{ListenAddress, NFS_PORT, PEER_PORT, PeerAddress, PeerListenAddress};
 pub use duration::{format_duration, parse_duration};
+pub use file::{TREE_WANTED, is_tree_name};
 pub use log_filter::LogFilter;
 pub use problem::{ConfigurationError, Place, Problem};
 pub use replication::{Contention, Durability, NameLookup, ReplicationConfiguration, Strategies};

@@ -16,8 +16,9 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 pub struct ReplicationConfiguration {
     /// The name of the tree that the set keeps; all others are this server's alone.
     pub tree: String,
-    /// Where the other replicas are listened for.
-    pub listen: PeerListenAddress,
+    /// Where the other replicas are listened for; `None` stands for all addresses, at the port that the others
+    /// were told of.
+    pub listen: Option<PeerListenAddress>,
     /// Connections for file contents to each replica.
     pub data_lanes: u32,
     /// Whether file contents are compressed on their way where that pays.
@@ -102,7 +103,7 @@ impl Default for ReplicationConfiguration {
     fn default() -> ReplicationConfiguration {
         ReplicationConfiguration {
             tree: DEFAULT_TREE.to_owned(),
-            listen: PeerListenAddress::EVERYWHERE,
+            listen: None,
             data_lanes: 4,
             compression: true,
             data_delay: Duration::from_millis(200),
@@ -121,8 +122,7 @@ impl Default for ReplicationConfiguration {
 pub(super) fn read(section: &Section<'_>, all: &mut Configuration) {
     tree(section, all);
     let own = &mut all.replication;
-    let listen = section.parsed("listen", PeerListenAddress::WANTED);
-    own.listen = listen.unwrap_or(own.listen);
+    own.listen = section.parsed("listen", PeerListenAddress::WANTED);
     let lanes = section.integer("data_lanes", 1..=64);
     let lanes = lanes.and_then(|lanes| u32::try_from(lanes).ok());
     own.data_lanes = lanes.unwrap_or(own.data_lanes);

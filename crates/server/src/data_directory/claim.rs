@@ -7,17 +7,20 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, TREES};
+use super::{
+    CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, SET, TREES,
+};
 
 const LOCK: &str = "lock";
 /// What a data directory may hold before it has an identity; `lost+found` comes with a file system.
-const KNOWN: [&str; 9] = [
+const KNOWN: [&str; 10] = [
     LOCK,
     IDENTITY,
     "identity.unfinished",
     INCARNATION,
     CLIENTS,
     TREES,
+    SET,
     CONTROL_SOCKET,
     DAMAGED,
     "lost+found",

@@ -42,11 +42,9 @@ impl fmt::Debug for UniqueId {
 /// The names under which a server presents itself to NFS clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaIdentity {
-    /// This replica, and no other. Clients spread one session over servers with one owner, so replicas at
-    /// different sites must not share it.
+    /// This replica, and no other.
     pub replica: UniqueId,
-    /// The set of replicas that it belongs to. Clients reclaim their state at another server when the scope
-    /// is the same there.
+    /// The set of one that a server is as long as it belongs to no other.
     pub set: UniqueId,
 }
 
@@ -65,18 +63,6 @@ impl ReplicaIdentity {
             replica: UniqueId::random()?,
             set: UniqueId::random()?,
         })
-    }
-
-    /// The server owner (RFC 8881, section 2.5).
-    #[must_use]
-    pub fn server_owner(&self) -> Vec<u8> {
-        format!("meridian-replica-{}", self.replica).into_bytes()
-    }
-
-    /// The server scope (RFC 8881, section 2.4).
-    #[must_use]
-    pub fn server_scope(&self) -> Vec<u8> {
-        format!("meridian-set-{}", self.set).into_bytes()
     }
 
     pub(super) fn write(&self, path: &Path) -> Result<(), SealedFileError> {

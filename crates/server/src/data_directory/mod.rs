@@ -6,6 +6,7 @@
 //! incarnation    the number of its last start
 //! clients/       which clients hold state
 //! trees/NAME/    one store for each tree
+//! set/           the set of replicas that the server belongs to, if it does
 //! control.sock   where the running server answers `meridian status`
 //! damaged/       what a repair has set aside
 //! ```
@@ -131,6 +132,7 @@ const IDENTITY: &str = "identity";
 const INCARNATION: &str = "incarnation";
 const CLIENTS: &str = "clients";
 const TREES: &str = "trees";
+const SET: &str = "set";
 const CONTROL_SOCKET: &str = "control.sock";
 const DAMAGED: &str = "damaged";
 /// A data directory that this process, and no other, works on.
@@ -187,6 +189,12 @@ impl DataDirectory {
         tree_path(self.path(), name)
     }
 
+    /// Where the set of replicas is kept that the server belongs to, if it does.
+    #[must_use]
+    pub fn set(&self) -> PathBuf {
+        set_path(self.path())
+    }
+
     /// The directory itself.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -196,6 +204,11 @@ impl DataDirectory {
 
 fn tree_path(data: &Path, name: &str) -> PathBuf {
     data.join(TREES).join(name)
+}
+
+/// Where the set of a server with that data directory is kept.
+pub(crate) fn set_path(data: &Path) -> PathBuf {
+    data.join(SET)
 }
 
 /// Where a server with that data directory answers questions.

@@ -2,13 +2,16 @@
 //!
 //! What must never enter: what the parts do; they are only put together here.
 
+mod names;
 mod overview;
 mod process;
+mod replication;
 mod signals;
 mod trees;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -20,10 +23,13 @@ use vfs::FileSystem;
 use crate::configuration::{Configuration, MetricsConfiguration};
 use crate::data_directory::{DataDirectory, DataDirectoryError};
 use crate::metrics::{self, EndpointError, OperationCounters};
+use crate::set::MembershipError;
 use crate::status::{Status, StatusSocket};
 use crate::transport::{self, ListenError, Listener, Transport};
 
+use names::Names;
 use overview::Overview;
+use replication::{Replication, refusal_to_listen};
 pub use signals::StopSignals;
 use trees::Tree;
 
@@ -41,6 +47,27 @@ pub enum ServeError {
     /// An address cannot be listened at.
     #[error("cannot accept connections: {0}")]
     Listen(#[from] ListenError),
+    /// The set that the server belongs to cannot be made sense of.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+    /// Other replicas cannot be listened for.
+    #[error("{}", refusal_to_listen(.0, .1))]
+    PeerListen(SocketAddr, io::Error),
+    /// Clients could not reach the tree that the set keeps.
+    #[error(
+        "this server belongs to a set, and no export shows the tree \"{0}\" that the set keeps; add an [[export]] with `tree = \"{0}\"`, or name another tree with `tree` in [replication]"
+    )]
+    ReplicatedTreeNotShown(String),
+    /// A tree is there that is not the set's.
+    #[error(
+        "the tree \"{tree}\" in {path} is not this replica's copy of the set's tree; move it away, so that a new copy is made, or restore the `set` directory that belongs to it"
+    )]
+    OtherTree {
+        /// Its name.
+        tree: String,
+        /// Where it is.
+        path: PathBuf,
+    },
     /// The metrics port cannot be used.
     #[error(transparent)]
     Metrics(#[from] EndpointError),
@@ -78,6 +105,7 @@ pub struct Server {
     stop: watch::Sender<bool>,
     status_socket: StatusSocket,
     data: DataDirectory,
+    _endpoint: Option<peer::Endpoint>,
 }
 
 impl Server {
@@ -95,16 +123,24 @@ impl Server {
             .iter()
             .map(|address| Listener::bind(*address));
         let listeners = listeners.collect::<Result<Vec<Listener>, ListenError>>()?;
-        let trees = trees::open_all(&data, &configuration).await?;
+        let replication = Replication::prepare(&data, &configuration)?;
+        let trees = trees::open_all(&data, &configuration, replication.as_ref()).await?;
         let operations = Arc::new(OperationCounters::default());
         let incarnation = data.next_incarnation()?;
+        let membership = replication
+            .as_ref()
+            .map(|replication| &replication.membership);
+        let names = Names::new(data.identity(), membership);
         let service = service(
             &data,
-            incarnation,
+            names.as_identity(incarnation),
             &configuration,
             &trees,
             operations.clone(),
         )?;
+        let endpoint = replication
+            .map(|replication| replication.begin(incarnation))
+            .transpose()?;
         let record_bytes = configuration.record_bytes();
         let overview = Arc::new(Overview {
             transport: Transport::new(service.clone(), configuration.transport, record_bytes),
@@ -112,7 +148,7 @@ impl Server {
             trees,
             operations,
             data: data.path().to_owned(),
-            identity: *data.identity(),
+            names,
             incarnation,
             commit: configuration.commit,
             listen: listeners.iter().map(|listener| listener.address).collect(),
@@ -135,6 +171,7 @@ impl Server {
             stop,
             status_socket: socket,
             data,
+            _endpoint: endpoint,
         })
     }
 
@@ -206,18 +243,13 @@ impl Server {
 
 fn service(
     data: &DataDirectory,
-    incarnation: u32,
+    identity: Identity,
     configuration: &Configuration,
     trees: &[Tree],
     operations: Arc<OperationCounters>,
 ) -> Result<Arc<Service>, ServeError> {
     let namespace = Namespace::new(trees.iter().map(Tree::export).collect())?;
     let records = data.client_records()?;
-    let identity = Identity {
-        server: data.identity().server_owner(),
-        scope: data.identity().server_scope(),
-        incarnation,
-    };
     let options = ServiceOptions {
         identity,
         limits: configuration.limits.clone(),

@@ -11,9 +11,9 @@ use std::time::Instant;
 use nfs4_server::Service;
 use vfs::FileSystem;
 
+use super::names::Names;
 use super::trees::Tree;
 use crate::configuration::Commit;
-use crate::data_directory::ReplicaIdentity;
 use crate::metrics::{OperationCounters, Page, exposition};
 use crate::status::{ExportStatus, SpaceStatus, Status, StatusSource, StoreStatus, TrafficStatus};
 use crate::transport::{Traffic, Transport};
@@ -25,7 +25,7 @@ pub(super) struct Overview {
     pub(super) trees: Vec<Tree>,
     pub(super) operations: Arc<OperationCounters>,
     pub(super) data: PathBuf,
-    pub(super) identity: ReplicaIdentity,
+    pub(super) names: Names,
     pub(super) incarnation: u32,
     pub(super) commit: Commit,
     pub(super) listen: Vec<SocketAddr>,
@@ -47,8 +47,8 @@ impl Overview {
             process: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
             data: self.data.clone(),
-            replica: self.identity.replica.to_string(),
-            set: self.identity.set.to_string(),
+            replica: self.names.replica.clone(),
+            set: self.names.set.clone(),
             incarnation: self.incarnation,
             listen: self.listen.clone(),
             metrics: self.metrics.get().copied(),

@@ -8,9 +8,13 @@ use std::sync::Arc;
 use nfs4_server::{AccessRule, Export, PseudoPath};
 use store::{CommitMode, NewStore, Reserve, Store, StoreOptions};
 
+use vfs::FileSystem;
+
 use super::ServeError;
+use super::replication::Replication;
 use crate::configuration::{Commit, Configuration};
 use crate::data_directory::DataDirectory;
+use crate::set::Membership;
 
 /// Whoever can mount a new tree can make files in its root, but not remove those of others, as in
 /// `/tmp`: with the superuser of other machines squashed, nobody else could begin to use it.
@@ -22,12 +26,18 @@ pub(super) struct Tree {
     pub(super) name: String,
     pub(super) path: PseudoPath,
     pub(super) store: Arc<Store>,
+    /// What clients are served: the store itself, or the replica around it.
+    pub(super) file_system: Arc<dyn FileSystem>,
     rules: Vec<AccessRule>,
 }
 
 impl Tree {
     pub(super) fn export(&self) -> Export {
-        Export::new(self.path.clone(), self.store.clone(), self.rules.clone())
+        Export::new(
+            self.path.clone(),
+            self.file_system.clone(),
+            self.rules.clone(),
+        )
     }
 }
 
@@ -35,39 +45,64 @@ impl Tree {
 pub(super) async fn open_all(
     data: &DataDirectory,
     configuration: &Configuration,
+    replication: Option<&Replication>,
 ) -> Result<Vec<Tree>, ServeError> {
     let mut trees = Vec::new();
     for export in &configuration.exports {
+        let membership = replication
+            .filter(|replication| replication.tree == export.tree)
+            .map(|replication| replication.membership.clone());
+        let new = new_store(membership.as_ref());
         let options = options(data.tree(&export.tree), configuration);
         let name = export.tree.clone();
         // Opening reads the disk, and replays what a crash left.
-        let opened = tokio::task::spawn_blocking(move || open(&options, &name)).await;
+        let opened = tokio::task::spawn_blocking(move || open(&options, &name, &new)).await;
         let opened = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         let wrong = |source| ServeError::Tree {
             tree: export.tree.clone(),
             source,
         };
+        let store = Arc::new(opened.map_err(wrong)?);
+        if let Some(membership) = membership
+            && (store.tree(), store.slot()) != (membership.tree, membership.slot)
+        {
+            return Err(ServeError::OtherTree {
+                tree: export.tree.clone(),
+                path: data.tree(&export.tree),
+            });
+        }
         trees.push(Tree {
             name: export.tree.clone(),
             path: export.path.clone(),
-            store: Arc::new(opened.map_err(wrong)?),
+            file_system: store.clone(),
+            store,
             rules: export.rules.clone(),
         });
     }
     Ok(trees)
 }
 
-fn open(options: &StoreOptions, name: &str) -> Result<Store, store::StoreError> {
+/// What a tree starts with: that of a set is the same at all replicas.
+fn new_store(membership: Option<&Membership>) -> NewStore {
+    let new = NewStore {
+        root_mode: ROOT_MODE,
+        ..NewStore::default()
+    };
+    match membership {
+        None => new,
+        Some(membership) => NewStore {
+            tree: Some(membership.tree),
+            slot: membership.slot,
+            ..new
+        },
+    }
+}
+
+fn open(options: &StoreOptions, name: &str, new: &NewStore) -> Result<Store, store::StoreError> {
     match Store::open(options) {
         Err(store::StoreError::NoStore(path)) => {
             tracing::info!(tree = name, path = %path.display(), "making a new, empty tree");
-            Store::create(
-                options,
-                &NewStore {
-                    root_mode: ROOT_MODE,
-                    ..NewStore::default()
-                },
-            )
+            Store::create(options, new)
         }
         opened => opened,
     }

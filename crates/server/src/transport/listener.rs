@@ -64,13 +64,7 @@ impl Listener {
     /// # Errors
     /// [`ListenError`] says what to do next.
     pub(crate) fn bind(wanted: ListenAddress) -> Result<Listener, ListenError> {
-        let listening = match listen(wanted.0) {
-            Err(error) if wanted.0.ip().is_unspecified() && lacks_ipv6(&error) => {
-                listen(SocketAddr::from((Ipv4Addr::UNSPECIFIED, wanted.0.port())))
-            }
-            listening => listening,
-        };
-        listening.map_err(|source| match source.kind() {
+        Listener::bind_plainly(wanted).map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => ListenError::InUse(wanted.0),
             io::ErrorKind::PermissionDenied => ListenError::Permission(wanted.0),
             io::ErrorKind::AddrNotAvailable => ListenError::NotOurs(wanted.0),
@@ -79,6 +73,24 @@ impl Listener {
                 source,
             },
         })
+    }
+
+    /// The same, for those who explain a failure themselves.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(crate) fn bind_plainly(wanted: ListenAddress) -> io::Result<Listener> {
+        match listen(wanted.0) {
+            Err(error) if wanted.0.ip().is_unspecified() && lacks_ipv6(&error) => {
+                listen(SocketAddr::from((Ipv4Addr::UNSPECIFIED, wanted.0.port())))
+            }
+            listening => listening,
+        }
+    }
+
+    /// The socket, for somebody else to accept at.
+    pub(crate) fn into_socket(self) -> TcpListener {
+        self.socket
     }
 }
 

@@ -1,0 +1,334 @@
+//! `meridian set`: three servers become one set, and whoever may not is told why and what to do.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+
+use fixture::{Place, Running, complaint, run};
+use nfs4::{
+    ArgOp4, ClientOwner4, ExchangeIdArgs, ExchangeIdResOk, NfsFh4, ResOp4, StateProtect4A,
+    Verifier4,
+};
+use nfs4_client::{Client, Connection, Options};
+
+/// A data directory, and the port at which its server is to be called by others.
+struct Site {
+    place: Place,
+    port: u16,
+}
+
+impl Site {
+    fn new() -> Site {
+        let reserved = TcpListener::bind("127.0.0.1:0").unwrap();
+        Site {
+            place: Place::new(""),
+            port: reserved.local_addr().unwrap().port(),
+        }
+    }
+
+    /// The first replica of a new set, with its server running.
+    fn founding() -> (Site, Running) {
+        let site = Site::new();
+        succeed(&site.set(&["create"]));
+        let server = site.place.start();
+        (site, server)
+    }
+
+    /// Runs `meridian set` with what a replica's place takes.
+    fn set(&self, arguments: &[&str]) -> Output {
+        let address = format!("127.0.0.1:{}", self.port);
+        let mut all = arguments.to_vec();
+        all.extend(["--address", &address]);
+        self.command(&all)
+    }
+
+    /// Runs `meridian set` on the data directory.
+    fn command(&self, arguments: &[&str]) -> Output {
+        let data = self.place.data();
+        let mut all = vec!["set"];
+        all.extend(arguments);
+        all.extend(["--data", data.to_str().unwrap()]);
+        run(&all)
+    }
+
+    fn invite(&self) -> String {
+        succeed(&self.command(&["invite"])).trim_end().to_owned()
+    }
+
+    fn members(&self) -> String {
+        succeed(&self.command(&["members"]))
+    }
+}
+
+/// What a command printed that succeeds.
+fn succeed(output: &Output) -> String {
+    assert!(output.status.success(), "{}", complaint(output));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A command that fails with code 1 and says all of this.
+fn refuse(output: &Output, parts: &[&str]) {
+    let message = complaint(output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    for part in parts {
+        assert!(message.contains(part), "`{part}` is not in: {message}");
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(future)
+}
+
+/// What a server says of itself.
+async fn introduction(server: &Running) -> ExchangeIdResOk {
+    let options = Options::at(server.address);
+    let connection = Connection::open(&options).await.unwrap();
+    let question = ExchangeIdArgs {
+        clientowner: ClientOwner4 {
+            verifier: Verifier4([1; 8]),
+            ownerid: "curious".into(),
+        },
+        flags: 0,
+        state_protect: StateProtect4A::None,
+        client_impl_id: None,
+    };
+    let ops = vec![ArgOp4::ExchangeId(question)];
+    let reply = connection.compound(&options.credentials, ops).await;
+    match reply.unwrap().results.remove(0) {
+        ResOp4::ExchangeId(Ok(answer)) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn root_handle(server: &Running) -> NfsFh4 {
+    let client = Client::connect(Options::at(server.address)).await.unwrap();
+    let root = client.mount("/export").await.unwrap();
+    client.leave().await.unwrap();
+    root
+}
+
+#[test]
+fn three_servers_become_one_set_with_a_copied_token_each() {
+    let (first, first_server) = Site::founding();
+    let (second, third) = (Site::new(), Site::new());
+    for (slot, site) in [(2, &second), (3, &third)] {
+        let token = first.invite();
+        assert!(!token.contains(char::is_whitespace), "{token}");
+        let told = succeed(&site.set(&["join", &token]));
+        let place = format!("This server is replica {slot} of the set");
+        assert!(
+            told.contains(&place) && told.contains("meridian serve"),
+            "{told}"
+        );
+    }
+    let members = first.members();
+    for (slot, site) in [(1, &first), (2, &second), (3, &third)] {
+        let line = format!("replica {slot}     127.0.0.1:{}", site.port);
+        assert!(members.contains(&line), "`{line}` is not in: {members}");
+    }
+    assert_eq!(third.members().lines().next(), members.lines().next());
+
+    let servers = [first_server, second.place.start(), third.place.start()];
+    let statuses = [&first, &second, &third].map(|site| site.place.status());
+    let introductions = servers
+        .each_ref()
+        .map(|server| block_on(introduction(server)));
+    for (status, introduction) in statuses.iter().zip(&introductions).skip(1) {
+        assert_eq!(status.set, statuses[0].set);
+        assert_eq!(status.exports[0].fs_id, statuses[0].exports[0].fs_id);
+        assert_eq!(introduction.server_scope, introductions[0].server_scope);
+    }
+    for (one, other) in [(0, 1), (1, 2), (2, 0)] {
+        let owner = |index: usize| &introductions[index].server_owner.major_id;
+        assert_ne!(
+            owner(one),
+            owner(other),
+            "clients would trunk over the wide area"
+        );
+    }
+    let roots = servers
+        .each_ref()
+        .map(|server| block_on(root_handle(server)));
+    assert!(roots.iter().all(|root| *root == roots[0]), "{roots:?}");
+}
+
+#[test]
+fn a_server_that_was_alone_becomes_the_first_replica_with_its_tree() {
+    let site = Site::new();
+    let server = site.place.start();
+    let (alone, root) = (site.place.status(), block_on(root_handle(&server)));
+    refuse(
+        &site.set(&["create"]),
+        &["in use by process", "stop that first"],
+    );
+    server.stop();
+    succeed(&site.set(&["create"]));
+    let server = site.place.start();
+    let status = site.place.status();
+    assert_eq!(block_on(root_handle(&server)), root);
+    assert_eq!(status.exports[0].fs_id, alone.exports[0].fs_id);
+    assert_eq!(status.replica, alone.replica);
+    assert_ne!(status.set, alone.set);
+}
+
+#[test]
+fn the_files_of_a_set_are_for_their_owner_alone() {
+    let (site, _server) = Site::founding();
+    site.invite();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let directory = site.place.data().join("set");
+    assert_eq!(mode(&directory), 0o700);
+    let files: Vec<_> = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert!(files.len() > 5, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{file:?}");
+    }
+}
+
+#[test]
+fn tokens_that_cannot_be_used_are_refused_with_a_way_out() {
+    let (first, _first_server) = Site::founding();
+    let (other, _other_server) = Site::founding();
+    let joiner = Site::new();
+    let token = first.invite();
+    for (wrong, parts) in [
+        ("hello", &["not a token", "meridian set invite"][..]),
+        (&token[..token.len() - 3], &["not copied whole", "again"]),
+    ] {
+        refuse(&joiner.set(&["join", wrong]), parts);
+    }
+    let late = succeed(&first.command(&["invite", "--lifetime", "1 ms"]));
+    refuse(
+        &joiner.set(&["join", late.trim_end()]),
+        &["expired", "meridian set invite"],
+    );
+    assert!(!joiner.place.data().exists(), "nothing was made in vain");
+
+    succeed(&joiner.set(&["join", &token]));
+    let second = Site::new();
+    refuse(
+        &second.set(&["join", &token]),
+        &["has been used", "ask for a new one"],
+    );
+    refuse(
+        &joiner.set(&["join", &other.invite()]),
+        &["already belongs to a set", "another data directory"],
+    );
+    refuse(&first.set(&["create"]), &["already belongs to a set"]);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_named_with_what_to_check() {
+    let (first, server) = Site::founding();
+    let token = first.invite();
+    server.stop();
+    let joiner = Site::new();
+    let address = format!("127.0.0.1:{}", first.port);
+    let refused = joiner.set(&["join", &token]);
+    refuse(&refused, &[&address, "`meridian serve` runs", "firewall"]);
+    assert!(!joiner.place.data().join("set").exists());
+
+    // Another set has taken the address meanwhile.
+    let usurper = Site {
+        place: Place::new(""),
+        port: first.port,
+    };
+    succeed(&usurper.set(&["create"]));
+    let _usurping = usurper.place.start();
+    refuse(
+        &joiner.set(&["join", &token]),
+        &[&address, "belongs to another set", "check its address"],
+    );
+}
+
+#[test]
+fn a_directory_with_a_tree_does_not_join() {
+    let (first, _server) = Site::founding();
+    let joiner = Site::new();
+    joiner.place.start().stop();
+    let tree = joiner.place.data().join("trees/default");
+    refuse(
+        &joiner.set(&["join", &first.invite()]),
+        &[tree.to_str().unwrap(), "--data", "move this tree away"],
+    );
+    fs::rename(&tree, joiner.place.directory.path().join("away")).unwrap();
+    succeed(&joiner.set(&["join", &first.invite()]));
+    joiner.place.start().stop();
+
+    // A tree of its own cannot be put in place of the set's.
+    fs::remove_dir_all(&tree).unwrap();
+    fs::rename(joiner.place.directory.path().join("away"), &tree).unwrap();
+    let output = joiner.place.serve().output().unwrap();
+    refuse(&output, &["not this replica's copy", "move it away"]);
+}
+
+#[test]
+fn only_the_first_replica_invites_and_removes() {
+    let (first, _server) = Site::founding();
+    let second = Site::new();
+    let lonely = Site::new();
+    refuse(
+        &lonely.command(&["invite"]),
+        &["belongs to no set", "meridian set create"],
+    );
+    succeed(&second.set(&["join", &first.invite()]));
+    for arguments in [&["invite"][..], &["revoke", "1"]] {
+        refuse(
+            &second.command(arguments),
+            &["authority", "use the replica that created the set"],
+        );
+    }
+    refuse(&first.command(&["revoke", "1"]), &["cannot be removed"]);
+    refuse(
+        &first.command(&["revoke", "9"]),
+        &["no replica 9", "meridian set members"],
+    );
+    succeed(&first.command(&["revoke", "2"]));
+    let members = first.members();
+    assert!(
+        members.contains(&format!("127.0.0.1:{}  removed", second.port)),
+        "{members}"
+    );
+}
+
+#[test]
+fn the_tree_of_the_set_must_be_shown_to_clients() {
+    let site = Site {
+        place: Place::new("[[export]]\npath = \"/a\"\ntree = \"one\"\n"),
+        ..Site::new()
+    };
+    succeed(&site.set(&["create"]));
+    let output = site.place.serve().output().unwrap();
+    refuse(&output, &["\"default\"", "[[export]]", "[replication]"]);
+    fs::remove_dir_all(site.place.data()).unwrap();
+    succeed(&site.set(&["create", "--tree", "one"]));
+    let output = site.place.serve().output().unwrap();
+    refuse(&output, &["\"default\""]);
+}
+
+#[test]
+fn what_is_no_address_is_refused_by_the_command_line() {
+    let data = Site::new().place.data();
+    let data = data.to_str().unwrap();
+    for address in ["[::]:7643", "alpha:port", ""] {
+        let output = run(&["set", "create", "--data", data, "--address", address]);
+        assert_eq!(output.status.code(), Some(2), "{address}");
+        assert!(complaint(&output).contains("alpha.example:7643"));
+    }
+    let output = run(&["set", "invite", "--data", data, "--lifetime", "soon"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint(&output).contains("30 min"));
+}

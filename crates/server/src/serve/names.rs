@@ -1,0 +1,40 @@
+//! The names under which the server presents itself to NFS clients and to people.
+//!
+//! What must never enter: where the names are kept.
+
+use nfs4_server::Identity;
+
+use crate::data_directory::ReplicaIdentity;
+use crate::set::Membership;
+
+/// Who the server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Names {
+    /// This server, and no other. Clients spread one session over servers with one owner, so replicas at
+    /// different sites must not share it.
+    pub(super) replica: String,
+    /// Its set, the same at all its replicas: clients reclaim their state at another server when the scope is the
+    /// same there. A server that belongs to no set is one of its own.
+    pub(super) set: String,
+}
+
+impl Names {
+    pub(super) fn new(identity: &ReplicaIdentity, membership: Option<&Membership>) -> Names {
+        Names {
+            replica: identity.replica.to_string(),
+            set: match membership {
+                Some(membership) => membership.set.to_string(),
+                None => identity.set.to_string(),
+            },
+        }
+    }
+
+    /// As clients see it: server owner and server scope (RFC 8881, sections 2.5 and 2.4).
+    pub(super) fn as_identity(&self, incarnation: u32) -> Identity {
+        Identity {
+            server: format!("meridian-replica-{}", self.replica).into_bytes(),
+            scope: format!("meridian-set-{}", self.set).into_bytes(),
+            incarnation,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The membership of a running server, as its data directory proves it.
+//!
+//! What must never enter: changes of the set.
+
+use std::path::PathBuf;
+
+use peer::SetId;
+use peer::set::{SetDirectory, SetError};
+use store::TreeIdentity;
+use vfs::ReplicaSlot;
+
+use super::tree_words;
+
+/// A server's place in a set.
+#[derive(Clone, Debug)]
+pub(crate) struct Membership {
+    /// The set's files.
+    pub(crate) directory: SetDirectory,
+    /// The set.
+    pub(crate) set: SetId,
+    /// The place in it.
+    pub(crate) slot: ReplicaSlot,
+    /// What every copy of the set's tree has in common.
+    pub(crate) tree: TreeIdentity,
+}
+
+/// Why a membership cannot be used. Each message says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum MembershipError {
+    /// The set's files.
+    #[error(transparent)]
+    Set(#[from] SetError),
+    /// What they say of the tree is not understood.
+    #[error(
+        "{0} does not describe a tree as this program knows it; start the newer program that wrote it, or restore the file from a backup"
+    )]
+    Tree(PathBuf),
+}
+
+impl Membership {
+    /// The slot of the replica that begins a set, and of every tree of a server on its own.
+    pub(crate) const FIRST_SLOT: ReplicaSlot = ReplicaSlot(1);
+
+    /// Reads and checks the files of a set that is there.
+    ///
+    /// # Errors
+    /// [`MembershipError`] says what to do next.
+    pub(crate) fn read(directory: SetDirectory) -> Result<Membership, MembershipError> {
+        let identity = directory.identity()?;
+        let words = directory.tree()?;
+        let unknown = || MembershipError::Tree(directory.path().join("tree"));
+        let tree = tree_words::decode(&words).ok_or_else(unknown)?;
+        Ok(Membership {
+            set: identity.set(),
+            slot: identity.slot(),
+            tree,
+            directory,
+        })
+    }
+}

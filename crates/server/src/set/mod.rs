@@ -1,0 +1,198 @@
+//! What a data directory says of the set its server belongs to, and what people do with that: begin a set,
+//! invite, join, list and remove members.
+//!
+//! The set's files lie in `set/` of the data directory; the `peer` crate keeps them and hands the words about
+//! the tree on without understanding them. Here they get their meaning.
+//!
+//! What must never enter: connections to the members of the set.
+
+mod membership;
+mod tree_words;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+pub use peer::set::{Member, SetError};
+use peer::set::{SetDirectory, Token};
+use store::{Store, StoreError, StoreOptions, TreeIdentity};
+use vfs::ReplicaSlot;
+
+use crate::configuration::PeerAddress;
+use crate::data_directory::{DataDirectory, DataDirectoryError, set_path};
+
+pub(crate) use membership::Membership;
+pub use membership::MembershipError;
+
+/// Why something with a set was not done. Each message says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum SetCommandError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDirectory(#[from] DataDirectoryError),
+    /// The set's files, the token, or the set itself refuse.
+    #[error(transparent)]
+    Set(#[from] SetError),
+    /// What the set says cannot be used here.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+    /// The joining server has files already, which would not be those of the set.
+    #[error(
+        "{0} holds a tree already, and a server that joins gets that of the set; choose another directory with --data, or move this tree away first"
+    )]
+    TreePresent(PathBuf),
+    /// The tree that is there was made by a replica of another set.
+    #[error(
+        "the tree in {path} was made by replica {slot} of a set, so it cannot be the first copy of a new one; move it away, mount the old set and copy the files, or choose another directory with --data"
+    )]
+    OtherSlot {
+        /// Where the tree is.
+        path: PathBuf,
+        /// Which replica made it.
+        slot: u16,
+    },
+    /// The tree that is there cannot be opened.
+    #[error("cannot open the tree \"{tree}\": {source}")]
+    Tree {
+        /// Its name.
+        tree: String,
+        /// Why not.
+        source: StoreError,
+    },
+    /// The tree's directory cannot be looked at.
+    #[error("cannot read {path}: {source}; check the disk and who may read it")]
+    Io {
+        /// Which directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// A server that became a replica.
+#[derive(Clone, Debug)]
+pub struct Joined {
+    /// The set.
+    pub set: String,
+    /// The server's place in it.
+    pub slot: u16,
+    /// All members, this one included.
+    pub members: Vec<Member>,
+}
+
+/// Makes the server of this data directory the first replica of a new set, which keeps its tree of this name.
+/// A tree that is there already becomes the set's. No server may run on the directory meanwhile.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub fn create(data: &Path, tree: &str, address: &PeerAddress) -> Result<Joined, SetCommandError> {
+    let directory = without_set(data)?;
+    let data = DataDirectory::open_or_create(data)?;
+    let identity = match has_tree(&data, tree)? {
+        true => existing_tree(&data, tree)?,
+        false => tree_words::random().map_err(DataDirectoryError::Random)?,
+    };
+    let addresses = vec![address.as_str().to_owned()];
+    let set = directory.create_for(&tree_words::encode(&identity), addresses, SystemTime::now())?;
+    Ok(Joined {
+        set: set.to_string(),
+        slot: Membership::FIRST_SLOT.0,
+        members: directory.members()?,
+    })
+}
+
+/// Where the set will be, of a data directory that has none. Told before it is said that a server runs there.
+fn without_set(data: &Path) -> Result<SetDirectory, SetError> {
+    let directory = SetDirectory::new(set_path(data));
+    match directory.exists() {
+        true => Err(SetError::Exists(directory.path().to_owned())),
+        false => Ok(directory),
+    }
+}
+
+/// The identity of a tree that is there and was made by a server on its own.
+fn existing_tree(data: &DataDirectory, tree: &str) -> Result<TreeIdentity, SetCommandError> {
+    let path = data.tree(tree);
+    let opened = Store::open(&StoreOptions::new(&path));
+    let store = opened.map_err(|source| SetCommandError::Tree {
+        tree: tree.to_owned(),
+        source,
+    })?;
+    if store.slot() != Membership::FIRST_SLOT {
+        let slot = store.slot().0;
+        return Err(SetCommandError::OtherSlot { path, slot });
+    }
+    Ok(store.tree())
+}
+
+/// Whether there is anything where the tree of this name would be.
+fn has_tree(data: &DataDirectory, tree: &str) -> Result<bool, SetCommandError> {
+    let path = data.tree(tree);
+    match fs::read_dir(&path) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(SetCommandError::Io { path, source }),
+    }
+}
+
+/// Makes the token by which one more server joins, once and within `lifetime`. The server may run meanwhile.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub fn invite(data: &Path, lifetime: Duration) -> Result<String, SetCommandError> {
+    let token = SetDirectory::new(set_path(data)).invite(lifetime, SystemTime::now())?;
+    Ok(token.encode())
+}
+
+/// Makes the server of this data directory a replica of the set that invited it. Others reach it at `address`.
+/// No server may run on the directory meanwhile; one must run where the invitation came from.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub async fn join(
+    token: &str,
+    data: &Path,
+    tree: &str,
+    address: &PeerAddress,
+) -> Result<Joined, SetCommandError> {
+    let now = SystemTime::now();
+    let token = Token::parse(token).map_err(SetError::from)?;
+    token.check_expiry(now).map_err(SetError::from)?;
+    let directory = without_set(data)?;
+    let data = DataDirectory::open_or_create(data)?;
+    if has_tree(&data, tree)? {
+        return Err(SetCommandError::TreePresent(data.tree(tree)));
+    }
+    let addresses = vec![address.as_str().to_owned()];
+    let members = peer::set::join(&token, &directory, addresses, now).await?;
+    Membership::read(directory)?;
+    Ok(Joined {
+        set: token.set.to_string(),
+        slot: token.slot.0,
+        members,
+    })
+}
+
+/// The members of the set as this data directory knows them, with the place of its own server.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub fn members(data: &Path) -> Result<Joined, SetCommandError> {
+    let directory = SetDirectory::new(set_path(data));
+    let members = directory.members()?;
+    let identity = directory.identity()?;
+    Ok(Joined {
+        set: identity.set().to_string(),
+        slot: identity.slot().0,
+        members,
+    })
+}
+
+/// Removes a member: whatever certificate it shows is refused from now on. Its slot is never used again.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub fn revoke(data: &Path, slot: u16) -> Result<(), SetCommandError> {
+    Ok(SetDirectory::new(set_path(data)).revoke(ReplicaSlot(slot))?)
+}
