@@ -13,6 +13,7 @@ mod attributes;
 mod callback;
 mod compound;
 mod connection;
+mod gates;
 mod handle;
 mod namespace;
 mod observer;

@@ -3,17 +3,18 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nfs4::{CompoundArgs, PROC_NULL, PROGRAM, VERSION};
 use oncrpc::{AcceptStat, AuthStat, CallHeader, ReplyHeader, VersionRange};
 use oncrpc::{Credentials as RpcCredentials, RejectedReply};
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
+use tokio::task::JoinSet;
 use xdr::{Bytes, Reader, Rope, Writer};
 
 use crate::callback::Callbacks;
 use crate::compound;
 use crate::connection::Connection;
+use crate::gates::Gates;
 use crate::namespace::{Caller, Namespace};
 use crate::observer::Observer;
 use crate::records::ClientRecords;
@@ -56,14 +57,18 @@ pub struct Service {
     pub(crate) records: Arc<dyn ClientRecords>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) callbacks: Callbacks,
+    /// Passed by requests that change both a file's state behind the file system and in the tables.
+    pub(crate) gates: Gates,
     clock: fn() -> Instant,
     state: Mutex<State>,
     connections: Mutex<HashMap<ConnectionId, Arc<dyn Connection>>>,
-    gates: Vec<AsyncMutex<()>>,
 }
 
-/// Files share this many gates, so that their number stays bounded.
-const GATES: usize = 1024;
+/// Opens and locks of vanished clients that are let go at once: each may take as long as asking another site.
+const RELEASES_AT_ONCE: usize = 64;
+/// How often that is tried, and how long to wait in between.
+const RELEASE_ATTEMPTS: usize = 5;
+const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
 impl Service {
     /// A service that is ready for calls.
@@ -72,18 +77,32 @@ impl Service {
         let now = (options.clock)();
         let incarnation = options.identity.incarnation;
         let state = State::new(options.limits, incarnation, options.may_reclaim, now);
-        Arc::new_cyclic(|own| Service {
+        let service = Arc::new_cyclic(|own| Service {
             own: own.clone(),
             identity: options.identity,
             namespace,
             records: options.records,
             observer: options.observer,
             callbacks: Callbacks::default(),
+            gates: Gates::default(),
             clock: options.clock,
             state: Mutex::new(state),
             connections: Mutex::new(HashMap::new()),
-            gates: (0..GATES).map(|_| AsyncMutex::new(())).collect(),
-        })
+        });
+        service.watch_locks();
+        service
+    }
+
+    /// Wakes those who wait for locks when other sites change them.
+    fn watch_locks(&self) {
+        for (tree, export) in self.namespace.exports().iter().enumerate() {
+            let own = self.own.clone();
+            export.file_system.on_lock_change(Arc::new(move |object| {
+                if let Some(own) = own.upgrade() {
+                    own.locks_changed(FileKey { tree, object });
+                }
+            }));
+        }
     }
 
     /// Answers one RPC call. `None` when the bytes are no call that could be answered; the
@@ -176,43 +195,55 @@ impl Service {
         lock(&self.state)
     }
 
-    /// Keeps other requests from opening, closing or locking the same file meanwhile.
-    pub(crate) async fn gate(&self, file: FileKey) -> AsyncMutexGuard<'_, ()> {
-        let mixed =
-            (file.object.as_u64() ^ ((file.tree as u64) << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.gates[(mixed >> 54) as usize % GATES].lock().await
-    }
-
     pub(crate) fn connection(&self, id: ConnectionId) -> Option<Arc<dyn Connection>> {
         lock(&self.connections).get(&id).cloned()
     }
 
     /// Lets go what vanished state held behind the file system boundary.
     pub(crate) async fn release(&self, releases: Vec<Release>) {
+        let mut under_way = JoinSet::new();
         for release in releases {
-            let outcome = match release {
-                Release::Open(file, owner) => {
-                    self.file_system(file).close(file.object, &owner).await
+            if under_way.len() >= RELEASES_AT_ONCE {
+                under_way.join_next().await;
+            }
+            if let Some(own) = self.own.upgrade() {
+                under_way.spawn(async move { own.let_go(release).await });
+            }
+        }
+        while under_way.join_next().await.is_some() {}
+    }
+
+    /// Lets one thing go. Nobody else would do it, so a file system that is busy is asked again.
+    async fn let_go(&self, release: Release) {
+        for attempt in 1.. {
+            match self.try_to_let_go(&release).await {
+                Ok(()) | Err(vfs::Error::Stale) => return,
+                Err(vfs::Error::Delay | vfs::Error::Refused(_)) if attempt < RELEASE_ATTEMPTS => {
+                    tokio::time::sleep(RELEASE_PAUSE).await;
                 }
-                Release::Locks(file, owner) => {
-                    let all = vfs::ByteRange::EVERYTHING;
-                    let outcome = self
-                        .file_system(file)
-                        .unlock(file.object, &owner, all)
-                        .await;
-                    self.locks_changed(file);
-                    outcome
+                Err(error) => {
+                    tracing::error!(%error, "cannot release the state of a client");
+                    return;
                 }
-                Release::Record(owner) => {
-                    if let Err(error) = self.records.remove(owner).await {
-                        tracing::error!(%error, "cannot remove a client record");
-                    }
-                    Ok(())
+            }
+        }
+    }
+
+    async fn try_to_let_go(&self, release: &Release) -> vfs::Result<()> {
+        match release {
+            Release::Open(file, owner) => self.file_system(*file).close(file.object, owner).await,
+            Release::Locks(file, owner) => {
+                let all = vfs::ByteRange::EVERYTHING;
+                let file_system = self.file_system(*file);
+                let outcome = file_system.unlock(file.object, owner, all).await;
+                self.locks_changed(*file);
+                outcome
+            }
+            Release::Record(owner) => {
+                if let Err(error) = self.records.remove(owner.clone()).await {
+                    tracing::error!(%error, "cannot remove a client record");
                 }
-            };
-            match outcome {
-                Ok(()) | Err(vfs::Error::Stale) => {}
-                Err(error) => tracing::error!(%error, "cannot release the state of a client"),
+                Ok(())
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The trait that the NFS service is written against.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -384,6 +386,13 @@ pub trait FileSystem: Send + Sync + 'static {
         cookie: u64,
         max_bytes: usize,
     ) -> Result<XattrPage>;
+
+    /// Names a listener that is told from now on whenever locks of a file were given back or replaced other than
+    /// by a call of this value, as other sites do. It returns at once, and is called within the runtime that the
+    /// operations run in. A file system whose locks nobody else changes has nothing to tell.
+    fn on_lock_change(&self, listener: Arc<dyn Fn(ObjectId) + Send + Sync>) {
+        drop(listener);
+    }
 
     /// Told once when clients can no longer reclaim opens from before a restart: removed files that
     /// nobody has opened again can go.

@@ -13,7 +13,7 @@ pub(crate) async fn close(
     let service = compound.service;
     let file = compound.current_object(NfsStat4::BadStateid)?.key();
     let stateid = compound.substitute(args.open_stateid)?;
-    let _gate = service.gate(file).await;
+    let _gate = service.gates.pass(session.client, file).await;
     let open = service.state().open_file(session.client, &stateid, file)?;
     // The file system answers when what closing promises holds; until then the open stays.
     service

@@ -13,7 +13,7 @@ pub(crate) async fn free_stateid(
     let service = compound.service;
     let stateid = compound.substitute(args.stateid)?;
     let (file, owner) = service.state().freeable_lock(session.client, &stateid)?;
-    let _gate = service.gate(file).await;
+    let _gate = service.gates.pass(session.client, file).await;
     if service
         .file_system(file)
         .holds_lock(file.object, &owner)

@@ -37,7 +37,7 @@ async fn attempt(
     };
     let file = object.key();
 
-    let _gate = service.gate(file).await;
+    let _gate = service.gates.pass(session.client, file).await;
     service.state().admit(session.client, reclaim)?;
     let grant = find(compound, &object, &args.locker)?;
     let allowed = match kind {

@@ -16,7 +16,7 @@ pub(crate) async fn locku(
     let range = byte_range(args.offset, args.length)?;
     let stateid = compound.substitute(args.lock_stateid)?;
     let file = object.key();
-    let _gate = service.gate(file).await;
+    let _gate = service.gates.pass(session.client, file).await;
     let grant = service.state().known_lock(session.client, &stateid, file)?;
     object
         .export

@@ -5,8 +5,8 @@ use nfs4::{
     OpenFlag4, OpenNoneDelegation4, OpenResOk, open_result, share as share_bits,
 };
 use vfs::{
-    Attributes, Authority, Creation, Credentials, DirectoryChange, Name, NewObject, SetAttributes,
-    Share, permission,
+    Authority, Creation, Credentials, DirectoryChange, Name, NewObject, SetAttributes, Share,
+    permission,
 };
 
 use crate::attributes::to_set;
@@ -225,7 +225,7 @@ async fn register(
     let file_system = &object.export.file_system;
     let owner_name = &args.owner.owner[..];
 
-    let _gate = service.gate(file).await;
+    let _gate = service.gates.pass(client, file).await;
     let (owner, before) = {
         let state = service.state();
         let before = state.existing_share(client, owner_name, file);
@@ -235,8 +235,7 @@ async fn register(
         // The owner's own open makes no exception (RFC 8881, section 18.16.3).
         return Err(NfsStat4::ShareDenied);
     }
-    let attributes = file_system.attributes(object.id).await.or_status()?;
-    let authority = open_authority(found, reclaim, &attributes, &object.who);
+    let authority = open_authority(found, reclaim).await?;
     file_system
         .open(authority, object.id, &owner, share)
         .await
@@ -264,18 +263,22 @@ async fn register(
 
 /// By which right the file is opened: its maker, and an owner who had it open before a restart, are not
 /// kept out by its mode.
-fn open_authority<'a>(
-    found: &Found,
-    reclaim: Reclaim,
-    attributes: &Attributes,
-    who: &'a Credentials,
-) -> Authority<'a> {
-    let reclaims_own = reclaim == Reclaim::Yes && permission::is_owner(who, attributes);
-    if found.made || reclaims_own {
-        Authority::Open(who)
-    } else {
-        Authority::Credentials(who)
-    }
+async fn open_authority(found: &Found, reclaim: Reclaim) -> Result<Authority<'_>, NfsStat4> {
+    let ObjectHandle {
+        export, id, who, ..
+    } = &found.object;
+    let is_own = match reclaim {
+        _ if found.made => true,
+        Reclaim::No => false,
+        Reclaim::Yes => {
+            let attributes = export.file_system.attributes(*id).await.or_status()?;
+            permission::is_owner(who, &attributes)
+        }
+    };
+    Ok(match is_own {
+        true => Authority::Open(who),
+        false => Authority::Credentials(who),
+    })
 }
 
 async fn empty_if_asked(found: &Found, share: Share, who: &Credentials) -> Result<(), NfsStat4> {

@@ -15,7 +15,7 @@ pub(crate) async fn open_downgrade(
     let file = compound.current_object(NfsStat4::BadStateid)?.key();
     let share = share_of(args.share_access, args.share_deny)?;
     let stateid = compound.substitute(args.open_stateid)?;
-    let _gate = service.gate(file).await;
+    let _gate = service.gates.pass(session.client, file).await;
     let open = {
         let state = service.state();
         let open = state.open_file(session.client, &stateid, file)?;
