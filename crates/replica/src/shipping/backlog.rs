@@ -211,7 +211,7 @@ impl Backlog {
         (!self.is_full()).then_some(due)
     }
 
-    /// Whoever read piece `id` found that the file ends at `size`, before the end of the piece. Then
+    /// Whoever read piece `id` found that the file ends at `size` or earlier, before the end of the piece. Then
     /// nothing behind `size` is lacking unless the file was changed after the piece was taken, and the
     /// piece is shorter. One without any content need not be sent: it counts as acknowledged at once.
     pub fn found_end(&mut self, id: PieceId, size: u64) {
