@@ -10,13 +10,15 @@ use crate::tree::{Tree, chain};
 use std::collections::BTreeMap;
 use vfs::{ObjectId, ReplicaSlot};
 
-/// Counters by replica; replicas with zero are left out.
-pub(crate) type Counters = BTreeMap<ReplicaSlot, u32>;
+/// Amounts by replica.
+pub(crate) type Amounts = Vec<(ReplicaSlot, u32)>;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Entry {
-    by_link: Counters,
-    announced: Counters,
+/// What one replica controls below one directory; at least one of the two is not zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counter {
+    holder: ReplicaSlot,
+    by_link: u32,
+    announced: u32,
 }
 
 /// Whether something is counted once more or once less.
@@ -29,7 +31,8 @@ pub(crate) enum Change {
 /// Counts, for each directory and replica, the controls below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AncestryTable {
-    entries: BTreeMap<ObjectId, Entry>,
+    /// The counters of a directory, ascending by replica.
+    entries: BTreeMap<ObjectId, Vec<Counter>>,
 }
 
 impl AncestryTable {
@@ -42,78 +45,94 @@ impl AncestryTable {
         holder: ReplicaSlot,
         change: Change,
     ) {
-        let once = Counters::from([(holder, 1)]);
         for parent in tree.parents(object) {
-            self.count_along(tree, parent, &once, change);
+            self.count_along(tree, parent, &[(holder, 1)], change);
         }
         for ancestor in announced {
-            self.adjust(*ancestor, change, |entry| &mut entry.announced, &once);
+            self.adjust(*ancestor, holder, change, 1, |counter| {
+                &mut counter.announced
+            });
         }
     }
 
-    /// Counts `amounts` at `parent` and everything above it: a link appeared or went there.
+    /// Counts `amounts` at `parent` and everything above it: a link appeared or went there. Usually there
+    /// are none, and then nothing is walked.
     pub(crate) fn count_along(
         &mut self,
         tree: &impl Tree,
         parent: ObjectId,
-        amounts: &Counters,
+        amounts: &[(ReplicaSlot, u32)],
         change: Change,
     ) {
+        if amounts.is_empty() {
+            return;
+        }
         for directory in chain(tree, parent) {
-            self.adjust(directory, change, |entry| &mut entry.by_link, amounts);
+            for (holder, amount) in amounts {
+                self.adjust(directory, *holder, change, *amount, |counter| {
+                    &mut counter.by_link
+                });
+            }
         }
     }
 
     /// What this replica's own tree shows below `directory`, for moving it elsewhere.
-    pub(crate) fn below(&self, directory: ObjectId) -> Counters {
-        let entry = self.entries.get(&directory);
-        entry.map_or_else(Counters::new, |entry| entry.by_link.clone())
+    pub(crate) fn below(&self, directory: ObjectId) -> Amounts {
+        let counters = self.entries.get(&directory).into_iter().flatten();
+        let by_link = counters.map(|counter| (counter.holder, counter.by_link));
+        by_link.filter(|(_, amount)| *amount > 0).collect()
     }
 
     /// How much `holder` controls below `directory`, by link or by announcement.
     pub(crate) fn count_of(&self, directory: ObjectId, holder: ReplicaSlot) -> u32 {
-        self.entries.get(&directory).map_or(0, |entry| {
-            let counters = [&entry.by_link, &entry.announced];
-            let found = counters.map(|counters| counters.get(&holder).copied().unwrap_or(0));
-            found[0].max(found[1])
-        })
+        let mut counters = self.entries.get(&directory).into_iter().flatten();
+        let counter = counters.find(|counter| counter.holder == holder);
+        counter.map_or(0, |counter| counter.by_link.max(counter.announced))
     }
 
     /// Whether a replica other than `except` controls something below `directory`.
     pub(crate) fn others_below(&self, directory: ObjectId, except: ReplicaSlot) -> bool {
-        self.entries.get(&directory).is_some_and(|entry| {
-            let mut counted = entry.by_link.keys().chain(entry.announced.keys());
-            counted.any(|holder| *holder != except)
-        })
+        let mut counters = self.entries.get(&directory).into_iter().flatten();
+        counters.any(|counter| counter.holder != except)
     }
 
     fn adjust(
         &mut self,
         directory: ObjectId,
+        holder: ReplicaSlot,
         change: Change,
-        side: impl Fn(&mut Entry) -> &mut Counters,
-        amounts: &Counters,
+        amount: u32,
+        side: impl Fn(&mut Counter) -> &mut u32,
     ) {
-        if amounts.is_empty() {
-            return;
-        }
-        let entry = self.entries.entry(directory).or_default();
-        let counters = side(entry);
-        for (holder, amount) in amounts {
-            let counter = counters.entry(*holder).or_default();
-            *counter = match change {
-                Change::Add => *counter + amount,
-                // Invariant: nothing is subtracted that was not added along the same path before.
-                Change::Remove => counter
-                    .checked_sub(*amount)
-                    .expect("a counter holds at least what is taken from it"),
-            };
-            if *counter == 0 {
-                counters.remove(holder);
+        let counters = self.entries.entry(directory).or_default();
+        let place = match counters.binary_search_by_key(&holder, |counter| counter.holder) {
+            Ok(place) => place,
+            Err(place) => {
+                let (by_link, announced) = (0, 0);
+                counters.insert(
+                    place,
+                    Counter {
+                        holder,
+                        by_link,
+                        announced,
+                    },
+                );
+                place
             }
-        }
-        if entry.by_link.is_empty() && entry.announced.is_empty() {
-            self.entries.remove(&directory);
+        };
+        let counter = side(&mut counters[place]);
+        *counter = match change {
+            Change::Add => *counter + amount,
+            // Invariant: nothing is subtracted that was not added along the same path before.
+            Change::Remove => counter
+                .checked_sub(amount)
+                .expect("a counter holds at least what is taken from it"),
+        };
+        if counters[place].by_link == 0 && counters[place].announced == 0 {
+            counters.remove(place);
+            if counters.is_empty() {
+                self.entries.remove(&directory);
+            }
         }
     }
 }

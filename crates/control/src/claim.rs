@@ -6,7 +6,6 @@
 use crate::name::ControlName;
 use crate::tree::{Tree, ancestors};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use vfs::{ObjectId, ReplicaSlot};
 
 /// How far a control reaches (main paper, section 3.1).
@@ -40,11 +39,9 @@ impl Claim {
         }
     }
 
-    /// The directories above the object as the proposer or this replica know them.
-    pub fn known_ancestors(&self, tree: &impl Tree) -> BTreeSet<ObjectId> {
-        let mut known = ancestors(tree, self.object);
-        known.extend(&self.ancestors);
-        known
+    /// Whether the object lies below `directory`, as the proposer or this replica know it.
+    pub fn is_below(&self, tree: &impl Tree, directory: ObjectId) -> bool {
+        self.ancestors.contains(&directory) || tree.above(self.object).contains(&directory)
     }
 
     /// Whether one replica may not hold this claim while another replica holds `other` (Figure 2).
@@ -53,7 +50,7 @@ impl Claim {
     }
 
     fn reaches(&self, tree: &impl Tree, below: &Claim) -> bool {
-        self.depth == Depth::Deep && below.known_ancestors(tree).contains(&self.object)
+        self.depth == Depth::Deep && below.is_below(tree, self.object)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::command::{Mark, OperationId};
 use crate::election::Election;
 use crate::moment::Moment;
 use crate::name::{ControlName, Position};
-use crate::tree::{Tree, above};
+use crate::tree::Tree;
 use crate::update::{Need, NeedKind, Update};
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::ObjectId;
@@ -139,9 +139,10 @@ pub(crate) struct Ending {
 /// All own controls, findable by number and by object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnControls {
-    by_number: BTreeMap<u64, OwnControl>,
+    /// Boxed, because they are large and the map moves what it holds.
+    by_number: BTreeMap<u64, Box<OwnControl>>,
     by_object: BTreeMap<ObjectId, BTreeSet<u64>>,
-    deep: BTreeSet<u64>,
+    deep_at: BTreeMap<ObjectId, BTreeSet<u64>>,
     waiting: usize,
 }
 
@@ -151,34 +152,31 @@ impl OwnControls {
         for object in control.objects() {
             self.by_object.entry(object).or_default().insert(number);
         }
-        if control.is_deep() {
-            self.deep.insert(number);
+        for object in control.deep_objects() {
+            self.deep_at.entry(object).or_default().insert(number);
         }
         self.waiting += control.waiting.len();
-        self.by_number.insert(number, control);
+        self.by_number.insert(number, Box::new(control));
     }
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<OwnControl> {
         let control = self.by_number.remove(&number)?;
         for object in control.objects() {
-            if let Some(numbers) = self.by_object.get_mut(&object) {
-                numbers.remove(&number);
-                if numbers.is_empty() {
-                    self.by_object.remove(&object);
-                }
-            }
+            take(&mut self.by_object, object, number);
         }
-        self.deep.remove(&number);
+        for object in control.deep_objects() {
+            take(&mut self.deep_at, object, number);
+        }
         self.waiting -= control.waiting.len();
-        Some(control)
+        Some(*control)
     }
 
     pub(crate) fn find(&self, number: u64) -> Option<&OwnControl> {
-        self.by_number.get(&number)
+        self.by_number.get(&number).map(Box::as_ref)
     }
 
     pub(crate) fn find_mut(&mut self, number: u64) -> Option<&mut OwnControl> {
-        self.by_number.get_mut(&number)
+        self.by_number.get_mut(&number).map(Box::as_mut)
     }
 
     /// Lets operations wait for a control.
@@ -209,7 +207,7 @@ impl OwnControls {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &OwnControl)> {
         self.by_number
             .iter()
-            .map(|(number, control)| (*number, control))
+            .map(|(number, control)| (*number, control.as_ref()))
     }
 
     pub(crate) fn first_number(&self) -> Option<u64> {
@@ -219,29 +217,22 @@ impl OwnControls {
     /// Own controls, in any state, that claim exactly this object.
     pub(crate) fn at(&self, object: ObjectId) -> impl Iterator<Item = (u64, &OwnControl)> {
         let numbers = self.by_object.get(&object).into_iter().flatten();
-        numbers.filter_map(|number| Some((*number, self.by_number.get(number)?)))
+        numbers.filter_map(|number| Some((*number, self.find(*number)?)))
     }
 
     /// Own deep controls on these directories.
-    pub(crate) fn deep_at(
-        &self,
-        directories: &[ObjectId],
-    ) -> impl Iterator<Item = (u64, &OwnControl)> {
-        directories.iter().flat_map(|directory| {
-            let controls = self.at(*directory);
-            controls.filter(|(_, control)| control.is_deep_at(*directory))
-        })
+    pub(crate) fn deep_at(&self, directories: impl IntoIterator<Item = ObjectId>) -> Vec<u64> {
+        let directories = directories.into_iter();
+        let deep = directories.filter_map(|directory| self.deep_at.get(&directory));
+        deep.flatten().copied().collect()
     }
 
     /// Own deep controls of a directory above `object`, nearest first. No walk when there are none.
     pub(crate) fn deep_above(&self, tree: &impl Tree, object: ObjectId) -> Vec<u64> {
-        if self.deep.is_empty() {
+        if self.deep_at.is_empty() {
             return Vec::new();
         }
-        let directories = above(tree, object);
-        self.deep_at(&directories)
-            .map(|(number, _)| number)
-            .collect()
+        self.deep_at(tree.above(object).iter().copied())
     }
 
     /// The controls that meet `need`, nearest first: those of the object itself, then deep ones above.
@@ -254,5 +245,15 @@ impl OwnControls {
             found.extend(deep.filter_map(|number| Some((number, self.find(number)?))));
         }
         found
+    }
+}
+
+/// Takes a number out of an index that keeps no empty entries.
+pub(crate) fn take<K: Ord>(index: &mut BTreeMap<K, BTreeSet<u64>>, key: K, number: u64) {
+    if let Some(numbers) = index.get_mut(&key) {
+        numbers.remove(&number);
+        if numbers.is_empty() {
+            index.remove(&key);
+        }
     }
 }

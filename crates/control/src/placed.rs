@@ -3,7 +3,7 @@
 //! The ancestry table answers that for all controls and travels with renames; this is its small relative for the
 //! few things that are in flight, which are simply placed again when something above them moves.
 
-use crate::tree::{Tree, above};
+use crate::tree::Tree;
 use std::collections::BTreeMap;
 use vfs::ObjectId;
 
@@ -33,7 +33,8 @@ impl<K: Ord + Copy> Placed<K> {
     ) {
         self.remove(key);
         let objects = objects.into_iter();
-        let directories: Vec<ObjectId> = objects.flat_map(|object| above(tree, object)).collect();
+        let paths = objects.map(|object| tree.above(object));
+        let directories: Vec<ObjectId> = paths.flat_map(|path| path.to_vec()).collect();
         for directory in &directories {
             *self.below.entry(*directory).or_default() += 1;
         }

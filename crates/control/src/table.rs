@@ -3,7 +3,7 @@
 //! Grants and the ancestry table change together here and nowhere else. Elections, queues and messages
 //! stay outside.
 
-use crate::ancestry::{AncestryTable, Change, Counters};
+use crate::ancestry::{Amounts, AncestryTable, Change};
 use crate::claim::{Claim, Depth, Proposal};
 use crate::name::{ControlName, Incarnation};
 use crate::tree::Tree;
@@ -14,9 +14,9 @@ use vfs::{ObjectId, ReplicaSlot};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControlTable {
     grants: BTreeMap<ControlName, Proposal>,
-    by_object: BTreeMap<ObjectId, BTreeMap<ControlName, Depth>>,
+    by_object: BTreeMap<ObjectId, BTreeSet<ControlName>>,
+    deep_at: BTreeMap<ObjectId, BTreeSet<ControlName>>,
     ancestry: AncestryTable,
-    deep_claims: usize,
     held_by: BTreeMap<ReplicaSlot, usize>,
 }
 
@@ -62,9 +62,10 @@ impl ControlTable {
         let name = proposal.name;
         for claim in &proposal.claims {
             self.count(tree, name.holder, claim, Change::Add);
-            self.deep_claims += usize::from(claim.depth == Depth::Deep);
-            let at_object = self.by_object.entry(claim.object).or_default();
-            at_object.insert(name, claim.depth);
+            self.by_object.entry(claim.object).or_default().insert(name);
+            if claim.depth == Depth::Deep {
+                self.deep_at.entry(claim.object).or_default().insert(name);
+            }
         }
         *self.held_by.entry(name.holder).or_default() += 1;
         self.grants.insert(name, proposal);
@@ -78,11 +79,12 @@ impl ControlTable {
         }
         for claim in &proposal.claims {
             self.count(tree, name.holder, claim, Change::Remove);
-            self.deep_claims -= usize::from(claim.depth == Depth::Deep);
-            if let Some(at_object) = self.by_object.get_mut(&claim.object) {
-                at_object.remove(&name);
-                if at_object.is_empty() {
-                    self.by_object.remove(&claim.object);
+            for index in [&mut self.by_object, &mut self.deep_at] {
+                if let Some(names) = index.get_mut(&claim.object) {
+                    names.remove(&name);
+                    if names.is_empty() {
+                        index.remove(&claim.object);
+                    }
                 }
             }
         }
@@ -107,15 +109,9 @@ impl ControlTable {
         parent: ObjectId,
         change: Change,
     ) {
-        let mut amounts: Counters = self.ancestry.below(object);
-        for name in self
-            .by_object
-            .get(&object)
-            .into_iter()
-            .flat_map(BTreeMap::keys)
-        {
-            *amounts.entry(name.holder).or_default() += 1;
-        }
+        let mut amounts: Amounts = self.ancestry.below(object);
+        let at = self.by_object.get(&object).into_iter();
+        amounts.extend(at.flatten().map(|name| (name.holder, 1)));
         self.ancestry.count_along(tree, parent, &amounts, change);
     }
 
@@ -135,21 +131,20 @@ impl ControlTable {
     /// Controls of `object` itself that others than `asker` hold.
     fn at(&self, object: ObjectId, asker: ReplicaSlot) -> Vec<ControlName> {
         let names = self.by_object.get(&object).into_iter();
-        let names = names.flat_map(BTreeMap::keys).copied();
+        let names = names.flatten().copied();
         names.filter(|name| name.holder != asker).collect()
     }
 
     /// Deep controls of others on a directory above the claim. No walk when nobody holds any.
     fn deep_above(&self, tree: &impl Tree, claim: &Claim, asker: ReplicaSlot) -> Vec<ControlName> {
-        if self.deep_claims == 0 {
+        if self.deep_at.is_empty() {
             return Vec::new();
         }
-        let above = claim.known_ancestors(tree).into_iter();
-        let controls = above.filter_map(|directory| self.by_object.get(&directory));
-        let deep = controls
-            .flatten()
-            .filter(|(name, depth)| **depth == Depth::Deep && name.holder != asker);
-        deep.map(|(name, _)| *name).collect()
+        let path = tree.above(claim.object);
+        let above = path.iter().chain(&claim.ancestors);
+        let deep = above.filter_map(|directory| self.deep_at.get(directory));
+        let deep = deep.flatten().filter(|name| name.holder != asker);
+        deep.copied().collect()
     }
 
     /// Controls of others below a deep claim. The ancestry table says whether there are any; only a
@@ -164,7 +159,7 @@ impl ControlTable {
             .filter(|held| held.name.holder != asker);
         let below = others.filter(|held| {
             let mut claims = held.claims.iter();
-            claims.any(|theirs| theirs.known_ancestors(tree).contains(&claim.object))
+            claims.any(|theirs| theirs.is_below(tree, claim.object))
         });
         below.map(|held| held.name).collect()
     }

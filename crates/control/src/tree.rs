@@ -2,7 +2,9 @@
 //!
 //! The tree itself stays with the caller. Names, attributes and data never enter.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use vfs::ObjectId;
 
 /// This replica's copy of the tree, as it is at the moment of the call.
@@ -10,21 +12,37 @@ pub trait Tree {
     /// The directories that hold a link to `object`, one for each link; empty for the root and for an
     /// object this copy does not know. A directory has at most one.
     fn parents(&self, object: ObjectId) -> Vec<ObjectId>;
+
+    /// The directories above `object` over every link, each once, nearest first where there is one link.
+    fn above(&self, object: ObjectId) -> Rc<[ObjectId]> {
+        let mut found = self.parents(object);
+        found.dedup();
+        let mut next = 0;
+        while let Some(directory) = found.get(next).copied() {
+            for parent in self.parents(directory) {
+                if !found.contains(&parent) {
+                    found.push(parent);
+                }
+            }
+            next += 1;
+        }
+        found.into()
+    }
 }
 
-/// A tree in which one object has other links.
+/// A tree in which one new object has a link, or has none.
 pub(crate) struct Overlay<'a, T> {
     tree: &'a T,
     object: ObjectId,
-    parents: Vec<ObjectId>,
+    parent: Option<ObjectId>,
 }
 
 impl<'a, T: Tree> Overlay<'a, T> {
-    pub(crate) fn new(tree: &'a T, object: ObjectId, parents: Vec<ObjectId>) -> Overlay<'a, T> {
+    pub(crate) fn new(tree: &'a T, object: ObjectId, parent: Option<ObjectId>) -> Overlay<'a, T> {
         Overlay {
             tree,
             object,
-            parents,
+            parent,
         }
     }
 }
@@ -32,47 +50,91 @@ impl<'a, T: Tree> Overlay<'a, T> {
 impl<T: Tree> Tree for Overlay<'_, T> {
     fn parents(&self, object: ObjectId) -> Vec<ObjectId> {
         if object == self.object {
-            return self.parents.clone();
+            return self.parent.into_iter().collect();
         }
         self.tree.parents(object)
     }
+
+    /// Nothing lies below an object that is being made.
+    fn above(&self, object: ObjectId) -> Rc<[ObjectId]> {
+        match self.parent {
+            Some(parent) if object == self.object => chain(self.tree, parent).collect(),
+            None if object == self.object => Rc::default(),
+            _ => self.tree.above(object),
+        }
+    }
 }
 
-/// The directories above `object` over every link, each once, nearest first where there is one link.
-pub(crate) fn above(tree: &impl Tree, object: ObjectId) -> Vec<ObjectId> {
-    let mut found = tree.parents(object);
-    found.dedup();
-    let mut next = 0;
-    while let Some(directory) = found.get(next).copied() {
-        for parent in tree.parents(directory) {
-            if !found.contains(&parent) {
-                found.push(parent);
-            }
+/// A tree that is asked only once about each path, for the time of one call of the core: looking up a
+/// directory may cost its owner more than everything the core does with the answer.
+pub(crate) struct Remembered<'a, T> {
+    tree: &'a T,
+    paths: RefCell<Vec<(ObjectId, Rc<[ObjectId]>)>>,
+}
+
+/// So many paths are remembered: those of an object or two, their directories, and what they meet.
+const REMEMBERED: usize = 16;
+
+impl<'a, T: Tree> Remembered<'a, T> {
+    pub(crate) fn new(tree: &'a T) -> Remembered<'a, T> {
+        Remembered {
+            tree,
+            paths: RefCell::default(),
         }
-        next += 1;
     }
-    found
+
+    fn known(&self, object: ObjectId) -> Option<Rc<[ObjectId]>> {
+        let paths = self.paths.borrow();
+        let found = paths.iter().find(|(other, _)| *other == object);
+        found.map(|(_, path)| Rc::clone(path))
+    }
+
+    fn remember(&self, object: ObjectId, path: Rc<[ObjectId]>) {
+        let mut paths = self.paths.borrow_mut();
+        if paths.len() == REMEMBERED {
+            paths.clear();
+        }
+        paths.push((object, path));
+    }
+}
+
+impl<T: Tree> Tree for Remembered<'_, T> {
+    fn parents(&self, object: ObjectId) -> Vec<ObjectId> {
+        self.tree.parents(object)
+    }
+
+    fn above(&self, object: ObjectId) -> Rc<[ObjectId]> {
+        if let Some(path) = self.known(object) {
+            return path;
+        }
+        let parents = self.tree.parents(object);
+        let path: Rc<[ObjectId]> = match parents.as_slice() {
+            [] => Rc::default(),
+            [parent] => {
+                let rest = self.known(*parent).unwrap_or_else(|| {
+                    let rest = self.tree.above(*parent);
+                    self.remember(*parent, Rc::clone(&rest));
+                    rest
+                });
+                std::iter::once(*parent)
+                    .chain(rest.iter().copied())
+                    .collect()
+            }
+            _ => self.tree.above(object),
+        };
+        self.remember(object, Rc::clone(&path));
+        path
+    }
 }
 
 /// All directories above `object`, over every link.
 pub fn ancestors(tree: &impl Tree, object: ObjectId) -> BTreeSet<ObjectId> {
-    let mut found = BTreeSet::new();
-    let mut unexplored = tree.parents(object);
-    while let Some(directory) = unexplored.pop() {
-        if found.insert(directory) {
-            unexplored.extend(tree.parents(directory));
-        }
-    }
-    found
+    tree.above(object).iter().copied().collect()
 }
 
 /// The directory `start` and those above it, nearest first.
-pub(crate) fn chain(tree: &impl Tree, start: ObjectId) -> Vec<ObjectId> {
-    let mut above = vec![start];
-    let mut next = tree.parents(start).first().copied();
-    while let Some(directory) = next.filter(|directory| !above.contains(directory)) {
-        above.push(directory);
-        next = tree.parents(directory).first().copied();
-    }
-    above
+pub(crate) fn chain(tree: &impl Tree, start: ObjectId) -> impl Iterator<Item = ObjectId> {
+    let path = tree.above(start);
+    let length = path.len();
+    std::iter::once(start).chain((0..length).map(move |place| path[place]))
 }

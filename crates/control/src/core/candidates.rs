@@ -5,7 +5,7 @@
 //! wait for is decided in `may_end`.
 
 use crate::name::Position;
-use crate::own::{Origin, OwnControl};
+use crate::own::{Origin, OwnControl, take};
 use crate::placed::Placed;
 use crate::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,14 +149,5 @@ impl Unknown {
     /// Whether one was inherited from `number`.
     pub(super) fn has_heirs(&self, number: u64) -> bool {
         self.heirs.contains_key(&number)
-    }
-}
-
-fn take<K: Ord>(index: &mut BTreeMap<K, BTreeSet<u64>>, key: K, number: u64) {
-    if let Some(numbers) = index.get_mut(&key) {
-        numbers.remove(&number);
-        if numbers.is_empty() {
-            index.remove(&key);
-        }
     }
 }

@@ -8,7 +8,7 @@ use crate::message::Message;
 use crate::moment::Moment;
 use crate::name::ControlName;
 use crate::own::{Origin, OwnControl, State};
-use crate::tree::{Overlay, Tree};
+use crate::tree::{Overlay, Remembered, Tree};
 use crate::update::{Need, NeedKind, Subject};
 use crate::view::View;
 use vfs::{ObjectId, ReplicaSlot};
@@ -22,6 +22,7 @@ impl ControlCore {
         object: ObjectId,
         parent: ObjectId,
     ) {
+        let tree = &Remembered::new(tree);
         self.note_link(now, tree, object, parent, Change::Add);
     }
 
@@ -35,6 +36,7 @@ impl ControlCore {
         object: ObjectId,
         parent: ObjectId,
     ) {
+        let tree = &Remembered::new(tree);
         self.note_link(now, tree, object, parent, Change::Remove);
     }
 
@@ -65,6 +67,7 @@ impl ControlCore {
         object: Subject,
         parent: ObjectId,
     ) -> Option<Proposal> {
+        let tree = &Remembered::new(tree);
         if !self.settings.rules.inheritance() {
             return None;
         }
@@ -78,12 +81,12 @@ impl ControlCore {
         let (number, _) = in_force.next()?;
         let origin = Origin::Inherited(self.name_of(*number));
         let id = object.object();
-        let born = Overlay::new(tree, id, vec![parent]);
+        let born = Overlay::new(tree, id, Some(parent));
         if self.controls(&born, object) {
             return None;
         }
         let claim = Claim::new(&born, id, Depth::Shallow);
-        let unborn = Overlay::new(tree, id, Vec::new());
+        let unborn = Overlay::new(tree, id, None);
         let proposal = self.inherit(now, &unborn, claim, object, origin);
         self.run(now, tree);
         Some(proposal)
@@ -128,6 +131,7 @@ impl ControlCore {
         from: ReplicaSlot,
         proposal: Proposal,
     ) {
+        let tree = &Remembered::new(tree);
         if proposal.name.holder == from {
             let answer = self.acceptor.adopt(tree, proposal);
             self.answers.extend(answer);
@@ -146,6 +150,7 @@ impl ControlCore {
         tree: &impl Tree,
         under: &[ControlName],
     ) -> bool {
+        let tree = &Remembered::new(tree);
         if !self.acceptor.note_won(under) {
             return false;
         }

@@ -7,9 +7,9 @@ use super::{ControlCore, Overloaded};
 use crate::command::{Command, Mark, OperationId};
 use crate::moment::Moment;
 use crate::name::Position;
-use crate::own::OwnControl;
+use crate::own::{OwnControl, take};
 use crate::placed::Placed;
-use crate::tree::Tree;
+use crate::tree::{Remembered, Tree};
 use crate::update::{Need, NeedKind};
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::{ObjectId, ReplicaSlot};
@@ -52,12 +52,7 @@ impl Closes {
     fn take(&mut self, number: u64) -> Option<Close> {
         let mut close = self.waiting.remove(&number)?;
         for object in close.watched.drain(..) {
-            if let Some(numbers) = self.by_object.get_mut(&object) {
-                numbers.remove(&number);
-                if numbers.is_empty() {
-                    self.by_object.remove(&object);
-                }
-            }
+            take(&mut self.by_object, object, number);
         }
         for (peer, position) in close.positions.drain(..) {
             self.by_position.remove(&(peer, position, number));
@@ -128,6 +123,7 @@ impl ControlCore {
         file: ObjectId,
         entry: Option<Position>,
     ) -> Result<(), Overloaded> {
+        let tree = &Remembered::new(tree);
         if self.closes.len() >= self.settings.capacity {
             return Err(Overloaded);
         }

@@ -8,7 +8,7 @@ use crate::moment::Moment;
 use crate::name::ControlName;
 use crate::own::OwnControl;
 use crate::placed::Placed;
-use crate::tree::Tree;
+use crate::tree::{Remembered, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::ObjectId;
 
@@ -101,6 +101,7 @@ impl ControlCore {
 
     /// Every active replica has the content of the file.
     pub fn handle_data_shipped(&mut self, now: Moment, tree: &impl Tree, file: ObjectId) {
+        let tree = &Remembered::new(tree);
         self.contents.protect(file);
         self.contents.stale.remove(&file);
         if let Some(under) = self.contents.unshipped.remove(&file) {

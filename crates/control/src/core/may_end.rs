@@ -6,7 +6,7 @@ use super::ControlCore;
 use crate::ancestry::Change;
 use crate::name::{ControlName, Position};
 use crate::own::{Origin, OwnControl, State};
-use crate::tree::{Tree, above, chain};
+use crate::tree::{Tree, chain};
 use vfs::{ObjectId, ReplicaSlot};
 
 /// What a control that should end waits for.
@@ -133,8 +133,9 @@ impl ControlCore {
     fn remains_unknown_above(&self, tree: &impl Tree, number: u64, control: &OwnControl) -> bool {
         self.unknown.any_deep()
             && control.objects().any(|object| {
-                let mut directories = above(tree, object).into_iter();
-                directories.any(|directory| self.unknown.others_deep_at(directory, number))
+                let path = tree.above(object);
+                let mut directories = path.iter();
+                directories.any(|directory| self.unknown.others_deep_at(*directory, number))
             })
     }
 
@@ -224,9 +225,7 @@ impl ControlCore {
             }
         }
         if change == Change::Remove && !self.candidates.is_empty() {
-            let left = chain(tree, parent);
-            let left: Vec<u64> = self.own.deep_at(&left).map(|(number, _)| number).collect();
-            for number in left {
+            for number in self.own.deep_at(chain(tree, parent)) {
                 self.candidates.wake(number);
             }
         }

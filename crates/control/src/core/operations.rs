@@ -11,7 +11,7 @@ use crate::moment::Moment;
 use crate::name::{ControlName, Position};
 use crate::own::{Origin, State, Waiting};
 use crate::settings::Contention;
-use crate::tree::{Tree, chain};
+use crate::tree::{Remembered, Tree, chain};
 use crate::update::{Need, NeedKind, Subject, Update};
 use vfs::ObjectId;
 
@@ -25,6 +25,7 @@ impl ControlCore {
         operation: OperationId,
         update: &Update,
     ) -> Result<(), Overloaded> {
+        let tree = &Remembered::new(tree);
         let needs = self.needs_of(tree, update);
         if self.coverage(tree, &needs).is_none() && self.is_full() {
             return Err(Overloaded);
@@ -44,6 +45,7 @@ impl ControlCore {
         tree: &impl Tree,
         update: &Update,
     ) -> Option<Admission> {
+        let tree = &Remembered::new(tree);
         let needs = self.needs_of(tree, update);
         let under = self.coverage(tree, &needs)?;
         let admission = self.make_use(now, tree, &needs, &under);
@@ -64,6 +66,7 @@ impl ControlCore {
 
     /// The operation that held these controls is over.
     pub fn handle_let_go(&mut self, now: Moment, tree: &impl Tree, under: &[ControlName]) {
+        let tree = &Remembered::new(tree);
         for name in under {
             let Some(number) = self.own_number(*name) else {
                 continue;
@@ -91,6 +94,7 @@ impl ControlCore {
         under: &[ControlName],
         position: Position,
     ) {
+        let tree = &Remembered::new(tree);
         for name in under {
             let number = self.own_number(*name);
             if let Some(control) = number.and_then(|number| self.own.find_mut(number)) {
@@ -106,9 +110,7 @@ impl ControlCore {
 
     /// The own deep controls that reach into a directory.
     fn deep_reaching(&self, tree: &impl Tree, directory: ObjectId) -> Vec<u64> {
-        let directories = chain(tree, directory);
-        let reaching = self.own.deep_at(&directories);
-        reaching.map(|(number, _)| number).collect()
+        self.own.deep_at(chain(tree, directory))
     }
 
     /// The needs of an update here and now. A file that a rename carries across the border of an own deep

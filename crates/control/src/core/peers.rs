@@ -9,7 +9,7 @@ use crate::message::{Envelope, Message};
 use crate::moment::Moment;
 use crate::name::{ControlName, Epoch};
 use crate::own::State;
-use crate::tree::Tree;
+use crate::tree::{Remembered, Tree};
 use std::cmp::Ordering;
 use vfs::ReplicaSlot;
 
@@ -22,6 +22,7 @@ impl ControlCore {
         from: ReplicaSlot,
         envelope: Envelope,
     ) {
+        let tree = &Remembered::new(tree);
         if !self.view.configured.contains(&from) || !self.is_in_force(from, &envelope) {
             return;
         }
@@ -203,6 +204,7 @@ impl ControlCore {
     /// Says again to `peer` whatever it has not answered: its connection is new, and what was under way
     /// on the former one may be lost.
     pub fn handle_connected(&mut self, now: Moment, tree: &impl Tree, peer: ReplicaSlot) {
+        let tree = &Remembered::new(tree);
         self.repeat_to(peer);
         self.run(now, tree);
     }

@@ -10,7 +10,7 @@ use crate::message::Message;
 use crate::moment::Moment;
 use crate::name::ControlName;
 use crate::own::{Ending, Origin, OwnControl, State, Waiting};
-use crate::tree::{Tree, ancestors, chain};
+use crate::tree::{Tree, chain};
 use crate::update::{Need, NeedKind};
 use std::collections::BTreeSet;
 use vfs::{ObjectId, ReplicaSlot};
@@ -266,8 +266,7 @@ impl ControlCore {
     ) -> bool {
         let ancestry = self.acceptor.table().ancestry();
         let backing_off = self.back_off.iter().any(|(given_up, until)| {
-            *until > now
-                && (*given_up == directory || ancestors(tree, *given_up).contains(&directory))
+            *until > now && (*given_up == directory || tree.above(*given_up).contains(&directory))
         });
         self.settings.strategies.deep_control
             && !ancestry.others_below(directory, self.slot)
@@ -283,7 +282,7 @@ impl ControlCore {
         let Some(parent) = tree.parents(object).first().copied() else {
             return;
         };
-        let busy = chain(tree, parent).into_iter().find(|directory| {
+        let busy = chain(tree, parent).find(|directory| {
             let ancestry = self.acceptor.table().ancestry();
             ancestry.count_of(*directory, self.slot) >= self.settings.upgrade_threshold
         });
@@ -295,11 +294,7 @@ impl ControlCore {
             object: directory,
             kind,
         };
-        let mut above = chain(tree, directory).into_iter();
-        let covered = above.any(|ancestor| {
-            let mut controls = self.own.at(ancestor);
-            controls.any(|(_, control)| control.is_deep_at(ancestor))
-        });
+        let covered = !self.own.deep_at(chain(tree, directory)).is_empty();
         if !covered && self.deep_is_welcome(now, tree, directory) {
             let needs = vec![need];
             self.propose(

@@ -6,7 +6,7 @@ use super::ControlCore;
 use crate::moment::Moment;
 use crate::name::Position;
 use crate::own::{OwnControl, State};
-use crate::tree::Tree;
+use crate::tree::{Remembered, Tree};
 use crate::update::{Need, NeedKind};
 use std::time::Duration;
 use vfs::{ObjectId, ReplicaSlot};
@@ -17,6 +17,7 @@ const BACK_OFF_LIMIT: usize = 1024;
 impl ControlCore {
     /// The alarm went off. Early or superfluous calls do no harm.
     pub fn handle_timer(&mut self, now: Moment, tree: &impl Tree) {
+        let tree = &Remembered::new(tree);
         self.armed = None;
         while let Some((at, number)) = self.deadlines.first().copied() {
             if at > now {
@@ -144,6 +145,7 @@ impl ControlCore {
 
     /// One open for writing has ended.
     pub fn handle_closed_for_writing(&mut self, now: Moment, tree: &impl Tree, file: ObjectId) {
+        let tree = &Remembered::new(tree);
         if let Some(count) = self.open_for_writing.get_mut(&file) {
             *count -= 1;
             if *count == 0 {
@@ -168,6 +170,7 @@ impl ControlCore {
         peer: ReplicaSlot,
         position: Position,
     ) {
+        let tree = &Remembered::new(tree);
         self.note_applied(peer, position);
         self.run(now, tree);
     }
