@@ -62,5 +62,5 @@ pub use rustix::process::Signal;
 pub use script::{Output, Script, quoted};
 pub use service::Service;
 pub use site::{NFS_PORT, Site};
-pub use wan::{Link, LinkReport, LinkSettings, Traffic, Wan, WanControl};
+pub use wan::{Lateness, Link, LinkReport, LinkSettings, Traffic, Wan, WanControl};
 pub use world::{Place, World};

@@ -25,9 +25,11 @@ pub(crate) fn measure() -> Result<()> {
     require()?;
     let (near, far) = (Site::new()?, Site::new()?);
     let wan = Wan::join(&[("near", &near), ("far", &far)], &LinkSettings::default())?;
-    println!("round trips of UDP packets, milliseconds: {PACKETS} each, on an idle network\n");
-    println!("| configured |   least |  median |     90 % |    most |");
-    println!("|-----------:|--------:|--------:|---------:|--------:|");
+    println!(
+        "round trips of {PACKETS} UDP packets, and how late the forwarder was with each frame, ms\n"
+    );
+    println!("| configured |   least |  median |     90 % |    most | late, mean | late, most |");
+    println!("|-----------:|--------:|--------:|---------:|--------:|-----------:|-----------:|");
     for micros in ROUND_TRIPS {
         delays(&wan, Duration::from_micros(micros))?;
     }
@@ -49,13 +51,16 @@ fn delays(wan: &Wan, round_trip: Duration) -> Result<()> {
     let (near, far) = (wan.site("near")?, wan.site("far")?);
     let times = round_trips(near, far, wan.address("far")?, PACKETS)?;
     let at = |share: f64| millis(times[((times.len() - 1) as f64 * share) as usize]);
+    let late = wan.link("near", "far")?.report()?.lateness;
     println!(
-        "| {:10.3} | {:7.3} | {:7.3} | {:8.3} | {:7.3} |",
+        "| {:10.3} | {:7.3} | {:7.3} | {:8.3} | {:7.3} | {:10.3} | {:10.3} |",
         millis(round_trip),
         at(0.0),
         at(0.5),
         at(0.9),
-        at(1.0)
+        at(1.0),
+        millis(late.mean()),
+        millis(late.max)
     );
     Ok(())
 }

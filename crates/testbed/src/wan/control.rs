@@ -152,7 +152,7 @@ fn change(link: &Link, changes: &[&str]) -> Result<()> {
 /// One line a link. Columns are numbers and words without spaces, so that scripts can read them.
 fn table(wan: &Wan) -> Result<String> {
     let mut table = format!(
-        "{:10} {:10} {:6} {:>10} {:>9} {:>8} {:>10} {:>9} {:>13} {:>9} {:>12}\n",
+        "{:10} {:10} {:6} {:>10} {:>9} {:>8} {:>10} {:>9} {:>13} {:>9} {:>13} {:>11}\n",
         "FROM",
         "TO",
         "STATE",
@@ -163,17 +163,19 @@ fn table(wan: &Wan) -> Result<String> {
         "PACKETS",
         "BYTES",
         "DROPPED",
-        "DROPPED-BYTES"
+        "DROPPED-BYTES",
+        "LATE-MEAN"
     );
     for link in wan.links() {
         let LinkReport {
             settings,
             is_cut,
             traffic,
+            lateness,
         } = link.report()?;
         writeln!(
             table,
-            "{:10} {:10} {:6} {:>10} {:>9} {:>8} {:>10} {:>9} {:>13} {:>9} {:>12}",
+            "{:10} {:10} {:6} {:>10} {:>9} {:>8} {:>10} {:>9} {:>13} {:>9} {:>13} {:>11}",
             link.from(),
             link.to(),
             if is_cut { "cut" } else { "up" },
@@ -185,6 +187,7 @@ fn table(wan: &Wan) -> Result<String> {
             traffic.bytes,
             traffic.dropped_packets,
             traffic.dropped_bytes,
+            units::show_time(lateness.mean()),
         )?;
     }
     Ok(table)

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::frame::Shape;
-use super::settings::{LinkSettings, Traffic};
+use super::settings::{Lateness, LinkSettings, Traffic};
 
 /// Bytes that may be in flight when no bandwidth bounds them. It bounds memory.
 const IN_FLIGHT_MAX: u64 = 256 * 1024 * 1024;
@@ -31,6 +31,7 @@ pub(crate) struct Line<F> {
     settings: LinkSettings,
     is_cut: bool,
     traffic: Traffic,
+    lateness: Lateness,
     in_flight: VecDeque<InFlight<F>>,
     in_flight_bytes: u64,
     /// When the wire has sent all that was given to it.
@@ -49,6 +50,7 @@ impl<F> Line<F> {
             settings,
             is_cut: false,
             traffic: Traffic::default(),
+            lateness: Lateness::default(),
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
             wire_free_at: now,
@@ -75,11 +77,17 @@ impl<F> Line<F> {
         self.traffic
     }
 
+    /// How punctual it was since the last change of settings.
+    pub(crate) fn lateness(&self) -> Lateness {
+        self.lateness
+    }
+
     /// Changes the settings for frames that come from now on. What the wire has taken keeps its
     /// time, and nothing overtakes it.
     pub(crate) fn set(&mut self, settings: LinkSettings) {
         self.settings = settings;
         self.until_loss = self.gap();
+        self.lateness = Lateness::default();
     }
 
     /// Cuts the line, which loses all that is in flight, or joins it again.
@@ -144,6 +152,7 @@ impl<F> Line<F> {
         self.in_flight_bytes -= arrived.bytes;
         self.traffic.packets += arrived.packets;
         self.traffic.bytes += arrived.bytes;
+        self.lateness.count(now - arrived.due);
         Some(arrived.frame)
     }
 

@@ -41,7 +41,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 pub use control::WanControl;
-pub use settings::{LinkSettings, Traffic};
+pub use settings::{Lateness, LinkSettings, Traffic};
 
 use crate::site::Site;
 use addresses::SITES_MAX;
@@ -204,6 +204,8 @@ pub struct LinkReport {
     pub is_cut: bool,
     /// What has crossed.
     pub traffic: Traffic,
+    /// How punctual it was since the last change of settings.
+    pub lateness: Lateness,
 }
 
 impl<'a> Link<'a> {
@@ -262,6 +264,7 @@ impl<'a> Link<'a> {
                 settings: line.settings(),
                 is_cut: line.is_cut(),
                 traffic: line.traffic(),
+                lateness: line.lateness(),
             }
         })
     }

@@ -157,6 +157,34 @@ impl std::ops::Sub for Traffic {
     }
 }
 
+/// By how much frames came later than they were due, because this machine was busy. A benchmark looks at
+/// it before it believes what it has measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    /// Frames that were handed over; a super-frame is one.
+    pub frames: u64,
+    /// The sum over all of them.
+    pub sum: Duration,
+    /// The latest of them.
+    pub max: Duration,
+}
+
+impl Lateness {
+    /// The mean over all frames.
+    pub fn mean(&self) -> Duration {
+        let nanoseconds = self.sum.as_nanos() / u128::from(self.frames.max(1));
+        // A mean is no larger than `max`, far below 584 years.
+        Duration::from_nanos(nanoseconds as u64)
+    }
+
+    /// Counts one more frame.
+    pub(super) fn count(&mut self, late: Duration) {
+        self.frames += 1;
+        self.sum += late;
+        self.max = self.max.max(late);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -48,6 +48,21 @@ fn a_frame_arrives_after_the_delay_and_not_before() {
     assert_eq!(line.arrive(now + 600 * MS), None);
     let traffic = line.traffic();
     assert_eq!((traffic.packets, traffic.bytes), (1, 1000));
+    assert_eq!(line.lateness().max, Duration::ZERO);
+}
+
+#[test]
+fn frames_that_are_handed_over_late_are_told() {
+    let (mut line, now) = line(LinkSettings::delay(10 * MS));
+    send(&mut line, now, &packet());
+    send(&mut line, now, &packet());
+    assert_eq!(line.arrive(now + 11 * MS), Some(0));
+    assert_eq!(line.arrive(now + 13 * MS), Some(0));
+    let lateness = line.lateness();
+    assert_eq!(
+        (lateness.frames, lateness.mean(), lateness.max),
+        (2, 2 * MS, 3 * MS)
+    );
 }
 
 #[test]
