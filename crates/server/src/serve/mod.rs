@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use nfs4_server::{Identity, Namespace, NamespaceError, Service, ServiceOptions};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use vfs::FileSystem;
 
@@ -35,6 +36,8 @@ use trees::Tree;
 
 /// How long requests under way may take when the server stops.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the other replicas may take to get what they lack when the server stops.
+const PARTING_PATIENCE: Duration = Duration::from_secs(10);
 /// How often leases and the grace period are looked after.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
@@ -53,6 +56,9 @@ pub enum ServeError {
     /// Other replicas cannot be listened for.
     #[error("{}", refusal_to_listen(.0, .1))]
     PeerListen(SocketAddr, io::Error),
+    /// The replica cannot start.
+    #[error(transparent)]
+    Replica(#[from] replica::StartError),
     /// Clients could not reach the tree that the set keeps.
     #[error(
         "this server belongs to a set, and no export shows the tree \"{0}\" that the set keeps; add an [[export]] with `tree = \"{0}\"`, or name another tree with `tree` in [replication]"
@@ -105,7 +111,6 @@ pub struct Server {
     stop: watch::Sender<bool>,
     status_socket: StatusSocket,
     data: DataDirectory,
-    _endpoint: Option<peer::Endpoint>,
 }
 
 impl Server {
@@ -124,13 +129,16 @@ impl Server {
             .map(|address| Listener::bind(*address));
         let listeners = listeners.collect::<Result<Vec<Listener>, ListenError>>()?;
         let replication = Replication::prepare(&data, &configuration)?;
-        let trees = trees::open_all(&data, &configuration, replication.as_ref()).await?;
+        let mut trees = trees::open_all(&data, &configuration, replication.as_ref()).await?;
         let operations = Arc::new(OperationCounters::default());
         let incarnation = data.next_incarnation()?;
         let membership = replication
             .as_ref()
-            .map(|replication| &replication.membership);
-        let names = Names::new(data.identity(), membership);
+            .map(|replication| replication.membership.clone());
+        if let Some(replication) = replication {
+            replicate(replication, &mut trees, &configuration, incarnation).await?;
+        }
+        let names = Names::new(data.identity(), membership.as_ref());
         let service = service(
             &data,
             names.as_identity(incarnation),
@@ -138,9 +146,6 @@ impl Server {
             &trees,
             operations.clone(),
         )?;
-        let endpoint = replication
-            .map(|replication| replication.begin(incarnation))
-            .transpose()?;
         let record_bytes = configuration.record_bytes();
         let overview = Arc::new(Overview {
             transport: Transport::new(service.clone(), configuration.transport, record_bytes),
@@ -171,7 +176,6 @@ impl Server {
             stop,
             status_socket: socket,
             data,
-            _endpoint: endpoint,
         })
     }
 
@@ -220,9 +224,15 @@ impl Server {
         let mut ticks = tokio::time::interval(HOUSEKEEPING);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut supervisor = process::Supervisor::default();
+        let mut chores = JoinSet::new();
         loop {
             ticks.tick().await;
-            self.overview.service.housekeep().await;
+            // What vanished clients held may be another site's to let go, so nothing here waits for it.
+            while chores.try_join_next().is_some() {}
+            if chores.is_empty() {
+                let service = self.overview.service.clone();
+                chores.spawn(async move { service.housekeep().await });
+            }
             if let Some(tree) = self.overview.failed_tree() {
                 return ServeError::StorageFailed(tree.name.clone());
             }
@@ -233,12 +243,35 @@ impl Server {
     async fn put_away(&self) {
         self.stop.send_replace(true);
         self.overview.transport.drain(DRAIN_PATIENCE).await;
+        for tree in &self.overview.trees {
+            let Some(replica) = &tree.replica else {
+                continue;
+            };
+            if !replica.stop(PARTING_PATIENCE).await {
+                tracing::info!(tree = %tree.name, "other replicas lack something; they get it after the next start");
+            }
+        }
         for Tree { name, store, .. } in &self.overview.trees {
             if let Err(error) = store.sync().await {
                 tracing::error!(tree = %name, %error, "cannot put everything on stable storage");
             }
         }
     }
+}
+
+/// Puts the replica around the store of the set's tree.
+async fn replicate(
+    replication: Replication,
+    trees: &mut [Tree],
+    configuration: &Configuration,
+    incarnation: u32,
+) -> Result<(), ServeError> {
+    let meant = |tree: &&mut Tree| tree.name == replication.tree;
+    if let Some(tree) = trees.iter_mut().find(meant) {
+        let (store, chosen) = (tree.store.clone(), &configuration.replication);
+        tree.serve_by(replication.begin(store, chosen, incarnation).await?);
+    }
+    Ok(())
 }
 
 fn service(

@@ -6,16 +6,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use peer::set::SetDirectory;
-use peer::{Endpoint, Epoch, Incarnation, Incoming, Message, Owner, Refusal, Sender};
+use replica::Replica;
+use store::Store;
 
 use super::ServeError;
 use crate::configuration::{
-    Configuration, ExportConfiguration, ListenAddress, PEER_PORT, PeerListenAddress,
+    Configuration, Contention, Durability, ExportConfiguration, ListenAddress, NameLookup,
+    PEER_PORT, PeerListenAddress, ReplicationConfiguration,
 };
 use crate::data_directory::DataDirectory;
-use crate::set::{Membership, MembershipError};
+use crate::set::Membership;
 use crate::transport::Listener;
 
 /// A server that belongs to a set, ready to meet the others.
@@ -55,6 +56,21 @@ impl Replication {
             tree,
         }))
     }
+
+    /// Begins to replicate the tree, which clients are then to be served by.
+    ///
+    /// # Errors
+    /// [`ServeError`] says what to do next.
+    pub(super) async fn begin(
+        self,
+        store: Arc<Store>,
+        chosen: &ReplicationConfiguration,
+        incarnation: u32,
+    ) -> Result<Arc<Replica>, ServeError> {
+        let (set, socket) = (self.membership.directory, self.listener.into_socket());
+        let replica = Replica::start(store, set, settings(chosen), socket, incarnation.into());
+        Ok(replica.await?)
+    }
 }
 
 /// All addresses of the machine, at the port that the others were told of.
@@ -79,46 +95,53 @@ pub(super) fn refusal_to_listen(address: &SocketAddr, error: &io::Error) -> Stri
     )
 }
 
-/// Answers servers that want to join, and nobody else.
-struct Reception;
-
-#[async_trait]
-impl Owner for Reception {
-    fn admit_session(&self, _: Sender, epoch: Epoch) -> Result<(), Refusal> {
-        let reason = "this server only admits members so far".to_owned();
-        Err(Refusal { epoch, reason })
-    }
-
-    async fn receive(&self, incoming: Incoming) {
-        drop(incoming);
-    }
-
-    async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {
-        let reason = "this server only admits members so far".to_owned();
-        let epoch = incoming.epoch;
-        Err(Refusal { epoch, reason })
+/// What the crate of replicas is told, in its own words.
+fn settings(chosen: &ReplicationConfiguration) -> replica::Settings {
+    let defaults = replica::Settings::default();
+    replica::Settings {
+        control: control::Settings {
+            deep_control_idle: chosen.deep_control_idle,
+            file_control_idle: chosen.file_control_idle,
+            revoke_grace: chosen.revoke_grace,
+            directory_contention: match chosen.directory_contention {
+                Contention::Forward => control::Contention::Forward,
+                Contention::Wait => control::Contention::Wait,
+            },
+            strategies: control::Strategies {
+                idle_timer: chosen.strategies.idle_timer,
+                revoke: chosen.strategies.revoke,
+                file_control_under_deep: chosen.strategies.file_control,
+                upgrade: chosen.strategies.upgrade,
+                deep_control: chosen.strategies.deep_control,
+            },
+            ..defaults.control
+        },
+        peer: peer::Settings {
+            data_lanes: chosen.data_lanes,
+            compression: chosen.compression,
+            ..defaults.peer
+        },
+        name_space: match chosen.namespace {
+            NameLookup::Strict => replica::NameSpace::Strict,
+            NameLookup::Relaxed => replica::NameSpace::Relaxed,
+        },
+        durability: match chosen.durability {
+            Durability::Relaxed => replica::Durability::Relaxed,
+            Durability::Majority => replica::Durability::Majority,
+        },
+        data_delay: chosen.data_delay,
+        ..defaults
     }
 }
 
-impl Replication {
-    /// Begins to answer.
-    pub(super) fn begin(self, incarnation: u32) -> Result<Endpoint, ServeError> {
-        let directory = self.membership.directory;
-        let identity = directory.identity().map_err(MembershipError::Set)?;
-        let desk = directory.keeps_authority().then_some(directory);
-        let incarnation = Incarnation(incarnation.into());
-        let settings = peer::Settings::default();
-        let socket = self.listener.into_socket();
-        Endpoint::start(
-            &identity,
-            incarnation,
-            settings,
-            Arc::new(Reception),
-            socket,
-            desk,
-        )
-        .map_err(|error| {
-            ServeError::PeerListen(SocketAddr::from(([0, 0, 0, 0], 0)), io::Error::other(error))
-        })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_configures_is_as_the_replica_recommends() {
+        let ours = settings(&ReplicationConfiguration::default());
+        let theirs = replica::Settings::default();
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
     }
 }

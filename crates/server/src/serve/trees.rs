@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nfs4_server::{AccessRule, Export, PseudoPath};
+use replica::Replica;
 use store::{CommitMode, NewStore, Reserve, Store, StoreOptions};
 
 use vfs::FileSystem;
@@ -28,10 +29,18 @@ pub(super) struct Tree {
     pub(super) store: Arc<Store>,
     /// What clients are served: the store itself, or the replica around it.
     pub(super) file_system: Arc<dyn FileSystem>,
+    /// The replica around the store, if the set keeps this tree.
+    pub(super) replica: Option<Arc<Replica>>,
     rules: Vec<AccessRule>,
 }
 
 impl Tree {
+    /// From now on clients are served by the replica around the store.
+    pub(super) fn serve_by(&mut self, replica: Arc<Replica>) {
+        self.file_system = replica.file_system();
+        self.replica = Some(replica);
+    }
+
     pub(super) fn export(&self) -> Export {
         Export::new(
             self.path.clone(),
@@ -75,6 +84,7 @@ pub(super) async fn open_all(
             name: export.tree.clone(),
             path: export.path.clone(),
             file_system: store.clone(),
+            replica: None,
             store,
             rules: export.rules.clone(),
         });
