@@ -5,6 +5,9 @@
 //! - A [`Guest`] is a User Mode Linux kernel, an ordinary process, that mounts what a service
 //!   exports and runs shell scripts ([`Script`]) or native programs against it.
 //! - [`Ganesha`] is NFS-Ganesha as a [`Service`]: the peer to compare with.
+//! - A [`Wan`] joins sites by a network with delay, jitter, loss, bandwidth and cuts of its own in each
+//!   direction, and counts what crosses it. A [`World`] is several sites with a WAN between them.
+//! - [`measure`] says what such a network really does.
 //! - [`Requirements`] says what this machine lacks for all that, and [`Requirements::admit`] is how
 //!   a test begins.
 //!
@@ -36,6 +39,43 @@
 //! server.wait_for_nfs(listen)?;
 //! assert_eq!(guest.run("cat /run/m/file")?.success()?.text(), "kept\n");
 //! guest.power_off()
+//! # }
+//! ```
+//!
+//! Three sites far apart, each with a server and a client of its own:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use testbed::{LinkSettings, Mount, Requirements, World};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! if !Requirements::guest().with_wan().admit("sites go on alone")? {
+//!     return Ok(());
+//! }
+//! let far = LinkSettings::round_trip(Duration::from_millis(120)).bandwidth(1_000_000_000);
+//! let world = World::new(&["paris", "oslo", "rome"], &far)?;
+//! let servers = world.serve(|place| {
+//!     let mut command = place.command("target/debug/meridian");
+//!     let listen = place.nfs_address().to_string();
+//!     command.args(["serve", "--listen", &listen, "--data"]);
+//!     command.arg(place.site().folder().join("data"));
+//!     Ok(command)
+//! })?;
+//! let guests = world.everywhere(|place| {
+//!     let guest = place.guest("alpha")?;
+//!     guest.mount(&Mount::of(place.nfs_address(), "/export"), "/run/m")?;
+//!     Ok(guest)
+//! })?;
+//!
+//! let before = world.wan().traffic()?;
+//! guests[0].run("echo kept > /run/m/file && sync")?.success()?;
+//! let crossed = world.wan().traffic()? - before;
+//! println!("{} bytes crossed the WAN", crossed.bytes);
+//! world.wan().partition(&["rome"])?;
+//! guests[2].run("cat /run/m/file")?.success()?;
+//! world.wan().heal_all()?;
+//! # drop(servers);
+//! # Ok(())
 //! # }
 //! ```
 

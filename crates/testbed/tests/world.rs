@@ -48,8 +48,7 @@ fn places_far_apart_have_servers_and_clients_of_their_own() -> Result<()> {
     Ok(())
 }
 
-/// Paris mounts the server at Oslo and reads through a line that loses packets. Since super-frames are
-/// taken apart for that, and the guest's kernel verifies checksums, this also shows that they are right.
+/// Paris mounts the server at Oslo and reads through a line that loses packets.
 fn a_client_reads_from_far_away(world: &World, paris: &Guest) -> Result<()> {
     let oslo = world.place("oslo")?;
     let mount = Mount::of(oslo.nfs_address(), Ganesha::EXPORT);
@@ -66,12 +65,5 @@ fn a_client_reads_from_far_away(world: &World, paris: &Guest) -> Result<()> {
     let read = paris.run("cat /run/far/lines")?.success()?;
     assert!(read.text() == lines, "the file is the same everywhere");
     assert!(back.traffic()?.dropped_packets > 0);
-    let statistics = paris.run("grep ^Tcp: /proc/net/snmp")?.success()?.text();
-    let [names, numbers] = &statistics.lines().collect::<Vec<_>>()[..] else {
-        anyhow::bail!("no statistics: {statistics}");
-    };
-    let mut columns = names.split(' ').zip(numbers.split(' '));
-    let wrong = columns.find(|(name, _)| *name == "InCsumErrors");
-    assert_eq!(wrong, Some(("InCsumErrors", "0")));
     Ok(())
 }
