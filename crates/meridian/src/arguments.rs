@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use server::configuration::{
     ListenAddress, LogFilter, PeerAddress, TREE_WANTED, is_tree_name, parse_duration,
 };
@@ -29,6 +29,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: SetCommand,
     },
+    /// Show or choose when changes of a directory of the replicated tree are answered
+    Durability(DurabilityArguments),
     /// Verify a data directory while no server runs on it
     Check(CheckArguments),
     /// Work on configuration files
@@ -65,6 +67,31 @@ pub(crate) struct StatusArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DurabilityArguments {
+    /// A path in the replicated tree, from its root: `/` or `/projects`
+    pub(crate) path: String,
+    /// What to set for the directory; without, the setting is shown
+    #[arg(value_enum)]
+    pub(crate) setting: Option<DurabilityWord>,
+    /// Data directory of the server [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DurabilityWord {
+    /// Changes are answered once this server has them
+    Relaxed,
+    /// Changes are answered once a majority of the replicas has them on stable storage
+    Majority,
+    /// The directory above decides
+    Inherit,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,6 +7,7 @@
 mod arguments;
 mod check;
 mod config;
+mod durability;
 mod exit;
 mod logging;
 mod mount_hint;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Set { command } => set::run(&command),
+        Command::Durability(arguments) => durability::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config {
             command: ConfigCommand::Check { file },

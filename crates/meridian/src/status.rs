@@ -21,14 +21,19 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<Exit, Failure> {
     let asked = runtime
         .context("cannot start")?
         .block_on(server::ask_status(&data));
-    let status = asked.map_err(|error| match error {
-        StatusError::NotRunning(_) => Failure::new(Exit::NotRunning, error),
-        error => error.into(),
-    })?;
+    let status = asked.map_err(failure)?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&status)?);
     } else {
         println!("{status}");
     }
     Ok(Exit::Success)
+}
+
+/// Scripts want to know whether a server runs at all.
+pub(crate) fn failure(error: StatusError) -> Failure {
+    match error {
+        StatusError::NotRunning(_) => Failure::new(Exit::NotRunning, error),
+        error => error.into(),
+    }
 }

@@ -5,89 +5,16 @@
 mod fixture;
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
 
+use fixture::site::{Site, block_on, refuse, succeed};
 use fixture::{Place, Running, complaint, run};
 use nfs4::{
     ArgOp4, ClientOwner4, ExchangeIdArgs, ExchangeIdResOk, NfsFh4, ResOp4, StateProtect4A,
     Verifier4,
 };
 use nfs4_client::{Client, Connection, Options};
-
-/// A data directory, and the port at which its server is to be called by others.
-struct Site {
-    place: Place,
-    port: u16,
-}
-
-impl Site {
-    fn new() -> Site {
-        let reserved = TcpListener::bind("127.0.0.1:0").unwrap();
-        Site {
-            place: Place::new(""),
-            port: reserved.local_addr().unwrap().port(),
-        }
-    }
-
-    /// The first replica of a new set, with its server running.
-    fn founding() -> (Site, Running) {
-        let site = Site::new();
-        succeed(&site.set(&["create"]));
-        let server = site.place.start();
-        (site, server)
-    }
-
-    /// Runs `meridian set` with what a replica's place takes.
-    fn set(&self, arguments: &[&str]) -> Output {
-        let address = format!("127.0.0.1:{}", self.port);
-        let mut all = arguments.to_vec();
-        all.extend(["--address", &address]);
-        self.command(&all)
-    }
-
-    /// Runs `meridian set` on the data directory.
-    fn command(&self, arguments: &[&str]) -> Output {
-        let data = self.place.data();
-        let mut all = vec!["set"];
-        all.extend(arguments);
-        all.extend(["--data", data.to_str().unwrap()]);
-        run(&all)
-    }
-
-    fn invite(&self) -> String {
-        succeed(&self.command(&["invite"])).trim_end().to_owned()
-    }
-
-    fn members(&self) -> String {
-        succeed(&self.command(&["members"]))
-    }
-}
-
-/// What a command printed that succeeds.
-fn succeed(output: &Output) -> String {
-    assert!(output.status.success(), "{}", complaint(output));
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-/// A command that fails with code 1 and says all of this.
-fn refuse(output: &Output, parts: &[&str]) {
-    let message = complaint(output);
-    assert_eq!(output.status.code(), Some(1), "{message}");
-    assert!(output.stdout.is_empty(), "{output:?}");
-    for part in parts {
-        assert!(message.contains(part), "`{part}` is not in: {message}");
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(future)
-}
 
 /// What a server says of itself.
 async fn introduction(server: &Running) -> ExchangeIdResOk {

@@ -22,4 +22,7 @@ pub use check::{CheckReport, check};
 pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
 pub use serve::{ServeError, Server, StopSignals};
-pub use status::{ExportStatus, Status, StatusError, ask as ask_status};
+pub use status::{
+    ControlStatus, DurabilityAnswer, DurabilityQuestion, DurabilitySetting, ExportStatus,
+    ReplicaPeerStatus, ReplicationStatus, Status, StatusError, ask as ask_status, ask_durability,
+};

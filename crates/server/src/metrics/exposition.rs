@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::OperationCounters;
+use super::{OperationCounters, replication};
 use crate::status::Status;
 
 /// All figures as text.
@@ -36,7 +36,8 @@ impl Collector for Figures {
         self.encode_latencies(&mut encoder)?;
         self.encode_totals(&mut encoder)?;
         self.encode_present(&mut encoder)?;
-        self.encode_exports(&mut encoder)
+        self.encode_exports(&mut encoder)?;
+        replication::encode(&self.status, &mut encoder)
     }
 }
 

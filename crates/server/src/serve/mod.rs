@@ -2,6 +2,7 @@
 //!
 //! What must never enter: what the parts do; they are only put together here.
 
+mod answers;
 mod names;
 mod overview;
 mod process;
@@ -156,6 +157,7 @@ impl Server {
             names,
             incarnation,
             commit: configuration.commit,
+            durability: configuration.replication.durability,
             listen: listeners.iter().map(|listener| listener.address).collect(),
             started: Instant::now(),
             metrics: OnceLock::new(),
@@ -169,8 +171,9 @@ impl Server {
                 transport::accept(listener, overview.transport.clone(), stopping.clone());
             tokio::spawn(accepting);
         }
-        let source = overview.clone().into_source();
-        let socket = StatusSocket::open(data.path(), source).map_err(ServeError::StatusSocket)?;
+        let answering = overview.clone().into_answering();
+        let socket =
+            StatusSocket::open(data.path(), answering).map_err(ServeError::StatusSocket)?;
         Ok(Server {
             overview,
             stop,

@@ -13,9 +13,11 @@ use vfs::FileSystem;
 
 use super::names::Names;
 use super::trees::Tree;
-use crate::configuration::Commit;
+use crate::configuration::{Commit, Durability};
 use crate::metrics::{OperationCounters, Page, exposition};
-use crate::status::{ExportStatus, SpaceStatus, Status, StatusSource, StoreStatus, TrafficStatus};
+use crate::status::{
+    ExportStatus, ReplicationStatus, SpaceStatus, Status, StoreStatus, TrafficStatus,
+};
 use crate::transport::{Traffic, Transport};
 
 /// All that runs.
@@ -28,6 +30,8 @@ pub(super) struct Overview {
     pub(super) names: Names,
     pub(super) incarnation: u32,
     pub(super) commit: Commit,
+    /// Of the replicated tree, where no directory says otherwise.
+    pub(super) durability: Durability,
     pub(super) listen: Vec<SocketAddr>,
     pub(super) started: Instant,
     /// Known last, since the figures are made here.
@@ -40,7 +44,7 @@ impl Overview {
         let counts = self.service.counts();
         let mut exports = Vec::new();
         for tree in &self.trees {
-            exports.push(export_status(tree).await);
+            exports.push(export_status(tree, self.durability).await);
         }
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -92,14 +96,6 @@ impl Overview {
             .find(|tree| tree.store.statistics().failed)
     }
 
-    /// Answers of the status socket.
-    pub(super) fn into_source(self: Arc<Overview>) -> StatusSource {
-        Arc::new(move || {
-            let overview = self.clone();
-            Box::pin(async move { overview.status().await })
-        })
-    }
-
     /// Pages for Prometheus.
     pub(super) fn into_page(self: Arc<Overview>) -> Page {
         Arc::new(move || {
@@ -112,7 +108,7 @@ impl Overview {
     }
 }
 
-async fn export_status(tree: &Tree) -> ExportStatus {
+async fn export_status(tree: &Tree, durability: Durability) -> ExportStatus {
     let fs_id = tree.store.properties().fs_id;
     let space = tree.store.space().await.inspect_err(|error| {
         tracing::warn!(tree = %tree.name, %error, "cannot tell how much room there is");
@@ -139,6 +135,13 @@ async fn export_status(tree: &Tree) -> ExportStatus {
         fs_id: format!("{:016x}:{:016x}", fs_id.major, fs_id.minor),
         space,
         store,
+        replication: tree.replica.as_ref().map(|replica| {
+            let durability = match durability {
+                Durability::Relaxed => "relaxed",
+                Durability::Majority => "majority",
+            };
+            ReplicationStatus::new(replica.status(), durability.to_owned())
+        }),
     }
 }
 

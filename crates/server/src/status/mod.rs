@@ -2,6 +2,8 @@
 //!
 //! What must never enter: figures about single clients' files, and anything that waits for clients.
 
+mod question;
+mod replication;
 mod socket;
 mod text;
 
@@ -10,8 +12,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use socket::{StatusError, ask};
-pub(crate) use socket::{StatusSocket, StatusSource};
+pub(crate) use question::{Answer, Question};
+pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
+pub use replication::{ControlStatus, ReplicaPeerStatus, ReplicationStatus};
+pub(crate) use socket::{Answering, StatusSocket};
+pub use socket::{StatusError, ask, ask_durability};
 
 /// The state of a server at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +87,9 @@ pub struct ExportStatus {
     pub space: SpaceStatus,
     /// What its store counts.
     pub store: StoreStatus,
+    /// How it is kept equal to the other replicas, if the set keeps this tree.
+    #[serde(default)]
+    pub replication: Option<ReplicationStatus>,
 }
 
 /// Room in a tree, in bytes.
@@ -133,6 +141,7 @@ impl Status {
                 objects: 12,
                 ..StoreStatus::default()
             },
+            replication: None,
         };
         Status {
             version: "0.1.0".to_owned(),

@@ -1,7 +1,7 @@
-//! How `meridian status` gets an answer: a Unix socket in the data directory, which only those who may
-//! open that directory can reach. Whoever connects is sent the status as JSON; nothing is read.
+//! How `meridian status` and other commands get an answer: a Unix socket in the data directory, which only
+//! those who may open that directory can reach. Whoever connects writes one question and reads one answer.
 //!
-//! What must never enter: commands.
+//! What must never enter: what questions mean.
 
 use std::fs;
 use std::future::Future;
@@ -15,19 +15,27 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::Status;
+use super::question::{Answer, DurabilityAnswer, DurabilityQuestion, Question};
 use crate::data_directory::control_socket;
 
 /// How long either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// No status is larger.
-const STATUS_BYTES_MAX: u64 = 16 << 20;
+/// How long the server may take for a question that other replicas have a part in.
+const FAR_PATIENCE: Duration = Duration::from_secs(60);
+/// No answer is larger.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// No question is larger: a path fits in it many times.
+const QUESTION_BYTES_MAX: u64 = 64 << 10;
+/// Questions that are answered at once; more wait.
+const QUESTIONS_AT_ONCE: usize = 16;
 
-/// Makes a status at each question.
-pub(crate) type StatusSource =
-    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Status> + Send>> + Send + Sync>;
+/// Answers questions.
+pub(crate) type Answering =
+    Arc<dyn Fn(Question) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
 
 /// Why there is no status. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -48,18 +56,53 @@ pub enum StatusError {
         /// What happened.
         what: String,
     },
+    /// The server does not do what it is asked.
+    #[error("{0}")]
+    Refused(String),
 }
 
-/// Asks the server that runs on a data directory.
+/// Asks the server that runs on a data directory how it is.
 ///
 /// # Errors
 /// [`StatusError`] when none does, or it does not answer.
 pub async fn ask(data: &Path) -> Result<Status, StatusError> {
+    match put(data, &Question::Status, PATIENCE).await? {
+        Answer::Status(status) => Ok(*status),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks the server that runs on a data directory when updates of an object are answered, or changes that.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it refuses.
+pub async fn ask_durability(
+    data: &Path,
+    question: DurabilityQuestion,
+) -> Result<DurabilityAnswer, StatusError> {
+    match put(data, &Question::Durability(question), FAR_PATIENCE).await? {
+        Answer::Durability(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+fn unexpected(data: &Path, answer: &Answer) -> StatusError {
+    match answer {
+        Answer::Refused(reason) => StatusError::Refused(reason.clone()),
+        _ => StatusError::Answer {
+            path: data.to_owned(),
+            what: "it answers another question".to_owned(),
+        },
+    }
+}
+
+async fn put(data: &Path, question: &Question, patience: Duration) -> Result<Answer, StatusError> {
     let wrong = |what: String| StatusError::Answer {
         path: data.to_owned(),
         what,
     };
-    let asked = tokio::time::timeout(PATIENCE, receive(data)).await;
+    let question = serde_json::to_vec(question).map_err(|error| wrong(error.to_string()))?;
+    let asked = tokio::time::timeout(patience, exchange(data, &question)).await;
     let answer = asked.map_err(|_| wrong("it takes too long".to_owned()))?;
     let answer = answer.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -71,12 +114,14 @@ pub async fn ask(data: &Path) -> Result<Status, StatusError> {
     serde_json::from_slice(&answer).map_err(|error| wrong(error.to_string()))
 }
 
-async fn receive(data: &Path) -> io::Result<Vec<u8>> {
+async fn exchange(data: &Path, question: &[u8]) -> io::Result<Vec<u8>> {
     let short = ShortPath::of(&control_socket(data))?;
     let mut stream = UnixStream::connect(&short.path).await?;
+    stream.write_all(question).await?;
+    stream.shutdown().await?;
     let mut answer = Vec::new();
     (&mut stream)
-        .take(STATUS_BYTES_MAX)
+        .take(ANSWER_BYTES_MAX)
         .read_to_end(&mut answer)
         .await?;
     Ok(answer)
@@ -95,7 +140,7 @@ impl StatusSocket {
     ///
     /// # Errors
     /// When the socket cannot be made.
-    pub(crate) fn open(data: &Path, source: StatusSource) -> io::Result<StatusSocket> {
+    pub(crate) fn open(data: &Path, answering: Answering) -> io::Result<StatusSocket> {
         let path = control_socket(data);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -103,7 +148,7 @@ impl StatusSocket {
         }
         let listener = UnixListener::bind(&ShortPath::of(&path)?.path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
-        let task = tokio::spawn(answer_all(listener, source));
+        let task = tokio::spawn(answer_all(listener, answering));
         Ok(StatusSocket { path, task })
     }
 }
@@ -117,21 +162,42 @@ impl Drop for StatusSocket {
     }
 }
 
-async fn answer_all(listener: UnixListener, source: StatusSource) {
+async fn answer_all(listener: UnixListener, answering: Answering) {
+    let places = Arc::new(Semaphore::new(QUESTIONS_AT_ONCE));
     loop {
-        let answered = match listener.accept().await {
-            Ok((stream, _)) => tokio::time::timeout(PATIENCE, answer(stream, &source)).await,
-            Err(error) => Ok(Err(error)),
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
         };
-        if let Ok(Err(error)) = answered {
-            tracing::debug!(%error, "a question about the status stays without an answer");
-        }
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "somebody's question did not arrive");
+                continue;
+            }
+        };
+        let answering = answering.clone();
+        tokio::spawn(async move {
+            let answered = tokio::time::timeout(FAR_PATIENCE, answer(stream, &answering)).await;
+            if let Ok(Err(error)) = answered {
+                tracing::debug!(%error, "a question stays without an answer");
+            }
+            drop(place);
+        });
     }
 }
 
-async fn answer(mut stream: UnixStream, source: &StatusSource) -> io::Result<()> {
-    let status = serde_json::to_vec(&source().await)?;
-    stream.write_all(&status).await?;
+async fn answer(mut stream: UnixStream, answering: &Answering) -> io::Result<()> {
+    let mut question = Vec::new();
+    let mut reading = (&mut stream).take(QUESTION_BYTES_MAX);
+    let read = reading.read_to_end(&mut question);
+    tokio::time::timeout(PATIENCE, read).await??;
+    let answer = match serde_json::from_slice(&question) {
+        Ok(question) => answering(question).await,
+        Err(error) => Answer::Refused(format!(
+            "the server does not know the question ({error}); use the `meridian` of the same version"
+        )),
+    };
+    stream.write_all(&serde_json::to_vec(&answer)?).await?;
     stream.shutdown().await
 }
 
@@ -163,8 +229,15 @@ impl ShortPath {
 mod tests {
     use super::*;
 
-    fn example() -> StatusSource {
-        Arc::new(|| Box::pin(async { Status::example() }))
+    fn example() -> Answering {
+        Arc::new(|question| {
+            Box::pin(async move {
+                match question {
+                    Question::Status => Answer::Status(Box::new(Status::example())),
+                    Question::Durability(_) => Answer::Refused("not now".to_owned()),
+                }
+            })
+        })
     }
 
     #[tokio::test]
@@ -184,6 +257,37 @@ mod tests {
         let error = ask(&data).await.unwrap_err();
         assert!(matches!(error, StatusError::NotRunning(_)), "{error}");
         assert!(!control_socket(&data).exists());
+    }
+
+    #[tokio::test]
+    async fn many_are_answered_at_once_and_one_that_says_nothing_holds_up_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let _socket = StatusSocket::open(directory.path(), example()).unwrap();
+        let short = ShortPath::of(&control_socket(directory.path())).unwrap();
+        let _silent = UnixStream::connect(&short.path).await.unwrap();
+        for _ in 0..3 * QUESTIONS_AT_ONCE {
+            assert_eq!(ask(directory.path()).await.unwrap(), Status::example());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_and_a_question_that_is_none_are_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let _socket = StatusSocket::open(directory.path(), example()).unwrap();
+        let question = DurabilityQuestion {
+            path: "/".to_owned(),
+            set: None,
+        };
+        let error = ask_durability(directory.path(), question)
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), "not now");
+        let answer = exchange(directory.path(), b"how?").await.unwrap();
+        let answer: Answer = serde_json::from_slice(&answer).unwrap();
+        let Answer::Refused(reason) = answer else {
+            panic!("{answer:?}");
+        };
+        assert!(reason.contains("same version"), "{reason}");
     }
 
     #[tokio::test]

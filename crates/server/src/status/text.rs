@@ -56,11 +56,14 @@ impl fmt::Display for ExportStatus {
         if self.store.failed {
             write!(f, "\n  FAILED       stable storage has failed; see the log")?;
         }
-        Ok(())
+        match &self.replication {
+            Some(replication) => write!(f, "\n{replication}"),
+            None => Ok(()),
+        }
     }
 }
 
-fn duration(seconds: u64) -> String {
+pub(super) fn duration(seconds: u64) -> String {
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
     let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
     match (days, hours, minutes) {
@@ -72,7 +75,7 @@ fn duration(seconds: u64) -> String {
 }
 
 /// A number of bytes to three digits or so.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut unit = 0;
     let mut tenths = bytes.saturating_mul(10);

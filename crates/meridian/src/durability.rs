@@ -1,0 +1,36 @@
+//! `meridian durability`: asks a running server when updates of a directory are answered, or changes that.
+//!
+//! What must never enter: what the setting does.
+
+use anyhow::Context;
+use server::{Configuration, DurabilityQuestion, DurabilitySetting};
+
+use crate::arguments::{DurabilityArguments, DurabilityWord};
+use crate::exit::{Exit, Failure};
+use crate::status::failure;
+
+pub(crate) fn run(arguments: &DurabilityArguments) -> Result<Exit, Failure> {
+    let data = arguments.data.clone();
+    let data = data.unwrap_or_else(|| Configuration::default().data);
+    let question = DurabilityQuestion {
+        path: arguments.path.clone(),
+        set: arguments.setting.map(|word| match word {
+            DurabilityWord::Relaxed => DurabilitySetting::Relaxed,
+            DurabilityWord::Majority => DurabilitySetting::Majority,
+            DurabilityWord::Inherit => DurabilitySetting::Inherit,
+        }),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let asked = runtime
+        .context("cannot start")?
+        .block_on(server::ask_durability(&data, question));
+    let answer = asked.map_err(failure)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&answer)?);
+    } else {
+        println!("{answer}");
+    }
+    Ok(Exit::Success)
+}

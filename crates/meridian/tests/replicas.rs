@@ -1,0 +1,172 @@
+//! Servers of one set as clients and administrators meet them: one tree, the same everywhere.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use fixture::site::{Site, block_on, refuse, succeed};
+use fixture::{Running, http_get, run};
+use nfs4_client::{Client, How, Options, STAT, StableHow4};
+
+/// How often something is looked for that has to appear.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A set of two, both running, in contact, and with the whole tree.
+fn two() -> [(Site, Running); 2] {
+    let (first, first_server) = Site::founding();
+    let second = Site::new();
+    second.join(&first);
+    let second_server = second.place.start();
+    for site in [&first, &second] {
+        until(site, |replication| {
+            replication.ready && replication.peers.iter().any(|peer| peer.connected)
+        });
+    }
+    [(first, first_server), (second, second_server)]
+}
+
+/// Waits until a server says so of its replica.
+fn until(
+    site: &Site,
+    fact: impl Fn(&server::ReplicationStatus) -> bool,
+) -> server::ReplicationStatus {
+    loop {
+        let status = site.place.status().exports.remove(0).replication.unwrap();
+        if fact(&status) {
+            return status;
+        }
+        sleep(PAUSE);
+    }
+}
+
+async fn client(server: &Running) -> Client {
+    Client::connect(Options::at(server.address)).await.unwrap()
+}
+
+#[test]
+fn a_file_closed_at_one_server_opens_at_the_other_with_the_same_filehandle() {
+    let [(_first, first_server), (_second, second_server)] = two();
+    block_on(async {
+        let (here, there) = (client(&first_server).await, client(&second_server).await);
+        let root = here.mount("/export").await.unwrap();
+        for number in 0..20 {
+            let name = format!("file {number}");
+            let file = here.open(&root, &*name, &How::create(0o640)).await.unwrap();
+            let content = format!("content {number}");
+            here.write(&file, 0, content.clone().into(), StableHow4::FileSync)
+                .await
+                .unwrap();
+            here.close(&file).await.unwrap();
+
+            let handle = here.walk(&root, &name).await.unwrap();
+            assert_eq!(there.walk(&root, &name).await.unwrap(), handle);
+            let opened = there.open_handle(&handle, &How::read()).await.unwrap();
+            assert_eq!(there.read_to_end(&opened).await.unwrap(), content);
+            there.close(&opened).await.unwrap();
+            let seen = [&here, &there].map(|client| client.getattr(&handle, STAT));
+            let [seen_here, seen_there] = seen;
+            assert_eq!(seen_here.await.unwrap(), seen_there.await.unwrap());
+        }
+        here.leave().await.unwrap();
+        there.leave().await.unwrap();
+    });
+}
+
+#[test]
+fn status_tells_peers_controls_and_what_was_shipped() {
+    let [(first, first_server), (second, second_server)] = two();
+    block_on(async {
+        let here = client(&first_server).await;
+        let root = here.mount("/export").await.unwrap();
+        let file = here.open(&root, "big", &How::create(0o600)).await.unwrap();
+        let content = vec![7; 1 << 18].into();
+        here.write(&file, 0, content, StableHow4::FileSync)
+            .await
+            .unwrap();
+        let held = until(&second, |replication| replication.controls_total > 0);
+        assert!(
+            held.controls.iter().any(|control| control.holder == 1),
+            "{held:?}"
+        );
+        here.close(&file).await.unwrap();
+        here.leave().await.unwrap();
+    });
+    let status = until(&first, |replication| {
+        let behind = |peer: &server::ReplicaPeerStatus| peer.lag_updates + peer.lag_files > 0;
+        replication.shipped_content_bytes >= 1 << 18 && !replication.peers.iter().any(behind)
+    });
+    assert_eq!((status.slot, status.peers[0].slot), (1, 2));
+    assert!(status.peers[0].round_trip_us.is_some(), "{status:?}");
+    assert!(status.shipped_record_bytes > 0, "{status:?}");
+
+    let data = first.place.data();
+    let output = run(&["status", "--data", data.to_str().unwrap()]);
+    let text = succeed(&output);
+    let peer = format!("peer 2       127.0.0.1:{}", second.port);
+    for part in [
+        "replica      1, ready",
+        &peer,
+        "connected, round trip",
+        "has everything",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let page = http_get(first.place.status().metrics.unwrap(), "/metrics");
+    let line = "meridian_replica_peer_connected{tree=\"default\",peer=\"2\"} 1.0";
+    assert!(page.contains(line), "{page}");
+    second_server.stop();
+    until(&first, |replication| !replication.peers[0].connected);
+    first_server.stop();
+}
+
+#[test]
+fn durability_is_chosen_by_directory_and_known_at_every_server() {
+    let [(first, first_server), (second, _second_server)] = two();
+    block_on(async {
+        let here = client(&first_server).await;
+        let root = here.mount("/export").await.unwrap();
+        here.create_directory(&root, "books", 0o755).await.unwrap();
+        here.leave().await.unwrap();
+    });
+    let told = |site: &Site, path: &str| succeed(&site.durability(&[path]));
+    let unset = told(&first, "/books");
+    assert!(
+        unset.contains("/books: relaxed") && unset.contains("[replication]"),
+        "{unset}"
+    );
+    let set = succeed(&first.durability(&["/", "majority"]));
+    assert!(set.contains("/: majority, set for this directory"), "{set}");
+    for site in [&first, &second] {
+        let inherited = told(site, "/books");
+        assert!(inherited.contains("majority, set for /\n"), "{inherited}");
+    }
+    let own = succeed(&second.durability(&["/books", "relaxed"]));
+    assert!(
+        own.contains("/books: relaxed, set for this directory"),
+        "{own}"
+    );
+    assert_eq!(told(&first, "/books"), own);
+    let back = succeed(&second.durability(&["/books", "inherit"]));
+    assert!(back.contains("majority, set for /\n"), "{back}");
+
+    refuse(
+        &first.durability(&["/nowhere"]),
+        &["there is no /nowhere", "root of the tree"],
+    );
+    refuse(&first.durability(&["books"]), &["slash in front"]);
+}
+
+#[test]
+fn a_server_without_a_set_says_that_there_is_nothing_to_choose() {
+    let site = Site::new();
+    assert_eq!(
+        site.durability(&["/"]).status.code(),
+        Some(4),
+        "nobody serves"
+    );
+    let _server = site.place.start();
+    refuse(&site.durability(&["/"]), &["no set", "meridian set create"]);
+}

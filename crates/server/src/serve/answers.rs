@@ -1,0 +1,111 @@
+//! What the running server answers to questions of its administrator.
+//!
+//! What must never enter: how questions arrive.
+
+use std::sync::Arc;
+
+use replica::{Durability, Replica};
+use vfs::{Attributes, Credentials, FileSystem, Name, ObjectId, ObjectKind};
+
+use super::overview::Overview;
+use super::trees::Tree;
+use crate::status::{
+    Answer, Answering, DurabilityAnswer, DurabilityQuestion, DurabilitySetting, Question,
+};
+
+impl Overview {
+    /// Answers of the socket in the data directory.
+    pub(super) fn into_answering(self: Arc<Overview>) -> Answering {
+        Arc::new(move |question| {
+            let overview = self.clone();
+            Box::pin(async move {
+                match question {
+                    Question::Status => Answer::Status(Box::new(overview.status().await)),
+                    Question::Durability(question) => {
+                        let answer = overview.durability(&question).await;
+                        answer.map_or_else(Answer::Refused, Answer::Durability)
+                    }
+                }
+            })
+        })
+    }
+
+    /// Looks up, and changes if asked to, when updates of an object are answered.
+    async fn durability(&self, question: &DurabilityQuestion) -> Result<DurabilityAnswer, String> {
+        let mut replicated = self.trees.iter().filter_map(replicated);
+        let Some((tree, replica)) = replicated.next() else {
+            return Err("this server belongs to no set, so it alone keeps its trees, and every change is answered once it has it; `meridian set create` begins a set".to_owned());
+        };
+        let path = &question.path;
+        let object = find(&*tree.file_system, path).await?;
+        if let Some(setting) = question.set {
+            if object.kind != ObjectKind::Directory {
+                return Err(format!(
+                    "{path} is not a directory; set it for the directory that it is in"
+                ));
+            }
+            let setting = match setting {
+                DurabilitySetting::Relaxed => Some(Durability::Relaxed),
+                DurabilitySetting::Majority => Some(Durability::Majority),
+                DurabilitySetting::Inherit => None,
+            };
+            let set = replica.set_durability(object.id, setting).await;
+            set.map_err(|error| refusal(path, &error))?;
+        }
+        let (durability, from) = replica.durability(object.id).await;
+        let path_of = |from: ObjectId| match tree.store.path_of(from) {
+            _ if from == object.id => path.clone(),
+            Ok(path) => path,
+            Err(_) => format!("object {from}"),
+        };
+        Ok(DurabilityAnswer {
+            path: path.clone(),
+            durability: match durability {
+                Durability::Relaxed => "relaxed".to_owned(),
+                Durability::Majority => "majority".to_owned(),
+            },
+            from: from.map(path_of),
+        })
+    }
+}
+
+fn replicated(tree: &Tree) -> Option<(&Tree, &Arc<Replica>)> {
+    Some((tree, tree.replica.as_ref()?))
+}
+
+/// The object at a path from the root of a tree.
+async fn find(file_system: &dyn FileSystem, path: &str) -> Result<Attributes, String> {
+    let Some(below) = path.strip_prefix('/') else {
+        return Err(format!(
+            "`{path}` is no path from the root of the tree; write it with a slash in front, such as /projects"
+        ));
+    };
+    let root = file_system.attributes(ObjectId::ROOT).await;
+    let mut object = root.map_err(|error| refusal(path, &error))?;
+    let everything = Credentials {
+        user: vfs::ROOT_ID,
+        group: vfs::ROOT_ID,
+        groups: Arc::from([]),
+    };
+    for part in below.split('/').filter(|part| !part.is_empty()) {
+        let name = Name::new(part.as_bytes().to_vec());
+        let name = name.map_err(|error| format!("`{part}` in {path} cannot be a name: {error}"))?;
+        let found = file_system.lookup(&everything, object.id, &name).await;
+        object = found.map_err(|error| refusal(path, &error))?;
+    }
+    Ok(object)
+}
+
+/// What a person reads whose path cannot be looked at or changed.
+fn refusal(path: &str, error: &vfs::Error) -> String {
+    use vfs::Error;
+    match error {
+        Error::NotFound | Error::NotDirectory => format!(
+            "there is no {path} in the replicated tree; write the path from the root of the tree, without that of the export"
+        ),
+        Error::Delay | Error::Refused(_) => format!(
+            "another replica has to do with {path} and does not answer at present; `meridian status` shows which, ask again later"
+        ),
+        error => format!("{path}: {error}"),
+    }
+}

@@ -1,0 +1,77 @@
+//! What a running server can be asked over its socket, and what it answers: one line of JSON each way.
+//!
+//! What must never enter: how questions are answered, and how they travel.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Status;
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Question {
+    /// How are you?
+    Status,
+    /// When are updates of this object answered?
+    Durability(DurabilityQuestion),
+}
+
+/// A question about durability, and what it is to be from now on, if it is to change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DurabilityQuestion {
+    /// A path in the replicated tree, from its root.
+    pub path: String,
+    /// What to set for this directory.
+    pub set: Option<DurabilitySetting>,
+}
+
+/// What a directory can say of the updates in it and below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DurabilitySetting {
+    /// They are answered once this server has them.
+    Relaxed,
+    /// They are answered once a majority of the replicas has them.
+    Majority,
+    /// What the directory above says.
+    Inherit,
+}
+
+/// The setting that applies to an object, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DurabilityAnswer {
+    /// The object, as it was asked for.
+    pub path: String,
+    /// `relaxed` or `majority`.
+    pub durability: String,
+    /// The directory that says so; none when no directory does and the configuration decides.
+    pub from: Option<String>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// The state of the server.
+    Status(Box<Status>),
+    /// The setting of an object, after the change if there was one.
+    Durability(DurabilityAnswer),
+    /// Why there is no other answer, and what to do next.
+    Refused(String),
+}
+
+impl fmt::Display for DurabilityAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, durability) = (&self.path, &self.durability);
+        match &self.from {
+            Some(from) if from == path => write!(f, "{path}: {durability}, set for this directory"),
+            Some(from) => write!(f, "{path}: {durability}, set for {from}"),
+            None => write!(
+                f,
+                "{path}: {durability}, as `durability` in [replication] says, since no directory above it is set"
+            ),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What a running server says about the tree that it keeps with the other replicas of its set.
+//!
+//! What must never enter: the making of these figures; the replica counts, and here they only get a form that
+//! travels.
+
+use std::fmt;
+
+use replica::{ControlView, PeerView, ReplicaStatus};
+use serde::{Deserialize, Serialize};
+
+use super::text::{duration, size};
+
+/// A replica at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicationStatus {
+    /// Its place in the set.
+    pub slot: u16,
+    /// The version of the list of members that it knows.
+    pub members_version: u64,
+    /// The whole tree is here; until then clients are told to come again.
+    pub ready: bool,
+    /// When updates are answered where no directory says otherwise: `relaxed` or `majority`.
+    pub durability: String,
+    /// The other members, by slot.
+    pub peers: Vec<ReplicaPeerStatus>,
+    /// Controls that this replica acknowledges, its own first, at most a thousand.
+    pub controls: Vec<ControlStatus>,
+    /// How many there are.
+    pub controls_total: u64,
+    /// Operations of clients here that were carried out by other replicas.
+    pub forwarded: u64,
+    /// Operations carried out here for other replicas.
+    pub served: u64,
+    /// Bytes that clients have written here.
+    pub written_bytes: u64,
+    /// Bytes of file contents sent to all others together, before compression.
+    pub shipped_content_bytes: u64,
+    /// Bytes of update records sent to all others together.
+    pub shipped_record_bytes: u64,
+}
+
+/// Another member of the set, as this one sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaPeerStatus {
+    /// Its place in the set.
+    pub slot: u16,
+    /// Where it is called.
+    pub addresses: Vec<String>,
+    /// Whether there is a connection.
+    pub connected: bool,
+    /// Round-trip time, in microseconds.
+    pub round_trip_us: Option<u64>,
+    /// Bytes sent to it, as they went over the wire.
+    pub sent_bytes: u64,
+    /// Bytes received from it.
+    pub received_bytes: u64,
+    /// Updates made here that it lacks.
+    pub lag_updates: u64,
+    /// Bytes of file contents that it lacks; absent when files count whose length is not known.
+    pub lag_bytes: Option<u64>,
+    /// Files of which it lacks contents.
+    pub lag_files: u64,
+    /// For how long it has lacked something, in milliseconds.
+    pub lag_ms: u64,
+    /// Why it is not connected.
+    pub last_error: Option<String>,
+}
+
+/// A control that is acknowledged here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlStatus {
+    /// Its name.
+    pub name: String,
+    /// The slot of the replica that holds it.
+    pub holder: u16,
+    /// What it covers.
+    pub paths: Vec<String>,
+    /// Whether it reaches below those.
+    pub deep: bool,
+    /// For how long it has been acknowledged here, in milliseconds.
+    pub age_ms: u64,
+    /// Of this replica's own: why it has not ended.
+    pub held_because: Option<String>,
+}
+
+impl ReplicationStatus {
+    /// What a replica says, with the durability that it was configured with.
+    pub(crate) fn new(replica: ReplicaStatus, durability: String) -> ReplicationStatus {
+        ReplicationStatus {
+            slot: replica.slot,
+            members_version: replica.members_version,
+            ready: replica.ready,
+            durability,
+            peers: replica.peers.into_iter().map(peer).collect(),
+            controls: replica.controls.into_iter().map(control).collect(),
+            controls_total: replica.controls_total as u64,
+            forwarded: replica.forwarded,
+            served: replica.served,
+            written_bytes: replica.bytes_written,
+            shipped_content_bytes: replica.content_bytes_shipped,
+            shipped_record_bytes: replica.record_bytes_shipped,
+        }
+    }
+}
+
+fn peer(view: PeerView) -> ReplicaPeerStatus {
+    ReplicaPeerStatus {
+        slot: view.slot,
+        addresses: view.addresses,
+        connected: view.connected,
+        round_trip_us: view.round_trip_seconds.map(|seconds| scaled(seconds, 1e6)),
+        sent_bytes: view.sent_bytes,
+        received_bytes: view.received_bytes,
+        lag_updates: view.lag_updates,
+        lag_bytes: view.lag_bytes,
+        lag_files: view.lag_files,
+        lag_ms: scaled(view.lag_seconds, 1e3),
+        last_error: view.last_error,
+    }
+}
+
+fn control(view: ControlView) -> ControlStatus {
+    ControlStatus {
+        name: view.name,
+        holder: view.holder,
+        paths: view.paths,
+        deep: view.deep,
+        age_ms: scaled(view.age_seconds, 1e3),
+        held_because: view.held_because.map(str::to_owned),
+    }
+}
+
+/// Seconds in a smaller unit, rounded. What is no time at all counts as none.
+fn scaled(seconds: f64, units: f64) -> u64 {
+    // Casts saturate.
+    (seconds * units).round() as u64
+}
+
+impl fmt::Display for ReplicationStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ready = match self.ready {
+            true => "ready",
+            false => "being filled; clients are told to come again until it is",
+        };
+        let shipped = (
+            size(self.shipped_content_bytes),
+            size(self.shipped_record_bytes),
+        );
+        writeln!(f, "  replica      {}, {ready}", self.slot)?;
+        writeln!(f, "  durability   {}", self.durability)?;
+        writeln!(
+            f,
+            "  written      {} by clients here",
+            size(self.written_bytes)
+        )?;
+        writeln!(
+            f,
+            "  shipped      {} of contents, {} of updates",
+            shipped.0, shipped.1
+        )?;
+        write!(
+            f,
+            "  forwarded    {} operations to others, {} from others",
+            self.forwarded, self.served
+        )?;
+        for peer in &self.peers {
+            write!(f, "\n{peer}")?;
+        }
+        write!(f, "\n  controls     {}", self.controls_total)?;
+        self.controls
+            .iter()
+            .try_for_each(|control| write!(f, "\n{}", Line(control, self.slot)))
+    }
+}
+
+impl fmt::Display for ReplicaPeerStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  peer {:<7} {}", self.slot, self.addresses.join(", "))?;
+        match (self.connected, self.round_trip_us, &self.last_error) {
+            (true, Some(us), _) => {
+                write!(
+                    f,
+                    "    connected, round trip {}.{} ms",
+                    us / 1000,
+                    us % 1000 / 100
+                )?;
+            }
+            (true, None, _) => write!(f, "    connected")?,
+            (false, _, Some(error)) => write!(f, "    NOT CONNECTED: {error}")?,
+            (false, _, None) => write!(f, "    NOT CONNECTED")?,
+        }
+        let (sent, received) = (size(self.sent_bytes), size(self.received_bytes));
+        write!(f, "; sent {sent}, received {received}")?;
+        if (self.lag_updates, self.lag_files) == (0, 0) {
+            return write!(f, "\n    has everything");
+        }
+        let bytes = self.lag_bytes.map_or("contents".to_owned(), size);
+        write!(
+            f,
+            "\n    lacks {} updates, and {bytes} of {} files, for {}",
+            self.lag_updates,
+            self.lag_files,
+            short_time(self.lag_ms)
+        )
+    }
+}
+
+/// A control, for the replica in this slot.
+struct Line<'s>(&'s ControlStatus, u16);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Line(control, own) = self;
+        let holder = match control.holder == *own {
+            true => "here".to_owned(),
+            false => format!("replica {}", control.holder),
+        };
+        let depth = if control.deep { "deep" } else { "shallow" };
+        let (paths, age) = (control.paths.join(", "), short_time(control.age_ms));
+        write!(f, "    {holder:<10} {depth:<7} {paths}, for {age}")?;
+        match &control.held_because {
+            Some(reason) => write!(f, "; kept: {reason}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A time that is mostly short.
+fn short_time(ms: u64) -> String {
+    match ms {
+        0..1000 => format!("{ms} ms"),
+        1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        _ => duration(ms / 1000),
+    }
+}
+
+#[cfg(test)]
+impl ReplicationStatus {
+    /// A replica with one peer that lags and one that is away.
+    pub(crate) fn example() -> ReplicationStatus {
+        let near = ReplicaPeerStatus {
+            slot: 1,
+            addresses: vec!["alpha:7643".to_owned()],
+            connected: true,
+            round_trip_us: Some(120_345),
+            sent_bytes: 3 << 20,
+            received_bytes: 5 << 10,
+            lag_updates: 12,
+            lag_bytes: Some(1 << 20),
+            lag_files: 2,
+            lag_ms: 4200,
+            last_error: None,
+        };
+        let away = ReplicaPeerStatus {
+            slot: 3,
+            addresses: vec!["gamma:7643".to_owned()],
+            connected: false,
+            round_trip_us: None,
+            lag_updates: 0,
+            lag_files: 0,
+            last_error: Some("connection refused".to_owned()),
+            ..near.clone()
+        };
+        let own = ControlStatus {
+            name: "2.1.7".to_owned(),
+            holder: 2,
+            paths: vec!["/src".to_owned()],
+            deep: true,
+            age_ms: 12_300,
+            held_because: Some("updates are not everywhere".to_owned()),
+        };
+        let foreign = ControlStatus {
+            name: "1.1.9".to_owned(),
+            holder: 1,
+            paths: vec!["/notes/today".to_owned()],
+            deep: false,
+            age_ms: 80,
+            held_because: None,
+        };
+        ReplicationStatus {
+            slot: 2,
+            members_version: 3,
+            ready: true,
+            durability: "relaxed".to_owned(),
+            peers: vec![near, away],
+            controls: vec![own, foreign],
+            controls_total: 2,
+            forwarded: 7,
+            served: 9,
+            written_bytes: 4 << 20,
+            shipped_content_bytes: 2 << 20,
+            shipped_record_bytes: 64 << 10,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_reads_well() {
+        assert_eq!(
+            ReplicationStatus::example().to_string(),
+            "  replica      2, ready
+  durability   relaxed
+  written      4.0 MiB by clients here
+  shipped      2.0 MiB of contents, 64.0 KiB of updates
+  forwarded    7 operations to others, 9 from others
+  peer 1       alpha:7643
+    connected, round trip 120.3 ms; sent 3.0 MiB, received 5.0 KiB
+    lacks 12 updates, and 1.0 MiB of 2 files, for 4.2 s
+  peer 3       gamma:7643
+    NOT CONNECTED: connection refused; sent 3.0 MiB, received 5.0 KiB
+    has everything
+  controls     2
+    here       deep    /src, for 12.3 s; kept: updates are not everywhere
+    replica 1  shallow /notes/today, for 80 ms"
+        );
+    }
+
+    #[test]
+    fn times_without_sense_count_as_none() {
+        for (seconds, ms) in [(0.0, 0), (1.2346, 1235), (-1.0, 0), (f64::NAN, 0)] {
+            assert_eq!(scaled(seconds, 1e3), ms);
+        }
+    }
+}
