@@ -117,11 +117,11 @@ impl FileSystem for Store {
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes> {
-        self.inner.open(authority, id, owner, share)
+        self.inner.open(authority, id, owner, share).await
     }
 
     async fn downgrade(&self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()> {
-        self.inner.downgrade(id, owner, share)
+        self.inner.downgrade(id, owner, share).await
     }
 
     async fn close(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
@@ -135,7 +135,7 @@ impl FileSystem for Store {
         range: ByteRange,
         kind: LockKind,
     ) -> Result<()> {
-        self.inner.lock(id, owner, range, kind)
+        self.inner.lock(id, owner, range, kind).await
     }
 
     async fn test_lock(
@@ -149,7 +149,7 @@ impl FileSystem for Store {
     }
 
     async fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()> {
-        self.inner.unlock(id, owner, range)
+        self.inner.unlock(id, owner, range).await
     }
 
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool> {

@@ -1,6 +1,7 @@
 //! Byte-range locks, by owner.
 //!
-//! A pure table in memory: after a restart clients reclaim their locks. It never waits; who wants a
+//! A pure table in memory: after a restart clients reclaim their locks. With other replicas the locks of a
+//! file are those that its primary has told of last, whoever holds them. It never waits; who wants a
 //! lock that is taken learns who holds it.
 
 use std::collections::HashMap;
@@ -10,11 +11,12 @@ use vfs::{ByteRange, Error, LockConflict, LockKind, LockOwner, ObjectId, Result}
 /// The most separate ranges that can be locked in one file.
 const MAX_RANGES: usize = 16_384;
 
+/// One lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Held {
-    owner: LockOwner,
-    range: ByteRange,
-    kind: LockKind,
+pub(crate) struct Held {
+    pub(crate) owner: LockOwner,
+    pub(crate) range: ByteRange,
+    pub(crate) kind: LockKind,
 }
 
 /// The locks of all files.
@@ -102,6 +104,34 @@ impl Locks {
         self.files
             .get(&id)
             .is_some_and(|locks| locks.iter().any(|held| held.owner == *owner))
+    }
+
+    /// All locks of a file.
+    pub(crate) fn of(&self, id: ObjectId) -> &[Held] {
+        self.files.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// A table with the locks of one file only, to try something.
+    pub(crate) fn alone(&self, id: ObjectId) -> Locks {
+        let mut alone = Locks::default();
+        alone.replace(id, self.of(id).to_vec());
+        alone
+    }
+
+    /// Sets all locks of a file. Returns whether they were others before.
+    pub(crate) fn replace(&mut self, id: ObjectId, held: Vec<Held>) -> bool {
+        let changed = self.of(id) != held;
+        if held.is_empty() {
+            self.files.remove(&id);
+        } else {
+            self.files.insert(id, held);
+        }
+        changed
+    }
+
+    /// The files that have locks.
+    pub(crate) fn files(&self) -> impl Iterator<Item = ObjectId> {
+        self.files.keys().copied()
     }
 
     /// Forgets the locks of an object that is gone.

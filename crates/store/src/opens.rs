@@ -9,51 +9,131 @@ use vfs::{
 
 use crate::access::{may_read, may_write};
 use crate::inner::Inner;
+use crate::locks::Locks;
 use crate::metadata::Table;
-use crate::rows::{ObjectRow, key};
+use crate::mutation::Mutation;
+use crate::overseer::Change;
+use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
+use crate::shares::Shares;
 
 /// How many orphans are looked at with one view of the table.
 const ORPHANS_A_PAGE: usize = 256;
 
 impl Inner {
     /// [`vfs::FileSystem::open`].
-    pub(crate) fn open(
+    pub(crate) async fn open(
         &self,
         authority: Authority<'_>,
         id: ObjectId,
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes> {
+        let denies_more = |held: Share| denied(held.union(share)) != denied(held);
+        if self.tells_of(id, owner, denies_more) {
+            let mutation = self.begin_upkeep().await?;
+            return self.change_denials(mutation, id, |shares| {
+                let row = self.check_open(shares, authority, id, owner, share)?;
+                shares.open(id, owner, share)?;
+                Ok(row.attributes(id))
+            });
+        }
         let mut shares = self.shares();
+        let row = self.check_open(&shares, authority, id, owner, share)?;
+        // Removals decide under the same lock whether a file is open, so the row is still there.
+        shares.open(id, owner, share)?;
+        Ok(row.attributes(id))
+    }
+
+    fn check_open(
+        &self,
+        shares: &Shares,
+        authority: Authority<'_>,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<ObjectRow> {
         let row = self.object(id)?;
         row.file()?;
         let held = shares.held(id, owner).unwrap_or_default();
         if let Authority::Credentials(_) = authority {
             check_share(authority, id, &row, held, share)?;
         }
-        // Removals decide under the same lock whether a file is open, so the row is still there.
-        shares.open(id, owner, share)?;
-        Ok(row.attributes(id))
+        Ok(row)
     }
 
     /// [`vfs::FileSystem::downgrade`].
-    pub(crate) fn downgrade(&self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()> {
+    pub(crate) async fn downgrade(
+        &self,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<()> {
+        if self.tells_of(id, owner, |held| denied(held) != denied(share)) {
+            let mutation = self.begin_upkeep().await?;
+            return self.change_denials(mutation, id, |shares| shares.downgrade(id, owner, share));
+        }
         self.shares().downgrade(id, owner, share)
     }
 
     /// [`vfs::FileSystem::close`].
     pub(crate) async fn close(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
-        let last = self.shares().close(id, owner);
+        let last = if self.tells_of(id, owner, |held| denied(held) != (false, false)) {
+            let mutation = self.begin_upkeep().await?;
+            self.change_denials(mutation, id, |shares| Ok(shares.close(id, owner)))?
+        } else {
+            self.shares().close(id, owner)
+        };
         if last && !self.is_reclaiming() && self.object(id).is_ok_and(|row| row.links == 0) {
             self.bury(id).await?;
         }
         Ok(())
     }
 
+    /// Whether other replicas have to be told when an owner's open changes, as `denials` decides from what
+    /// the owner holds.
+    fn tells_of(&self, id: ObjectId, owner: &OpenOwner, denials: impl Fn(Share) -> bool) -> bool {
+        self.overseer.get().is_some() && {
+            let shares = self.shares();
+            let here = shares.held(id, owner);
+            let elsewhere = shares.denials(id).into_iter().find(|(who, _)| who == owner);
+            denials(
+                here.or(elsewhere.map(|(_, share)| share))
+                    .unwrap_or_default(),
+            )
+        }
+    }
+
+    /// Changes the opens of a file in a way that other replicas are told of, if the overseer has nothing
+    /// against it.
+    fn change_denials<T>(
+        &self,
+        mut mutation: Mutation<'_>,
+        id: ObjectId,
+        change: impl FnOnce(&mut Shares) -> Result<T>,
+    ) -> Result<T> {
+        let mut shares = self.shares();
+        let mut tried = shares.alone(id);
+        let outcome = change(&mut tried)?;
+        match mutation.touched(id) {
+            Ok(touched) => {
+                let denials = tried.denials(id);
+                let row = encode_denials(&denials).ok_or(Error::Delay)?;
+                let row = (!denials.is_empty()).then_some(&row[..]);
+                mutation.tell_of(id, Table::Denials, row)?;
+                mutation.commit(&Change::Object(touched))?;
+            }
+            // Nobody else has the file, so nobody needs to hear.
+            Err(Error::Stale) => drop(mutation),
+            Err(error) => return Err(error),
+        }
+        shares.replace(id, tried);
+        Ok(outcome)
+    }
+
     /// Removes an orphan, unless it is open.
     async fn bury(&self, id: ObjectId) -> Result<()> {
         let mut mutation = self.begin_upkeep().await?;
-        let shares = self.shares();
+        let mut shares = self.shares();
         if shares.is_open(id) {
             return Ok(());
         }
@@ -66,7 +146,9 @@ impl Inner {
         }
         mutation.unmark(Table::Orphans, id);
         mutation.then(|inner, _| inner.count_orphans(-1));
-        mutation.commit_local().map(|_| ())
+        mutation.commit_local()?;
+        shares.forget(id);
+        Ok(())
     }
 
     /// [`vfs::FileSystem::end_reclaim`].
@@ -95,18 +177,48 @@ impl Inner {
         rows.map(|row| Ok(key::parse_object(row?.key())?)).collect()
     }
 
-    /// [`vfs::FileSystem::lock`].
-    pub(crate) fn lock(
+    /// [`vfs::FileSystem::lock`]. Nobody waits for stable storage, as locks do not survive a restart.
+    pub(crate) async fn lock(
         &self,
         id: ObjectId,
         owner: &LockOwner,
         range: ByteRange,
         kind: LockKind,
     ) -> Result<()> {
+        if self.overseer.get().is_some() {
+            let mutation = self.begin_upkeep().await?;
+            self.object(id)?.file()?;
+            return self.change_locks(mutation, id, |locks| locks.lock(id, owner, range, kind));
+        }
         // The table's lock first: a removal takes it to forget the locks of what is gone.
         let mut locks = self.locks();
         self.object(id)?.file()?;
         locks.lock(id, owner, range, kind)
+    }
+
+    /// Changes the locks of a file in a way that other replicas are told of, if the overseer has nothing
+    /// against it.
+    fn change_locks(
+        &self,
+        mut mutation: Mutation<'_>,
+        id: ObjectId,
+        change: impl FnOnce(&mut Locks) -> Result<()>,
+    ) -> Result<()> {
+        // Whoever else changes them holds the writer's lock too.
+        let mut tried = self.locks().alone(id);
+        change(&mut tried)?;
+        let held = tried.of(id).to_vec();
+        if self.locks().of(id) == held {
+            return Ok(());
+        }
+        let touched = mutation.touched(id)?;
+        let row = encode_locks(&held).ok_or(Error::Delay)?;
+        let row = (!held.is_empty()).then_some(&row[..]);
+        mutation.tell_of(id, Table::Locks, row)?;
+        mutation.then(move |inner, _| {
+            let _changed = inner.locks().replace(id, held);
+        });
+        mutation.commit(&Change::Object(touched)).map(|_| ())
     }
 
     /// [`vfs::FileSystem::test_lock`].
@@ -122,7 +234,16 @@ impl Inner {
     }
 
     /// [`vfs::FileSystem::unlock`].
-    pub(crate) fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()> {
+    pub(crate) async fn unlock(
+        &self,
+        id: ObjectId,
+        owner: &LockOwner,
+        range: ByteRange,
+    ) -> Result<()> {
+        if self.overseer.get().is_some() && self.locks().holds(id, owner) {
+            let mutation = self.begin_upkeep().await?;
+            return self.change_locks(mutation, id, |locks| locks.unlock(id, owner, range));
+        }
         self.locks().unlock(id, owner, range)
     }
 
@@ -138,6 +259,11 @@ impl Inner {
             .orphans
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
     }
+}
+
+/// What a share denies to others: reading, writing.
+fn denied(share: Share) -> (bool, bool) {
+    (share.deny_read, share.deny_write)
 }
 
 /// Permission for what an open adds to what the owner has.

@@ -1,6 +1,7 @@
 //! Who has which file open, and what that denies to others.
 //!
-//! A pure table in memory: after a restart clients reclaim their opens, so nothing of it is stored.
+//! A pure table in memory: after a restart clients reclaim their opens, so nothing of it is stored. With
+//! other replicas it also holds what opens elsewhere deny, as the primary of the file tells.
 
 use std::collections::HashMap;
 
@@ -9,34 +10,43 @@ use vfs::{Error, ObjectId, OpenOwner, Result, Share};
 /// The most owners that can have one file open at once.
 const MAX_OWNERS: usize = 16_384;
 
+/// One owner's open.
+pub(crate) type Denial = (OpenOwner, Share);
+
+/// The opens of one file.
+#[derive(Clone, Debug, Default)]
+struct Opens {
+    here: HashMap<OpenOwner, Share>,
+    /// Opens at other replicas that deny something, as the primary of the file told last.
+    elsewhere: Vec<Denial>,
+}
+
 /// The opens of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
-    files: HashMap<ObjectId, HashMap<OpenOwner, Share>>,
+    files: HashMap<ObjectId, Opens>,
 }
 
 impl Shares {
     /// What the owner has by now.
     pub(crate) fn held(&self, id: ObjectId, owner: &OpenOwner) -> Option<Share> {
-        self.files.get(&id)?.get(owner).copied()
+        self.files.get(&id)?.here.get(owner).copied()
     }
 
     /// Adds to what the owner has; [`Error::ShareDenied`] if another open stands against it, and
     /// [`Error::Delay`] when too many have the file open.
     pub(crate) fn open(&mut self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()> {
-        let owners = self.files.entry(id).or_default();
-        let in_the_way = owners
-            .iter()
-            .any(|(other, held)| other != owner && held.conflicts(share));
+        let opens = self.files.entry(id).or_default();
+        let in_the_way = (opens.all()).any(|(other, held)| other != owner && held.conflicts(share));
         if in_the_way {
             return Err(Error::ShareDenied);
         }
-        let full = owners.len() >= MAX_OWNERS;
-        match owners.get_mut(owner) {
+        let full = opens.here.len() >= MAX_OWNERS;
+        match opens.here.get_mut(owner) {
             Some(held) => *held = held.union(share),
             None if full => return Err(Error::Delay),
             None => {
-                owners.insert(owner.clone(), share);
+                opens.here.insert(owner.clone(), share);
             }
         }
         Ok(())
@@ -52,7 +62,7 @@ impl Shares {
         let held = self
             .files
             .get_mut(&id)
-            .and_then(|owners| owners.get_mut(owner));
+            .and_then(|opens| opens.here.get_mut(owner));
         let held = held.ok_or(Error::Invalid("the file is not open"))?;
         if held.union(share) != *held {
             return Err(Error::Invalid("a downgrade cannot add to an open"));
@@ -61,21 +71,24 @@ impl Shares {
         Ok(())
     }
 
-    /// Ends an open; says whether it was the last of the file.
+    /// Ends an open, wherever it was made; says whether it was the last of the file here.
     pub(crate) fn close(&mut self, id: ObjectId, owner: &OpenOwner) -> bool {
-        let Some(owners) = self.files.get_mut(&id) else {
+        let Some(opens) = self.files.get_mut(&id) else {
             return false;
         };
-        let closed = owners.remove(owner).is_some();
-        let last = owners.is_empty();
-        if last {
+        opens.elsewhere.retain(|(other, _)| other != owner);
+        let closed = opens.here.remove(owner).is_some();
+        let last = opens.here.is_empty();
+        if last && opens.elsewhere.is_empty() {
             self.files.remove(&id);
         }
         closed && last
     }
 
     pub(crate) fn is_open(&self, id: ObjectId) -> bool {
-        self.files.contains_key(&id)
+        self.files
+            .get(&id)
+            .is_some_and(|opens| !opens.here.is_empty())
     }
 
     pub(crate) fn denies_read(&self, id: ObjectId) -> bool {
@@ -86,11 +99,83 @@ impl Shares {
         self.any(id, |share| share.deny_write)
     }
 
+    /// Every open of a file that denies something to others, here and elsewhere, by owner.
+    pub(crate) fn denials(&self, id: ObjectId) -> Vec<Denial> {
+        let mut denials = Vec::new();
+        if let Some(opens) = self.files.get(&id) {
+            let elsewhere = (opens.elsewhere.iter())
+                .filter(|(owner, _)| !opens.here.contains_key(owner))
+                .map(|(owner, share)| (owner, share));
+            denials.extend(
+                opens
+                    .here
+                    .iter()
+                    .chain(elsewhere)
+                    .filter(|(_, share)| denies(**share)),
+            );
+        }
+        let mut denials: Vec<Denial> = (denials.into_iter())
+            .map(|(owner, share)| (owner.clone(), *share))
+            .collect();
+        denials.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        denials
+    }
+
+    /// Takes over what is denied to others, as the primary of a file tells. Returns whether it is something
+    /// else than before.
+    pub(crate) fn follow(&mut self, id: ObjectId, denials: Vec<Denial>) -> bool {
+        let before = self.denials(id);
+        let opens = self.files.entry(id).or_default();
+        opens.elsewhere = denials;
+        if opens.here.is_empty() && opens.elsewhere.is_empty() {
+            self.files.remove(&id);
+        }
+        before != self.denials(id)
+    }
+
+    /// Forgets what is denied elsewhere of an object that is gone; nobody has it open here.
+    pub(crate) fn forget(&mut self, id: ObjectId) {
+        self.files.remove(&id);
+    }
+
+    /// A table with the opens of one file only, to try something.
+    pub(crate) fn alone(&self, id: ObjectId) -> Shares {
+        let opens = self.files.get(&id).map(|opens| (id, opens.clone()));
+        Shares {
+            files: opens.into_iter().collect(),
+        }
+    }
+
+    /// Takes over what came of trying.
+    pub(crate) fn replace(&mut self, id: ObjectId, mut tried: Shares) {
+        match tried.files.remove(&id) {
+            Some(opens) => drop(self.files.insert(id, opens)),
+            None => drop(self.files.remove(&id)),
+        }
+    }
+
+    /// The files that are open, or denied to somebody.
+    pub(crate) fn files(&self) -> impl Iterator<Item = ObjectId> {
+        self.files.keys().copied()
+    }
+
     fn any(&self, id: ObjectId, rule: impl Fn(&Share) -> bool) -> bool {
         self.files
             .get(&id)
-            .is_some_and(|owners| owners.values().any(rule))
+            .is_some_and(|opens| opens.all().any(|(_, share)| rule(share)))
     }
+}
+
+impl Opens {
+    fn all(&self) -> impl Iterator<Item = (&OpenOwner, &Share)> {
+        let elsewhere = self.elsewhere.iter().map(|(owner, share)| (owner, share));
+        self.here.iter().chain(elsewhere)
+    }
+}
+
+/// Whether a share denies anything to others.
+pub(crate) fn denies(share: Share) -> bool {
+    share.deny_read || share.deny_write
 }
 
 #[cfg(test)]
@@ -166,5 +251,23 @@ mod tests {
         let _refused = shares.open(FILE, &owner("b"), WRITE);
         assert!(shares.close(FILE, &owner("a")));
         assert!(!shares.is_open(FILE));
+    }
+
+    #[test]
+    fn what_is_denied_elsewhere_counts_until_the_primary_says_otherwise() {
+        let mut shares = Shares::default();
+        assert!(shares.follow(FILE, vec![(owner("far"), READ_ALONE)]));
+        assert!(!shares.follow(FILE, vec![(owner("far"), READ_ALONE)]));
+        assert!(!shares.is_open(FILE) && shares.denies_write(FILE));
+        assert_eq!(
+            shares.open(FILE, &owner("near"), WRITE),
+            Err(Error::ShareDenied)
+        );
+        // The same owner, whose client has come here.
+        shares.open(FILE, &owner("far"), READ_ALONE).unwrap();
+        assert_eq!(shares.denials(FILE), [(owner("far"), READ_ALONE)]);
+        assert!(shares.close(FILE, &owner("far")));
+        shares.open(FILE, &owner("near"), WRITE).unwrap();
+        assert_eq!(shares.denials(FILE), []);
     }
 }

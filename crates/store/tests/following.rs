@@ -5,83 +5,12 @@
 mod fixture;
 
 use bytes::Bytes;
-use fixture::{Fixture, READ, REFUSED, name, open_owner, root, with_size};
-use store::{ContentPiece, ForeignUpdate, LinkChange, RowChange, Store, Ticket, UpdateRecord};
-use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot};
+use fixture::pair::{LEADER, Pair, apply, update};
+use fixture::{READ, REFUSED, name, open_owner, root, with_size};
+use store::{ContentPiece, LinkChange, RowChange, Store};
+use vfs::{Error, Extent, FileSystem, ObjectId};
 
 const ROOT: ObjectId = ObjectId::ROOT;
-const LEADER: ReplicaSlot = ReplicaSlot(1);
-
-/// One that makes changes and one that follows.
-struct Pair {
-    leader: Fixture,
-    follower: Fixture,
-}
-
-impl Pair {
-    async fn new() -> Pair {
-        let leader = Fixture::overseen();
-        let follower = Fixture::beside(&leader);
-        leader.store().end_reclaim().await.unwrap();
-        follower.store().end_reclaim().await.unwrap();
-        Pair { leader, follower }
-    }
-
-    /// Applies everything that is new. Returns the names that appeared and disappeared.
-    async fn follow(&self) -> Vec<LinkChange> {
-        let (mut links, mut last) = (Vec::new(), None);
-        let from = self.follower.store().applied(LEADER).unwrap() + 1;
-        for record in self.leader.store().updates(from, 10_000).unwrap() {
-            let ticket = apply(self.follower.store(), update(record), &mut links).await;
-            last = Some(ticket.unwrap());
-        }
-        if let Some(ticket) = last {
-            self.follower.store().wait_stable(ticket).await.unwrap();
-        }
-        links
-    }
-
-    /// Takes over the content of a file, piece by piece.
-    async fn ship(&self, id: ObjectId) {
-        let size = self.leader.attributes(id).await.size;
-        let mut at = 0;
-        while at < size {
-            let pieces = self.leader.store().content(id, at, 10_000).unwrap();
-            for piece in pieces {
-                at += length(&piece);
-                self.follower.store().put_content(id, piece).await.unwrap();
-            }
-        }
-    }
-}
-
-fn length(piece: &ContentPiece) -> u64 {
-    match piece {
-        ContentPiece::Data { bytes, .. } => bytes.len() as u64,
-        ContentPiece::Hole(extent) => extent.length,
-    }
-}
-
-fn update(record: UpdateRecord) -> ForeignUpdate {
-    ForeignUpdate {
-        from: LEADER,
-        position: record.position,
-        changes: record.changes,
-    }
-}
-
-async fn apply(
-    store: &Store,
-    update: ForeignUpdate,
-    links: &mut Vec<LinkChange>,
-) -> vfs::Result<Ticket> {
-    let mut oversee = |changed: &[LinkChange], commit: &mut dyn FnMut() -> vfs::Result<()>| {
-        links.extend_from_slice(changed);
-        commit()
-    };
-    store.apply(update, &mut oversee).await
-}
-
 #[tokio::test]
 async fn names_and_their_ways_up_follow() {
     let pair = Pair::new().await;

@@ -67,7 +67,7 @@ impl Table {
         use Table::*;
         [
             Objects, Entries, Links, Xattrs, Orphans, Removals, Dirty, Updates, System, Kept,
-            Facts, Unshipped, Applied,
+            Facts, Unshipped, Applied, Recovered, Locks, Denials,
         ]
         .into_iter()
         .find(|table| *table as u8 == tag)
@@ -166,6 +166,18 @@ impl Metadata {
         View {
             metadata: self,
             snapshot: Some(self.database.snapshot()),
+        }
+    }
+
+    /// All tables as they are now, for whoever looks at them for longer.
+    pub(crate) fn picture(&self) -> Picture {
+        Picture(self.database.snapshot())
+    }
+
+    pub(crate) fn view_of(&self, picture: &Picture) -> View<'_> {
+        View {
+            metadata: self,
+            snapshot: Some(picture.0.clone()),
         }
     }
 
@@ -315,6 +327,9 @@ impl KeyedRow {
         &self.value
     }
 }
+
+/// One moment.
+pub(crate) struct Picture(Snapshot);
 
 /// All tables at one moment.
 pub(crate) struct View<'m> {

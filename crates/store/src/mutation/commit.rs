@@ -85,7 +85,9 @@ impl Mutation<'_> {
             None => 0,
         };
         if self.batch.is_empty() {
-            return Ok((self.writer.committed, position));
+            let ticket = self.writer.committed;
+            self.carry_out_effects(ticket);
+            return Ok((ticket, position));
         }
         let ticket = self.ticket();
         let reserved = self.writer.counters.wanted();
@@ -113,14 +115,18 @@ impl Mutation<'_> {
         self.writer.objects = objects;
         inner.objects.store(objects, Ordering::Relaxed);
         inner.commits.set_committed(ticket);
-        for effect in self.effects.drain(..) {
-            effect(inner, ticket);
-        }
+        self.carry_out_effects(ticket);
         inner.statistics.batches.add(1);
         if inner.metadata.should_look() {
             inner.commits.look();
         }
         Ok((ticket, position))
+    }
+
+    fn carry_out_effects(&mut self, ticket: Ticket) {
+        for effect in self.effects.drain(..) {
+            effect(self.inner, ticket);
+        }
     }
 
     /// Puts the record into the batch, and beside it a mark of the file whose data changes.

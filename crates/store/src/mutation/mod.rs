@@ -310,6 +310,20 @@ impl<'s> Mutation<'s> {
         Ok(())
     }
 
+    /// Tells replicas of something about an object that nobody keeps on disk.
+    pub(crate) fn tell_of(
+        &mut self,
+        id: ObjectId,
+        table: Table,
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let at = self.load_object(id)?;
+        if let (false, Some(record)) = (self.objects[at].orphan, &mut self.record) {
+            record.add(table, &key::object(id), value);
+        }
+        Ok(())
+    }
+
     /// Notes something about an object that only this copy needs to know.
     pub(crate) fn mark(&mut self, table: Table, id: ObjectId) {
         self.batch.put(table, &key::object(id), b"");
@@ -358,6 +372,11 @@ impl<'s> Mutation<'s> {
         loaded.row = Some(row);
         loaded.changed = true;
         Ok(())
+    }
+
+    /// Objects in the tree before this operation.
+    pub(crate) fn object_count(&self) -> u64 {
+        self.writer.objects
     }
 
     /// Corrects the count of objects.

@@ -19,6 +19,11 @@ impl Mutation<'_> {
         self.writer.counters.raise(sequence, counter);
     }
 
+    /// The last number of a sequence that may have been given out.
+    pub(crate) fn last(&self, sequence: Sequence) -> u64 {
+        self.writer.counters.last(sequence)
+    }
+
     /// A version newer than `old` that was never shown to anyone. The takeovers in the upper bits stay.
     pub(super) fn next_change(&mut self, old: ChangeAttribute) -> Result<ChangeAttribute> {
         let counter = self.take(Sequence::Changes)?;

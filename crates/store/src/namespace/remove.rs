@@ -53,10 +53,15 @@ impl Inner {
         };
         mutation.remove_name(directory, name)?;
         // Nobody may open the file between the decision to remove it and the batch that does.
-        let shares = self.shares();
+        let mut shares = self.shares();
         self.drop_name_of(&mut mutation, &shares, id)?;
+        let gone = mutation.object(id).is_err();
         let change = mutation.touch(directory, Touch::Content)?;
-        Ok((change, mutation.commit(&shape)?))
+        let ticket = mutation.commit(&shape)?;
+        if gone {
+            shares.forget(id);
+        }
+        Ok((change, ticket))
     }
 
     /// An object has one name less; with the last one it goes, or becomes an orphan.

@@ -93,7 +93,7 @@ impl Inner {
             moved: mutation.touched(moved)?,
             replaced: replaced.map(|id| mutation.touched(id)).transpose()?,
         };
-        let shares = self.shares();
+        let mut shares = self.shares();
         // The new name first: if both have the same hash, the old one still holds its cookie.
         match replaced {
             Some(replaced) => {
@@ -103,10 +103,15 @@ impl Inner {
             None => mutation.add_name(to.directory, to.name, moved)?,
         }
         mutation.remove_name(from.directory, from.name)?;
+        let gone = replaced.filter(|id| mutation.object(*id).is_err());
         mutation.touch(moved, Touch::Attributes)?;
         let source = mutation.touch(from.directory, Touch::Content)?;
         let target = mutation.touch(to.directory, Touch::Content)?;
-        Ok(((source, target), mutation.commit(&shape)?))
+        let ticket = mutation.commit(&shape)?;
+        if let Some(gone) = gone {
+            shares.forget(gone);
+        }
+        Ok(((source, target), ticket))
     }
 }
 

@@ -16,14 +16,22 @@ use crate::data::{Alone, Origin};
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
-use crate::recording::RowChange;
 use crate::rows::{ObjectRow, key};
-use crate::shares::Shares;
+use crate::shares::{Denial, Shares};
 use crate::space::Demand;
 
 /// How [`crate::Store::apply`] is overseen.
 pub(super) type Oversee<'o> =
     dyn FnMut(&[LinkChange], &mut dyn FnMut() -> Result<()>) -> Result<()> + Send + 'o;
+
+/// What goes along with rows of another primary.
+#[derive(Default)]
+pub(super) struct Entered {
+    /// Names that appear and disappear.
+    pub(super) links: Vec<LinkChange>,
+    /// What is denied to others from here on.
+    pub(super) denials: Vec<(ObjectId, Vec<Denial>)>,
+}
 
 impl Inner {
     pub(super) async fn apply(
@@ -73,9 +81,20 @@ impl Inner {
         oversee: &mut Oversee<'_>,
     ) -> Result<Ticket> {
         // Nobody may open a file between the decision to remove it and the batch that does.
-        let shares = self.shares();
-        let links = self.enter_rows(&mut mutation, &shares, rows)?;
-        mutation.commit_followed(&mut |commit| oversee(&links, commit))
+        let mut shares = self.shares();
+        let Entered { links, denials } = self.enter_rows(&mut mutation, &shares, rows)?;
+        let ticket = mutation.commit_followed(&mut |commit| oversee(&links, commit))?;
+        for (id, denials) in denials {
+            if shares.follow(id, denials) {
+                self.tell_lock_change(id);
+            }
+        }
+        Ok(ticket)
+    }
+
+    /// Nobody may be listening.
+    pub(super) fn tell_lock_change(&self, id: ObjectId) {
+        let _listeners = self.lock_changes.send(id);
     }
 
     pub(super) fn applied(&self, from: ReplicaSlot) -> Result<u64> {
@@ -104,14 +123,14 @@ impl Inner {
         Ok(resized)
     }
 
-    /// Puts the rows into the batch. Returns the names that appear and disappear.
+    /// Puts the rows into the batch.
     pub(super) fn enter_rows(
         &self,
         mutation: &mut Mutation<'_>,
         shares: &Shares,
         rows: Vec<ForeignRow>,
-    ) -> Result<Vec<LinkChange>> {
-        let mut links = Vec::new();
+    ) -> Result<Entered> {
+        let mut entered = Entered::default();
         for row in rows {
             match row {
                 ForeignRow::Object { id, row: Some(row) } => {
@@ -119,6 +138,7 @@ impl Inner {
                 }
                 ForeignRow::Object { id, row: None } => {
                     self.enter_removal(mutation, shares, id)?;
+                    entered.denials.push((id, Vec::new()));
                 }
                 ForeignRow::Link {
                     child,
@@ -127,18 +147,24 @@ impl Inner {
                     change,
                 } => {
                     if self.metadata.row(Table::Links, &change.key)?.is_some() != added {
-                        links.push(LinkChange {
+                        entered.links.push(LinkChange {
                             object: child,
                             parent,
                             added,
                         });
                     }
-                    enter_row(mutation, Table::Links, &change);
+                    mutation.enter_row(Table::Links, &change);
                 }
-                ForeignRow::Other { table, change } => enter_row(mutation, table, &change),
+                ForeignRow::Locks { id, held } => mutation.then(move |inner, _| {
+                    if inner.locks().replace(id, held) {
+                        inner.tell_lock_change(id);
+                    }
+                }),
+                ForeignRow::Denials { id, denials } => entered.denials.push((id, denials)),
+                ForeignRow::Other { table, change } => mutation.enter_row(table, &change),
             }
         }
-        Ok(links)
+        Ok(entered)
     }
 
     /// Takes over an object. Whether its data lies here is for this copy to know.
@@ -210,13 +236,6 @@ impl Inner {
 fn covers(alone: &[Alone], resized: &[(ObjectId, bool)]) -> bool {
     let covered = |wanted: &(ObjectId, bool)| alone.iter().any(|one| one.covers(*wanted));
     resized.iter().all(covered)
-}
-
-fn enter_row(mutation: &mut Mutation<'_>, table: Table, change: &RowChange) {
-    match &change.value {
-        Some(value) => mutation.put_local(table, &change.key, value),
-        None => mutation.remove_local(table, &change.key),
-    }
 }
 
 fn mark_born(mutation: &mut Mutation<'_>, id: ObjectId) {

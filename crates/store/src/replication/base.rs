@@ -1,9 +1,45 @@
 //! A copy of everything that replicas keep, for one that has nothing yet.
+//!
+//! The rows come in pages, as they were at one moment; the content of files follows like that of any other
+//! update. A copy that was interrupted is begun again from nothing.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
+use super::foreign_row::ForeignRow;
+use crate::codec::Fields;
+use crate::counters::Sequence;
 use crate::inner::Inner;
+use crate::metadata::{KeyedRow, Picture, Table, View};
 use crate::recording::RowChange;
+use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
+use crate::space::{Demand, ROW_BYTES};
+
+/// The key of the row that is there while a copy is not finished.
+const UNFINISHED_KEY: &[u8] = b"unfinished";
+
+/// Rows taken over, or cleared away, in one batch.
+const ROWS_A_BATCH: usize = 256;
+
+/// The tables that replicas keep, in the order in which they are copied.
+const SHARED: [Table; 4] = [Table::Objects, Table::Entries, Table::Links, Table::Xattrs];
+
+/// What an interrupted copy may have left, and what belonged to it.
+const CLEARED: [Table; 11] = [
+    Table::Entries,
+    Table::Links,
+    Table::Xattrs,
+    Table::Applied,
+    Table::Orphans,
+    Table::Removals,
+    Table::Dirty,
+    Table::Kept,
+    Table::Unshipped,
+    Table::Recovered,
+    Table::Objects,
+];
 
 /// Whether a store holds a whole tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,46 +53,224 @@ pub enum BaseState {
 /// All rows that replicas keep, as they were at one moment. It holds back the removal of old rows, so
 /// it should not be kept for longer than it takes to read.
 pub struct BaseScan {
+    inner: Arc<Inner>,
+    picture: Picture,
+    /// Where to go on: which of the shared tables, and from which key.
+    table: usize,
+    from: Vec<u8>,
+    /// Locks and denials, which are on no disk.
+    held: Vec<RowChange>,
     /// Where the copy stands in the stream of each replica, the store's own included.
     pub positions: Vec<(ReplicaSlot, u64)>,
 }
 
+impl std::fmt::Debug for BaseScan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BaseScan")
+            .field("positions", &self.positions)
+            .finish_non_exhaustive()
+    }
+}
+
 impl BaseScan {
-    /// The next rows, about so many bytes of them; none at the end.
+    /// The next rows, about so many bytes of them and at least one; none at the end.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
-    pub fn next_page(&mut self, _max_bytes: usize) -> Result<Vec<RowChange>> {
-        Err(Error::NotSupported)
+    pub fn next_page(&mut self, max_bytes: usize) -> Result<Vec<RowChange>> {
+        let view = self.inner.metadata.view_of(&self.picture);
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        while let Some(table) = SHARED.get(self.table).copied() {
+            for found in view.scan(table, &[], &self.from) {
+                if bytes >= max_bytes && !page.is_empty() {
+                    return Ok(page);
+                }
+                let found = found?;
+                // The first key behind this one.
+                self.from = [found.key(), &[0]].concat();
+                if is_shared(&view, table, &found)? {
+                    bytes += found.key().len() + found.value().len();
+                    page.push(RowChange {
+                        table: table as u8,
+                        key: Bytes::copy_from_slice(found.key()),
+                        value: Some(Bytes::copy_from_slice(found.value())),
+                    });
+                }
+            }
+            self.table += 1;
+            self.from.clear();
+        }
+        page.append(&mut self.held);
+        Ok(page)
+    }
+}
+
+/// Whether others keep a row too: not what belongs to files without a name, or to none at all.
+fn is_shared(view: &View<'_>, table: Table, found: &KeyedRow) -> Result<bool> {
+    match table {
+        Table::Objects => Ok(ObjectRow::decode(found.value())?.links > 0),
+        Table::Xattrs => {
+            let (id, _, _) = key::parse_xattr(found.key())?;
+            let row = view.row(Table::Objects, &key::object(id))?;
+            let row = row.map(|row| ObjectRow::decode(&row)).transpose()?;
+            Ok(row.is_some_and(|row| row.links > 0))
+        }
+        _ => Ok(true),
     }
 }
 
 impl Inner {
-    pub(super) async fn base(&self) -> Result<BaseScan> {
-        Err(Error::NotSupported)
+    pub(super) async fn base(self: &Arc<Self>) -> Result<BaseScan> {
+        // While nobody can change anything, rows, locks and positions belong together.
+        let mutation = self.begin_upkeep().await?;
+        let mut positions = vec![(self.slot, mutation.last(Sequence::Positions))];
+        let view = self.metadata.view();
+        for row in view.scan(Table::Applied, &[], &[]) {
+            let row = row?;
+            let slot = ReplicaSlot(Fields::new(row.key()).u16()?);
+            positions.push((slot, Fields::new(row.value()).u64()?));
+        }
+        Ok(BaseScan {
+            inner: Arc::clone(self),
+            picture: self.metadata.picture(),
+            table: 0,
+            from: Vec::new(),
+            held: self.all_held(),
+            positions,
+        })
+    }
+
+    /// The locks and denials of all files, as update records carry them.
+    fn all_held(&self) -> Vec<RowChange> {
+        let row = |table: Table, id, value: Vec<u8>| RowChange {
+            table: table as u8,
+            key: Bytes::copy_from_slice(&key::object(id)),
+            value: Some(value.into()),
+        };
+        let shares = self.shares();
+        let denials = shares.files().filter_map(|id| {
+            let denials = shares.denials(id);
+            let value = encode_denials(&denials).filter(|_| !denials.is_empty())?;
+            Some(row(Table::Denials, id, value))
+        });
+        let mut held: Vec<RowChange> = denials.collect();
+        drop(shares);
+        let locks = self.locks();
+        let locked = locks.files();
+        held.extend(
+            locked.filter_map(|id| Some(row(Table::Locks, id, encode_locks(locks.of(id))?))),
+        );
+        held
     }
 
     pub(super) fn base_state(&self) -> Result<BaseState> {
-        Ok(BaseState::Whole)
+        self.health.check()?;
+        Ok(match self.metadata.row(Table::System, UNFINISHED_KEY)? {
+            Some(_) => BaseState::Unfinished,
+            None => BaseState::Whole,
+        })
     }
 
     pub(super) async fn begin_base(&self) -> Result<()> {
-        Err(Error::NotSupported)
+        let mut mutation = self.begin_upkeep().await?;
+        let empty = mutation.object(ObjectId::ROOT)?.directory()?.entries == 0
+            && mutation.object_count() == 1;
+        if self.base_state()? == BaseState::Whole && !empty {
+            return Err(Error::Invalid("the store holds a tree of its own"));
+        }
+        mutation.put_local(Table::System, UNFINISHED_KEY, b"");
+        mutation.commit_local()?;
+        for table in CLEARED {
+            self.clear_table(table).await?;
+        }
+        let mut mutation = self.begin_upkeep().await?;
+        mutation.set_object_count(1);
+        let ticket = mutation.commit_local()?;
+        self.commits.wait(ticket, &self.health).await
     }
 
-    pub(super) async fn install_base(&self, _rows: Vec<RowChange>) -> Result<()> {
-        Err(Error::NotSupported)
+    /// Removes all rows of a table but the root's.
+    async fn clear_table(&self, table: Table) -> Result<()> {
+        loop {
+            let root = key::object(ObjectId::ROOT);
+            let keys: Vec<Vec<u8>> = {
+                let view = self.metadata.view();
+                let rows = view.scan(table, &[], &[]).take(ROWS_A_BATCH);
+                rows.map(|row| Ok(row?.key().to_vec()))
+                    .collect::<Result<_>>()?
+            };
+            let doomed = (keys.iter()).filter(|key| table != Table::Objects || key[..] != root);
+            let mut mutation = self.begin_upkeep().await?;
+            let mut count = 0;
+            for key in doomed {
+                mutation.remove_local(table, key);
+                count += 1;
+            }
+            mutation.commit_local()?;
+            if count == 0 {
+                return Ok(());
+            }
+        }
     }
 
-    pub(super) async fn finish_base(&self, _positions: Vec<(ReplicaSlot, u64)>) -> Result<()> {
-        Err(Error::NotSupported)
+    pub(super) async fn install_base(&self, rows: Vec<RowChange>) -> Result<()> {
+        let mut rows = self.understand(rows)?.into_iter();
+        loop {
+            let group: Vec<ForeignRow> = rows.by_ref().take(ROWS_A_BATCH).collect();
+            if group.is_empty() {
+                return Ok(());
+            }
+            let demand = Demand::Room(group.len() as u64 * ROW_BYTES);
+            let mut mutation = self.begin(demand).await?;
+            if self.base_state()? == BaseState::Whole {
+                return Err(Error::Invalid("no copy of a tree was begun"));
+            }
+            mutation.follow();
+            for row in group {
+                mutation.install(row)?;
+            }
+            mutation.commit_local()?;
+        }
+    }
+
+    pub(super) async fn finish_base(&self, positions: Vec<(ReplicaSlot, u64)>) -> Result<()> {
+        let mut mutation = self.begin_upkeep().await?;
+        if self.base_state()? == BaseState::Whole {
+            return Err(Error::Invalid("no copy of a tree was begun"));
+        }
+        for (slot, position) in positions {
+            if slot == self.slot {
+                mutation.raise(Sequence::Positions, position);
+            } else {
+                let key = slot.0.to_be_bytes();
+                mutation.put_local(Table::Applied, &key, &key::number(position));
+            }
+        }
+        mutation.note_shared();
+        mutation.remove_local(Table::System, UNFINISHED_KEY);
+        let ticket = mutation.commit_local()?;
+        self.commits.wait(ticket, &self.health).await
     }
 
     pub(super) fn files_after(
         &self,
-        _after: Option<ObjectId>,
-        _count: usize,
+        after: Option<ObjectId>,
+        count: usize,
     ) -> Result<Vec<(ObjectId, u64)>> {
-        Err(Error::NotSupported)
+        self.health.check()?;
+        let from = after.map_or(0, |after| after.as_u64().saturating_add(1));
+        let view = self.metadata.view();
+        let mut files = Vec::new();
+        for row in view.scan(Table::Objects, &[], &key::number(from)) {
+            if files.len() >= count {
+                break;
+            }
+            let row = row?;
+            let object = ObjectRow::decode(row.value())?;
+            if object.links > 0 && object.file().is_ok() {
+                files.push((key::parse_object(row.key())?, object.size));
+            }
+        }
+        Ok(files)
     }
 }

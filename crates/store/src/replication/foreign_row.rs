@@ -5,9 +5,12 @@ use vfs::{Error, ObjectId, Result};
 use crate::codec::Malformed;
 use crate::data::MAX_FILE_BYTES;
 use crate::inner::Inner;
+use crate::locks::Held;
 use crate::metadata::Table;
+use crate::mutation::Mutation;
 use crate::recording::RowChange;
-use crate::rows::{Content, EntryRow, ObjectRow, XattrRow, key};
+use crate::rows::{Content, EntryRow, ObjectRow, XattrRow, decode_denials, decode_locks, key};
+use crate::shares::Denial;
 
 /// One row as another primary left it.
 #[derive(Debug)]
@@ -22,8 +25,19 @@ pub(super) enum ForeignRow {
         added: bool,
         change: RowChange,
     },
+    Locks {
+        id: ObjectId,
+        held: Vec<Held>,
+    },
+    Denials {
+        id: ObjectId,
+        denials: Vec<Denial>,
+    },
     /// Names of a directory, or an extended attribute: taken over as it is.
-    Other { table: Table, change: RowChange },
+    Other {
+        table: Table,
+        change: RowChange,
+    },
 }
 
 impl Inner {
@@ -35,7 +49,7 @@ impl Inner {
         rows.collect::<std::result::Result<_, Malformed>>()
             .map_err(|Malformed(what)| {
                 tracing::error!("another replica sent a row that cannot be: {what}");
-                Error::Invalid("a row of another replica cannot be")
+                Error::Invalid(what)
             })
     }
 
@@ -74,7 +88,52 @@ impl Inner {
                 value.map(XattrRow::decode).transpose()?;
                 Ok(other(Table::Xattrs, change))
             }
+            Some(Table::Locks) => Ok(ForeignRow::Locks {
+                id: key::parse_object(&change.key)?,
+                held: value.map_or(Ok(Vec::new()), decode_locks)?,
+            }),
+            Some(Table::Denials) => Ok(ForeignRow::Denials {
+                id: key::parse_object(&change.key)?,
+                denials: value.map_or(Ok(Vec::new()), decode_denials)?,
+            }),
             _ => Err(Malformed("it belongs to a table that is not shared")),
+        }
+    }
+}
+
+impl Mutation<'_> {
+    /// Takes over a row into a tree that is not in use yet. Content comes later.
+    pub(super) fn install(&mut self, row: ForeignRow) -> Result<()> {
+        match row {
+            ForeignRow::Object {
+                id,
+                row: Some(mut row),
+            } => {
+                if let Ok(file) = row.file_mut() {
+                    file.stored = false;
+                }
+                self.replace_object(id, row)?;
+            }
+            ForeignRow::Object { row: None, .. } => {
+                return Err(Error::Invalid("a copy of a tree removes nothing"));
+            }
+            ForeignRow::Locks { id, held } => self.then(move |inner, _| {
+                inner.locks().replace(id, held);
+            }),
+            ForeignRow::Denials { id, denials } => self.then(move |inner, _| {
+                inner.shares().follow(id, denials);
+            }),
+            ForeignRow::Link { change, .. } => self.enter_row(Table::Links, &change),
+            ForeignRow::Other { table, change } => self.enter_row(table, &change),
+        }
+        Ok(())
+    }
+
+    /// Takes over a row as it is.
+    pub(super) fn enter_row(&mut self, table: Table, change: &RowChange) {
+        match &change.value {
+            Some(value) => self.put_local(table, &change.key, value),
+            None => self.remove_local(table, &change.key),
         }
     }
 }

@@ -4,10 +4,12 @@
 //! `docs/disk-format.md` shows the same as a table; the two change together.
 
 mod entry;
+mod held;
 pub(crate) mod key;
 mod object;
 mod xattr;
 
 pub(crate) use entry::{EntryRow, NameHash};
+pub(crate) use held::{decode_denials, decode_locks, encode_denials, encode_locks};
 pub(crate) use object::{Content, DirectoryContent, FileContent, ObjectRow};
 pub(crate) use xattr::XattrRow;

@@ -1,0 +1,131 @@
+//! A copy of a whole tree for a new replica.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use fixture::pair::{LEADER, Pair};
+use fixture::{Fixture, READ, open_owner};
+use store::BaseState;
+use vfs::{ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, Share};
+
+const ROOT: ObjectId = ObjectId::ROOT;
+
+/// A tree with something of every kind in it, and one that is to become a copy.
+async fn filled() -> (Pair, ObjectId) {
+    let pair = Pair::new().await;
+    for number in 0..300 {
+        let folder = pair.leader.directory(ROOT, &format!("d{number}")).await;
+        pair.leader.file(folder, "f").await;
+    }
+    let id = pair.leader.file(ROOT, "big").await;
+    pair.leader.write(id, 0, &[3; 10_000]).await.unwrap();
+    (pair, id)
+}
+
+/// Copies the tree in pages of about so many bytes; `None` leaves the copy unfinished after one.
+async fn copy(pair: &Pair, max_bytes: usize, finish: bool) {
+    let (leader, follower) = (pair.leader.store(), pair.follower.store());
+    follower.begin_base().await.unwrap();
+    let mut scan = leader.base().await.unwrap();
+    // What is changed meanwhile is not in it.
+    pair.leader.file(ROOT, &format!("later {max_bytes}")).await;
+    loop {
+        let page = scan.next_page(max_bytes).unwrap();
+        if page.is_empty() {
+            break;
+        }
+        follower.install_base(page).await.unwrap();
+        if !finish {
+            return;
+        }
+    }
+    follower.finish_base(scan.positions.clone()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_copy_is_the_same_tree_and_goes_on_from_there() {
+    let (pair, id) = filled().await;
+    let open = pair.leader.file(ROOT, "open").await;
+    pair.leader.open(open, "owner", READ).await.unwrap();
+    pair.leader.remove(ROOT, "open").await.unwrap();
+    let owner = LockOwner {
+        client: b"client"[..].into(),
+        owner: b"owner"[..].into(),
+    };
+    let all = ByteRange::EVERYTHING;
+    pair.leader
+        .store()
+        .lock(id, &owner, all, LockKind::Write)
+        .await
+        .unwrap();
+    let alone = Share {
+        deny_write: true,
+        ..READ
+    };
+    pair.leader.open(id, "alone", alone).await.unwrap();
+    copy(&pair, 1000, true).await;
+    let follower = pair.follower.store();
+    assert_eq!(follower.base_state(), Ok(BaseState::Whole));
+    assert!(pair.follower.find(ROOT, "later 1000").await.is_err());
+    assert!(follower.holds_lock(id, &owner).await.unwrap());
+    let write = pair.follower.open(id, "b", fixture::WRITE).await;
+    assert_eq!(write.unwrap_err(), Error::ShareDenied);
+    assert!(follower.applied(LEADER).unwrap() > 0);
+    pair.follow().await;
+    assert!(pair.follower.find(ROOT, "later 1000").await.is_ok());
+    pair.same_rows().await;
+    // All files with their sizes, page by page.
+    let mut files = Vec::new();
+    while let page = follower
+        .files(files.last().map(|(id, _)| *id), 100)
+        .unwrap()
+        && !page.is_empty()
+    {
+        files.extend(page);
+    }
+    assert_eq!(files.len(), 302);
+    assert_eq!(files.iter().map(|(_, size)| *size).sum::<u64>(), 10_000);
+    pair.ship(id).await;
+    assert_eq!(pair.follower.content(id).await, vec![3; 10_000]);
+    assert_eq!(
+        follower.statistics().objects,
+        pair.leader.store().statistics().objects - 1
+    );
+    pair.leader
+        .store()
+        .close(open, &open_owner("owner"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_interrupted_copy_says_so_and_is_begun_again() {
+    let (mut pair, _) = filled().await;
+    copy(&pair, 20_000, false).await;
+    pair.follower.reopen_unsynced();
+    assert_eq!(
+        pair.follower.store().base_state(),
+        Ok(BaseState::Unfinished)
+    );
+    copy(&pair, 1 << 20, true).await;
+    pair.follow().await;
+    pair.same_rows().await;
+    let directory = pair.follower.options.directory.clone();
+    pair.follower.close();
+    let report = store::Store::check(&directory, false).unwrap();
+    assert!(report.sound, "{report}");
+}
+
+#[tokio::test]
+async fn a_tree_of_ones_own_is_not_overwritten() {
+    let store = Fixture::new();
+    store.file(ROOT, "f").await;
+    assert!(matches!(
+        store.store().begin_base().await,
+        Err(Error::Invalid(_))
+    ));
+    assert!(store.store().install_base(Vec::new()).await.is_ok());
+    assert!(store.store().finish_base(Vec::new()).await.is_err());
+    assert_eq!(store.store().base_state(), Ok(BaseState::Whole));
+}
