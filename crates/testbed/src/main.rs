@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use testbed::{
-    Ganesha, Guest, GuestConfig, Mount, Requirements, Script, Service, Site, host_mounts_nfs4,
+    Ganesha, Guest, GuestConfig, Mount, Requirements, Script, Service, Site, WanControl,
+    host_mounts_nfs4,
 };
 
 const USAGE: &str = "\
@@ -27,6 +28,11 @@ usage: testbed requirements [--ganesha] [--install]
            exit code is the script's.
 
 options of guest:
+  --place SITE         work in this site of the WAN that runs (testbed wan up), where a server may
+                       run already: a server command is not needed then
+  --control PATH       the WAN, where several run
+  --name NAME          the guest's host name (client, or SITE-client); living clients of one server
+                       need different ones
   --server ADDR:PORT   where the server listens (10.99.0.1:2049, the network's only address)
   --export PATH        what to mount (/export)
   --at PATH            where to mount it, below /run (/run/meridian)
@@ -94,6 +100,9 @@ fn exit_code(good: bool) -> ExitCode {
 /// The words after `testbed guest`.
 #[derive(Default)]
 struct GuestArguments {
+    place: Option<String>,
+    control: Option<PathBuf>,
+    name: Option<String>,
     server: Option<SocketAddr>,
     export: Option<String>,
     at: Option<String>,
@@ -118,7 +127,9 @@ impl GuestArguments {
         if arguments.script.as_os_str().is_empty() {
             bail!("--script is missing; see `testbed --help`");
         }
-        if arguments.ganesha.is_some() != arguments.command.is_empty() {
+        let servers =
+            usize::from(arguments.ganesha.is_some()) + usize::from(!arguments.command.is_empty());
+        if servers > 1 || servers == 0 && arguments.place.is_none() {
             bail!("give either a server command after `--` or --ganesha; see `testbed --help`");
         }
         Ok(arguments)
@@ -128,6 +139,9 @@ impl GuestArguments {
         let value = || value.with_context(|| format!("{word} needs a value"));
         let wrong = || format!("this value will not do for {word}; see `testbed --help`");
         match word {
+            "--place" => self.place = Some(value()?),
+            "--control" => self.control = Some(value()?.into()),
+            "--name" => self.name = Some(value()?),
             "--server" => self.server = Some(value()?.parse().with_context(wrong)?),
             "--export" => self.export = Some(value()?),
             "--at" => self.at = Some(value()?),
@@ -142,6 +156,24 @@ impl GuestArguments {
             _ => bail!("`guest` knows no '{word}'; see `testbed --help`"),
         }
         Ok(())
+    }
+
+    /// A site of its own, or one of a WAN.
+    fn site(&self) -> Result<Site> {
+        let Some(place) = &self.place else {
+            return Site::new();
+        };
+        let control = self.control.as_ref();
+        let control = control.map_or_else(WanControl::find, |path| Ok(WanControl::at(path)));
+        control?.site(place)
+    }
+
+    fn guest_name(&self) -> String {
+        match (&self.name, &self.place) {
+            (Some(name), _) => name.clone(),
+            (None, Some(place)) => format!("{place}-client"),
+            (None, None) => "client".into(),
+        }
     }
 
     fn mount(&self, server: SocketAddr) -> Mount {
@@ -168,6 +200,7 @@ impl GuestArguments {
 enum Server {
     Ganesha { _server: Ganesha },
     Command { _server: Service },
+    Elsewhere,
 }
 
 impl Server {
@@ -177,10 +210,9 @@ impl Server {
                 _server: Ganesha::start_at(site, folder, address)?,
             });
         }
-        let (program, words) = arguments
-            .command
-            .split_first()
-            .context("the server command is empty")?;
+        let Some((program, words)) = arguments.command.split_first() else {
+            return Ok(Self::Elsewhere);
+        };
         let mut command = site.command(program);
         command.args(words);
         let mut server = Service::start(site, "server", command)?;
@@ -196,11 +228,11 @@ fn guest(arguments: &GuestArguments) -> Result<ExitCode> {
     if let Some(lack) = lacks.first() {
         bail!("{lack}; `testbed requirements` lists everything that is missing");
     }
-    let site = Site::new()?;
+    let site = arguments.site()?;
     let address = arguments.server.unwrap_or_else(|| site.nfs_address());
     let _server = Server::start(&site, arguments, address)?;
 
-    let guest = Guest::boot_with(&site, "client", &arguments.config())?;
+    let guest = Guest::boot_with(&site, &arguments.guest_name(), &arguments.config())?;
     let at = arguments.at.as_deref().unwrap_or("/run/meridian");
     guest.mount(&arguments.mount(address), at)?;
     let job = guest.start(Script::new(script).directory(at))?;

@@ -42,8 +42,8 @@ struct Inner {
     taps: AtomicU8,
     /// The second byte of the addresses of its cables.
     cables: AtomicU8,
-    /// Held for its Drop, which removes the namespace.
-    _reaper: Reaper,
+    /// Held for its Drop, which removes the namespace. None where another process made it.
+    _reaper: Option<Reaper>,
 }
 
 /// A cable between the site and one guest. One guest per tap device: a second one would steal the
@@ -62,30 +62,33 @@ impl Site {
     /// Makes a namespace with its loopback device up and [`Site::address`] on it, after sweeping
     /// what dead runs left. Needs root.
     pub fn new() -> Result<Self> {
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        static SWEEP: Once = Once::new();
+        let (name, folder) = new_name_and_folder()?;
+        let reaper = Reaper::watch(&name)?;
+        let site = Self::with(name, folder, Some(reaper));
+        ip(&["netns", "add", site.namespace()])?;
+        site.configure(&["link", "set", "lo", "up"])?;
+        site.configure(&["addr", "add", &format!("{ADDRESS}/32"), "dev", "lo"])?;
+        Ok(site)
+    }
 
-        let base = work_base()?;
-        SWEEP.call_once(|| reaper::sweep(&base));
-        let namespace = reaper::site_name(COUNTER.fetch_add(1, Ordering::Relaxed))?;
-        let folder = base.join(&namespace);
-        fs::create_dir(&folder)
-            .with_context(|| format!("could not create {}", folder.display()))?;
+    /// A site that another process made and will remove, with a folder of this process's own.
+    pub(crate) fn of_another_process(namespace: &str) -> Result<Self> {
+        let (_, folder) = new_name_and_folder()?;
+        Ok(Self::with(namespace.to_owned(), folder, None))
+    }
+
+    fn with(namespace: String, folder: PathBuf, reaper: Option<Reaper>) -> Self {
         let inner = Inner {
-            _reaper: Reaper::watch(&namespace)?,
+            _reaper: reaper,
             namespace,
             folder,
             keeps_folder: AtomicBool::new(false),
             taps: AtomicU8::new(0),
             cables: AtomicU8::new(ADDRESS.octets()[1]),
         };
-        let site = Self {
+        Self {
             inner: Arc::new(inner),
-        };
-        ip(&["netns", "add", site.namespace()])?;
-        site.configure(&["link", "set", "lo", "up"])?;
-        site.configure(&["addr", "add", &format!("{ADDRESS}/32"), "dev", "lo"])?;
-        Ok(site)
+        }
     }
 
     /// The address servers of this site listen on.
@@ -147,22 +150,13 @@ impl Site {
 
     /// Adds a cable for one more guest.
     pub(crate) fn add_tap(&self) -> Result<Tap> {
-        let taken = self
-            .inner
-            .taps
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-                taken.checked_add(1)
-            })
-            .ok()
-            .context("a site has room for 255 guests; make another site")?;
-        let subnet = taken + 1;
+        let subnet = self.add_tap_device()?;
         let network = self.inner.cables.load(Ordering::Relaxed);
         let tap = Tap {
             device: format!("tap{subnet}"),
             gateway: Ipv4Addr::new(10, network, subnet, 1),
             guest: Ipv4Addr::new(10, network, subnet, 2),
         };
-        self.configure(&["tuntap", "add", &tap.device, "mode", "tap"])?;
         // Without this the guest drops frames above its MTU, and large reads stall.
         let mut offloads = self.command("ethtool");
         offloads.args(["-K", &tap.device, "tso", "off", "gso", "off", "tx", "off"]);
@@ -171,6 +165,26 @@ impl Site {
         self.configure(&["addr", "add", &address, "dev", &tap.device])?;
         self.configure(&["link", "set", &tap.device, "up"])?;
         Ok(tap)
+    }
+
+    /// Makes the first tap device that is free, and returns its number.
+    fn add_tap_device(&self) -> Result<u8> {
+        loop {
+            let taps = &self.inner.taps;
+            let taken = taps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                taken.checked_add(1)
+            });
+            let taken = taken
+                .ok()
+                .context("a site has room for 255 guests; make another site")?;
+            let device = format!("tap{}", taken + 1);
+            match self.configure(&["tuntap", "add", &device, "mode", "tap"]) {
+                Ok(()) => return Ok(taken + 1),
+                // Another process has a guest in this site too.
+                Err(_) if self.configure(&["link", "show", &device]).is_ok() => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Gives guests that boot from now on addresses in `10.NETWORK.0.0/16`, so that they differ from
@@ -197,6 +211,19 @@ impl Drop for Inner {
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
+}
+
+/// A name that no other site has, and an empty folder of that name.
+fn new_name_and_folder() -> Result<(String, PathBuf)> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    static SWEEP: Once = Once::new();
+
+    let base = work_base()?;
+    SWEEP.call_once(|| reaper::sweep(&base));
+    let name = reaper::site_name(COUNTER.fetch_add(1, Ordering::Relaxed))?;
+    let folder = base.join(&name);
+    fs::create_dir(&folder).with_context(|| format!("could not create {}", folder.display()))?;
+    Ok((name, folder))
 }
 
 /// The folder all work folders lie in. Others may write to the temporary folder too, so one that

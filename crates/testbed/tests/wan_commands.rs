@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use testbed::Requirements;
+use testbed::{Ganesha, Requirements, WanControl};
 
 /// Long enough for anything that must come at all.
 const SOON: Duration = Duration::from_secs(60);
@@ -131,6 +131,40 @@ fn a_running_wan_obeys_commands_and_ends_with_its_input() -> Result<()> {
     drop(wan.process.stdin.take());
     assert!(wan.process.wait()?.success());
     assert!(!wan.control.exists());
+    wan.vanish()
+}
+
+#[test]
+fn a_guest_works_in_a_site_of_a_running_wan() -> Result<()> {
+    let test = "a guest works in a site of a running WAN";
+    if !Requirements::guest().with_ganesha().admit(test)? {
+        return Ok(());
+    }
+    let Some(mut wan) = Running::start(test, &["--until-eof"])? else {
+        return Ok(());
+    };
+    let paris = WanControl::at(&wan.control).site("paris")?;
+    let exported = paris.folder().join("exported");
+    std::fs::create_dir(&exported)?;
+    let server = Ganesha::start_at(&paris, &exported, "10.200.1.1:2049".parse()?)?;
+    let script = paris.folder().join("script");
+    std::fs::write(&script, "hostname > from")?;
+    let guest = Command::new(env!("CARGO_BIN_EXE_testbed"))
+        .args(["guest", "--place", "oslo", "--control"])
+        .arg(&wan.control)
+        .args(["--server", "10.200.1.1:2049", "--script"])
+        .arg(&script)
+        .output()?;
+    let complaint = String::from_utf8_lossy(&guest.stderr);
+    assert!(guest.status.success(), "{complaint}");
+    assert_eq!(
+        std::fs::read_to_string(exported.join("from"))?,
+        "oslo-client\n"
+    );
+    assert_ne!(wan.link("oslo", "paris")?[7], "0", "packets that crossed");
+
+    drop((server, paris));
+    drop(wan.process.stdin.take());
     wan.vanish()
 }
 

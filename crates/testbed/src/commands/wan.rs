@@ -4,7 +4,7 @@
 //! mean is decided there.
 
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use testbed::{LinkSettings, Requirements, Site, Wan, WanControl};
@@ -107,16 +107,9 @@ fn exec(control: &WanControl, words: &[String]) -> Result<()> {
     let [site, program, rest @ ..] = words else {
         bail!("`exec` needs a site and a command");
     };
-    let sites = control.ask(&["sites"])?;
-    let mut lines = sites
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>());
-    let namespace = lines.find_map(|line| match line[..] {
-        [name, _, namespace] if name == site => Some(namespace.to_owned()),
-        _ => None,
-    });
-    let namespace = namespace.with_context(|| format!("the WAN has no site '{site}'"))?;
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", &namespace, program]);
+    let site = control.site(site)?;
+    let mut command = site.command(program);
+    // This process is about to become the command, and then nobody removes the site's folder.
+    drop(site);
     Err(command.args(rest).exec()).context("could not start `ip`, of Debian's package iproute2")
 }

@@ -18,8 +18,8 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 
-use super::{Link, LinkReport, Wan, units};
-use crate::site::work_base;
+use super::{Link, LinkReport, Wan, addresses, units};
+use crate::site::{Site, work_base};
 
 /// The socket's name in the site's folder.
 const SOCKET: &str = "wan.sock";
@@ -261,5 +261,23 @@ impl WanControl {
             Some(("ok", text)) => Ok(text.to_owned()),
             _ => bail!("{}", answer.trim().trim_start_matches("error ")),
         }
+    }
+
+    /// A site of that WAN, for services and guests of this process. The site itself is not removed
+    /// with the value.
+    pub fn site(&self, name: &str) -> Result<Site> {
+        let sites = self.ask(&["sites"])?;
+        let mut lines = sites.lines().enumerate();
+        let found = lines.find_map(
+            |(index, line)| match line.split(' ').collect::<Vec<_>>()[..] {
+                [known, _, namespace] if known == name => Some((index, namespace)),
+                _ => None,
+            },
+        );
+        let (index, namespace) = found.with_context(|| format!("the WAN has no site '{name}'"))?;
+        let site = Site::of_another_process(namespace)?;
+        ensure!(index < addresses::SITES_MAX, "the WAN has too many sites");
+        site.number_guests(addresses::guests(index));
+        Ok(site)
     }
 }

@@ -25,7 +25,7 @@ const QUEUE_FRAMES: &str = "8192";
 /// Forwarding lets guests reach other sites.
 ///
 /// 1 Gbit/s at a round trip of 200 ms keeps 25 MB unacknowledged, and TCP spends up to half of its
-/// buffers on bookkeeping; the defaults of 4 MB (`tcp_wmem`) end at about 160 Mbit/s there. Metrics
+/// buffers on bookkeeping; the usual 4 MiB (`tcp_wmem`) are 168 Mbit/s at most there. Metrics
 /// that TCP remembers from one connection to the next would let a cut decide over the next test. IPv6 is
 /// off because its discovery would count as traffic.
 const SETTINGS: [(&str, &str); 5] = [
