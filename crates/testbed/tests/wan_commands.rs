@@ -6,7 +6,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Ganesha, Requirements, WanControl};
+use rustix::process::{Pid, kill_process};
+use testbed::{Ganesha, Requirements, Signal, WanControl};
 
 /// Long enough for anything that must come at all.
 const SOON: Duration = Duration::from_secs(60);
@@ -131,6 +132,17 @@ fn a_running_wan_obeys_commands_and_ends_with_its_input() -> Result<()> {
     drop(wan.process.stdin.take());
     assert!(wan.process.wait()?.success());
     assert!(!wan.control.exists());
+    wan.vanish()
+}
+
+#[test]
+fn ctrl_c_removes_logs_too() -> Result<()> {
+    let Some(mut wan) = Running::start("Ctrl-C ends a WAN", &[])? else {
+        return Ok(());
+    };
+    kill_process(Pid::from_child(&wan.process), Signal::INT)?;
+    assert!(wan.process.wait()?.success());
+    assert!(!wan.control.with_file_name("").exists());
     wan.vanish()
 }
 

@@ -7,6 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
 use testbed::{LinkSettings, Requirements, Site, Wan, WanControl};
 
 use super::wan_measure;
@@ -85,6 +87,9 @@ fn up(words: &[String]) -> Result<()> {
         }
     }
     require()?;
+    // Blocked before any thread is made, so that all of them leave the end to `wait_for_end`.
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    signals.thread_block()?;
     let sites: Vec<Site> = names.iter().map(|_| Site::new()).collect::<Result<_>>()?;
     let pairs: Vec<(&str, &Site)> = names.into_iter().zip(&sites).collect();
     let wan = Wan::join(&pairs, &settings)?;
@@ -92,14 +97,20 @@ fn up(words: &[String]) -> Result<()> {
     print!("{}", control.ask(&["sites"])?);
     println!("control {}", wan.control_path().display());
     println!("ready");
+    wait_for_end(&signals, until_eof)
+}
+
+/// Waits for one of the signals, or for the end of standard input.
+fn wait_for_end(signals: &SigSet, until_eof: bool) -> Result<()> {
     if until_eof {
-        std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
-        return Ok(());
+        std::thread::spawn(|| {
+            // An input that cannot be read has ended too.
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            kill(Pid::this(), Signal::SIGTERM)
+        });
     }
-    // Ctrl-C ends the process, and the sites' reapers do the rest.
-    loop {
-        std::thread::park();
-    }
+    signals.wait()?;
+    Ok(())
 }
 
 /// Becomes the command.
