@@ -124,6 +124,13 @@ fn a_running_wan_obeys_commands_and_ends_with_its_input() -> Result<()> {
 
     let addresses = wan.tell(&["exec", "oslo", "ip", "-o", "addr", "show", "wan0"])?;
     assert!(addresses.contains("10.200.2.1/16"), "{addresses}");
+    wan.tell(&["set", "paris", "oslo", "--loss", "0"])?;
+    let pinged = wan.tell(&["ping", "paris", "oslo"])?;
+    assert!(
+        pinged.starts_with("paris to oslo and back: least "),
+        "{pinged}"
+    );
+    assert_eq!(wan.link("oslo", "paris")?[7], "10", "packets that crossed");
     let refused = wan.command(&["cut", "paris", "rome"])?;
     assert_eq!(refused.status.code(), Some(2));
     let complaint = String::from_utf8(refused.stderr)?;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
+use testbed::measure::round_trips;
 use testbed::{LinkSettings, Requirements, Site, Wan, WanControl};
 
 use super::wan_measure;
@@ -32,6 +33,8 @@ pub(crate) const USAGE: &str = "\
            Print each site with its address and namespace.
        testbed wan exec SITE COMMAND...
            Run a command in a site.
+       testbed wan ping A B
+           Print how long ten small packets took from A to B and back.
        testbed wan measure
            Make a WAN of its own and print what delays and throughput really are.
 
@@ -55,6 +58,7 @@ pub(crate) fn command(words: Vec<String>) -> Result<ExitCode> {
         Some((word, rest)) if word == "up" => up(rest)?,
         Some((word, [])) if word == "measure" => wan_measure::measure()?,
         Some((word, rest)) if word == "exec" => exec(&control()?, rest)?,
+        Some((word, rest)) if word == "ping" => ping(&control()?, rest)?,
         Some(_) => print!("{}", control()?.ask(words)?),
         None => bail!("`wan` needs a command; see `testbed --help`"),
     }
@@ -110,6 +114,17 @@ fn wait_for_end(signals: &SigSet, until_eof: bool) -> Result<()> {
         });
     }
     signals.wait()?;
+    Ok(())
+}
+
+fn ping(control: &WanControl, words: &[String]) -> Result<()> {
+    let [from, to] = words else {
+        bail!("`ping` needs two sites");
+    };
+    let (near, far) = (control.site(from)?, control.site(to)?);
+    let times = round_trips(&near, &far, control.address(to)?, 10)?;
+    let [least, middle, most] = [0, times.len() / 2, times.len() - 1].map(|at| times[at]);
+    println!("{from} to {to} and back: least {least:.3?}, median {middle:.3?}, most {most:.3?}");
     Ok(())
 }
 

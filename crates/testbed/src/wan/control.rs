@@ -6,8 +6,8 @@
 //!
 //! What must never enter: anything that [`Wan`] cannot do for Rust.
 
-use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 
-use super::{Link, LinkReport, Wan, addresses, units};
+use super::{Link, Wan, addresses, units};
 use crate::site::{Site, work_base};
 
 /// The socket's name in the site's folder.
@@ -149,48 +149,55 @@ fn change(link: &Link, changes: &[&str]) -> Result<()> {
     })
 }
 
+/// The columns of `show` and their widths, for links as they are in most tests.
+const COLUMNS: [(&str, usize); 12] = [
+    ("FROM", 10),
+    ("TO", 10),
+    ("STATE", 5),
+    ("DELAY", 8),
+    ("JITTER", 7),
+    ("LOSS", 6),
+    ("BANDWIDTH", 9),
+    ("PACKETS", 9),
+    ("BYTES", 13),
+    ("DROPPED", 8),
+    ("DROPPED-BYTES", 13),
+    ("LATE-MEAN", 11),
+];
+
 /// One line a link. Columns are numbers and words without spaces, so that scripts can read them.
 fn table(wan: &Wan) -> Result<String> {
-    let mut table = format!(
-        "{:10} {:10} {:6} {:>10} {:>9} {:>8} {:>10} {:>9} {:>13} {:>9} {:>13} {:>11}\n",
-        "FROM",
-        "TO",
-        "STATE",
-        "DELAY",
-        "JITTER",
-        "LOSS",
-        "BANDWIDTH",
-        "PACKETS",
-        "BYTES",
-        "DROPPED",
-        "DROPPED-BYTES",
-        "LATE-MEAN"
-    );
+    let mut table = line(COLUMNS.map(|(name, _)| name.to_owned()));
     for link in wan.links() {
-        let LinkReport {
-            settings,
-            is_cut,
-            traffic,
-            lateness,
-        } = link.report()?;
-        writeln!(
-            table,
-            "{:10} {:10} {:6} {:>10} {:>9} {:>8} {:>10} {:>9} {:>13} {:>9} {:>13} {:>11}",
-            link.from(),
-            link.to(),
-            if is_cut { "cut" } else { "up" },
-            units::show_time(settings.delay),
-            units::show_time(settings.jitter),
-            format!("{}%", settings.loss * 100.0),
-            units::show_rate(settings.bandwidth),
-            traffic.packets,
-            traffic.bytes,
-            traffic.dropped_packets,
-            traffic.dropped_bytes,
-            units::show_time(lateness.mean()),
-        )?;
+        table += &line(row(&link)?);
     }
     Ok(table)
+}
+
+fn row(link: &Link) -> Result<[String; COLUMNS.len()]> {
+    let report = link.report()?;
+    let (settings, traffic) = (report.settings, report.traffic);
+    Ok([
+        link.from().to_owned(),
+        link.to().to_owned(),
+        if report.is_cut { "cut" } else { "up" }.to_owned(),
+        units::show_time(settings.delay),
+        units::show_time(settings.jitter),
+        format!("{}%", settings.loss * 100.0),
+        units::show_rate(settings.bandwidth),
+        traffic.packets.to_string(),
+        traffic.bytes.to_string(),
+        traffic.dropped_packets.to_string(),
+        traffic.dropped_bytes.to_string(),
+        units::show_time(report.lateness.mean()),
+    ])
+}
+
+/// Cells under each other, each with two spaces before the next.
+fn line(cells: [String; COLUMNS.len()]) -> String {
+    let padded = cells.into_iter().zip(COLUMNS);
+    let padded = padded.map(|(cell, (_, width))| format!("{cell:width$}"));
+    padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
 }
 
 /// One line a site: name, address, namespace.
@@ -266,18 +273,29 @@ impl WanControl {
     /// A site of that WAN, for services and guests of this process. The site itself is not removed
     /// with the value.
     pub fn site(&self, name: &str) -> Result<Site> {
-        let sites = self.ask(&["sites"])?;
-        let mut lines = sites.lines().enumerate();
-        let found = lines.find_map(
-            |(index, line)| match line.split(' ').collect::<Vec<_>>()[..] {
-                [known, _, namespace] if known == name => Some((index, namespace)),
-                _ => None,
-            },
-        );
-        let (index, namespace) = found.with_context(|| format!("the WAN has no site '{name}'"))?;
-        let site = Site::of_another_process(namespace)?;
-        ensure!(index < addresses::SITES_MAX, "the WAN has too many sites");
+        let (index, namespace) = self.find_site(name)?;
+        let site = Site::of_another_process(&namespace)?;
         site.number_guests(addresses::guests(index));
         Ok(site)
+    }
+
+    /// The address under which the other sites reach this one.
+    pub fn address(&self, name: &str) -> Result<IpAddr> {
+        let (index, _) = self.find_site(name)?;
+        Ok(addresses::site(index).into())
+    }
+
+    /// The index and the namespace of a site.
+    fn find_site(&self, name: &str) -> Result<(usize, String)> {
+        let sites = self.ask(&["sites"])?;
+        for (index, line) in sites.lines().take(addresses::SITES_MAX).enumerate() {
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                [known, _, namespace] if known == name => {
+                    return Ok((index, namespace.to_owned()));
+                }
+                _ => {}
+            }
+        }
+        bail!("the WAN has no site '{name}'")
     }
 }
