@@ -76,6 +76,16 @@ impl Acceptor {
         waiters.map(|waiter| (&waiter.proposal, waiter.told.as_slice()))
     }
 
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether a release has named this waiting proposal, so that it may hold up others.
+    pub(crate) fn is_named(&self, name: ControlName) -> bool {
+        let waiter = self.waiting.get(&name);
+        waiter.is_some_and(|waiter| waiter.named)
+    }
+
     pub(crate) fn has_ended(&self, name: ControlName) -> bool {
         self.ended.contains(name)
     }

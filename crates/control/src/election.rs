@@ -88,19 +88,23 @@ impl Election {
 
     /// Judges a proposal of `rank` made by this replica. Nothing is decided while the outstanding
     /// answers could still make a majority, so equal distances do not make everybody retreat. Without
-    /// its own acceptor a proposer cannot win, whatever the others say.
+    /// its own acceptor a proposer cannot win, whatever the others say; but if they are a majority, nobody
+    /// who is in its way can win either, and will notice. Should both retreat, they might do so for ever.
     pub(crate) fn judge(&self, view: &View, rank: Rank) -> Verdict {
         let majority = view.majority();
         let acknowledged = self.acknowledged.intersection(&view.configured).count();
-        if acknowledged >= majority && self.acknowledged_by(rank.holder) {
-            return Verdict::Won;
+        if acknowledged >= majority {
+            return match self.acknowledged_by(rank.holder) {
+                true => Verdict::Won,
+                false => Verdict::Wait,
+            };
         }
         let out_of_reach = view.configured.iter().filter(|replica| {
             !self.acknowledged_by(**replica)
                 && (self.refused_by(**replica) || view.has_lost(**replica))
         });
         let possible = view.configured.len() - out_of_reach.count() >= majority;
-        if possible && !self.refused_by(rank.holder) {
+        if possible {
             return Verdict::Wait;
         }
         if !rank.firm {
@@ -174,6 +178,13 @@ mod tests {
         assert_eq!(won, Verdict::Wait);
         let won = election(&[1, 3], &[]).judge(&view(3), rank(1));
         assert_eq!(won, Verdict::Won);
+    }
+
+    #[test]
+    fn a_majority_of_others_does_not_retreat_from_what_its_own_acceptor_has_granted() {
+        let own = [(1, obstacle(3, true))];
+        let waits = election(&[2, 3], &own).judge(&view(3), rank(1));
+        assert_eq!(waits, Verdict::Wait);
     }
 
     #[test]

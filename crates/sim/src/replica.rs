@@ -89,6 +89,8 @@ impl Replica {
         let mut complete = true;
         for edit in edits {
             complete &= self.tree.apply(edit);
+        }
+        for edit in edits {
             match *edit {
                 Edit::Enter { parent, object, .. } => {
                     self.core.handle_linked(now, &self.tree, object, parent);

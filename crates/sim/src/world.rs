@@ -59,6 +59,8 @@ pub struct World {
     pub newest: BTreeMap<ObjectId, u64>,
     /// What clients were told is closed.
     pub closed: BTreeMap<ObjectId, Closed>,
+    /// Files that some primary has removed; nobody can open them any more.
+    removed: BTreeSet<ObjectId>,
     /// The virtual time.
     pub now: Moment,
     /// The links, which a scenario may change on the way.
@@ -91,6 +93,7 @@ impl World {
             operations: Vec::new(),
             newest: BTreeMap::new(),
             closed: BTreeMap::new(),
+            removed: BTreeSet::new(),
             now: Moment(0),
             links: plan.links.clone(),
             traced: false,

@@ -13,6 +13,9 @@ use crate::update::{Need, NeedKind, Subject};
 use crate::view::View;
 use vfs::{ObjectId, ReplicaSlot};
 
+/// No own control has this number; a deadline with it only makes the alarm go off.
+const NO_CONTROL: u64 = 0;
+
 impl ControlCore {
     /// This replica's tree has a new link from `parent` to `object`.
     pub fn handle_linked(
@@ -27,8 +30,9 @@ impl ControlCore {
     }
 
     /// This replica's tree has lost a link from `parent` to `object`. A rename is an unlinking and a
-    /// linking; between the two calls the tree already shows the result, and only the path above each
-    /// parent is looked at.
+    /// linking; already at the first of the two calls the tree shows the result, and only the path above
+    /// each parent is looked at. What waits here is not granted before all of an update's links are told:
+    /// halfway a control that moves seems to be in neither place.
     pub fn handle_unlinked(
         &mut self,
         now: Moment,
@@ -51,9 +55,20 @@ impl ControlCore {
         let table = self.acceptor.table_mut();
         table.note_link(tree, object, parent, change);
         self.note_moved(tree, object, parent, change);
+        if change == Change::Add {
+            self.settle_links(tree);
+        } else if self.acceptor.has_waiting() {
+            self.links_unsettled = true;
+            self.deadlines.insert((now, NO_CONTROL));
+        }
+        self.run(now, tree);
+    }
+
+    /// Grants what a change of the tree has made possible.
+    pub(super) fn settle_links(&mut self, tree: &impl Tree) {
+        self.links_unsettled = false;
         let answers = self.acceptor.settle(tree, &self.view);
         self.answers.extend(answers);
-        self.run(now, tree);
     }
 
     /// An object is being created here in `parent`; its link is reported afterwards, and until then it

@@ -193,9 +193,11 @@ impl ControlCore {
             && (!rules.close_waits_for_entry() || self.entry_is_known(peer, close, cover))
     }
 
-    /// A file without own control has been given up, which happens only when its data is everywhere.
+    /// A file without own control has been given up, which happens only when its data is everywhere. A
+    /// proposal that operations still wait for does not count.
     fn file_is_known(&self, peer: ReplicaSlot, file: ObjectId, cover: &Cover<'_>) -> bool {
-        cover.file.is_empty() || self.cover_is_known(peer, file, &cover.file)
+        !cover.file.iter().any(|own| own.is_in_use())
+            || self.cover_is_known(peer, file, &cover.file)
     }
 
     fn entry_is_known(&self, peer: ReplicaSlot, close: &Close, cover: &Cover<'_>) -> bool {

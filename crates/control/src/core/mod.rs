@@ -89,6 +89,8 @@ pub struct ControlCore {
     /// When to look at a control again; one entry for each at most, perhaps too early.
     deadlines: BTreeSet<(Moment, u64)>,
     armed: Option<Moment>,
+    /// Links were lost since waiting proposals were looked at.
+    links_unsettled: bool,
     /// Controls that are to end once everything made under them is everywhere.
     candidates: Candidates,
     unknown: Unknown,
@@ -140,6 +142,7 @@ impl ControlCore {
             back_off: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             armed: None,
+            links_unsettled: false,
             candidates: Candidates::default(),
             unknown: Unknown::default(),
             ahead_of_us: BTreeSet::new(),

@@ -26,6 +26,9 @@ impl ControlCore {
         if !self.view.configured.contains(&from) || !self.is_in_force(from, &envelope) {
             return;
         }
+        if self.links_unsettled {
+            self.settle_links(tree);
+        }
         match envelope.message {
             Message::Propose {
                 proposal,
@@ -163,6 +166,8 @@ impl ControlCore {
             return;
         }
         self.acceptor.raise_floor(name, floor);
+        let ours = next.as_ref().and_then(|next| self.own_number(next.name));
+        self.to_judge.extend(ours);
         let durable = self.persist(Record::Ended(name));
         let answers = self.acceptor.end(tree, &self.view, name, next);
         self.answers.extend(answers);

@@ -124,12 +124,18 @@ impl ControlCore {
         }
     }
 
-    /// Makes way for `ahead`: operations go to the winner if they may; the rest wait behind it.
+    /// Makes way for `ahead`: operations go to the winner if they may; the rest wait behind it. A proposal
+    /// that nobody has granted and no release has named is in nobody's way and may stay as it is.
     fn make_way(&mut self, now: Moment, tree: &impl Tree, number: u64, ahead: &[ControlName]) {
         let Some(control) = self.own.find(number) else {
             return;
         };
-        let holds_something = !control.election.acknowledged().is_empty();
+        let name = control.proposal.name;
+        let stands_back = ahead
+            .iter()
+            .all(|other| control.proposal.behind.contains(other));
+        let named = self.acceptor.is_named(name) && !stands_back;
+        let is_in_the_way = named || !control.election.acknowledged().is_empty();
         let waiting = self.own.take_waiting(number);
         let staying = match ahead.last() {
             Some(winner) => self.forward_losers(waiting, *winner),
@@ -140,7 +146,7 @@ impl ControlCore {
             return;
         }
         self.own.wait_for(number, staying);
-        if holds_something {
+        if is_in_the_way {
             self.replace(now, tree, number, ahead);
         }
     }

@@ -19,6 +19,9 @@ impl ControlCore {
     pub fn handle_timer(&mut self, now: Moment, tree: &impl Tree) {
         let tree = &Remembered::new(tree);
         self.armed = None;
+        if self.links_unsettled {
+            self.settle_links(tree);
+        }
         while let Some((at, number)) = self.deadlines.first().copied() {
             if at > now {
                 break;

@@ -81,7 +81,9 @@ impl World {
     }
 
     pub(super) fn answer_close(&mut self, slot: ReplicaSlot, number: u64) {
-        if let Intent::Write(file) = self.operations[place(number)].intent {
+        if let Intent::Write(file) = self.operations[place(number)].intent
+            && !self.removed.contains(&file)
+        {
             let replica = self.replica(slot);
             if let Some(version) = replica.tree.version(file) {
                 let directories = replica.tree.parents(file);
@@ -154,6 +156,7 @@ impl World {
             let directories = self.replica(slot).tree.parents(object);
             if directories.is_empty() {
                 self.closed.remove(&object);
+                self.removed.insert(object);
             } else if let Some(closed) = self.closed.get_mut(&object) {
                 closed.directories = directories;
             }
