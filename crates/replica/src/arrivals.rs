@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::Position;
 use peer::Incoming;
+use store::Ticket;
 use tokio::sync::{Semaphore, mpsc};
 use vfs::ReplicaSlot;
 
@@ -29,6 +30,8 @@ pub(crate) struct Inbox {
     pub(crate) from: ReplicaSlot,
     records: mpsc::UnboundedSender<Incoming>,
     waiting: Mutex<Waiting>,
+    /// The last rows applied; what follows them counts as stable only when they are.
+    last_rows: Mutex<Option<Ticket>>,
     /// Permits to put pieces in place.
     pub(crate) putting: Arc<Semaphore>,
 }
@@ -47,6 +50,7 @@ impl Inbox {
                 pieces: Arrivals::default(),
                 applied: Position(applied),
             }),
+            last_rows: Mutex::new(None),
             putting: Arc::new(Semaphore::new(PUTTING_AT_ONCE as usize)),
         };
         (inbox, queue)
@@ -79,6 +83,22 @@ impl Inbox {
         waiting.applied = Position(applied).max(waiting.applied);
         let applied = waiting.applied;
         waiting.pieces.ready(applied).collect()
+    }
+
+    /// Rows were applied with this ticket.
+    pub(crate) fn note_rows(&self, ticket: Ticket) {
+        *self.last_rows() = Some(ticket);
+    }
+
+    fn last_rows(&self) -> MutexGuard<'_, Option<Ticket>> {
+        self.last_rows
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ticket of the last rows that were applied since the start.
+    pub(crate) fn rows(&self) -> Option<Ticket> {
+        *self.last_rows()
     }
 
     /// How far the peer's stream is applied.

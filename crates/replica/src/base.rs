@@ -186,7 +186,7 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
         for piece in inbox.reached(applied) {
             crate::contents::put_in_place(shared, &inbox, piece);
         }
-        sessions::say_hello(shared, &inbox);
+        sessions::say_hello(shared, &inbox, false);
     }
     Ok(())
 }

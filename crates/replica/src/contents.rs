@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use control::Position;
+use control::{Position, Subject};
 use peer::{Incoming, Lane, Message, Session};
 use store::ContentPiece;
 use vfs::{Error, Extent, ReplicaSlot, Result};
@@ -26,8 +26,10 @@ pub(crate) async fn ship(shared: Arc<Shared>, session: Session) {
     let to = session.peer().slot;
     let engine = &shared.engine;
     let mut more = engine.contents();
+    let mut urgent = engine.urgent_contents();
     loop {
         more.borrow_and_update();
+        urgent.borrow_and_update();
         let (piece, due) = engine.turn(|turn| {
             let now = turn.now;
             let Some(backlog) = turn.ledger.unshipped.peer(to) else {
@@ -37,7 +39,11 @@ pub(crate) async fn ship(shared: Arc<Shared>, session: Session) {
         });
         let Some(piece) = piece else {
             match due {
-                Some(due) => tokio::time::sleep_until(engine.instant(due).into()).await,
+                Some(due) => tokio::select! {
+                    () = tokio::time::sleep_until(engine.instant(due).into()) => {}
+                    // The sender lives in the engine.
+                    _ = urgent.changed() => {}
+                },
                 None => {
                     // The sender lives in the engine.
                     let _ = more.changed().await;
@@ -111,7 +117,8 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
     if content.is_empty() {
         return Ok(None);
     }
-    Ok(Some(compose(piece, content)))
+    let initial = shared.conversations.owes(to, file);
+    Ok(Some(compose(piece, initial, content)))
 }
 
 fn end_of(part: &ContentPiece) -> u64 {
@@ -121,7 +128,7 @@ fn end_of(part: &ContentPiece) -> u64 {
     }
 }
 
-fn compose(piece: &Piece, content: Vec<ContentPiece>) -> Message {
+fn compose(piece: &Piece, initial: bool, content: Vec<ContentPiece>) -> Message {
     let mut stretches = Vec::with_capacity(content.len());
     let mut payload = BytesMut::new();
     for part in content {
@@ -145,6 +152,7 @@ fn compose(piece: &Piece, content: Vec<ContentPiece>) -> Message {
         id: piece.id.0,
         file: piece.file,
         follows: piece.follows.0,
+        initial,
         stretches,
     };
     wire::body(wire::PIECE, &head).with_payload(payload.freeze())
@@ -206,7 +214,10 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
         let Ok(_permit) = inbox.putting.acquire().await else {
             return;
         };
-        let outcome = put(&shared, &piece).await;
+        let outcome = match is_superseded(&shared, inbox.from, &piece.head) {
+            true => Ok(()),
+            false => put(&shared, &inbox, &piece).await,
+        };
         if let Err(error) = &outcome {
             tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, "contents cannot be stored");
         }
@@ -221,7 +232,19 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
     });
 }
 
-async fn put(shared: &Shared, piece: &Arrived) -> Result<()> {
+/// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
+/// had shipped this before, and the primary's own content is newer.
+fn is_superseded(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+    shared.engine.turn(|turn| {
+        let foreign = turn.core.foreign_control(&turn.tree, head.file);
+        turn.core.controls(&turn.tree, Subject::File(head.file))
+            || (!head.initial && foreign.is_some_and(|name| name.holder != from))
+    })
+}
+
+async fn put(shared: &Shared, inbox: &Inbox, piece: &Arrived) -> Result<()> {
+    // Else a truncation that is applied again after a crash would erase what was acknowledged.
+    let rows = inbox.rows();
     let mut rest: Bytes = piece.incoming.message.payload.clone();
     for stretch in &piece.head.stretches {
         let part = match stretch.hole {
@@ -246,5 +269,8 @@ async fn put(shared: &Shared, piece: &Arrived) -> Result<()> {
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    match rows {
+        Some(ticket) => shared.store.wait_stable(ticket).await,
+        None => Ok(()),
+    }
 }

@@ -89,11 +89,7 @@ impl Shared {
             return;
         }
         self.hold_by_majority(file).await;
-        self.engine.turn(|turn| {
-            let now = turn.now;
-            turn.ledger.unshipped.hurry(now, file);
-        });
-        self.engine.ring_contents();
+        self.engine.hurry(Some(file));
         let others = self.set_size() / 2;
         self.engine
             .until(|turn| (turn.ledger.unshipped.holders(file) >= others).then_some(()))

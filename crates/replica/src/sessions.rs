@@ -46,6 +46,11 @@ impl Conversations {
         all.insert(peer, Conversation::default());
     }
 
+    fn contains(&self, peer: ReplicaSlot) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.contains_key(&peer)
+    }
+
     pub(crate) fn end_all(&self) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.clear();
@@ -54,6 +59,15 @@ impl Conversations {
     fn end(&self, peer: ReplicaSlot) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.remove(&peer);
+    }
+
+    /// Whether the contents of a file belong to the copy that a peer begins with.
+    pub(crate) fn owes(&self, peer: ReplicaSlot, file: ObjectId) -> bool {
+        let owes = self.with(peer, |conversation| {
+            let owed = conversation.base.as_ref();
+            owed.is_some_and(|owed| owed.contains(&file))
+        });
+        owes == Some(true)
     }
 
     /// The peer has to get the contents of these files before its copy is complete.
@@ -66,6 +80,7 @@ impl Conversations {
 pub(crate) fn began(shared: &Arc<Shared>, peer: Sender) {
     let slot = peer.slot;
     if !shared.is_member(slot) {
+        // It joined a moment ago; the conversation begins when this replica learns of it.
         return;
     }
     tracing::info!(peer = slot.0, incarnation = %peer.incarnation, "in contact with a peer");
@@ -105,23 +120,32 @@ async fn greet(shared: Arc<Shared>, slot: ReplicaSlot) {
     // The semaphore is never closed.
     let quiet = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
     drop(quiet);
-    say_hello(&shared, &inbox);
+    say_hello(&shared, &inbox, true);
 }
 
 /// Tells a peer, for the first time or anew, how far its stream is applied here.
-pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox) {
+pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox, begins: bool) {
     let greeting = Greeting {
+        begins,
         applied: inbox.applied(),
         held: *shared.held.borrow() as u8,
         members: shared.member_list(),
     };
-    let message = wire::payload(wire::GREETING, &greeting);
+    let message = wire::body(wire::GREETING, &greeting);
     shared.post.send(inbox.from, Lane::Control, message);
 }
 
 /// A peer has said how far it is.
 pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greeting) {
     learn_members(shared, greeting.members);
+    if greeting.begins {
+        shared
+            .engine
+            .turn(|turn| turn.core.handle_connected(turn.now, &turn.tree, from));
+        if let Some(inbox) = shared.inbox(from) {
+            say_hello(shared, &inbox, false);
+        }
+    }
     let peer = shared.endpoint.get().and_then(|all| all.peer(from));
     let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
         return;
@@ -246,6 +270,12 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
             .find(|member| ReplicaSlot(member.slot) == *slot);
         let addresses = member.map_or_else(Vec::new, |member| member.addresses.clone());
         shared.meet(*slot, addresses);
+        let peer = shared.endpoint.get().and_then(|all| all.peer(*slot));
+        if let Some(Ok(session)) = peer.map(|peer| peer.session())
+            && !shared.conversations.contains(*slot)
+        {
+            began(shared, session.peer());
+        }
     }
     let message = wire::body(wire::MEMBERS, &list);
     for slot in others {

@@ -160,11 +160,7 @@ impl Shared {
 
     /// Returns when every member that is in contact has everything that was made here.
     pub(crate) async fn everything_everywhere(&self) {
-        self.engine.turn(|turn| {
-            let now = turn.now;
-            turn.ledger.unshipped.hurry_all(now);
-        });
-        self.engine.ring_contents();
+        self.engine.hurry(None);
         self.engine
             .until(|turn| {
                 let ledger = &turn.ledger;

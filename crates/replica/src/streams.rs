@@ -171,7 +171,9 @@ async fn apply_message(
             continue;
         }
         let position = record.position;
-        last = Some(apply_record(shared, inbox, record).await?);
+        let ticket = apply_record(shared, inbox, record).await?;
+        inbox.note_rows(ticket);
+        last = Some(ticket);
         for piece in inbox.reached(position) {
             contents::put_in_place(shared, inbox, piece);
         }

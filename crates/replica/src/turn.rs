@@ -109,6 +109,7 @@ pub(crate) struct Engine {
     alarm: watch::Sender<Option<Moment>>,
     stirrings: watch::Sender<u64>,
     contents: watch::Sender<u64>,
+    urgent: watch::Sender<u64>,
     stable_mark: watch::Sender<Mark>,
     /// The highest mark that an admitted operation has to wait for.
     demanded: AtomicU64,
@@ -137,6 +138,7 @@ impl Engine {
             alarm: watch::Sender::new(None),
             stirrings: watch::Sender::new(0),
             contents: watch::Sender::new(0),
+            urgent: watch::Sender::new(0),
             stable_mark: watch::Sender::new(Mark(0)),
             demanded: AtomicU64::new(0),
             foreign: AtomicUsize::new(0),
@@ -272,6 +274,21 @@ impl Engine {
     /// Changes whenever there may be more file contents to ship.
     pub(crate) fn contents(&self) -> watch::Receiver<u64> {
         self.contents.subscribe()
+    }
+
+    /// Changes when somebody waits for contents that would rest otherwise.
+    pub(crate) fn urgent_contents(&self) -> watch::Receiver<u64> {
+        self.urgent.subscribe()
+    }
+
+    /// Somebody waits for this file to be shipped, or for all files.
+    pub(crate) fn hurry(&self, file: Option<ObjectId>) {
+        self.turn(|turn| match file {
+            Some(file) => turn.ledger.unshipped.hurry(turn.now, file),
+            None => turn.ledger.unshipped.hurry_all(turn.now),
+        });
+        self.urgent.send_modify(|count| *count += 1);
+        self.ring_contents();
     }
 
     /// There is more to ship.

@@ -53,6 +53,8 @@ pub(crate) struct Origin {
 /// The first thing each side says in a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Greeting {
+    /// The sender begins the conversation, and may have taken no notice of what was said before.
+    pub(crate) begins: bool,
     /// How far the sender has applied the receiver's stream, stably.
     pub(crate) applied: u64,
     /// How much of the tree the sender holds: 0 nothing, 1 all rows, 2 everything.
@@ -104,6 +106,8 @@ pub(crate) struct PieceHead {
     pub(crate) file: ObjectId,
     /// Not to be put in place before the stream has been applied up to here.
     pub(crate) follows: u64,
+    /// It belongs to the copy that the receiver begins with.
+    pub(crate) initial: bool,
     pub(crate) stretches: Vec<Stretch>,
 }
 

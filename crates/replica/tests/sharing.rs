@@ -1,0 +1,207 @@
+//! Several replicas of one tree, seen through the file system that each offers.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use fixture::{ROOT, Set, WRITE};
+use vfs::Error;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_closed_at_one_site_is_seen_by_the_next_open_at_any_other() {
+    let set = Set::of(3).await;
+    for round in 0..60_u32 {
+        let (writer, reader) = (
+            &set.sites[round as usize % 3],
+            &set.sites[(round as usize + 1) % 3],
+        );
+        let text = format!("round {round}");
+        writer.save(ROOT, "f", text.as_bytes()).await.unwrap();
+        let read = reader.load(ROOT, "f").await.unwrap();
+        assert_eq!(String::from_utf8(read).unwrap(), text);
+    }
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tree_made_at_one_site_is_the_same_at_the_others() {
+    let set = Set::of(3).await;
+    let site = &set.sites[1];
+    let top = site.directory(ROOT, "top").await.unwrap();
+    for number in 0..20 {
+        let below = site.directory(top, &format!("d{number}")).await.unwrap();
+        for file in 0..5 {
+            let text = format!("{number} {file}");
+            site.save(below, &format!("f{file}"), text.as_bytes())
+                .await
+                .unwrap();
+        }
+    }
+    let below = set.sites[2].find(top, "d7").await.unwrap().id;
+    assert_eq!(set.sites[2].load(below, "f3").await.unwrap(), b"7 3");
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_are_made_once_whoever_makes_them() {
+    let set = Set::of(3).await;
+    for round in 0..20 {
+        let at = format!("n{round}");
+        let attempts = set.sites.iter().map(|site| site.directory(ROOT, &at));
+        let outcomes = join_all(attempts.collect()).await;
+        let made = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        assert_eq!(made, 1, "{outcomes:?}");
+        let others = outcomes.iter().filter(|outcome| outcome.is_err());
+        others.for_each(|outcome| assert_eq!(*outcome, Err(Error::Exists)));
+    }
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_sites_write_in_one_directory_at_once() {
+    let set = Set::of(3).await;
+    let top = set.sites[0].directory(ROOT, "shared").await.unwrap();
+    let work = |at: usize| {
+        let site = &set.sites[at];
+        async move {
+            for number in 0..40 {
+                let text = format!("{at} {number}");
+                let file = format!("s{at}n{number}");
+                site.save(top, &file, text.as_bytes()).await.unwrap();
+            }
+        }
+    };
+    tokio::join!(work(0), work(1), work(2));
+    for site in &set.sites {
+        assert_eq!(site.load(top, "s1n39").await.unwrap(), b"1 39");
+    }
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rename_across_directories_meets_writers_below() {
+    let set = Set::of(2).await;
+    let (here, there) = (&set.sites[0], &set.sites[1]);
+    let one = here.directory(ROOT, "one").await.unwrap();
+    let two = here.directory(ROOT, "two").await.unwrap();
+    let moved = here.directory(one, "m").await.unwrap();
+    let moving = async {
+        for round in 0..6 {
+            let (from, to) = if round % 2 == 0 {
+                (one, two)
+            } else {
+                (two, one)
+            };
+            here.rename((from, "m"), (to, "m")).await.unwrap();
+        }
+    };
+    let writing = async {
+        for number in 0..30 {
+            let file = format!("f{number}");
+            there.save(moved, &file, file.as_bytes()).await.unwrap();
+        }
+    };
+    tokio::join!(moving, writing);
+    assert_eq!(here.load(moved, "f29").await.unwrap(), b"f29");
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_and_removals_reach_everybody() {
+    let set = Set::of(3).await;
+    let (a, b, c) = (&set.sites[0], &set.sites[1], &set.sites[2]);
+    let d1 = a.directory(ROOT, "d1").await.unwrap();
+    let d2 = b.directory(ROOT, "d2").await.unwrap();
+    let file = a.save(d1, "f", b"first").await.unwrap();
+    b.link(file, d2, "g").await.unwrap();
+    c.save(d2, "g", b"second").await.unwrap();
+    assert_eq!(a.load(d1, "f").await.unwrap(), b"second");
+    a.remove(d1, "f").await.unwrap();
+    assert_eq!(b.load(d2, "g").await.unwrap(), b"second");
+    c.remove(d2, "g").await.unwrap();
+    assert_eq!(b.find(d2, "g").await.map(|_| ()), Err(Error::NotFound));
+    b.remove(ROOT, "d2").await.unwrap();
+    assert_eq!(a.remove(ROOT, "d1").await, Ok(()));
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_is_not_removed_while_somebody_makes_something_in_it() {
+    let set = Set::of(2).await;
+    let (here, there) = (&set.sites[0], &set.sites[1]);
+    for round in 0..10 {
+        let at = format!("d{round}");
+        let directory = here.directory(ROOT, &at).await.unwrap();
+        set.rest().await;
+        let (made, removed) = tokio::join!(there.file(directory, "f"), here.remove(ROOT, &at));
+        assert!(made.is_ok() != removed.is_ok(), "{made:?} {removed:?}");
+    }
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_replica_begins_with_everything_and_follows() {
+    let mut set = Set::alone().await;
+    let top = set.sites[0].directory(ROOT, "top").await.unwrap();
+    for number in 0..50 {
+        let file = format!("f{number}");
+        let content = vec![number as u8; 5000 * number];
+        set.sites[0].save(top, &file, &content).await.unwrap();
+    }
+    set.add().await;
+    assert_eq!(
+        set.sites[1].load(top, "f49").await.unwrap(),
+        vec![49; 5000 * 49]
+    );
+    set.sites[1].save(top, "new", b"text").await.unwrap();
+    set.add().await;
+    assert_eq!(set.sites[2].load(top, "new").await.unwrap(), b"text");
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_replica_goes_on() {
+    let mut set = Set::of(3).await;
+    set.sites[0].save(ROOT, "f", b"before").await.unwrap();
+    set.restart(0).await;
+    assert_eq!(set.sites[1].load(ROOT, "f").await.unwrap(), b"before");
+    set.sites[2].save(ROOT, "f", b"after").await.unwrap();
+    assert_eq!(set.sites[0].load(ROOT, "f").await.unwrap(), b"after");
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_open_lives_on_where_it_is_open() {
+    let set = Set::of(2).await;
+    let (here, there) = (&set.sites[0], &set.sites[1]);
+    let file = here.save(ROOT, "f", b"text").await.unwrap();
+    set.rest().await;
+    there.open(file, "holder", WRITE).await.unwrap();
+    here.remove(ROOT, "f").await.unwrap();
+    set.rest().await;
+    assert_eq!(there.read(file).await.unwrap(), b"text");
+    there.close(file, "holder").await.unwrap();
+    set.assert_equal().await;
+}
+
+async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    let mut outcomes: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        let mut waiting = false;
+        for (future, outcome) in futures.iter_mut().zip(&mut outcomes) {
+            if outcome.is_none() {
+                match future.as_mut().poll(context) {
+                    std::task::Poll::Ready(value) => *outcome = Some(value),
+                    std::task::Poll::Pending => waiting = true,
+                }
+            }
+        }
+        match waiting {
+            true => std::task::Poll::Pending,
+            false => std::task::Poll::Ready(()),
+        }
+    })
+    .await;
+    outcomes.into_iter().flatten().collect()
+}
