@@ -4,9 +4,10 @@
 //! regular file is a sparse file of the local file system. `docs/disk-format.md` draws both, and says
 //! what holds after a crash.
 //!
-//! What must never enter: NFS, sockets, other replicas. What replicas need of a store is here all the
+//! What must never enter: NFS, sockets, or how replicas agree. What they need of a store is here all the
 //! same: identifiers made without asking anyone, versions and positions that are never used twice,
-//! marks for files whose data may not be stable, and records of what changed.
+//! marks for files whose data may not be stable, an [`Overseer`] who is asked before changes, records of
+//! what changed, and ways to take over what others changed (`replication`).
 //!
 //! Memory is bounded by [`StoreOptions::cache_bytes`] and [`StoreOptions::open_files`], by the write
 //! buffers of the embedded store (about 24 MiB, at worst 120), and by what is in use: opens and locks
@@ -54,6 +55,6 @@ pub use error::StoreError;
 pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
 pub use overseer::{Change, Overseer, Touched, TouchedKind};
 pub use recording::{RowChange, UpdateRecord};
-pub use replication::{BaseScan, BaseState, ContentPiece, ForeignUpdate, LinkChange};
+pub use replication::{BaseScan, BaseState, ContentPiece, ForeignUpdate, LinkChange, Oversee};
 pub use statistics::StoreStatistics;
 pub use store::Store;

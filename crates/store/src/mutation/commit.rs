@@ -14,6 +14,9 @@ use crate::overseer::Change;
 use crate::recording::Draft;
 use crate::rows::key;
 
+/// Gets what commits a change, and calls it or refuses.
+type Decide<'d> = dyn FnMut(&mut dyn FnMut() -> Result<()>) -> Result<()> + 'd;
+
 impl Mutation<'_> {
     /// Makes the changes visible to everybody, if the overseer has nothing against a change of this shape.
     /// They are stable once the ticket is.
@@ -37,10 +40,7 @@ impl Mutation<'_> {
     }
 
     /// The same for changes of another primary. `decide` gets a closure that commits, which it must call.
-    pub(crate) fn commit_followed(
-        mut self,
-        decide: &mut dyn FnMut(&mut dyn FnMut() -> Result<()>) -> Result<()>,
-    ) -> Result<Ticket> {
+    pub(crate) fn commit_followed(mut self, decide: &mut Decide<'_>) -> Result<Ticket> {
         debug_assert!(self.record.is_none(), "changes of others are not recorded");
         self.note_shared();
         self.gather();

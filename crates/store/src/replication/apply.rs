@@ -9,7 +9,7 @@ use std::sync::Arc;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::foreign_row::ForeignRow;
-use super::{ForeignUpdate, LinkChange};
+use super::{ForeignUpdate, LinkChange, Oversee};
 use crate::codec::Fields;
 use crate::committer::Ticket;
 use crate::data::{Alone, Origin};
@@ -19,10 +19,6 @@ use crate::mutation::Mutation;
 use crate::rows::{ObjectRow, key};
 use crate::shares::{Denial, Shares};
 use crate::space::Demand;
-
-/// How [`crate::Store::apply`] is overseen.
-pub(super) type Oversee<'o> =
-    dyn FnMut(&[LinkChange], &mut dyn FnMut() -> Result<()>) -> Result<()> + Send + 'o;
 
 /// What goes along with rows of another primary.
 #[derive(Default)]

@@ -61,6 +61,11 @@ pub enum ContentPiece {
     Hole(Extent),
 }
 
+/// Decides about an update that is being applied: gets the names that appear and disappear, and what
+/// commits the update.
+pub type Oversee<'o> =
+    dyn FnMut(&[LinkChange], &mut dyn FnMut() -> Result<()>) -> Result<()> + Send + 'o;
+
 impl Store {
     /// Sets who oversees changes; the first one stays. Without one nothing is recorded.
     ///
@@ -125,13 +130,7 @@ impl Store {
     /// # Errors
     /// [`vfs::Error::Invalid`] for rows that cannot be; [`vfs::Error::NoSpace`] on a full disk;
     /// [`vfs::Error::Io`] when storage fails; and what `oversee` returns. Nothing has changed then.
-    pub async fn apply(
-        &self,
-        update: ForeignUpdate,
-        oversee: &mut (
-                 dyn FnMut(&[LinkChange], &mut dyn FnMut() -> Result<()>) -> Result<()> + Send
-             ),
-    ) -> Result<Ticket> {
+    pub async fn apply(&self, update: ForeignUpdate, oversee: &mut Oversee<'_>) -> Result<Ticket> {
         self.inner.apply(update, oversee).await
     }
 
