@@ -2,7 +2,7 @@
 # read, and run alone. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fix bench-server posix-suite
+.PHONY: help demo test fix bench-server posix-suite soak
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ fix: ## Format the code and apply what the linter can mend by itself
 
 bench-server: ## Compare Meridian with NFS-Ganesha on this machine
 	@scripts/bench-server
+
+soak: ## Simulate random runs of the replication protocol for SOAK_MINUTES minutes (default 10)
+	@scripts/soak
 
 posix-suite: ## Run an independent POSIX suite through the real Linux client
 	@scripts/posix-suite

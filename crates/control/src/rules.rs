@@ -34,6 +34,10 @@ macro_rules! rules {
 rules! {
     /// An acceptor keeps what it refuses and grants it later; refused proposers do not ask again.
     acceptor_queue,
+    /// An acceptor says at once when it does not grant, and what stands in the way.
+    refusals_are_sent,
+    /// An acceptor counts the ancestors that a proposer announces, since its own copy may lag behind.
+    announced_ancestors,
     /// Answers count only for the proposal whose name they carry.
     answers_by_name,
     /// The end of a control goes to everyone it was proposed to, not only to those who acknowledged.

@@ -4,7 +4,7 @@
 
 use crate::random::Random;
 use control::{Moment, ReplicaSlot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What travels separately between two replicas.
@@ -27,6 +27,7 @@ type Link = (ReplicaSlot, ReplicaSlot, Lane);
 pub struct Links {
     delays: BTreeMap<Link, Duration>,
     last_arrival: BTreeMap<Link, Moment>,
+    cut: BTreeSet<(ReplicaSlot, ReplicaSlot)>,
     /// Whether messages may overtake each other on a link, and delays vary by half.
     pub reordering: bool,
 }
@@ -38,6 +39,7 @@ impl Links {
         Links {
             delays: BTreeMap::new(),
             last_arrival: BTreeMap::new(),
+            cut: BTreeSet::new(),
             reordering,
         }
     }
@@ -45,6 +47,27 @@ impl Links {
     /// Sets the delay of one direction and lane.
     pub fn set(&mut self, from: ReplicaSlot, to: ReplicaSlot, lane: Lane, delay: Duration) {
         self.delays.insert((from, to, lane), delay);
+    }
+
+    /// Nothing arrives any more from one replica at another.
+    pub fn cut(&mut self, from: ReplicaSlot, to: ReplicaSlot) {
+        self.cut.insert((from, to));
+    }
+
+    /// Whether anything arrives.
+    pub(crate) fn is_cut(&self, from: ReplicaSlot, to: ReplicaSlot) -> bool {
+        self.cut.contains(&(from, to))
+    }
+
+    /// The longest that anything is under way.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        let longest = self.delays.values().max().copied().unwrap_or_default();
+        if self.reordering {
+            longest * 3 / 2
+        } else {
+            longest
+        }
     }
 
     /// When something sent now arrives.

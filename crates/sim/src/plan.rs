@@ -12,6 +12,10 @@ pub struct Plan {
     pub seed: u64,
     /// How many replicas there are.
     pub replicas: u16,
+    /// How many of them exist; smaller than `replicas` only in a reduced run.
+    pub present: u16,
+    /// Which operations, and then which lost connections, take place: a bit for each, and all beyond.
+    pub mask: u64,
     /// How many operations their clients begin.
     pub operations: u32,
     /// Within which time they begin.
@@ -24,9 +28,23 @@ pub struct Plan {
     pub settings: Settings,
 }
 
+/// No set is larger.
+pub(crate) const MAXIMUM: u16 = 9;
+
 const LANES: [Lane; 4] = [Lane::Control, Lane::Stream, Lane::Data, Lane::Forward];
 
 impl Plan {
+    /// Whether the event that was drawn as this one takes place.
+    pub(crate) fn includes(&self, event: u32) -> bool {
+        event >= u64::BITS || self.mask >> event & 1 == 1
+    }
+
+    /// The longest that anything is under way.
+    #[must_use]
+    pub fn longest_delay(&self) -> Duration {
+        self.links.longest()
+    }
+
     /// Draws the circumstances: 2 to 9 replicas, delays of 0.1 to 300 ms that differ by direction and
     /// lane, with and without reordering and lost connections.
     #[must_use]
@@ -49,6 +67,8 @@ impl Plan {
         Plan {
             seed,
             replicas,
+            present: replicas,
+            mask: u64::MAX,
             operations: 40,
             span: Duration::from_millis(200 + random.below(6000)),
             reconnects,
@@ -70,6 +90,8 @@ impl Plan {
         Plan {
             seed: 0,
             replicas,
+            present: replicas,
+            mask: u64::MAX,
             operations: 0,
             span: Duration::ZERO,
             reconnects: 0,

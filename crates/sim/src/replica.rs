@@ -9,7 +9,7 @@ use control::{
     ControlCore, ControlName, Incarnation, Moment, Position, Proposal, ReplicaSlot, Settings,
     Subject, View,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vfs::ObjectId;
 
 /// One update on its way: everything that has to happen together.
@@ -19,6 +19,8 @@ pub struct StreamUpdate {
     pub under: Vec<ControlName>,
     /// What it changes.
     pub edits: Vec<Edit>,
+    /// The operation it comes from.
+    pub origin: u64,
     /// The control that a new object was born with.
     pub inherited: Option<Proposal>,
 }
@@ -55,6 +57,8 @@ pub struct Replica {
     pub unshipped: BTreeMap<ObjectId, (Content, Vec<ReplicaSlot>)>,
     /// Where in the own stream each object was created.
     pub births: BTreeMap<ObjectId, Position>,
+    /// Operations whose update has been made or applied here.
+    pub done: BTreeSet<u64>,
     next_object: u64,
 }
 
@@ -72,6 +76,7 @@ impl Replica {
             contents: Vec::new(),
             unshipped: BTreeMap::new(),
             births: BTreeMap::new(),
+            done: BTreeSet::new(),
             next_object: 1,
         }
     }

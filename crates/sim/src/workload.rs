@@ -1,7 +1,6 @@
 //! What the clients of a run do: a tree to begin with, and operations on it at random sites.
 //!
-//! Clients name objects that exist at their own replica when they begin, and a few names, so that they
-//! get into each other's way often.
+//! Clients name objects of the first tree, and a few names, so that they get into each other's way often.
 
 use crate::plan::Plan;
 use crate::random::Random;
@@ -26,19 +25,21 @@ pub(crate) fn prepare(world: &mut World, plan: &Plan) {
     let edits = first_tree(world.random());
     world.plant(&edits);
     let span = u64::try_from(plan.span.as_micros()).unwrap_or(u64::MAX);
-    for _ in 0..plan.operations {
+    for event in 0..plan.operations {
         let after = Duration::from_micros(world.random().below(span));
         let home = replica_of(world.random(), plan.replicas);
-        let replica = world.replica(home).clone();
-        if let Some(intent) = draw(world.random(), &replica) {
+        let copy = world.replica(ReplicaSlot(1)).clone();
+        let intent = draw(world.random(), &copy).filter(|_| plan.includes(event));
+        if let Some(intent) = intent.filter(|_| home.0 <= plan.present) {
             world.submit(after, home, intent);
         }
     }
-    for _ in 0..plan.reconnects {
+    for event in plan.operations..plan.operations + plan.reconnects {
         let after = Duration::from_micros(world.random().below(2 * span));
         let one = replica_of(world.random(), plan.replicas);
         let other = replica_of(world.random(), plan.replicas);
-        if one != other {
+        let present = one.0.max(other.0) <= plan.present;
+        if one != other && present && plan.includes(event) {
             world.reconnect(after, one, other);
         }
     }

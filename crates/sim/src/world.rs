@@ -61,10 +61,14 @@ pub struct World {
     pub closed: BTreeMap<ObjectId, Closed>,
     /// Files that some primary has removed; nobody can open them any more.
     removed: BTreeSet<ObjectId>,
+    /// What was closed or moved in this step.
+    pub(crate) just_closed: BTreeSet<ObjectId>,
     /// The virtual time.
     pub now: Moment,
     /// The links, which a scenario may change on the way.
     pub links: Links,
+    /// Whether updates carry the operation they come from, so that a repeated one is not done again.
+    pub origins_kept: bool,
     /// Whether to print every event.
     pub traced: bool,
     seed: u64,
@@ -78,7 +82,7 @@ impl World {
     /// Sets the stage of a plan, and lets clients begin what its seed says.
     #[must_use]
     pub fn new(plan: &Plan) -> World {
-        let configured: BTreeSet<ReplicaSlot> = (1..=plan.replicas).map(ReplicaSlot).collect();
+        let configured: BTreeSet<ReplicaSlot> = (1..=plan.present).map(ReplicaSlot).collect();
         let view = View {
             epoch: Epoch(1),
             active: configured.clone(),
@@ -94,8 +98,10 @@ impl World {
             newest: BTreeMap::new(),
             closed: BTreeMap::new(),
             removed: BTreeSet::new(),
+            just_closed: BTreeSet::new(),
             now: Moment(0),
             links: plan.links.clone(),
+            origins_kept: true,
             traced: false,
             seed: plan.seed,
             random: Random::new(plan.seed ^ 0x5eed),
@@ -136,6 +142,22 @@ impl World {
         self.schedule(at, Event::Reconnect(one, other));
     }
 
+    /// Lets the home of a forwarded operation, having lost the answer, forward it once more after a while.
+    pub fn forward_again(&mut self, after: Duration, number: u64, to: ReplicaSlot) {
+        let from = self.operations[place(number)].home;
+        let packet = Packet::Forward(number);
+        let at = self.now.after(after);
+        self.schedule(at, Event::Deliver { from, to, packet });
+    }
+
+    /// A new view takes effect at one replica.
+    pub fn change_view(&mut self, slot: ReplicaSlot, view: View) {
+        let now = self.now;
+        let replica = self.replica(slot);
+        replica.core.handle_view(now, &replica.tree, view);
+        self.settle(slot);
+    }
+
     /// The next random number of this run.
     pub fn random(&mut self) -> &mut Random {
         &mut self.random
@@ -174,12 +196,15 @@ impl World {
         if self.traced {
             println!("{:>10} {event:?}", at.0);
         }
-        self.take(event);
+        self.just_closed.clear();
+        let concerned = self.take(event);
         if let Some(violation) = self.broken.take() {
             return Err(violation);
         }
-        invariants::check_step(self)
-            .map_err(|(invariant, sight)| self.violation(invariant, sight))?;
+        for slot in concerned {
+            invariants::check_step(self, slot)
+                .map_err(|(invariant, sight)| self.violation(invariant, sight))?;
+        }
         Ok(true)
     }
 
@@ -216,24 +241,31 @@ impl World {
         self.broken.get_or_insert(violation);
     }
 
-    fn take(&mut self, event: Event) {
+    /// Lets an event happen. Returns at which replicas it did.
+    fn take(&mut self, event: Event) -> Vec<ReplicaSlot> {
         match event {
             Event::Deliver { from, to, packet } => {
                 self.deliver(from, to, packet);
                 self.settle(to);
+                vec![to]
             }
             Event::Alarm(slot) => {
                 let now = self.now;
                 let replica = self.replica(slot);
                 replica.core.handle_timer(now, &replica.tree);
                 self.settle(slot);
+                vec![slot]
             }
             Event::Submit(number) => {
                 let home = self.operations[place(number)].home;
                 self.begin(home, number);
                 self.settle(home);
+                vec![home]
             }
-            Event::Reconnect(one, other) => self.take_reconnect(one, other),
+            Event::Reconnect(one, other) => {
+                self.take_reconnect(one, other);
+                vec![one, other]
+            }
         }
     }
 
@@ -245,6 +277,9 @@ impl World {
     }
 
     fn send(&mut self, from: ReplicaSlot, to: ReplicaSlot, packet: Packet) {
+        if self.links.is_cut(from, to) {
+            return;
+        }
         let lane = packet.lane();
         let at = self
             .links
@@ -303,7 +338,12 @@ impl World {
     fn begin(&mut self, slot: ReplicaSlot, number: u64) {
         let now = self.now;
         let intent = self.operations[place(number)].intent;
+        let origins_kept = self.origins_kept;
         let replica = self.replica(slot);
+        if origins_kept && replica.done.contains(&number) {
+            self.finish(slot, number, Outcome::Done);
+            return;
+        }
         let Some(update) = replica.tree.resolve(&intent) else {
             self.finish(slot, number, Outcome::Refused);
             return;

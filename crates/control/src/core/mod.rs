@@ -338,7 +338,9 @@ impl ControlCore {
                 turn,
                 obstacles,
             };
-            self.send(name.holder, message, Mark(0));
+            if self.settings.rules.refusals_are_sent() {
+                self.send(name.holder, message, Mark(0));
+            }
             return;
         };
         if let Some(control) = self.own.find_mut(number) {

@@ -80,13 +80,17 @@ impl ControlCore {
         &mut self,
         tree: &impl Tree,
         from: ReplicaSlot,
-        proposal: Proposal,
+        mut proposal: Proposal,
         replaces: Option<u64>,
         floor: u64,
     ) {
         let name = proposal.name;
         if name.holder != from || self.acceptor.waiting_count(from) >= self.settings.capacity {
             return;
+        }
+        if !self.settings.rules.announced_ancestors() {
+            let claims = proposal.claims.iter_mut();
+            claims.for_each(|claim| claim.ancestors.clear());
         }
         self.acceptor.raise_floor(name, floor);
         let replaced = replaces.map(|number| ControlName { number, ..name });

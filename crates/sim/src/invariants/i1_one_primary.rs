@@ -1,28 +1,23 @@
 //! I1: at no instant do two replicas both admit updates to one object.
 
 use super::Broken;
+use crate::replica::Replica;
 use crate::world::World;
-use std::collections::BTreeSet;
-use vfs::ObjectId;
 
-pub(crate) fn check(world: &World) -> Result<(), Broken> {
-    let busy = world
-        .replicas
-        .values()
-        .filter(|r| r.core.own_controls().next().is_some());
-    let busy: Vec<_> = busy.collect();
-    if busy.len() < 2 {
+pub(crate) fn check(world: &World, changed: &Replica) -> Result<(), Broken> {
+    let is_busy = |replica: &&Replica| replica.core.own_controls().next().is_some();
+    let others = world.replicas.values().filter(is_busy);
+    let others: Vec<_> = others.filter(|other| other.slot != changed.slot).collect();
+    if others.is_empty() || !is_busy(&changed) {
         return Ok(());
     }
-    let objects: BTreeSet<ObjectId> = busy.iter().flat_map(|r| r.tree.objects()).collect();
-    for object in objects {
-        let primaries: Vec<u16> = busy
-            .iter()
-            .filter(|replica| replica.is_primary(object))
-            .map(|replica| replica.slot.0)
-            .collect();
-        if primaries.len() > 1 {
-            let sight = format!("replicas {primaries:?} are all primary for {object}");
+    for object in changed.tree.objects() {
+        if !changed.is_primary(object) {
+            continue;
+        }
+        if let Some(other) = others.iter().find(|other| other.is_primary(object)) {
+            let primaries = [changed.slot.0, other.slot.0];
+            let sight = format!("replicas {primaries:?} are both primary for {object}");
             return Err(("I1", sight));
         }
     }

@@ -14,10 +14,15 @@ pub struct Closed {
     pub directories: Vec<ObjectId>,
 }
 
-pub(crate) fn check(world: &World) -> Result<(), Broken> {
+/// What was closed in this very step is looked at everywhere, the rest where something has changed.
+pub(crate) fn check(world: &World, changed: &Replica) -> Result<(), Broken> {
     for (file, closed) in &world.closed {
+        let is_new = world.just_closed.contains(file);
         let mut replicas = world.replicas.values();
-        if let Some(replica) = replicas.find(|replica| !is_seen(replica, *file, closed)) {
+        let blind = replicas.find(|replica| {
+            (is_new || replica.slot == changed.slot) && !is_seen(replica, *file, closed)
+        });
+        if let Some(replica) = blind {
             let sight = format!(
                 "replica {} answers opens of {file} from version {:?}, closed was {}",
                 replica.slot.0,

@@ -25,7 +25,7 @@ impl World {
         if let Intent::Write(file) = intent {
             self.write(slot, number, file, under);
         } else {
-            self.change_tree(slot, &intent, under);
+            self.change_tree(slot, number, &intent, under);
             self.finish(slot, number, Outcome::Done);
         }
     }
@@ -92,12 +92,19 @@ impl World {
                     directories,
                 };
                 self.closed.insert(file, closed);
+                self.just_closed.insert(file);
             }
         }
         self.finish(slot, number, Outcome::Done);
     }
 
-    fn change_tree(&mut self, slot: ReplicaSlot, intent: &Intent, under: Vec<ControlName>) {
+    fn change_tree(
+        &mut self,
+        slot: ReplicaSlot,
+        number: u64,
+        intent: &Intent,
+        under: Vec<ControlName>,
+    ) {
         let now = self.now;
         let replica = self.replica(slot);
         let fresh = replica.fresh_object();
@@ -138,8 +145,10 @@ impl World {
         let shipped = StreamUpdate {
             under,
             edits: edits.clone(),
+            origin: number,
             inherited,
         };
+        replica.done.insert(number);
         replica.stream.push(shipped.clone());
         self.forget_removed(slot, &edits);
         for peer in self.others(slot) {
@@ -159,6 +168,7 @@ impl World {
                 self.removed.insert(object);
             } else if let Some(closed) = self.closed.get_mut(&object) {
                 closed.directories = directories;
+                self.just_closed.insert(object);
             }
         }
     }
@@ -179,6 +189,7 @@ impl World {
                 .handle_inherited(now, &replica.tree, origin, proposal);
         }
         replica.applied.insert(origin, position);
+        replica.done.insert(update.origin);
         if !complete {
             let sight = format!(
                 "replica {} cannot apply update {position} of replica {}: {:?}",
