@@ -83,7 +83,12 @@ pub(crate) fn began(shared: &Arc<Shared>, peer: Sender) {
         // It joined a moment ago; the conversation begins when this replica learns of it.
         return;
     }
+    let known = shared.endpoint.get().and_then(|all| all.peer(slot));
+    let Some(known) = known else {
+        return;
+    };
     tracing::info!(peer = slot.0, incarnation = %peer.incarnation, "in contact with a peer");
+    shared.post.open(known);
     shared.conversations.begin(slot);
     shared.post.set_in_session(slot, true);
     shared

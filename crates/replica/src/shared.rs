@@ -9,6 +9,7 @@ use peer::set::{MemberList, SetDirectory};
 use peer::{Endpoint, Lane, RequestError};
 use store::Store;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use vfs::{Error, ReplicaSlot, Result};
 
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     /// How much of the tree is here; clients are answered when it is everything.
     pub(crate) held: watch::Sender<Held>,
     requests: AtomicU64,
+    /// What applies the streams of others; ends with the replica.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// What [`Shared::new`] is made of.
@@ -87,6 +90,7 @@ impl Shared {
             figures: Figures::default(),
             held: watch::Sender::new(parts.held),
             requests: AtomicU64::new(0),
+            tasks: Mutex::default(),
         }
     }
 
@@ -142,15 +146,21 @@ impl Shared {
             let (inbox, queue) = Inbox::new(slot, applied);
             let inbox = Arc::new(inbox);
             self.inboxes().insert(slot, inbox.clone());
-            tokio::spawn(streams::apply(self.clone(), inbox, queue));
+            let applying = tokio::spawn(streams::apply(self.clone(), inbox, queue));
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.push(applying);
         }
         if let Some(endpoint) = self.endpoint.get() {
-            self.post.open(endpoint.connect(slot, addresses));
+            let peer = endpoint.connect(slot, addresses);
+            self.post.open(peer);
         }
     }
 
     /// Ends all conversations.
     pub(crate) fn part(&self) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.drain(..).for_each(|task| task.abort());
+        drop(tasks);
         self.inboxes().clear();
         self.conversations.end_all();
         if let Some(endpoint) = self.endpoint.get() {
