@@ -21,6 +21,66 @@ pub(crate) enum Command {
     Server(ServerArguments),
     /// Drive one server that runs already
     Load(LoadArguments),
+    /// Measure what replication costs and brings, over an emulated wide area network
+    Replication(ReplicationArguments),
+    /// Run programs on a local disk and keep what they did to their files
+    Record(RecordArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplicationArguments {
+    /// Fewer distances, sets and repetitions, for a first impression
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only these parts [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) parts: Vec<Part>,
+    /// The trace of a package, made by `bench record`
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "crates/bench/traces/dropbear.trace"
+    )]
+    pub(crate) trace: PathBuf,
+    /// Folder on the disk to use, where a work folder is made and removed
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub(crate) disk: PathBuf,
+    /// The server program [default: the one built beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) meridian: Option<PathBuf>,
+    /// Folder for the report and the raw figures
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub(crate) output: PathBuf,
+    /// Write the result to docs/benchmarks.md, under this date
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub(crate) publish: Option<String>,
+}
+
+/// A part of the replication benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// Latency of single operations
+    Latency,
+    /// A package unpacked, configured and built
+    Package,
+    /// One large file
+    Bulk,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArguments {
+    /// A folder for the work, on a local disk; two trees in it are replaced
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Where the trace goes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// What it is, for people
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: String,
+    /// The phases, each run by sh in the tree
+    #[arg(last = true, required = true, value_name = "NAME=COMMAND")]
+    pub(crate) phases: Vec<String>,
 }
 
 #[derive(Debug, Args)]

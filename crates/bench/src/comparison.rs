@@ -302,12 +302,18 @@ fn write(arguments: &ServerArguments, report: &Report) -> Result<()> {
 }
 
 /// A folder on the disk to measure, removed when it is dropped.
-struct WorkFolder {
+pub(crate) struct WorkFolder {
     path: PathBuf,
 }
 
 impl WorkFolder {
-    fn make_in(parent: &Path) -> Result<Self> {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a new one in a folder.
+    pub(crate) fn make_in(parent: &Path) -> Result<Self> {
         let path = parent.join(format!("work-{}", std::process::id()));
         fs::create_dir_all(&path)
             .with_context(|| format!("could not create {}", path.display()))?;

@@ -2,6 +2,8 @@
 //!
 //! - `bench server` runs Meridian and NFS-Ganesha side by side on the same disk, in turns, and
 //!   reports medians, spreads and ratios. `make bench-server` calls it.
+//! - `bench replication` runs sets of replicas far apart, each beside a server that is alone.
+//!   `make bench-replication` calls it, with a trace that `bench record` has made.
 //! - `bench load` drives one server that runs already, for a profiler to look at.
 //!
 //! Everything that is read is compared with what was written, and everything that is counted is
@@ -20,8 +22,12 @@ mod load;
 mod machine;
 mod page;
 mod processor;
+mod record;
+mod replay;
+mod replication;
 mod report;
 mod tally;
+mod trace;
 mod turn;
 mod worker;
 mod workload;
@@ -36,6 +42,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Server(server) => comparison::run(&server),
         Command::Load(load) => load::run(&load),
+        Command::Replication(arguments) => replication::run(&arguments),
+        Command::Record(record) => record::run(&record),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

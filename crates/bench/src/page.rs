@@ -16,7 +16,26 @@ const TEMPLATE: &str = include_str!("../page.md");
 /// Rewrites the page with the figures of this run.
 pub(crate) fn publish(file: &Path, date: &str, report: &Report) -> Result<()> {
     ensure!(is_date(date), "'{date}' is no date; write it as 2026-01-31");
-    fs::write(file, text(date, report)).with_context(|| {
+    let known = fs::read_to_string(file).unwrap_or_default();
+    let (_, section) = split(&known);
+    write(file, &(text(date, report) + section))
+}
+
+/// Replaces the section on replication, which is the page's end, and leaves the rest.
+pub(crate) fn publish_replication(file: &Path, date: &str, section: &str) -> Result<()> {
+    ensure!(is_date(date), "'{date}' is no date; write it as 2026-01-31");
+    let known = fs::read_to_string(file).unwrap_or_default();
+    let (rest, _) = split(&known);
+    write(file, &format!("{}\n\n{section}", rest.trim_end()))
+}
+
+/// The page before the section on replication, and that section.
+fn split(page: &str) -> (&str, &str) {
+    page.split_at(page.find("\n## Replication\n").unwrap_or(page.len()))
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).with_context(|| {
         format!(
             "could not write {}; run it in the repository",
             file.display()
@@ -70,6 +89,16 @@ fn is_date(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_section_on_replication_is_the_pages_end() {
+        let page = "# Page\n\nrest\n\n## Replication\n\nsection\n";
+        assert_eq!(
+            split(page),
+            ("# Page\n\nrest\n", "\n## Replication\n\nsection\n")
+        );
+        assert_eq!(split("# Page\n"), ("# Page\n", ""));
+    }
 
     #[test]
     fn dates_are_told_from_other_words() {

@@ -1,0 +1,312 @@
+//! Sites far apart with a set of replicas, and beside the first of them a server that is alone.
+//!
+//! What must never enter: what is measured.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use testbed::{LinkSettings, Place, Service, Traffic, World, measure};
+
+use crate::processor::ProcessorTime;
+use crate::worker::Target;
+
+/// The path of the one export everywhere.
+const EXPORT: &str = "/export";
+
+/// Where replicas listen for each other.
+const PEER_PORT: u16 = 7643;
+
+/// Where the server listens that is alone.
+const ALONE_PORT: u16 = 2050;
+
+/// How long a set may take to become ready, or quiet, or to bring everything everywhere.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// How often a server is asked how it is.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// The names of the sites, in the order of their replicas.
+const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+/// A server that runs.
+#[derive(Debug)]
+pub(crate) struct Server {
+    place: Place,
+    program: PathBuf,
+    data: PathBuf,
+    address: SocketAddr,
+    service: Service,
+}
+
+/// The sites, their WAN, and their servers.
+#[derive(Debug)]
+pub(crate) struct Sites {
+    /// The replicas, each in a site of its own. The first is where the work is done.
+    pub(crate) replicas: Vec<Server>,
+    /// A server without replicas in the first site.
+    pub(crate) alone: Server,
+    world: World,
+}
+
+/// What a set has sent, in bytes.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
+pub(crate) struct Sent {
+    /// By all links of the WAN, with all headers.
+    pub(crate) wire: u64,
+    /// File contents before compression, to all replicas together.
+    pub(crate) content: u64,
+    /// Update records, to all replicas together.
+    pub(crate) records: u64,
+}
+
+impl Sites {
+    /// Makes `count` sites and a set of a replica in each, on new folders in `disk`.
+    pub(crate) fn start(program: &Path, disk: &Path, count: usize) -> Result<Self> {
+        let names = NAMES.get(..count).context("there are names for 8 sites")?;
+        eprintln!("bench: starting a set of {count} replicas");
+        let world = World::new(names, &LinkSettings::default())?;
+        let disk = disk.join(format!("set-of-{count}"));
+        fs::create_dir(&disk)?;
+        let mut replicas: Vec<Server> = Vec::new();
+        for place in world.places() {
+            let data = disk.join(place.name());
+            let address = place.at(PEER_PORT).to_string();
+            match replicas.first() {
+                None => {
+                    let created = ["set", "create", "--address", &address];
+                    run(place, program, &data, &created)?;
+                }
+                Some(first) => {
+                    let invite = ["set", "invite"];
+                    let token = run(&first.place, program, &first.data, &invite)?;
+                    let join = ["set", "join", token.trim(), "--address", &address];
+                    run(place, program, &data, &join)?;
+                }
+            }
+            let listen = place.nfs_address();
+            replicas.push(Server::start(place, program, data, listen)?);
+        }
+        let first = &world.places()[0];
+        let alone = Server::start(first, program, disk.join("alone"), first.at(ALONE_PORT))?;
+        let sites = Self {
+            replicas,
+            alone,
+            world,
+        };
+        sites.wait_until("ready", is_ready)?;
+        Ok(sites)
+    }
+
+    /// Changes every link.
+    pub(crate) fn set(&self, settings: &LinkSettings) -> Result<()> {
+        self.world.wan().set(settings)
+    }
+
+    /// The median round trip between the first and the second site, as small packets see it.
+    pub(crate) fn round_trip(&self) -> Result<Duration> {
+        const TIMES: u32 = 9;
+        let [first, second] = self.two_places()?;
+        let times = measure::round_trips(first.site(), second.site(), second.address(), TIMES)?;
+        Ok(times[times.len() / 2])
+    }
+
+    /// The first two places.
+    pub(crate) fn two_places(&self) -> Result<[&Place; 2]> {
+        match self.world.places() {
+            [first, second, ..] => Ok([first, second]),
+            _ => bail!("there is no second site"),
+        }
+    }
+
+    /// Waits until nothing is controlled and nobody lacks anything.
+    pub(crate) fn wait_for_quiet(&self) -> Result<()> {
+        self.wait_until("quiet", |status| {
+            Ok(lacks_nothing(status)? && number(status, "controls_total")? == 0.0)
+        })
+    }
+
+    /// Waits until every replica has everything.
+    pub(crate) fn wait_for_copies(&self) -> Result<()> {
+        self.wait_until("equal", lacks_nothing)
+    }
+
+    /// Whether no replica lacks contents of files that were written at the first.
+    pub(crate) fn has_contents(&self) -> Result<bool> {
+        let status = self.replicas[0].replication()?;
+        let peers = status["peers"]
+            .as_array()
+            .context("a status has no peers")?;
+        let lacks = peers.iter().map(|peer| number(peer, "lag_files"));
+        Ok(lacks.sum::<Result<f64>>()? == 0.0)
+    }
+
+    /// What was sent so far.
+    pub(crate) fn sent(&self) -> Result<Sent> {
+        let Traffic { bytes, .. } = self.world.wan().traffic()?;
+        let mut sent = Sent {
+            wire: bytes,
+            ..Sent::default()
+        };
+        for replica in &self.replicas {
+            let status = replica.replication()?;
+            sent.content += number(&status, "shipped_content_bytes")? as u64;
+            sent.records += number(&status, "shipped_record_bytes")? as u64;
+        }
+        Ok(sent)
+    }
+
+    fn wait_until(&self, what: &str, fact: impl Fn(&Value) -> Result<bool>) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        for replica in &self.replicas {
+            loop {
+                let status = replica.replication()?;
+                if fact(&status)? {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    let name = replica.place.name();
+                    replica.place.site().keep_folder();
+                    bail!(
+                        "the replica at {name} is not {what} after {PATIENCE:?}; it says\n{}",
+                        serde_json::to_string_pretty(&status)?
+                    );
+                }
+                std::thread::sleep(ASK_EVERY);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    fn start(place: &Place, program: &Path, data: PathBuf, address: SocketAddr) -> Result<Self> {
+        let name = format!("meridian-{}", address.port());
+        let configuration = place.site().folder().join(format!("{name}.toml"));
+        fs::write(&configuration, configuration_text())?;
+        let mut command = place.command(program);
+        command.arg("serve").arg("--data").arg(&data);
+        command.arg("--config").arg(&configuration);
+        command.args(["--listen", &address.to_string()]);
+        let mut service = Service::start(place.site(), &name, command)?;
+        service.wait_for_nfs(address)?;
+        Ok(Self {
+            place: place.clone(),
+            program: program.to_owned(),
+            data,
+            address,
+            service,
+        })
+    }
+
+    /// How its clients reach it from a place.
+    pub(crate) fn from(&self, place: &Place) -> Target {
+        Target {
+            site: Some(place.site().clone()),
+            address: self.address,
+            export: EXPORT.to_owned(),
+        }
+    }
+
+    /// How clients of its own site reach it.
+    pub(crate) fn target(&self) -> Target {
+        self.from(&self.place)
+    }
+
+    /// The processor time it has used so far.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        let pid = self.service.pid().context("a server was not started")?;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+        let time = stat.ok().and_then(|stat| ProcessorTime::in_stat(&stat));
+        let time = time.with_context(|| {
+            self.place.site().keep_folder();
+            let log = self.service.log().display();
+            format!("a server has died; its log is {log}")
+        })?;
+        Ok(time.total())
+    }
+
+    /// What it says of replication.
+    fn replication(&self) -> Result<Value> {
+        let text = run(
+            &self.place,
+            &self.program,
+            &self.data,
+            &["status", "--json"],
+        )?;
+        let status: Value = serde_json::from_str(&text)?;
+        let found = status.pointer("/exports/0/replication").cloned();
+        let found = found.filter(|found| !found.is_null());
+        found.with_context(|| format!("{} serves no replicated tree", self.place.name()))
+    }
+}
+
+fn is_ready(status: &Value) -> Result<bool> {
+    let ready = status["ready"] == true;
+    let peers = status["peers"]
+        .as_array()
+        .context("a status has no peers")?;
+    Ok(ready && peers.iter().all(|peer| peer["connected"] == true))
+}
+
+fn lacks_nothing(status: &Value) -> Result<bool> {
+    let peers = status["peers"]
+        .as_array()
+        .context("a status has no peers")?;
+    for peer in peers {
+        if number(peer, "lag_updates")? + number(peer, "lag_files")? > 0.0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn number(status: &Value, key: &str) -> Result<f64> {
+    let value = status[key].as_f64();
+    value.with_context(|| format!("a status has no number `{key}`"))
+}
+
+/// Runs a command of the server program on a data directory, in a place.
+fn run(place: &Place, program: &Path, data: &Path, arguments: &[&str]) -> Result<String> {
+    let mut command: Command = place.command(program);
+    command.args(arguments).arg("--data").arg(data);
+    let output = command.output().context("could not start a command")?;
+    ensure!(
+        output.status.success(),
+        "{arguments:?} failed at {}: {}",
+        place.name(),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The same for all servers: defaults, with root as root.
+fn configuration_text() -> String {
+    format!(
+        r#"[metrics]
+listen = "off"
+
+[[export]]
+path = "{EXPORT}"
+
+[[export.allow]]
+clients = "*"
+squash = "none"
+"#
+    )
+}
+
+impl Sent {
+    /// What was sent since an earlier moment.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            wire: self.wire - earlier.wire,
+            content: self.content - earlier.content,
+            records: self.records - earlier.records,
+        }
+    }
+}
