@@ -82,7 +82,14 @@ pub(crate) fn run(arguments: &ReplicationArguments) -> Result<()> {
     {
         bail!("there is no WAN on this machine, see above");
     }
-    let trace = Trace::read(&arguments.trace)?;
+    let parts = match arguments.parts.is_empty() {
+        true => &[Part::Latency, Part::Package, Part::Bulk][..],
+        false => &arguments.parts,
+    };
+    let trace = match parts.contains(&Part::Package) {
+        true => Trace::read(&arguments.trace)?,
+        false => Trace::new("no package".to_owned()),
+    };
     let extent = match arguments.quick {
         true => QUICK,
         false => WHOLE,
@@ -98,10 +105,6 @@ pub(crate) fn run(arguments: &ReplicationArguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let parts = match arguments.parts.is_empty() {
-        true => &[Part::Latency, Part::Package, Part::Bulk][..],
-        false => &arguments.parts,
-    };
     for &count in extent.sets {
         let sites = Sites::start(&program, disk.path(), count)?;
         let measured = runtime.block_on(measure(&sites, &trace, &extent, parts, &mut report));
