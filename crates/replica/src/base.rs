@@ -65,86 +65,72 @@ async fn note(shared: &Shared, held: Held) -> Result<()> {
     Ok(())
 }
 
-/// Supplies a peer that holds `has` with the rest, and then with everything that changes.
-pub(crate) async fn send(shared: Arc<Shared>, session: Session, has: Held, applied: u64) {
-    let peer = session.peer().slot;
-    let outcome = match has {
-        Held::Nothing => send_rows(&shared, &session).await,
-        _ => Ok(applied),
-    };
-    let outcome = match outcome {
-        Ok(position) => owe_contents(&shared, peer, position).map(|()| position),
-        Err(error) => Err(error),
-    };
-    match outcome {
-        Ok(position) => sessions::start_sending(&shared, session, position),
-        Err(error) => {
-            tracing::error!(peer = peer.0, %error, "a new replica could not be supplied; it asks again when it restarts");
-        }
+/// Sends a new replica all rows. When it has taken them in it says so, and gets the rest.
+pub(crate) async fn supply_rows(shared: Arc<Shared>, session: Session) {
+    let peer = session.peer().slot.0;
+    tracing::info!(peer, "supplying a new replica with the tree");
+    if let Err(error) = send_rows(&shared, &session).await {
+        tracing::error!(peer, %error, "a new replica could not be supplied; it asks again when it restarts");
     }
 }
 
-/// Sends all rows; returns our position in them.
 async fn send_rows(
     shared: &Arc<Shared>,
     session: &Session,
-) -> std::result::Result<u64, StreamError> {
-    let peer = session.peer().slot;
-    tracing::info!(peer = peer.0, "supplying a new replica with the tree");
+) -> std::result::Result<(), StreamError> {
     let mut scan = shared.store.base().await?;
-    let own = shared.slot();
-    let positions: Vec<(u16, u64)> = scan
-        .positions
-        .iter()
-        .map(|(slot, position)| (slot.0, *position))
-        .collect();
-    let position = positions.iter().find(|(slot, _)| *slot == own.0);
-    let position = position.map_or(0, |(_, position)| *position);
-    let begin = wire::payload(wire::BASE, &BasePage::Begin);
-    session.send(Lane::Metadata, begin).await?;
+    send_page(session, &BasePage::Begin).await?;
     loop {
         let rows = scan.next_page(PAGE_BYTES)?;
         if rows.is_empty() {
             break;
         }
-        let page = BasePage::Rows(rows.into_iter().map(streams::row).collect());
-        let message = wire::payload(wire::BASE, &page);
-        session.send(Lane::Metadata, message).await?;
+        let rows = rows.into_iter().map(streams::row).collect();
+        send_page(session, &BasePage::Rows(rows)).await?;
     }
-    let rest = wire::payload(wire::BASE, &BasePage::Rest(positions));
-    session.send(Lane::Metadata, rest).await?;
-    Ok(position)
+    let positions = scan.positions.iter();
+    let positions = positions.map(|(slot, position)| (slot.0, *position));
+    send_page(session, &BasePage::Rest(positions.collect())).await
 }
 
-/// Notes that the peer lacks the contents of all files.
-fn owe_contents(
-    shared: &Arc<Shared>,
-    peer: ReplicaSlot,
-    position: u64,
-) -> std::result::Result<(), StreamError> {
-    let mut owed = BTreeSet::new();
-    let mut after: Option<ObjectId> = None;
-    loop {
-        let files = shared.store.files(after, FILES_AT_ONCE)?;
-        let Some((last, _)) = files.last() else {
-            break;
-        };
-        after = Some(*last);
-        let with_content = files.iter().filter(|(_, size)| *size > 0);
-        owed.extend(with_content.map(|(file, _)| *file));
-    }
-    tracing::info!(peer = peer.0, files = owed.len(), "shipping contents");
+async fn send_page(session: &Session, page: &BasePage) -> std::result::Result<(), StreamError> {
+    let message = wire::payload(wire::BASE, page);
+    Ok(session.send(Lane::Metadata, message).await?)
+}
+
+/// Notes that a peer which has all rows lacks the contents of all files.
+pub(crate) fn owe_contents(shared: &Arc<Shared>, peer: ReplicaSlot) {
+    let files = match files_with_content(&shared.store) {
+        Ok(files) => files,
+        // The store has failed, which ends the server.
+        Err(error) => return tracing::error!(%error, "the files cannot be listed"),
+    };
+    tracing::info!(peer = peer.0, files = files.len(), "shipping contents");
     shared.engine.turn(|turn| {
-        let now = turn.now;
+        let (now, follows) = (turn.now, Position(turn.ledger.last_position));
         if let Some(backlog) = turn.ledger.unshipped.peer(peer) {
-            for file in &owed {
-                backlog.changed(now, *file, 0..u64::MAX, Position(position));
+            for file in &files {
+                backlog.changed(now, *file, 0..u64::MAX, follows);
             }
         }
     });
-    shared.conversations.owe_base(peer, owed);
+    shared.conversations.owe_base(peer, files);
+    shared.engine.ring_contents();
     sessions::look_at_base(shared, peer);
-    Ok(())
+}
+
+fn files_with_content(store: &Store) -> Result<BTreeSet<ObjectId>> {
+    let mut found = BTreeSet::new();
+    let mut after: Option<ObjectId> = None;
+    loop {
+        let files = store.files(after, FILES_AT_ONCE)?;
+        let Some((last, _)) = files.last() else {
+            return Ok(found);
+        };
+        after = Some(*last);
+        let with_content = files.iter().filter(|(_, size)| *size > 0);
+        found.extend(with_content.map(|(file, _)| *file));
+    }
 }
 
 /// Takes a page of the copy in.

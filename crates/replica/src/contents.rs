@@ -97,14 +97,15 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
         .map_err(|error| Error::Io(format!("a read was broken off: {error}")))?;
     let content = match read {
         Ok(content) => content,
-        Err(Error::Stale) => {
+        Err(error @ Error::Io(_)) => return Err(error),
+        // It is gone, or was never a file.
+        Err(_) => {
             shared.engine.turn(|turn| {
                 turn.ledger.unshipped.removed(file);
                 turn.settle_content(file);
             });
             return Ok(None);
         }
-        Err(error) => return Err(error),
     };
     let end = content.last().map_or(piece.range.start, end_of);
     if end < piece.range.end {
@@ -218,6 +219,7 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
             true => Ok(()),
             false => put(&shared, &inbox, &piece).await,
         };
+        sessions::pass_on(&shared, piece.head.file);
         if let Err(error) = &outcome {
             tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, "contents cannot be stored");
         }
@@ -236,9 +238,21 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
 /// had shipped this before, and the primary's own content is newer.
 fn is_superseded(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
     shared.engine.turn(|turn| {
+        if turn.core.controls(&turn.tree, Subject::File(head.file)) {
+            return true;
+        }
         let foreign = turn.core.foreign_control(&turn.tree, head.file);
-        turn.core.controls(&turn.tree, Subject::File(head.file))
-            || (!head.initial && foreign.is_some_and(|name| name.holder != from))
+        let Some(foreign) = foreign.filter(|name| name.holder != from) else {
+            return false;
+        };
+        // Deep control elsewhere does not mean that the file was changed there lately, and the first
+        // copy of it comes from whoever supplies the tree.
+        let mut grants = turn.core.acknowledged();
+        !head.initial
+            || grants.any(|grant| {
+                let mut claims = grant.claims.iter();
+                grant.name == foreign && claims.any(|claim| claim.object == head.file)
+            })
     })
 }
 

@@ -12,6 +12,7 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::arrivals::{Inbox, PUTTING_AT_ONCE};
 use crate::base::Held;
 use crate::shared::Shared;
+use crate::turn::Turn;
 use crate::wire::{self, BasePage, Greeting};
 use crate::{base, contents, streams};
 
@@ -22,7 +23,10 @@ pub(crate) struct Conversations(Mutex<BTreeMap<ReplicaSlot, Conversation>>);
 #[derive(Default)]
 struct Conversation {
     tasks: Vec<JoinHandle<()>>,
+    /// Our stream is being sent.
     sending: bool,
+    /// The rows of the copy that it begins with are being sent.
+    supplying: bool,
     /// The peer began with a copy from here, and lacks these files of it.
     base: Option<BTreeSet<ObjectId>>,
 }
@@ -59,6 +63,13 @@ impl Conversations {
     fn end(&self, peer: ReplicaSlot) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.remove(&peer);
+    }
+
+    /// The peers that begin with a copy from here and have not got all of it.
+    fn beginners(&self) -> Vec<ReplicaSlot> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let beginners = all.iter().filter(|(_, with)| with.base.is_some());
+        beginners.map(|(slot, _)| *slot).collect()
     }
 
     /// Whether the contents of a file belong to the copy that a peer begins with.
@@ -159,26 +170,36 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
     if has > Held::Nothing {
         applied(shared, from, greeting.applied);
     }
-    let supplies = has < Held::Everything && shared.supplies_base();
-    if has == Held::Nothing && !supplies {
+    let supplies = shared.supplies_base();
+    if has == Held::Nothing {
+        if supplies && first_time(shared, from, |conversation| &mut conversation.supplying) {
+            let supply = tokio::spawn(base::supply_rows(shared.clone(), session));
+            converse(shared, from, supply);
+        }
         return;
     }
-    let first = shared.conversations.with(from, |conversation| {
-        !std::mem::replace(&mut conversation.sending, true)
-    });
-    match first {
-        Some(true) if supplies => {
-            let send = base::send(shared.clone(), session, has, greeting.applied);
-            converse(shared, from, tokio::spawn(send));
+    if first_time(shared, from, |conversation| &mut conversation.sending) {
+        if supplies && has == Held::Rows {
+            base::owe_contents(shared, from);
         }
-        Some(true) => start_sending(shared, session, greeting.applied),
-        // It has only said how far it is by now.
-        _ => {}
+        start_sending(shared, session, greeting.applied);
     }
 }
 
+/// Whether something happens for the first time in a conversation.
+fn first_time(
+    shared: &Shared,
+    with: ReplicaSlot,
+    flag: impl FnOnce(&mut Conversation) -> &mut bool,
+) -> bool {
+    let before = shared.conversations.with(with, |conversation| {
+        std::mem::replace(flag(conversation), true)
+    });
+    before == Some(false)
+}
+
 /// Sends updates from behind a position on, and contents.
-pub(crate) fn start_sending(shared: &Arc<Shared>, session: Session, from: u64) {
+fn start_sending(shared: &Arc<Shared>, session: Session, from: u64) {
     let slot = session.peer().slot;
     let records = tokio::spawn(streams::send(shared.clone(), session.clone(), from));
     converse(shared, slot, records);
@@ -239,6 +260,41 @@ pub(crate) fn learn_members(shared: &Arc<Shared>, list: MemberList) {
     }
 }
 
+/// Gives a new member a place in our accounts. The copy it begins with comes from somebody who may lack
+/// what is on its way from here, so it gets that from here as well.
+fn welcome(turn: &mut Turn<'_>, slot: ReplicaSlot) {
+    if turn.ledger.unshipped.peer(slot).is_some() {
+        return;
+    }
+    let lacking = turn.ledger.unshipped.peers();
+    let mut files: BTreeSet<ObjectId> = lacking.flat_map(|(_, peer)| peer.lacking()).collect();
+    let own = turn.core.own_controls();
+    files.extend(own.flat_map(|(_, control)| control.claims.iter().map(|claim| claim.object)));
+    let (now, follows) = (turn.now, Position(turn.ledger.last_position));
+    let backlog = turn.ledger.unshipped.add_peer(slot);
+    for file in files {
+        backlog.changed(now, file, 0..u64::MAX, follows);
+    }
+    turn.ledger.applied.entry(slot).or_default();
+}
+
+/// Content of a file has arrived here: peers that begin with a copy from here get it too.
+pub(crate) fn pass_on(shared: &Shared, file: ObjectId) {
+    let beginners = shared.conversations.beginners();
+    if beginners.is_empty() {
+        return;
+    }
+    shared.engine.turn(|turn| {
+        let (now, follows) = (turn.now, Position(turn.ledger.last_position));
+        for slot in &beginners {
+            if let Some(backlog) = turn.ledger.unshipped.peer(*slot) {
+                backlog.changed(now, file, 0..u64::MAX, follows);
+            }
+        }
+    });
+    shared.engine.ring_contents();
+}
+
 /// Talks to the members of a list from now on, and to no others.
 pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
     let current: BTreeSet<ReplicaSlot> = list
@@ -256,8 +312,7 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
         .collect();
     shared.engine.turn(|turn| {
         for slot in &others {
-            turn.ledger.unshipped.add_peer(*slot);
-            turn.ledger.applied.entry(*slot).or_default();
+            welcome(turn, *slot);
         }
         let view = View {
             epoch: Epoch(version),
