@@ -29,7 +29,7 @@ fn main() -> ExitCode {
                     if !holds(seed) {
                         broken.fetch_add(1, Ordering::Relaxed);
                     }
-                    if seed % REPORT_EVERY == 0 {
+                    if seed.is_multiple_of(REPORT_EVERY) {
                         println!("at seed {seed}");
                     }
                 }

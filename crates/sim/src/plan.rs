@@ -39,10 +39,12 @@ impl Plan {
         event >= u64::BITS || self.mask >> event & 1 == 1
     }
 
-    /// The longest that anything is under way.
-    #[must_use]
-    pub fn longest_delay(&self) -> Duration {
-        self.links.longest()
+    /// How long an operation may take for each one that is served meanwhile (I7): the grace after a revoke, for
+    /// each of the four objects of a rename, and five times there and back on the slowest link. Lost
+    /// connections take away the limit.
+    pub(crate) fn turn_limit(&self) -> Option<Duration> {
+        let limit = 4 * self.settings.revoke_grace + 10 * self.links.longest();
+        (self.operations > 0 && self.reconnects == 0).then_some(limit)
     }
 
     /// Draws the circumstances: 2 to 9 replicas, delays of 0.1 to 300 ms that differ by direction and

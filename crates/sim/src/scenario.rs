@@ -130,6 +130,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_failure_does_not_need_is_left_out() {
+        let needed = 1 << 5 | 1 << 40;
+        let fails = |scenario: Scenario| scenario.mask & needed == needed;
+        let reduced = Scenario::whole(7).with_fewer_events(fails);
+        assert_eq!(reduced.mask, needed);
+    }
+
+    #[test]
     fn a_scenario_can_be_read_as_it_is_written() {
         let whole = Scenario::whole(7);
         assert_eq!(whole.to_string().parse(), Ok(whole));

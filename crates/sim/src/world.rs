@@ -61,6 +61,8 @@ pub struct World {
     pub closed: BTreeMap<ObjectId, Closed>,
     /// Files that some primary has removed; nobody can open them any more.
     removed: BTreeSet<ObjectId>,
+    /// At most so long may an operation take for each operation that is served meanwhile, if limited.
+    pub(crate) turn_limit: Option<Duration>,
     /// What was closed or moved in this step.
     pub(crate) just_closed: BTreeSet<ObjectId>,
     /// The virtual time.
@@ -98,6 +100,7 @@ impl World {
             newest: BTreeMap::new(),
             closed: BTreeMap::new(),
             removed: BTreeSet::new(),
+            turn_limit: plan.turn_limit(),
             just_closed: BTreeSet::new(),
             now: Moment(0),
             links: plan.links.clone(),

@@ -32,7 +32,8 @@ impl ControlCore {
     /// This replica's tree has lost a link from `parent` to `object`. A rename is an unlinking and a
     /// linking; already at the first of the two calls the tree shows the result, and only the path above
     /// each parent is looked at. What waits here is not granted before all of an update's links are told:
-    /// halfway a control that moves seems to be in neither place.
+    /// halfway a control that moves seems to be in neither place. Nor are closes answered before the update
+    /// itself is told: others may not know yet where the file is.
     pub fn handle_unlinked(
         &mut self,
         now: Moment,
@@ -59,9 +60,12 @@ impl ControlCore {
             self.settle_links(tree);
         } else if self.acceptor.has_waiting() {
             self.links_unsettled = true;
+        }
+        self.advance(now, tree);
+        if self.links_unsettled || self.closes.any_woken() {
             self.deadlines.insert((now, NO_CONTROL));
         }
-        self.run(now, tree);
+        self.arm_timer();
     }
 
     /// Grants what a change of the tree has made possible.

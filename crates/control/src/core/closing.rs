@@ -42,6 +42,11 @@ impl Closes {
         self.waiting.len()
     }
 
+    /// Whether any is to be looked at again.
+    pub(super) fn any_woken(&self) -> bool {
+        !self.to_examine.is_empty()
+    }
+
     fn insert(&mut self, close: Close) {
         self.next += 1;
         self.waiting.insert(self.next, close);

@@ -266,9 +266,16 @@ impl ControlCore {
         peers
     }
 
-    /// Carries every answer of the acceptor to where it belongs and judges the elections it touches,
-    /// until nothing changes any more. Ends every `handle_*`.
+    /// Follows up what has happened until nothing changes any more. Ends every `handle_*`.
     fn run(&mut self, now: Moment, tree: &impl Tree) {
+        self.advance(now, tree);
+        self.answer_closes(tree);
+        self.arm_timer();
+    }
+
+    /// Carries every answer of the acceptor to where it belongs, judges the elections it touches, and ends
+    /// what should and may end.
+    fn advance(&mut self, now: Moment, tree: &impl Tree) {
         loop {
             if let Some(answer) = self.answers.pop_front() {
                 self.carry(now, tree, answer);
@@ -282,8 +289,6 @@ impl ControlCore {
                 break;
             }
         }
-        self.answer_closes(tree);
-        self.arm_timer();
     }
 
     fn carry(&mut self, now: Moment, tree: &impl Tree, answer: Answer) {

@@ -106,6 +106,7 @@ impl ControlCore {
         {
             self.last_crossing = self.last_crossing.max(position);
         }
+        self.answer_closes(tree);
     }
 
     /// The own deep controls that reach into a directory.
@@ -186,7 +187,8 @@ impl ControlCore {
         });
     }
 
-    /// What the controls in force are used for keeps them, and may call for more.
+    /// What the controls in force are used for keeps them, at least until the update is reported, and may
+    /// call for more.
     fn make_use(
         &mut self,
         now: Moment,
@@ -202,6 +204,11 @@ impl ControlCore {
         }
         for need in needs {
             self.touch(now, tree, need);
+        }
+        for number in under {
+            if self.candidates.remove(*number) {
+                self.schedule(*number);
+            }
         }
         if let [need] = needs
             && need.kind == NeedKind::File

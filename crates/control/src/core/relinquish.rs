@@ -111,9 +111,6 @@ impl ControlCore {
         if !fixed && control.revoked_until.is_some() {
             control.revoked_until = Some(postponed);
         }
-        if control.state == State::Held && self.candidates.remove(number) {
-            self.schedule(number);
-        }
     }
 
     /// Section 3.3, second: somebody wants what this control covers. The first revoke fixes when updates
