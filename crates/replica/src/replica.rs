@@ -105,13 +105,14 @@ impl Replica {
             Endpoint::start(&identity, number, peer_settings, reception, listener, desk)?;
         // Set here for the first time.
         let _ = shared.endpoint.set(endpoint);
+        sessions::adopt_members(&shared, list);
+        take_up_former(&shared)?;
         let tasks = vec![
             tokio::spawn(persistence::carry_out(shared.clone(), steps_out)),
             tokio::spawn(async move { engine.ring().await }),
             tokio::spawn(upkeep::keep(shared.clone())),
+            tokio::spawn(upkeep::renew_recovered(shared.clone())),
         ];
-        sessions::adopt_members(&shared, list);
-        take_up_former(&shared)?;
         let door = Arc::new(Door {
             shared: shared.clone(),
             forwarded: false,

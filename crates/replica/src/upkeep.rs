@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use vfs::ObjectId;
+use control::Position;
+use vfs::{Error, ObjectId};
 
 use crate::sessions;
 use crate::shared::Shared;
@@ -28,6 +29,49 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         if let Err(error) = outcome {
             // The store has failed, which ends the server.
             return tracing::error!(%error, "replication cannot tidy up");
+        }
+    }
+}
+
+/// Gives files new versions whose unstable data a crash has taken: everybody gets what is left, and no
+/// client trusts what it remembers.
+pub(crate) async fn renew_recovered(shared: Arc<Shared>) {
+    let recovered = match shared.store.recovered() {
+        Ok(recovered) => recovered,
+        Err(error) => return tracing::error!(%error, "the files to renew cannot be listed"),
+    };
+    for file in recovered {
+        while !renew(&shared, file).await {
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+}
+
+/// Says whether it is done.
+async fn renew(shared: &Shared, file: ObjectId) -> bool {
+    match shared.store.renew(file).await {
+        Ok(()) => {
+            shared.engine.turn(|turn| {
+                let (now, follows) = (turn.now, Position(turn.ledger.last_position));
+                turn.ledger
+                    .unshipped
+                    .changed(now, file, 0..u64::MAX, follows);
+                turn.core.handle_data_unshipped(file, &[]);
+                turn.settle_content(file);
+            });
+            shared.engine.ring_contents();
+            true
+        }
+        Err(Error::Refused(number)) => {
+            if let Some(verdict) = shared.engine.verdict(number) {
+                // It is tried again, whatever became of it.
+                let _ = verdict.await;
+            }
+            false
+        }
+        Err(error) => {
+            tracing::error!(%file, %error, "a file cannot be renewed");
+            true
         }
     }
 }
