@@ -80,30 +80,39 @@ async fn send_some(
         bytes += size_of(&record);
         records.push(outgoing(record));
         if bytes >= MESSAGE_BYTES {
-            send_records(shared, session, std::mem::take(&mut records), bytes).await?;
+            let records = std::mem::take(&mut records);
+            send_records(
+                shared,
+                session,
+                Records {
+                    records,
+                    through: last,
+                },
+                bytes,
+            )
+            .await?;
             bytes = 0;
         }
     }
-    if !records.is_empty() {
-        send_records(shared, session, records, bytes).await?;
-    }
     // Positions have gaps: behind the last record there may be none up to what is stable.
-    Ok(if complete { through } else { last })
+    let through = if complete { through } else { last };
+    send_records(shared, session, Records { records, through }, bytes).await?;
+    Ok(through)
 }
 
 async fn send_records(
     shared: &Shared,
     session: &Session,
-    records: Vec<Record>,
+    records: Records,
     bytes: usize,
 ) -> std::result::Result<(), StreamError> {
     let figures = &shared.figures;
-    let count = records.len() as u64;
+    let count = records.records.len() as u64;
     figures.records_sent.fetch_add(count, Ordering::Relaxed);
     figures
         .record_bytes
         .fetch_add(bytes as u64, Ordering::Relaxed);
-    let message = wire::payload(wire::RECORDS, &Records { records });
+    let message = wire::payload(wire::RECORDS, &records);
     Ok(session.send(Lane::Metadata, message).await?)
 }
 
@@ -164,7 +173,8 @@ async fn apply_message(
     inbox: &Arc<Inbox>,
     incoming: &Incoming,
 ) -> Result<()> {
-    let Records { records } = wire::decode(&incoming.message.payload).map_err(malformed)?;
+    let Records { records, through } =
+        wire::decode(&incoming.message.payload).map_err(malformed)?;
     let mut last = None;
     for record in records {
         if record.position <= inbox.applied() {
@@ -174,15 +184,20 @@ async fn apply_message(
         let ticket = apply_record(shared, inbox, record).await?;
         inbox.note_rows(ticket);
         last = Some(ticket);
-        for piece in inbox.reached(position) {
-            contents::put_in_place(shared, inbox, piece);
-        }
+        reached(shared, inbox, position);
     }
+    reached(shared, inbox, through);
     if let Some(ticket) = last {
         shared.store.wait_stable(ticket).await?;
     }
     acknowledge(shared, inbox);
     Ok(())
+}
+
+fn reached(shared: &Arc<Shared>, inbox: &Arc<Inbox>, position: u64) {
+    for piece in inbox.reached(position) {
+        contents::put_in_place(shared, inbox, piece);
+    }
 }
 
 /// Tells the peer how far its stream is applied here, stably.

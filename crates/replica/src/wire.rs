@@ -83,6 +83,8 @@ pub(crate) struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Records {
     pub(crate) records: Vec<Record>,
+    /// There are no others up to here; positions have gaps.
+    pub(crate) through: u64,
 }
 
 /// Everything of the receiver's stream up to here is applied at the sender, stably.
