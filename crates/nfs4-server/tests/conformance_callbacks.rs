@@ -13,11 +13,11 @@ use fixture::state::*;
 use fixture::{Client, Fixture, Successful, last};
 use nfs4::callback::{CbArgOp4, CbCompoundArgs, CbResOp4, CbSequenceArgs, CbSequenceResOk};
 use nfs4::{
-    ArgOp4, BackchannelCtlArgs, CallbackSecParms4, ChannelDirFromClient4, CompoundRes,
-    CreateSessionArgs, GssCbHandles4, NfsLockType4, NfsStat4, RpcGssSvc, create_session as flag,
-    seq4_status,
+    ArgOp4, Attr, BackchannelCtlArgs, CallbackSecParms4, ChannelDirFromClient4, CompoundRes,
+    CreateSessionArgs, GssCbHandles4, NfsFh4, NfsLockType4, NfsStat4, RpcGssSvc, Stateid4,
+    create_session as flag, seq4_status,
 };
-use nfs4_server::{CallbackError, Connection, ConnectionId};
+use nfs4_server::{CallbackError, Connection, ConnectionId, Limits};
 use oncrpc::{AuthSys, Credentials, Groups};
 use tokio::sync::{Semaphore, mpsc};
 use xdr::{Bytes, Reader, Rope, Writer};
@@ -116,7 +116,15 @@ struct Scene {
 
 impl Scene {
     async fn new(minor_version: u32, answer: Option<NfsStat4>, wishes: CreateSessionArgs) -> Scene {
-        let fixture = Fixture::new();
+        Scene::over(Fixture::new(), minor_version, answer, wishes).await
+    }
+
+    async fn over(
+        fixture: Fixture,
+        minor_version: u32,
+        answer: Option<NfsStat4>,
+        wishes: CreateSessionArgs,
+    ) -> Scene {
         let holder = fixture.client().await;
         let (sender, calls) = mpsc::unbounded_channel();
         let patience = Arc::new(Semaphore::new(100));
@@ -159,6 +167,12 @@ impl Scene {
 
     /// The holder locks, the waiter is refused and says that it waits, the holder unlocks.
     async fn play(&mut self, lock_owner: &str) {
+        let (handle, lock) = self.wait(lock_owner).await;
+        self.holder.on(&handle, [locku(lock, 0, 10)]).await.ok();
+    }
+
+    /// The holder locks, the waiter is refused and says that it waits. Returns the file and the lock.
+    async fn wait(&mut self, lock_owner: &str) -> (NfsFh4, Stateid4) {
         let (handle, held) = self.holder.open_new("file").await;
         let lock = self
             .holder
@@ -169,7 +183,7 @@ impl Scene {
         wish.locktype = NfsLockType4::WriteW;
         let refused = self.waiter.status_on(&handle, [ArgOp4::Lock(wish)]).await;
         assert_eq!(refused, NfsStat4::Denied);
-        self.holder.on(&handle, [locku(lock, 0, 10)]).await.ok();
+        (handle, lock)
     }
 
     async fn flags(&self) -> u32 {
@@ -311,6 +325,21 @@ async fn word_for_a_second_waiter_waits_until_the_first_is_answered() {
         assert_eq!(&call.lock_owner[..], owner.as_bytes());
         assert_eq!(call.sequence.sequenceid, number);
     }
+}
+
+#[tokio::test]
+async fn locks_that_change_at_another_site_are_told_to_those_who_wait() {
+    let (fixture, distant) = Fixture::with_distant_opens(Limits::default());
+    distant.way.add_permits(100);
+    let mut scene = Scene::over(fixture, 1, Some(NfsStat4::Ok), wishes(vec![])).await;
+    scene.wait("lock").await;
+    let file = scene
+        .holder
+        .attributes("/export/file", &[Attr::Fileid])
+        .await;
+    let file = vfs::ObjectId::from_u64(file.fileid.expect("asked for"));
+    distant.change_locks(file);
+    assert_eq!(&scene.calls.recv().await.unwrap().lock_owner[..], b"lock");
 }
 
 #[tokio::test]
