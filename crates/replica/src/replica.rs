@@ -1,11 +1,11 @@
 //! A replica as the server sees it: how it starts, what it offers, how it stops.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use control::{ControlCore, Epoch, Incarnation, View};
+use control::{ControlCore, Depth, Epoch, Incarnation, Position, Proposal, View};
 use peer::Endpoint;
 use peer::set::{SetDirectory, SetError};
 use store::{Overseer, Store};
@@ -22,7 +22,7 @@ use crate::sessions;
 use crate::settings::{Durability, Settings};
 use crate::shared::{Parts, Shared};
 use crate::shipping::{self, Unshipped};
-use crate::turn::{Engine, Former, Step};
+use crate::turn::{Engine, Former, Step, Turn};
 use crate::upkeep;
 
 /// Why a replica does not start. Each message says what to do next.
@@ -85,7 +85,8 @@ impl Replica {
             });
         }
         let (steps, steps_out) = mpsc::unbounded_channel();
-        let engine = engine(store, &settings, incarnation, steps)?;
+        let grants = persistence::load(&store)?;
+        let engine = engine(store, &settings, incarnation, &grants, steps);
         let held = base::held(&engine.store, set.keeps_authority())?;
         let peer_settings = settings.peer.clone();
         let desk = set.keeps_authority().then(|| set.clone());
@@ -106,7 +107,7 @@ impl Replica {
         // Set here for the first time.
         let _ = shared.endpoint.set(endpoint);
         sessions::adopt_members(&shared, list);
-        take_up_former(&shared)?;
+        take_up_former(&shared, &grants)?;
         let tasks = vec![
             tokio::spawn(persistence::carry_out(shared.clone(), steps_out)),
             tokio::spawn(async move { engine.ring().await }),
@@ -180,8 +181,9 @@ fn engine(
     store: Arc<Store>,
     settings: &Settings,
     incarnation: u64,
+    grants: &[Proposal],
     steps: mpsc::UnboundedSender<Step>,
-) -> Result<Arc<Engine>, StartError> {
+) -> Arc<Engine> {
     let slot = store.slot();
     let alone: BTreeSet<ReplicaSlot> = [slot].into();
     let view = View {
@@ -190,7 +192,6 @@ fn engine(
         active: alone,
     };
     let core = ControlCore::new(slot, Incarnation(incarnation), view, settings.control);
-    let grants = persistence::load(&store)?;
     let unshipped = Unshipped::new(shipping::Settings {
         delay: settings.data_delay,
         in_flight_bytes: settings.peer.data_window_bytes,
@@ -199,31 +200,47 @@ fn engine(
     let engine = Engine::new(core, store, slot, unshipped, steps);
     engine.turn(|turn| {
         for grant in grants {
-            turn.core.restore(&turn.tree, grant);
+            turn.core.restore(&turn.tree, grant.clone());
         }
     });
-    Ok(Arc::new(engine))
+    Arc::new(engine)
 }
 
 /// Goes on with what earlier incarnations left: contents that were not everywhere, controls that were
-/// not given up.
-fn take_up_former(shared: &Shared) -> Result<(), StartError> {
-    let files = shared.store.unshipped()?;
+/// not given up. A control ends only when everything written under it is everywhere, so a file that no
+/// former control covers has only a mark left.
+fn take_up_former(shared: &Shared, grants: &[Proposal]) -> Result<(), StartError> {
+    let marked = shared.store.unshipped()?;
     let position = *shared.store.stable_position().borrow();
+    let own = shared.slot();
+    let own: Vec<&Proposal> = grants
+        .iter()
+        .filter(|grant| grant.name.holder == own)
+        .collect();
     shared.engine.turn(|turn| {
         turn.ledger.last_position = turn.ledger.last_position.max(position);
-        for file in &files {
-            let (now, follows) = (turn.now, control::Position(position));
-            turn.ledger
-                .unshipped
-                .changed(now, *file, 0..u64::MAX, follows);
+        let (now, follows) = (turn.now, Position(position));
+        let mut files = HashSet::new();
+        for file in marked {
+            if own.iter().any(|grant| covers(turn, grant, file)) {
+                turn.ledger
+                    .unshipped
+                    .changed(now, file, 0..u64::MAX, follows);
+                files.insert(file);
+            } else {
+                turn.ledger.shipped.insert(file);
+            }
         }
-        turn.ledger.former = Some(Former {
-            position,
-            files: files.iter().copied().collect(),
-        });
+        turn.ledger.former = Some(Former { position, files });
         turn.settle_former();
     });
     shared.engine.ring_contents();
     Ok(())
+}
+
+fn covers(turn: &Turn<'_>, grant: &Proposal, file: ObjectId) -> bool {
+    let above = control::ancestors(&turn.tree, file);
+    grant.claims.iter().any(|claim| {
+        claim.object == file || (claim.depth == Depth::Deep && above.contains(&claim.object))
+    })
 }

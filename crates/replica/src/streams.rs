@@ -11,7 +11,7 @@ use bytes::Bytes;
 use peer::{Incoming, Lane, Session};
 use store::{ForeignUpdate, LinkChange, RowChange, Ticket, UpdateRecord};
 use tokio::sync::mpsc;
-use vfs::{Error, Result};
+use vfs::{Error, ObjectId, Result};
 
 use crate::arrivals::Inbox;
 use crate::overseer::link;
@@ -26,7 +26,8 @@ const RECORDS_AT_ONCE: usize = 256;
 /// extended attribute.
 const MESSAGE_BYTES: usize = 256 << 10;
 
-/// The tag of the table of extended attributes (docs/disk-format.md).
+/// The tags of the tables of objects and of extended attributes (docs/disk-format.md).
+const OBJECTS: u8 = 1;
 const XATTRS: u8 = 4;
 
 /// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
@@ -220,6 +221,7 @@ async fn apply_record(shared: &Shared, inbox: &Inbox, record: Record) -> Result<
         position: record.position,
         changes: record.rows.into_iter().map(change).collect(),
     };
+    let objects: Vec<ObjectId> = update.changes.iter().filter_map(object_of).collect();
     let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
     loop {
         shared.engine.until(|turn| may_apply(turn, &note)).await;
@@ -237,6 +239,7 @@ async fn apply_record(shared: &Shared, inbox: &Inbox, record: Record) -> Result<
                 if sets_attributes {
                     turn.ledger.durability.forget(None);
                 }
+                objects.iter().for_each(|file| give_up(turn, *file));
                 turn.stirred = true;
                 Ok(())
             })
@@ -245,6 +248,21 @@ async fn apply_record(shared: &Shared, inbox: &Inbox, record: Record) -> Result<
             Err(Error::Refused(_)) => continue,
             outcome => return outcome,
         }
+    }
+}
+
+fn object_of(change: &RowChange) -> Option<ObjectId> {
+    let key = change.key.first_chunk::<8>()?;
+    (change.table == OBJECTS).then(|| ObjectId::from_u64(u64::from_be_bytes(*key)))
+}
+
+/// Another primary has changed a file: what a former incarnation of ours wanted to ship of it is out of
+/// date.
+fn give_up(turn: &mut Turn<'_>, file: ObjectId) {
+    let former = turn.ledger.former.as_ref();
+    if former.is_some_and(|former| former.files.contains(&file)) {
+        turn.ledger.unshipped.removed(file);
+        turn.settle_content(file);
     }
 }
 

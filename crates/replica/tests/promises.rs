@@ -159,7 +159,10 @@ async fn a_file_removed_before_it_is_shipped_costs_no_content() {
     }
     set.rest().await;
     let shipped = site.replica.status().content_bytes_shipped - before;
-    assert!(shipped <= 400_000, "{shipped} of 2,000,000 bytes were shipped");
+    assert!(
+        shipped <= 400_000,
+        "{shipped} of 2,000,000 bytes were shipped"
+    );
     eventually("the bytes are counted", || {
         site.replica.status().bytes_written >= 2_000_000
     })
