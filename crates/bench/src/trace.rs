@@ -75,7 +75,7 @@ pub(crate) enum Action {
         /// What it holds is dropped.
         truncates: bool,
     },
-    /// read(2) and mmap(2): so many bytes from wherever.
+    /// read(2) or mmap(2), the first since the file was opened.
     Read {
         /// The open file.
         open: OpenNumber,

@@ -26,6 +26,9 @@ use strace::{Event, Lines};
 /// The calls that are recorded, in the words of strace.
 const CALLS: &str = "trace=%file,%desc,fork,vfork,clone,clone3";
 
+/// What times are rounded to, in microseconds; what is left is added to the next.
+const RESOLUTION_US: f64 = 500.0;
+
 /// Records the phases and writes the trace.
 pub(crate) fn run(arguments: &RecordArguments) -> Result<()> {
     let phases: Vec<(&str, &str)> = arguments
@@ -126,12 +129,34 @@ fn read(log: &Path, processes: &mut Processes) -> Result<Vec<Step>> {
     Ok(processes.end_phase())
 }
 
-/// Makes the times between the steps add up to that of the untraced run. Its own calls count in it too;
-/// on a local disk they are short.
+/// Makes the times between the steps add up to that of the untraced run, and drops digits that mean
+/// nothing. Its own calls count in it too; on a local disk they are short.
 fn scale(steps: &mut [Step], took: Duration) {
     let sum: u64 = steps.iter().map(|step| u64::from(step.think_us)).sum();
-    let factor = took.as_secs_f64() * 1e6 / (sum.max(1) as f64);
+    let factor = (took.as_secs_f64() * 1e6 / (sum.max(1) as f64)).min(1.0);
+    let mut owed = 0.0;
     for step in steps {
-        step.think_us = (f64::from(step.think_us) * factor.min(1.0)) as u32;
+        owed += f64::from(step.think_us) * factor;
+        let whole = (owed / RESOLUTION_US).floor() * RESOLUTION_US;
+        step.think_us = whole as u32;
+        owed -= whole;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Action;
+
+    #[test]
+    fn times_are_scaled_and_none_is_lost() {
+        let step = |think_us| Step {
+            think_us,
+            action: Action::Close { open: 0 },
+        };
+        let mut steps = [step(400), step(900), step(700)];
+        scale(&mut steps, Duration::from_micros(1000));
+        let times: Vec<u32> = steps.iter().map(|step| step.think_us).collect();
+        assert_eq!(times, [0, 500, 500]);
     }
 }

@@ -18,6 +18,7 @@ struct Description {
     offset: u64,
     appends: bool,
     written: bool,
+    read: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -160,7 +161,7 @@ impl Processes {
         let path = self.path(call, None, 0);
         match (path, call.result) {
             (Some(path), Some(_)) => self.emit(Action::Execute { path }),
-            (Some(path), None) => return self.emit(Action::Look { path, found: false }),
+            (Some(path), None) => return self.emit_failure(call, path),
             (None, None) => return,
             (None, Some(_)) => {}
         }
@@ -263,7 +264,7 @@ impl Processes {
         }
         let Some(path) = path else { return };
         let Some(descriptor) = call.result else {
-            return self.emit(Action::Look { path, found: false });
+            return self.emit_failure(call, path);
         };
         let flags = match call.name.as_str() {
             "creat" => "O_WRONLY|O_CREAT|O_TRUNC",
@@ -287,6 +288,7 @@ impl Processes {
                 offset: 0,
                 appends: has("O_APPEND"),
                 written: false,
+                read: false,
             },
         );
         let closes = has("O_CLOEXEC");
@@ -319,11 +321,11 @@ impl Processes {
         let open = self.process(call.process).descriptors.get(&descriptor);
         let Some(&(open, _)) = open else { return true };
         match name {
-            "mmap" => self.emit(Action::Read { open }),
+            "mmap" => self.read(open),
             "read" | "readv" | "pread64" => {
                 self.advance(open, if name == "pread64" { 0 } else { result });
                 if result > 0 {
-                    self.emit(Action::Read { open });
+                    self.read(open);
                 }
             }
             "lseek" => self.seek(open, result),
@@ -332,6 +334,14 @@ impl Processes {
             _ => self.write(open, None, result),
         }
         true
+    }
+
+    /// The first time counts; then the pages are there.
+    fn read(&mut self, open: OpenNumber) {
+        let description = self.open.get_mut(&open);
+        if description.is_some_and(|one| !std::mem::replace(&mut one.read, true)) {
+            self.emit(Action::Read { open });
+        }
     }
 
     fn advance(&mut self, open: OpenNumber, by: i64) {
@@ -406,9 +416,9 @@ impl Processes {
         }
     }
 
-    /// A change that failed has looked at the name and found it, or not.
+    /// A call that failed has looked at the name and found it, or not.
     fn emit_failure(&mut self, call: &Call, path: PathNumber) {
-        let found = call.name.starts_with("mkdir") || call.name == "rmdir";
+        let found = !call.lacks_name;
         self.emit(Action::Look { path, found });
     }
 
@@ -417,7 +427,7 @@ impl Processes {
             call.name.as_str(),
             "statx" | "newfstatat" | "readlinkat" | "faccessat" | "faccessat2"
         );
-        let found = call.result.is_some();
+        let found = !call.lacks_name;
         let path = match call.name.as_str() {
             "fstat" => self.path_of(&call.arguments[0]),
             _ if with_folder => {
@@ -550,8 +560,12 @@ fn annotated(argument: &str) -> Option<&str> {
     path.strip_suffix('>')
 }
 
+/// The name in an argument. NULL stands for what the descriptor beside it names (utimensat(2)).
 fn unquoted(argument: &str) -> String {
-    argument.trim_matches('"').to_owned()
+    match argument {
+        "NULL" => String::new(),
+        quoted => quoted.trim_matches('"').to_owned(),
+    }
 }
 
 /// A path from a folder on, without `.` and `..`. Links are not followed.

@@ -19,6 +19,8 @@ pub(crate) struct Call {
     pub(crate) arguments: Vec<String>,
     /// What it returned, unless it failed or never returned.
     pub(crate) result: Option<i64>,
+    /// It failed because a name is not there (ENOENT, ENOTDIR).
+    pub(crate) lacks_name: bool,
 }
 
 /// What comes of a line.
@@ -72,6 +74,7 @@ fn exit(process: u32, time: f64) -> Call {
         name: "exit".to_owned(),
         arguments: Vec::new(),
         result: None,
+        lacks_name: false,
     }
 }
 
@@ -94,6 +97,9 @@ fn call(process: u32, began: f64, text: &str) -> Option<Call> {
         name: name.to_owned(),
         arguments: split(arguments),
         result: outcome[..digits].parse().ok(),
+        lacks_name: ["-1 ENOENT", "-1 ENOTDIR"]
+            .iter()
+            .any(|error| outcome.starts_with(error)),
     })
 }
 
@@ -147,7 +153,10 @@ mod tests {
     #[test]
     fn failures_have_no_result() {
         let line = r#"12 1.0 access("x", F_OK) = -1 ENOENT (No such file or directory) <0.1>"#;
-        assert_eq!(done(Lines::default().read(line)).result, None);
+        let call = done(Lines::default().read(line));
+        assert_eq!((call.result, call.lacks_name), (None, true));
+        let line = r#"12 1.0 access("x", X_OK) = -1 EACCES (Permission denied) <0.1>"#;
+        assert!(!done(Lines::default().read(line)).lacks_name);
     }
 
     #[test]

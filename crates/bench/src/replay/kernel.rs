@@ -45,6 +45,8 @@ struct Inode {
     /// The change attribute that the pages belong to.
     change: u64,
     asked: Instant,
+    /// The pages belong to another change attribute.
+    is_stale: bool,
     stateid: Option<Stateid4>,
     opens: u32,
     /// The directory and name under which it awaits its last close.
@@ -70,6 +72,7 @@ impl Inode {
             content: Vec::new(),
             dirty: 0..0,
             asked: Instant::now(),
+            is_stale: false,
             stateid: None,
             opens: 0,
             silly: None,
@@ -143,7 +146,7 @@ impl Kernel {
                 self.open.insert(open, number);
                 Ok(())
             }
-            Action::Read { open } => self.opened(open).map(drop),
+            Action::Read { open } => self.read(open).await,
             Action::Write {
                 open,
                 offset,
@@ -289,8 +292,17 @@ impl Kernel {
         else {
             bail!("this opens nothing");
         };
+        if path.is_empty() {
+            return Ok(0);
+        }
         let (directory, name) = self.parent(path).await?;
         let known = self.names.get(path).copied();
+        // A directory is opened without asking for more than its attributes.
+        if let Some(Name::Known(number)) = known
+            && self.objects[number].kind == NfsFtype4::Dir
+        {
+            return self.revalidate(number).await.map(|()| number);
+        }
         if let (Some(Name::Known(number)), true) = (known, truncates) {
             self.objects[number].dirty = 0..0;
         }
@@ -300,28 +312,33 @@ impl Kernel {
         let size = found.attributes.size.unwrap_or(0) as usize;
         let number = self.learn(path, found);
         let inode = &mut self.objects[number];
-        if truncates {
-            inode.content.clear();
-        }
         ensure!(
             size <= inode.content.len(),
             "the server has {size} bytes and {} were written",
             inode.content.len()
         );
+        if truncates {
+            inode.content.clear();
+        }
         let has_pages = inode.change == change || truncates || inode.opens > 0;
         inode.asked = Instant::now();
         inode.change = change;
         inode.stateid = Some(stateid);
         inode.opens += 1;
-        if !has_pages && !inode.content.is_empty() && inode.dirty.is_empty() {
-            self.fetch(number).await?;
+        inode.is_stale |= !has_pages && inode.dirty.is_empty();
+        if truncates && !creates {
+            self.set(path, &of_size(0)).await?;
         }
         Ok(number)
     }
 
-    /// Reads the file, whose pages are of no more use.
-    async fn fetch(&mut self, number: Number) -> Result<()> {
-        let inode = &self.objects[number];
+    /// Reads the file where its pages are of no more use.
+    async fn read(&mut self, open: OpenNumber) -> Result<()> {
+        let number = self.opened(open)?;
+        let inode = &mut self.objects[number];
+        if !std::mem::take(&mut inode.is_stale) {
+            return Ok(());
+        }
         let (handle, size) = (inode.handle.clone(), inode.content.len());
         let stateid = inode.stateid.context("the file is not open")?;
         let most = self.requests.io_max();
@@ -385,6 +402,9 @@ impl Kernel {
         self.open.remove(&open);
         self.flush(number).await?;
         let inode = &mut self.objects[number];
+        if inode.kind == NfsFtype4::Dir {
+            return Ok(());
+        }
         inode.opens -= 1;
         if inode.opens > 0 {
             return Ok(());
@@ -412,6 +432,7 @@ impl Kernel {
         let number = self.open(path, &reading).await?;
         // No recorded file has this number; the opening is over before the next step.
         self.open.insert(OpenNumber::MAX, number);
+        self.read(OpenNumber::MAX).await?;
         self.close(OpenNumber::MAX).await
     }
 
@@ -526,11 +547,7 @@ impl Kernel {
     }
 
     async fn set_size(&mut self, path: &str, size: u64) -> Result<()> {
-        let wanted = Attributes4 {
-            size: Some(size),
-            ..Attributes4::default()
-        };
-        self.set(path, &wanted).await?;
+        self.set(path, &of_size(size)).await?;
         if let Some(&Name::Known(number)) = self.names.get(path) {
             self.objects[number].content.resize(size as usize, 0);
         }
@@ -549,6 +566,14 @@ impl Kernel {
         self.requests.counts.requests += 1;
         self.requests.client().readdir(&handle, STAT).await?;
         Ok(())
+    }
+}
+
+/// What SETATTR of a size carries.
+fn of_size(size: u64) -> Attributes4 {
+    Attributes4 {
+        size: Some(size),
+        ..Attributes4::default()
     }
 }
 
