@@ -3,7 +3,8 @@
 //! This replaces the polling of Figure 1, whose losers may ask again before the winner does, for ever.
 //! Pure bookkeeping: answers go back to the caller, who knows how to send them.
 
-use crate::claim::{Obstacle, Proposal};
+use crate::ancestry::Change;
+use crate::claim::{Obstacle, Proposal, Rank};
 use crate::ended::EndedControls;
 use crate::message::MAX_OBSTACLES;
 use crate::name::{ControlName, Incarnation};
@@ -11,9 +12,9 @@ use crate::rules::Rules;
 use crate::table::ControlTable;
 use crate::tree::Tree;
 use crate::view::View;
+use crate::waiting::{Waiter, Waiting};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
-use vfs::ReplicaSlot;
+use vfs::{ObjectId, ReplicaSlot};
 
 /// What became of a proposal at this acceptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,26 +27,12 @@ pub(crate) enum Answer {
     Refused(ControlName, Vec<Obstacle>),
 }
 
-#[derive(Clone, Debug)]
-struct Waiter {
-    proposal: Proposal,
-    /// Counts arrivals here; the smallest has waited longest.
-    arrival: u64,
-    /// A release has named it: nothing that conflicts with it is granted first.
-    named: bool,
-    /// An update made under it has arrived, so a majority has granted it: no reservation counts.
-    won: bool,
-    /// What its proposer was told last.
-    told: Vec<Obstacle>,
-}
-
 /// One replica in its role as acceptor of everybody's proposals, its own included.
 #[derive(Clone, Debug)]
 pub(crate) struct Acceptor {
     slot: ReplicaSlot,
     rules: Rules,
-    table: ControlTable,
-    waiting: BTreeMap<ControlName, Waiter>,
+    waiting: Waiting,
     ended: EndedControls,
     arrivals: u64,
 }
@@ -55,24 +42,40 @@ impl Acceptor {
         Acceptor {
             slot,
             rules,
-            table: ControlTable::default(),
-            waiting: BTreeMap::new(),
+            waiting: Waiting::default(),
             ended: EndedControls::default(),
             arrivals: 0,
         }
     }
 
     pub(crate) fn table(&self) -> &ControlTable {
-        &self.table
+        self.waiting.table()
     }
 
-    pub(crate) fn table_mut(&mut self) -> &mut ControlTable {
-        &mut self.table
+    /// Takes note of a link that has come or gone; what can be granted now is left to `settle`.
+    pub(crate) fn note_link(
+        &mut self,
+        tree: &impl Tree,
+        object: ObjectId,
+        parent: ObjectId,
+        change: Change,
+    ) {
+        self.waiting.note_link(tree, object, parent, change);
+    }
+
+    /// Whether everything that is counted or remembered about places is right (I6).
+    pub(crate) fn is_exact(&self, tree: &impl Tree) -> bool {
+        self.waiting.is_exact(tree)
+    }
+
+    /// Takes note that the whole tree is another one.
+    pub(crate) fn note_replaced(&mut self, tree: &impl Tree) {
+        self.waiting.note_replaced(tree);
     }
 
     /// What waits here, and what its proposer was last told stands in the way.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (&Proposal, &[Obstacle])> {
-        let waiters = self.waiting.values();
+        let waiters = self.waiting.iter();
         waiters.map(|waiter| (&waiter.proposal, waiter.told.as_slice()))
     }
 
@@ -82,7 +85,7 @@ impl Acceptor {
 
     /// Whether a release has named this waiting proposal, so that it may hold up others.
     pub(crate) fn is_named(&self, name: ControlName) -> bool {
-        let waiter = self.waiting.get(&name);
+        let waiter = self.waiting.get(name);
         waiter.is_some_and(|waiter| waiter.named)
     }
 
@@ -97,8 +100,7 @@ impl Acceptor {
     }
 
     pub(crate) fn waiting_count(&self, holder: ReplicaSlot) -> usize {
-        let holders = self.waiting.keys().map(|name| name.holder);
-        holders.filter(|other| *other == holder).count()
+        self.waiting.count_of(holder)
     }
 
     /// Judges a proposal, new or repeated. `replaces` ends an earlier one and inherits its place.
@@ -114,33 +116,29 @@ impl Acceptor {
         if self.ended.contains(name) {
             return self.settle(tree, view);
         }
-        if self.table.contains(name) {
+        if self.table().contains(name) {
             return vec![Answer::GrantedBefore(name)];
         }
-        if let Some(waiter) = self.waiting.get_mut(&name) {
+        if let Some(waiter) = self.waiting.get_mut(name) {
             waiter.told.clear();
             return self.settle(tree, view);
         }
         let arrival = self.next_arrival();
-        let waiter = Waiter {
-            arrival: former.as_ref().map_or(arrival, |former| former.arrival),
-            named: former.is_some_and(|former| former.named),
-            won: false,
-            told: Vec::new(),
-            proposal,
-        };
-        self.waiting.insert(name, waiter);
+        let place = former.as_ref().map_or(arrival, |former| former.arrival);
+        let named = former.is_some_and(|former| former.named);
+        let waiter = Waiter::new(proposal, place, named);
+        self.waiting.add(tree, waiter);
         let answers = self.settle(tree, view);
         if !self.rules.acceptor_queue() {
-            self.waiting.remove(&name);
+            self.waiting.take(name);
         }
         answers
     }
 
     /// Records what was acknowledged before a restart; nothing conflicted then.
     pub(crate) fn restore(&mut self, tree: &impl Tree, grant: Proposal) {
-        if !self.table.contains(grant.name) {
-            self.table.insert(tree, grant);
+        if !self.table().contains(grant.name) {
+            self.waiting.grant(tree, grant);
         }
     }
 
@@ -151,10 +149,10 @@ impl Acceptor {
         if self.ended.contains(name) {
             return None;
         }
-        if self.table.contains(name) {
+        if self.table().contains(name) {
             return Some(Answer::GrantedBefore(name));
         }
-        self.table.insert(tree, proposal.clone());
+        self.waiting.grant(tree, proposal.clone());
         Some(Answer::Granted(proposal))
     }
 
@@ -168,7 +166,7 @@ impl Acceptor {
     ) -> Vec<Answer> {
         self.forget(tree, name);
         if let Some(next) = next.filter(|_| self.rules.release_names_waiter()) {
-            self.give_precedence(next);
+            self.give_precedence(tree, next);
         }
         self.settle(tree, view)
     }
@@ -182,30 +180,28 @@ impl Acceptor {
         holder: ReplicaSlot,
         before: Incarnation,
     ) -> (Vec<ControlName>, Vec<Answer>) {
-        let held: Vec<ControlName> = self.table.held_before(holder, before).collect();
+        let held: Vec<ControlName> = self.table().held_before(holder, before).collect();
         for name in &held {
-            self.table.remove(tree, *name);
+            self.waiting.end(tree, *name);
         }
         let former = |name: &ControlName| name.holder == holder && name.incarnation < before;
-        self.waiting.retain(|name, _| !former(name));
+        self.waiting.retain(|name| !former(name));
         self.ended.renounce(holder, before);
         (held, self.settle(tree, view))
     }
 
-    fn give_precedence(&mut self, next: Proposal) {
+    fn give_precedence(&mut self, tree: &impl Tree, next: Proposal) {
         let name = next.name;
-        if self.ended.contains(name) || self.table.contains(name) || !self.rules.acceptor_queue() {
+        if self.ended.contains(name) || self.table().contains(name) || !self.rules.acceptor_queue()
+        {
+            return;
+        }
+        if let Some(waiter) = self.waiting.get_mut(name) {
+            waiter.named = true;
             return;
         }
         let arrival = self.next_arrival();
-        let waiter = self.waiting.entry(name).or_insert(Waiter {
-            proposal: next,
-            arrival,
-            named: true,
-            won: false,
-            told: Vec::new(),
-        });
-        waiter.named = true;
+        self.waiting.add(tree, Waiter::new(next, arrival, true));
     }
 
     /// Removes every trace but the memory that it ended. Returns what it was while it waited; a place
@@ -214,15 +210,15 @@ impl Acceptor {
         if self.rules.ended_remembered() {
             self.ended.insert(name);
         }
-        self.table.remove(tree, name);
-        self.waiting.remove(&name)
+        self.waiting.end(tree, name);
+        self.waiting.take(name)
     }
 
     /// The proposal of another replica that has waited longest for what `name` controls.
-    pub(crate) fn longest_waiter(&self, tree: &impl Tree, name: ControlName) -> Option<&Proposal> {
-        let held = self.table.grant(name)?;
-        let waiters = self.waiting.values();
-        let conflicting = waiters.filter(|waiter| waiter.proposal.conflicts_with(tree, held));
+    pub(crate) fn longest_waiter(&self, name: ControlName) -> Option<&Proposal> {
+        let held = self.table().grant(name)?;
+        let waiters = self.waiting.iter();
+        let conflicting = waiters.filter(|waiter| waiter.is_blocked_by_control(held));
         let longest = conflicting.min_by_key(|waiter| waiter.arrival)?;
         Some(&longest.proposal)
     }
@@ -233,7 +229,7 @@ impl Acceptor {
         tree: &impl Tree,
         proposal: &Proposal,
     ) -> Vec<ControlName> {
-        let waiting = self.waiting.values().map(|waiter| &waiter.proposal);
+        let waiting = self.waiting.iter().map(|waiter| &waiter.proposal);
         let conflicting = waiting.filter(|other| other.conflicts_with(tree, proposal));
         conflicting.map(|other| other.name).collect()
     }
@@ -242,7 +238,7 @@ impl Acceptor {
     pub(crate) fn note_won(&mut self, names: &[ControlName]) -> bool {
         let mut news = false;
         for name in names {
-            if let Some(waiter) = self.waiting.get_mut(name) {
+            if let Some(waiter) = self.waiting.get_mut(*name) {
                 news |= !waiter.won;
                 waiter.won = true;
             }
@@ -252,7 +248,7 @@ impl Acceptor {
 
     /// Drops the proposals of replicas that have left the view; their controls stay, frozen.
     pub(crate) fn drop_lost_waiters(&mut self, view: &View) {
-        self.waiting.retain(|name, _| !view.has_lost(name.holder));
+        self.waiting.retain(|name| !view.has_lost(name.holder));
     }
 
     /// Grants every waiting proposal that now fits, in order, and reports changed obstacles to the rest.
@@ -264,12 +260,10 @@ impl Acceptor {
         let order = self.order();
         let mut ahead = Vec::new();
         for name in &order {
-            if !self.blockers(tree, view, *name, &ahead).is_empty() {
+            if self.is_blocked(tree, view, *name, &ahead) {
                 ahead.push(*name);
-                continue;
-            }
-            if let Some(waiter) = self.waiting.remove(name) {
-                self.table.insert(tree, waiter.proposal.clone());
+            } else if let Some(waiter) = self.waiting.take(*name) {
+                self.waiting.grant(tree, waiter.proposal.clone());
                 answers.push(Answer::Granted(waiter.proposal));
             }
         }
@@ -279,7 +273,7 @@ impl Acceptor {
 
     /// Those that a release has named, then the largest; this replica's own proposals last.
     fn order(&self) -> Vec<ControlName> {
-        let mut order: Vec<&Waiter> = self.waiting.values().collect();
+        let mut order: Vec<&Waiter> = self.waiting.iter().collect();
         order.sort_by_key(|waiter| {
             let name = waiter.proposal.name;
             let foreign = name.holder != self.slot;
@@ -296,9 +290,8 @@ impl Acceptor {
     fn refusals(&mut self, tree: &impl Tree, view: &View, order: &[ControlName]) -> Vec<Answer> {
         let mut refusals = Vec::new();
         for (place, name) in order.iter().enumerate() {
-            let blockers = self.blockers(tree, view, *name, &order[..place]);
-            let obstacles = self.describe(view, &blockers);
-            let Some(waiter) = self.waiting.get_mut(name) else {
+            let obstacles = self.obstacles(tree, view, *name, &order[..place]);
+            let Some(waiter) = self.waiting.get_mut(*name) else {
                 continue;
             };
             if waiter.told != obstacles {
@@ -309,38 +302,75 @@ impl Acceptor {
         refusals
     }
 
-    /// What keeps a waiting proposal from being granted: conflicting controls, competitors it has made
-    /// way for, and named waiters ahead of it.
-    fn blockers(
+    /// Whether anything keeps a waiting proposal from being granted: conflicting controls, competitors it
+    /// has made way for, or named waiters ahead of it.
+    fn is_blocked(
         &self,
         tree: &impl Tree,
         view: &View,
         name: ControlName,
         ahead: &[ControlName],
-    ) -> BTreeSet<ControlName> {
-        let Some(waiter) = self.waiting.get(&name) else {
-            return BTreeSet::new();
-        };
-        let proposal = &waiter.proposal;
-        let mut blockers = self.table.conflicts(tree, proposal);
-        blockers.extend(self.unfinished(view, proposal));
-        let named = ahead.iter().filter_map(|other| self.waiting.get(other));
-        let reserved = named.filter(|other| {
-            other.named
-                && !waiter.won
-                && self.unfinished(view, &other.proposal).next().is_none()
-                && !self.is_blocked_by(tree, &other.proposal, name.holder)
-                && other.proposal.conflicts_with(tree, proposal)
-        });
-        blockers.extend(reserved.map(|other| other.proposal.name));
-        blockers
+    ) -> bool {
+        self.waiting.get(name).is_some_and(|waiter| {
+            waiter.has_conflicts()
+                || self.unfinished(view, &waiter.proposal).next().is_some()
+                || self.reserved(tree, view, waiter, ahead).next().is_some()
+        })
     }
 
-    /// Whether a waiter waits for a control of `holder`. Then it must not hold up that replica's other
-    /// proposals here: before it can relinquish, everyone has to acknowledge its narrower controls.
-    fn is_blocked_by(&self, tree: &impl Tree, waiter: &Proposal, holder: ReplicaSlot) -> bool {
-        let conflicts = self.table.conflicts(tree, waiter);
-        conflicts.iter().any(|name| name.holder == holder)
+    /// Named waiters ahead of one that hold it up. They must not hold up proposals of a replica whose control
+    /// they wait for: before it can relinquish, everyone has to acknowledge its narrower controls.
+    fn reserved<'a>(
+        &'a self,
+        tree: &'a impl Tree,
+        view: &'a View,
+        waiter: &'a Waiter,
+        ahead: &'a [ControlName],
+    ) -> impl Iterator<Item = ControlName> + 'a {
+        let holder = waiter.proposal.name.holder;
+        let ahead = ahead.iter().filter_map(|other| self.waiting.get(*other));
+        let named = ahead.filter(|other| other.named && !waiter.won);
+        let reserved = named.filter(move |other| {
+            self.unfinished(view, &other.proposal).next().is_none()
+                && !other.is_blocked_by(holder)
+                && other.proposal.conflicts_with(tree, &waiter.proposal)
+        });
+        reserved.map(|other| other.proposal.name)
+    }
+
+    /// What stands in the way of a waiting proposal, the highest ranks first.
+    fn obstacles(
+        &self,
+        tree: &impl Tree,
+        view: &View,
+        name: ControlName,
+        ahead: &[ControlName],
+    ) -> Vec<Obstacle> {
+        let Some(waiter) = self.waiting.get(name) else {
+            return Vec::new();
+        };
+        let mut obstacles = waiter.highest(view, MAX_OBSTACLES);
+        let others = self.unfinished(view, &waiter.proposal);
+        let others = others.chain(self.reserved(tree, view, waiter, ahead));
+        obstacles.extend(others.map(|other| self.describe(view, other)));
+        obstacles.sort_unstable_by(|one, other| other.cmp(one));
+        obstacles.dedup();
+        obstacles.truncate(MAX_OBSTACLES);
+        obstacles
+    }
+
+    fn describe(&self, view: &View, name: ControlName) -> Obstacle {
+        let granted = self.table().grant(name);
+        let known = granted.or_else(|| Some(&self.waiting.get(name)?.proposal));
+        let unknown = Rank {
+            firm: true,
+            holder: name.holder,
+        };
+        Obstacle {
+            rank: known.map_or(unknown, Proposal::rank),
+            name,
+            frozen: view.has_lost(name.holder),
+        }
     }
 
     /// Those a proposal has made way for and that have not ended. While there are any, it must not hold
@@ -358,31 +388,12 @@ impl Acceptor {
 
     /// Without memory of what ended, an unknown name may belong to the past.
     fn may_know(&self, name: ControlName) -> bool {
-        self.rules.ended_remembered()
-            || self.table.contains(name)
-            || self.waiting.contains_key(&name)
+        self.rules.ended_remembered() || self.knows(name)
     }
 
-    fn describe(&self, view: &View, blockers: &BTreeSet<ControlName>) -> Vec<Obstacle> {
-        let mut obstacles: Vec<Obstacle> = blockers
-            .iter()
-            .map(|name| {
-                let granted = self.table.grant(*name);
-                let known = granted.or_else(|| Some(&self.waiting.get(name)?.proposal));
-                let unknown = crate::claim::Rank {
-                    firm: true,
-                    holder: name.holder,
-                };
-                Obstacle {
-                    rank: known.map_or(unknown, Proposal::rank),
-                    name: *name,
-                    frozen: view.has_lost(name.holder),
-                }
-            })
-            .collect();
-        obstacles.sort_by(|one, other| other.cmp(one));
-        obstacles.truncate(MAX_OBSTACLES);
-        obstacles
+    /// Whether a control is granted or waits here.
+    pub(crate) fn knows(&self, name: ControlName) -> bool {
+        self.table().contains(name) || self.waiting.contains(name)
     }
 
     fn next_arrival(&mut self) -> u64 {

@@ -28,6 +28,7 @@ mod table;
 mod tree;
 mod update;
 mod view;
+mod waiting;
 
 pub use claim::{Claim, Depth, Obstacle, Proposal, Rank};
 pub use command::{Admission, Command, Mark, OperationId, Record};

@@ -128,10 +128,15 @@ impl ControlTable {
         covered.collect()
     }
 
+    /// Controls of `object` itself.
+    pub(crate) fn at_object(&self, object: ObjectId) -> impl Iterator<Item = ControlName> {
+        let names = self.by_object.get(&object).into_iter();
+        names.flatten().copied()
+    }
+
     /// Controls of `object` itself that others than `asker` hold.
     fn at(&self, object: ObjectId, asker: ReplicaSlot) -> Vec<ControlName> {
-        let names = self.by_object.get(&object).into_iter();
-        let names = names.flatten().copied();
+        let names = self.at_object(object);
         names.filter(|name| name.holder != asker).collect()
     }
 

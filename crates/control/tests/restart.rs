@@ -157,3 +157,35 @@ fn a_restart_leaves_no_orphan_of_what_the_restarted_replica_did_not_remember() {
     set.deliver();
     assert!(matches!(set.outcomes[&2], Outcome::Admitted { at: 1, .. }));
 }
+
+#[test]
+fn a_restarted_acceptor_asks_about_competitors_whose_end_it_may_have_forgotten() {
+    let tree = tree();
+    let settings = Settings::default();
+    let mut acceptor = ControlCore::new(slot(2), Incarnation(2), view(3), settings);
+    let proposal = Proposal {
+        name: name(1, 1),
+        claims: vec![Claim::new(&tree, id(3), Depth::Shallow)],
+        downgradable: false,
+        behind: vec![name(0, 5)],
+    };
+    let mut hear = |from, message| {
+        let epoch = Epoch(1);
+        acceptor.handle_message(Moment(0), &tree, slot(from), Envelope { epoch, message });
+        commands(&mut acceptor)
+    };
+    let propose = Message::Propose {
+        proposal: proposal.clone(),
+        replaces: None,
+        floor: 1,
+    };
+    let said = hear(1, propose);
+    let question = Message::Revoke { name: name(0, 5) };
+    let asks = |command: &Command| {
+        matches!(command, Command::Send { to, envelope, .. }
+            if *to == slot(0) && envelope.message == question)
+    };
+    assert!(said.iter().any(asks));
+    let said = hear(0, Message::Disown { name: name(0, 5) });
+    assert!(said.contains(&Command::Persist(Record::Granted(proposal))));
+}

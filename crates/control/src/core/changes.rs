@@ -53,8 +53,7 @@ impl ControlCore {
         parent: ObjectId,
         change: Change,
     ) {
-        let table = self.acceptor.table_mut();
-        table.note_link(tree, object, parent, change);
+        self.acceptor.note_link(tree, object, parent, change);
         self.note_moved(tree, object, parent, change);
         if change == Change::Add {
             self.settle_links(tree);
@@ -182,7 +181,8 @@ impl ControlCore {
     /// The caller's whole tree has been replaced by a copy of another replica's: everything that lies
     /// below something is counted afresh.
     pub fn handle_tree_replaced(&mut self, now: Moment, tree: &impl Tree) {
-        self.acceptor.table_mut().recount(tree);
+        self.acceptor.note_replaced(tree);
+        self.review_places(tree);
         let answers = self.acceptor.settle(tree, &self.view);
         self.answers.extend(answers);
         self.run(now, tree);

@@ -6,13 +6,16 @@
 
 use super::ControlCore;
 use crate::claim::Proposal;
-use crate::command::Record;
+use crate::command::{Mark, Record};
 use crate::message::Message;
 use crate::moment::Moment;
 use crate::name::{ControlName, Incarnation};
 use crate::tree::Tree;
 use std::collections::BTreeSet;
 use vfs::ReplicaSlot;
+
+/// A replica has forgotten nothing when it starts for the first time.
+const FIRST_START: Incarnation = Incarnation(1);
 
 /// How far the end of the former incarnations' controls has come.
 #[derive(Clone, Debug)]
@@ -74,6 +77,32 @@ impl ControlCore {
             }
             _ => None,
         }
+    }
+
+    /// A replica that was started anew has forgotten which controls have ended. A proposal that made way
+    /// for one of those would wait here for ever; so its holder is asked, and disowns it.
+    pub(super) fn ask_about(&mut self, behind: &[ControlName]) {
+        if self.incarnation <= FIRST_START {
+            return;
+        }
+        let unknown = behind.iter().filter(|name| {
+            name.holder != self.slot
+                && !self.acceptor.knows(**name)
+                && !self.acceptor.has_ended(**name)
+        });
+        let unknown: Vec<ControlName> = unknown.copied().collect();
+        for name in unknown {
+            self.send(name.holder, Message::Revoke { name }, Mark(0));
+        }
+    }
+
+    /// Asks a peer once more, since the former connection may have lost the question or the answer.
+    pub(super) fn ask_again(&mut self, peer: ReplicaSlot) {
+        let waiting = self.acceptor.waiting();
+        let behind = waiting.flat_map(|(proposal, _)| &proposal.behind);
+        let theirs: BTreeSet<ControlName> =
+            behind.filter(|name| name.holder == peer).copied().collect();
+        self.ask_about(&theirs.into_iter().collect::<Vec<_>>());
     }
 
     /// Whether this names a control of a former incarnation that must not be disowned, because what was

@@ -60,7 +60,7 @@ impl ControlCore {
 
     fn release(&mut self, tree: &impl Tree, number: u64) {
         let name = self.name_of(number);
-        let next = self.acceptor.longest_waiter(tree, name).cloned();
+        let next = self.acceptor.longest_waiter(name).cloned();
         self.withdraw(tree, number, Some(next));
     }
 
@@ -214,21 +214,34 @@ impl ControlCore {
         if self.contents.any_exposed_below(object) {
             self.contents.note_upheaval();
         }
-        let at = self.own.at(object).map(|(number, _)| number);
-        let moved: Vec<u64> = match self.unknown.any_below(object) {
-            true => self.unknown.numbers(),
-            false => at.filter(|number| self.unknown.contains(*number)).collect(),
+        let moved: Vec<u64> = if self.unknown.any_below(object) {
+            self.unknown.numbers()
+        } else {
+            let at = self.own.at(object).map(|(number, _)| number);
+            at.filter(|number| self.unknown.contains(*number)).collect()
         };
-        for number in moved {
-            if let Some(control) = self.own.find(number) {
-                self.unknown.insert(tree, number, control);
-            }
-        }
+        self.place_anew(tree, moved);
         if change == Change::Remove && !self.candidates.is_empty() {
             for number in self.own.deep_at(chain(tree, parent)) {
                 self.candidates.wake(number);
             }
         }
+    }
+
+    fn place_anew(&mut self, tree: &impl Tree, moved: Vec<u64>) {
+        for number in moved {
+            if let Some(control) = self.own.find(number) {
+                self.unknown.insert(tree, number, control);
+            }
+        }
+    }
+
+    /// The whole tree is another one, so everything may lie elsewhere.
+    pub(super) fn review_places(&mut self, tree: &impl Tree) {
+        self.place_anew(tree, self.unknown.numbers());
+        self.contents.note_upheaval();
+        self.candidates.wake_all();
+        self.closes.wake_all();
     }
 
     /// Takes note of how far a peer has applied this replica's stream.

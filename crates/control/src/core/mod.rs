@@ -200,9 +200,10 @@ impl ControlCore {
         self.acceptor.waiting()
     }
 
-    /// Whether the ancestry table equals one counted afresh from the controls and the tree (I6).
+    /// Whether the ancestry table, and what is remembered of it for waiting proposals, equal those found
+    /// afresh from the controls and the tree (I6).
     pub fn ancestry_is_exact(&self, tree: &impl Tree) -> bool {
-        self.acceptor.table().ancestry_is_exact(tree)
+        self.acceptor.is_exact(tree)
     }
 
     /// The counter of `holder` in the ancestry entry of `directory` (Figure 3).

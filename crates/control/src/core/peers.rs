@@ -97,6 +97,7 @@ impl ControlCore {
         if let Some(replaced) = replaced {
             self.persist(Record::Ended(replaced));
         }
+        self.ask_about(&proposal.behind);
         let answers = self.acceptor.propose(tree, &self.view, proposal, replaced);
         self.answers.extend(answers);
     }
@@ -158,6 +159,13 @@ impl ControlCore {
         }
     }
 
+    /// Whether a peer that asks about a control has noted its end, others not yet: it has forgotten that.
+    fn has_noted_end(&self, peer: ReplicaSlot, name: ControlName) -> bool {
+        let number = self.own_number(name);
+        let ending = number.and_then(|number| self.endings.get(&number));
+        ending.is_some_and(|ending| !ending.unaware.contains(&peer))
+    }
+
     fn on_end(
         &mut self,
         tree: &impl Tree,
@@ -206,6 +214,9 @@ impl ControlCore {
             .filter(|number| self.own.find(*number).is_some())
         {
             Some(number) => self.revoke(now, number),
+            None if self.has_noted_end(from, name) => {
+                self.send(from, Message::Disown { name }, Mark(0));
+            }
             None => self.disown_if_unknown(from, name),
         }
     }
@@ -215,6 +226,7 @@ impl ControlCore {
     pub fn handle_connected(&mut self, now: Moment, tree: &impl Tree, peer: ReplicaSlot) {
         let tree = &Remembered::new(tree);
         self.repeat_to(peer);
+        self.ask_again(peer);
         self.run(now, tree);
     }
 

@@ -102,7 +102,7 @@ impl ControlCore {
         for operation in waiting {
             self.submit(now, tree, operation);
         }
-        if self.acceptor.longest_waiter(tree, name).is_some() {
+        if self.acceptor.longest_waiter(name).is_some() {
             self.revoke(now, number);
         }
         if origin != Origin::Upgrade {
