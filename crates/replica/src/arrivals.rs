@@ -23,6 +23,8 @@ pub(crate) struct Piece {
 struct Waiting {
     pieces: Arrivals<Piece>,
     applied: Position,
+    /// Counts sessions; pieces of an earlier one come again and must not be put in place behind that.
+    session: u64,
 }
 
 /// What has arrived from one peer. Memory is bounded by the transport's credit, which each item keeps.
@@ -49,6 +51,7 @@ impl Inbox {
             waiting: Mutex::new(Waiting {
                 pieces: Arrivals::default(),
                 applied: Position(applied),
+                session: 0,
             }),
             last_rows: Mutex::new(None),
             putting: Arc::new(Semaphore::new(PUTTING_AT_ONCE as usize)),
@@ -108,6 +111,13 @@ impl Inbox {
 
     /// The session is over: what waits will come again.
     pub(crate) fn drop_pieces(&self) {
-        self.waiting().pieces = Arrivals::default();
+        let mut waiting = self.waiting();
+        waiting.pieces = Arrivals::default();
+        waiting.session += 1;
+    }
+
+    /// Which session this is.
+    pub(crate) fn session(&self) -> u64 {
+        self.waiting().session
     }
 }

@@ -210,11 +210,15 @@ pub(crate) fn arrived(
 /// Puts a piece in place in the background, and acknowledges it once it is stable.
 pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arrived) {
     let (shared, inbox) = (shared.clone(), inbox.clone());
+    let session = inbox.session();
     tokio::spawn(async move {
         // The semaphore is never closed.
         let Ok(_permit) = inbox.putting.acquire().await else {
             return;
         };
+        if inbox.session() != session {
+            return;
+        }
         let outcome = match is_superseded(&shared, inbox.from, &piece.head) {
             true => Ok(()),
             false => put(&shared, &inbox, &piece).await,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -108,11 +109,14 @@ impl Replica {
         let _ = shared.endpoint.set(endpoint);
         sessions::adopt_members(&shared, list);
         take_up_former(&shared, &grants)?;
+        let recovered = shared.store.recovered()?;
+        let figure = &shared.figures.recovering;
+        figure.store(recovered.len() as u64, Ordering::Relaxed);
         let tasks = vec![
             tokio::spawn(persistence::carry_out(shared.clone(), steps_out)),
             tokio::spawn(async move { engine.ring().await }),
             tokio::spawn(upkeep::keep(shared.clone())),
-            tokio::spawn(upkeep::renew_recovered(shared.clone())),
+            tokio::spawn(upkeep::renew_recovered(shared.clone(), recovered)),
         ];
         let door = Arc::new(Door {
             shared: shared.clone(),

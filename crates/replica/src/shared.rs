@@ -35,6 +35,8 @@ pub(crate) struct Figures {
     pub(crate) records_sent: AtomicU64,
     pub(crate) record_bytes: AtomicU64,
     pub(crate) content_bytes: AtomicU64,
+    /// Files that a crash may have damaged and that have to get a new version.
+    pub(crate) recovering: AtomicU64,
 }
 
 pub(crate) struct Shared {

@@ -32,6 +32,8 @@ pub struct ReplicaStatus {
     pub controls: Vec<ControlView>,
     /// How many there are.
     pub controls_total: usize,
+    /// Files whose unstable data a crash has taken, and that others have to hear of yet.
+    pub recovering_files: u64,
     /// Operations of clients here that were carried out elsewhere.
     pub forwarded: u64,
     /// Operations carried out for other members.
@@ -104,6 +106,7 @@ impl Replica {
             peers: peers(shared),
             controls,
             controls_total,
+            recovering_files: figures.recovering.load(Ordering::Relaxed),
             forwarded: figures.forwarded.load(Ordering::Relaxed),
             served: figures.served.load(Ordering::Relaxed),
             bytes_written: shared.store.statistics().bytes_written,

@@ -1,6 +1,7 @@
 //! What has to be looked after now and then: records and marks that nobody needs any more, new members.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use control::Position;
@@ -10,6 +11,9 @@ use crate::sessions;
 use crate::shared::Shared;
 
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Between attempts to renew a file that another replica controls.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// So many birthplaces are remembered before those that everybody knows are dropped.
 const BIRTHS: usize = 4096;
@@ -35,15 +39,18 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 
 /// Gives files new versions whose unstable data a crash has taken: everybody gets what is left, and no
 /// client trusts what it remembers.
-pub(crate) async fn renew_recovered(shared: Arc<Shared>) {
-    let recovered = match shared.store.recovered() {
-        Ok(recovered) => recovered,
-        Err(error) => return tracing::error!(%error, "the files to renew cannot be listed"),
+pub(crate) async fn renew_recovered(shared: Arc<Shared>, recovered: Vec<ObjectId>) {
+    let left = |files: usize| {
+        shared
+            .figures
+            .recovering
+            .store(files as u64, Ordering::Relaxed)
     };
-    for file in recovered {
-        while !renew(&shared, file).await {
-            tokio::time::sleep(INTERVAL).await;
+    for (done, file) in recovered.iter().enumerate() {
+        while !renew(&shared, *file).await {
+            tokio::time::sleep(PAUSE).await;
         }
+        left(recovered.len() - done - 1);
     }
 }
 
