@@ -16,7 +16,7 @@
 //! | 4, 5 | c | |
 //! | 6, 19, 23, 27, 29 | s | |
 //! | 11 (an acceptor without ids), 30, 35, 36 | l | 11: witnesses |
-//! | 12, 13 | | file data: tests of the crate `replica` |
+//! | 12, 13 (and 17 in part) | `shipping/tests/counterexamples.rs` of `replica` | |
 //! | 20 | | reading clients: tests of the crate `replica` |
 //! | 21, 33 | c | |
 //! | 22 (a repeated forward) | l | its write verifier: restarts |
