@@ -211,7 +211,8 @@ impl State {
         Ok(compose(self.incarnation, open.key, entry.seqid))
     }
 
-    /// Removes an open from the tables. Returns what the file system has to let go, locks first.
+    /// Removes an open that the file system has closed from the tables. Returns what it has to let go besides:
+    /// the locks under the open.
     pub fn remove_open(&mut self, open: &OpenFile) -> Vec<Release> {
         let Some(entry) = self.opens.get(&open.key) else {
             return Vec::new();
@@ -219,7 +220,9 @@ impl State {
         let Some(owner) = self.client_owner(entry.client) else {
             return Vec::new();
         };
-        self.forget_open(open.key, &owner)
+        let mut releases = self.forget_open(open.key, &owner);
+        releases.retain(|release| !matches!(release, Release::Open(..)));
+        releases
     }
 
     /// Finds the lock state of an owner that locks for the first time on an open.

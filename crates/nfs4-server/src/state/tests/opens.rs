@@ -176,10 +176,7 @@ fn closing_takes_the_locks_along() {
     assert_eq!(table.state.test_stateid(client, &lock), NfsStat4::Ok);
     let open = table.state.open_file(client, &stateid, file(1)).unwrap();
     let releases = table.state.remove_open(&open);
-    assert!(matches!(
-        &releases[..],
-        [Release::Locks(..), Release::Open(..)]
-    ));
+    assert!(matches!(&releases[..], [Release::Locks(..)]));
     assert_eq!(
         table.state.test_stateid(client, &lock),
         NfsStat4::BadStateid

@@ -1,0 +1,159 @@
+//! A file system that asks another site takes its time: nobody but those who asked waits for it.
+
+mod fixture;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fixture::distant::{Distant, FAR_VERIFIER};
+use fixture::state::*;
+use fixture::{Client, Fixture, last};
+use nfs4::{ArgOp4, CloseArgs, CommitArgs, NfsStat4, StableHow4, Verifier4, WriteArgs, share};
+use nfs4_server::Limits;
+use xdr::Bytes;
+
+/// Waits until so many operations on opens have gone to the other site.
+async fn until_sent(distant: &Distant, count: usize) {
+    while distant.sent.load(Ordering::SeqCst) < count {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn read_attributes(client: &Client) {
+    client.attributes("/export/file", &[nfs4::Attr::Size]).await;
+}
+
+/// Opens the file, in a task of its own.
+fn opening(client: Client, owner: &'static str) -> tokio::task::JoinHandle<nfs4::Stateid4> {
+    let open = async move {
+        let args = open_args(owner, share::ACCESS_BOTH);
+        client.open_at("/export/file", args).await.1
+    };
+    tokio::spawn(open)
+}
+
+async fn with_file() -> (Fixture, Arc<Distant>, Client) {
+    let (fixture, distant) = Fixture::with_distant_opens(Limits::default());
+    let client = fixture.client().await;
+    distant.way.add_permits(2);
+    client.make_file("/export", "file").await;
+    (fixture, distant, client)
+}
+
+#[tokio::test]
+async fn clients_that_open_one_file_do_not_wait_for_each_other() {
+    let (fixture, distant, _) = with_file().await;
+    let sent = distant.sent.load(Ordering::SeqCst);
+    let mut openings = Vec::new();
+    for number in 1..=10 {
+        let client = fixture.client().await;
+        openings.push(opening(client, "opener"));
+        // All of them are on their way though none has been answered.
+        until_sent(&distant, sent + number).await;
+    }
+    distant.way.add_permits(10);
+    for opening in openings {
+        opening.await.expect("opened");
+    }
+}
+
+#[tokio::test]
+async fn a_client_goes_on_while_an_open_of_its_own_is_far_away() {
+    let (_fixture, distant, client) = with_file().await;
+    let sent = distant.sent.load(Ordering::SeqCst);
+    let slow = client.with_session(2, 1 << 16).await;
+    let opening = opening(slow, "opener");
+    until_sent(&distant, sent + 1).await;
+    for _ in 0..100 {
+        read_attributes(&client).await;
+    }
+    distant.way.add_permits(1);
+    opening.await.expect("opened");
+}
+
+/// A client whose request takes longer than its lease keeps it: it waits for the server, not the other way
+/// round.
+#[tokio::test]
+async fn a_lease_does_not_end_while_a_request_is_far_away() {
+    let limits = Limits {
+        lease: Duration::ZERO,
+        ..Limits::default()
+    };
+    let (fixture, distant) = Fixture::with_distant_opens(limits);
+    let client = fixture.client().await;
+    let making = tokio::spawn(async move { client.open_new("file").await });
+    until_sent(&distant, 1).await;
+    fixture.service.housekeep().await;
+    assert_eq!(fixture.service.counts().clients, 1);
+    distant.way.add_permits(1);
+    making.await.expect("made");
+    assert_eq!(fixture.service.counts().opens, 1);
+    distant.way.add_permits(1);
+    fixture.service.housekeep().await;
+    assert_eq!(fixture.service.counts().opens, 0, "silent ever since");
+}
+
+#[tokio::test]
+async fn what_an_expired_client_held_is_let_go_side_by_side_and_asked_for_again() {
+    const FILES: usize = 20;
+    let limits = Limits {
+        lease: Duration::ZERO,
+        ..Limits::default()
+    };
+    let (fixture, distant) = Fixture::with_distant_opens(limits);
+    let client = fixture.client().await;
+    distant.way.add_permits(FILES);
+    for number in 0..FILES {
+        client.open_new(&format!("file {number}")).await;
+    }
+    distant.busy.store(1, Ordering::SeqCst);
+    let sent = distant.sent.load(Ordering::SeqCst);
+    let service = fixture.service.clone();
+    let chores = tokio::spawn(async move { service.housekeep().await });
+    until_sent(&distant, sent + FILES).await;
+    distant.way.add_permits(FILES + 1);
+    chores.await.expect("housekeeping ends");
+    let asked = distant.sent.load(Ordering::SeqCst) - sent;
+    assert_eq!(asked, FILES + 1, "one was told to come again");
+}
+
+#[tokio::test]
+async fn a_close_that_is_refused_for_now_leaves_the_open_as_it_was() {
+    let (_fixture, distant, client) = with_file().await;
+    distant.way.add_permits(3);
+    let args = open_args("opener", share::ACCESS_BOTH);
+    let (handle, open_stateid) = client.open_at("/export/file", args).await;
+    let close = || {
+        ArgOp4::Close(CloseArgs {
+            seqid: 0,
+            open_stateid,
+        })
+    };
+    distant.busy.store(1, Ordering::SeqCst);
+    assert_eq!(client.status_on(&handle, [close()]).await, NfsStat4::Delay);
+    assert_eq!(client.status_on(&handle, [close()]).await, NfsStat4::Ok);
+}
+
+#[tokio::test]
+async fn writes_and_commits_carry_the_verifier_of_the_site_that_holds_the_data() {
+    let (_fixture, distant, client) = with_file().await;
+    distant.way.add_permits(1);
+    let args = open_args("opener", share::ACCESS_BOTH);
+    let (handle, stateid) = client.open_at("/export/file", args).await;
+    let write = ArgOp4::Write(WriteArgs {
+        stateid,
+        offset: 0,
+        stable: StableHow4::Unstable,
+        data: Bytes::from_static(b"far away"),
+    });
+    let reply = client.on(&handle, [write]).await;
+    let verifier = Verifier4(FAR_VERIFIER.0);
+    assert_eq!(last!(reply, Write).writeverf, verifier);
+    let commit = ArgOp4::Commit(CommitArgs {
+        offset: 0,
+        count: 0,
+    });
+    let reply = client.on(&handle, [commit]).await;
+    assert_eq!(last!(reply, Commit).writeverf, verifier);
+}
