@@ -2,7 +2,8 @@
 //! down, while two peers answer 120 ms later. Prints microseconds per update, releases included, and how
 //! many messages a file takes.
 //!
-//! `cargo run --release -p control --example burst`
+//! `cargo run --release -p control --example burst`; with the argument `contended`, another replica wants to
+//! move the directory above all the files as soon as they are written.
 
 use control::*;
 use std::cell::Cell;
@@ -193,6 +194,20 @@ impl Burst {
         self.later(DELAY, Event::Shipped(file));
     }
 
+    /// Another replica wants to move the directory above all the files, and waits for each one's control.
+    fn rename_from_elsewhere(&mut self) {
+        let update = Update::Rename {
+            from: id(LEVELS - 1),
+            to: id(1),
+            moved: Subject::Directory(id(LEVELS)),
+            replaced: None,
+        };
+        self.call(ReplicaSlot(2), |core, tree, now| {
+            let begun = core.handle_operation(now, tree, OperationId(0), &update);
+            begun.expect("one operation fits");
+        });
+    }
+
     fn applied_later(&mut self, position: Position) {
         for peer in [2, 3] {
             self.later(DELAY, Event::Applied(ReplicaSlot(peer), position));
@@ -231,6 +246,9 @@ fn main() {
         burst.run_until(burst.now.after(BETWEEN_FILES));
     }
     let foreground = burst.spent;
+    if std::env::args().any(|argument| argument == "contended") {
+        burst.rename_from_elsewhere();
+    }
     burst.run_until(Moment(60_000_000));
     let left = burst.cores[&PRIMARY].unfinished();
     let updates = 2 * FILES;
