@@ -23,6 +23,7 @@ pub struct Requirements {
     ganesha: bool,
     wan: bool,
     host_client: bool,
+    programs: bool,
 }
 
 /// One thing the machine lacks.
@@ -88,6 +89,14 @@ impl Requirements {
     /// For a [`crate::Wan`] between sites too.
     pub fn with_wan(self) -> Self {
         Self { wan: true, ..self }
+    }
+
+    /// For programs that people run on shared files, in guests: git, SQLite, rsync and a C compiler.
+    pub fn with_programs(self) -> Self {
+        Self {
+            programs: true,
+            ..self
+        }
     }
 
     /// Everything that is missing, the machine's own shortcomings first.
@@ -186,7 +195,7 @@ impl Requirements {
 
     /// The programs and files that will be used, each with its Debian package.
     fn programs(self) -> Vec<(&'static str, &'static str)> {
-        let parts: [(bool, &[(&str, &str)]); 4] = [
+        let parts: [(bool, &[(&str, &str)]); 5] = [
             (self.site, &[("ip", "iproute2")]),
             (
                 self.guest,
@@ -201,6 +210,15 @@ impl Requirements {
                 ],
             ),
             (self.host_client, &[("mount.nfs4", "nfs-common")]),
+            (
+                self.programs,
+                &[
+                    ("git", "git"),
+                    ("sqlite3", "sqlite3"),
+                    ("rsync", "rsync"),
+                    ("cc", "gcc"),
+                ],
+            ),
             (
                 self.ganesha,
                 &[

@@ -9,6 +9,7 @@
 //! What must never enter: judgements about speed, and anything that a test without a kernel can show
 //! as well.
 
+mod hands;
 mod inside;
 mod runner;
 mod scene;
@@ -28,6 +29,7 @@ mod trees;
 use std::process::ExitCode;
 
 use runner::{Story, stories};
+use testbed::Requirements;
 
 /// Every story, in the order of telling: what is simple and broken should be seen first.
 const STORIES: &[(&str, Story)] = stories![
@@ -67,6 +69,6 @@ fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
         Some("inside") => inside::main(words.collect()),
-        _ => runner::run(STORIES),
+        _ => runner::run(STORIES, Requirements::guest()),
     }
 }

@@ -145,6 +145,25 @@ pub fn count(path: &Path, steps: u32) -> Result<()> {
     Ok(())
 }
 
+/// Appends so many lines, each under a lock of its own: of fcntl(2), or of flock(2) with `way` "flock".
+pub fn append(path: &Path, way: &str, name: &str, lines: u32) -> Result<()> {
+    const WHOLE: Range = (0, 0);
+    let mut options = options(Way::Append);
+    let mut file = options.read(true).open(path)?;
+    for number in 0..lines {
+        match way {
+            "flock" => file.lock()?,
+            _ => set_lock(&file, libc::F_WRLCK, WHOLE, true)?,
+        }
+        file.write_all(format!("{name} {number}\n").as_bytes())?;
+        match way {
+            "flock" => file.unlock()?,
+            _ => set_lock(&file, libc::F_UNLCK, WHOLE, false)?,
+        }
+    }
+    Ok(())
+}
+
 fn options(way: Way) -> OpenOptions {
     let mut options = OpenOptions::new();
     match way {

@@ -46,6 +46,9 @@ fn program(words: &[&str]) -> Result<()> {
         ["churn", folder] => entries::churn(Path::new(folder)),
         ["hand", referee, name] => hand::obey(referee, name),
         ["count", file, steps] => hand::count(Path::new(file), steps.parse()?),
+        ["append", file, way, name, lines] => {
+            hand::append(Path::new(file), way, name, lines.parse()?)
+        }
         ["journal", file] => journal::write(Path::new(file)),
         ["audit", file, count] => journal::audit(Path::new(file), count.parse()?),
         ["bustle", folder, name] => bustle::work(Path::new(folder), name, Answers::AllHeard),

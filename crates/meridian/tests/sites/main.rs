@@ -1,0 +1,59 @@
+//! Stories with real Linux clients at three sites far apart, each of which mounts the server of its own site.
+//! The servers are one set; between them lies a WAN whose delay, bandwidth and cuts the stories decide.
+//!
+//! As with the stories of one server, this binary is also the program that runs inside the guests. The stories
+//! share one world, because to boot it takes as long as a story; each works in a folder of its own, and one that
+//! fails takes the world with it.
+//!
+//! What must never enter: judgements about speed, and what one server alone can show.
+
+#[path = "../kernel/hands.rs"]
+mod hands;
+#[path = "../kernel/inside/mod.rs"]
+mod inside;
+#[path = "../kernel/runner.rs"]
+mod runner;
+mod scene;
+
+mod coherence;
+mod large;
+mod locks;
+mod outage;
+mod programs;
+mod renames;
+mod together;
+mod trees;
+
+use std::process::ExitCode;
+
+use runner::{Story, stories};
+use testbed::Requirements;
+
+/// Every story, in the order of telling. The last one ends the world.
+const STORIES: &[(&str, Story)] = stories![
+    coherence::what_is_made_at_one_site_is_there_at_every_other,
+    coherence::what_is_closed_at_one_site_opens_at_every_other_whatever_the_distance,
+    together::lines_appended_under_a_lock_at_three_sites_are_all_there,
+    together::files_made_in_one_directory_at_three_sites_are_all_there,
+    locks::a_lock_taken_at_one_site_blocks_the_others_until_it_is_given_back,
+    locks::the_lock_of_a_process_killed_at_one_site_is_free_at_the_others,
+    renames::a_directory_moves_while_another_site_writes_below,
+    large::a_large_file_on_a_slow_link_delays_no_directory,
+    trees::a_tree_unpacked_at_one_site_is_read_and_built_at_the_others_meanwhile,
+    programs::git_commits_and_collects_garbage_at_three_sites,
+    programs::sqlite_counts_at_two_sites,
+    programs::rsync_finds_at_one_site_what_it_copied_at_another,
+    outage::work_goes_on_when_a_cut_link_heals_and_all_copies_are_equal,
+];
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    match words.next().as_deref() {
+        Some("inside") => inside::main(words.collect()),
+        _ => {
+            let outcome = runner::run(STORIES, Requirements::guest().with_wan().with_programs());
+            scene::end();
+            outcome
+        }
+    }
+}

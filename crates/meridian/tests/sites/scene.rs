@@ -1,0 +1,276 @@
+//! What the stories have in common: three sites, a server and a client at each, a WAN between them.
+//!
+//! What must never enter: expectations of a single story.
+
+use std::fs;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use server::ReplicationStatus;
+use testbed::{Guest, Job, LinkSettings, Mount, Output, Place, Script, Service, Wan, World};
+
+use crate::hands::run;
+pub use crate::hands::{Hand, MOUNT, PATIENCE, eventually, finish, lines, program};
+
+/// The sites, in the order of their slots in the set.
+pub const NAMES: [&str; 3] = ["paris", "oslo", "rome"];
+
+/// Where each guest sees the tree without a cache, to judge what its server says.
+pub const UNCACHED: &str = "/run/w";
+
+/// Where servers call each other.
+const PEER_PORT: u16 = 7643;
+
+/// Everybody may write, root is root, and leases outlive a busy machine's hiccups.
+const CONFIGURATION: &str = "\
+[[export]]
+path = \"/export\"
+[[export.allow]]
+clients = \"*\"
+squash = \"none\"
+[time]
+lease_seconds = 30
+[metrics]
+listen = \"off\"
+";
+
+/// The distance of sites where a story does not choose another.
+pub fn far() -> LinkSettings {
+    LinkSettings::round_trip(Duration::from_millis(120)).bandwidth(1_000_000_000)
+}
+
+/// Three sites that keep one tree. Sites go by their place in [`NAMES`].
+pub struct Sites {
+    guests: Vec<Guest>,
+    servers: Vec<Service>,
+    world: World,
+}
+
+/// The world, between stories.
+static WORLD: Mutex<Option<Sites>> = Mutex::new(None);
+
+fn taken() -> Option<Sites> {
+    WORLD.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Tells a story in the world that the stories before left, or in a new one.
+pub fn in_sites(story: impl FnOnce(&Sites) -> Result<()>) -> Result<()> {
+    let sites = whole()?;
+    let outcome = story(&sites).and_then(|()| sites.world.wan().set(&far()));
+    match outcome {
+        Ok(()) => {
+            *WORLD.lock().unwrap_or_else(PoisonError::into_inner) = Some(sites);
+            Ok(())
+        }
+        Err(error) => {
+            let places = sites.world.places().iter();
+            places.for_each(|place| place.site().keep_folder());
+            Err(error)
+        }
+    }
+}
+
+/// The world of the stories before, or a new one, for a story that ends it.
+pub fn whole() -> Result<Sites> {
+    taken().map_or_else(Sites::set_up, Ok)
+}
+
+/// Takes the world down.
+pub fn end() {
+    drop(taken());
+}
+
+impl Sites {
+    /// Does what the manual says under "Several sites", and mounts each server at its site.
+    fn set_up() -> Result<Self> {
+        let world = World::new(&NAMES, &far())?;
+        let first = &world.places()[0];
+        meridian(first, &["set", "create", "--address", &peer_address(first)])?;
+        let mut servers = vec![serve(first)?];
+        for place in &world.places()[1..] {
+            let token = meridian(first, &["set", "invite"])?;
+            let join = [
+                "set",
+                "join",
+                token.trim(),
+                "--address",
+                &peer_address(place),
+            ];
+            meridian(place, &join)?;
+            servers.push(serve(place)?);
+        }
+        let guests = world.everywhere(|place| place.guest("client"))?;
+        let sites = Self {
+            guests,
+            servers,
+            world,
+        };
+        for site in 0..NAMES.len() {
+            eventually("every server has the tree and sees the others", || {
+                let status = sites.status(site)?;
+                let connected = status.peers.iter().filter(|peer| peer.connected).count();
+                Ok(status.ready && connected + 1 == NAMES.len())
+            })?;
+        }
+        sites.mount()?;
+        Ok(sites)
+    }
+
+    fn mount(&self) -> Result<()> {
+        for (guest, place) in self.guests.iter().zip(self.world.places()) {
+            let mount = Mount::of(place.nfs_address(), "/export");
+            guest.mount(&mount, MOUNT)?;
+            let uncached = mount.option("nosharecache,noac,lookupcache=none");
+            guest.mount(&uncached, UNCACHED)?;
+        }
+        Ok(())
+    }
+
+    /// The network between the sites.
+    pub fn wan(&self) -> &Wan {
+        self.world.wan()
+    }
+
+    /// What this site's server says of its replica.
+    pub fn status(&self, site: usize) -> Result<ReplicationStatus> {
+        let text = meridian(&self.world.places()[site], &["status", "--json"])?;
+        let mut status: server::Status = serde_json::from_str(&text)?;
+        let replication = status.exports.remove(0).replication;
+        replication.context("the server belongs to a set")
+    }
+
+    /// A process at this site that does what it is told, in the mounted tree.
+    pub fn hand(&self, site: usize) -> Result<Hand> {
+        let place = &self.world.places()[site];
+        Hand::begin(place.site(), &self.guests[site], |script| script)
+    }
+
+    /// One process at each site.
+    pub fn hands(&self) -> Result<Vec<Hand>> {
+        (0..NAMES.len()).map(|site| self.hand(site)).collect()
+    }
+
+    /// Runs a script at this site that must succeed.
+    pub fn run(&self, site: usize, script: impl Into<Script>) -> Result<Output> {
+        run(&self.guests[site], script).with_context(|| format!("at {}", NAMES[site]))
+    }
+
+    /// Starts a script at this site.
+    pub fn start(&self, site: usize, script: impl Into<Script>) -> Result<Job> {
+        self.guests[site].start(script)
+    }
+
+    /// Starts this at each site, and waits until all have ended well.
+    pub fn everywhere<S: Into<Script>>(&self, script: impl Fn(usize) -> S) -> Result<()> {
+        let sites = 0..NAMES.len();
+        let jobs = sites.map(|site| self.start(site, script(site)));
+        let jobs: Vec<Job> = jobs.collect::<Result<_>>()?;
+        for (job, name) in jobs.iter().zip(NAMES) {
+            finish(job).with_context(|| format!("at {name}"))?;
+        }
+        Ok(())
+    }
+
+    /// A folder of the host that every guest sees under the same path, for what a story brings along.
+    pub fn host_folder(&self, name: &str) -> Result<std::path::PathBuf> {
+        let folder = self.world.places()[0].site().folder().join(name);
+        fs::create_dir(&folder)?;
+        Ok(folder)
+    }
+
+    /// Waits until every server has everything that was made at the others.
+    pub fn quiet(&self) -> Result<()> {
+        eventually("every server has everything", || {
+            for site in 0..NAMES.len() {
+                let status = self.status(site)?;
+                let behind = |peer: &server::ReplicaPeerStatus| {
+                    !peer.connected || peer.lag_updates + peer.lag_files > 0
+                };
+                if status.peers.iter().any(behind) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Fails unless this folder of the tree is the same at every site: names, kinds, attributes and contents.
+    /// Returns what it looks like, a line an entry.
+    pub fn equal_everywhere(&self, folder: &str) -> Result<String> {
+        self.quiet()?;
+        let look = format!(
+            "cd {UNCACHED}/{folder} && find . -printf '%P %y %m %U:%G %n %T@ %l\\n' | sort &&
+             find . -type f -print0 | sort -z | xargs -0r sha256sum"
+        );
+        let seen = (0..NAMES.len()).map(|site| Ok(self.run(site, look.as_str())?.text()));
+        let seen: Vec<String> = seen.collect::<Result<_>>()?;
+        for (text, name) in seen.iter().zip(NAMES) {
+            let differs = seen[0].lines().zip(text.lines());
+            let differs = differs.filter(|(one, other)| one != other);
+            let differs: Vec<_> = differs.take(10).collect();
+            ensure!(
+                *text == seen[0],
+                "'{folder}' differs between {} and {name}, in {} and {} lines: {differs:#?}",
+                NAMES[0],
+                seen[0].lines().count(),
+                text.lines().count()
+            );
+        }
+        Ok(seen.into_iter().next().expect("there are sites"))
+    }
+
+    /// Ends clients and servers in order, and fails unless every store is in order.
+    pub fn end_well(self) -> Result<()> {
+        for guest in self.guests {
+            guest.power_off()?;
+        }
+        for mut server in self.servers {
+            let status = server.stop()?;
+            ensure!(status.success(), "a server stopped with {status}");
+        }
+        for place in self.world.places() {
+            meridian(place, &["check"]).context("a store is damaged")?;
+        }
+        Ok(())
+    }
+}
+
+fn peer_address(place: &Place) -> String {
+    place.at(PEER_PORT).to_string()
+}
+
+/// Starts the server of a place, and waits until it answers.
+fn serve(place: &Place) -> Result<Service> {
+    let folder = place.site().folder();
+    let file = folder.join("meridian.toml");
+    fs::write(&file, CONFIGURATION)?;
+    let listen = place.nfs_address();
+    let mut command = on_data(place, &["serve", "--listen", &listen.to_string()]);
+    command.arg("--config").arg(file);
+    let mut server = Service::start(place.site(), "meridian", command)?;
+    server.wait_for_nfs(listen)?;
+    Ok(server)
+}
+
+/// Runs the program to its good end, on the data of a place, and returns what it printed.
+fn meridian(place: &Place, words: &[&str]) -> Result<String> {
+    let output = on_data(place, words).output()?;
+    ensure!(
+        output.status.success(),
+        "meridian {words:?} at {} ended with {}:\n{}{}",
+        place.name(),
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn on_data(place: &Place, words: &[&str]) -> Command {
+    let mut command = place.command(env!("CARGO_BIN_EXE_meridian"));
+    command.args(words).arg("--data");
+    command.arg(place.site().folder().join("data"));
+    command
+}
