@@ -38,21 +38,26 @@ impl Overview {
         };
         let path = &question.path;
         let object = find(&*tree.file_system, path).await?;
+        let mut chosen = None;
         if let Some(setting) = question.set {
             if object.kind != ObjectKind::Directory {
                 return Err(format!(
                     "{path} is not a directory; set it for the directory that it is in"
                 ));
             }
-            let setting = match setting {
+            chosen = match setting {
                 DurabilitySetting::Relaxed => Some(Durability::Relaxed),
                 DurabilitySetting::Majority => Some(Durability::Majority),
                 DurabilitySetting::Inherit => None,
             };
-            let set = replica.set_durability(object.id, setting).await;
+            let set = replica.set_durability(object.id, chosen).await;
             set.map_err(|error| refusal(path, &error))?;
         }
-        let (durability, from) = replica.durability(object.id).await;
+        let (durability, from) = match chosen {
+            // Set where the directory is controlled; the own copy may not have heard of it yet.
+            Some(durability) => (durability, Some(object.id)),
+            None => replica.durability(object.id).await,
+        };
         let path_of = |from: ObjectId| match tree.store.path_of(from) {
             _ if from == object.id => path.clone(),
             Ok(path) => path,
