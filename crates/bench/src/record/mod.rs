@@ -27,7 +27,7 @@ use strace::{Event, Lines};
 const CALLS: &str = "trace=%file,%desc,fork,vfork,clone,clone3";
 
 /// What times are rounded to, in microseconds; what is left is added to the next.
-const RESOLUTION_US: f64 = 500.0;
+const RESOLUTION_US: f64 = 1000.0;
 
 /// Records the phases and writes the trace.
 pub(crate) fn run(arguments: &RecordArguments) -> Result<()> {
@@ -154,9 +154,9 @@ mod tests {
             think_us,
             action: Action::Close { open: 0 },
         };
-        let mut steps = [step(400), step(900), step(700)];
-        scale(&mut steps, Duration::from_micros(1000));
+        let mut steps = [step(800), step(1800), step(1400)];
+        scale(&mut steps, Duration::from_micros(2000));
         let times: Vec<u32> = steps.iter().map(|step| step.think_us).collect();
-        assert_eq!(times, [0, 500, 500]);
+        assert_eq!(times, [0, 1000, 1000]);
     }
 }

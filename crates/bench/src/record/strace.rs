@@ -19,7 +19,7 @@ pub(crate) struct Call {
     pub(crate) arguments: Vec<String>,
     /// What it returned, unless it failed or never returned.
     pub(crate) result: Option<i64>,
-    /// It failed because a name is not there (ENOENT, ENOTDIR).
+    /// It failed because a name is not there (ENOENT).
     pub(crate) lacks_name: bool,
 }
 
@@ -97,9 +97,8 @@ fn call(process: u32, began: f64, text: &str) -> Option<Call> {
         name: name.to_owned(),
         arguments: split(arguments),
         result: outcome[..digits].parse().ok(),
-        lacks_name: ["-1 ENOENT", "-1 ENOTDIR"]
-            .iter()
-            .any(|error| outcome.starts_with(error)),
+        // ENOTDIR is also what opening a file as a directory ends with.
+        lacks_name: outcome.starts_with("-1 ENOENT"),
     })
 }
 

@@ -33,6 +33,7 @@ mod kernel;
 mod requests;
 mod work;
 
+use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -56,7 +57,7 @@ pub(crate) struct Replay<'a> {
 }
 
 /// What playing some steps took.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Played {
     /// From the first step's beginning to the last one's end.
     pub(crate) took: Duration,
@@ -64,6 +65,14 @@ pub(crate) struct Played {
     pub(crate) counts: Counts,
     /// How much of the time was spent thinking.
     pub(crate) thought: Duration,
+}
+
+impl AddAssign for Played {
+    fn add_assign(&mut self, later: Self) {
+        self.took += later.took;
+        self.counts += later.counts;
+        self.thought += later.thought;
+    }
 }
 
 impl<'a> Replay<'a> {

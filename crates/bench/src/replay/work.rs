@@ -1,6 +1,6 @@
 //! How much a replay did.
 
-use std::ops::Sub;
+use std::ops::{AddAssign, Sub};
 
 /// Counted over everything a replay has done so far.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -22,5 +22,13 @@ impl Sub for Counts {
             delays: self.delays - earlier.delays,
             written: self.written - earlier.written,
         }
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, later: Self) {
+        self.requests += later.requests;
+        self.delays += later.delays;
+        self.written += later.written;
     }
 }

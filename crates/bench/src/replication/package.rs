@@ -9,10 +9,13 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use testbed::LinkSettings;
 
-use super::sites::{Sent, Sites};
+use super::sites::{Sent, Server, Sites};
 use crate::replay::{Played, Replay, compare};
-use crate::trace::Trace;
+use crate::trace::{Step, Trace};
 use crate::worker::Target;
+
+/// How many steps are played at one server before it is the other's turn.
+const TURN: usize = 200;
 
 /// One phase at one number of replicas and distance.
 #[derive(Debug, Clone, Serialize)]
@@ -41,8 +44,10 @@ pub(crate) struct PhaseFigures {
     pub(crate) sent: Sent,
     /// How long after the end of the phase all replicas had everything, in seconds.
     pub(crate) behind_s: f64,
-    /// Processor time of all replicas, in seconds.
-    pub(crate) replicas_cpu_s: f64,
+    /// Processor time of the replica that does the work, in seconds.
+    pub(crate) first_cpu_s: f64,
+    /// Processor time of all other replicas together.
+    pub(crate) others_cpu_s: f64,
     /// Processor time of the server that is alone.
     pub(crate) alone_cpu_s: f64,
 }
@@ -77,16 +82,14 @@ pub(crate) async fn measure(
     sites.wait_for_quiet()?;
     let mut figures = Vec::new();
     for phase in &trace.phases {
-        let alone_before = sites.alone.processor_time()?;
-        let beside = alone.play(&phase.steps).await?;
-        let alone_cpu = sites.alone.processor_time()? - alone_before;
-        let (before, cpu_before) = (sites.sent()?, replicas_cpu(sites)?);
-        let played = replicated.play(&phase.steps).await;
-        let played = played.with_context(|| format!("{} at the set", phase.name))?;
+        let (before, cpu_before) = (sites.sent()?, cpu(sites)?);
+        let (played, beside) = turns(&mut replicated, &mut alone, &phase.steps, thinks)
+            .await
+            .with_context(|| format!("{} went wrong", phase.name))?;
         let done = Instant::now();
         sites.wait_for_copies()?;
         let behind = done.elapsed();
-        let after = sites.sent()?;
+        let (after, cpu_after) = (sites.sent()?, cpu(sites)?);
         figures.push(PhaseFigures {
             replicas: sites.replicas.len(),
             distance_us: distance.as_micros() as u64,
@@ -100,8 +103,9 @@ pub(crate) async fn measure(
             written: played.counts.written,
             sent: after.since(before),
             behind_s: behind.as_secs_f64(),
-            replicas_cpu_s: (replicas_cpu(sites)? - cpu_before).as_secs_f64(),
-            alone_cpu_s: alone_cpu.as_secs_f64(),
+            first_cpu_s: cpu_after[0] - cpu_before[0],
+            others_cpu_s: cpu_after[1] - cpu_before[1],
+            alone_cpu_s: cpu_after[2] - cpu_before[2],
         });
         tell(&figures[figures.len() - 1]);
     }
@@ -116,8 +120,33 @@ fn tell(figures: &PhaseFigures) {
     );
 }
 
-fn replicas_cpu(sites: &Sites) -> Result<Duration> {
-    sites.replicas.iter().map(|one| one.processor_time()).sum()
+/// Plays the steps at both, a few here and the same there, so that what else happens on the machine
+/// meets both. With pauses that would give the set time to lose its control; there each plays all.
+async fn turns(
+    replicated: &mut Replay<'_>,
+    alone: &mut Replay<'_>,
+    steps: &[Step],
+    thinks: bool,
+) -> Result<(Played, Played)> {
+    let turn = match thinks {
+        true => steps.len().max(1),
+        false => TURN,
+    };
+    let (mut here, mut there) = (Played::default(), Played::default());
+    for steps in steps.chunks(turn) {
+        there += alone.play(steps).await?;
+        here += replicated.play(steps).await?;
+    }
+    Ok((here, there))
+}
+
+/// Processor seconds of the first replica, of the others, and of the server that is alone.
+fn cpu(sites: &Sites) -> Result<[f64; 3]> {
+    let seconds = |server: &Server| Ok(server.processor_time()?.as_secs_f64());
+    let mut replicas = sites.replicas.iter().map(seconds);
+    let first = replicas.next().context("a set has replicas")??;
+    let others = replicas.sum::<Result<f64>>()?;
+    Ok([first, others, seconds(&sites.alone)?])
 }
 
 async fn begin<'a>(

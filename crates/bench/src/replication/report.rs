@@ -152,13 +152,13 @@ impl Report {
     /// The phases of the package.
     fn package(&self) -> String {
         let mut table = String::from(
-            "| phase | replicas | round trip (ms) | pauses | set (s) | alone (s) | ratio | replicas' CPU (s) | CPU alone (s) |\n\
-             |---|--:|--:|---|--:|--:|--:|--:|--:|\n",
+            "| phase | replicas | round trip (ms) | pauses | set (s) | alone (s) | ratio | CPU of the first replica (s) | of the others (s) | CPU alone (s) |\n\
+             |---|--:|--:|---|--:|--:|--:|--:|--:|--:|\n",
         );
         for one in &self.phases {
             let _ = writeln!(
                 table,
-                "| {} | {} | {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
+                "| {} | {} | {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
                 one.phase,
                 one.replicas,
                 milliseconds(one.distance_us),
@@ -166,7 +166,8 @@ impl Report {
                 one.replicated_s,
                 one.alone_s,
                 one.replicated_s / one.alone_s,
-                one.replicas_cpu_s,
+                one.first_cpu_s,
+                one.others_cpu_s,
                 one.alone_cpu_s,
             );
         }
