@@ -56,6 +56,8 @@ rules! {
     crossing_file_own_control,
     /// A new object under shallow control is controlled by its creator from the start.
     inheritance,
+    /// A control ends only when no operation is being carried out under it any more.
+    release_when_let_go,
     /// A control ends only when every active replica has applied what was done under it.
     release_when_applied,
     /// A control ends only when every active replica has acknowledged the narrower ones that remain.

@@ -20,6 +20,8 @@ pub struct Plan {
     pub operations: u32,
     /// Within which time they begin.
     pub span: Duration,
+    /// How long the carrying out of a write may take; its controls are held meanwhile.
+    pub slowest_write: Duration,
     /// How often two replicas lose and renew their connection.
     pub reconnects: u32,
     /// The links between the replicas.
@@ -39,11 +41,12 @@ impl Plan {
         event >= u64::BITS || self.mask >> event & 1 == 1
     }
 
-    /// How long an operation may take for each one that is served meanwhile (I7): the grace after a revoke, for
-    /// each of the four objects of a rename, and five times there and back on the slowest link. Lost
+    /// How long an operation may take for each one that is served meanwhile (I7): the grace after a revoke, and a
+    /// slow write, for each of the four objects of a rename, and five times there and back on the slowest link. Lost
     /// connections take away the limit.
     pub(crate) fn turn_limit(&self) -> Option<Duration> {
-        let limit = 4 * self.settings.revoke_grace + 10 * self.links.longest();
+        let limit =
+            4 * (self.settings.revoke_grace + self.slowest_write) + 10 * self.links.longest();
         (self.operations > 0 && self.reconnects == 0).then_some(limit)
     }
 
@@ -71,6 +74,7 @@ impl Plan {
             replicas,
             present: replicas,
             mask: u64::MAX,
+            slowest_write: slowest_write(seed),
             operations: 40,
             span: Duration::from_millis(200 + random.below(6000)),
             reconnects,
@@ -94,6 +98,7 @@ impl Plan {
             replicas,
             present: replicas,
             mask: u64::MAX,
+            slowest_write: Duration::ZERO,
             operations: 0,
             span: Duration::ZERO,
             reconnects: 0,
@@ -102,6 +107,15 @@ impl Plan {
         }
     }
 }
+
+/// Up to three times the grace after a revoke, for half of the seeds from a million on. It is not drawn, so
+/// that smaller seeds keep the meaning they had when they were written down.
+fn slowest_write(seed: u64) -> Duration {
+    let slow = seed >= SLOW_WRITES_FROM && seed % 2 == 1;
+    Duration::from_millis(if slow { 300 } else { 0 })
+}
+
+const SLOW_WRITES_FROM: u64 = 1_000_000;
 
 /// Small sets are drawn more often than large ones, because they find more per second.
 fn random_cap(random: &mut Random) -> u16 {

@@ -13,7 +13,9 @@ use crate::replica::{Content, Replica};
 use crate::tree::{Edit, Intent, Outcome};
 use crate::violation::Violation;
 use crate::workload;
-use control::{Command, Epoch, Moment, OperationId, Position, ReplicaSlot, Update, View};
+use control::{
+    Command, ControlName, Epoch, Moment, OperationId, Position, ReplicaSlot, Update, View,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vfs::ObjectId;
@@ -27,6 +29,7 @@ enum Event {
     },
     Alarm(ReplicaSlot),
     Submit(u64),
+    Write(ReplicaSlot, u64, Vec<ControlName>),
     Reconnect(ReplicaSlot, ReplicaSlot),
 }
 
@@ -61,6 +64,7 @@ pub struct World {
     pub closed: BTreeMap<ObjectId, Closed>,
     /// Files that some primary has removed; nobody can open them any more.
     removed: BTreeSet<ObjectId>,
+    slowest_write: Duration,
     /// At most so long may an operation take for each operation that is served meanwhile, if limited.
     pub(crate) turn_limit: Option<Duration>,
     /// What was closed or moved in this step.
@@ -100,6 +104,7 @@ impl World {
             newest: BTreeMap::new(),
             closed: BTreeMap::new(),
             removed: BTreeSet::new(),
+            slowest_write: plan.slowest_write,
             turn_limit: plan.turn_limit(),
             just_closed: BTreeSet::new(),
             now: Moment(0),
@@ -264,6 +269,11 @@ impl World {
                 self.begin(home, number);
                 self.settle(home);
                 vec![home]
+            }
+            Event::Write(slot, number, under) => {
+                self.write(slot, number, &under);
+                self.settle(slot);
+                vec![slot]
             }
             Event::Reconnect(one, other) => {
                 self.take_reconnect(one, other);

@@ -5,6 +5,7 @@ mod stage;
 
 use sim::{Plan, Violation, World};
 use stage::Switch;
+use std::ops::Range;
 use std::time::Duration;
 
 fn run(seed: u64, switch: Switch) -> Result<(), Violation> {
@@ -15,7 +16,11 @@ fn run(seed: u64, switch: Switch) -> Result<(), Violation> {
 
 /// Looks for a run that the rule saves.
 fn is_needed(switch: Switch, invariants: &[&str]) {
-    let broken = (0..150).find_map(|seed| run(seed, switch).err());
+    is_needed_among(0..150, switch, invariants);
+}
+
+fn is_needed_among(mut seeds: Range<u64>, switch: Switch, invariants: &[&str]) {
+    let broken = seeds.find_map(|seed| run(seed, switch).err());
     let broken = broken.expect("without the rule some run breaks an invariant");
     assert!(invariants.contains(&broken.invariant), "{broken}");
     let (seed, _) = broken.at;
@@ -76,4 +81,16 @@ fn counterexample_37_an_update_is_applied_after_granting_its_controls() {
 #[test]
 fn close_to_open_needs_the_wait_at_close() {
     is_needed(|rules| rules.close_waits_for_file = false, &["I3"]);
+}
+
+/// From a million on, writes take longer than the grace after a revoke.
+#[test]
+fn a_control_is_kept_while_something_is_written_under_it() {
+    let slow = 1_000_000..1_000_150;
+    let switched = |rules: &mut control::Rules| rules.release_when_let_go = false;
+    is_needed_among(
+        slow,
+        switched,
+        &["I1", "I3", "I4 (updates build on the newest version)"],
+    );
 }

@@ -66,7 +66,7 @@ impl ControlCore {
 
     fn lack(&self, tree: &impl Tree, number: u64, control: &OwnControl) -> Option<Lack> {
         let rules = self.settings.rules;
-        if control.held > 0 {
+        if control.held > 0 && rules.release_when_let_go() {
             return Some(Lack::Operations);
         }
         if rules.release_when_applied() {

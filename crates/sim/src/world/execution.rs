@@ -3,12 +3,12 @@
 //! The little of a replicated file system that control depends on; when something may happen is the
 //! cores' decision.
 
-use super::{CLOSE, World, place};
+use super::{CLOSE, Event, World, place};
 use crate::invariants::Closed;
 use crate::packet::Packet;
 use crate::replica::{Content, StreamUpdate};
 use crate::tree::{Edit, Intent, Outcome};
-use control::{ControlName, OperationId, Position, ReplicaSlot, Subject, Tree};
+use control::{ControlName, Moment, OperationId, Position, ReplicaSlot, Subject, Tree};
 use vfs::ObjectId;
 
 impl World {
@@ -21,13 +21,25 @@ impl World {
             self.begin(slot, number);
             return;
         }
-        self.check_controlled_by_no_other(slot, &intent);
-        if let Intent::Write(file) = intent {
-            self.write(slot, number, file, under);
+        if let Intent::Write(_) = intent {
+            self.begin_write(slot, number, under);
         } else {
+            self.check_controlled_by_no_other(slot, &intent);
             self.change_tree(slot, number, &intent, under);
             self.finish(slot, number, Outcome::Done);
         }
+    }
+
+    /// A write takes its time. Its controls must not end meanwhile, even when they are revoked.
+    fn begin_write(&mut self, slot: ReplicaSlot, number: u64, under: Vec<ControlName>) {
+        self.replica(slot).core.hold(&under);
+        let slowest = u64::try_from(self.slowest_write.as_micros()).unwrap_or(u64::MAX);
+        if slowest == 0 {
+            self.write(slot, number, &under);
+            return;
+        }
+        let at = Moment(self.now.0 + self.random.below(slowest));
+        self.schedule(at, Event::Write(slot, number, under));
     }
 
     fn check_controlled_by_no_other(&mut self, slot: ReplicaSlot, intent: &Intent) {
@@ -50,7 +62,30 @@ impl World {
         }
     }
 
-    fn write(&mut self, slot: ReplicaSlot, number: u64, file: ObjectId, under: Vec<ControlName>) {
+    /// Carries a write out, unless a client of the same replica has removed the file meanwhile.
+    pub(super) fn write(&mut self, slot: ReplicaSlot, number: u64, under: &[ControlName]) {
+        let now = self.now;
+        let intent = self.operations[place(number)].intent;
+        let Intent::Write(file) = intent else {
+            return;
+        };
+        if self.replica(slot).tree.resolve(&intent).is_some() {
+            self.check_controlled_by_no_other(slot, &intent);
+            self.write_content(slot, number, file, under);
+        } else {
+            self.finish(slot, number, Outcome::Refused);
+        }
+        let replica = self.replica(slot);
+        replica.core.handle_let_go(now, &replica.tree, under);
+    }
+
+    fn write_content(
+        &mut self,
+        slot: ReplicaSlot,
+        number: u64,
+        file: ObjectId,
+        under: &[ControlName],
+    ) {
         let now = self.now;
         let replica = self.replica(slot);
         let version = replica.tree.version(file).unwrap_or(0) + 1;
@@ -68,7 +103,7 @@ impl World {
         let others = self.others(slot);
         let replica = self.replica(slot);
         replica.unshipped.insert(file, (content, others.clone()));
-        replica.core.handle_data_unshipped(file, &under);
+        replica.core.handle_data_unshipped(file, under);
         let close = OperationId(number | CLOSE);
         let entry = replica.births.get(&file).copied();
         let accepted = replica
