@@ -37,3 +37,5 @@ mod wire;
 pub use replica::{Replica, StartError};
 pub use settings::{Durability, NameSpace, Settings};
 pub use status::{ControlView, PeerView, ReplicaStatus};
+#[doc(hidden)]
+pub use wire::decode_as_anything;

@@ -116,6 +116,7 @@ impl Replica {
             tokio::spawn(persistence::carry_out(shared.clone(), steps_out)),
             tokio::spawn(async move { engine.ring().await }),
             tokio::spawn(upkeep::keep(shared.clone())),
+            tokio::spawn(upkeep::pass_lock_changes_on(shared.clone())),
             tokio::spawn(upkeep::renew_recovered(shared.clone(), recovered)),
         ];
         let door = Arc::new(Door {

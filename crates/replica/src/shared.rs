@@ -11,7 +11,7 @@ use store::Store;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use vfs::{Error, ReplicaSlot, Result};
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::Inbox;
 use crate::base::Held;
@@ -55,6 +55,7 @@ pub(crate) struct Shared {
     /// How much of the tree is here; clients are answered when it is everything.
     pub(crate) held: watch::Sender<Held>,
     requests: AtomicU64,
+    lock_listeners: RwLock<Vec<LockListener>>,
     /// What applies the streams of others; ends with the replica.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -67,6 +68,9 @@ pub(crate) struct Parts {
     pub(crate) set: SetDirectory,
     pub(crate) held: Held,
 }
+
+/// Told of files whose locks have changed at another site.
+type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
 
 /// Who is in the set.
 #[derive(Default)]
@@ -92,6 +96,7 @@ impl Shared {
             figures: Figures::default(),
             held: watch::Sender::new(parts.held),
             requests: AtomicU64::new(0),
+            lock_listeners: RwLock::default(),
             tasks: Mutex::default(),
         }
     }
@@ -155,6 +160,22 @@ impl Shared {
         if let Some(endpoint) = self.endpoint.get() {
             let peer = endpoint.connect(slot, addresses);
             self.post.open(peer);
+        }
+    }
+
+    /// Has somebody told of files whose locks have changed elsewhere.
+    pub(crate) fn listen_for_locks(&self, listener: LockListener) {
+        let listeners = self.lock_listeners.write();
+        listeners
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(listener);
+    }
+
+    /// The locks of a file have changed for somebody of another site.
+    pub(crate) fn tell_of_locks(&self, file: ObjectId) {
+        let listeners = self.lock_listeners.read();
+        for listener in &*listeners.unwrap_or_else(PoisonError::into_inner) {
+            listener(file);
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use control::Position;
+use tokio::sync::broadcast::error::RecvError;
 use vfs::{Error, ObjectId};
 
 use crate::sessions;
@@ -33,6 +34,19 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         if let Err(error) = outcome {
             // The store has failed, which ends the server.
             return tracing::error!(%error, "replication cannot tidy up");
+        }
+    }
+}
+
+/// Tells of locks that arrived with updates, for ever.
+pub(crate) async fn pass_lock_changes_on(shared: Arc<Shared>) {
+    let mut changes = shared.store.lock_changes();
+    loop {
+        match changes.recv().await {
+            Ok(file) => shared.tell_of_locks(file),
+            // Whoever waits for one that was missed asks again by itself, a little later.
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
         }
     }
 }

@@ -159,3 +159,53 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> 
 #[derive(Debug, thiserror::Error)]
 #[error("a message cannot be decoded: {0}")]
 pub(crate) struct Malformed(postcard::Error);
+
+/// Takes arbitrary bytes apart as every kind of message, for fuzzing; nothing comes of it.
+#[doc(hidden)]
+pub fn decode_as_anything(bytes: &[u8]) {
+    drop(decode::<control::Envelope>(bytes));
+    drop(decode::<Greeting>(bytes));
+    drop(decode::<Records>(bytes));
+    drop(decode::<Note>(bytes));
+    drop(decode::<Applied>(bytes));
+    drop(decode::<PieceHead>(bytes));
+    drop(decode::<PieceDone>(bytes));
+    drop(decode::<MemberList>(bytes));
+    drop(decode::<BasePage>(bytes));
+    drop(decode::<crate::forward::Forwarded>(bytes));
+    drop(decode::<crate::forward::Answer>(bytes));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_are_refused_or_understood(bytes: Vec<u8>) {
+            decode_as_anything(&bytes);
+        }
+
+        #[test]
+        fn a_record_comes_back_and_a_shortened_one_is_refused(position: u64, key: Vec<u8>, cut in 0_usize..8) {
+            let row = Row { table: 1, key: key.into(), value: None };
+            let record = Record { position, note: Bytes::from_static(b"note"), rows: vec![row] };
+            let records = Records { records: vec![record], through: position };
+            let bytes = encode(&records);
+            prop_assert_eq!(&decode::<Records>(&bytes).unwrap(), &records);
+            prop_assert!(decode::<Records>(&bytes[..bytes.len() - 1 - cut.min(bytes.len() - 1)]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_directory_may_hold_is_refused() {
+        let who = vfs::Credentials::root();
+        let honest = vfs::Name::new(&b"name"[..]).unwrap();
+        let operation = crate::forward::Operation::Remove(who, ObjectId::ROOT, honest);
+        let mut bytes = encode(&operation);
+        let at = bytes.len() - 4;
+        bytes[at] = b'/';
+        assert!(decode::<crate::forward::Operation>(&bytes).is_err());
+    }
+}

@@ -96,10 +96,6 @@ pub enum Error {
 mod reason {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde calls it with a reference"
-    )]
     pub(super) fn serialize<S: Serializer>(
         _: &&'static str,
         serializer: S,

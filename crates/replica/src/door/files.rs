@@ -1,5 +1,7 @@
 //! The replicated tree as a [`FileSystem`]: which copy answers, and which replica changes what.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use control::Update;
@@ -207,7 +209,11 @@ impl FileSystem for Door {
         }
         let attempt = || self.shared.store.unlock(id, owner, range);
         let operation = || O::Unlock(id, owner.clone(), range);
-        self.change(id, &[], attempt, operation).await
+        self.change(id, &[], attempt, operation).await?;
+        if self.forwarded {
+            self.shared.tell_of_locks(id);
+        }
+        Ok(())
     }
 
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool> {
@@ -331,6 +337,10 @@ impl FileSystem for Door {
         let count = u32::try_from(max_bytes).unwrap_or(u32::MAX);
         let operation = || O::Xattrs(who.clone(), id, cookie, count);
         self.look(&[id], attempt, operation).await
+    }
+
+    fn on_lock_change(&self, listener: Arc<dyn Fn(ObjectId) + Send + Sync>) {
+        self.shared.listen_for_locks(listener);
     }
 
     async fn end_reclaim(&self) -> Result<()> {
