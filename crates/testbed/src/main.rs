@@ -17,15 +17,16 @@ use testbed::{
 };
 
 const USAGE: &str = "\
-usage: testbed requirements [--ganesha] [--install]
+usage: testbed requirements [--ganesha] [--wan] [--install]
            Say what this machine lacks for guests, and with --install mend it. Exit code 1 when
            something is missing.
        testbed host-client
            Exit code 0 when the machine's own kernel can mount NFSv4, else 1.
-       testbed guest [OPTIONS] --script FILE [-- SERVER COMMAND...]
+       testbed guest [OPTIONS] [--script FILE] [-- SERVER COMMAND...]
            Start the server command in a network of its own, boot the real Linux client, mount,
            run the bash script in the mounted folder with its output shown, and power off. The
-           exit code is the script's.
+           exit code is the script's. Without a script, each line of standard input is run, until
+           its end (Ctrl-D) or `exit`.
 
 options of guest:
   --place SITE         work in this site of the WAN that runs (testbed wan up), where a server may
@@ -39,7 +40,7 @@ options of guest:
   --version VERSION    NFS version (4.1)
   --option OPTION      one more mount option; may be repeated
   --ganesha FOLDER     serve this folder by NFS-Ganesha instead of a server command
-  --lifetime SECONDS   kill the guest after this time (900)";
+  --lifetime SECONDS   kill the guest after this time (900; a day without a script)";
 
 fn main() -> ExitCode {
     match command(std::env::args().skip(1)) {
@@ -72,6 +73,7 @@ fn requirements(words: impl Iterator<Item = String>) -> Result<ExitCode> {
     for word in words {
         match word.as_str() {
             "--ganesha" => requirements = requirements.with_ganesha(),
+            "--wan" => requirements = requirements.with_wan(),
             "--install" => installs = true,
             _ => bail!("`requirements` knows no '{word}'; see `testbed --help`"),
         }
@@ -110,7 +112,7 @@ struct GuestArguments {
     options: Vec<String>,
     ganesha: Option<PathBuf>,
     lifetime: Option<Duration>,
-    script: PathBuf,
+    script: Option<PathBuf>,
     command: Vec<String>,
 }
 
@@ -123,9 +125,6 @@ impl GuestArguments {
                 break;
             }
             arguments.set(&word, words.next())?;
-        }
-        if arguments.script.as_os_str().is_empty() {
-            bail!("--script is missing; see `testbed --help`");
         }
         let servers =
             usize::from(arguments.ganesha.is_some()) + usize::from(!arguments.command.is_empty());
@@ -152,10 +151,18 @@ impl GuestArguments {
                 let seconds = value()?.parse().with_context(wrong)?;
                 self.lifetime = Some(Duration::from_secs(seconds));
             }
-            "--script" => self.script = value()?.into(),
+            "--script" => self.script = Some(value()?.into()),
             _ => bail!("`guest` knows no '{word}'; see `testbed --help`"),
         }
         Ok(())
+    }
+
+    fn script_text(&self) -> Result<Option<String>> {
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path)
+                .with_context(|| format!("could not read {}", path.display()))
+        };
+        self.script.as_ref().map(read).transpose()
     }
 
     /// A site of its own, or one of a WAN.
@@ -189,8 +196,13 @@ impl GuestArguments {
 
     fn config(&self) -> GuestConfig {
         let usual = GuestConfig::default();
+        // Who types takes time.
+        let lifetime = match self.script {
+            Some(_) => usual.lifetime,
+            None => Duration::from_secs(86_400),
+        };
         GuestConfig {
-            lifetime: self.lifetime.unwrap_or(usual.lifetime),
+            lifetime: self.lifetime.unwrap_or(lifetime),
             ..usual
         }
     }
@@ -222,8 +234,7 @@ impl Server {
 }
 
 fn guest(arguments: &GuestArguments) -> Result<ExitCode> {
-    let script = std::fs::read_to_string(&arguments.script)
-        .with_context(|| format!("could not read {}", arguments.script.display()))?;
+    let script = arguments.script_text()?;
     let lacks = Requirements::guest().lacks();
     if let Some(lack) = lacks.first() {
         bail!("{lack}; `testbed requirements` lists everything that is missing");
@@ -235,8 +246,13 @@ fn guest(arguments: &GuestArguments) -> Result<ExitCode> {
     let guest = Guest::boot_with(&site, &arguments.guest_name(), &arguments.config())?;
     let at = arguments.at.as_deref().unwrap_or("/run/meridian");
     guest.mount(&arguments.mount(address), at)?;
-    let job = guest.start(Script::new(script).directory(at))?;
-    let code = job.follow(&mut io::stdout().lock(), &mut io::stderr().lock())?;
+    let code = match script {
+        Some(script) => {
+            let job = guest.start(Script::new(script).directory(at))?;
+            job.follow(&mut io::stdout().lock(), &mut io::stderr().lock())?
+        }
+        None => commands::shell::shell(&guest, at)?,
+    };
     guest.power_off()?;
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }

@@ -2,5 +2,6 @@
 //!
 //! What must never enter: anything a test cannot also do through the library.
 
+pub(crate) mod shell;
 pub(crate) mod wan;
 pub(crate) mod wan_measure;
