@@ -2,13 +2,16 @@
 # read, and run alone. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fix bench-server posix-suite soak
+.PHONY: help demo demo-single test fix bench-server bench-replication posix-suite soak
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## Build, serve a new store, mount it with the real Linux client, and do visible work
+demo: ## Three sites far apart: unpack and build at one with the real Linux client, open the result at all
 	@scripts/demo
+
+demo-single: ## One server: mount it with the real Linux client, do visible work, and kill it meanwhile
+	@scripts/demo-single
 
 test: ## Prove everything: format, lints, architecture, unit tests, the real Linux client
 	@scripts/test
@@ -21,6 +24,9 @@ bench-server: ## Compare Meridian with NFS-Ganesha on this machine
 
 soak: ## Simulate random runs of the replication protocol for SOAK_MINUTES minutes (default 10)
 	@scripts/soak
+
+bench-replication: ## Measure replication over an emulated wide area network
+	@scripts/bench-replication
 
 posix-suite: ## Run an independent POSIX suite through the real Linux client
 	@scripts/posix-suite

@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# The sites of scripts/demo and the servers in them; sourced, never run. It uses the variables `work`,
+# `testbed`, `meridian`, `sites`, `round_trip` and `as_root` of the script that sources it.
+# shellcheck disable=SC2154
+
+# Ports of a server: its clients', those of a server without replicas, the other replicas'.
+nfs_port=2049 alone_port=2050 peer_port=7643
+
+# Makes the sites and their WAN, which live as long as file descriptor 9 is open.
+start_sites() {
+  say "three sites, $round_trip ms between each two (network namespaces, joined by a program that delays packets)"
+  mkfifo "$work/hold"
+  "${as_root[@]}" "$testbed" wan up --sites alpha,beta,gamma --delay $((round_trip / 2))ms --until-eof \
+    <"$work/hold" >"$work/wan" 2>&1 &
+  wan=$!
+  exec 9>"$work/hold"
+  until grep -q '^ready$' "$work/wan"; do
+    if ! kill -0 "$wan" 2>/dev/null; then
+      cat "$work/wan" >&2
+      fail "the sites could not be set up"
+    fi
+    sleep 0.1
+  done
+  control=$(sed -n 's/^control //p' "$work/wan")
+  "${as_root[@]}" "$testbed" wan --control "$control" sites | sed 's/^/   /'
+  "${as_root[@]}" "$testbed" wan --control "$control" ping alpha beta | sed 's/^/   /'
+}
+
+# Everything in the sites ends with them.
+stop_sites() {
+  exec 9>&-
+  if [ -n "${wan:-}" ]; then wait "$wan" 2>/dev/null || true; fi
+}
+
+# usage: at SITE COMMAND...
+at() {
+  "${as_root[@]}" "$testbed" wan --control "$control" exec "$@" 9>&-
+}
+
+# usage: address_of SITE | alone | set | far: where clients at alpha find it
+address_of() {
+  case $1 in
+    alpha | set) echo "10.200.1.1:$nfs_port" ;;
+    beta) echo "10.200.2.1:$nfs_port" ;;
+    gamma) echo "10.200.3.1:$nfs_port" ;;
+    alone) echo "10.200.1.1:$alone_port" ;;
+    far) echo "10.200.2.1:$alone_port" ;;
+  esac
+}
+
+# usage: host_of SITE
+host_of() {
+  address_of "$1" | cut -d : -f 1
+}
+
+# usage: peer_address_of SITE
+peer_address_of() {
+  echo "$(host_of "$1"):$peer_port"
+}
+
+# A set of three replicas, and two servers without.
+start_servers() {
+  say "a set of three replicas"
+  echo "   alpha \$ meridian set create --address $(peer_address_of alpha)"
+  at alpha "$meridian" set create --data "$work/alpha" --address "$(peer_address_of alpha)" >"$work/alpha.set"
+  head -n 1 "$work/alpha.set" | sed 's/^/   /'
+  serve alpha alpha "$(address_of alpha)"
+  local site token
+  for site in beta gamma; do
+    await_answer alpha
+    echo "   alpha \$ meridian set invite"
+    token=$(at alpha "$meridian" set invite --data "$work/alpha" 2>"$work/invitation") || {
+      cat "$work/invitation" >&2
+      fail "alpha could not invite $site"
+    }
+    at "$site" "$meridian" set join "$token" --data "$work/$site" --address "$(peer_address_of "$site")" \
+      >"$work/$site.set"
+    echo "   $site \$ meridian set join ${token:0:14}... --address $(peer_address_of "$site")"
+    head -n 1 "$work/$site.set" | sed 's/^/   /'
+    serve "$site" "$site" "$(address_of "$site")"
+  done
+  serve alpha alone "$(address_of alone)"
+  serve beta far "$(address_of far)"
+  await_answer alone
+  await_answer far
+  for site in "${sites[@]}"; do
+    await_set "$site"
+    echo "   $site is ready: mount -t nfs4 $(host_of "$site"):/export"
+  done
+}
+
+# usage: serve SITE NAME ADDRESS:PORT
+serve() {
+  at "$1" "$meridian" serve --data "$work/$2" --listen "$3" >"$work/$2.log" 2>&1 &
+}
+
+# usage: status_of NAME [OPTION]
+status_of() {
+  "${as_root[@]}" "$meridian" status --data "$work/$1" "${@:2}" 2>/dev/null
+}
+
+# usage: await NAME WHAT COMMAND...: until the command succeeds, half a minute at most
+await() {
+  local attempt
+  for ((attempt = 0; attempt < 300; attempt++)); do
+    if "${@:3}"; then return; fi
+    sleep 0.1
+  done
+  tail -n 20 "$work/$1.log" >&2
+  fail "the server $1 $2; above is what it said last"
+}
+
+await_answer() {
+  await "$1" "did not start" answers "$1"
+}
+
+answers() {
+  status_of "$1" >/dev/null
+}
+
+await_set() {
+  await "$1" "did not find the others" is_in_touch "$1"
+}
+
+# Whether a replica has the tree, and connections to all others.
+is_in_touch() {
+  local text
+  text=$(status_of "$1") || return 1
+  grep -q '^  replica .*, ready$' <<<"$text" && [ "$(grep -c '    connected, round trip' <<<"$text")" -eq 2 ]
+}
+
+# Waits until nobody lacks anything, however long that takes.
+wait_until_shipped() {
+  local line last=
+  while line=$(status_of alpha | grep -m 1 '^    lacks'); do
+    if [ "$line" != "$last" ]; then echo "   a peer ${line#    }"; fi
+    last=$line
+    sleep 0.5
+  done
+}
+
+# Who controls what, as each site sees it, and what alpha's peers lack.
+show_controls() {
+  local site
+  echo "   who controls what now (meridian status of each site):"
+  for site in "${sites[@]}"; do
+    echo "     $site: $(status_of "$site" | sed -n '/^  controls /,$p' | sed 's/^ *//; s/^controls *//' | paste -s -d '|' | sed 's/|/ | /g')"
+  done
+  status_of alpha | sed -n 's/^    \(lacks .*\|has everything\)$/     a peer of alpha \1/p'
+}
