@@ -7,6 +7,7 @@
 //!
 //! What must never enter: knowledge of what is recorded.
 
+mod names;
 mod processes;
 mod strace;
 

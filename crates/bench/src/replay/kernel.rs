@@ -16,7 +16,8 @@ use nfs4_client::{Client, How, STAT, ops};
 
 use super::compare::{Object, Outcome};
 use super::content::Text;
-use super::requests::{Found, Requests, attributes};
+use super::names::of_size;
+use super::requests::{Found, Requests};
 use super::work::Counts;
 use crate::trace::{Action, OpenNumber, PathNumber, Trace};
 
@@ -25,40 +26,40 @@ const FILE_FRESH: Duration = Duration::from_secs(3);
 const DIRECTORY_FRESH: Duration = Duration::from_secs(30);
 
 /// An object's place in [`Kernel::objects`].
-type Number = usize;
+pub(super) type Number = usize;
 
 #[derive(Debug, Clone, Copy)]
-enum Name {
+pub(super) enum Name {
     Known(Number),
     Missing,
 }
 
 /// An object as the client knows it.
 #[derive(Debug)]
-struct Inode {
-    handle: NfsFh4,
+pub(super) struct Inode {
+    pub(super) handle: NfsFh4,
     kind: NfsFtype4,
     /// What it must hold.
-    content: Vec<u8>,
+    pub(super) content: Vec<u8>,
     /// What the server lacks of it.
-    dirty: Range<usize>,
+    pub(super) dirty: Range<usize>,
     /// The change attribute that the pages belong to.
     change: u64,
     asked: Instant,
     /// The pages belong to another change attribute.
     is_stale: bool,
-    stateid: Option<Stateid4>,
-    opens: u32,
+    pub(super) stateid: Option<Stateid4>,
+    pub(super) opens: u32,
     /// The directory and name under which it awaits its last close.
-    silly: Option<(NfsFh4, String)>,
+    pub(super) silly: Option<(NfsFh4, String)>,
 }
 
 /// The client, with one file system mounted.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    requests: Requests,
-    objects: Vec<Inode>,
-    names: BTreeMap<String, Name>,
+    pub(super) requests: Requests,
+    pub(super) objects: Vec<Inode>,
+    pub(super) names: BTreeMap<String, Name>,
     open: HashMap<OpenNumber, Number>,
     text: Text,
 }
@@ -88,7 +89,7 @@ impl Inode {
     }
 
     /// Attributes after a change of this client's own.
-    fn refresh(&mut self, attributes: &Attributes4) {
+    pub(super) fn refresh(&mut self, attributes: &Attributes4) {
         self.asked = Instant::now();
         self.change = attributes.change.unwrap_or(self.change);
     }
@@ -191,7 +192,7 @@ impl Kernel {
     }
 
     /// The directory of a path, walked to, and the last name.
-    async fn parent<'p>(&mut self, path: &'p str) -> Result<(NfsFh4, &'p str)> {
+    pub(super) async fn parent<'p>(&mut self, path: &'p str) -> Result<(NfsFh4, &'p str)> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         ensure!(!name.is_empty(), "the tree itself has no name");
         let mut end = 0;
@@ -207,7 +208,7 @@ impl Kernel {
     }
 
     /// An object whose directory was walked to; asked about where its attributes are too old.
-    async fn known(&mut self, path: &str) -> Result<Option<Number>> {
+    pub(super) async fn known(&mut self, path: &str) -> Result<Option<Number>> {
         match self.names.get(path) {
             Some(Name::Missing) => return Ok(None),
             Some(&Name::Known(number)) => {
@@ -231,7 +232,7 @@ impl Kernel {
     }
 
     /// Remembers an object under a path.
-    fn learn(&mut self, path: &str, found: Found) -> Number {
+    pub(super) fn learn(&mut self, path: &str, found: Found) -> Number {
         if let Some(&Name::Known(number)) = self.names.get(path)
             && self.objects[number].handle == found.handle
         {
@@ -245,7 +246,7 @@ impl Kernel {
 
     /// GETATTR. Nobody else changes anything here, so another change number is a fault of the model
     /// or of the server, except for directories, whose changes are not followed.
-    async fn revalidate(&mut self, number: Number) -> Result<()> {
+    pub(super) async fn revalidate(&mut self, number: Number) -> Result<()> {
         let handle = self.objects[number].handle.clone();
         let attributes = self.requests.attributes(&handle).await?;
         self.objects[number].refresh(&attributes);
@@ -367,7 +368,7 @@ impl Kernel {
     }
 
     /// Sends what the server lacks of a file, and waits until it is stable.
-    async fn flush(&mut self, number: Number) -> Result<()> {
+    pub(super) async fn flush(&mut self, number: Number) -> Result<()> {
         let inode = &mut self.objects[number];
         let dirty = std::mem::take(&mut inode.dirty);
         if dirty.is_empty() {
@@ -434,146 +435,6 @@ impl Kernel {
         self.open.insert(OpenNumber::MAX, number);
         self.read(OpenNumber::MAX).await?;
         self.close(OpenNumber::MAX).await
-    }
-
-    async fn make(&mut self, path: &str, kind: CreateType4) -> Result<()> {
-        let (directory, name) = self.parent(path).await?;
-        let attributes = Attributes4 {
-            mode: Some(0o755),
-            ..Attributes4::default()
-        };
-        let request = vec![
-            ops::putfh(&directory),
-            ops::create(kind, name, attributes.encode(&Attributes4::KNOWN)),
-            ops::getfh(),
-            ops::getattr(STAT),
-        ];
-        let results = self.requests.demand(request).await?;
-        let found = super::requests::found(&results)?;
-        self.learn(path, found);
-        Ok(())
-    }
-
-    async fn remove(&mut self, path: &str) -> Result<()> {
-        let (directory, name) = self.parent(path).await?;
-        let number = self.known(path).await?.context("it is missing")?;
-        self.names.insert(path.to_owned(), Name::Missing);
-        let inode = &mut self.objects[number];
-        inode.dirty = if inode.opens > 0 {
-            inode.dirty.clone()
-        } else {
-            0..0
-        };
-        let request = match inode.opens > 0 {
-            false => vec![ops::putfh(&directory), ops::remove(name)],
-            true => {
-                let silly = format!(".nfs{number:024x}");
-                inode.silly = Some((directory.clone(), silly.clone()));
-                vec![
-                    ops::putfh(&directory),
-                    ops::savefh(),
-                    ops::putfh(&directory),
-                    ops::rename(name, &*silly),
-                ]
-            }
-        };
-        self.requests.demand(request).await.map(drop)
-    }
-
-    async fn rename(&mut self, from: &str, to: &str) -> Result<()> {
-        let (old_directory, old) = self.parent(from).await?;
-        let (new_directory, new) = self.parent(to).await?;
-        self.known(from).await?.context("it is missing")?;
-        let request = vec![
-            ops::putfh(&old_directory),
-            ops::savefh(),
-            ops::putfh(&new_directory),
-            ops::rename(old, new),
-        ];
-        self.requests.demand(request).await?;
-        // A directory takes what is known below it along.
-        let below = format!("{from}/");
-        let names: Vec<(String, Name)> = self
-            .names
-            .range(from.to_owned()..)
-            .take_while(|(path, _)| path.starts_with(from))
-            .filter(|(path, _)| *path == from || path.starts_with(&below))
-            .map(|(path, name)| (path.clone(), *name))
-            .collect();
-        for (path, name) in names {
-            self.names.insert(path.clone(), Name::Missing);
-            self.names
-                .insert(format!("{to}{}", &path[from.len()..]), name);
-        }
-        Ok(())
-    }
-
-    async fn link(&mut self, from: &str, to: &str) -> Result<()> {
-        self.parent(from).await?;
-        let number = self.known(from).await?.context("it is missing")?;
-        self.flush(number).await?;
-        let (directory, name) = self.parent(to).await?;
-        let request = vec![
-            ops::putfh(&self.objects[number].handle),
-            ops::savefh(),
-            ops::putfh(&directory),
-            ops::link(name),
-        ];
-        self.requests.demand(request).await?;
-        self.names.insert(to.to_owned(), Name::Known(number));
-        self.revalidate(number).await
-    }
-
-    async fn set(&mut self, path: &str, wanted: &Attributes4) -> Result<()> {
-        let number = match path.is_empty() {
-            true => 0,
-            false => {
-                self.parent(path).await?;
-                self.known(path).await?.context("it is missing")?
-            }
-        };
-        self.flush(number).await?;
-        let inode = &self.objects[number];
-        let stateid = inode.stateid.unwrap_or(Stateid4::ANONYMOUS);
-        let encoded = wanted.encode(&Attributes4::KNOWN);
-        let request = vec![
-            ops::putfh(&inode.handle),
-            ops::setattr(stateid, encoded),
-            ops::getattr(STAT),
-        ];
-        let results = self.requests.demand(request).await?;
-        self.objects[number].refresh(&attributes(&results)?);
-        Ok(())
-    }
-
-    async fn set_size(&mut self, path: &str, size: u64) -> Result<()> {
-        self.set(path, &of_size(size)).await?;
-        if let Some(&Name::Known(number)) = self.names.get(path) {
-            self.objects[number].content.resize(size as usize, 0);
-        }
-        Ok(())
-    }
-
-    async fn list(&mut self, path: &str) -> Result<()> {
-        let number = match path.is_empty() {
-            true => 0,
-            false => {
-                self.parent(path).await?;
-                self.known(path).await?.context("it is missing")?
-            }
-        };
-        let handle = self.objects[number].handle.clone();
-        self.requests.counts.requests += 1;
-        self.requests.client().readdir(&handle, STAT).await?;
-        Ok(())
-    }
-}
-
-/// What SETATTR of a size carries.
-fn of_size(size: u64) -> Attributes4 {
-    Attributes4 {
-        size: Some(size),
-        ..Attributes4::default()
     }
 }
 

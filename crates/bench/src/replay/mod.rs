@@ -30,6 +30,7 @@
 mod compare;
 mod content;
 mod kernel;
+mod names;
 mod requests;
 mod work;
 

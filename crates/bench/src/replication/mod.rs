@@ -44,6 +44,8 @@ struct Extent {
     /// Of them, those at which the package is played with pauses.
     thinking: &'static [usize],
     latency: latency::Extent,
+    /// Round trips at which the package is played, in microseconds.
+    package_us: &'static [u64],
     far_steps: usize,
     file_size: u64,
 }
@@ -55,6 +57,7 @@ const WHOLE: Extent = Extent {
         beginnings: 10,
         following: 40,
     },
+    package_us: &DISTANCES_US,
     far_steps: 2000,
     file_size: 1 << 30,
 };
@@ -66,6 +69,7 @@ const QUICK: Extent = Extent {
         beginnings: 4,
         following: 25,
     },
+    package_us: &[200, 120_000],
     far_steps: 400,
     file_size: 256 << 20,
 };
@@ -129,7 +133,7 @@ async fn measure(
     let count = sites.replicas.len();
     let is_first = count == extent.sets[0];
     if parts.contains(&Part::Latency) && count <= 3 {
-        for distance in distances() {
+        for distance in DISTANCES_US.map(Duration::from_micros) {
             eprintln!("bench: latency, {count} replicas, {distance:?}");
             let figures = latency::measure(sites, distance, extent.latency).await?;
             report.latencies.extend(figures);
@@ -141,7 +145,8 @@ async fn measure(
         report.bulk = Some(figures);
     }
     if parts.contains(&Part::Package) {
-        for distance in distances() {
+        for &distance in extent.package_us {
+            let distance = Duration::from_micros(distance);
             eprintln!("bench: the package, {count} replicas, {distance:?}");
             let figures = package::measure(sites, trace, distance, false).await?;
             report.phases.extend(figures);
@@ -158,10 +163,6 @@ async fn measure(
         }
     }
     Ok(())
-}
-
-fn distances() -> impl Iterator<Item = Duration> {
-    DISTANCES_US.into_iter().map(Duration::from_micros)
 }
 
 fn write(arguments: &ReplicationArguments, report: &Report) -> Result<()> {
