@@ -62,6 +62,8 @@ pub(crate) struct OwnControl {
     pub(crate) scheduled: Option<Moment>,
     /// So many operations admitted under it are still being carried out.
     pub(crate) held: u32,
+    /// Controls of what was moved out of its reach meanwhile; they are held as long as it is.
+    pub(crate) hold_with: Vec<u64>,
 }
 
 impl OwnControl {
@@ -86,6 +88,7 @@ impl OwnControl {
             revoked_until: None,
             scheduled: None,
             held: 0,
+            hold_with: Vec::new(),
         }
     }
 

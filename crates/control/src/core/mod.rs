@@ -8,6 +8,7 @@ mod changes;
 mod closing;
 mod contents;
 mod former;
+mod holding;
 mod may_end;
 mod operations;
 mod peers;

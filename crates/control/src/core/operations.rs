@@ -53,32 +53,6 @@ impl ControlCore {
         Some(admission)
     }
 
-    /// An operation admitted under these controls is still being carried out: they do not end before it
-    /// lets them go, and it may report updates under them even when nothing more is admitted.
-    pub fn hold(&mut self, under: &[ControlName]) {
-        for name in under {
-            let number = self.own_number(*name);
-            if let Some(control) = number.and_then(|number| self.own.find_mut(number)) {
-                control.held += 1;
-            }
-        }
-    }
-
-    /// The operation that held these controls is over.
-    pub fn handle_let_go(&mut self, now: Moment, tree: &impl Tree, under: &[ControlName]) {
-        let tree = &Remembered::new(tree);
-        for name in under {
-            let Some(number) = self.own_number(*name) else {
-                continue;
-            };
-            if let Some(control) = self.own.find_mut(number) {
-                control.held = control.held.saturating_sub(1);
-            }
-            self.candidates.wake(number);
-        }
-        self.run(now, tree);
-    }
-
     fn is_full(&self) -> bool {
         let controls = self.own.len() + self.endings.len();
         let waiting = self.own.waiting_count();
@@ -106,11 +80,12 @@ impl ControlCore {
         {
             self.last_crossing = self.last_crossing.max(position);
         }
+        self.pass_holds_on(tree, update, under);
         self.answer_closes(tree);
     }
 
     /// The own deep controls that reach into a directory.
-    fn deep_reaching(&self, tree: &impl Tree, directory: ObjectId) -> Vec<u64> {
+    pub(super) fn deep_reaching(&self, tree: &impl Tree, directory: ObjectId) -> Vec<u64> {
         self.own.deep_at(chain(tree, directory))
     }
 
