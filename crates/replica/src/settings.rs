@@ -39,7 +39,9 @@ pub struct Settings {
     /// How long a change of a file rests before its content is shipped, so that what is overwritten or
     /// removed at once never crosses the wide area.
     pub data_delay: Duration,
-    /// How long a client's operation waits for control before the client is told to come again.
+    /// How long a client's operation waits for control before the client is told to come again. Less than the
+    /// minute after which a Linux client asks on its own; more than elections take, because whoever comes
+    /// again finds control gone that was won for it.
     pub patience: Duration,
 }
 
@@ -51,7 +53,7 @@ impl Default for Settings {
             name_space: NameSpace::default(),
             durability: Durability::default(),
             data_delay: Duration::from_millis(200),
-            patience: Duration::from_secs(15),
+            patience: Duration::from_secs(50),
         }
     }
 }
