@@ -15,7 +15,7 @@ use crate::scene::{NAMES, Sites, in_sites};
 const DISTANCES: [(u64, usize); 3] = [(200, 40), (60_000, 24), (120_000, 16)];
 
 /// How often each distance has its turn.
-const CYCLES: usize = 5;
+const CYCLES: usize = 4;
 
 /// How many files are written and read at the same time.
 const FILES: usize = 4;

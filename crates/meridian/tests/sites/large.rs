@@ -20,7 +20,7 @@ pub fn a_large_file_on_a_slow_link_delays_no_directory() -> Result<()> {
     in_sites(|sites| {
         sites.run(0, "mkdir /run/m/large")?;
         sites.quiet()?;
-        sites.wan().set(&far().bandwidth(100_000_000))?;
+        sites.wan().set(&far().bandwidth(20_000_000))?;
         let write = format!("head -c {BYTES} /dev/urandom > /run/m/large/file");
         sites.run(0, write)?;
         for number in 0..5 {

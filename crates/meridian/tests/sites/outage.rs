@@ -2,23 +2,10 @@
 //!
 //! What must never enter: servers that fail.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use testbed::{Job, Signal};
 
-use crate::scene::{MOUNT, NAMES, PATIENCE, Sites, eventually, lines, program, whole};
-
-/// Waits until the job has done some more.
-fn more(job: &Job) -> Result<()> {
-    let goal = lines(job)? + 3;
-    eventually("the work goes on", || {
-        let ended = job.wait(Duration::ZERO)?;
-        let error = ended.map(|output| output.error_text());
-        ensure!(error.is_none(), "the work ended: {error:?}");
-        Ok(lines(job)? >= goal)
-    })
-}
+use crate::scene::{MOUNT, NAMES, PATIENCE, Sites, eventually, more, program, whole};
 
 /// Whether the first site's server is in contact with the third one's.
 fn in_contact(sites: &Sites) -> Result<bool> {

@@ -114,16 +114,18 @@ impl Sites {
                 Ok(status.ready && connected + 1 == NAMES.len())
             })?;
         }
-        sites.mount()?;
+        for (guest, place) in sites.guests.iter().zip(sites.world.places()) {
+            guest.mount(&Mount::of(place.nfs_address(), "/export"), MOUNT)?;
+        }
+        sites.mount_as("nosharecache,noac,lookupcache=none", UNCACHED)?;
         Ok(sites)
     }
 
-    fn mount(&self) -> Result<()> {
+    /// Mounts every server at its site once more, with options of nfs(5).
+    pub fn mount_as(&self, options: &str, at: &str) -> Result<()> {
         for (guest, place) in self.guests.iter().zip(self.world.places()) {
             let mount = Mount::of(place.nfs_address(), "/export");
-            guest.mount(&mount, MOUNT)?;
-            let uncached = mount.option("nosharecache,noac,lookupcache=none");
-            guest.mount(&uncached, UNCACHED)?;
+            guest.mount(&mount.option(options), at)?;
         }
         Ok(())
     }
@@ -235,6 +237,17 @@ impl Sites {
         }
         Ok(())
     }
+}
+
+/// Waits until the job has done some more.
+pub fn more(job: &Job) -> Result<()> {
+    let goal = lines(job)? + 3;
+    eventually("the work goes on", || {
+        let ended = job.wait(Duration::ZERO)?;
+        let error = ended.map(|output| output.error_text());
+        ensure!(error.is_none(), "the work ended: {error:?}");
+        Ok(lines(job)? >= goal)
+    })
 }
 
 fn peer_address(place: &Place) -> String {
