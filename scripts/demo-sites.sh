@@ -131,20 +131,24 @@ is_in_touch() {
 
 # Waits until nobody lacks anything, however long that takes.
 wait_until_shipped() {
-  local line last=
-  while line=$(status_of alpha | grep -m 1 '^    lacks'); do
-    if [ "$line" != "$last" ]; then echo "   a peer ${line#    }"; fi
-    last=$line
+  local lacks last=
+  while lacks=$(status_of alpha | sed -n 's/^    \(lacks .*\)/\1/p') && [ -n "$lacks" ]; do
+    lacks=${lacks%%$'\n'*}
+    if [ "$lacks" != "$last" ]; then echo "   a peer $lacks"; fi
+    last=$lacks
     sleep 0.5
   done
 }
 
-# Who controls what, as each site sees it, and what alpha's peers lack.
+# Who controls what, as each site sees it, the first few of each, and what alpha's peers lack.
 show_controls() {
   local site
   echo "   who controls what now (meridian status of each site):"
   for site in "${sites[@]}"; do
-    echo "     $site: $(status_of "$site" | sed -n '/^  controls /,$p' | sed 's/^ *//; s/^controls *//' | paste -s -d '|' | sed 's/|/ | /g')"
+    status_of "$site" | awk -v site="$site" '
+      listed { sub(/^ +/, ""); if (++shown <= 3) print "       " $0 }
+      /^  controls / { listed = 1; total = $2; print "     " site ": " total " controls" }
+      END { if (shown > 3) print "       and " total - 3 " more" }'
   done
   status_of alpha | sed -n 's/^    \(lacks .*\|has everything\)$/     a peer of alpha \1/p'
 }
