@@ -29,7 +29,9 @@ start_sites() {
 # Everything in the sites ends with them.
 stop_sites() {
   exec 9>&-
-  if [ -n "${wan:-}" ]; then wait "$wan" 2>/dev/null || true; fi
+  if [ -z "${wan:-}" ]; then return; fi
+  "${as_root[@]}" kill "$wan" 2>/dev/null || true
+  wait "$wan" 2>/dev/null || true
 }
 
 # usage: at SITE COMMAND...
@@ -91,7 +93,7 @@ start_servers() {
 
 # usage: serve SITE NAME ADDRESS:PORT
 serve() {
-  at "$1" "$meridian" serve --data "$work/$2" --listen "$3" >"$work/$2.log" 2>&1 &
+  at "$1" "$meridian" serve --data "$work/$2" --listen "$3" >"$work/$2.log" 2>&1 9>&- &
 }
 
 # usage: status_of NAME [OPTION]

@@ -406,7 +406,7 @@ impl Processes {
 
     /// The path that strace says a descriptor has, if it is in the tree.
     pub(super) fn path_of(&mut self, argument: &str) -> Option<PathNumber> {
-        self.intern(&annotated(argument)?.to_owned())
+        self.intern(annotated(argument)?)
     }
 
     fn intern(&mut self, whole: &str) -> Option<PathNumber> {

@@ -36,13 +36,13 @@ pub fn git_commits_and_collects_garbage_at_three_sites() -> Result<()> {
             }
             git(1 + round, "cd /run/git/repository && git gc -q --prune=now")?;
         }
-        for site in 0..NAMES.len() {
+        for (site, here) in NAMES.iter().enumerate() {
             let look = "
                 cd /run/git/repository && git fsck --full --strict && git status --porcelain &&
                 git log --format=%s";
             let log = git(site, look)?.text();
             let wanted = "rome 1\noslo 1\nparis 1\nrome 0\noslo 0\nparis 0\nbegin\n";
-            ensure!(log == wanted, "{} sees {log}", NAMES[site]);
+            ensure!(log == wanted, "{here} sees {log}");
         }
         sites.equal_everywhere("repository")?;
         Ok(())

@@ -42,7 +42,7 @@ pub fn files_made_in_one_directory_at_three_sites_are_all_there() -> Result<()> 
             )
         })?;
         sites.equal_everywhere("crowd")?;
-        for site in 0..NAMES.len() {
+        for (site, here) in NAMES.iter().enumerate() {
             let mut names: Vec<String> = Vec::new();
             for name in NAMES {
                 names.push(format!("{name}-moved"));
@@ -53,7 +53,7 @@ pub fn files_made_in_one_directory_at_three_sites_are_all_there() -> Result<()> 
                 .run(site, "ls -A /run/w/crowd | LC_ALL=C sort")?
                 .text();
             let listed: Vec<&str> = listed.lines().collect();
-            ensure!(listed == names, "{} lists {listed:?}", NAMES[site]);
+            ensure!(listed == names, "{here} lists {listed:?}");
         }
         let sum = "cat /run/w/crowd/* | wc -l";
         let lines = sites.run(1, sum)?.text();
