@@ -1,6 +1,7 @@
 //! Carrying out the core's commands in order: the durable control table, and messages that wait for it.
 //!
-//! Records that come together share one trip to the disk. A message that needs none is sent at once.
+//! Records that come together share one trip to the disk, and those that nobody waits for share the trips of
+//! others. A message that needs none is sent at once.
 
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ struct Group {
     mark: Mark,
     ticket: Ticket,
     letters: Vec<Step>,
+    /// An operation may wait for it.
+    awaited: bool,
 }
 
 /// Carries steps out until the replica stops.
@@ -36,11 +39,16 @@ pub(crate) async fn carry_out(shared: Arc<Shared>, mut steps: mpsc::UnboundedRec
     while steps.recv_many(&mut waiting, STEPS_AT_ONCE).await > 0 {
         let mut rows = Vec::new();
         let mut letters = Vec::new();
+        let mut awaited = false;
         for step in waiting.drain(..) {
             match step {
-                Step::Persist(record) => {
+                Step::Persist {
+                    record,
+                    awaited: by,
+                } => {
                     persisted = Mark(persisted.0 + 1);
                     rows.push(row(&record));
+                    awaited |= by;
                 }
                 Step::Send { after: Mark(0), .. } => say(&shared, &step),
                 Step::Send { .. } => letters.push(step),
@@ -55,6 +63,7 @@ pub(crate) async fn carry_out(shared: Arc<Shared>, mut steps: mpsc::UnboundedRec
                     mark: persisted,
                     ticket,
                     letters,
+                    awaited,
                 };
                 // The other task ends only with the runtime.
                 let _ = groups.send(group);
@@ -65,16 +74,36 @@ pub(crate) async fn carry_out(shared: Arc<Shared>, mut steps: mpsc::UnboundedRec
     }
 }
 
-/// Waits for groups in order and then says what waited for them.
+/// Tells of groups that have become stable, in order, and says what waited for them. Nobody may need a
+/// group for a while, such as controls announced under one that is stable: then it shares the trip of
+/// what is.
 async fn settle(shared: Arc<Shared>, mut groups: mpsc::UnboundedReceiver<Group>) {
-    while let Some(group) = groups.recv().await {
-        if let Err(error) = shared.store.wait_stable(group.ticket).await {
+    let mut next = groups.recv().await;
+    while let Some(group) = next.take() {
+        let needed = group.awaited || !group.letters.is_empty();
+        let stable = if needed {
+            shared.store.wait_stable(group.ticket).await
+        } else {
+            tokio::select! {
+                stable = shared.store.wait_stable_lazily(group.ticket) => stable,
+                () = shared.engine.demanded(group.mark) => {
+                    shared.store.wait_stable(group.ticket).await
+                }
+                // Stable tickets cover earlier ones, and this group says nothing.
+                Some(later) = groups.recv() => {
+                    next = Some(later);
+                    continue;
+                }
+            }
+        };
+        if let Err(error) = stable {
             return tracing::error!(%error, "the control table is not stable");
         }
         shared.engine.marks_stable(group.mark);
         for letter in &group.letters {
             say(&shared, letter);
         }
+        next = groups.recv().await;
     }
 }
 

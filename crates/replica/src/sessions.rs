@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use control::{Epoch, Position, View};
 use peer::set::MemberList;
 use peer::{Lane, Sender, Session};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -25,6 +26,8 @@ struct Conversation {
     tasks: Vec<JoinHandle<()>>,
     /// Our stream is being sent.
     sending: bool,
+    /// How far the peer says it has applied our stream.
+    applied: watch::Sender<u64>,
     /// The rows of the copy that it begins with are being sent.
     supplying: bool,
     /// The peer began with a copy from here, and lacks these files of it.
@@ -201,8 +204,13 @@ fn first_time(
 /// Sends updates from behind a position on, and contents.
 fn start_sending(shared: &Arc<Shared>, session: Session, from: u64) {
     let slot = session.peer().slot;
-    let records = tokio::spawn(streams::send(shared.clone(), session.clone(), from));
-    converse(shared, slot, records);
+    let applied = shared
+        .conversations
+        .with(slot, |conversation| conversation.applied.subscribe());
+    if let Some(applied) = applied {
+        let records = streams::send(shared.clone(), session.clone(), from, applied);
+        converse(shared, slot, tokio::spawn(records));
+    }
     let contents = tokio::spawn(contents::ship(shared.clone(), session));
     converse(shared, slot, contents);
 }
@@ -223,6 +231,9 @@ pub(crate) fn applied(shared: &Shared, by: ReplicaSlot, position: u64) {
             .handle_applied(turn.now, &turn.tree, by, Position(position));
         turn.settle_former();
         turn.stirred = true;
+    });
+    shared.conversations.with(by, |conversation| {
+        conversation.applied.send_replace(position);
     });
 }
 

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use peer::{Incoming, Lane, Session};
 use store::{ForeignUpdate, LinkChange, RowChange, Ticket, UpdateRecord};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use vfs::{Error, ObjectId, Result};
 
 use crate::arrivals::Inbox;
@@ -30,8 +31,17 @@ const MESSAGE_BYTES: usize = 256 << 10;
 const OBJECTS: u8 = 1;
 const XATTRS: u8 = 4;
 
+/// Updates that come one by one travel together if they come within such a time, unless the peer has
+/// applied those before: a message for each would keep everybody's processors busier than the updates do.
+const GATHERING: Duration = Duration::from_millis(2);
+
 /// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
-pub(crate) async fn send(shared: Arc<Shared>, session: Session, mut sent: u64) {
+pub(crate) async fn send(
+    shared: Arc<Shared>,
+    session: Session,
+    mut sent: u64,
+    mut applied: watch::Receiver<u64>,
+) {
     let mut stable = shared.store.stable_position();
     loop {
         let through = *stable.borrow_and_update();
@@ -50,6 +60,9 @@ pub(crate) async fn send(shared: Arc<Shared>, session: Session, mut sent: u64) {
                 return;
             }
         }
+        // Whether time is over or everything is applied makes no difference.
+        let all_applied = applied.wait_for(|applied| *applied >= sent);
+        let _ = tokio::time::timeout(GATHERING, all_applied).await;
     }
 }
 

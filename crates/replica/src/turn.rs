@@ -6,7 +6,7 @@
 //! needed too, is taken before.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -33,7 +33,11 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Put a record into the durable control table.
-    Persist(Record),
+    Persist {
+        record: Record,
+        /// Operations wait for control, perhaps for this one.
+        awaited: bool,
+    },
     /// Send, once so many records are stable.
     Send {
         to: ReplicaSlot,
@@ -112,7 +116,7 @@ pub(crate) struct Engine {
     urgent: watch::Sender<u64>,
     stable_mark: watch::Sender<Mark>,
     /// The highest mark that an admitted operation has to wait for.
-    demanded: AtomicU64,
+    demanded: watch::Sender<Mark>,
     foreign: AtomicUsize,
     alone: AtomicBool,
     began: Instant,
@@ -140,7 +144,7 @@ impl Engine {
             contents: watch::Sender::new(0),
             urgent: watch::Sender::new(0),
             stable_mark: watch::Sender::new(Mark(0)),
-            demanded: AtomicU64::new(0),
+            demanded: watch::Sender::new(Mark(0)),
             foreign: AtomicUsize::new(0),
             alone: AtomicBool::new(false),
             began: Instant::now(),
@@ -200,7 +204,8 @@ impl Engine {
                         Record::Granted(proposal) => ledger.ages.begin(proposal.name, self.now()),
                         Record::Ended(name) => ledger.ages.end(*name),
                     }
-                    self.hand_on(Step::Persist(record));
+                    let awaited = !ledger.verdicts.is_empty();
+                    self.hand_on(Step::Persist { record, awaited });
                 }
                 Command::Send {
                     to,
@@ -244,17 +249,28 @@ impl Engine {
 
     /// Remembers that whoever is answered next has to wait for this mark.
     pub(crate) fn demand(&self, mark: Mark) {
-        self.demanded.fetch_max(mark.0, Ordering::AcqRel);
+        self.demanded.send_if_modified(|demanded| {
+            let newer = mark > *demanded;
+            *demanded = mark.max(*demanded);
+            newer
+        });
     }
 
     /// Waits until every control under which something was admitted is stable here.
     pub(crate) async fn demands_met(&self) {
-        let demanded = Mark(self.demanded.load(Ordering::Acquire));
+        let demanded = *self.demanded.borrow();
         if *self.stable_mark.borrow() < demanded {
             let mut stable = self.stable_mark.subscribe();
             // The sender lives in `self`.
             let _ = stable.wait_for(|mark| *mark >= demanded).await;
         }
+    }
+
+    /// Waits until somebody needs this mark to be stable.
+    pub(crate) async fn demanded(&self, mark: Mark) {
+        let mut demanded = self.demanded.subscribe();
+        // The sender lives in `self`.
+        let _ = demanded.wait_for(|demanded| *demanded >= mark).await;
     }
 
     /// So many records of the control table are stable.

@@ -127,11 +127,19 @@ impl Commits {
         self.stable_position.subscribe()
     }
 
-    /// Waits until a ticket is on stable storage, or the store has failed.
+    /// Has a ticket made stable, and waits until it is or the store has failed.
     pub(crate) async fn wait(&self, ticket: Ticket, health: &Health) -> vfs::Result<()> {
         if self.stable() < ticket {
-            let mut stable = self.stable.subscribe();
             self.ask_for(ticket);
+        }
+        self.wait_lazily(ticket, health).await
+    }
+
+    /// Waits until a ticket has become stable together with others, at most [`LAZY_INTERVAL`], or the
+    /// store has failed.
+    pub(crate) async fn wait_lazily(&self, ticket: Ticket, health: &Health) -> vfs::Result<()> {
+        let mut stable = self.stable.subscribe();
+        if *stable.borrow() < ticket {
             let reached = stable
                 .wait_for(|stable| *stable >= ticket || health.has_failed())
                 .await;

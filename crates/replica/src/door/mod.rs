@@ -66,17 +66,19 @@ impl Door {
         self.shared.store.attributes(object).await
     }
 
-    /// The replica that made an object this copy does not know: its update is on its way, unless the
-    /// object is gone.
-    async fn maker(&self, objects: &[ObjectId]) -> Option<ReplicaSlot> {
+    /// Where to look for what the local copy did not know a moment ago.
+    async fn absence(&self, objects: &[ObjectId]) -> Absence {
         for object in objects {
             if self.local(*object).await == Err(Error::Stale) {
                 let maker = object.slot();
                 let other = maker != self.shared.slot() && self.shared.is_member(maker);
-                return other.then_some(maker);
+                return match other {
+                    true => Absence::Elsewhere(maker),
+                    false => Absence::Gone,
+                };
             }
         }
-        None
+        Absence::Arrived
     }
 
     /// Answers from the copy that is right: the primary's, or else the local one. The first of `objects` is
@@ -93,14 +95,19 @@ impl Door {
     {
         self.check_whole()?;
         let deadline = self.deadline();
+        let mut arrived = false;
         loop {
             let holder = objects.iter().find_map(|object| self.holder(*object));
             let elsewhere = match holder {
                 Some(holder) => holder,
                 None => match attempt().await {
-                    Err(Error::Stale) if !self.forwarded => match self.maker(objects).await {
-                        Some(maker) => maker,
-                        None => return Err(Error::Stale),
+                    Err(Error::Stale) if !self.forwarded => match self.absence(objects).await {
+                        Absence::Elsewhere(maker) => maker,
+                        Absence::Arrived if !arrived => {
+                            arrived = true;
+                            continue;
+                        }
+                        _ => return Err(Error::Stale),
                     },
                     outcome => return outcome,
                 },
@@ -129,11 +136,17 @@ impl Door {
         }
         self.check_whole()?;
         let deadline = self.deadline();
+        let mut arrived = false;
         loop {
             let elsewhere = match self.attempt(object, others, &attempt, deadline).await? {
                 Attempt::Done(outcome) => return self.answered(object, outcome).await,
                 Attempt::Elsewhere(holder) => holder,
                 Attempt::Again => continue,
+                Attempt::Arrived if arrived => return Err(Error::Stale),
+                Attempt::Arrived => {
+                    arrived = true;
+                    continue;
+                }
             };
             if let Some(value) = self.hand_over(elsewhere, &operation, deadline).await? {
                 return Ok(value);
@@ -165,9 +178,10 @@ impl Door {
             },
             Err(Error::Stale) if !self.forwarded => {
                 let objects: Vec<ObjectId> = [object].iter().chain(others).copied().collect();
-                match self.maker(&objects).await {
-                    Some(maker) => Ok(Attempt::Elsewhere(maker)),
-                    None => Ok(Attempt::Done(Err(Error::Stale))),
+                match self.absence(&objects).await {
+                    Absence::Elsewhere(maker) => Ok(Attempt::Elsewhere(maker)),
+                    Absence::Arrived => Ok(Attempt::Arrived),
+                    Absence::Gone => Ok(Attempt::Done(Err(Error::Stale))),
                 }
             }
             outcome => Ok(Attempt::Done(outcome)),
@@ -252,6 +266,17 @@ enum Attempt<T> {
     Done(Result<T>),
     Elsewhere(ReplicaSlot),
     Again,
+    /// What was missing has come meanwhile.
+    Arrived,
+}
+
+/// Why the local copy did not know an object.
+enum Absence {
+    /// This replica made it, and its update is on its way, unless the object is gone.
+    Elsewhere(ReplicaSlot),
+    /// It is here now.
+    Arrived,
+    Gone,
 }
 
 fn expected<T: Expected>(value: Value) -> Result<T> {

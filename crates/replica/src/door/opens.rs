@@ -7,7 +7,7 @@
 use control::Position;
 use vfs::{Attributes, Authority, Error, FileSystem, ObjectId, OpenOwner, Result, Share};
 
-use super::{Door, not_here};
+use super::{Absence, Door, not_here};
 use crate::forward::Operation;
 use crate::turn::Verdict;
 
@@ -146,7 +146,10 @@ impl Door {
             let elsewhere = match self.holder(file) {
                 Some(holder) => Some(holder),
                 None if self.forwarded => None,
-                None => self.maker(&[file]).await,
+                None => match self.absence(&[file]).await {
+                    Absence::Elsewhere(maker) => Some(maker),
+                    Absence::Arrived | Absence::Gone => None,
+                },
             };
             let Some(elsewhere) = elsewhere else {
                 return self.settle_here(file).await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use control::{ControlName, Position, Update};
 use vfs::{Error, ObjectId, Result};
 
-use super::{Door, subject_of};
+use super::{Absence, Door, subject_of};
 use crate::forward::{Expected, Operation};
 use crate::turn::{Engine, Turn, Verdict};
 
@@ -55,6 +55,7 @@ impl Door {
         }
         self.check_whole()?;
         let deadline = self.deadline();
+        let mut arrived = false;
         loop {
             let elsewhere = match self.grip(file, &effect).await {
                 Ok(Grip::Held(mut hold)) => {
@@ -68,9 +69,13 @@ impl Door {
                     Verdict::Admitted => continue,
                     Verdict::Elsewhere(holder) => holder,
                 },
-                Err(Error::Stale) if !self.forwarded => match self.maker(&[file]).await {
-                    Some(maker) => maker,
-                    None => return Err(Error::Stale),
+                Err(Error::Stale) if !self.forwarded => match self.absence(&[file]).await {
+                    Absence::Elsewhere(maker) => maker,
+                    Absence::Arrived if !arrived => {
+                        arrived = true;
+                        continue;
+                    }
+                    _ => return Err(Error::Stale),
                 },
                 Err(error) => return Err(error),
             };

@@ -99,6 +99,16 @@ impl Store {
         self.inner.commits.wait(ticket, &self.inner.health).await
     }
 
+    /// The same without asking for it: the ticket becomes stable together with what others ask for, or
+    /// within a second.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn wait_stable_lazily(&self, ticket: Ticket) -> Result<()> {
+        let inner = &self.inner;
+        inner.commits.wait_lazily(ticket, &inner.health).await
+    }
+
     /// The directories that hold an object, one for each of its names, so a directory may be there
     /// twice; nothing for the root and for what does not exist. Takes no lock that changes take.
     ///
