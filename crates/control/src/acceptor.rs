@@ -7,6 +7,7 @@ use crate::ancestry::Change;
 use crate::claim::{Obstacle, Proposal, Rank};
 use crate::ended::EndedControls;
 use crate::message::MAX_OBSTACLES;
+use crate::moment::Moment;
 use crate::name::{ControlName, Incarnation};
 use crate::rules::Rules;
 use crate::table::ControlTable;
@@ -125,8 +126,9 @@ impl Acceptor {
         }
         let arrival = self.next_arrival();
         let place = former.as_ref().map_or(arrival, |former| former.arrival);
-        let named = former.is_some_and(|former| former.named);
-        let waiter = Waiter::new(proposal, place, named);
+        let named = former.as_ref().is_some_and(|former| former.named);
+        let mut waiter = Waiter::new(proposal, place, named);
+        waiter.favoured = former.and_then(|former| former.favoured);
         self.waiting.add(tree, waiter);
         let answers = self.settle(tree, view);
         if !self.rules.acceptor_queue() {
@@ -232,6 +234,31 @@ impl Acceptor {
         let waiting = self.waiting.iter().map(|waiter| &waiter.proposal);
         let conflicting = waiting.filter(|other| other.conflicts_with(tree, proposal));
         conflicting.map(|other| other.name).collect()
+    }
+
+    /// Favours a waiting proposal until a moment, unless that happened already and it is too early for a second
+    /// time. Its successors inherit that.
+    pub(crate) fn favour(&mut self, now: Moment, name: ControlName, until: Moment, again: Moment) {
+        if let Some(waiter) = self.waiting.get_mut(name)
+            && waiter.favoured.is_none_or(|(_, again)| again <= now)
+        {
+            waiter.favoured = Some((until, again));
+        }
+    }
+
+    /// Until when somebody who conflicts with this proposal is favoured.
+    pub(crate) fn favoured_against(
+        &self,
+        now: Moment,
+        tree: &impl Tree,
+        proposal: &Proposal,
+    ) -> Option<Moment> {
+        let favoured = self.waiting.iter().filter_map(|waiter| {
+            let (until, _) = waiter.favoured.filter(|(until, _)| *until > now)?;
+            let conflicts = waiter.proposal.conflicts_with(tree, proposal);
+            conflicts.then_some(until)
+        });
+        favoured.max()
     }
 
     /// Takes note that waiting proposals have been won elsewhere. Whether any was news.

@@ -43,6 +43,9 @@ pub struct Settings {
     pub revoke_grace: Duration,
     /// How long no deep control is proposed for a directory that had to be given up.
     pub deep_back_off: Duration,
+    /// How long a replica that has given something up for a waiter asks for nothing that the waiter needs,
+    /// while it waits for others. Zero: not at all.
+    pub standing_back: Duration,
     /// So many own controls below a directory, and nobody else's, make deep control worth asking for.
     pub upgrade_threshold: u32,
     /// What happens to an update of a directory that another replica controls.
@@ -63,6 +66,7 @@ impl Default for Settings {
             directory_control_idle: Duration::from_secs(1),
             revoke_grace: Duration::from_millis(100),
             deep_back_off: Duration::from_secs(5),
+            standing_back: Duration::from_secs(3),
             upgrade_threshold: 16,
             directory_contention: Contention::Forward,
             capacity: 65_536,

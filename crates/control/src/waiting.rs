@@ -6,6 +6,7 @@
 
 use crate::ancestry::Change;
 use crate::claim::{Obstacle, Proposal, Rank};
+use crate::moment::Moment;
 use crate::name::ControlName;
 use crate::table::ControlTable;
 use crate::tree::Tree;
@@ -23,6 +24,9 @@ pub(crate) struct Waiter {
     pub(crate) named: bool,
     /// An update made under it has arrived, so a majority has granted it: no reservation counts.
     pub(crate) won: bool,
+    /// Something was given up here for it: until then this replica asks for nothing that it needs, and
+    /// until a later moment it is not favoured again.
+    pub(crate) favoured: Option<(Moment, Moment)>,
     /// What its proposer was told last.
     pub(crate) told: Vec<Obstacle>,
     /// The granted controls that conflict with it, the highest rank last.
@@ -36,6 +40,7 @@ impl Waiter {
             arrival,
             named,
             won: false,
+            favoured: None,
             told: Vec::new(),
             conflicts: BTreeSet::new(),
         }

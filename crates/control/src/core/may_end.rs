@@ -4,6 +4,7 @@
 
 use super::ControlCore;
 use crate::ancestry::Change;
+use crate::moment::Moment;
 use crate::name::{ControlName, Position};
 use crate::own::{Origin, OwnControl, State};
 use crate::tree::{Tree, chain};
@@ -46,21 +47,24 @@ impl ControlCore {
     }
 
     /// Ends a control that should end, or notes what it waits for.
-    pub(super) fn examine(&mut self, tree: &impl Tree, number: u64) {
+    pub(super) fn examine(&mut self, now: Moment, tree: &impl Tree, number: u64) {
         let Some(control) = self.own.find(number) else {
             return;
         };
         match self.lack(tree, number, control) {
-            None => self.release(tree, number),
+            None => self.release(now, tree, number),
             Some(Lack::Update(position)) => self.candidates.wait_for_position(number, position),
             Some(Lack::RemainingAbove) => self.candidates.wait_for_deep(number),
             Some(Lack::Operations | Lack::Content | Lack::Remaining) => {}
         }
     }
 
-    fn release(&mut self, tree: &impl Tree, number: u64) {
+    fn release(&mut self, now: Moment, tree: &impl Tree, number: u64) {
         let name = self.name_of(number);
         let next = self.acceptor.longest_waiter(name).cloned();
+        if let Some(next) = &next {
+            self.favour(now, next.name);
+        }
         self.withdraw(tree, number, Some(next));
     }
 

@@ -8,6 +8,7 @@ mod changes;
 mod closing;
 mod contents;
 mod former;
+mod giving_way;
 mod holding;
 mod may_end;
 mod operations;
@@ -30,6 +31,7 @@ use candidates::{Candidates, Unknown};
 use closing::Closes;
 use contents::Contents;
 use former::Former;
+use giving_way::StandingBack;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use vfs::{ObjectId, ReplicaSlot};
@@ -94,6 +96,7 @@ pub struct ControlCore {
     links_unsettled: bool,
     /// Controls that are to end once everything made under them is everywhere.
     candidates: Candidates,
+    standing_back: StandingBack,
     unknown: Unknown,
     /// Peers whose messages of a later view were dropped here.
     ahead_of_us: BTreeSet<ReplicaSlot>,
@@ -145,6 +148,7 @@ impl ControlCore {
             armed: None,
             links_unsettled: false,
             candidates: Candidates::default(),
+            standing_back: StandingBack::default(),
             unknown: Unknown::default(),
             ahead_of_us: BTreeSet::new(),
             answers: VecDeque::new(),
@@ -214,10 +218,10 @@ impl ControlCore {
         ancestry.count_of(directory, holder)
     }
 
-    /// Own controls in any state and own ends that are not noted everywhere. Zero when all is quiet.
+    /// Own controls in any state, own ends that are not noted everywhere, and operations that stand back. Zero when all is quiet.
     #[must_use]
     pub fn unfinished(&self) -> usize {
-        self.own.len() + self.endings.len()
+        self.own.len() + self.endings.len() + self.standing_back.len()
     }
 
     fn name_of(&self, number: u64) -> ControlName {
@@ -271,6 +275,9 @@ impl ControlCore {
     /// Follows up what has happened until nothing changes any more. Ends every `handle_*`.
     fn run(&mut self, now: Moment, tree: &impl Tree) {
         self.advance(now, tree);
+        while self.step_forward(now, tree) {
+            self.advance(now, tree);
+        }
         self.answer_closes(tree);
         self.arm_timer();
     }
@@ -286,7 +293,7 @@ impl ControlCore {
             } else if let Some(file) = self.contents.next_stale() {
                 self.review_contents(tree, file);
             } else if let Some(number) = self.candidates.next() {
-                self.examine(tree, number);
+                self.examine(now, tree, number);
             } else {
                 break;
             }
@@ -357,7 +364,8 @@ impl ControlCore {
     }
 
     fn arm_timer(&mut self) {
-        let Some((at, _)) = self.deadlines.first().copied() else {
+        let deadline = self.deadlines.first().map(|(at, _)| *at);
+        let Some(at) = deadline.into_iter().chain(self.standing_back.until).min() else {
             return;
         };
         if self.armed.is_none_or(|armed| at < armed) {

@@ -3,6 +3,7 @@
 //! Figure 2, first half: serve what is controlled by oneself, forward what is controlled by another,
 //! ask for control of the rest.
 
+use super::proposing::claims;
 use super::{ControlCore, Overloaded};
 use crate::claim::{Claim, Depth, Proposal};
 use crate::command::{Admission, Command, Mark, OperationId};
@@ -55,7 +56,7 @@ impl ControlCore {
 
     fn is_full(&self) -> bool {
         let controls = self.own.len() + self.endings.len();
-        let waiting = self.own.waiting_count();
+        let waiting = self.own.waiting_count() + self.standing_back.len();
         controls.max(waiting) >= self.settings.capacity
     }
 
@@ -118,7 +119,7 @@ impl ControlCore {
             self.forward(waiting.operation, &needs, foreign);
         } else if let Some(number) = self.election_for(tree, &needs) {
             self.own.wait_for(number, vec![waiting]);
-        } else {
+        } else if let Err(waiting) = self.stands_back(now, tree, &needs, waiting) {
             let deep = self.wants_deep(now, tree, &needs);
             self.propose(
                 now,
@@ -244,9 +245,18 @@ impl ControlCore {
 
     /// A shallow proposal that is never made: who would be in its way?
     pub(super) fn question(&self, tree: &impl Tree, object: ObjectId) -> Proposal {
+        self.question_with(vec![Claim::new(tree, object, Depth::Shallow)])
+    }
+
+    /// The same for all needs of an operation.
+    pub(super) fn question_of(&self, tree: &impl Tree, needs: &[Need]) -> Proposal {
+        self.question_with(claims(tree, needs, false))
+    }
+
+    fn question_with(&self, claims: Vec<Claim>) -> Proposal {
         Proposal {
             name: self.name_of(0),
-            claims: vec![Claim::new(tree, object, Depth::Shallow)],
+            claims,
             downgradable: false,
             behind: Vec::new(),
         }

@@ -319,7 +319,7 @@ impl ControlCore {
 
 /// One claim for each object needed. Only a moved directory must be deep; another becomes so when that
 /// is wanted, and then the proposal can be downgraded.
-fn claims(tree: &impl Tree, needs: &[Need], deep: bool) -> Vec<Claim> {
+pub(super) fn claims(tree: &impl Tree, needs: &[Need], deep: bool) -> Vec<Claim> {
     let mut claims: Vec<Claim> = Vec::new();
     for need in needs {
         let depth = match need.kind {
