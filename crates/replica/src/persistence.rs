@@ -4,12 +4,14 @@
 //! others. A message that needs none is sent at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use control::{ControlName, Mark, Proposal, Record};
 use peer::Lane;
 use store::{Store, Ticket};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::shared::Shared;
 use crate::turn::Step;
@@ -21,13 +23,37 @@ const CONTROLS: &[u8] = b"control/";
 /// So many steps at most share one trip.
 const STEPS_AT_ONCE: usize = 4096;
 
-/// Records on their way to the disk, and what may be said once they are there.
-struct Group {
-    mark: Mark,
-    ticket: Ticket,
+/// Records that nobody waits for are gathered for so long: whoever changes something meanwhile would have to
+/// wait for the writer's lock for each of them.
+const GATHERING: Duration = Duration::from_millis(10);
+
+/// Records that go to the disk together, and what may be said once they are there.
+#[derive(Default)]
+struct Draft {
+    rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     letters: Vec<Step>,
     /// An operation may wait for it.
     awaited: bool,
+}
+
+/// A draft on its way to the disk.
+struct Group {
+    /// Its first record, and its last.
+    first: Mark,
+    last: Mark,
+    ticket: Ticket,
+    letters: Vec<Step>,
+    needed: bool,
+}
+
+impl Draft {
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.letters.is_empty()
+    }
+
+    fn is_needed(&self) -> bool {
+        self.awaited || !self.letters.is_empty()
+    }
 }
 
 /// Carries steps out until the replica stops.
@@ -35,43 +61,54 @@ pub(crate) async fn carry_out(shared: Arc<Shared>, mut steps: mpsc::UnboundedRec
     let (groups, groups_out) = mpsc::unbounded_channel();
     tokio::spawn(settle(shared.clone(), groups_out));
     let mut persisted = Mark(0);
+    let mut draft = Draft::default();
+    let mut first = Mark(1);
+    let mut due = Instant::now();
     let mut waiting = Vec::new();
-    while steps.recv_many(&mut waiting, STEPS_AT_ONCE).await > 0 {
-        let mut rows = Vec::new();
-        let mut letters = Vec::new();
-        let mut awaited = false;
+    loop {
+        let gathering = !draft.is_empty();
+        let mut complete = false;
+        tokio::select! {
+            count = steps.recv_many(&mut waiting, STEPS_AT_ONCE) => if count == 0 { return },
+            () = tokio::time::sleep_until(due), if gathering => complete = true,
+            () = shared.engine.demanded(first), if gathering => draft.awaited = true,
+        }
         for step in waiting.drain(..) {
             match step {
-                Step::Persist {
-                    record,
-                    awaited: by,
-                } => {
+                Step::Persist { record, awaited } => {
                     persisted = Mark(persisted.0 + 1);
-                    rows.push(row(&record));
-                    awaited |= by;
+                    draft.rows.push(row(&record));
+                    draft.awaited |= awaited;
                 }
                 Step::Send { after: Mark(0), .. } => say(&shared, &step),
-                Step::Send { .. } => letters.push(step),
+                Step::Send { .. } => draft.letters.push(step),
             }
         }
-        if rows.is_empty() && letters.is_empty() {
+        if !gathering {
+            due = Instant::now() + GATHERING;
+        }
+        if !complete && !draft.is_needed() {
             continue;
         }
-        match shared.store.put_facts(rows).await {
-            Ok(ticket) => {
-                let group = Group {
-                    mark: persisted,
-                    ticket,
-                    letters,
-                    awaited,
-                };
-                // The other task ends only with the runtime.
-                let _ = groups.send(group);
-            }
+        match commit(&shared, std::mem::take(&mut draft), first, persisted).await {
+            // The other task ends only with the runtime.
+            Ok(group) => drop(groups.send(group)),
             // The store has failed and ends the server; nothing may be said any more.
             Err(error) => return tracing::error!(%error, "the control table cannot be written"),
         }
+        first = Mark(persisted.0 + 1);
     }
+}
+
+async fn commit(shared: &Shared, draft: Draft, first: Mark, last: Mark) -> vfs::Result<Group> {
+    let needed = draft.is_needed();
+    Ok(Group {
+        first,
+        last,
+        ticket: shared.store.put_facts(draft.rows).await?,
+        letters: draft.letters,
+        needed,
+    })
 }
 
 /// Tells of groups that have become stable, in order, and says what waited for them. Nobody may need a
@@ -80,18 +117,18 @@ pub(crate) async fn carry_out(shared: Arc<Shared>, mut steps: mpsc::UnboundedRec
 async fn settle(shared: Arc<Shared>, mut groups: mpsc::UnboundedReceiver<Group>) {
     let mut next = groups.recv().await;
     while let Some(group) = next.take() {
-        let needed = group.awaited || !group.letters.is_empty();
-        let stable = if needed {
+        let stable = if group.needed {
             shared.store.wait_stable(group.ticket).await
         } else {
             tokio::select! {
                 stable = shared.store.wait_stable_lazily(group.ticket) => stable,
-                () = shared.engine.demanded(group.mark) => {
+                () = shared.engine.demanded(group.first) => {
                     shared.store.wait_stable(group.ticket).await
                 }
                 // Stable tickets cover earlier ones, and this group says nothing.
                 Some(later) = groups.recv() => {
-                    next = Some(later);
+                    let first = group.first;
+                    next = Some(Group { first, ..later });
                     continue;
                 }
             }
@@ -99,7 +136,7 @@ async fn settle(shared: Arc<Shared>, mut groups: mpsc::UnboundedReceiver<Group>)
         if let Err(error) = stable {
             return tracing::error!(%error, "the control table is not stable");
         }
-        shared.engine.marks_stable(group.mark);
+        shared.engine.marks_stable(group.last);
         for letter in &group.letters {
             say(&shared, letter);
         }

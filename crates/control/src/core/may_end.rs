@@ -62,7 +62,7 @@ impl ControlCore {
     fn release(&mut self, now: Moment, tree: &impl Tree, number: u64) {
         let name = self.name_of(number);
         let next = self.acceptor.longest_waiter(name).cloned();
-        if let Some(next) = &next {
+        if let Some(next) = next.as_ref().filter(|next| !next.downgradable) {
             self.favour(now, next.name);
         }
         self.withdraw(tree, number, Some(next));
