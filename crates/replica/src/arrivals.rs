@@ -23,27 +23,29 @@ pub(crate) struct Piece {
 struct Waiting {
     pieces: Arrivals<Piece>,
     applied: Position,
-    /// Counts sessions; pieces of an earlier one come again and must not be put in place behind that.
+    /// Counts sessions; what came in an earlier one comes again, and must not be taken in beside that.
     session: u64,
 }
 
 /// What has arrived from one peer. Memory is bounded by the transport's credit, which each item keeps.
 pub(crate) struct Inbox {
     pub(crate) from: ReplicaSlot,
-    records: mpsc::UnboundedSender<Incoming>,
+    records: mpsc::UnboundedSender<(u64, Incoming)>,
     waiting: Mutex<Waiting>,
     /// The last rows applied; what follows them counts as stable only when they are.
     last_rows: Mutex<Option<Ticket>>,
+    /// Held while a record is applied, so that a new session begins between two of them.
+    pub(crate) applying: tokio::sync::Mutex<()>,
     /// Permits to put pieces in place.
     pub(crate) putting: Arc<Semaphore>,
 }
 
 impl Inbox {
-    /// An inbox, and the queue of messages that have to be taken in order.
+    /// An inbox, and the queue of messages that have to be taken in order, each with its session.
     pub(crate) fn new(
         from: ReplicaSlot,
         applied: u64,
-    ) -> (Inbox, mpsc::UnboundedReceiver<Incoming>) {
+    ) -> (Inbox, mpsc::UnboundedReceiver<(u64, Incoming)>) {
         let (records, queue) = mpsc::unbounded_channel();
         let inbox = Inbox {
             from,
@@ -54,6 +56,7 @@ impl Inbox {
                 session: 0,
             }),
             last_rows: Mutex::new(None),
+            applying: tokio::sync::Mutex::new(()),
             putting: Arc::new(Semaphore::new(PUTTING_AT_ONCE as usize)),
         };
         (inbox, queue)
@@ -66,7 +69,7 @@ impl Inbox {
     /// Lines a message of the ordered stream up.
     pub(crate) fn take_in(&self, incoming: Incoming) {
         // The queue ends only with the replica.
-        let _ = self.records.send(incoming);
+        let _ = self.records.send((self.session(), incoming));
     }
 
     /// Returns a piece that can be put in place now, or keeps it until what it follows is applied.

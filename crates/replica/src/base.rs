@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use control::Position;
 use peer::{Incoming, Lane, Session};
-use store::Store;
+use store::{RowChange, Store};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::Inbox;
 use crate::sessions;
 use crate::shared::Shared;
-use crate::streams::{self, StreamError, malformed};
-use crate::wire::{self, BasePage};
+use crate::streams::{StreamError, malformed};
+use crate::wire::{self, BasePage, Row};
 
 /// About so many bytes of rows travel in one message.
 const PAGE_BYTES: usize = 256 << 10;
@@ -85,7 +85,7 @@ async fn send_rows(
         if rows.is_empty() {
             break;
         }
-        let rows = rows.into_iter().map(streams::row).collect();
+        let rows = rows.into_iter().map(Row::from).collect();
         send_page(session, &BasePage::Rows(rows)).await?;
     }
     let positions = scan.positions.iter();
@@ -142,7 +142,7 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
             shared.store.begin_base().await
         }
         BasePage::Rows(rows) => {
-            let rows = rows.into_iter().map(streams::change).collect();
+            let rows = rows.into_iter().map(RowChange::from).collect();
             shared.store.install_base(rows).await
         }
         BasePage::Rest(positions) => {

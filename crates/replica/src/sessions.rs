@@ -120,15 +120,16 @@ pub(crate) fn ended(shared: &Arc<Shared>, peer: Sender) {
     tracing::warn!(peer = slot.0, incarnation = %peer.incarnation, "a peer is gone");
     shared.post.set_in_session(slot, false);
     shared.conversations.end(slot);
+    if let Some(inbox) = shared.inbox(slot) {
+        inbox.drop_pieces();
+    }
     shared.engine.turn(|turn| {
         let now = turn.now;
         if let Some(backlog) = turn.ledger.unshipped.peer(slot) {
             backlog.lost(now);
         }
+        turn.stirred = true;
     });
-    if let Some(inbox) = shared.inbox(slot) {
-        inbox.drop_pieces();
-    }
 }
 
 /// Says how far we have followed, once nothing of an earlier session is under way any more.
@@ -139,6 +140,7 @@ async fn greet(shared: Arc<Shared>, slot: ReplicaSlot) {
     // The semaphore is never closed.
     let quiet = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
     drop(quiet);
+    let _between_records = inbox.applying.lock().await;
     say_hello(&shared, &inbox, true);
 }
 

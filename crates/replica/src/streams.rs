@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
+use control::ControlName;
 use peer::{Incoming, Lane, Session};
-use store::{ForeignUpdate, LinkChange, RowChange, Ticket, UpdateRecord};
+use store::{ForeignUpdate, LinkChange, RowChange, Ticket};
 use tokio::sync::{mpsc, watch};
 use vfs::{Error, ObjectId, Result};
 
 use crate::arrivals::Inbox;
 use crate::overseer::link;
 use crate::shared::Shared;
+use crate::shipping::{bytes_of, merge};
 use crate::turn::Turn;
-use crate::wire::{self, Applied, Note, Record, Records, Row};
+use crate::wire::{self, Applied, Note, Record, Records};
 use crate::{base, contents};
 
 /// So many records are read at a time.
@@ -83,28 +84,25 @@ async fn send_some(
 ) -> std::result::Result<u64, StreamError> {
     let found = shared.store.updates(sent + 1, RECORDS_AT_ONCE)?;
     let complete = found.len() < RECORDS_AT_ONCE;
+    let mut updates = Vec::new();
+    for update in found.into_iter().take_while(|one| one.position <= through) {
+        let note: Note = wire::decode(&update.note).map_err(malformed)?;
+        updates.push((update, note));
+    }
     let mut last = sent;
     let mut bytes = 0;
     let mut records = Vec::new();
-    let stable = found
-        .into_iter()
-        .take_while(|record| record.position <= through);
-    for record in stable {
+    for record in merge(updates) {
         last = record.position;
-        bytes += size_of(&record);
-        records.push(outgoing(record));
+        bytes += bytes_of(&record);
+        records.push(record);
         if bytes >= MESSAGE_BYTES {
             let records = std::mem::take(&mut records);
-            send_records(
-                shared,
-                session,
-                Records {
-                    records,
-                    through: last,
-                },
-                bytes,
-            )
-            .await?;
+            let records = Records {
+                records,
+                through: last,
+            };
+            send_records(shared, session, records, bytes).await?;
             bytes = 0;
         }
     }
@@ -130,48 +128,16 @@ async fn send_records(
     Ok(session.send(Lane::Metadata, message).await?)
 }
 
-fn size_of(record: &UpdateRecord) -> usize {
-    let rows = record.changes.iter().map(|change| {
-        let value = change.value.as_ref().map_or(0, Bytes::len);
-        change.key.len() + value + 8
-    });
-    record.note.len() + rows.sum::<usize>() + 16
-}
-
-fn outgoing(record: UpdateRecord) -> Record {
-    Record {
-        position: record.position,
-        note: record.note,
-        rows: record.changes.into_iter().map(row).collect(),
-    }
-}
-
-pub(crate) fn row(change: RowChange) -> Row {
-    Row {
-        table: change.table,
-        key: change.key,
-        value: change.value,
-    }
-}
-
-pub(crate) fn change(row: Row) -> RowChange {
-    RowChange {
-        table: row.table,
-        key: row.key,
-        value: row.value,
-    }
-}
-
 /// Applies what one peer sends, in order, until the replica stops.
 pub(crate) async fn apply(
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
-    mut queue: mpsc::UnboundedReceiver<Incoming>,
+    mut queue: mpsc::UnboundedReceiver<(u64, Incoming)>,
 ) {
-    while let Some(incoming) = queue.recv().await {
+    while let Some((session, incoming)) = queue.recv().await {
         let outcome = match incoming.message.kind {
             wire::BASE => base::take(&shared, &inbox, &incoming).await,
-            _ => apply_message(&shared, &inbox, &incoming).await,
+            _ => apply_message(&shared, &inbox, session, &incoming).await,
         };
         if let Err(error) = outcome {
             // Going on would leave a hole in the stream. The peer sends everything again after a restart.
@@ -185,6 +151,7 @@ pub(crate) async fn apply(
 async fn apply_message(
     shared: &Arc<Shared>,
     inbox: &Arc<Inbox>,
+    session: u64,
     incoming: &Incoming,
 ) -> Result<()> {
     let Records { records, through } =
@@ -194,13 +161,15 @@ async fn apply_message(
         if record.position <= inbox.applied() {
             continue;
         }
-        let position = record.position;
-        let ticket = apply_record(shared, inbox, record).await?;
-        inbox.note_rows(ticket);
-        last = Some(ticket);
-        reached(shared, inbox, position);
+        match apply_record(shared, inbox, session, record).await? {
+            Some(ticket) => last = Some(ticket),
+            // The rest comes again, cut into records from where this replica is.
+            None => return Ok(()),
+        }
     }
-    reached(shared, inbox, through);
+    if inbox.session() == session {
+        reached(shared, inbox, through);
+    }
     if let Some(ticket) = last {
         shared.store.wait_stable(ticket).await?;
     }
@@ -227,39 +196,62 @@ pub(crate) fn malformed(error: wire::Malformed) -> Error {
     Error::Io(error.to_string())
 }
 
-async fn apply_record(shared: &Shared, inbox: &Inbox, record: Record) -> Result<Ticket> {
-    let note: Note = wire::decode(&record.note).map_err(malformed)?;
+/// Applies a record once its controls have been granted here. `None`: the session that brought it is over.
+async fn apply_record(
+    shared: &Arc<Shared>,
+    inbox: &Arc<Inbox>,
+    session: u64,
+    record: Record,
+) -> Result<Option<Ticket>> {
+    let under = record.under;
     let update = ForeignUpdate {
         from: inbox.from,
         position: record.position,
-        changes: record.rows.into_iter().map(change).collect(),
+        changes: record.rows.into_iter().map(RowChange::from).collect(),
     };
     let objects: Vec<ObjectId> = update.changes.iter().filter_map(object_of).collect();
     let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
+    let oversee = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
+        shared.engine.turn(|turn| {
+            may_apply(turn, &under).ok_or(Error::Refused(0))?;
+            commit()?;
+            for change in links {
+                turn.tree.parents.forget(change.object);
+            }
+            for change in links {
+                link(turn, change.object, change.parent, change.added);
+            }
+            for control in &record.inherited {
+                turn.core
+                    .handle_inherited(turn.now, &turn.tree, inbox.from, control.clone());
+            }
+            if sets_attributes {
+                turn.ledger.durability.forget(None);
+            }
+            objects.iter().for_each(|file| give_up(turn, *file));
+            turn.stirred = true;
+            Ok(())
+        })
+    };
     loop {
-        shared.engine.until(|turn| may_apply(turn, &note)).await;
-        let oversee = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
-            shared.engine.turn(|turn| {
-                may_apply(turn, &note).ok_or(Error::Refused(0))?;
-                commit()?;
-                for change in links {
-                    link(turn, change.object, change.parent, change.added);
-                }
-                if let Some(control) = note.inherited.clone() {
-                    turn.core
-                        .handle_inherited(turn.now, &turn.tree, inbox.from, control);
-                }
-                if sets_attributes {
-                    turn.ledger.durability.forget(None);
-                }
-                objects.iter().for_each(|file| give_up(turn, *file));
-                turn.stirred = true;
-                Ok(())
-            })
-        };
+        let is_over = || inbox.session() != session;
+        let granted = |turn: &mut Turn<'_>| may_apply(turn, &under);
+        shared
+            .engine
+            .until(|turn| is_over().then_some(()).or_else(|| granted(turn)))
+            .await;
+        let _applying = inbox.applying.lock().await;
+        if is_over() {
+            return Ok(None);
+        }
         match shared.store.apply(update.clone(), oversee).await {
-            Err(Error::Refused(_)) => continue,
-            outcome => return outcome,
+            Err(Error::Refused(_)) => {}
+            Err(error) => return Err(error),
+            Ok(ticket) => {
+                inbox.note_rows(ticket);
+                reached(shared, inbox, update.position);
+                return Ok(Some(ticket));
+            }
         }
     }
 }
@@ -280,11 +272,10 @@ fn give_up(turn: &mut Turn<'_>, file: ObjectId) {
 }
 
 /// Whether the controls of the update have been granted here; if not, they at least get ahead.
-fn may_apply(turn: &mut Turn<'_>, note: &Note) -> Option<()> {
-    if turn.core.may_apply(&note.under) {
+fn may_apply(turn: &mut Turn<'_>, under: &[ControlName]) -> Option<()> {
+    if turn.core.may_apply(under) {
         return Some(());
     }
-    turn.core
-        .handle_update_waiting(turn.now, &turn.tree, &note.under);
-    turn.core.may_apply(&note.under).then_some(())
+    turn.core.handle_update_waiting(turn.now, &turn.tree, under);
+    turn.core.may_apply(under).then_some(())
 }

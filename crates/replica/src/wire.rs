@@ -9,6 +9,7 @@ use peer::Message;
 use peer::set::MemberList;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use store::RowChange;
 use vfs::ObjectId;
 
 /// Replication control: a [`control::Envelope`]. Control lane.
@@ -71,11 +72,37 @@ pub(crate) struct Row {
     pub(crate) value: Option<Bytes>,
 }
 
-/// One update.
+impl From<RowChange> for Row {
+    fn from(change: RowChange) -> Row {
+        Row {
+            table: change.table,
+            key: change.key,
+            value: change.value,
+        }
+    }
+}
+
+impl From<Row> for RowChange {
+    fn from(row: Row) -> RowChange {
+        RowChange {
+            table: row.table,
+            key: row.key,
+            value: row.value,
+        }
+    }
+}
+
+/// One update, or several consecutive ones made one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
+    /// Its place in the stream; of several updates made one, the last one's.
     pub(crate) position: u64,
-    pub(crate) note: Bytes,
+    /// The controls it was made under.
+    pub(crate) under: Vec<ControlName>,
+    /// The controls that new objects inherit.
+    pub(crate) inherited: Vec<Proposal>,
+    /// The forwarded requests that it carries out.
+    pub(crate) origins: Vec<Origin>,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -190,7 +217,9 @@ mod tests {
         #[test]
         fn a_record_comes_back_and_a_shortened_one_is_refused(position: u64, key: Vec<u8>, cut in 0_usize..8) {
             let row = Row { table: 1, key: key.into(), value: None };
-            let record = Record { position, note: Bytes::from_static(b"note"), rows: vec![row] };
+            let origin = Origin { slot: 1, incarnation: 2, number: 3 };
+            let (under, inherited, origins) = (Vec::new(), Vec::new(), vec![origin]);
+            let record = Record { position, under, inherited, origins, rows: vec![row] };
             let records = Records { records: vec![record], through: position };
             let bytes = encode(&records);
             prop_assert_eq!(&decode::<Records>(&bytes).unwrap(), &records);

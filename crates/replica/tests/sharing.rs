@@ -205,3 +205,24 @@ async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     .await;
     outcomes.into_iter().flatten().collect()
 }
+
+/// A truncation is answered when it is stable; who writes meanwhile must not be taken for cut off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_beside_a_truncation_reaches_everybody() {
+    let set = Set::of(2).await;
+    let site = &set.sites[0];
+    let mut files = Vec::new();
+    for number in 0..20 {
+        let name = format!("f{number}");
+        files.push(site.save(ROOT, &name, &[1; 5000]).await.unwrap());
+    }
+    for file in files {
+        for round in 2..6 {
+            let bytes = [round; 9000];
+            let (cut, written) = tokio::join!(site.truncate(file, 0), site.write(file, 0, &bytes));
+            cut.unwrap();
+            written.unwrap();
+        }
+    }
+    set.assert_equal().await;
+}

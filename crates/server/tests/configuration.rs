@@ -518,6 +518,7 @@ fn replication_has_its_settings() {
         deep_control_idle = "5 s"
         file_control_idle = "10 s"
         revoke_grace = "50 ms"
+        standing_back = "0 ms"
         strategies = { idle_timer = false, upgrade = false }
         "#,
     )
@@ -534,8 +535,9 @@ fn replication_has_its_settings() {
         all.deep_control_idle,
         all.file_control_idle,
         all.revoke_grace,
+        all.standing_back,
     ];
-    assert_eq!(times.map(|time| time.as_millis()), [0, 5000, 10_000, 50]);
+    assert_eq!(times.map(|time| time.as_millis()), [0, 5000, 10_000, 50, 0]);
     let wanted = Strategies {
         idle_timer: false,
         upgrade: false,

@@ -55,6 +55,8 @@ pub use error::StoreError;
 pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
 pub use overseer::{Change, Overseer, Touched, TouchedKind};
 pub use recording::{RowChange, UpdateRecord};
-pub use replication::{BaseScan, BaseState, ContentPiece, ForeignUpdate, LinkChange, Oversee};
+pub use replication::{
+    BaseScan, BaseState, ContentPiece, ForeignUpdate, LinkChange, MergedRows, Oversee,
+};
 pub use statistics::StoreStatistics;
 pub use store::Store;

@@ -6,9 +6,11 @@
 //! from here.
 
 use bytes::{BufMut, Bytes};
+use vfs::ObjectId;
 
 use crate::codec::{Fields, Malformed};
 use crate::metadata::Table;
+use crate::rows::{ObjectRow, key};
 
 const VERSION: u8 = 2;
 
@@ -70,7 +72,47 @@ impl Draft {
     }
 }
 
+impl RowChange {
+    /// The file whose row this is, and its size there; `None` for every other row, and for one that is gone.
+    pub(crate) fn file_size(&self) -> Option<(ObjectId, u64)> {
+        let (id, row) = self.object()?;
+        row.file().is_ok().then_some((id, row.size))
+    }
+
+    fn object(&self) -> Option<(ObjectId, ObjectRow)> {
+        if self.table != Table::Objects as u8 {
+            return None;
+        }
+        let id = key::parse_object(&self.key).ok()?;
+        let row = ObjectRow::decode(self.value.as_deref()?).ok()?;
+        Some((id, row))
+    }
+
+    /// The object that gains or loses a name, and whether it gains one.
+    fn link(&self) -> Option<(ObjectId, bool)> {
+        if self.table != Table::Links as u8 {
+            return None;
+        }
+        let (child, _, _) = key::parse_link(&self.key).ok()?;
+        Some((child, self.value.is_some()))
+    }
+}
+
 impl UpdateRecord {
+    /// The object that this update made: it has one name, and had none before.
+    pub(crate) fn made(&self) -> Option<ObjectId> {
+        let links = || self.changes.iter().filter_map(RowChange::link);
+        let mut named = links().filter(|(_, added)| *added);
+        let (child, _) = named.next()?;
+        if named.next().is_some() || links().any(|link| link == (child, false)) {
+            return None;
+        }
+        let mut objects = self.changes.iter().filter_map(RowChange::object);
+        let row = objects.find(|(id, _)| *id == child);
+        row.is_some_and(|(_, row)| row.links == 1 || row.is_directory())
+            .then_some(child)
+    }
+
     pub(crate) fn decode(position: u64, row: &[u8]) -> Result<UpdateRecord, Malformed> {
         let mut fields = Fields::new(row);
         if fields.u8()? != VERSION {

@@ -295,3 +295,40 @@ async fn what_was_taken_over_survives_a_crash_without_a_new_version() {
     pair.ship(id).await;
     assert_eq!(pair.follower.content(id).await, vec![6; 6000]);
 }
+
+#[tokio::test]
+async fn updates_made_one_still_cut_what_the_follower_has() {
+    let pair = Pair::new().await;
+    let id = pair.leader.file(ROOT, "f").await;
+    pair.leader.write(id, 0, &[7; 100]).await.unwrap();
+    pair.follow().await;
+    pair.ship(id).await;
+    // Both ends before one update, which none of the rows alone would tell of.
+    pair.leader.set(id, &with_size(10)).await.unwrap();
+    pair.leader.set(id, &with_size(100)).await.unwrap();
+    assert_eq!(pair.follow_at_once().await, 2);
+    let content = pair.follower.content(id).await;
+    assert_eq!(content, pair.leader.content(id).await);
+    assert_eq!((content[9], content[10]), (7, 0));
+}
+
+#[tokio::test]
+async fn what_is_made_and_changed_meanwhile_is_one_update() {
+    let pair = Pair::new().await;
+    let gone = pair.leader.file(ROOT, "gone").await;
+    pair.leader.write(gone, 0, &[7; 100]).await.unwrap();
+    pair.leader.set(gone, &with_size(10)).await.unwrap();
+    pair.leader.remove(ROOT, "gone").await.unwrap();
+    let folder = pair.leader.directory(ROOT, "d").await;
+    let kept = pair.leader.file(folder, "kept").await;
+    pair.leader.write(kept, 0, &[7; 100]).await.unwrap();
+    pair.leader
+        .rename((folder, "kept"), (ROOT, "k"))
+        .await
+        .unwrap();
+    assert_eq!(pair.follow_at_once().await, 1);
+    assert_eq!(pair.follower.find(ROOT, "k").await, Ok(kept));
+    assert!(pair.follower.find(ROOT, "gone").await.is_err());
+    pair.ship(kept).await;
+    pair.same_rows().await;
+}

@@ -146,7 +146,8 @@ impl Hold {
         let unshipped = &mut turn.ledger.unshipped;
         match &self.effect {
             Effect::Range(range) => unshipped.changed(turn.now, file, range.clone(), follows),
-            Effect::Cut(size) if self.succeeded => unshipped.cut(file, *size, follows),
+            // Noted when it was committed; whoever has written since then must not be forgotten.
+            Effect::Cut(_) if self.succeeded => {}
             Effect::Cut(_) => unshipped.changed(turn.now, file, 0..u64::MAX, follows),
         }
         turn.settle_content(file);

@@ -1,4 +1,5 @@
-//! Shipping file contents: what each peer lacks, what is sent next, and when what arrives is applied.
+//! Shipping: which updates travel together (`merging`), what each peer lacks of file contents, what is sent next,
+//! and when what arrives is applied.
 //!
 //! Contents are *state*, not history: what is noted is only which ranges were changed, and what is
 //! sent is what they contain when they are read for sending. So overwrites merge, what is removed
@@ -40,6 +41,7 @@
 
 mod arrivals;
 mod backlog;
+mod merging;
 mod ranges;
 mod shortfall;
 mod unshipped;
@@ -49,4 +51,5 @@ mod tests;
 
 pub use arrivals::Arrivals;
 pub use backlog::{Backlog, Piece, PieceId, Settings};
+pub(crate) use merging::{bytes_of, merge};
 pub use unshipped::Unshipped;

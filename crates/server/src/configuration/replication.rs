@@ -37,6 +37,8 @@ pub struct ReplicationConfiguration {
     pub file_control_idle: Duration,
     /// How long updates go on after another replica has asked for the control.
     pub revoke_grace: Duration,
+    /// How long this replica asks for nothing that another one needs for which it has given something up.
+    pub standing_back: Duration,
     /// Which strategies are in use.
     pub strategies: Strategies,
 }
@@ -113,6 +115,7 @@ impl Default for ReplicationConfiguration {
             deep_control_idle: SECOND,
             file_control_idle: 2 * SECOND,
             revoke_grace: Duration::from_millis(100),
+            standing_back: 3 * SECOND,
             strategies: Strategies::default(),
         }
     }
@@ -185,6 +188,11 @@ fn times(section: &Section<'_>, own: &mut ReplicationConfiguration) {
             "revoke_grace",
             Duration::ZERO..=60 * SECOND,
             &mut own.revoke_grace,
+        ),
+        (
+            "standing_back",
+            Duration::ZERO..=60 * SECOND,
+            &mut own.standing_back,
         ),
     ] {
         *field = section.duration(key, range).unwrap_or(*field);

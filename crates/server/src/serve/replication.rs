@@ -103,6 +103,7 @@ fn settings(chosen: &ReplicationConfiguration) -> replica::Settings {
             deep_control_idle: chosen.deep_control_idle,
             file_control_idle: chosen.file_control_idle,
             revoke_grace: chosen.revoke_grace,
+            standing_back: chosen.standing_back,
             directory_contention: match chosen.directory_contention {
                 Contention::Forward => control::Contention::Forward,
                 Contention::Wait => control::Contention::Wait,

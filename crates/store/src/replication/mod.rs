@@ -8,6 +8,7 @@ mod apply;
 mod base;
 mod facts;
 mod foreign_row;
+mod merging;
 mod unshipped;
 mod updates;
 
@@ -18,6 +19,7 @@ use tokio::sync::{broadcast, watch};
 use vfs::{Extent, ObjectId, ReplicaSlot, Result};
 
 pub use base::{BaseScan, BaseState};
+pub use merging::MergedRows;
 pub(crate) use unshipped::Unshipped;
 
 use crate::committer::Ticket;
