@@ -63,7 +63,7 @@ impl Writer {
 }
 
 fn is_done(world: &World, number: u64) -> bool {
-    world.operations[usize::try_from(number).unwrap()]
+    world.operations[usize::try_from(number).expect("there are few")]
         .outcome
         .is_some()
 }
@@ -85,13 +85,17 @@ fn move_under_writers(settings: Settings) -> Option<Duration> {
         directory: true,
     };
     world.submit(ms(0), slot(3), below);
-    world.run_until(ms(5_000)).unwrap();
-    let below = world.replica(slot(3)).tree.entries(object(X)).unwrap()[&100];
+    world.run_until(ms(5_000)).expect("nothing else breaks");
+    let below = world
+        .replica(slot(3))
+        .tree
+        .entries(object(X))
+        .expect("it is a directory")[&100];
     let mut writers = [Writer::new(2, object(X)), Writer::new(3, below)];
     let begin = 8_000;
     let mut moved = None;
     for at in 5_000..begin + 15_000 {
-        world.run_until(ms(at)).unwrap();
+        world.run_until(ms(at)).expect("nothing else breaks");
         for writer in &mut writers {
             writer.work(&mut world);
         }
