@@ -52,7 +52,7 @@ struct Extent {
 
 const WHOLE: Extent = Extent {
     sets: &[2, 3, 8],
-    thinking: &[2],
+    thinking: &[2, 8],
     latency: latency::Extent {
         beginnings: 10,
         following: 40,
