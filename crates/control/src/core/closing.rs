@@ -160,7 +160,7 @@ impl ControlCore {
                 continue;
             };
             let entry = close.entry.unwrap_or_default();
-            let awaited = [entry, self.last_crossing].into_iter();
+            let awaited = [entry, self.last_move].into_iter();
             let awaited = awaited.filter(|position| *position > self.applied_by(*peer));
             close.positions = awaited.map(|position| (*peer, position)).collect();
             close.watched = cover
@@ -223,8 +223,8 @@ impl ControlCore {
         object: ObjectId,
         covering: &[&OwnControl],
     ) -> bool {
-        let has_followed = self.applied_by(peer) >= self.last_crossing
-            || !self.settings.rules.close_waits_for_moves();
+        let has_followed =
+            self.applied_by(peer) >= self.last_move || !self.settings.rules.close_waits_for_moves();
         covering.iter().any(|own| {
             own.election.acknowledged_by(peer) && (has_followed || own.claims_object(object))
         })

@@ -82,8 +82,8 @@ pub struct ControlCore {
     next_number: u64,
     /// How far each peer has applied this replica's stream.
     applied: BTreeMap<ReplicaSlot, Position>,
-    /// The last rename of this replica that moved something into or out of an own deep control.
-    last_crossing: Position,
+    /// The last update of this replica after which something is found elsewhere.
+    last_move: Position,
     contents: Contents,
     open_for_writing: BTreeMap<ObjectId, u32>,
     closes: Closes,
@@ -139,7 +139,7 @@ impl ControlCore {
             former: Former::Unsettled,
             next_number: 1,
             applied: BTreeMap::new(),
-            last_crossing: Position(0),
+            last_move: Position(0),
             contents: Contents::default(),
             open_for_writing: BTreeMap::new(),
             closes: Closes::default(),

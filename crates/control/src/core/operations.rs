@@ -76,10 +76,8 @@ impl ControlCore {
                 control.last_update = control.last_update.max(position);
             }
         }
-        if let Update::Rename { from, to, .. } = update
-            && self.deep_reaching(tree, *from) != self.deep_reaching(tree, *to)
-        {
-            self.last_crossing = self.last_crossing.max(position);
+        if moves_something(update) {
+            self.last_move = self.last_move.max(position);
         }
         self.pass_holds_on(tree, update, under);
         self.answer_closes(tree);
@@ -322,5 +320,18 @@ impl ControlCore {
         single
             && plain
             && directory.is_some_and(|need| self.deep_is_welcome(now, tree, need.object))
+    }
+}
+
+/// Whether an object is found elsewhere afterwards. Deep control of that place may be won later, or be what
+/// the last name is left under.
+fn moves_something(update: &Update) -> bool {
+    match update {
+        Update::Link { .. } => true,
+        Update::Remove { removed, .. } => matches!(removed, Subject::LinkedFile(_)),
+        Update::Rename {
+            from, to, replaced, ..
+        } => from != to || matches!(replaced, Some(Subject::LinkedFile(_))),
+        Update::Change(_) | Update::Create { .. } => false,
     }
 }
