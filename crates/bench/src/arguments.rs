@@ -27,6 +27,23 @@ pub(crate) enum Command {
     Record(RecordArguments),
 }
 
+/// Where a benchmark finds and leaves things.
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// Folder on the disk to use, where a work folder is made and removed
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub(crate) disk: PathBuf,
+    /// The server program [default: the one built beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) meridian: Option<PathBuf>,
+    /// Folder for the report and the raw figures
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub(crate) output: PathBuf,
+    /// Write the result to docs/benchmarks.md, under this date
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub(crate) publish: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ReplicationArguments {
     /// Fewer distances, sets and repetitions, for a first impression
@@ -42,18 +59,8 @@ pub(crate) struct ReplicationArguments {
         default_value = "crates/bench/traces/dropbear.trace"
     )]
     pub(crate) trace: PathBuf,
-    /// Folder on the disk to use, where a work folder is made and removed
-    #[arg(long, value_name = "DIR", default_value = "target/bench")]
-    pub(crate) disk: PathBuf,
-    /// The server program [default: the one built beside this program]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) meridian: Option<PathBuf>,
-    /// Folder for the report and the raw figures
-    #[arg(long, value_name = "DIR", default_value = "target/bench")]
-    pub(crate) output: PathBuf,
-    /// Write the result to docs/benchmarks.md, under this date
-    #[arg(long, value_name = "YYYY-MM-DD")]
-    pub(crate) publish: Option<String>,
+    #[command(flatten)]
+    pub(crate) run: RunArguments,
 }
 
 /// A part of the replication benchmark.
@@ -91,18 +98,8 @@ pub(crate) struct ServerArguments {
     /// Number of rounds, at least 1 [default: 5, or 2 with --quick]
     #[arg(long, value_name = "COUNT")]
     pub(crate) rounds: Option<usize>,
-    /// Folder on the disk to measure, where a work folder is made and removed
-    #[arg(long, value_name = "DIR", default_value = "target/bench")]
-    pub(crate) disk: PathBuf,
-    /// The server program [default: the one built beside this program]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) meridian: Option<PathBuf>,
-    /// Folder for the report and the raw figures
-    #[arg(long, value_name = "DIR", default_value = "target/bench")]
-    pub(crate) output: PathBuf,
-    /// Write the result to docs/benchmarks.md, under this date
-    #[arg(long, value_name = "YYYY-MM-DD")]
-    pub(crate) publish: Option<String>,
+    #[command(flatten)]
+    pub(crate) run: RunArguments,
 }
 
 #[derive(Debug, Args)]

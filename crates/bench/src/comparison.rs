@@ -64,14 +64,14 @@ pub(crate) fn run(arguments: &ServerArguments) -> Result<()> {
     if cfg!(debug_assertions) {
         eprintln!("bench: THIS IS NOT A RELEASE BUILD. The figures say nothing.");
     }
-    let program = meridian_program(arguments.meridian.as_deref())?;
+    let program = meridian_program(arguments.run.meridian.as_deref())?;
     if !Requirements::site()
         .with_ganesha()
         .admit("bench server, which needs its peer NFS-Ganesha")?
     {
         bail!("there is nothing to compare with on this machine, see above");
     }
-    let disk = WorkFolder::make_in(&arguments.disk)?;
+    let disk = WorkFolder::make_in(&arguments.run.disk)?;
     let conditions = conditions(arguments, &disk.path, &program)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -285,18 +285,18 @@ fn strangers_time(contenders: &mut [Contender]) -> Result<Duration> {
 }
 
 fn write(arguments: &ServerArguments, report: &Report) -> Result<()> {
-    fs::create_dir_all(&arguments.output)?;
+    fs::create_dir_all(&arguments.run.output)?;
     let markdown = report.markdown();
     let raw = serde_json::to_string_pretty(report)?;
-    fs::write(arguments.output.join("server.md"), &markdown)?;
-    fs::write(arguments.output.join("server.json"), raw)?;
+    fs::write(arguments.run.output.join("server.md"), &markdown)?;
+    fs::write(arguments.run.output.join("server.json"), raw)?;
     println!("{markdown}");
-    if let Some(date) = &arguments.publish {
+    if let Some(date) = &arguments.run.publish {
         page::publish(Path::new("docs/benchmarks.md"), date, report)?;
     }
     eprintln!(
         "bench: the report is {0}/server.md, the raw figures are {0}/server.json",
-        arguments.output.display()
+        arguments.run.output.display()
     );
     Ok(())
 }

@@ -32,7 +32,6 @@ const FORWARD_LIMIT: Duration = Duration::from_secs(600);
 pub(crate) struct Figures {
     pub(crate) forwarded: AtomicU64,
     pub(crate) served: AtomicU64,
-    pub(crate) records_sent: AtomicU64,
     pub(crate) record_bytes: AtomicU64,
     pub(crate) content_bytes: AtomicU64,
     /// Files that a crash may have damaged and that have to get a new version.

@@ -118,10 +118,8 @@ async fn send_records(
     records: Records,
     bytes: usize,
 ) -> std::result::Result<(), StreamError> {
-    let figures = &shared.figures;
-    let count = records.records.len() as u64;
-    figures.records_sent.fetch_add(count, Ordering::Relaxed);
-    figures
+    shared
+        .figures
         .record_bytes
         .fetch_add(bytes as u64, Ordering::Relaxed);
     let message = wire::payload(wire::RECORDS, &records);

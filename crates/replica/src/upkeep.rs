@@ -126,7 +126,7 @@ async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
             turn.ledger.unshipped.complete_everywhere(file) && !turn.ledger.pins.contains_key(&file)
         })
     };
-    shared.store.forget_unshipped_if(&files, still).await
+    shared.store.forget_unshipped(&files, still).await
 }
 
 /// Removes records that every member has applied.

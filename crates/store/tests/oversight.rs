@@ -253,11 +253,15 @@ async fn data_that_others_may_not_have_is_marked_until_they_do() {
     assert_eq!(store.store().unshipped().unwrap(), [id, hole]);
     store
         .store()
-        .forget_unshipped_if(&[id, hole], &mut |asked| asked == id)
+        .forget_unshipped(&[id, hole], &mut |asked| asked == id)
         .await
         .unwrap();
     assert_eq!(store.store().unshipped().unwrap(), [hole]);
-    store.store().forget_unshipped(&[hole]).await.unwrap();
+    store
+        .store()
+        .forget_unshipped(&[hole], &mut |_| true)
+        .await
+        .unwrap();
     store.write(id, 0, b"more").await.unwrap();
     store.reopen().await;
     assert_eq!(store.store().unshipped().unwrap(), [id]);

@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &ReplicationArguments) -> Result<()> {
     if cfg!(debug_assertions) {
         eprintln!("bench: THIS IS NOT A RELEASE BUILD. The figures say nothing.");
     }
-    let program = meridian_program(arguments.meridian.as_deref())?;
+    let program = meridian_program(arguments.run.meridian.as_deref())?;
     if !Requirements::site()
         .with_wan()
         .admit("bench replication, which needs sites and a WAN between them")?
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &ReplicationArguments) -> Result<()> {
         true => QUICK,
         false => WHOLE,
     };
-    let disk = WorkFolder::make_in(&arguments.disk)?;
+    let disk = WorkFolder::make_in(&arguments.run.disk)?;
     let mut report = Report::new(Conditions {
         machine: Machine::describe(disk.path())?,
         meridian: version(&program, "--version")?,
@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &ReplicationArguments) -> Result<()> {
         write(arguments, &report)?;
         measured?;
     }
-    if let Some(date) = &arguments.publish {
+    if let Some(date) = &arguments.run.publish {
         page::publish_replication(Path::new("docs/benchmarks.md"), date, &report.section(date))?;
     }
     Ok(())
@@ -166,11 +166,11 @@ async fn measure(
 }
 
 fn write(arguments: &ReplicationArguments, report: &Report) -> Result<()> {
-    fs::create_dir_all(&arguments.output)?;
+    fs::create_dir_all(&arguments.run.output)?;
     let markdown = report.tables();
     let raw = serde_json::to_string_pretty(report)?;
-    fs::write(arguments.output.join("replication.md"), &markdown)?;
-    fs::write(arguments.output.join("replication.json"), raw)?;
+    fs::write(arguments.run.output.join("replication.md"), &markdown)?;
+    fs::write(arguments.run.output.join("replication.json"), raw)?;
     println!("{markdown}");
     Ok(())
 }

@@ -117,7 +117,9 @@ impl ControlCore {
             self.forward(waiting.operation, &needs, foreign);
         } else if let Some(number) = self.election_for(tree, &needs) {
             self.own.wait_for(number, vec![waiting]);
-        } else if let Err(waiting) = self.stands_back(now, tree, &needs, waiting) {
+        } else if let Some(until) = self.stands_back_until(now, tree, &needs) {
+            self.standing_back.add(waiting, until);
+        } else {
             let deep = self.wants_deep(now, tree, &needs);
             self.propose(
                 now,

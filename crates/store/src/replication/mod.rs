@@ -198,21 +198,13 @@ impl Store {
         self.inner.unshipped_files()
     }
 
-    /// Takes files off the list of [`Store::unshipped`], because every replica has their data. Nothing may
-    /// change these files meanwhile, see [`Store::forget_unshipped_if`].
+    /// Takes files off the list of [`Store::unshipped`] of which `shipped` says that every replica has their
+    /// data. It is asked while nobody can change them, with the writer's lock held, like an [`Overseer`], and
+    /// must not wait.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
-    pub async fn forget_unshipped(&self, ids: &[ObjectId]) -> Result<()> {
-        self.forget_unshipped_if(ids, &mut |_| true).await
-    }
-
-    /// The same for those files of which `shipped` says so while nobody can change them: it is asked with
-    /// the writer's lock held, like an [`Overseer`], and must not wait.
-    ///
-    /// # Errors
-    /// [`vfs::Error::Io`] when storage fails.
-    pub async fn forget_unshipped_if(
+    pub async fn forget_unshipped(
         &self,
         ids: &[ObjectId],
         shipped: &mut (dyn FnMut(ObjectId) -> bool + Send),

@@ -8,6 +8,7 @@
 
 use super::ControlCore;
 use crate::moment::Moment;
+use crate::name::ControlName;
 use crate::own::Waiting;
 use crate::tree::Tree;
 use crate::update::Need;
@@ -27,35 +28,33 @@ impl StandingBack {
     pub(super) fn len(&self) -> usize {
         self.operations.len()
     }
+
+    pub(super) fn add(&mut self, operation: Waiting, until: Moment) {
+        self.operations.push(operation);
+        self.until = Some(self.until.map_or(until, |earlier| earlier.min(until)));
+    }
 }
 
 impl ControlCore {
     /// Something has been given up for `next`, which waits for more.
-    pub(super) fn favour(&mut self, now: Moment, next: crate::name::ControlName) {
+    pub(super) fn favour(&mut self, now: Moment, next: ControlName) {
         let until = now.after(self.settings.standing_back);
         let again = until.after(self.settings.standing_back * REST);
         self.acceptor.favour(now, next, until, again);
     }
 
-    /// Whether an operation has to stand back; then it is kept until it need not any more.
-    pub(super) fn stands_back(
-        &mut self,
+    /// Until when an operation has to stand back.
+    pub(super) fn stands_back_until(
+        &self,
         now: Moment,
         tree: &impl Tree,
         needs: &[Need],
-        waiting: Waiting,
-    ) -> Result<(), Waiting> {
+    ) -> Option<Moment> {
         if !self.acceptor.has_waiting() {
-            return Err(waiting);
+            return None;
         }
         let question = self.question_of(tree, needs);
-        let Some(until) = self.acceptor.favoured_against(now, tree, &question) else {
-            return Err(waiting);
-        };
-        let back = &mut self.standing_back;
-        back.until = Some(back.until.map_or(until, |earlier| earlier.min(until)));
-        back.operations.push(waiting);
-        Ok(())
+        self.acceptor.favoured_against(now, tree, &question)
     }
 
     /// Looks at what stands back again. Whether anything came of it.
