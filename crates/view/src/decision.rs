@@ -1,0 +1,155 @@
+//! What can be decided about a set, and what came of it: the entries of the log, as values.
+//!
+//! What must never enter: what a decision does; that is `state`. The order of variants and fields is the
+//! format on disk and between replicas: new ones are added at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use vfs::ReplicaSlot;
+
+use crate::state::Kind;
+
+/// So many names fit into one settlement.
+pub const SETTLEMENT_NAMES_MAX: usize = 1024;
+
+/// A change of the view or the configuration. Times are seconds since 1970 by the clock of who decides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Decision {
+    /// An active replica is active no longer. Refused when that would leave no majority of the configured.
+    Exclude {
+        /// Who is excluded; may be `by` itself.
+        slot: ReplicaSlot,
+        /// The active replica that asks for it.
+        by: ReplicaSlot,
+        /// The epoch this was judged in; refused in any other.
+        seen_epoch: u64,
+        /// Why, for people; cut at [`crate::REASON_BYTES_MAX`].
+        reason: String,
+        /// When.
+        at_unix_s: u64,
+    },
+    /// A configured replica is active from now on; its [`crate::Loss`] is over. Also tells that an active
+    /// replica goes on as a later incarnation. The first one makes a newcomer a voter.
+    Admit {
+        /// Who is admitted.
+        slot: ReplicaSlot,
+        /// An active replica, or `slot` itself.
+        by: ReplicaSlot,
+        /// The epoch this was judged in; refused in any other.
+        seen_epoch: u64,
+        /// The incarnation that is admitted.
+        incarnation: u64,
+        /// When.
+        at_unix_s: u64,
+    },
+    /// Adds a member, inactive: a *newcomer*. Refused while another newcomer has never been active.
+    Configure {
+        /// The new member; a slot that was never used.
+        slot: ReplicaSlot,
+        /// What it holds.
+        kind: Kind,
+        /// The active replica that asks for it.
+        by: ReplicaSlot,
+        /// When.
+        at_unix_s: u64,
+    },
+    /// Takes a member out of the configuration, for ever.
+    Remove {
+        /// Who is removed.
+        slot: ReplicaSlot,
+        /// The active replica that asks for it.
+        by: ReplicaSlot,
+        /// When.
+        at_unix_s: u64,
+    },
+    /// Controls of a replica that was lost end. The epoch stays as it is.
+    Settle {
+        /// The replica that was lost.
+        slot: ReplicaSlot,
+        /// What ends. Its `id` is given when it is applied.
+        settlement: Settlement,
+        /// The active replica that asks for it.
+        by: ReplicaSlot,
+        /// The epoch this was judged in; refused in any other.
+        seen_epoch: u64,
+        /// When.
+        at_unix_s: u64,
+    },
+    /// An administrator's word that all but the survivors are gone for ever. See [`crate::force`].
+    Recover {
+        /// Who remains configured.
+        survivors: BTreeSet<ReplicaSlot>,
+        /// Where it was said; becomes active if no survivor was.
+        by: ReplicaSlot,
+        /// When.
+        at_unix_s: u64,
+    },
+    /// Active replicas are active no longer, and others take their places, in one step. Refused where
+    /// [`Decision::Exclude`] would do, and when no majority of the configured would be active.
+    Replace {
+        /// Who is excluded; not `by`, and not every active replica that holds data.
+        out: BTreeSet<ReplicaSlot>,
+        /// Who is admitted, as which incarnation; voters that are not active.
+        admitted: BTreeMap<ReplicaSlot, u64>,
+        /// The active replica that asks for it.
+        by: ReplicaSlot,
+        /// The epoch this was judged in; refused in any other.
+        seen_epoch: u64,
+        /// Why the former are excluded, for people; cut at [`crate::REASON_BYTES_MAX`].
+        reason: String,
+        /// When.
+        at_unix_s: u64,
+    },
+}
+
+/// Controls of a lost replica that end: by takeover, or because an administrator gives up what it alone had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settlement {
+    /// The last position in the lost replica's stream that the survivors keep.
+    pub through: u64,
+    /// Without `names`: all controls of smaller incarnations end.
+    pub incarnation_below: u64,
+    /// The controls that end, by incarnation and number; at most [`SETTLEMENT_NAMES_MAX`].
+    pub names: Option<Vec<(u64, u64)>>,
+    /// On whose word.
+    pub by: SettledBy,
+    /// When, in seconds since 1970.
+    pub at_unix_s: u64,
+    /// Settlements of a set are numbered from 1 in the order of their decisions.
+    pub id: u64,
+}
+
+/// On whose word controls of a lost replica end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SettledBy {
+    /// The survivors have taken over; nothing answered is lost.
+    Takeover,
+    /// An administrator gave up what the lost replica alone had.
+    Administrator {
+        /// Why, for people; cut at [`crate::REASON_BYTES_MAX`].
+        reason: String,
+    },
+}
+
+/// What came of a decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It holds.
+    Applied,
+    /// It changed nothing; why, for people.
+    Refused(String),
+}
+
+/// An entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Command {
+    /// The first entry of a set: its first members, all active.
+    Found {
+        founders: BTreeMap<ReplicaSlot, Kind>,
+        by: ReplicaSlot,
+        at_unix_s: u64,
+    },
+    /// Everything after.
+    Decide(Decision),
+}

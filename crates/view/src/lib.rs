@@ -1,0 +1,34 @@
+//! Views: which replicas are configured, which are active, agreed by a majority of all configured ones.
+//!
+//! Every member of a replication set runs [`Views`]. Its state is a [`ViewState`], changed by [`Decision`]s
+//! only, in one order at all members; the Raft library behind it lives in `raft` and is named nowhere else.
+//! Read on in `state` (pure: what each decision does, and when it is refused), [`Courier`] and [`Ledger`]
+//! (what the owner provides), [`Views`] (what the owner calls) and [`force`] (when the majority is gone for
+//! ever).
+//!
+//! What must never enter: who has failed (whoever finds that out proposes [`Decision::Exclude`]), site
+//! leases, replication control, sockets and disks.
+
+mod audit;
+mod bytes;
+mod courier;
+mod decision;
+mod error;
+mod ledger;
+mod raft;
+mod recovery;
+mod settings;
+mod state;
+#[cfg(test)]
+mod tests;
+mod views;
+
+pub use audit::{AUDIT_ENTRIES_MAX, AuditEntry, REASON_BYTES_MAX};
+pub use courier::{Courier, CourierError, MESSAGE_BYTES_MAX};
+pub use decision::{Decision, Outcome, SETTLEMENT_NAMES_MAX, SettledBy, Settlement};
+pub use error::ViewError;
+pub use ledger::{Change, Ledger, LedgerError};
+pub use recovery::{force, last_known};
+pub use settings::Settings;
+pub use state::{Exclusion, Kind, Loss, MEMBERS_MAX, MemberState, ViewState};
+pub use views::Views;

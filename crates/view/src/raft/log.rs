@@ -1,0 +1,266 @@
+//! The Raft log and the vote: on a ledger, and all of it in memory as well, since it is short.
+//!
+//! Keys: `v` the vote, `c` how far it was known to be committed, `p` how far it was cut off at the front,
+//! `l` and the index an entry. What must never enter: what an entry means.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::ops::RangeBounds;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use openraft::storage::{LogFlushed, RaftLogStorage};
+use openraft::{AnyError, LogState, RaftLogReader, StorageIOError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::types::{Entry, LogId, StorageError, Types, Vote};
+use crate::bytes::{decode, encode};
+use crate::error::ViewError;
+use crate::ledger::{Change, Ledger, LedgerError};
+
+const VOTE: &[u8] = b"v";
+const COMMITTED: &[u8] = b"c";
+const PURGED: &[u8] = b"p";
+/// Entries of one message to another replica are at most this long together, in bytes.
+const BATCH_BYTES_MAX: usize = 32 * 1024;
+
+/// The log of one replica. Clones are the same log.
+#[derive(Clone)]
+pub(crate) struct Log {
+    ledger: Arc<dyn Ledger>,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// What lies on the ledger.
+#[derive(Default)]
+struct Kept {
+    vote: Option<Vote>,
+    committed: Option<LogId>,
+    purged: Option<LogId>,
+    entries: BTreeMap<u64, (Entry, usize)>,
+}
+
+impl Kept {
+    fn last(&self) -> Option<LogId> {
+        let last = self.entries.last_key_value();
+        last.map(|(_, (entry, _))| entry.log_id).or(self.purged)
+    }
+}
+
+fn key(index: u64) -> Vec<u8> {
+    let mut key = b"l".to_vec();
+    key.extend_from_slice(&index.to_be_bytes());
+    key
+}
+
+/// The value at `key`, if there is one.
+pub(super) async fn read_one<T: DeserializeOwned>(
+    ledger: &dyn Ledger,
+    key: &[u8],
+) -> Result<Option<T>, ViewError> {
+    let mut after = key.to_vec();
+    after.push(0);
+    let rows = ledger.read(key, &after).await?;
+    let value = rows.first().map(|(_, value)| decode(value)).transpose();
+    value.map_err(ViewError::Damaged)
+}
+
+impl Log {
+    /// Reads what the ledger has.
+    pub(crate) async fn open(ledger: Arc<dyn Ledger>) -> Result<Log, ViewError> {
+        let mut kept = Kept {
+            vote: read_one(&*ledger, VOTE).await?,
+            committed: read_one(&*ledger, COMMITTED).await?,
+            purged: read_one(&*ledger, PURGED).await?,
+            entries: BTreeMap::new(),
+        };
+        let mut next = kept.purged.map(|purged| purged.index + 1);
+        for (_, value) in ledger.read(b"l", b"m").await? {
+            let entry: Entry = decode(&value).map_err(ViewError::Damaged)?;
+            let index = entry.log_id.index;
+            if next.is_some_and(|next| next != index) {
+                return Err(ViewError::Damaged(format!("entry {index} is out of place")));
+            }
+            next = Some(index + 1);
+            kept.entries.insert(index, (entry, value.len()));
+        }
+        let kept = Arc::new(Mutex::new(kept));
+        Ok(Log { ledger, kept })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last vote.
+    pub(crate) fn vote(&self) -> Option<Vote> {
+        self.kept().vote
+    }
+
+    /// The end of the log.
+    pub(crate) fn last(&self) -> Option<LogId> {
+        self.kept().last()
+    }
+
+    /// The entries after `applied` that were known to be committed.
+    pub(crate) fn committed_after(&self, applied: Option<LogId>) -> Vec<Entry> {
+        let kept = self.kept();
+        let from = applied.map_or(0, |applied| applied.index + 1);
+        let Some(committed) = kept.committed.filter(|committed| committed.index >= from) else {
+            return Vec::new();
+        };
+        let entries = kept.entries.range(from..=committed.index);
+        entries.map(|(_, (entry, _))| entry.clone()).collect()
+    }
+
+    async fn set<T: Serialize>(&self, key: &[u8], value: &T) -> Result<(), LedgerError> {
+        let value = encode(value).map_err(LedgerError)?;
+        self.ledger.write(vec![(key.to_vec(), Some(value))]).await
+    }
+
+    /// Stores a vote, stable.
+    pub(crate) async fn store_vote(&self, vote: Vote) -> Result<(), LedgerError> {
+        self.set(VOTE, &vote).await?;
+        self.kept().vote = Some(vote);
+        Ok(())
+    }
+
+    /// Stores entries, stable, and a vote with them if there is one.
+    pub(crate) async fn store(
+        &self,
+        entries: Vec<Entry>,
+        vote: Option<Vote>,
+    ) -> Result<(), LedgerError> {
+        let mut changes: Vec<Change> = Vec::new();
+        if let Some(vote) = &vote {
+            changes.push((VOTE.to_vec(), Some(encode(vote).map_err(LedgerError)?)));
+        }
+        let mut sized = Vec::new();
+        for entry in entries {
+            let value = encode(&entry).map_err(LedgerError)?;
+            let index = entry.log_id.index;
+            sized.push((index, (entry, value.len())));
+            changes.push((key(index), Some(value)));
+        }
+        self.ledger.write(changes).await?;
+        let mut kept = self.kept();
+        kept.entries.extend(sized);
+        kept.vote = vote.or(kept.vote);
+        Ok(())
+    }
+
+    /// Removes entries, and says how far the log is cut off at the front if that changes.
+    async fn drop_entries(
+        &self,
+        range: impl RangeBounds<u64> + Clone,
+        purged: Option<LogId>,
+    ) -> Result<(), LedgerError> {
+        let gone: Vec<u64> = {
+            let kept = self.kept();
+            let gone = kept.entries.range(range);
+            gone.map(|(index, _)| *index).collect()
+        };
+        let mut changes: Vec<Change> = gone.iter().map(|index| (key(*index), None)).collect();
+        if let Some(purged) = &purged {
+            changes.push((PURGED.to_vec(), Some(encode(purged).map_err(LedgerError)?)));
+        }
+        self.ledger.write(changes).await?;
+        let mut kept = self.kept();
+        for index in gone {
+            kept.entries.remove(&index);
+        }
+        kept.purged = purged.or(kept.purged);
+        Ok(())
+    }
+}
+
+impl RaftLogReader<Types> for Log {
+    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + Send>(
+        &mut self,
+        range: RB,
+    ) -> Result<Vec<Entry>, StorageError> {
+        let kept = self.kept();
+        let entries = kept.entries.range(range);
+        Ok(entries.map(|(_, (entry, _))| entry.clone()).collect())
+    }
+
+    async fn limited_get_log_entries(
+        &mut self,
+        start: u64,
+        end: u64,
+    ) -> Result<Vec<Entry>, StorageError> {
+        let kept = self.kept();
+        let mut bytes = 0;
+        let mut fits = |length: usize| {
+            bytes += length;
+            bytes == length || bytes <= BATCH_BYTES_MAX
+        };
+        let entries = kept.entries.range(start..end).map(|(_, entry)| entry);
+        let batch = entries.take_while(|(_, length)| fits(*length));
+        Ok(batch.map(|(entry, _)| entry.clone()).collect())
+    }
+}
+
+impl RaftLogStorage<Types> for Log {
+    type LogReader = Log;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError> {
+        let kept = self.kept();
+        Ok(LogState {
+            last_purged_log_id: kept.purged,
+            last_log_id: kept.last(),
+        })
+    }
+
+    async fn get_log_reader(&mut self) -> Log {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), StorageError> {
+        let stored = self.store_vote(*vote).await;
+        stored.map_err(|error| StorageIOError::write_vote(AnyError::new(&error)).into())
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, StorageError> {
+        Ok(self.vote())
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), StorageError> {
+        if let Some(committed) = &committed {
+            let stored = self.set(COMMITTED, committed).await;
+            stored.map_err(|error| StorageIOError::write_logs(AnyError::new(&error)))?;
+        }
+        self.kept().committed = committed;
+        Ok(())
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, StorageError> {
+        Ok(self.kept().committed)
+    }
+
+    async fn append<I>(
+        &mut self,
+        entries: I,
+        callback: LogFlushed<Types>,
+    ) -> Result<(), StorageError>
+    where
+        I: IntoIterator<Item = Entry> + Send,
+        I::IntoIter: Send,
+    {
+        let entries = entries.into_iter().collect();
+        let stored = self.store(entries, None).await;
+        stored.map_err(|error| StorageIOError::write_logs(AnyError::new(&error)))?;
+        callback.log_io_completed(Ok(()));
+        Ok(())
+    }
+
+    async fn truncate(&mut self, log_id: LogId) -> Result<(), StorageError> {
+        let dropped = self.drop_entries(log_id.index.., None).await;
+        dropped.map_err(|error| StorageIOError::write_logs(AnyError::new(&error)).into())
+    }
+
+    async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
+        let dropped = self.drop_entries(..=log_id.index, Some(log_id)).await;
+        dropped.map_err(|error| StorageIOError::write_logs(AnyError::new(&error)).into())
+    }
+}

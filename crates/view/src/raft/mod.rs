@@ -1,0 +1,10 @@
+//! The Raft library, fitted to this crate: its types, its log and state machine on a ledger, its network
+//! over a courier.
+//!
+//! What must never enter: what a decision does (`state`), and when to decide anything.
+
+pub(crate) mod log;
+pub(crate) mod machine;
+pub(crate) mod network;
+pub(crate) mod types;
+pub(crate) mod wire;

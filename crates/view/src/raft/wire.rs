@@ -1,0 +1,96 @@
+//! Requests and answers between the replicas of a set, about views.
+//!
+//! What must never enter: who carries them, and the library's errors, which are answered as words. The order
+//! of variants is the format: new ones are added at the end.
+
+use openraft::error::InstallSnapshotError;
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse,
+    VoteRequest, VoteResponse,
+};
+use serde::{Deserialize, Serialize};
+use vfs::ReplicaSlot;
+
+use super::types::{Types, id};
+use crate::bytes::decode;
+use crate::courier::MESSAGE_BYTES_MAX;
+use crate::decision::{Command, Outcome};
+
+/// A snapshot is at most this long, in bytes.
+const SNAPSHOT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Request {
+    Append(AppendEntriesRequest<Types>),
+    Vote(VoteRequest<u64>),
+    Snapshot(InstallSnapshotRequest<Types>),
+    /// To the leader: an entry for the log.
+    Submit(Command),
+    /// To the leader: how far must the log be applied so that the state is no older than this request?
+    Read,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Append(AppendEntriesResponse<u64>),
+    Vote(VoteResponse<u64>),
+    Snapshot(Result<InstallSnapshotResponse<u64>, InstallSnapshotError>),
+    Submitted(Result<Outcome, Denial>),
+    Read(Result<u64, Denial>),
+    /// The Raft library here is stopped or failed.
+    Failed(String),
+}
+
+/// Why the one who was asked as leader did not decide.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Denial {
+    NotLeader,
+    OutcomeUnknown,
+    NewcomerUnreachable(ReplicaSlot),
+    Stopped(String),
+}
+
+impl Request {
+    /// What `from` asks. Requests are refused that no correct replica makes.
+    pub(crate) fn decode(from: ReplicaSlot, bytes: &[u8]) -> Result<Request, String> {
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(format!("{} bytes", bytes.len()));
+        }
+        let request: Request = decode(bytes)?;
+        let leader = match &request {
+            Request::Append(append) => Some(append.vote.leader_id),
+            Request::Vote(vote) => Some(vote.vote.leader_id),
+            Request::Snapshot(part) => Some(part.vote.leader_id),
+            Request::Submit(_) | Request::Read => None,
+        };
+        if leader.is_some_and(|leader| leader.node_id != id(from)) {
+            return Err("a replica speaks for another one".to_owned());
+        }
+        match &request {
+            Request::Append(append) => are_consecutive(append)?,
+            Request::Snapshot(part) => is_bounded(part)?,
+            _ => {}
+        }
+        Ok(request)
+    }
+}
+
+fn are_consecutive(append: &AppendEntriesRequest<Types>) -> Result<(), String> {
+    let mut previous = append.prev_log_id;
+    for entry in &append.entries {
+        let expected = previous.map_or(Some(0), |previous| previous.index.checked_add(1));
+        if expected != Some(entry.log_id.index) || Some(entry.log_id) < previous {
+            return Err("entries do not follow each other".to_owned());
+        }
+        previous = Some(entry.log_id);
+    }
+    Ok(())
+}
+
+fn is_bounded(part: &InstallSnapshotRequest<Types>) -> Result<(), String> {
+    let length = u64::try_from(part.data.len()).unwrap_or(u64::MAX);
+    if part.offset.saturating_add(length) > SNAPSHOT_BYTES_MAX {
+        return Err("a snapshot is too long".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! When the majority is gone for ever: the log of one survivor, changed while its server stands still.
+//!
+//! What must never enter: any doubt about who is gone. It is an administrator's word; if those given up
+//! still run and reach a majority of the old configuration, there are two sets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use openraft::EntryPayload;
+use vfs::ReplicaSlot;
+
+use crate::decision::{Command, Decision, Outcome};
+use crate::error::ViewError;
+use crate::ledger::Ledger;
+use crate::raft::log::Log;
+use crate::raft::machine::Machine;
+use crate::raft::types::{Entry, LogId, Membership, Vote, id};
+use crate::state::ViewState;
+
+/// The state that a ledger tells of, as far as it was known there to be agreed.
+///
+/// # Errors
+/// The storage failed or is damaged.
+pub async fn last_known(ledger: Arc<dyn Ledger>) -> Result<ViewState, ViewError> {
+    let (_, machine) = open(ledger).await?;
+    let state = ViewState::clone(&machine.watch().borrow());
+    Ok(state)
+}
+
+/// Makes the survivors the whole set, at the survivor `by`, whose [`crate::Views`] must not run.
+///
+/// When `by` runs again it leads, and the other survivors follow it when they hear of it; the decision holds
+/// once a majority of the survivors has it. Decisions that only the others knew are given up. Choose the
+/// survivor whose [`last_known`] epoch is the latest.
+///
+/// # Errors
+/// The storage failed or is damaged, or the survivors do not fit the configuration; then nothing is changed.
+pub async fn force(
+    ledger: Arc<dyn Ledger>,
+    survivors: BTreeSet<ReplicaSlot>,
+    by: ReplicaSlot,
+    at_unix_s: u64,
+) -> Result<Outcome, ViewError> {
+    let (log, machine) = open(ledger).await?;
+    let decision = Decision::Recover {
+        survivors: survivors.clone(),
+        by,
+        at_unix_s,
+    };
+    let mut trial = ViewState::clone(&machine.watch().borrow());
+    if let Outcome::Refused(reason) = trial.decide(&decision) {
+        return Ok(Outcome::Refused(reason));
+    }
+    let Some(last) = log.last().max(machine.applied()) else {
+        return Err(ViewError::Damaged("the log is empty".to_owned()));
+    };
+    // As if this replica had been elected, had written both entries, and had then crashed.
+    let term = log.vote().map_or(0, |vote| vote.leader_id.term);
+    let vote = Vote::new_committed(term.max(last.leader_id.term) + 1, id(by));
+    let ids: BTreeSet<u64> = survivors.into_iter().map(id).collect();
+    let membership = Membership::new(vec![ids], BTreeMap::new());
+    let payloads = [
+        EntryPayload::Membership(membership),
+        EntryPayload::Normal(Command::Decide(decision)),
+    ];
+    let entry = |(after, payload)| Entry {
+        log_id: LogId::new(vote.leader_id, last.index + after),
+        payload,
+    };
+    let entries = (1..).zip(payloads).map(entry).collect();
+    log.store(entries, Some(vote)).await?;
+    Ok(Outcome::Applied)
+}
+
+async fn open(ledger: Arc<dyn Ledger>) -> Result<(Log, Machine), ViewError> {
+    let log = Log::open(Arc::clone(&ledger)).await?;
+    let mut machine = Machine::open(ledger).await?;
+    machine.carry_out(log.committed_after(machine.applied()));
+    Ok((log, machine))
+}

@@ -1,0 +1,390 @@
+//! What each decision about members does, and when it is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vfs::ReplicaSlot;
+
+use super::{Exclusion, Kind, Loss, MEMBERS_MAX, MemberState, ViewState};
+use crate::audit::{AuditEntry, record, shortened};
+use crate::decision::{Command, Decision, Outcome};
+
+/// Done, with the words for the audit; or refused, with the reason.
+pub(super) type Verdict = Result<String, String>;
+
+impl ViewState {
+    /// Carries out the next entry of the log.
+    pub(crate) fn apply(&mut self, command: &Command) -> Outcome {
+        match command {
+            Command::Found {
+                founders,
+                by,
+                at_unix_s,
+            } => {
+                let verdict = self.found(founders);
+                self.conclude(verdict, *by, *at_unix_s)
+            }
+            Command::Decide(decision) => self.decide(decision),
+        }
+    }
+
+    /// Carries out a decision.
+    pub fn decide(&mut self, decision: &Decision) -> Outcome {
+        if self.epoch == 0 {
+            return Outcome::Refused("the set has not been founded".to_owned());
+        }
+        match decision {
+            Decision::Exclude {
+                slot,
+                by,
+                seen_epoch,
+                reason,
+                at_unix_s,
+            } => {
+                let exclusion = Exclusion::of(*by, *at_unix_s, reason);
+                let verdict = self
+                    .judged(*by, *seen_epoch)
+                    .and_then(|()| self.exclude(*slot, exclusion));
+                self.conclude(verdict, *by, *at_unix_s)
+            }
+            Decision::Admit {
+                slot,
+                by,
+                seen_epoch,
+                incarnation,
+                at_unix_s,
+            } => {
+                let judge = if by == slot {
+                    self.current(*seen_epoch)
+                } else {
+                    self.judged(*by, *seen_epoch)
+                };
+                let verdict = judge.and_then(|()| self.admit(*slot, *incarnation));
+                self.conclude(verdict, *by, *at_unix_s)
+            }
+            Decision::Configure {
+                slot,
+                kind,
+                by,
+                at_unix_s,
+            } => {
+                let verdict = self
+                    .entitled(*by)
+                    .and_then(|()| self.configure(*slot, *kind));
+                self.conclude(verdict, *by, *at_unix_s)
+            }
+            Decision::Remove {
+                slot,
+                by,
+                at_unix_s,
+            } => {
+                let verdict = self
+                    .entitled(*by)
+                    .and_then(|()| self.remove(*slot, *at_unix_s));
+                self.conclude(verdict, *by, *at_unix_s)
+            }
+            Decision::Settle {
+                slot,
+                settlement,
+                by,
+                seen_epoch,
+                at_unix_s,
+            } => {
+                let verdict = self
+                    .judged(*by, *seen_epoch)
+                    .and_then(|()| self.settle(*slot, settlement));
+                self.note(verdict, *by, *at_unix_s)
+            }
+            Decision::Recover {
+                survivors,
+                by,
+                at_unix_s,
+            } => {
+                let verdict = self.recover(survivors, *by, *at_unix_s);
+                self.conclude(verdict, *by, *at_unix_s)
+            }
+            Decision::Replace {
+                out,
+                admitted,
+                by,
+                seen_epoch,
+                reason,
+                at_unix_s,
+            } => {
+                let exclusion = Exclusion::of(*by, *at_unix_s, reason);
+                let verdict = self
+                    .judged(*by, *seen_epoch)
+                    .and_then(|()| self.replace(out, admitted, &exclusion));
+                self.conclude(verdict, *by, *at_unix_s)
+            }
+        }
+    }
+
+    /// Begins the next epoch if something was changed, and notes it.
+    fn conclude(&mut self, verdict: Verdict, by: ReplicaSlot, at_unix_s: u64) -> Outcome {
+        if verdict.is_ok() {
+            self.epoch = self.next_epoch();
+        }
+        self.note(verdict, by, at_unix_s)
+    }
+
+    fn note(&mut self, verdict: Verdict, by: ReplicaSlot, at_unix_s: u64) -> Outcome {
+        let what = match verdict {
+            Ok(what) => what,
+            Err(reason) => return Outcome::Refused(reason),
+        };
+        let epoch = self.epoch;
+        let entry = AuditEntry {
+            epoch,
+            at_unix_s,
+            by,
+            what,
+        };
+        record(&mut self.audit, entry);
+        Outcome::Applied
+    }
+
+    fn next_epoch(&self) -> u64 {
+        self.epoch.saturating_add(1)
+    }
+
+    fn current(&self, seen_epoch: u64) -> Result<(), String> {
+        if seen_epoch == self.epoch {
+            return Ok(());
+        }
+        let epoch = self.epoch;
+        Err(format!(
+            "judged in epoch {seen_epoch}, but the epoch is {epoch}"
+        ))
+    }
+
+    fn entitled(&self, by: ReplicaSlot) -> Result<(), String> {
+        if self.is_active(by) {
+            return Ok(());
+        }
+        Err(format!("replica {} is not active", by.0))
+    }
+
+    fn judged(&self, by: ReplicaSlot, seen_epoch: u64) -> Result<(), String> {
+        self.current(seen_epoch)?;
+        self.entitled(by)
+    }
+
+    fn found(&mut self, founders: &BTreeMap<ReplicaSlot, Kind>) -> Verdict {
+        if self.epoch != 0 {
+            return Err("the set was founded before".to_owned());
+        }
+        if founders.is_empty() || founders.len() > MEMBERS_MAX {
+            return Err(format!("a set has one to {MEMBERS_MAX} members"));
+        }
+        if founders.contains_key(&ReplicaSlot(0)) {
+            return Err("slot 0 belongs to no replica".to_owned());
+        }
+        if !founders.values().any(|kind| *kind == Kind::Data) {
+            return Err("one member at least must hold data".to_owned());
+        }
+        for (slot, kind) in founders {
+            let member = MemberState {
+                kind: *kind,
+                active: true,
+                since_epoch: 1,
+                incarnation: 0,
+                was_active: true,
+                excluded: None,
+            };
+            self.members.insert(*slot, member);
+        }
+        Ok(format!("founded the set with {}", listed(founders.keys())))
+    }
+
+    fn exclude(&mut self, slot: ReplicaSlot, exclusion: Exclusion) -> Verdict {
+        if !self.is_active(slot) {
+            return Err(format!("replica {} is not active", slot.0));
+        }
+        self.can_do_without(slot, self.majority())?;
+        let what = format!("excluded replica {}: {}", slot.0, exclusion.reason);
+        self.put_out(slot, exclusion);
+        Ok(what)
+    }
+
+    /// An active replica is active no longer.
+    pub(super) fn put_out(&mut self, slot: ReplicaSlot, exclusion: Exclusion) {
+        let epoch = self.next_epoch();
+        self.lose(slot, exclusion.at_unix_s);
+        if let Some(member) = self.members.get_mut(&slot) {
+            member.active = false;
+            member.since_epoch = epoch;
+            member.excluded = Some(exclusion);
+        }
+    }
+
+    /// Whether enough active replicas remain without `slot`, one with data among them.
+    fn can_do_without(&self, slot: ReplicaSlot, majority: usize) -> Result<(), String> {
+        let rest = self
+            .members
+            .iter()
+            .filter(|(other, member)| **other != slot && member.active);
+        let kinds: Vec<Kind> = rest.map(|(_, member)| member.kind).collect();
+        if kinds.len() < majority {
+            let left = kinds.len();
+            return Err(format!(
+                "{left} active replicas would be left, and a majority is {majority}"
+            ));
+        }
+        if !kinds.contains(&Kind::Data) {
+            return Err("no active replica that holds data would be left".to_owned());
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self, slot: ReplicaSlot, at_unix_s: u64) {
+        let member = self.members.get(&slot);
+        let incarnation = member.map_or(0, |member| member.incarnation);
+        let loss = Loss {
+            slot,
+            incarnation,
+            since_unix_s: at_unix_s,
+            settled: Vec::new(),
+        };
+        self.losses.insert(slot, loss);
+    }
+
+    pub(super) fn admit(&mut self, slot: ReplicaSlot, incarnation: u64) -> Verdict {
+        let epoch = self.next_epoch();
+        let Some(member) = self.members.get_mut(&slot) else {
+            return Err(format!("replica {} is not configured", slot.0));
+        };
+        let known = member.incarnation;
+        if incarnation < known {
+            return Err(format!(
+                "incarnation {incarnation} of replica {} is over; {known} was admitted",
+                slot.0
+            ));
+        }
+        if member.active && incarnation == known {
+            return Err(format!("replica {} is active", slot.0));
+        }
+        member.since_epoch = epoch;
+        member.active = true;
+        member.was_active = true;
+        member.incarnation = incarnation;
+        member.excluded = None;
+        self.losses.remove(&slot);
+        Ok(format!(
+            "admitted replica {}, incarnation {incarnation}",
+            slot.0
+        ))
+    }
+
+    fn configure(&mut self, slot: ReplicaSlot, kind: Kind) -> Verdict {
+        if slot == ReplicaSlot(0) || self.removed.contains(&slot) {
+            return Err(format!("slot {} cannot be used", slot.0));
+        }
+        if self.members.contains_key(&slot) {
+            return Err(format!("replica {} is configured", slot.0));
+        }
+        if self.members.len() >= MEMBERS_MAX {
+            return Err(format!("a set has at most {MEMBERS_MAX} members"));
+        }
+        if let Some(newcomer) = self.newcomer() {
+            return Err(format!(
+                "replica {} was configured before and is not active yet",
+                newcomer.0
+            ));
+        }
+        let member = MemberState {
+            kind,
+            active: false,
+            since_epoch: self.next_epoch(),
+            incarnation: 0,
+            was_active: false,
+            excluded: None,
+        };
+        self.members.insert(slot, member);
+        let kind = match kind {
+            Kind::Data => "replica",
+            Kind::Witness => "witness",
+        };
+        Ok(format!("configured {kind} {}", slot.0))
+    }
+
+    fn remove(&mut self, slot: ReplicaSlot, at_unix_s: u64) -> Verdict {
+        let Some(member) = self.members.get(&slot) else {
+            return Err(format!("replica {} is not configured", slot.0));
+        };
+        let was_active = member.active;
+        let majority = (self.members.len() - 1) / 2 + 1;
+        self.can_do_without(slot, majority)?;
+        if was_active {
+            self.lose(slot, at_unix_s);
+        }
+        self.members.remove(&slot);
+        self.removed.insert(slot);
+        Ok(format!("removed replica {}", slot.0))
+    }
+
+    fn recover(
+        &mut self,
+        survivors: &BTreeSet<ReplicaSlot>,
+        by: ReplicaSlot,
+        at_unix_s: u64,
+    ) -> Verdict {
+        let is_member = |slot: &ReplicaSlot| self.members.contains_key(slot);
+        if !survivors.contains(&by) || !survivors.iter().all(is_member) {
+            return Err("survivors must be configured, the deciding one among them".to_owned());
+        }
+        if !self.holds_data(by) {
+            return Err(format!("replica {} is a witness; it holds no data", by.0));
+        }
+        let configured: Vec<ReplicaSlot> = self.members.keys().copied().collect();
+        let gone: Vec<ReplicaSlot> = configured
+            .into_iter()
+            .filter(|slot| !survivors.contains(slot))
+            .collect();
+        for slot in &gone {
+            if self.is_active(*slot) {
+                self.lose(*slot, at_unix_s);
+            }
+            self.members.remove(slot);
+            self.removed.insert(*slot);
+        }
+        let epoch = self.next_epoch();
+        let holders = self.active().filter(|slot| self.holds_data(*slot));
+        if holders.count() == 0
+            && let Some(member) = self.members.get_mut(&by)
+        {
+            member.active = true;
+            member.was_active = true;
+            member.since_epoch = epoch;
+            member.excluded = None;
+            self.losses.remove(&by);
+        }
+        let (survivors, gone) = (listed(survivors.iter()), listed(gone.iter()));
+        Ok(format!(
+            "went on with {survivors}, given up for ever: {gone}"
+        ))
+    }
+}
+
+impl Exclusion {
+    fn of(by: ReplicaSlot, at_unix_s: u64, reason: &str) -> Exclusion {
+        Exclusion {
+            at_unix_s,
+            by,
+            reason: shortened(reason),
+        }
+    }
+}
+
+/// Slots, for people.
+pub(super) fn listed<'a>(slots: impl Iterator<Item = &'a ReplicaSlot>) -> String {
+    let words: Vec<String> = slots.map(|slot| slot.0.to_string()).collect();
+    if words.is_empty() {
+        return "nobody".to_owned();
+    }
+    let word = if words.len() == 1 {
+        "replica"
+    } else {
+        "replicas"
+    };
+    format!("{word} {}", words.join(", "))
+}

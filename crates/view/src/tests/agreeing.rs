@@ -1,0 +1,157 @@
+//! Members agree while some are lost, cut off or restarted; a minority agrees on nothing.
+
+use super::fixture::{Set, is_temporary, slot, until};
+use crate::{Decision, Outcome};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_is_made_through_any_member_and_reaches_all() {
+    let set = Set::found(3).await;
+    let leader = set.leader(1).await;
+    let follower = (1..=3).find(|number| *number != leader).unwrap();
+    set.admit(follower, follower, 7).await;
+    for number in 1..=3 {
+        until("all have applied it", || set.state(number).epoch == 2).await;
+    }
+    assert_eq!(set.state(1), set.state(2));
+    assert_eq!(set.state(1), set.state(3));
+    let what: Vec<String> = set.state(1).audit.iter().map(|e| e.what.clone()).collect();
+    let admitted = format!("admitted replica {follower}, incarnation 7");
+    assert_eq!(
+        what,
+        ["founded the set with replicas 1, 2, 3".to_owned(), admitted]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_shows_what_was_decided_elsewhere() {
+    let set = Set::found(3).await;
+    let leader = set.leader(1).await;
+    let follower = (1..=3).find(|number| *number != leader).unwrap();
+    for incarnation in 1..20 {
+        set.admit(leader, leader, incarnation).await;
+        let state = loop {
+            if let Ok(state) = set.at(follower).read_state().await {
+                break state;
+            }
+        };
+        assert_eq!(state.members[&slot(leader)].incarnation, incarnation);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_leader_is_lost_the_others_exclude_it_and_it_returns() {
+    let mut set = Set::found(3).await;
+    let lost = set.leader(1).await;
+    set.stop(lost).await;
+    let rest: Vec<u16> = (1..=3).filter(|number| *number != lost).collect();
+    set.exclude(rest[0], lost).await;
+    until("the other one knows", || {
+        !set.state(rest[1]).is_active(slot(lost))
+    })
+    .await;
+    assert_eq!(set.state(rest[1]).losses[&slot(lost)].incarnation, 0);
+    set.start(lost).await;
+    until("the lost one knows", || {
+        !set.state(lost).is_active(slot(lost))
+    })
+    .await;
+    set.admit(lost, lost, 9).await;
+    assert!(set.state(lost).losses.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_of_five_decide_nothing_while_cut_off_and_follow_afterwards() {
+    let set = Set::found(5).await;
+    // The leader is among those cut off, which is the harder case.
+    let leader = set.leader(1).await;
+    let other = (1..=5).find(|number| *number != leader).unwrap();
+    let few = [leader, other];
+    let many: Vec<u16> = (1..=5).filter(|number| !few.contains(number)).collect();
+    set.cut(&few, &many, true);
+    for number in few {
+        let decision = Decision::Exclude {
+            slot: slot(many[0]),
+            by: slot(number),
+            seen_epoch: 1,
+            reason: "it does not answer".to_owned(),
+            at_unix_s: 1,
+        };
+        let decided = set.at(number).decide(decision).await;
+        assert!(is_temporary(&decided), "{decided:?}");
+        assert_eq!(set.state(number).epoch, 1);
+    }
+    set.exclude(many[0], few[1]).await;
+    assert_eq!(set.state(few[0]).epoch, 1);
+    set.cut(&few, &many, false);
+    for number in 1..=5 {
+        until("all know of the exclusion", || {
+            !set.state(number).is_active(slot(few[1]))
+        })
+        .await;
+    }
+    // What the cut-off leader had tried was judged in an epoch that is over.
+    assert!(set.state(1).is_active(slot(many[0])));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_is_heard_by_nobody_does_not_hold_up_the_others() {
+    let set = Set::found(3).await;
+    set.cut(&[3], &[1, 2], true);
+    for incarnation in 1..=5 {
+        set.admit(1, 1, incarnation).await;
+    }
+    assert_eq!(set.state(1).members[&slot(1)].incarnation, 5);
+    assert!(set.state(3).members[&slot(1)].incarnation <= 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_keeps_the_state() {
+    let mut set = Set::found(3).await;
+    set.admit(1, 2, 5).await;
+    set.exclude(1, 3).await;
+    for number in 1..=3 {
+        until("all have applied it", || {
+            !set.state(number).is_active(slot(3))
+        })
+        .await;
+    }
+    let before = set.state(1);
+    for number in 1..=3 {
+        set.stop(number).await;
+    }
+    set.cut(&[1], &[2, 3], true);
+    set.cut(&[2], &[3], true);
+    for number in 1..=3 {
+        set.start(number).await;
+        assert_eq!(
+            set.state(number),
+            before,
+            "known before anybody is heard of"
+        );
+    }
+    set.cut(&[1], &[2, 3], false);
+    set.cut(&[2], &[3], false);
+    set.admit(2, 3, 6).await;
+    assert_eq!(set.state(2).epoch, before.epoch + 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_says_why_and_changes_nothing() {
+    let set = Set::found(3).await;
+    let outcome = loop {
+        let decision = Decision::Exclude {
+            slot: slot(3),
+            by: slot(1),
+            seen_epoch: 0,
+            reason: String::new(),
+            at_unix_s: 1,
+        };
+        match set.at(2).decide(decision).await {
+            Ok(outcome) => break outcome,
+            failed => assert!(is_temporary(&failed), "{failed:?}"),
+        }
+    };
+    let words = "judged in epoch 0, but the epoch is 1".to_owned();
+    assert_eq!(outcome, Outcome::Refused(words));
+    assert_eq!(set.state(2).epoch, 1);
+}

@@ -1,0 +1,10 @@
+//! Several members in one process, joined by a courier whose links a test can cut; nothing else is imitated.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod agreeing;
+mod ended;
+mod fixture;
+mod garbage;
+mod joining;
+mod recovering;

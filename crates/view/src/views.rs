@@ -1,0 +1,322 @@
+//! What the owner calls: start, decide, answer a peer, look at the state.
+//!
+//! What must never enter: what a decision does (`state`), and the library's types in a public signature.
+
+mod keeper;
+mod leading;
+mod voters;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use openraft::error::{InitializeError, RaftError};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use vfs::ReplicaSlot;
+
+use crate::bytes::encode;
+use crate::courier::{Courier, CourierError};
+use crate::decision::{Command, Decision, Outcome};
+use crate::error::ViewError;
+use crate::ledger::Ledger;
+use crate::raft::log::Log;
+use crate::raft::machine::Machine;
+use crate::raft::network::{Network, ask};
+use crate::raft::types::{Metrics, Raft, config, id, slot};
+use crate::raft::wire::{Answer, Denial, Request};
+use crate::settings::Settings;
+use crate::state::{Kind, ViewState};
+
+/// One member's part in agreeing on views.
+///
+/// Members other than the first of a set just start: the leader brings them the log when they are configured.
+pub struct Views {
+    core: Arc<Core>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the parts in here share.
+struct Core {
+    slot: ReplicaSlot,
+    settings: Settings,
+    courier: Arc<dyn Courier>,
+    raft: Raft,
+    state: watch::Receiver<Arc<ViewState>>,
+    /// Held while this member changes who votes.
+    voters: tokio::sync::Mutex<()>,
+}
+
+impl Views {
+    /// Goes on from what the ledger has; an empty one makes a member that waits to be heard of.
+    ///
+    /// # Errors
+    /// The ledger cannot be read, or the settings contradict each other.
+    pub async fn start(
+        slot: ReplicaSlot,
+        settings: Settings,
+        courier: Arc<dyn Courier>,
+        ledger: Arc<dyn Ledger>,
+    ) -> Result<Arc<Views>, ViewError> {
+        let config = Arc::new(config(&settings)?);
+        let log = Log::open(Arc::clone(&ledger)).await?;
+        let machine = Machine::open(ledger).await?;
+        let state = machine.watch();
+        let network = Network {
+            own: slot,
+            courier: Arc::clone(&courier),
+        };
+        let raft = Raft::new(id(slot), config, network, log, machine)
+            .await
+            .map_err(|error| ViewError::Stopped(error.to_string()))?;
+        let core = Arc::new(Core {
+            slot,
+            settings,
+            courier,
+            raft,
+            state,
+            voters: tokio::sync::Mutex::new(()),
+        });
+        let keeper = tokio::spawn(keeper::keep(Arc::clone(&core)));
+        Ok(Arc::new(Views {
+            core,
+            keeper: Mutex::new(Some(keeper)),
+        }))
+    }
+
+    /// Founds the set, at its first server: all founders are active in epoch 1. May be repeated when it
+    /// failed half-way.
+    ///
+    /// # Errors
+    /// As [`Views::decide`]; with several founders a majority of them must run.
+    pub async fn initialise(
+        &self,
+        founders: BTreeMap<ReplicaSlot, Kind>,
+    ) -> Result<Outcome, ViewError> {
+        let ids: BTreeSet<u64> = founders.keys().copied().map(id).collect();
+        match self.core.raft.initialize(ids).await {
+            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+            Err(error) => return Err(ViewError::Settings(error.to_string())),
+        }
+        let limit = self.core.settings.decision_limit;
+        let led = self.core.raft.wait(Some(limit));
+        let led = led.metrics(|metrics| self.core.leader_in(metrics).is_some(), "a leader");
+        led.await.map_err(|_timeout| ViewError::NoLeader)?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let command = Command::Found {
+            founders,
+            by: self.core.slot,
+            at_unix_s: since.map_or(0, |since| since.as_secs()),
+        };
+        self.core.submit(command).await
+    }
+
+    /// The state as it was applied here, which may be behind what is agreed.
+    #[must_use]
+    pub fn state(&self) -> watch::Receiver<Arc<ViewState>> {
+        self.core.state.clone()
+    }
+
+    /// Answers what a peer's [`Courier`] brought. `from` must be proven, by its certificate.
+    ///
+    /// # Errors
+    /// The request is none.
+    pub async fn answer(&self, from: ReplicaSlot, request: Bytes) -> Result<Bytes, ViewError> {
+        let request = Request::decode(from, &request).map_err(ViewError::Message)?;
+        let answer = self.core.answer(request).await;
+        let answer = encode(&answer).map_err(ViewError::Message)?;
+        Ok(answer.into())
+    }
+
+    /// Has something decided, through the leader, wherever it is.
+    ///
+    /// # Errors
+    /// [`ViewError::NoLeader`]: nothing was decided, try again. [`ViewError::OutcomeUnknown`] and
+    /// [`ViewError::LeaderUnreachable`]: it may have been; a repeat is refused then.
+    pub async fn decide(&self, decision: Decision) -> Result<Outcome, ViewError> {
+        let command = Command::Decide(decision);
+        match only_here(&command) {
+            Some(refused) => Ok(refused),
+            None => self.core.submit(command).await,
+        }
+    }
+
+    /// Returns the reason when this member takes part no longer: its ledger failed, or it was stopped. From then on it
+    /// neither votes nor leads, and decides nothing.
+    pub async fn ended(&self) -> String {
+        let mut metrics = self.core.raft.metrics();
+        let ended = metrics.wait_for(|metrics| metrics.running_state.is_err());
+        match ended.await {
+            Ok(metrics) => match &metrics.running_state {
+                Err(fatal) => fatal.to_string(),
+                Ok(()) => String::from("it ended"),
+            },
+            Err(closed) => closed.to_string(),
+        }
+    }
+
+    /// Who leads, as far as is known here. A leader that no majority has answered lately is none.
+    #[must_use]
+    pub fn leader(&self) -> Option<ReplicaSlot> {
+        self.core.leader()
+    }
+
+    /// Whether this member leads.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.leader() == Some(self.core.slot)
+    }
+
+    /// The state, with everything that was decided anywhere before this call.
+    ///
+    /// # Errors
+    /// As [`Views::decide`].
+    pub async fn read_state(&self) -> Result<Arc<ViewState>, ViewError> {
+        let core = &self.core;
+        let limit = core.settings.decision_limit;
+        let index = match core.leader().ok_or(ViewError::NoLeader)? {
+            leader if leader == core.slot => core.read_here().await.map_err(ViewError::from)?,
+            leader => match core.ask(leader, &Request::Read, limit).await? {
+                Answer::Read(index) => index.map_err(ViewError::from)?,
+                other => return Err(unexpected(other)),
+            },
+        };
+        let applied = core.raft.wait(Some(limit));
+        let applied = applied.applied_index_at_least(Some(index), "a read");
+        applied.await.map_err(|_timeout| ViewError::NoLeader)?;
+        let state = core.state.borrow();
+        Ok(Arc::clone(&state))
+    }
+
+    /// Stops taking part. Returns when nothing is written to the ledger any more.
+    pub async fn stop(&self) {
+        let keeper = self.keeper.lock();
+        let keeper = keeper.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(keeper) = keeper {
+            keeper.abort();
+        }
+        if let Err(error) = self.core.raft.shutdown().await {
+            tracing::warn!(%error, "views did not stop in order");
+        }
+    }
+}
+
+impl Drop for Views {
+    fn drop(&mut self) {
+        let keeper = self.keeper.get_mut();
+        if let Some(keeper) = keeper.unwrap_or_else(PoisonError::into_inner).take() {
+            keeper.abort();
+        }
+    }
+}
+
+impl Core {
+    fn leader(&self) -> Option<ReplicaSlot> {
+        self.leader_in(&self.raft.metrics().borrow())
+    }
+
+    fn leader_in(&self, metrics: &Metrics) -> Option<ReplicaSlot> {
+        if metrics.running_state.is_err() {
+            return None;
+        }
+        let leader = metrics.current_leader.and_then(slot)?;
+        let patience = self.settings.election_max * 2;
+        let is_heard = metrics
+            .millis_since_quorum_ack
+            .is_some_and(|millis| Duration::from_millis(millis) < patience);
+        (leader != self.slot || is_heard).then_some(leader)
+    }
+
+    /// Asks another member about something it must answer as leader.
+    async fn ask(
+        &self,
+        leader: ReplicaSlot,
+        request: &Request,
+        limit: Duration,
+    ) -> Result<Answer, ViewError> {
+        let answer = ask(&*self.courier, leader, request, limit).await;
+        answer.map_err(|error| match error {
+            CourierError::TimedOut => ViewError::OutcomeUnknown,
+            error => ViewError::LeaderUnreachable { leader, error },
+        })
+    }
+
+    /// Hands an entry to the leader, one hop at most.
+    async fn submit(&self, command: Command) -> Result<Outcome, ViewError> {
+        let leader = self.leader().ok_or(ViewError::NoLeader)?;
+        if leader == self.slot {
+            return self.submit_here(command).await.map_err(ViewError::from);
+        }
+        let limit = self.submission_limit(&command);
+        match self.ask(leader, &Request::Submit(command), limit).await? {
+            Answer::Submitted(outcome) => outcome.map_err(ViewError::from),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    async fn answer(&self, request: Request) -> Answer {
+        let failed = |error: &dyn std::error::Error| Answer::Failed(error.to_string());
+        match request {
+            Request::Append(append) => match self.raft.append_entries(append).await {
+                Ok(answer) => Answer::Append(answer),
+                Err(error) => failed(&error),
+            },
+            Request::Vote(vote) => match self.raft.vote(vote).await {
+                Ok(answer) => Answer::Vote(answer),
+                Err(error) => failed(&error),
+            },
+            Request::Snapshot(part) => match self.raft.install_snapshot(part).await {
+                Ok(answer) => Answer::Snapshot(Ok(answer)),
+                Err(RaftError::APIError(error)) => Answer::Snapshot(Err(error)),
+                Err(error) => failed(&error),
+            },
+            Request::Submit(command) => Answer::Submitted(match only_here(&command) {
+                Some(refused) => Ok(refused),
+                None => self.submit_here(command).await,
+            }),
+            Request::Read => Answer::Read(self.read_here().await),
+        }
+    }
+}
+
+/// What nobody may decide for the others, however it was asked for: that is an administrator's word, written into
+/// the log of a server that stands still ([`crate::force`]).
+fn only_here(command: &Command) -> Option<Outcome> {
+    let recovers = matches!(command, Command::Decide(Decision::Recover { .. }));
+    let words = "that is decided while the server stands still";
+    recovers.then(|| Outcome::Refused(words.to_owned()))
+}
+
+fn unexpected(answer: Answer) -> ViewError {
+    match answer {
+        Answer::Failed(words) => ViewError::Stopped(words),
+        _ => ViewError::Message("the answer is to another question".to_owned()),
+    }
+}
+
+impl From<Denial> for ViewError {
+    fn from(denial: Denial) -> ViewError {
+        match denial {
+            Denial::NotLeader => ViewError::NoLeader,
+            Denial::OutcomeUnknown => ViewError::OutcomeUnknown,
+            Denial::NewcomerUnreachable(slot) => ViewError::NewcomerUnreachable(slot),
+            Denial::Stopped(words) => ViewError::Stopped(words),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Views {
+    /// Who votes, by the library: one set, or two while it changes.
+    pub(crate) fn voters(&self) -> Vec<BTreeSet<u64>> {
+        let stored = self.core.raft.metrics().borrow().membership_config.clone();
+        stored.membership().get_joint_config().clone()
+    }
+
+    /// Who receives the log without a vote.
+    pub(crate) fn listeners(&self) -> Vec<u64> {
+        let stored = self.core.raft.metrics().borrow().membership_config.clone();
+        stored.membership().learner_ids().collect()
+    }
+}

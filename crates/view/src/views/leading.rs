@@ -1,0 +1,107 @@
+//! What only the leader does: put an entry into the log, confirm that nothing newer was decided.
+//!
+//! What must never enter: looking for another leader; whoever is asked here and does not lead says so.
+
+use std::time::Duration;
+
+use openraft::error::{CheckIsLeaderError, ClientWriteError, RaftError};
+use tokio::time::timeout;
+use vfs::ReplicaSlot;
+
+use super::Core;
+use crate::decision::{Command, Decision, Outcome};
+use crate::raft::wire::Denial;
+
+type WriteError = RaftError<u64, ClientWriteError<u64, openraft::EmptyNode>>;
+
+impl Core {
+    /// How long [`Core::submit_here`] may take, and the way there and back.
+    pub(super) fn submission_limit(&self, command: &Command) -> Duration {
+        let settings = &self.settings;
+        match command {
+            Command::Decide(Decision::Configure { .. }) => {
+                settings.newcomer_limit + settings.decision_limit * 4
+            }
+            _ => settings.decision_limit * 3,
+        }
+    }
+
+    /// Decides as leader.
+    pub(super) async fn submit_here(&self, command: Command) -> Result<Outcome, Denial> {
+        if self.leader() != Some(self.slot) {
+            return Err(Denial::NotLeader);
+        }
+        match command {
+            Command::Decide(Decision::Configure { slot, .. }) => {
+                self.configure(slot, command).await
+            }
+            command => {
+                let outcome = self.write(command).await?;
+                self.voters_follow().await;
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// Has an entry agreed on and applied here.
+    async fn write(&self, command: Command) -> Result<Outcome, Denial> {
+        let written = timeout(
+            self.settings.decision_limit,
+            self.raft.client_write(command),
+        );
+        match written.await {
+            Ok(Ok(written)) => Ok(written.data),
+            Ok(Err(error)) => Err(denial(error)),
+            Err(_elapsed) => Err(Denial::OutcomeUnknown),
+        }
+    }
+
+    /// Adds a member: it must take in the log before it counts as configured, so that no majority is counted
+    /// over one that was never there.
+    async fn configure(&self, slot: ReplicaSlot, command: Command) -> Result<Outcome, Denial> {
+        let mut trial = (**self.state.borrow()).clone();
+        if let refused @ Outcome::Refused(_) = trial.apply(&command) {
+            return Ok(refused);
+        }
+        let _changing = self.voters.lock().await;
+        let taught = self.teach(slot).await;
+        let outcome = match taught {
+            Ok(()) => self.write(command).await,
+            Err(denial) => Err(denial),
+        };
+        if outcome != Ok(Outcome::Applied) {
+            self.align().await;
+        }
+        outcome
+    }
+
+    /// Confirms that this member leads, and says how far the log must be applied to show all that was decided.
+    pub(super) async fn read_here(&self) -> Result<u64, Denial> {
+        if self.leader() != Some(self.slot) {
+            return Err(Denial::NotLeader);
+        }
+        let confirmed = timeout(
+            self.settings.decision_limit,
+            self.raft.ensure_linearizable(),
+        );
+        match confirmed.await {
+            Ok(Ok(last)) => Ok(last.map_or(0, |last| last.index)),
+            Ok(Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(_)))) => {
+                Err(Denial::NotLeader)
+            }
+            Ok(Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_)))) => {
+                Err(Denial::NotLeader)
+            }
+            Ok(Err(RaftError::Fatal(error))) => Err(Denial::Stopped(error.to_string())),
+            Err(_elapsed) => Err(Denial::NotLeader),
+        }
+    }
+}
+
+pub(super) fn denial(error: WriteError) -> Denial {
+    match error {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => Denial::NotLeader,
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(_)) => Denial::OutcomeUnknown,
+        RaftError::Fatal(error) => Denial::Stopped(error.to_string()),
+    }
+}
