@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use vfs::{
     Attributes, Authority, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
-    DirectoryPage, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
-    ObjectId, OpenOwner, Properties, ReadData, Result, SeekTarget, SetAttributes, Share, Space,
-    Stability, Written, XattrMode, XattrName, XattrPage,
+    DirectoryPage, Extent, FileSystem, Holdings, LockConflict, LockKind, LockOwner, Name,
+    NewObject, ObjectId, OpenOwner, Properties, ReadData, Result, SeekTarget, SetAttributes, Share,
+    Space, Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
 use crate::namespace::Place;
@@ -154,6 +154,14 @@ impl FileSystem for Store {
 
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool> {
         Ok(self.inner.locks().holds(id, owner))
+    }
+
+    fn holdings(&self) -> Holdings {
+        let denials = self.inner.shares().all_denials();
+        Holdings {
+            locks: self.inner.locks().holders(),
+            denials,
+        }
     }
 
     async fn read(

@@ -21,8 +21,9 @@ use crate::metadata::{Metadata, MetadataError, Row, Table};
 use crate::mutation::{OBJECTS_KEY, RESERVED_KEY, SHARED_KEY, Writer};
 use crate::options::{CommitMode, StoreOptions, TreeIdentity};
 use crate::overseer::Overseer;
-use crate::replication::Unshipped;
+use crate::replication::{Incomplete, MarkedFiles};
 use crate::rows::{NameHash, key};
+use crate::scrub::Watches;
 use crate::shares::Shares;
 use crate::space::Headroom;
 use crate::statistics::Figures;
@@ -50,7 +51,13 @@ pub(crate) struct Inner {
     pub(crate) overseer: OnceLock<Weak<dyn Overseer>>,
     /// Whether other replicas know of changes made here.
     pub(crate) shared: AtomicBool,
-    pub(crate) unshipped: Unshipped,
+    pub(crate) unshipped: MarkedFiles,
+    /// Files whose content has to be fetched from another replica.
+    pub(crate) unfetched: MarkedFiles,
+    /// Files whose content the disk has changed.
+    pub(crate) damaged: MarkedFiles,
+    pub(crate) incomplete: Incomplete,
+    pub(crate) torn: MarkedFiles,
     /// See [`crate::Store::lock_changes`].
     pub(crate) lock_changes: broadcast::Sender<ObjectId>,
     pub(crate) commits: Commits,
@@ -59,6 +66,7 @@ pub(crate) struct Inner {
     pub(crate) files: DataFiles,
     pub(crate) guards: Arc<Guards>,
     pub(crate) dirty: DirtyFiles,
+    pub(crate) watches: Watches,
     pub(crate) buffers: Arc<Buffers>,
     shares: Mutex<Shares>,
     locks: Mutex<Locks>,
@@ -100,8 +108,14 @@ impl Inner {
         let shared = read(SHARED_KEY)?.is_some();
         let opened = number(read(OPENED_KEY)?) + 1;
         let orphans = metadata.view().scan(Table::Orphans, &[], &[]).count() as u64;
-        let unshipped =
-            Unshipped::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
+        let marked = |table| {
+            MarkedFiles::load(&metadata, table).map_err(|error| metadata_error(&layout, &error))
+        };
+        let (unshipped, unfetched) = (marked(Table::Unshipped)?, marked(Table::Unfetched)?);
+        let torn = marked(Table::Torn)?;
+        let damaged = marked(Table::Damaged)?;
+        let incomplete =
+            Incomplete::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
         let headroom = Headroom::new(&layout.data(), options.reserve)?;
         let layout = Arc::new(layout);
         let counters = Counters::resume(reserved);
@@ -129,12 +143,17 @@ impl Inner {
             overseer: OnceLock::new(),
             shared: AtomicBool::new(shared),
             unshipped,
+            unfetched,
+            damaged,
+            incomplete,
+            torn,
             lock_changes: broadcast::Sender::new(LOCK_CHANGES),
             commits,
             health: Health::default(),
             headroom,
             guards: Arc::default(),
             dirty: DirtyFiles::default(),
+            watches: Watches::default(),
             buffers: Arc::default(),
             shares: Mutex::default(),
             locks: Mutex::default(),

@@ -7,6 +7,8 @@
 //! DIR/meta/           the rows
 //! DIR/data/xx/yy/id   one sparse file per regular file that was ever written
 //! DIR/lost-data/      data files that the check could not place
+//! DIR/recovered/      discarded versions, see `recovered`
+//! DIR/mending/        contents on their way into the place of damaged ones; gone at the next start
 //! ```
 
 use std::fs::{self, File, TryLockError};
@@ -114,6 +116,10 @@ impl Layout {
         Ok((layout, identity))
     }
 
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     pub(crate) fn metadata(&self) -> PathBuf {
         self.root.join("meta")
     }
@@ -124,6 +130,10 @@ impl Layout {
 
     pub(crate) fn lost_data(&self) -> PathBuf {
         self.root.join("lost-data")
+    }
+
+    pub(crate) fn mending(&self) -> PathBuf {
+        self.root.join("mending")
     }
 
     /// The directory of a data file: 256 consecutive objects share one, so that making many files

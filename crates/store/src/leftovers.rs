@@ -25,6 +25,8 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct Leftovers {
     queue: Mutex<Queue>,
+    /// Held while something is cleared away.
+    clearing: Mutex<()>,
     pub(crate) bell: Bell,
 }
 
@@ -37,6 +39,7 @@ impl Leftovers {
         };
         Leftovers {
             queue: Mutex::new(queue),
+            clearing: Mutex::default(),
             bell: Bell::default(),
         }
     }
@@ -68,6 +71,11 @@ impl Leftovers {
     /// The table has to be searched after all, because clearing was interrupted.
     pub(crate) fn search_again(&self) {
         self.queue().search = true;
+    }
+
+    /// Waits for everybody else who clears something away, and keeps them out.
+    pub(crate) fn clearing(&self) -> MutexGuard<'_, ()> {
+        self.clearing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -7,7 +7,8 @@
 //! What must never enter: NFS, sockets, or how replicas agree. What they need of a store is here all the
 //! same: identifiers made without asking anyone, versions and positions that are never used twice,
 //! marks for files whose data may not be stable, an [`Overseer`] who is asked before changes, records of
-//! what changed, and ways to take over what others changed (`replication`).
+//! what changed, ways to take over what others changed (`replication`) and to compare copies (`scrub`), and
+//! a place for versions that a decision discarded (`recovered`).
 //!
 //! Memory is bounded by [`StoreOptions::cache_bytes`] and [`StoreOptions::open_files`], by the write
 //! buffers of the embedded store (about 24 MiB, at worst 120), and by what is in use: opens and locks
@@ -36,10 +37,12 @@ mod options;
 mod overseer;
 mod ownership;
 mod recording;
+pub mod recovered;
 mod recovery;
 mod replication;
 mod row_cache;
 mod rows;
+mod scrub;
 mod shares;
 mod space;
 mod statistics;
@@ -58,5 +61,6 @@ pub use recording::{RowChange, UpdateRecord};
 pub use replication::{
     BaseScan, BaseState, ContentPiece, ForeignUpdate, LinkChange, MergedRows, Oversee,
 };
+pub use scrub::{ContentDigest, Mending, MetadataDigest, Pace, Verified};
 pub use statistics::StoreStatistics;
 pub use store::Store;

@@ -111,6 +111,16 @@ impl Locks {
         self.files.get(&id).map_or(&[], Vec::as_slice)
     }
 
+    /// Who holds locks on which file, once for each owner and file.
+    pub(crate) fn holders(&self) -> Vec<(ObjectId, LockOwner)> {
+        let mut holders: Vec<(ObjectId, LockOwner)> = (self.files.iter())
+            .flat_map(|(id, locks)| locks.iter().map(|held| (*id, held.owner.clone())))
+            .collect();
+        holders.sort_unstable();
+        holders.dedup();
+        holders
+    }
+
     /// A table with the locks of one file only, to try something.
     pub(crate) fn alone(&self, id: ObjectId) -> Locks {
         let mut alone = Locks::default();

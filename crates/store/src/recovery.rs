@@ -63,7 +63,7 @@ impl Inner {
 
     /// Data that survived in the page cache counts as stable from here on, so it has to be. One call
     /// for all files is cheaper than one for each.
-    fn sync_everything_below(&self) -> Result<()> {
+    pub(crate) fn sync_everything_below(&self) -> Result<()> {
         let data = std::fs::File::open(self.layout.data());
         let data = data.map_err(|error| from_os("open the data directory", &error))?;
         rustix::fs::syncfs(data.as_fd()).map_err(|errno| from_os("syncfs", &errno.into()))

@@ -121,6 +121,14 @@ impl Shares {
         denials
     }
 
+    /// Every owner that denies something, with the file.
+    pub(crate) fn all_denials(&self) -> Vec<(ObjectId, OpenOwner)> {
+        let files = self.files.keys();
+        files
+            .flat_map(|id| self.denials(*id).into_iter().map(|(owner, _)| (*id, owner)))
+            .collect()
+    }
+
     /// Takes over what is denied to others, as the primary of a file tells. Returns whether it is something
     /// else than before.
     pub(crate) fn follow(&mut self, id: ObjectId, denials: Vec<Denial>) -> bool {

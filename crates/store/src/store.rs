@@ -15,7 +15,9 @@ use crate::layout::{Identity, Layout};
 use crate::metadata::Table;
 use crate::options::{NewStore, StoreOptions, TreeIdentity};
 use crate::recording::UpdateRecord;
+use crate::recovered;
 use crate::rows::key;
+use crate::scrub;
 use crate::statistics::StoreStatistics;
 use crate::upkeep;
 
@@ -74,6 +76,8 @@ impl Store {
         inner.object(ObjectId::ROOT).map_err(failed)?;
         inner.prepare_to_change().map_err(failed)?;
         inner.recover_dirty_files().map_err(failed)?;
+        recovered::clear_unfinished(inner.layout.root());
+        scrub::clear_unfinished(&inner.layout);
         let threads = start_threads(&inner)
             .map_err(|error| StoreError::io("start threads for", &options.directory, error))?;
         Ok(Store { inner, threads })

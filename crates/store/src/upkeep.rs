@@ -131,6 +131,18 @@ pub(crate) fn clear_removals(inner: &Inner, guards: &Arc<Guards>) {
     }
 }
 
+/// Clears away everything that removed objects have left so far.
+pub(crate) fn clear_now(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
+    search_removals(inner, guards)?;
+    // Somebody else may still be at work on some of it.
+    let _clearing = inner.leftovers.clearing();
+    let left = inner.metadata.view().scan(Table::Removals, &[], &[]).next();
+    match left.transpose()? {
+        None => Ok(()),
+        Some(_) => Err(vfs::Error::Io("removed files are still there".into())),
+    }
+}
+
 fn clear_all(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
     while !inner.leftovers.bell.is_stopped() {
         let page = inner.leftovers.take(REMOVALS_A_PAGE);
@@ -176,6 +188,7 @@ fn clear_page(inner: &Inner, guards: &Arc<Guards>, page: &[ObjectId]) -> Result<
 }
 
 fn clear_group(inner: &Inner, guards: &Arc<Guards>, group: &[ObjectId]) -> Result<()> {
+    let _clearing = inner.leftovers.clearing();
     let mut cleared = Vec::with_capacity(group.len());
     for id in group {
         if inner

@@ -167,6 +167,43 @@ async fn until_writable(store: &Store, id: ObjectId) {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_fit_aside_is_refused_and_leaves_nothing() {
+    let Some(disk) = SmallDisk::mounted(64) else {
+        return;
+    };
+    let store = Store::create(&options(&disk, 8 * MEBIBYTE), &NewStore::default()).unwrap();
+    let small = make(&store, "small", file()).await.unwrap();
+    write(&store, small, 0, Bytes::from_static(b"small"))
+        .await
+        .unwrap();
+    let large = make(&store, "large", file()).await.unwrap();
+    let (count, _) = fill(&store, large).await;
+    assert!(count > 16, "{count} MiB");
+    let sets = disk.path().join("store/recovered");
+    let refused = store.save_aside("all", "no room", &[small, large]).await;
+    assert_eq!(refused.unwrap_err(), Error::NoSpace);
+    assert_eq!(std::fs::read_dir(&sets).unwrap().count(), 0);
+    // Nothing was lost, and what fits is kept.
+    assert!(!store.statistics().failed);
+    store
+        .set_attributes(Authority::Credentials(&root()), large, &with_size(MEBIBYTE))
+        .await
+        .unwrap();
+    let kept = store
+        .save_aside("all", "room", &[small, large])
+        .await
+        .unwrap();
+    assert_eq!(kept.bytes, MEBIBYTE + 5);
+    let data = store::recovered::restore(&disk.path().join("store"), "all", large)
+        .unwrap()
+        .1;
+    assert_eq!(
+        std::fs::read(data.unwrap()).unwrap(),
+        vec![7; MEBIBYTE as usize]
+    );
+}
+
 /// Fills the disk beside the store, to the last byte.
 fn fill_beside(disk: &SmallDisk) -> PathBuf {
     let path = disk.path().join("beside");

@@ -7,10 +7,14 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attributes, ByteRange, Cookie, Credentials, DirectoryChange, DirectoryPage, FsId, LockConflict,
-    LockKind, LockOwner, Name, ObjectId, ObjectKind, OpenOwner, Result, SetAttributes, Share,
-    XattrName,
+    Attributes, ByteRange, Cookie, Credentials, DirectoryChange, DirectoryPage, FsId, Holdings,
+    LockConflict, LockKind, LockOwner, Name, ObjectId, ObjectKind, OpenOwner, Result,
+    SetAttributes, Share, XattrName,
 };
+
+/// Says which of some clients, by their names, a server does not have. If it is asked for good, those may not
+/// reclaim anything there from now on.
+pub type AbsentClients = Arc<dyn Fn(&[Arc<[u8]>], bool) -> Vec<Arc<[u8]>> + Send + Sync>;
 
 /// What is fixed for the life of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -386,6 +390,40 @@ pub trait FileSystem: Send + Sync + 'static {
         cookie: u64,
         max_bytes: usize,
     ) -> Result<XattrPage>;
+
+    /// Who holds locks, or opens that deny something, at whichever server, as far as the local copy knows. A file
+    /// system that nobody else serves has nothing to tell: its server knows all holders.
+    fn holdings(&self) -> Holdings {
+        Holdings::default()
+    }
+
+    /// Gives back for their owners what nobody will give back any more. Goes on after a failure and returns the
+    /// first one; what was given back stays so.
+    async fn give_up(&self, holdings: &Holdings) -> Result<()> {
+        let mut outcome = Ok(());
+        for (id, owner) in &holdings.locks {
+            let done = self.unlock(*id, owner, ByteRange::EVERYTHING).await;
+            outcome = outcome.and(done);
+        }
+        for (id, owner) in &holdings.denials {
+            let done = self.close(*id, owner).await;
+            outcome = outcome.and(done);
+        }
+        outcome
+    }
+
+    /// Names who answers from now on which of some clients are not those of the server in front of this file system.
+    /// It returns at once. What belongs to clients whom all servers name for good is given up; a file system that
+    /// has one server does not ask.
+    fn on_clients_asked(&self, absent: AbsentClients) {
+        drop(absent);
+    }
+
+    /// Whether others may have given up what this server's clients held before its start, because it was away for
+    /// so long. Whoever reclaims then has to have it still, by what is known here.
+    fn others_went_on(&self) -> bool {
+        false
+    }
 
     /// Names a listener that is told from now on whenever locks of a file were given back or replaced other than
     /// by a call of this value, as other sites do. It returns at once, and is called within the runtime that the

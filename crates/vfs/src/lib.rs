@@ -12,6 +12,7 @@ mod credentials;
 mod directory;
 mod error;
 mod file_system;
+mod holdings;
 mod identity;
 mod locks;
 mod name;
@@ -22,9 +23,11 @@ pub use credentials::{Credentials, ROOT_ID};
 pub use directory::{Cookie, DirectoryChange, DirectoryEntry, DirectoryPage};
 pub use error::{Error, Result};
 pub use file_system::{
-    Authority, Commitment, Created, Creation, Extent, FileSystem, NewObject, Properties, ReadData,
-    SeekTarget, Space, Stability, WriteVerifier, Written, XattrMode, XattrPage,
+    AbsentClients, Authority, Commitment, Created, Creation, Extent, FileSystem, NewObject,
+    Properties, ReadData, SeekTarget, Space, Stability, WriteVerifier, Written, XattrMode,
+    XattrPage,
 };
+pub use holdings::Holdings;
 pub use identity::{ChangeAttribute, FsId, ObjectId, ReplicaSlot};
 pub use locks::{ByteRange, LockConflict, LockKind, LockOwner, OpenOwner, Share};
 pub use name::{MAX_NAME_BYTES, Name, NameError, XattrName};

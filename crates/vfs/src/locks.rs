@@ -6,15 +6,38 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Who opened a file: the client's own owner string and the open-owner, never a clientid, which
-/// another server would not know.
+/// Who opened a file: the client's name, which is the same at every server, and the open-owner; never a
+/// clientid, which another server would not know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OpenOwner(pub Arc<[u8]>);
 
-/// Who holds a byte-range lock: the client's own owner string and the lock-owner.
+impl OpenOwner {
+    /// Bytes that tell how long the client's name is.
+    const LENGTH_BYTES: usize = 4;
+
+    /// Composes an owner from the client's name and the open-owner within that client, unambiguously.
+    #[must_use]
+    pub fn new(client: &[u8], owner: &[u8]) -> OpenOwner {
+        let mut whole = Vec::with_capacity(Self::LENGTH_BYTES + client.len() + owner.len());
+        whole.extend_from_slice(&(client.len() as u32).to_be_bytes());
+        whole.extend_from_slice(client);
+        whole.extend_from_slice(owner);
+        OpenOwner(whole.into())
+    }
+
+    /// The client's name. `None` for an owner that [`OpenOwner::new`] did not compose.
+    #[must_use]
+    pub fn client(&self) -> Option<&[u8]> {
+        let (length, rest) = self.0.split_first_chunk()?;
+        rest.get(..u32::from_be_bytes(*length) as usize)
+    }
+}
+
+/// Who holds a byte-range lock: the client's name and the lock-owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LockOwner {
-    /// The client's owner string (RFC 8881, section 2.4, `co_ownerid`).
+    /// The client's name: its verifier and owner string (RFC 8881, section 2.4, `client_owner4`). The same at
+    /// every server, and another one when the client has restarted and holds nothing any more.
     pub client: Arc<[u8]>,
     /// The lock-owner within that client.
     pub owner: Arc<[u8]>,

@@ -8,6 +8,7 @@ use vfs::{ObjectId, Result};
 use super::{Examination, called};
 use crate::error::from_os;
 use crate::metadata::Table;
+use crate::replication::BaseState;
 use crate::rows::{Content, ObjectRow, key};
 
 impl Examination<'_> {
@@ -43,6 +44,11 @@ impl Examination<'_> {
             let what = format!("{} is no data file of the store.", path.display());
             return self.keep_data_file(what, path);
         };
+        // Its rows are being replaced, and what it holds is remembered.
+        let whole = self.inner.base_state()? == BaseState::Whole;
+        if !whole && self.is_marked(Table::Remembered, id)? {
+            return Ok(());
+        }
         let Some(row) = self.row_of(id)? else {
             // What a removed object left is cleared away later.
             if self.is_marked(Table::Removals, id)? {

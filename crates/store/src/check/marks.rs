@@ -33,6 +33,24 @@ impl Examination<'_> {
             |row| row.is_some_and(|row| row.file().is_ok()),
         )?;
         self.check_table(
+            Table::Unfetched,
+            "is marked as to be fetched, and is no file",
+            |row| row.is_some_and(|row| row.file().is_ok()),
+        )?;
+        self.check_table(
+            Table::Damaged,
+            "is marked as damaged, and is no file",
+            |row| row.is_some_and(|row| row.file().is_ok()),
+        )?;
+        self.check_table(
+            Table::Incomplete,
+            "is marked as lacking data, and is no file",
+            |row| row.is_some_and(|row| row.file().is_ok()),
+        )?;
+        self.check_table(Table::Torn, "is listed as torn, and is not", |row| {
+            row.is_some_and(|row| row.file().is_ok_and(|file| file.torn))
+        })?;
+        self.check_table(
             Table::Recovered,
             "is marked as recovered, and is no file",
             |row| row.is_none_or(|row| row.file().is_ok()),
@@ -74,7 +92,10 @@ impl Examination<'_> {
         let view = inner.metadata.view();
         for found in view.scan(table, &[], &[]) {
             let found = found?;
-            let id = key::parse_object(found.key());
+            let id = match table {
+                Table::Incomplete => key::parse_incomplete(found.key()).map(|(id, _)| id),
+                _ => key::parse_object(found.key()),
+            };
             let sound = match id {
                 Ok(id) => right(self.row_of(id)?.as_ref()),
                 Err(_) => false,

@@ -238,6 +238,11 @@ impl DirtyFiles {
         self.files().contains_key(&id)
     }
 
+    /// Whether somebody is writing the file at this moment.
+    pub(crate) fn has_writers(&self, id: ObjectId) -> bool {
+        self.files().get(&id).is_some_and(|dirty| dirty.writers > 0)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.files().len()
     }
@@ -246,6 +251,13 @@ impl DirtyFiles {
     pub(crate) fn forget(&self, id: ObjectId) -> Vec<Kept> {
         let removed = self.files().remove(&id);
         self.forgotten(removed)
+    }
+
+    /// All objects are gone, and the rows of the marks with them.
+    pub(crate) fn clear(&self) {
+        let mut files = self.files();
+        files.clear();
+        self.kept_bytes.store(0, Ordering::Relaxed);
     }
 
     fn forgotten(&self, removed: Option<Dirty>) -> Vec<Kept> {

@@ -30,6 +30,9 @@ impl Inner {
     ) -> Result<Vec<ContentPiece>> {
         let row = self.object(id)?;
         let stored = row.file()?.stored;
+        if self.damaged.contains(id) {
+            return Err(Error::Delay);
+        }
         let end = offset.saturating_add(count).min(row.size);
         let failed = |error: std::io::Error| from_os("read data", &error);
         let file = match stored {
@@ -73,6 +76,7 @@ impl Inner {
         let inner = Arc::clone(self);
         // Detached, because half of this must not be left behind.
         detached(async move {
+            inner.incomplete.touched(id);
             match piece {
                 ContentPiece::Data { offset, bytes } if inner.can_keep(id, bytes.len()) => {
                     inner.put_small(id, offset, bytes).await

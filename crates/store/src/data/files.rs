@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vfs::ObjectId;
@@ -110,6 +111,21 @@ impl DataFiles {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Puts another file in the place of a data file, which nobody else may use meanwhile. There may be none.
+    pub(crate) fn replace(&self, id: ObjectId, by: &Path) -> io::Result<()> {
+        let target = self.layout.data_file(id);
+        let renamed = match fs::rename(by, &target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.make_directories(id)?;
+                fs::rename(by, &target)
+            }
+            renamed => renamed,
+        };
+        self.cache().forget(id);
+        renamed?;
+        self.sync_name(id)
     }
 
     /// Makes the name of a new data file survive a power failure.

@@ -21,8 +21,9 @@ pub(crate) use alone::Alone;
 pub(crate) use buffers::Buffers;
 pub(crate) use dirty::{DirtyFiles, Origin};
 pub(crate) use files::DataFiles;
-pub(crate) use guards::Guards;
+pub(crate) use guards::{Exclusive, Guards};
 pub(crate) use kept::remove_rows;
+pub(crate) use read::{read_rest, seek_in};
 
 /// The largest file: offsets stay within 63 bits, and ext4 ends at 16 TiB.
 pub(crate) const MAX_FILE_BYTES: u64 = (1 << 44) - 4096;

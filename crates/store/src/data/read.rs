@@ -27,6 +27,8 @@ impl Inner {
         let shared = self.guards.share(id).await;
         let row = self.object(id)?;
         self.check_read(&Access::from(authority), id, &row)?;
+        self.check_untorn(id)?;
+        self.check_undamaged(id)?;
         let left = row.size.saturating_sub(offset);
         let length = left.min(u64::from(count));
         let bytes = match row.file()?.stored && length > 0 {
@@ -77,6 +79,7 @@ impl Inner {
         let _shared = self.guards.share(id).await;
         let row = self.object(id)?;
         self.check_read(&Access::from(authority), id, &row)?;
+        self.check_untorn(id)?;
         if offset >= row.size {
             return Err(Error::NotFound);
         }
@@ -123,7 +126,7 @@ fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<Cached
 }
 
 /// Fills a buffer as far as the data file goes. Returns how far that is.
-pub(super) fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
         match file.read_at(&mut buffer[done..], offset + done as u64) {
@@ -137,7 +140,7 @@ pub(super) fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Resu
 }
 
 /// The next data or hole of a data file. `None` when the file ends before.
-pub(super) fn seek_in(file: &File, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
+pub(crate) fn seek_in(file: &File, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
     let target = match target {
         SeekTarget::Data => SeekFrom::Data(offset),
         SeekTarget::Hole => SeekFrom::Hole(offset),

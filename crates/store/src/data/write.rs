@@ -170,6 +170,7 @@ impl Inner {
             Some(mark) => mark,
             None => self.mark_dirty(id, foreign).await?,
         };
+        self.watches.disturb(id);
         let writing = Writing {
             inner: Arc::clone(self),
             id,
@@ -191,6 +192,8 @@ impl Inner {
             true => mutation.mark_foreign(Table::Dirty, id),
             false => mutation.mark(Table::Dirty, id),
         }
+        // Content of others changes no version.
+        mutation.unmark(Table::Digests, id);
         let origin = Origin {
             born_marked: false,
             foreign,
@@ -205,7 +208,7 @@ impl Inner {
     }
 
     /// Removes bytes of the data file behind the size in the row, which only somebody alone may do.
-    pub(super) async fn cut_tail(
+    pub(crate) async fn cut_tail(
         self: &Arc<Self>,
         _alone: &Exclusive,
         id: ObjectId,

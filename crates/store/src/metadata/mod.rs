@@ -56,10 +56,22 @@ pub(crate) enum Table {
     Applied = 14,
     /// Object id → nothing: files that were dirty at a crash, and whose replicas may have other data.
     Recovered = 15,
-    /// Object id → byte-range locks. Only in update records: locks live in memory.
+    /// Object id → byte-range locks, where there are other replicas. They are looked up in memory.
     Locks = 16,
-    /// Object id → opens that deny something to others. Only in update records.
+    /// Object id → opens that deny something to others, likewise.
     Denials = 17,
+    /// Object id, replica slot → how much of that primary's data of the file has come.
+    Incomplete = 18,
+    /// Object id → the version that its data file holds, while the rows are being replaced.
+    Remembered = 19,
+    /// Object id → nothing: files whose content has to be fetched after the rows were replaced.
+    Unfetched = 20,
+    /// Object id → version, size and digest of a file's content when it was looked at last.
+    Digests = 21,
+    /// Object id → nothing: files whose content the disk has changed.
+    Damaged = 22,
+    /// Object id → nothing: files whose rows say that they are torn.
+    Torn = 23,
 }
 
 impl Table {
@@ -67,7 +79,8 @@ impl Table {
         use Table::*;
         [
             Objects, Entries, Links, Xattrs, Orphans, Removals, Dirty, Updates, System, Kept,
-            Facts, Unshipped, Applied, Recovered, Locks, Denials,
+            Facts, Unshipped, Applied, Recovered, Locks, Denials, Incomplete, Remembered,
+            Unfetched, Digests, Damaged, Torn,
         ]
         .into_iter()
         .find(|table| *table as u8 == tag)

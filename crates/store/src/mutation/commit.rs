@@ -4,7 +4,7 @@
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
-use vfs::{Error, Result};
+use vfs::{Error, ObjectId, Result};
 
 use super::{Mutation, OBJECTS_KEY, RESERVED_KEY, SHARED_KEY};
 use crate::committer::Ticket;
@@ -158,13 +158,21 @@ impl Mutation<'_> {
             if !loaded.changed {
                 continue;
             }
-            let Some(row) = loaded.row else {
+            let Some(mut row) = loaded.row else {
+                self.list_torn(loaded.id, false);
                 match loaded.orphan {
                     true => self.remove_local(Table::Objects, &key),
                     false => self.remove(Table::Objects, &key),
                 }
                 continue;
             };
+            let (size, links) = (row.size, row.links);
+            if let Ok(file) = row.file_mut() {
+                // Of nothing, nothing is missing.
+                file.torn &= size > 0;
+                let torn = file.torn && links > 0;
+                self.list_torn(loaded.id, torn);
+            }
             if row.links > 0 {
                 self.put(Table::Objects, &key, &row.encode());
                 continue;
@@ -174,6 +182,21 @@ impl Mutation<'_> {
             if let (false, Some(record)) = (loaded.orphan, &mut self.record) {
                 record.add(Table::Objects, &key, None);
             }
+        }
+    }
+
+    /// Keeps the list of torn files as their rows say.
+    fn list_torn(&mut self, id: ObjectId, torn: bool) {
+        match (self.inner.torn.contains(id), torn) {
+            (false, true) => {
+                self.mark(Table::Torn, id);
+                self.then(move |inner, _| inner.torn.add(id));
+            }
+            (true, false) => {
+                self.unmark(Table::Torn, id);
+                self.then(move |inner, _| inner.torn.forget(id));
+            }
+            _ => {}
         }
     }
 

@@ -310,7 +310,8 @@ impl<'s> Mutation<'s> {
         Ok(())
     }
 
-    /// Tells replicas of something about an object that nobody keeps on disk.
+    /// Writes or removes a row that says what clients hold of an object. Without other replicas it is not kept:
+    /// after a restart the clients say it again.
     pub(crate) fn tell_of(
         &mut self,
         id: ObjectId,
@@ -320,6 +321,10 @@ impl<'s> Mutation<'s> {
         let at = self.load_object(id)?;
         if let (false, Some(record)) = (self.objects[at].orphan, &mut self.record) {
             record.add(table, &key::object(id), value);
+            match value {
+                Some(value) => self.batch.put(table, &key::object(id), value),
+                None => self.batch.remove(table, &key::object(id)),
+            }
         }
         Ok(())
     }

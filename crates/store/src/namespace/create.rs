@@ -159,8 +159,8 @@ fn new_row(
     let (content, default_mode) = match new {
         NewObject::File(_) => (
             Content::File(FileContent {
-                stored: false,
                 verifier,
+                ..FileContent::default()
             }),
             0o600,
         ),

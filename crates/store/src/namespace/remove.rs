@@ -107,6 +107,7 @@ impl Inner {
         let has_data = matches!(&row.content, Content::File(file) if file.stored || marked);
         if has_data || row.xattr_bytes > 0 {
             mutation.mark(Table::Removals, id);
+            mutation.unmark(Table::Digests, id);
             mutation.then(move |inner, _| inner.leftovers.add(id));
         }
         if marked {
@@ -116,10 +117,19 @@ impl Inner {
         if self.unshipped.contains(id) {
             mutation.unmark(Table::Unshipped, id);
         }
+        if self.unfetched.contains(id) {
+            mutation.unmark(Table::Unfetched, id);
+        }
+        if self.damaged.contains(id) {
+            mutation.unmark(Table::Damaged, id);
+        }
+        self.unmark_incomplete(mutation, id);
         mutation.then(move |inner, _| {
             // What was kept has gone with its rows.
             let _kept = inner.dirty.forget(id);
             inner.unshipped.forget(id);
+            inner.unfetched.forget(id);
+            inner.damaged.forget(id);
             inner.locks().forget(id);
         });
         mutation.remove_object(id)

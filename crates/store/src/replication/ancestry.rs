@@ -33,17 +33,29 @@ impl Inner {
 
     pub(super) fn path_of(&self, id: ObjectId) -> Result<String> {
         self.object(id)?;
+        Ok(match self.path_bytes(id)? {
+            Some(path) => String::from_utf8_lossy(&path).into_owned(),
+            None => format!("(object {id} without a name)"),
+        })
+    }
+
+    /// One path of an object; none when it has no name, or lies below what has none.
+    pub(crate) fn path_bytes(&self, id: ObjectId) -> Result<Option<Bytes>> {
         let view = self.metadata.view();
         let (mut at, mut parts) = (id, Vec::new());
         while at != ObjectId::ROOT && parts.len() < MAX_PARTS {
             let Some((parent, name)) = one_name(&view, at)? else {
-                return Ok(format!("(object {at} without a name)"));
+                return Ok(None);
             };
-            parts.push(String::from_utf8_lossy(&name).into_owned());
+            parts.push(name);
             at = parent;
         }
+        parts.push(Bytes::new());
         parts.reverse();
-        Ok(format!("/{}", parts.join("/")))
+        match parts.len() {
+            1 => Ok(Some(Bytes::from_static(b"/"))),
+            _ => Ok(Some(parts.join(&b'/').into())),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::foreign_row::ForeignRow;
+use super::incomplete::Lacking;
 use super::{ForeignUpdate, LinkChange, Oversee};
 use crate::codec::Fields;
 use crate::committer::Ticket;
@@ -39,6 +40,7 @@ impl Inner {
             from,
             position,
             changes,
+            incomplete,
         } = update;
         let rows = self.understand(changes)?;
         let mut alone: Vec<Alone> = Vec::new();
@@ -53,7 +55,8 @@ impl Inner {
             }
             let mut mutation = self.begin(Demand::Removal).await?;
             mutation.follow();
-            if position <= self.applied(from)? {
+            let applied = self.applied(from)?;
+            if position <= applied {
                 return Ok(self.commits.committed());
             }
             // Somebody else may have changed them while this one waited for the lock.
@@ -63,7 +66,9 @@ impl Inner {
                     &from.0.to_be_bytes(),
                     &key::number(position),
                 );
-                let ticket = self.enter(mutation, rows, oversee)?;
+                let lacking =
+                    self.lacking(&mut mutation, from, (applied, position), &incomplete)?;
+                let ticket = self.enter(mutation, (rows, lacking), oversee)?;
                 self.cut_behind(alone, ticket);
                 return Ok(ticket);
             }
@@ -73,12 +78,13 @@ impl Inner {
     fn enter(
         &self,
         mut mutation: Mutation<'_>,
-        rows: Vec<ForeignRow>,
+        (rows, lacking): (Vec<ForeignRow>, Lacking),
         oversee: &mut Oversee<'_>,
     ) -> Result<Ticket> {
         // Nobody may open a file between the decision to remove it and the batch that does.
         let mut shares = self.shares();
         let Entered { links, denials } = self.enter_rows(&mut mutation, &shares, rows)?;
+        self.mark_incomplete(&mut mutation, lacking)?;
         let ticket = mutation.commit_followed(&mut |commit| oversee(&links, commit))?;
         for (id, denials) in denials {
             if shares.follow(id, denials) {
@@ -151,12 +157,22 @@ impl Inner {
                     }
                     mutation.enter_row(Table::Links, &change);
                 }
-                ForeignRow::Locks { id, held } => mutation.then(move |inner, _| {
-                    if inner.locks().replace(id, held) {
-                        inner.tell_lock_change(id);
-                    }
-                }),
-                ForeignRow::Denials { id, denials } => entered.denials.push((id, denials)),
+                ForeignRow::Locks { id, held, change } => {
+                    mutation.enter_row(Table::Locks, &change);
+                    mutation.then(move |inner, _| {
+                        if inner.locks().replace(id, held) {
+                            inner.tell_lock_change(id);
+                        }
+                    });
+                }
+                ForeignRow::Denials {
+                    id,
+                    denials,
+                    change,
+                } => {
+                    mutation.enter_row(Table::Denials, &change);
+                    entered.denials.push((id, denials));
+                }
                 ForeignRow::Other { table, change } => mutation.enter_row(table, &change),
             }
         }

@@ -4,6 +4,7 @@
 //! update. A copy that was interrupted is begun again from nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
@@ -18,7 +19,10 @@ use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
 use crate::space::{Demand, ROW_BYTES};
 
 /// The key of the row that is there while a copy is not finished.
-const UNFINISHED_KEY: &[u8] = b"unfinished";
+pub(super) const UNFINISHED_KEY: &[u8] = b"unfinished";
+
+/// That row when the copy replaces a tree; otherwise it is empty.
+pub(super) const RESYNC: &[u8] = &[1];
 
 /// Rows taken over, or cleared away, in one batch.
 const ROWS_A_BATCH: usize = 256;
@@ -27,7 +31,7 @@ const ROWS_A_BATCH: usize = 256;
 const SHARED: [Table; 4] = [Table::Objects, Table::Entries, Table::Links, Table::Xattrs];
 
 /// What an interrupted copy may have left, and what belonged to it.
-const CLEARED: [Table; 11] = [
+const CLEARED: [Table; 17] = [
     Table::Entries,
     Table::Links,
     Table::Xattrs,
@@ -38,6 +42,12 @@ const CLEARED: [Table; 11] = [
     Table::Kept,
     Table::Unshipped,
     Table::Recovered,
+    Table::Incomplete,
+    Table::Unfetched,
+    Table::Locks,
+    Table::Denials,
+    Table::Torn,
+    Table::Damaged,
     Table::Objects,
 ];
 
@@ -46,8 +56,10 @@ const CLEARED: [Table; 11] = [
 pub enum BaseState {
     /// It does; a new tree is whole too.
     Whole,
-    /// A copy of another replica's tree was begun and is not finished.
+    /// A copy of another replica's tree was begun on an empty store and is not finished.
     Unfinished,
+    /// The tree was being replaced by another replica's, and that is not finished.
+    Resynchronising,
 }
 
 /// All rows that replicas keep, as they were at one moment. It holds back the removal of old rows, so
@@ -58,7 +70,7 @@ pub struct BaseScan {
     /// Where to go on: which of the shared tables, and from which key.
     table: usize,
     from: Vec<u8>,
-    /// Locks and denials, which are on no disk.
+    /// Locks and denials, from memory.
     held: Vec<RowChange>,
     /// Where the copy stands in the stream of each replica, the store's own included.
     pub positions: Vec<(ReplicaSlot, u64)>,
@@ -163,9 +175,10 @@ impl Inner {
         held
     }
 
-    pub(super) fn base_state(&self) -> Result<BaseState> {
+    pub(crate) fn base_state(&self) -> Result<BaseState> {
         self.health.check()?;
         Ok(match self.metadata.row(Table::System, UNFINISHED_KEY)? {
+            Some(row) if *row == *RESYNC => BaseState::Resynchronising,
             Some(_) => BaseState::Unfinished,
             None => BaseState::Whole,
         })
@@ -175,22 +188,55 @@ impl Inner {
         let mut mutation = self.begin_upkeep().await?;
         let empty = mutation.object(ObjectId::ROOT)?.directory()?.entries == 0
             && mutation.object_count() == 1;
-        if self.base_state()? == BaseState::Whole && !empty {
-            return Err(Error::Invalid("the store holds a tree of its own"));
+        match self.base_state()? {
+            BaseState::Whole if !empty => {
+                return Err(Error::Invalid("the store holds a tree of its own"));
+            }
+            // Its data files hold something, and only resynchronisation knows what.
+            BaseState::Resynchronising => {
+                return Err(Error::Invalid("the tree was being replaced"));
+            }
+            BaseState::Whole | BaseState::Unfinished => {}
         }
         mutation.put_local(Table::System, UNFINISHED_KEY, b"");
         mutation.commit_local()?;
+        self.clear_base().await
+    }
+
+    /// Removes what is to be replaced, from tables and from memory.
+    pub(super) async fn clear_base(&self) -> Result<()> {
         for table in CLEARED {
             self.clear_table(table).await?;
         }
         let mut mutation = self.begin_upkeep().await?;
         mutation.set_object_count(1);
+        mutation.then(|inner, _| inner.forget_objects());
         let ticket = mutation.commit_local()?;
         self.commits.wait(ticket, &self.health).await
     }
 
+    /// What is known in memory of objects that are gone.
+    fn forget_objects(&self) {
+        self.unshipped.clear();
+        self.unfetched.clear();
+        self.damaged.clear();
+        self.incomplete.clear();
+        self.torn.clear();
+        self.dirty.clear();
+        self.orphans.store(0, Ordering::Relaxed);
+        let mut locks = self.locks();
+        let locked: Vec<ObjectId> = locks.files().collect();
+        locked.into_iter().for_each(|id| locks.forget(id));
+        drop(locks);
+        let mut shares = self.shares();
+        let shared: Vec<ObjectId> = shares.files().collect();
+        for id in shared {
+            shares.follow(id, Vec::new());
+        }
+    }
+
     /// Removes all rows of a table but the root's.
-    async fn clear_table(&self, table: Table) -> Result<()> {
+    pub(super) async fn clear_table(&self, table: Table) -> Result<()> {
         loop {
             let root = key::object(ObjectId::ROOT);
             let keys: Vec<Vec<u8>> = {
@@ -233,11 +279,17 @@ impl Inner {
         }
     }
 
-    pub(super) async fn finish_base(&self, positions: Vec<(ReplicaSlot, u64)>) -> Result<()> {
-        let mut mutation = self.begin_upkeep().await?;
-        if self.base_state()? == BaseState::Whole {
-            return Err(Error::Invalid("no copy of a tree was begun"));
+    pub(super) async fn finish_base(
+        self: &Arc<Self>,
+        positions: Vec<(ReplicaSlot, u64)>,
+    ) -> Result<()> {
+        let state = self.base_state()?;
+        match state {
+            BaseState::Whole => return Err(Error::Invalid("no copy of a tree was begun")),
+            BaseState::Resynchronising => self.reconcile().await?,
+            BaseState::Unfinished => {}
         }
+        let mut mutation = self.begin_upkeep().await?;
         for (slot, position) in positions {
             if slot == self.slot {
                 mutation.raise(Sequence::Positions, position);
@@ -249,7 +301,11 @@ impl Inner {
         mutation.note_shared();
         mutation.remove_local(Table::System, UNFINISHED_KEY);
         let ticket = mutation.commit_local()?;
-        self.commits.wait(ticket, &self.health).await
+        self.commits.wait(ticket, &self.health).await?;
+        match state {
+            BaseState::Resynchronising => self.clear_table(Table::Remembered).await,
+            BaseState::Whole | BaseState::Unfinished => Ok(()),
+        }
     }
 
     pub(super) fn files_after(

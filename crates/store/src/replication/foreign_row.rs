@@ -28,16 +28,15 @@ pub(super) enum ForeignRow {
     Locks {
         id: ObjectId,
         held: Vec<Held>,
+        change: RowChange,
     },
     Denials {
         id: ObjectId,
         denials: Vec<Denial>,
-    },
-    /// Names of a directory, or an extended attribute: taken over as it is.
-    Other {
-        table: Table,
         change: RowChange,
     },
+    /// Names of a directory, or an extended attribute: taken over as it is.
+    Other { table: Table, change: RowChange },
 }
 
 impl Inner {
@@ -91,10 +90,12 @@ impl Inner {
             Some(Table::Locks) => Ok(ForeignRow::Locks {
                 id: key::parse_object(&change.key)?,
                 held: value.map_or(Ok(Vec::new()), decode_locks)?,
+                change,
             }),
             Some(Table::Denials) => Ok(ForeignRow::Denials {
                 id: key::parse_object(&change.key)?,
                 denials: value.map_or(Ok(Vec::new()), decode_denials)?,
+                change,
             }),
             _ => Err(Malformed("it belongs to a table that is not shared")),
         }
@@ -117,12 +118,22 @@ impl Mutation<'_> {
             ForeignRow::Object { row: None, .. } => {
                 return Err(Error::Invalid("a copy of a tree removes nothing"));
             }
-            ForeignRow::Locks { id, held } => self.then(move |inner, _| {
-                inner.locks().replace(id, held);
-            }),
-            ForeignRow::Denials { id, denials } => self.then(move |inner, _| {
-                inner.shares().follow(id, denials);
-            }),
+            ForeignRow::Locks { id, held, change } => {
+                self.enter_row(Table::Locks, &change);
+                self.then(move |inner, _| {
+                    inner.locks().replace(id, held);
+                });
+            }
+            ForeignRow::Denials {
+                id,
+                denials,
+                change,
+            } => {
+                self.enter_row(Table::Denials, &change);
+                self.then(move |inner, _| {
+                    inner.shares().follow(id, denials);
+                });
+            }
             ForeignRow::Link { change, .. } => self.enter_row(Table::Links, &change),
             ForeignRow::Other { table, change } => self.enter_row(table, &change),
         }

@@ -8,7 +8,11 @@ mod apply;
 mod base;
 mod facts;
 mod foreign_row;
+mod held;
+mod incomplete;
 mod merging;
+mod resync;
+mod torn;
 mod unshipped;
 mod updates;
 
@@ -19,8 +23,9 @@ use tokio::sync::{broadcast, watch};
 use vfs::{Extent, ObjectId, ReplicaSlot, Result};
 
 pub use base::{BaseScan, BaseState};
+pub(crate) use incomplete::Incomplete;
 pub use merging::MergedRows;
-pub(crate) use unshipped::Unshipped;
+pub(crate) use unshipped::MarkedFiles;
 
 use crate::committer::Ticket;
 use crate::overseer::Overseer;
@@ -36,6 +41,8 @@ pub struct ForeignUpdate {
     pub position: u64,
     /// The rows as they are after it.
     pub changes: Vec<RowChange>,
+    /// The files whose data it changes, and whose content comes separately.
+    pub incomplete: Vec<ObjectId>,
 }
 
 /// A name that appears or disappears, seen from the object.
@@ -129,6 +136,15 @@ impl Store {
         self.inner.path_of(id)
     }
 
+    /// Every object that own update records behind a position speak of, removed ones too, and every file on the
+    /// list of [`Store::unshipped`]; in the order of identifiers. What others may not have of this store.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn changed_after(&self, position: u64) -> Result<Vec<ObjectId>> {
+        self.inner.changed_after(position)
+    }
+
     /// Takes over rows that another primary changed, in one batch with the new position in its stream.
     /// A position that was applied already changes nothing.
     ///
@@ -173,6 +189,24 @@ impl Store {
         self.inner.put_content(id, piece).await
     }
 
+    /// Returns when everything that was changed so far is on stable storage.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn wait_all_stable(&self) -> Result<()> {
+        self.wait_stable(self.inner.commits.committed()).await
+    }
+
+    /// Takes up the locks and denials that stood when the store was closed, at whichever replica they were taken. To
+    /// be called once, before anything is changed, where there are other replicas: without them clients say after
+    /// a restart what they hold.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub async fn take_up_held(&self) -> Result<()> {
+        self.inner.take_up_held().await
+    }
+
     /// Changes rows that only this copy keeps, for those above the store: each a key of 1 to 64 bytes and
     /// a value, or `None` for a row to remove. All of one call happen together; calls in order.
     ///
@@ -188,6 +222,37 @@ impl Store {
     /// [`vfs::Error::Io`] when rows cannot be read.
     pub fn facts(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
         self.inner.facts(prefix)
+    }
+
+    /// Says that all content of a file has come, and is stable here, that belongs to updates of a primary's stream
+    /// up to a position; the primary says so. Cheap where nothing is missing. It becomes stable with whatever
+    /// comes next, so a crash may forget it.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn note_complete(
+        &self,
+        file: ObjectId,
+        from: ReplicaSlot,
+        position: u64,
+    ) -> Result<()> {
+        self.inner.note_complete(file, from, position).await
+    }
+
+    /// The files that lack data of this primary, see [`ForeignUpdate::incomplete`]: each with the position in its
+    /// stream through which all content is here, and that of the last update whose content may be missing.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn incomplete_files(&self, from: ReplicaSlot) -> Result<Vec<(ObjectId, u64, u64)>> {
+        self.inner.incomplete_files(from)
+    }
+
+    /// Whether data of a file is missing here, so that it must not be served. A file that lost its last name like
+    /// that stays so.
+    #[must_use]
+    pub fn is_incomplete(&self, file: ObjectId) -> bool {
+        self.inner.incomplete.contains(file) || self.inner.unfetched.contains(file)
     }
 
     /// Files whose data has changed under an update record since [`Store::forget_unshipped`].
@@ -257,27 +322,73 @@ impl Store {
     /// an unfinished attempt left. Until [`Store::finish_base`] nobody else may use the store.
     ///
     /// # Errors
-    /// [`vfs::Error::Invalid`] when the store holds a tree of its own; [`vfs::Error::Io`].
+    /// [`vfs::Error::Invalid`] when the store holds a tree of its own, or data files of one;
+    /// [`vfs::Error::Io`].
     pub async fn begin_base(&self) -> Result<()> {
         self.inner.begin_base().await
+    }
+
+    /// The same on a store that holds a tree, which the other replica's takes the place of: an old or a diverged
+    /// copy of it, or one that an unfinished attempt left. Data files stay, and what version of a file each
+    /// holds is remembered. Own update records go, and so do files that were open here without a name.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails. The attempt can be begun again.
+    pub async fn begin_resync(&self) -> Result<()> {
+        self.inner.begin_resync().await
+    }
+
+    /// After [`Store::begin_resync`] and [`Store::finish_base`], in the order of identifiers: the files whose content
+    /// is to be fetched from another replica, with [`Store::put_content`]. Until then they are incomplete.
+    /// All other files have the content that belongs to their new rows.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn files_to_fetch(&self) -> Result<Vec<ObjectId>> {
+        self.inner.files_to_fetch()
+    }
+
+    /// Takes files off that list, whose content is stable here. It becomes stable with whatever comes next, so a
+    /// crash may put them back.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn note_fetched(&self, files: &[ObjectId]) -> Result<()> {
+        self.inner.note_fetched(files).await
     }
 
     /// Takes over one page of a [`BaseScan`].
     ///
     /// # Errors
-    /// [`vfs::Error::Invalid`] without [`Store::begin_base`], or for rows that cannot be;
+    /// [`vfs::Error::Invalid`] when nothing was begun, or for rows that cannot be;
     /// [`vfs::Error::NoSpace`]; [`vfs::Error::Io`].
     pub async fn install_base(&self, rows: Vec<RowChange>) -> Result<()> {
         self.inner.install_base(rows).await
     }
 
-    /// Ends what [`Store::begin_base`] began: from here on the store is a replica that has applied the
+    /// Ends what [`Store::begin_base`] or [`Store::begin_resync`] began: from here on the store is a replica that has applied the
     /// given positions. It is stable on return.
     ///
     /// # Errors
-    /// [`vfs::Error::Invalid`] without [`Store::begin_base`]; [`vfs::Error::Io`].
+    /// [`vfs::Error::Invalid`] when nothing was begun; [`vfs::Error::Io`].
     pub async fn finish_base(&self, positions: Vec<(ReplicaSlot, u64)>) -> Result<()> {
         self.inner.finish_base(positions).await
+    }
+
+    /// The size of an object in bytes, as its row has it; of anything but a file it says nothing.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Stale`] for what does not exist; [`vfs::Error::Io`].
+    pub fn file_size(&self, id: ObjectId) -> Result<u64> {
+        Ok(self.inner.object(id)?.size)
+    }
+
+    /// The bytes that the content of a file takes on the disk here, as its row has it.
+    ///
+    /// # Errors
+    /// As [`Store::file_size`].
+    pub fn file_space(&self, id: ObjectId) -> Result<u64> {
+        Ok(self.inner.object(id)?.space_used)
     }
 
     /// Regular files behind `after` in the order of identifiers with their sizes, at most so many.

@@ -11,17 +11,20 @@ use crate::inner::Inner;
 use crate::metadata::{Metadata, MetadataError, Table};
 use crate::rows::key;
 
-/// The marked files.
+/// The files that are marked in a table.
 #[derive(Debug, Default)]
-pub(crate) struct Unshipped(Mutex<HashSet<ObjectId>>);
+pub(crate) struct MarkedFiles(Mutex<HashSet<ObjectId>>);
 
-impl Unshipped {
-    pub(crate) fn load(metadata: &Metadata) -> std::result::Result<Unshipped, MetadataError> {
+impl MarkedFiles {
+    pub(crate) fn load(
+        metadata: &Metadata,
+        table: Table,
+    ) -> std::result::Result<MarkedFiles, MetadataError> {
         let mut ids = HashSet::new();
-        for row in metadata.view().scan(Table::Unshipped, &[], &[]) {
+        for row in metadata.view().scan(table, &[], &[]) {
             ids.insert(key::parse_object(row?.key())?);
         }
-        Ok(Unshipped(Mutex::new(ids)))
+        Ok(MarkedFiles(Mutex::new(ids)))
     }
 
     pub(crate) fn contains(&self, id: ObjectId) -> bool {
@@ -36,6 +39,18 @@ impl Unshipped {
         self.ids().remove(&id);
     }
 
+    /// Nothing is marked any more.
+    pub(crate) fn clear(&self) {
+        self.ids().clear();
+    }
+
+    /// All of them, in order.
+    pub(crate) fn all(&self) -> Vec<ObjectId> {
+        let mut ids: Vec<ObjectId> = self.ids().iter().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
     fn ids(&self) -> MutexGuard<'_, HashSet<ObjectId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -44,9 +59,7 @@ impl Unshipped {
 impl Inner {
     pub(super) fn unshipped_files(&self) -> Result<Vec<ObjectId>> {
         self.health.check()?;
-        let mut ids: Vec<ObjectId> = self.unshipped.ids().iter().copied().collect();
-        ids.sort_unstable();
-        Ok(ids)
+        Ok(self.unshipped.all())
     }
 
     pub(super) async fn forget_unshipped(

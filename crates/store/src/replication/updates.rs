@@ -1,15 +1,34 @@
 //! The store's own update records, once they have served.
 
-use vfs::Result;
+use std::collections::BTreeSet;
 
+use vfs::{ObjectId, Result};
+
+use crate::codec::Malformed;
 use crate::inner::Inner;
 use crate::metadata::Table;
+use crate::recording::{RowChange, UpdateRecord};
 use crate::rows::key;
 
 /// Records removed in one batch.
 const RECORDS_A_BATCH: usize = 256;
 
 impl Inner {
+    pub(super) fn changed_after(&self, position: u64) -> Result<Vec<ObjectId>> {
+        self.health.check()?;
+        let mut changed: BTreeSet<ObjectId> = self.unshipped.all().into_iter().collect();
+        let view = self.metadata.view();
+        let from = key::number(position.saturating_add(1));
+        for row in view.scan(Table::Updates, &[], &from) {
+            let row = row?;
+            let record = UpdateRecord::decode(position, row.value())?;
+            for change in &record.changes {
+                changed.extend(changed_by(change)?);
+            }
+        }
+        Ok(changed.into_iter().collect())
+    }
+
     pub(super) async fn trim_updates(&self, through: u64) -> Result<()> {
         loop {
             let keys: Vec<Vec<u8>> = {
@@ -30,4 +49,17 @@ impl Inner {
             }
         }
     }
+}
+
+/// The object whose version a row of a record is part of.
+fn changed_by(change: &RowChange) -> std::result::Result<Option<ObjectId>, Malformed> {
+    let key = &change.key;
+    Ok(match Table::from_tag(change.table) {
+        Some(Table::Objects) => Some(key::parse_object(key)?),
+        Some(Table::Entries) => Some(key::parse_entry(key)?.0),
+        Some(Table::Links) => Some(key::parse_link(key)?.0),
+        Some(Table::Xattrs) => Some(key::parse_xattr(key)?.0),
+        // Locks are held, they are no part of any version.
+        _ => None,
+    })
 }

@@ -1,6 +1,6 @@
 //! Keys of the tables. Big-endian, so that the order of the bytes is the order of the numbers.
 
-use vfs::{Cookie, ObjectId};
+use vfs::{Cookie, ObjectId, ReplicaSlot};
 
 use super::NameHash;
 use crate::codec::{Fields, Malformed};
@@ -62,6 +62,22 @@ pub(crate) fn kept(id: ObjectId, piece: u64) -> [u8; 16] {
     key[..8].copy_from_slice(&object(id));
     key[8..].copy_from_slice(&number(piece));
     key
+}
+
+/// Of what is missing of a file's data, for each primary that made it.
+pub(crate) fn incomplete((file, from): (ObjectId, ReplicaSlot)) -> [u8; 10] {
+    let mut key = [0; 10];
+    key[..8].copy_from_slice(&object(file));
+    key[8..].copy_from_slice(&from.0.to_be_bytes());
+    key
+}
+
+pub(crate) fn parse_incomplete(key: &[u8]) -> Result<(ObjectId, ReplicaSlot), Malformed> {
+    let mut fields = Fields::new(key);
+    let file = ObjectId::from_u64(fields.u64()?);
+    let from = ReplicaSlot(fields.u16()?);
+    fields.end()?;
+    Ok((file, from))
 }
 
 /// Of an extended attribute; names with one hash differ in the index.

@@ -20,6 +20,7 @@ const KIND_BLOCK_DEVICE: u8 = 7;
 
 const FLAG_STORED: u8 = 1;
 const FLAG_VERIFIER: u8 = 2;
+const FLAG_TORN: u8 = 4;
 
 /// What is stored of an object besides its names and its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub(crate) enum Content {
 pub(crate) struct FileContent {
     /// Whether a data file was made. Without it everything below the size is a hole.
     pub(crate) stored: bool,
+    /// Its data is a mixture of versions, because part of one was lost; it cannot be read.
+    pub(crate) torn: bool,
     /// The verifier of an exclusive creation (RFC 8881, section 18.16.3).
     pub(crate) verifier: Option<[u8; 8]>,
 }
@@ -203,7 +206,8 @@ impl ObjectRow {
         } else {
             0
         };
-        row.put_u8(verifier | if file.stored { FLAG_STORED } else { 0 });
+        let stored = if file.stored { FLAG_STORED } else { 0 };
+        row.put_u8(verifier | stored | if file.torn { FLAG_TORN } else { 0 });
         row.put_u64(self.size);
         row.put_u64(self.space_used);
         if let Some(verifier) = file.verifier {
@@ -245,7 +249,7 @@ impl ObjectRow {
         Ok(match kind {
             KIND_FILE => {
                 let flags = fields.u8()?;
-                if flags & !(FLAG_STORED | FLAG_VERIFIER) != 0 {
+                if flags & !(FLAG_STORED | FLAG_VERIFIER | FLAG_TORN) != 0 {
                     return Err(Malformed("a file has unknown flags"));
                 }
                 self.size = fields.u64()?;
@@ -253,6 +257,7 @@ impl ObjectRow {
                 let has_verifier = flags & FLAG_VERIFIER != 0;
                 Content::File(FileContent {
                     stored: flags & FLAG_STORED != 0,
+                    torn: flags & FLAG_TORN != 0,
                     verifier: has_verifier.then(|| fields.eight_bytes()).transpose()?,
                 })
             }
@@ -327,6 +332,7 @@ mod tests {
     fn rows() -> Vec<ObjectRow> {
         let verified = FileContent {
             stored: true,
+            torn: true,
             verifier: Some(*b"verifier"),
         };
         let mut file = row(Content::File(verified));

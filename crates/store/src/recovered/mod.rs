@@ -1,0 +1,247 @@
+//! Versions that a decision discarded, kept beside the store for people to look at and put back.
+//!
+//! ```text
+//! DIR/recovered/LABEL/set.json        what this is, why and when; written last
+//! DIR/recovered/LABEL/manifest.jsonl  one object a line
+//! DIR/recovered/LABEL/data/ID         the content of a file, or the names in a directory, one a line
+//! ```
+//!
+//! A set is made under another name and renamed when all of it is stable. Nothing in here is part of the tree
+//! that is served, and only [`forget`] removes any of it. What must never enter: putting something back;
+//! that is done through the file system, like any other change.
+
+mod copy;
+mod entry;
+mod save;
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+pub use entry::{EscapedBytes, RecoveredEntry, RecoveredKind, RecoveredName, RecoveredSet};
+use vfs::ObjectId;
+
+use crate::error::StoreError;
+use crate::layout::sync_directory;
+
+/// The format that this program writes, and the newest it reads.
+const FORMAT: u32 = 1;
+
+const SETS: &str = "recovered";
+const ABOUT: &str = "set.json";
+const MANIFEST: &str = "manifest.jsonl";
+const DATA: &str = "data";
+
+/// Stands behind the label of what is being made or removed.
+const UNFINISHED: &str = ".unfinished";
+
+const MAX_LABEL_BYTES: usize = 100;
+
+/// No line of a manifest is longer: a path of 4096 names of 255 bytes, each byte as three.
+const MAX_LINE_BYTES: u64 = 8 << 20;
+
+/// The sets that lie beside a store, by label; the store may be open.
+///
+/// # Errors
+/// [`StoreError`] when they cannot be read.
+pub fn list(store: &Path) -> Result<Vec<RecoveredSet>, StoreError> {
+    let home = store.join(SETS);
+    let children = match fs::read_dir(&home) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        children => children.map_err(|error| StoreError::io("list", &home, error))?,
+    };
+    let mut sets = Vec::new();
+    for child in children {
+        let child = child.map_err(|error| StoreError::io("list", &home, error))?;
+        let name = child.file_name();
+        if let Some(label) = name.to_str().filter(|label| is_label(label)) {
+            sets.push(about(&home.join(label))?);
+        }
+    }
+    sets.sort_by(|one, other| one.label.cmp(&other.label));
+    Ok(sets)
+}
+
+/// The objects of a set, in the order in which they were kept.
+///
+/// # Errors
+/// [`StoreError`] when there is no such set, or it cannot be read.
+pub fn entries(
+    store: &Path,
+    label: &str,
+) -> Result<impl Iterator<Item = Result<RecoveredEntry, StoreError>>, StoreError> {
+    let home = home_of(store, label)?;
+    about(&home)?;
+    let path = home.join(MANIFEST);
+    let file = File::open(&path).map_err(|error| StoreError::io("open", &path, error))?;
+    let mut lines = BufReader::new(file);
+    Ok(std::iter::from_fn(move || {
+        next_entry(&mut lines, &path).transpose()
+    }))
+}
+
+/// One object of a set and where its content lies: of a file all of its bytes, of a directory lines of
+/// [`RecoveredName`]. The content may not be moved or changed; who puts it back copies it.
+///
+/// # Errors
+/// [`StoreError`] when the set or the object is not there, or cannot be read.
+pub fn restore(
+    store: &Path,
+    label: &str,
+    object: ObjectId,
+) -> Result<(RecoveredEntry, Option<PathBuf>), StoreError> {
+    for entry in entries(store, label)? {
+        let entry = entry?;
+        if entry.object == object {
+            let data = home_of(store, label)?.join(DATA).join(data_name(object));
+            let data = entry.has_data.then_some(data);
+            return Ok((entry, data));
+        }
+    }
+    Err(StoreError::Damaged {
+        path: home_of(store, label)?,
+        what: format!("no object {object}"),
+    })
+}
+
+/// Where the content of an object of a set lies, as [`restore`] tells it.
+///
+/// # Errors
+/// [`StoreError`] for a label that cannot be.
+pub fn content(
+    store: &Path,
+    label: &str,
+    entry: &RecoveredEntry,
+) -> Result<Option<PathBuf>, StoreError> {
+    let data = home_of(store, label)?.join(DATA);
+    Ok(entry.has_data.then(|| data.join(data_name(entry.object))))
+}
+
+/// Removes a set and everything in it, for ever.
+///
+/// # Errors
+/// [`StoreError`] when there is no such set, or it cannot be removed.
+pub fn forget(store: &Path, label: &str) -> Result<(), StoreError> {
+    let home = home_of(store, label)?;
+    let doomed = unfinished(&home);
+    remove_all(&doomed)?;
+    fs::rename(&home, &doomed).map_err(|error| StoreError::io("rename", &home, error))?;
+    sync_directory(&store.join(SETS))?;
+    remove_all(&doomed)
+}
+
+/// Removes what was being made or removed when a store was left, before anybody begins anew.
+pub(crate) fn clear_unfinished(store: &Path) {
+    let Ok(children) = fs::read_dir(store.join(SETS)) else {
+        return;
+    };
+    for child in children.flatten() {
+        let name = child.file_name();
+        if name.to_str().is_some_and(|name| name.ends_with(UNFINISHED))
+            && let Err(error) = remove_all(&child.path())
+        {
+            tracing::warn!("an unfinished set of discarded versions is left: {error}");
+        }
+    }
+}
+
+fn home_of(store: &Path, label: &str) -> Result<PathBuf, StoreError> {
+    match is_label(label) {
+        true => Ok(store.join(SETS).join(label)),
+        false => Err(StoreError::Option(
+            "a label has 1 to 100 letters, digits, dots, dashes and underscores, and begins with none of the three",
+        )),
+    }
+}
+
+fn is_label(label: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=MAX_LABEL_BYTES).contains(&label.len())
+        && label.bytes().all(fits)
+        && label.as_bytes()[0].is_ascii_alphanumeric()
+        && !label.ends_with(UNFINISHED)
+}
+
+fn unfinished(home: &Path) -> PathBuf {
+    let mut path = home.as_os_str().to_owned();
+    path.push(UNFINISHED);
+    path.into()
+}
+
+fn data_name(object: ObjectId) -> String {
+    format!("{:016x}", object.as_u64())
+}
+
+fn remove_all(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn about(home: &Path) -> Result<RecoveredSet, StoreError> {
+    let path = home.join(ABOUT);
+    let text = fs::read(&path).map_err(|error| StoreError::io("read", &path, error))?;
+    let set: RecoveredSet =
+        serde_json::from_slice(&text).map_err(|error| damaged(&path, &error))?;
+    match set.format {
+        0..=FORMAT => Ok(set),
+        found => Err(StoreError::NewerFormat {
+            path,
+            found,
+            known: FORMAT,
+        }),
+    }
+}
+
+fn next_entry(
+    lines: &mut BufReader<File>,
+    path: &Path,
+) -> Result<Option<RecoveredEntry>, StoreError> {
+    let mut line = Vec::new();
+    let read = lines
+        .by_ref()
+        .take(MAX_LINE_BYTES)
+        .read_until(b'\n', &mut line);
+    match read.map_err(|error| StoreError::io("read", path, error))? {
+        0 => Ok(None),
+        _ => serde_json::from_slice(&line)
+            .map(Some)
+            .map_err(|error| damaged(path, &error)),
+    }
+}
+
+fn damaged(path: &Path, error: &serde_json::Error) -> StoreError {
+    StoreError::Damaged {
+        path: path.into(),
+        what: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_plain_names() {
+        for good in ["a", "2026-11-21", "thaw_7.b"] {
+            assert!(is_label(good), "{good}");
+        }
+        let long = "x".repeat(MAX_LABEL_BYTES + 1);
+        for bad in [
+            "",
+            ".",
+            "..",
+            "-a",
+            "a/b",
+            "a b",
+            "ä",
+            "a.unfinished",
+            &long,
+        ] {
+            assert!(!is_label(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Locks and denials after a restart: as they stood, because clients of other servers do not say them again.
+//!
+//! What must never enter: whose clients hold them, and whether they still want them.
+
+use vfs::{Error, ObjectId, Result};
+
+use crate::codec::Malformed;
+use crate::inner::Inner;
+use crate::metadata::Table;
+use crate::rows::{decode_denials, decode_locks, key};
+
+impl Inner {
+    pub(super) async fn take_up_held(&self) -> Result<()> {
+        let mut meaningless = Vec::new();
+        for table in [Table::Locks, Table::Denials] {
+            let view = self.metadata.view();
+            for row in view.scan(table, &[], &[]) {
+                let row = row?;
+                if !self.take_up(table, row.key(), row.value())? {
+                    meaningless.push((table, row.key().to_vec()));
+                }
+            }
+        }
+        if meaningless.is_empty() {
+            return Ok(());
+        }
+        let mut mutation = self.begin_upkeep().await?;
+        for (table, key) in meaningless {
+            mutation.remove_local(table, &key);
+        }
+        mutation.commit_local().map(|_| ())
+    }
+
+    /// Says whether the row means anything: the rows of removed files are left where they are until here.
+    fn take_up(&self, table: Table, key: &[u8], row: &[u8]) -> Result<bool> {
+        let outcome = match key::parse_object(key) {
+            Ok(id) if !self.has_name(id)? => return Ok(false),
+            Ok(id) => self.put_held(table, id, row),
+            Err(malformed) => Err(malformed),
+        };
+        if let Err(Malformed(what)) = &outcome {
+            tracing::error!(
+                "what clients had locked of a file cannot be read and is forgotten: {what}"
+            );
+        }
+        Ok(outcome.is_ok())
+    }
+
+    fn put_held(
+        &self,
+        table: Table,
+        id: ObjectId,
+        row: &[u8],
+    ) -> std::result::Result<(), Malformed> {
+        if table == Table::Locks {
+            let held = decode_locks(row)?;
+            let _changed = self.locks().replace(id, held);
+        } else {
+            let denials = decode_denials(row)?;
+            let _changed = self.shares().follow(id, denials);
+        }
+        Ok(())
+    }
+
+    fn has_name(&self, id: ObjectId) -> Result<bool> {
+        match self.object(id) {
+            Ok(row) => Ok(row.links > 0),
+            Err(Error::Stale) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}

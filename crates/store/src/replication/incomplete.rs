@@ -1,0 +1,339 @@
+//! Which files lack data that another primary has and that has not come yet.
+//!
+//! A mark names the primary whose data is missing, and comes in the batch of the update that says that
+//! the data has changed. The table is the truth; what is in it is known in memory too, because every read asks.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
+
+use crate::codec::{Fields, Malformed};
+use crate::inner::Inner;
+use crate::metadata::{Metadata, MetadataError, Table};
+use crate::mutation::Mutation;
+use crate::rows::key;
+
+const VERSION: u8 = 1;
+
+type Of = (ObjectId, ReplicaSlot);
+
+/// What is missing of a file, as positions in the stream of one primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// All data of updates up to here has come.
+    pub(super) complete_through: u64,
+    /// The last update whose data may be missing.
+    pub(super) marked_at: u64,
+    /// Nothing of what is missing has come, so up to this size the data is that of the version before, which
+    /// was whole. In memory only: after a restart nobody knows.
+    pub(super) whole: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Marks {
+    missing: BTreeMap<Of, Mark>,
+    /// What has become complete and is not written yet; only of what is marked.
+    arrived: BTreeMap<Of, u64>,
+    /// Files whose data is that of a place in a stream which the rows have not reached.
+    ahead: BTreeMap<Of, u64>,
+}
+
+/// The marked files.
+#[derive(Debug, Default)]
+pub(crate) struct Incomplete(Mutex<Marks>);
+
+impl Incomplete {
+    pub(crate) fn load(metadata: &Metadata) -> std::result::Result<Incomplete, MetadataError> {
+        let mut marks = Marks::default();
+        for row in metadata.view().scan(Table::Incomplete, &[], &[]) {
+            let row = row?;
+            let of = key::parse_incomplete(row.key())?;
+            marks.missing.insert(of, Mark::decode(row.value())?);
+        }
+        Ok(Incomplete(Mutex::new(marks)))
+    }
+
+    pub(crate) fn contains(&self, file: ObjectId) -> bool {
+        !self.marks().of(file).is_empty()
+    }
+
+    /// Whose data of a file is missing.
+    pub(crate) fn primaries(&self, file: ObjectId) -> Vec<ReplicaSlot> {
+        self.marks().of(file)
+    }
+
+    /// Up to this size the data is that of the version before the marked one; `None` when that is not known, or
+    /// when nothing is missing.
+    pub(super) fn whole(&self, of: Of) -> Option<u64> {
+        self.marks().missing.get(&of)?.whole
+    }
+
+    /// Data of the file is about to be changed by what another replica sent.
+    pub(crate) fn touched(&self, file: ObjectId) {
+        let mut marks = self.marks();
+        let of_file = marks.missing.range_mut(all_of(file));
+        of_file.for_each(|(_, mark)| mark.whole = None);
+    }
+
+    /// All data of the version before is here again, up to this size, as somebody who has it sent it.
+    pub(super) fn restored(&self, of: Of, whole: Option<u64>) {
+        if let Some(mark) = self.marks().missing.get_mut(&of) {
+            mark.whole = whole;
+        }
+    }
+
+    /// The object is gone.
+    pub(crate) fn forget(&self, file: ObjectId) {
+        let mut marks = self.marks();
+        for slot in marks.of(file) {
+            marks.missing.remove(&(file, slot));
+            marks.arrived.remove(&(file, slot));
+        }
+    }
+
+    /// Nothing is marked any more.
+    pub(crate) fn clear(&self) {
+        *self.marks() = Marks::default();
+    }
+
+    pub(super) fn mark(&self, of: Of) -> Option<Mark> {
+        self.marks().missing.get(&of).copied()
+    }
+
+    /// The files that lack data of one primary.
+    pub(super) fn of_primary(&self, from: ReplicaSlot) -> Vec<(ObjectId, Mark)> {
+        let marks = self.marks();
+        let missing = marks.missing.iter().filter(|((_, slot), _)| *slot == from);
+        missing.map(|((file, _), mark)| (*file, *mark)).collect()
+    }
+
+    pub(super) fn set(&self, of: Of, mark: Option<Mark>) {
+        let mut marks = self.marks();
+        match mark {
+            Some(mark) => drop(marks.missing.insert(of, mark)),
+            None => drop(marks.missing.remove(&of)),
+        }
+    }
+
+    /// Notes what has come; false when that says nothing new.
+    fn arrived(&self, of: Of, position: u64) -> bool {
+        let mut marks = self.marks();
+        let known = marks.missing.get(&of).map(|mark| mark.complete_through);
+        if known.is_none_or(|known| position <= known) {
+            return false;
+        }
+        let noted = marks.arrived.entry(of).or_default();
+        *noted = position.max(*noted);
+        true
+    }
+
+    /// The data of a file is that of `position`, and the rows are those of `applied`.
+    fn note_ahead(&self, of: Of, position: u64, applied: u64) {
+        let mut marks = self.marks();
+        let (_, from) = of;
+        marks
+            .ahead
+            .retain(|(_, slot), position| *slot != from || *position > applied);
+        if position > applied {
+            marks.ahead.insert(of, position);
+        }
+    }
+
+    /// Whether the data of a file may be newer than its row was before the update at a position.
+    fn is_ahead(&self, of: Of, position: u64) -> bool {
+        let ahead = self.marks().ahead.get(&of).copied();
+        ahead.is_some_and(|ahead| position <= ahead)
+    }
+
+    fn take_arrived(&self) -> BTreeMap<Of, u64> {
+        std::mem::take(&mut self.marks().arrived)
+    }
+
+    fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Marks {
+    fn of(&self, file: ObjectId) -> Vec<ReplicaSlot> {
+        let all = self.missing.range(all_of(file));
+        all.map(|((_, slot), _)| *slot).collect()
+    }
+}
+
+fn all_of(file: ObjectId) -> RangeInclusive<Of> {
+    (file, ReplicaSlot(0))..=(file, ReplicaSlot(u16::MAX))
+}
+
+impl Mark {
+    fn decode(row: &[u8]) -> std::result::Result<Mark, Malformed> {
+        let mut fields = Fields::new(row);
+        if fields.u8()? != VERSION {
+            return Err(Malformed(
+                "the version of a mark of missing data is unknown",
+            ));
+        }
+        let mark = Mark {
+            complete_through: fields.u64()?,
+            marked_at: fields.u64()?,
+            whole: None,
+        };
+        fields.end()?;
+        Ok(mark)
+    }
+
+    pub(super) fn encode(self) -> Vec<u8> {
+        let (through, at) = (
+            key::number(self.complete_through),
+            key::number(self.marked_at),
+        );
+        [&[VERSION][..], &through, &at].concat()
+    }
+
+    /// After an update that leaves the file with this size: what is cut off is no longer that of the version before.
+    fn resized(self, size: u64) -> Mark {
+        let whole = match size {
+            0 => Some(0),
+            _ => self.whole.filter(|whole| *whole <= size),
+        };
+        Mark { whole, ..self }
+    }
+
+    /// What is left to mark once everything up to a position has come.
+    fn after(self, position: u64) -> Option<Mark> {
+        (position < self.marked_at).then_some(Mark {
+            complete_through: position.max(self.complete_through),
+            ..self
+        })
+    }
+}
+
+/// The files that an update leaves without some of their data, and since when.
+pub(super) struct Lacking {
+    from: ReplicaSlot,
+    position: u64,
+    /// Each with the position through which it is complete if nothing was missing so far, and its size then.
+    files: Vec<(ObjectId, u64, u64)>,
+}
+
+impl Inner {
+    /// Looks at the files whose data an update changes, before its rows are entered. `applied` is the position
+    /// before it in the stream.
+    pub(super) fn lacking(
+        &self,
+        mutation: &mut Mutation<'_>,
+        from: ReplicaSlot,
+        (applied, position): (u64, u64),
+        files: &[ObjectId],
+    ) -> Result<Lacking> {
+        let mut lacking = Lacking {
+            from,
+            position,
+            files: Vec::with_capacity(files.len()),
+        };
+        for file in files.iter().copied() {
+            let (complete_through, size) = match mutation.object(file) {
+                Ok(row) => (applied, row.size),
+                Err(Error::Stale) => (0, 0),
+                Err(error) => return Err(error),
+            };
+            lacking.files.push((file, complete_through, size));
+        }
+        Ok(lacking)
+    }
+
+    /// Marks those that are there after it.
+    pub(super) fn mark_incomplete(
+        &self,
+        mutation: &mut Mutation<'_>,
+        lacking: Lacking,
+    ) -> Result<()> {
+        for (file, complete_through, size_before) in lacking.files {
+            let size = match mutation.object(file) {
+                Ok(row) if row.links == 0 => continue,
+                Ok(row) if row.file().is_ok() => row.size,
+                Ok(_) => return Err(Error::Invalid("an object has data and is no file")),
+                Err(Error::Stale) => continue,
+                Err(error) => return Err(error),
+            };
+            let of = (file, lacking.from);
+            let before = self.incomplete.mark(of).unwrap_or_else(|| Mark {
+                complete_through,
+                marked_at: 0,
+                whole: self.whole_before(of, lacking.position, size_before),
+            });
+            let mark = Mark {
+                marked_at: lacking.position,
+                ..before.resized(size)
+            };
+            mutation.put_local(Table::Incomplete, &key::incomplete(of), &mark.encode());
+            mutation.then(move |inner, _| inner.incomplete.set(of, Some(mark)));
+        }
+        Ok(())
+    }
+
+    /// The size of the version before an update, if all of it and nothing else is here.
+    fn whole_before(&self, of: Of, position: u64, size: u64) -> Option<u64> {
+        let (file, _) = of;
+        let doubtful = self.incomplete.contains(file)
+            || self.unfetched.contains(file)
+            || self.incomplete.is_ahead(of, position);
+        (!doubtful).then_some(size)
+    }
+
+    /// Takes the marks of an object that is gone along.
+    pub(crate) fn unmark_incomplete(&self, mutation: &mut Mutation<'_>, file: ObjectId) {
+        for slot in self.incomplete.primaries(file) {
+            mutation.remove_local(Table::Incomplete, &key::incomplete((file, slot)));
+        }
+        mutation.then(move |inner, _| inner.incomplete.forget(file));
+    }
+
+    pub(super) async fn note_complete(
+        &self,
+        file: ObjectId,
+        from: ReplicaSlot,
+        position: u64,
+    ) -> Result<()> {
+        self.health.check()?;
+        if !self.incomplete.arrived((file, from), position) {
+            return Ok(());
+        }
+        // Whoever gets the lock first writes what all others have noted meanwhile.
+        let mut mutation = self.begin_upkeep().await?;
+        for (of, position) in self.incomplete.take_arrived() {
+            let Some(mark) = self.incomplete.mark(of) else {
+                continue;
+            };
+            let left = mark.after(position);
+            if left.is_none() {
+                let applied = self.applied(of.1)?;
+                mutation.then(move |inner, _| inner.incomplete.note_ahead(of, position, applied));
+                self.settle_abandoned(&mut mutation, of)?;
+            }
+            match left {
+                Some(left) => {
+                    mutation.put_local(Table::Incomplete, &key::incomplete(of), &left.encode());
+                }
+                None => mutation.remove_local(Table::Incomplete, &key::incomplete(of)),
+            }
+            mutation.then(move |inner, _| inner.incomplete.set(of, left));
+        }
+        mutation.commit_local().map(|_| ())
+    }
+
+    pub(super) fn incomplete_files(&self, from: ReplicaSlot) -> Result<Vec<(ObjectId, u64, u64)>> {
+        self.health.check()?;
+        let marks = self.incomplete.of_primary(from);
+        let mut files = Vec::with_capacity(marks.len());
+        for (file, mark) in marks {
+            // A file that lives on without a name gets no data any more.
+            if self.object(file).is_ok_and(|row| row.links > 0) {
+                files.push((file, mark.complete_through, mark.marked_at));
+            }
+        }
+        Ok(files)
+    }
+}

@@ -1,0 +1,324 @@
+//! A copy of everything for a replica that has an old or a diverged one: its rows are replaced, and of the
+//! contents only those are fetched that another version of the file has.
+//!
+//! What each data file holds is remembered before the rows go. So an attempt that was interrupted is begun
+//! again with what is remembered; nothing here trusts a data file whose version is not.
+
+use std::sync::Arc;
+
+use bytes::BufMut;
+use vfs::{ChangeAttribute, Error, ObjectId, Result};
+
+use super::base::{BaseState, RESYNC, UNFINISHED_KEY};
+use crate::codec::{Fields, Malformed};
+use crate::error::from_os;
+use crate::inner::{Inner, blocking};
+use crate::metadata::Table;
+use crate::mutation::Mutation;
+use crate::rows::{ObjectRow, key};
+use crate::upkeep;
+
+const VERSION: u8 = 1;
+
+const FLAG_STORED: u8 = 1;
+const FLAG_TRUSTED: u8 = 2;
+
+/// Files looked at in one batch.
+const FILES_A_BATCH: usize = 256;
+
+/// What the data file of an object holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Remembered {
+    /// There is one; otherwise the file is a hole.
+    stored: bool,
+    /// It holds exactly what this version says.
+    trusted: bool,
+    change: ChangeAttribute,
+    size: u64,
+}
+
+/// What becomes of the data of a file under its new row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is that of the new row.
+    Keep { stored: bool },
+    /// It has to come from another replica, unless the file is empty.
+    Replace { stored: bool },
+}
+
+impl Remembered {
+    fn decode(row: &[u8]) -> std::result::Result<Remembered, Malformed> {
+        let mut fields = Fields::new(row);
+        if fields.u8()? != VERSION {
+            return Err(Malformed("the version of a remembered file is unknown"));
+        }
+        let flags = fields.u8()?;
+        let remembered = Remembered {
+            stored: flags & FLAG_STORED != 0,
+            trusted: flags & FLAG_TRUSTED != 0,
+            change: ChangeAttribute(fields.u64()?),
+            size: fields.u64()?,
+        };
+        fields.end()?;
+        Ok(remembered)
+    }
+
+    fn encode(self) -> Vec<u8> {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let mut row = vec![VERSION];
+        row.put_u8(flag(self.stored, FLAG_STORED) | flag(self.trusted, FLAG_TRUSTED));
+        row.put_u64(self.change.0);
+        row.put_u64(self.size);
+        row
+    }
+
+    fn is_of(&self, row: &ObjectRow) -> bool {
+        self.trusted && (self.change, self.size) == (row.change, row.size)
+    }
+}
+
+impl Inner {
+    pub(super) async fn begin_resync(self: &Arc<Self>) -> Result<()> {
+        self.sync().await?;
+        let inner = Arc::clone(self);
+        // Identifiers of removed objects can come back, and their data files must not go then.
+        blocking(move || upkeep::clear_now(&inner, &inner.guards)).await?;
+        if self.base_state()? != BaseState::Resynchronising {
+            self.clear_table(Table::Remembered).await?;
+            self.remember_files().await?;
+            let mut mutation = self.begin_upkeep().await?;
+            mutation.put_local(Table::System, UNFINISHED_KEY, RESYNC);
+            let ticket = mutation.commit_local()?;
+            self.commits.wait(ticket, &self.health).await?;
+        }
+        self.trim_updates(u64::MAX).await?;
+        self.clear_base().await
+    }
+
+    async fn remember_files(&self) -> Result<()> {
+        let mut from = Vec::new();
+        loop {
+            let page = self.files_from(&from)?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
+            from = key::number(last.as_u64().saturating_add(1)).to_vec();
+            let mut mutation = self.begin_upkeep().await?;
+            for (id, row) in page {
+                let remembered = self.remembered_of(id, &row)?;
+                if remembered.stored || remembered.size > 0 {
+                    let key = key::object(id);
+                    mutation.put_local(Table::Remembered, &key, &remembered.encode());
+                }
+            }
+            mutation.commit_local()?;
+        }
+    }
+
+    /// Regular files, with and without a name, from a key on.
+    fn files_from(&self, from: &[u8]) -> Result<Vec<(ObjectId, ObjectRow)>> {
+        let view = self.metadata.view();
+        let mut files = Vec::new();
+        for found in view.scan(Table::Objects, &[], from) {
+            let found = found?;
+            let row = ObjectRow::decode(found.value())?;
+            if row.file().is_ok() {
+                files.push((key::parse_object(found.key())?, row));
+            }
+            if files.len() == FILES_A_BATCH {
+                break;
+            }
+        }
+        Ok(files)
+    }
+
+    fn remembered_of(&self, id: ObjectId, row: &ObjectRow) -> Result<Remembered> {
+        let dirty = self.dirty.contains(id);
+        let doubtful = dirty
+            || row.links == 0
+            || self.unshipped.contains(id)
+            || self.unfetched.contains(id)
+            || self.damaged.contains(id)
+            || self.incomplete.contains(id)
+            || self.is_listed(Table::Recovered, id)?;
+        Ok(Remembered {
+            stored: row.file()?.stored || dirty,
+            trusted: !doubtful,
+            change: row.change,
+            size: row.size,
+        })
+    }
+
+    fn is_listed(&self, table: Table, id: ObjectId) -> Result<bool> {
+        Ok(self.metadata.row(table, &key::object(id))?.is_some())
+    }
+
+    /// Brings data files and the new rows together, before anybody uses them.
+    pub(super) async fn reconcile(self: &Arc<Self>) -> Result<()> {
+        let inner = Arc::clone(self);
+        blocking(move || {
+            inner.judge_files()?;
+            inner.discard_forgotten()?;
+            // What was cut must not come back once the rows count.
+            inner.sync_everything_below()
+        })
+        .await
+    }
+
+    fn judge_files(&self) -> Result<()> {
+        let mut from = Vec::new();
+        loop {
+            let page = self.files_from(&from)?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
+            from = key::number(last.as_u64().saturating_add(1)).to_vec();
+            let mut doomed = Vec::new();
+            let mut mutation = self.begin_blocking()?;
+            for (id, row) in page {
+                let verdict = self.judge(id, &row)?;
+                self.carry_out_verdict(&mut mutation, id, row.clone(), verdict)?;
+                if verdict == (Verdict::Replace { stored: true }) {
+                    doomed.push((id, row.size));
+                }
+            }
+            let ticket = mutation.commit_local()?;
+            if doomed.is_empty() {
+                continue;
+            }
+            // From here on it is no longer what is remembered, which a crash has to find.
+            self.persist_through(ticket)?;
+            for (id, size) in doomed {
+                let cut = self.cut_data_file(id, size);
+                cut.map_err(|error| from_os("cut a data file", &error))?;
+            }
+        }
+    }
+
+    fn judge(&self, id: ObjectId, row: &ObjectRow) -> Result<Verdict> {
+        let remembered = self.metadata.row(Table::Remembered, &key::object(id))?;
+        let remembered = remembered.map(|row| Remembered::decode(&row)).transpose()?;
+        let exists = self.layout.data_file(id).try_exists();
+        let stored = exists.map_err(|error| from_os("look for a data file", &error))?;
+        let kept = remembered.filter(|remembered| remembered.is_of(row));
+        Ok(match kept {
+            Some(kept) if kept.stored == stored => Verdict::Keep { stored },
+            _ => Verdict::Replace { stored },
+        })
+    }
+
+    fn carry_out_verdict(
+        &self,
+        mutation: &mut Mutation<'_>,
+        id: ObjectId,
+        mut row: ObjectRow,
+        verdict: Verdict,
+    ) -> Result<()> {
+        let (Verdict::Keep { stored } | Verdict::Replace { stored }) = verdict;
+        if stored {
+            row.file_mut()?.stored = true;
+            mutation.put_quietly(id, &row);
+        }
+        if matches!(verdict, Verdict::Keep { .. }) {
+            return Ok(());
+        }
+        if row.size > 0 {
+            mutation.mark(Table::Unfetched, id);
+            mutation.then(move |inner, _| inner.unfetched.add(id));
+        }
+        if stored {
+            // Whatever happens to this attempt, the next must not trust the data file.
+            let doubtful = Remembered {
+                stored,
+                trusted: false,
+                change: row.change,
+                size: row.size,
+            };
+            mutation.put_local(Table::Remembered, &key::object(id), &doubtful.encode());
+        }
+        Ok(())
+    }
+
+    /// Has the data files cleared away whose objects are not in the new tree.
+    fn discard_forgotten(&self) -> Result<()> {
+        let mut from = Vec::new();
+        loop {
+            let page: Vec<(ObjectId, Remembered)> = {
+                let view = self.metadata.view();
+                let rows = view.scan(Table::Remembered, &[], &from);
+                let rows = rows.take(FILES_A_BATCH).map(|row| {
+                    let row = row?;
+                    let remembered = Remembered::decode(row.value())?;
+                    Ok((key::parse_object(row.key())?, remembered))
+                });
+                rows.collect::<Result<_>>()?
+            };
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
+            from = key::number(last.as_u64().saturating_add(1)).to_vec();
+            let mut mutation = self.begin_blocking()?;
+            for (id, remembered) in page {
+                if self.is_listed(Table::Objects, id)? {
+                    continue;
+                }
+                mutation.unmark(Table::Remembered, id);
+                mutation.unmark(Table::Digests, id);
+                if remembered.stored {
+                    mutation.mark(Table::Removals, id);
+                    mutation.then(move |inner, _| inner.leftovers.add(id));
+                }
+            }
+            mutation.commit_local()?;
+        }
+    }
+
+    pub(super) fn files_to_fetch(&self) -> Result<Vec<ObjectId>> {
+        let mut files = self.unfetched.all();
+        self.health.check()?;
+        let mut failed = None;
+        files.retain(|id| match self.object(*id) {
+            Ok(row) => row.links > 0,
+            Err(Error::Stale) => false,
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        });
+        failed.map_or(Ok(files), Err)
+    }
+
+    pub(super) async fn note_fetched(&self, files: &[ObjectId]) -> Result<()> {
+        self.health.check()?;
+        let mut files = files.to_vec();
+        files.retain(|id| self.unfetched.contains(*id));
+        if files.is_empty() {
+            return Ok(());
+        }
+        let mut mutation = self.begin_upkeep().await?;
+        for id in files {
+            mutation.unmark(Table::Unfetched, id);
+            mutation.then(move |inner, _| inner.unfetched.forget(id));
+        }
+        mutation.commit_local().map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_comes_back_and_damage_is_refused() {
+        let remembered = Remembered {
+            stored: true,
+            trusted: false,
+            change: ChangeAttribute(1 << 60),
+            size: 77,
+        };
+        let row = remembered.encode();
+        assert_eq!(Remembered::decode(&row), Ok(remembered));
+        assert!(Remembered::decode(&row[1..]).is_err());
+        assert!(Remembered::decode(&row[..row.len() - 1]).is_err());
+    }
+}

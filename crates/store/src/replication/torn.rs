@@ -1,0 +1,187 @@
+//! Files of which a lost primary had sent a part, once it is decided that nobody waits for the rest.
+//!
+//! Until then the file is marked as lacking data of that primary (`incomplete`). The decision turns the mark into one
+//! that names nobody: the file is *abandoned*, and neither read nor written, until one of the replicas
+//! adopts it. That one gives it a new version, which all others take over like any other: the version before, if all of
+//! that was there, or else what there is, with the file marked as *torn* in its row. A torn file cannot be read.
+//!
+//! What must never enter: who decides, and who adopts.
+
+use std::sync::Arc;
+
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
+
+use super::incomplete::Mark;
+use crate::codec::Fields;
+use crate::counters::Sequence;
+use crate::inner::Inner;
+use crate::metadata::Table;
+use crate::mutation::{Mutation, Touch};
+use crate::overseer::Change;
+use crate::rows::key;
+use crate::store::Store;
+
+/// Stands for the primary in marks of abandoned files; no replica has this place.
+const NOBODY: ReplicaSlot = ReplicaSlot(u16::MAX);
+
+/// The key of the row that says which decisions have been carried out, before a replica's slot.
+const DECIDED: &[u8] = b"abandoned";
+
+/// More versions than a lost replica can have shown its clients beyond what it had sent.
+const SKIPPED_VERSIONS: u64 = 1 << 30;
+
+/// What is known of a torn file that cannot be read.
+const TORN: &str = "part of this file was lost with a server: restore it from elsewhere, or truncate it; see the alarm `torn-files`";
+
+impl Store {
+    /// It is decided to go on without what a lost primary alone has: files that lack data of it are abandoned, and
+    /// versions made here from now on are none that it may have shown anybody. Once for each decision, whose
+    /// numbers grow. Stable on return.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn abandon(&self, lost: ReplicaSlot, decision: u64) -> Result<()> {
+        self.inner.abandon(lost, decision).await
+    }
+
+    /// Abandoned files that nobody has adopted as far as this replica knows, in the order of identifiers; each with the size up
+    /// to which its data is that of the version before, if nothing of the missing data had come.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage has failed.
+    pub fn abandoned(&self) -> Result<Vec<(ObjectId, Option<u64>)>> {
+        self.inner.health.check()?;
+        let marks = self.inner.incomplete.of_primary(NOBODY).into_iter();
+        Ok(marks.map(|(file, mark)| (file, mark.whole)).collect())
+    }
+
+    /// Whether a file is abandoned, so that it can be neither read nor written yet.
+    #[must_use]
+    pub fn is_abandoned(&self, file: ObjectId) -> bool {
+        self.inner.incomplete.mark((file, NOBODY)).is_some()
+    }
+
+    /// Gives an abandoned file a new version with the data that is here, as a [`crate::Change::Object`] like any other that
+    /// marks all of it as unshipped. As `torn` it cannot be read anywhere, until it is truncated to nothing.
+    ///
+    /// # Errors
+    /// What the overseer returns; [`vfs::Error::Io`] when storage fails.
+    pub async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
+        self.inner.adopt(file, torn).await
+    }
+
+    /// The torn files, in the order of identifiers.
+    #[must_use]
+    pub fn torn(&self) -> Vec<ObjectId> {
+        self.inner.torn.all()
+    }
+
+    /// Whether a file is one of those.
+    #[must_use]
+    pub fn is_torn(&self, file: ObjectId) -> bool {
+        self.inner.torn.contains(file)
+    }
+
+    /// The size up to which the data of a file is that of the version before the one whose data is missing, when
+    /// nothing of the missing data has come; see [`Store::incomplete_files`].
+    #[must_use]
+    pub fn whole_before(&self, file: ObjectId, from: ReplicaSlot) -> Option<u64> {
+        self.inner.incomplete.whole((file, from))
+    }
+
+    /// All data of a file that lacks some of a lost primary's is now that of another replica, which says as in
+    /// [`Store::whole_before`] what that is.
+    pub fn note_level(&self, file: ObjectId, lost: ReplicaSlot, whole: Option<u64>) {
+        self.inner.incomplete.restored((file, lost), whole);
+    }
+}
+
+impl Inner {
+    async fn abandon(self: &Arc<Self>, lost: ReplicaSlot, decision: u64) -> Result<()> {
+        let row = [DECIDED, &lost.0.to_be_bytes()].concat();
+        let known = self.metadata.row(Table::System, &row)?;
+        let known = known.map_or(Ok(0), |known| Fields::new(&known).u64())?;
+        if decision <= known {
+            return Ok(());
+        }
+        let mut mutation = self.begin_upkeep().await?;
+        mutation.put_local(Table::System, &row, &key::number(decision));
+        for (file, mark) in self.incomplete.of_primary(lost) {
+            let change = match mutation.object(file) {
+                Ok(row) => row.change.0,
+                Err(Error::Stale) => continue,
+                Err(error) => return Err(error),
+            };
+            // Here the mark waits for a later version, not for a place in a stream.
+            let abandoned = Mark {
+                complete_through: 0,
+                marked_at: change,
+                ..mark
+            };
+            let of = (file, lost);
+            mutation.remove_local(Table::Incomplete, &key::incomplete(of));
+            let row = abandoned.encode();
+            mutation.put_local(Table::Incomplete, &key::incomplete((file, NOBODY)), &row);
+            mutation.then(move |inner, _| {
+                inner.incomplete.set(of, None);
+                inner.incomplete.set((file, NOBODY), Some(abandoned));
+            });
+        }
+        let last = mutation.last(Sequence::Changes);
+        mutation.raise(Sequence::Changes, last.saturating_add(SKIPPED_VERSIONS));
+        let ticket = mutation.commit_local()?;
+        self.commits.wait(ticket, &self.health).await
+    }
+
+    async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
+        let mut mutation = self.begin_upkeep().await?;
+        self.unmark_abandoned(&mut mutation, file);
+        let touched = match mutation.touched(file) {
+            Err(Error::Stale) => return mutation.commit_local().map(|_| ()),
+            touched => touched?,
+        };
+        mutation.touch(file, Touch::Content)?;
+        mutation.object_mut(file)?.file_mut()?.torn |= torn;
+        mutation.change_data(file);
+        let ticket = mutation.commit(&Change::Object(touched))?;
+        self.settle(ticket).await
+    }
+
+    /// All data of a file's version is here: if that is a later one than was abandoned, somebody has adopted it.
+    pub(super) fn settle_abandoned(
+        &self,
+        mutation: &mut Mutation<'_>,
+        (file, from): (ObjectId, ReplicaSlot),
+    ) -> Result<()> {
+        let Some(mark) = self.incomplete.mark((file, NOBODY)) else {
+            return Ok(());
+        };
+        let primaries = self.incomplete.primaries(file).into_iter();
+        let mut others = primaries.filter(|slot| *slot != NOBODY && *slot != from);
+        if others.next().is_some() {
+            return Ok(());
+        }
+        match mutation.object(file) {
+            Ok(row) if row.change.0 <= mark.marked_at => Ok(()),
+            Ok(_) | Err(Error::Stale) => {
+                self.unmark_abandoned(mutation, file);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn unmark_abandoned(&self, mutation: &mut Mutation<'_>, file: ObjectId) {
+        let of = (file, NOBODY);
+        mutation.remove_local(Table::Incomplete, &key::incomplete(of));
+        mutation.then(move |inner, _| inner.incomplete.set(of, None));
+    }
+
+    /// Refuses to read a torn file.
+    pub(crate) fn check_untorn(&self, id: ObjectId) -> Result<()> {
+        match self.torn.contains(id) {
+            true => Err(Error::Io(TORN.into())),
+            false => Ok(()),
+        }
+    }
+}

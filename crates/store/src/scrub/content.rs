@@ -1,0 +1,191 @@
+//! Digests of contents, and notes of them.
+//!
+//! A digest covers the size and every block of 4 KiB that is not all zeros, with its place. So it does not
+//! depend on where a copy has holes, and holes cost nothing.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use blake3::Hasher;
+use rustix::fs::Advice;
+use vfs::{ChangeAttribute, Error, ObjectId, Result, SeekTarget};
+
+use super::watch::Watch;
+use super::{ContentDigest, Pace, Verified};
+use crate::codec::{Fields, Malformed};
+use crate::data::{read_rest, seek_in};
+use crate::error::from_os;
+use crate::inner::Inner;
+use crate::metadata::Table;
+use crate::rows::key;
+
+const VERSION: u8 = 1;
+
+const BLOCK_BYTES: u64 = 4096;
+const ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
+
+/// Read at a time; whole blocks.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// How often a file is begun again that changes while it is read.
+const ATTEMPTS: usize = 3;
+
+impl Inner {
+    pub(super) fn digest_content(
+        &self,
+        file: ObjectId,
+        pace: &mut Pace<'_>,
+    ) -> Result<Option<ContentDigest>> {
+        let digested = self.digest_steadily(file, pace, |_, _| Ok(()))?;
+        Ok(digested.map(|(digest, ())| digest))
+    }
+
+    pub(super) fn verify_content(&self, file: ObjectId, pace: &mut Pace<'_>) -> Result<Verified> {
+        let found = self.digest_steadily(file, pace, |found, watch| {
+            let noted = self.noted(file)?;
+            match noted.filter(|noted| (noted.change, noted.size) == (found.change, found.size)) {
+                Some(noted) => Ok(Some(noted.hash)),
+                None => self.note_digest(file, found, watch).map(|()| None),
+            }
+        })?;
+        Ok(match found {
+            None => Verified::Busy,
+            Some((found, None)) => Verified::NotKnown(found),
+            Some((found, Some(noted))) if noted == found.hash => Verified::Same(found),
+            Some((found, Some(noted))) => Verified::Different { noted, found },
+        })
+    }
+
+    /// A digest of a file that nobody writes meanwhile, and what comes of looking at it under the same watch.
+    fn digest_steadily<T>(
+        &self,
+        file: ObjectId,
+        pace: &mut Pace<'_>,
+        mut look: impl FnMut(&ContentDigest, &Watch<'_>) -> Result<T>,
+    ) -> Result<Option<(ContentDigest, T)>> {
+        for _ in 0..ATTEMPTS {
+            let watch = self.watches.watch(file);
+            // Whoever begins from here on is noticed, and whoever has ended is in the row.
+            if self.lacks_content(file) || self.dirty.has_writers(file) {
+                self.object(file)?.file()?;
+                return Ok(None);
+            }
+            let before = self.object(file)?;
+            before.file()?;
+            let hash = self.hash_content(file, before.size, pace)?;
+            let after = self.object(file)?;
+            let same = (before.change, before.size) == (after.change, after.size);
+            if !same || watch.is_disturbed() {
+                continue;
+            }
+            let digest = ContentDigest {
+                change: before.change,
+                size: before.size,
+                hash,
+            };
+            return look(&digest, &watch).map(|looked| Some((digest, looked)));
+        }
+        Ok(None)
+    }
+
+    fn hash_content(&self, id: ObjectId, size: u64, pace: &mut Pace<'_>) -> Result<[u8; 32]> {
+        let file = self.files.existing(id);
+        let file = file.map_err(|error| from_os("read data", &error))?;
+        hash_file(file.as_deref(), size, pace)
+    }
+
+    pub(super) fn noted(&self, file: ObjectId) -> Result<Option<ContentDigest>> {
+        let row = self.metadata.row(Table::Digests, &key::object(file))?;
+        Ok(row.map(|row| decode(&row)).transpose()?)
+    }
+
+    /// Notes a digest, unless somebody has begun to write since: from then on a writer takes the note along when
+    /// it marks the file.
+    fn note_digest(&self, file: ObjectId, digest: &ContentDigest, watch: &Watch<'_>) -> Result<()> {
+        let mut mutation = self.begin_blocking()?;
+        // What is not stable may be something else after a crash.
+        let is_stable = !self.dirty.contains(file) && !watch.is_disturbed();
+        let row = mutation.object(file);
+        if is_stable && row.is_ok_and(|row| row.links > 0 && row.change == digest.change) {
+            mutation.put_local(Table::Digests, &key::object(file), &encode(digest));
+        }
+        mutation.commit_local().map(|_| ())
+    }
+}
+
+/// The digest of so many bytes of a data file; there may be none.
+pub(super) fn hash_file(file: Option<&File>, size: u64, pace: &mut Pace<'_>) -> Result<[u8; 32]> {
+    let mut hasher = Hasher::new();
+    hasher.update(&size.to_be_bytes());
+    let Some(file) = file else {
+        return Ok(hasher.finalize().into());
+    };
+    // What the disk holds is of interest, not what memory does. Where that cannot be had, memory it is.
+    let _dropped = rustix::fs::fadvise(file.as_fd(), 0, None, Advice::DontNeed);
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut at = 0;
+    while let Some(data) = seek_in(file, at, SeekTarget::Data)?.filter(|data| *data < size) {
+        let hole = seek_in(file, data, SeekTarget::Hole)?.unwrap_or(size);
+        at = at.max(data - data % BLOCK_BYTES);
+        let end = hole.next_multiple_of(BLOCK_BYTES).min(size);
+        while at < end {
+            let length = usize::try_from(end - at).map_or(BUFFER_BYTES, |l| l.min(BUFFER_BYTES));
+            hash_blocks(file, &mut buffer[..length], at, &mut hasher)?;
+            at += length as u64;
+            if !pace(length as u64) {
+                return Err(Error::Delay);
+            }
+        }
+    }
+    Ok(hasher.finalize().into())
+}
+
+fn hash_blocks(file: &File, buffer: &mut [u8], at: u64, hasher: &mut Hasher) -> Result<()> {
+    let filled = read_rest(file, buffer, at);
+    let filled = filled.map_err(|error| from_os("read data", &error))?;
+    buffer[filled..].fill(0);
+    for (number, block) in buffer.chunks(BLOCK_BYTES as usize).enumerate() {
+        if *block != ZEROS[..block.len()] {
+            hasher.update(&(at + number as u64 * BLOCK_BYTES).to_be_bytes());
+            hasher.update(block);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn encode(digest: &ContentDigest) -> Vec<u8> {
+    let (change, size) = (key::number(digest.change.0), key::number(digest.size));
+    [&[VERSION][..], &change, &size, &digest.hash].concat()
+}
+
+fn decode(row: &[u8]) -> std::result::Result<ContentDigest, Malformed> {
+    let mut fields = Fields::new(row);
+    if fields.u8()? != VERSION {
+        return Err(Malformed("the version of a noted digest is unknown"));
+    }
+    let (change, size) = (ChangeAttribute(fields.u64()?), fields.u64()?);
+    let hash = fields.rest().try_into();
+    Ok(ContentDigest {
+        change,
+        size,
+        hash: hash.map_err(|_| Malformed("a noted digest has the wrong length"))?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_comes_back_and_damage_is_refused() {
+        let digest = ContentDigest {
+            change: ChangeAttribute(9),
+            size: 5,
+            hash: [3; 32],
+        };
+        let row = encode(&digest);
+        assert_eq!(decode(&row), Ok(digest));
+        assert!(decode(&row[..row.len() - 1]).is_err());
+        assert!(decode(&[]).is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! Files whose content is known not to be what it should be. The table is the truth; every read asks what is
+//! known of it in memory.
+
+use std::sync::Arc;
+
+use vfs::{Error, ObjectId, Result};
+
+use super::ContentDigest;
+use crate::inner::Inner;
+use crate::metadata::Table;
+
+impl Inner {
+    /// Nothing of a damaged file is shown to anybody.
+    pub(crate) fn check_undamaged(&self, file: ObjectId) -> Result<()> {
+        match self.damaged.contains(file) {
+            false => Ok(()),
+            true => Err(Error::Io(format!(
+                "the content of object {file} is damaged"
+            ))),
+        }
+    }
+
+    /// Whether the content here is not that of the file's version, or not to be trusted.
+    pub(super) fn lacks_content(&self, file: ObjectId) -> bool {
+        self.incomplete.contains(file)
+            || self.unfetched.contains(file)
+            || self.damaged.contains(file)
+    }
+
+    pub(super) async fn note_damaged(&self, file: ObjectId, note_is_right: bool) -> Result<()> {
+        let mut mutation = self.begin_upkeep().await?;
+        mutation.object(file)?.file()?;
+        mutation.mark(Table::Damaged, file);
+        if !note_is_right {
+            mutation.unmark(Table::Digests, file);
+        }
+        mutation.then(move |inner, _| inner.damaged.add(file));
+        let ticket = mutation.commit_local()?;
+        self.commits.wait(ticket, &self.health).await
+    }
+
+    pub(super) async fn forget_damage_of_empty(self: &Arc<Self>, file: ObjectId) -> Result<bool> {
+        // Nobody may write in between, or old bytes could come back.
+        let alone = self.guards.exclude(file).await;
+        if self.object(file)?.size > 0 {
+            return Ok(false);
+        }
+        self.cut_tail(&alone, file, 0).await?;
+        let mut mutation = self.begin_upkeep().await?;
+        mutation.unmark(Table::Damaged, file);
+        mutation.then(move |inner, _| inner.damaged.forget(file));
+        mutation.commit_local().map(|_| true)
+    }
+
+    pub(super) fn noted_content(&self, file: ObjectId) -> Result<Option<ContentDigest>> {
+        let row = self.object(file)?;
+        row.file()?;
+        let noted = self.noted(file)?;
+        Ok(noted.filter(|noted| (noted.change, noted.size) == (row.change, row.size)))
+    }
+}

@@ -1,0 +1,171 @@
+//! Another content in the place of a damaged one: gathered in a file of its own, compared with what it should be
+//! as the disk has it, and put in place as a whole. The new file takes other places on the disk than the old one.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use vfs::{Error, ObjectId, Result};
+
+use super::content::{encode, hash_file};
+use super::{ContentDigest, Pace};
+use crate::data::Exclusive;
+use crate::error::from_os;
+use crate::inner::{Inner, blocking, detached};
+use crate::layout::Layout;
+use crate::metadata::Table;
+use crate::replication::ContentPiece;
+use crate::rows::key;
+use crate::space::{Demand, ROW_BYTES};
+
+/// A content on its way. Dropping it changes nothing.
+pub struct Mending {
+    inner: Arc<Inner>,
+    id: ObjectId,
+    file: Arc<File>,
+    path: PathBuf,
+}
+
+impl fmt::Debug for Mending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mending").field("id", &self.id).finish()
+    }
+}
+
+/// What a crash left of such attempts counts for nothing.
+pub(crate) fn clear_unfinished(layout: &Layout) {
+    match fs::remove_dir_all(layout.mending()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!("an unfinished content is left: {error}");
+        }
+        _ => {}
+    }
+}
+
+impl Inner {
+    pub(super) async fn begin_mending(self: &Arc<Self>, id: ObjectId) -> Result<Mending> {
+        self.object(id)?.file()?;
+        let inner = Arc::clone(self);
+        blocking(move || {
+            let failed = |error: io::Error| from_os("write a content", &error);
+            let home = inner.layout.mending();
+            fs::create_dir_all(&home).map_err(failed)?;
+            let path = home.join(format!("{:016x}", id.as_u64()));
+            let file = File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .open(&path)
+                .map_err(failed)?;
+            Ok(Mending {
+                inner,
+                id,
+                file: Arc::new(file),
+                path,
+            })
+        })
+        .await
+    }
+
+    /// The version is that one, whole, and nobody is about to write it.
+    fn may_mend(&self, id: ObjectId, content: &ContentDigest) -> Result<bool> {
+        let row = self.object(id)?;
+        let same = (row.change, row.size) == (content.change, content.size);
+        let is_whole = !self.incomplete.contains(id) && !self.unfetched.contains(id);
+        Ok(same && is_whole && row.links > 0 && !self.dirty.contains(id))
+    }
+
+    async fn put_mended(
+        self: Arc<Self>,
+        alone: Exclusive,
+        mended: Mending,
+        content: ContentDigest,
+    ) -> Result<()> {
+        let (inner, id) = (Arc::clone(&self), mended.id);
+        let mended = blocking(move || {
+            let replaced = inner.files.replace(mended.id, &mended.path);
+            replaced.map_err(|error| from_os("put a content in place", &error))?;
+            Ok(mended)
+        })
+        .await?;
+        let mut mutation = self.begin_upkeep().await?;
+        let mut row = mutation.object(id)?.clone();
+        let file = row.file_mut()?;
+        if !file.stored {
+            file.stored = true;
+            mutation.put_quietly(id, &row);
+        }
+        if row.change == content.change {
+            mutation.put_local(Table::Digests, &key::object(id), &encode(&content));
+        }
+        mutation.unmark(Table::Damaged, id);
+        mutation.then(move |inner, _| inner.damaged.forget(id));
+        let ticket = mutation.commit_local()?;
+        drop((alone, mended));
+        self.commits.wait(ticket, &self.health).await
+    }
+}
+
+impl Mending {
+    /// Takes a part of the content; what no part covers is a hole.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; [`Error::Io`] when it cannot be written.
+    pub async fn put(&self, part: ContentPiece) -> Result<()> {
+        let ContentPiece::Data { offset, bytes } = part else {
+            return Ok(());
+        };
+        let room = Demand::Room(bytes.len() as u64 + ROW_BYTES);
+        self.inner.headroom.admit(room)?;
+        let file = Arc::clone(&self.file);
+        blocking(move || {
+            let written = file.write_all_at(&bytes, offset);
+            written.map_err(|error| from_os("write a content", &error))
+        })
+        .await
+    }
+
+    /// Puts the content in place, stably, if the file is still of this version and at rest; says whether it was.
+    /// What the disk holds of it is compared with the digest first.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the content is another one; [`Error::Stale`] when the file is gone;
+    /// [`Error::Delay`] when `pace` says so; [`Error::Io`] when storage fails.
+    pub async fn finish(
+        self,
+        content: ContentDigest,
+        mut pace: Box<dyn FnMut(u64) -> bool + Send>,
+    ) -> Result<bool> {
+        let file = Arc::clone(&self.file);
+        let hash = blocking(move || {
+            let failed = |error: io::Error| from_os("write a content", &error);
+            file.set_len(content.size).map_err(failed)?;
+            file.sync_all().map_err(failed)?;
+            let pace: &mut Pace<'_> = &mut *pace;
+            hash_file(Some(&file), content.size, pace)
+        })
+        .await?;
+        if hash != content.hash {
+            return Err(Error::Invalid("the content is not what it should be"));
+        }
+        let inner = Arc::clone(&self.inner);
+        let alone = inner.guards.exclude(self.id).await;
+        if !inner.may_mend(self.id, &content)? {
+            return Ok(false);
+        }
+        // Detached, because half of this must not be left behind.
+        detached(inner.put_mended(alone, self, content)).await?;
+        Ok(true)
+    }
+}
+
+impl Drop for Mending {
+    fn drop(&mut self) {
+        // It is not there any more when it was put in place.
+        let _gone = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,112 @@
+//! Digests of rows.
+
+use std::iter::Peekable;
+use std::ops::RangeInclusive;
+
+use blake3::Hasher;
+use vfs::{ObjectId, Result, Timestamp};
+
+use super::MetadataDigest;
+use crate::inner::Inner;
+use crate::metadata::{KeyedRow, MetadataError, Table, View};
+use crate::rows::{ObjectRow, key};
+
+/// Tables whose keys begin with an object, in the order in which their rows are digested.
+const BESIDE: [Table; 3] = [Table::Entries, Table::Links, Table::Xattrs];
+
+impl Inner {
+    pub(super) fn digest_metadata(
+        &self,
+        range: RangeInclusive<ObjectId>,
+        max_objects: u64,
+    ) -> Result<MetadataDigest> {
+        self.health.check()?;
+        let view = self.metadata.view();
+        let from = key::object(*range.start());
+        let mut beside = BESIDE.map(|table| Beside::new(&view, table, &from));
+        let mut digest = MetadataDigest {
+            objects: 0,
+            through: *range.end(),
+            hash: [0; 32],
+        };
+        let mut hasher = Hasher::new();
+        for found in view.scan(Table::Objects, &[], &from) {
+            let found = found?;
+            let id = key::parse_object(found.key())?;
+            if id > *range.end() {
+                break;
+            }
+            let row = ObjectRow::decode(found.value())?;
+            // Only this copy has a file without a name.
+            if row.links == 0 {
+                continue;
+            }
+            add(
+                &mut hasher,
+                Table::Objects,
+                found.key(),
+                &agreed(row).encode(),
+            );
+            for rows in &mut beside {
+                rows.add_those_of(&mut hasher, found.key())?;
+            }
+            digest.objects += 1;
+            if digest.objects >= max_objects {
+                digest.through = id;
+                break;
+            }
+        }
+        digest.hash = hasher.finalize().into();
+        Ok(digest)
+    }
+}
+
+/// The rows of one table, read along with the objects.
+struct Beside<I: Iterator> {
+    table: Table,
+    rows: Peekable<I>,
+}
+
+type Found = std::result::Result<KeyedRow, MetadataError>;
+
+impl<'m> Beside<Box<dyn Iterator<Item = Found> + 'm>> {
+    fn new(view: &View<'m>, table: Table, from: &[u8]) -> Self {
+        let rows: Box<dyn Iterator<Item = Found> + 'm> = Box::new(view.scan(table, &[], from));
+        Beside {
+            table,
+            rows: rows.peekable(),
+        }
+    }
+
+    /// Adds the rows of one object; those of objects before it are nobody's.
+    fn add_those_of(&mut self, hasher: &mut Hasher, object: &[u8]) -> Result<()> {
+        let near = |found: &Found| match found {
+            Ok(row) => row.key().get(..8).is_none_or(|of| of <= object),
+            Err(_) => true,
+        };
+        while let Some(found) = self.rows.next_if(near) {
+            let row = found?;
+            if row.key().starts_with(object) {
+                add(hasher, self.table, row.key(), row.value());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn add(hasher: &mut Hasher, table: Table, key: &[u8], value: &[u8]) {
+    hasher.update(&[table as u8]);
+    for bytes in [key, value] {
+        hasher.update(&(bytes.len() as u64).to_be_bytes());
+        hasher.update(bytes);
+    }
+}
+
+/// A row without what each copy knows for itself.
+fn agreed(mut row: ObjectRow) -> ObjectRow {
+    row.accessed = Timestamp::default();
+    if let Ok(file) = row.file_mut() {
+        file.stored = false;
+    }
+    row
+}

@@ -1,0 +1,107 @@
+//! Files whose data is still on its way: marked with the rows, until all of it has come.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use fixture::pair::{LEADER, Pair, apply, update};
+use fixture::{READ, open_owner};
+use store::ForeignUpdate;
+use vfs::{Error, FileSystem, ObjectId, ReplicaSlot};
+
+const ROOT: ObjectId = ObjectId::ROOT;
+const OTHER: ReplicaSlot = ReplicaSlot(9);
+
+#[tokio::test]
+async fn a_file_is_marked_with_the_rows_until_everything_has_come() {
+    let mut pair = Pair::new().await;
+    let id = pair.leader.file(ROOT, "f").await;
+    let born = pair.follow_one(&[]).await;
+    assert!(!pair.follower.store().is_incomplete(id));
+    pair.leader.write(id, 0, b"one").await.unwrap();
+    let first = pair.follow_one(&[id]).await;
+    pair.leader.write(id, 3, b"two").await.unwrap();
+    let second = pair.follow_one(&[id, id]).await;
+    let marked = |pair: &Pair| pair.follower.store().incomplete_files(LEADER).unwrap();
+    assert_eq!(marked(&pair), [(id, born, second)]);
+    assert!(pair.follower.store().is_incomplete(id));
+    assert_eq!(pair.follower.store().incomplete_files(OTHER).unwrap(), []);
+    pair.follower.crash();
+    assert_eq!(marked(&pair), [(id, born, second)]);
+    // Some of it has come, and others have nothing to say about it.
+    let store = pair.follower.store();
+    store.note_complete(id, LEADER, first).await.unwrap();
+    store.note_complete(id, OTHER, second).await.unwrap();
+    assert_eq!(marked(&pair), [(id, first, second)]);
+    store.note_complete(id, LEADER, born).await.unwrap();
+    assert_eq!(marked(&pair), [(id, first, second)]);
+    store.sync().await.unwrap();
+    pair.follower.crash();
+    assert_eq!(marked(&pair), [(id, first, second)]);
+    let store = pair.follower.store();
+    store.note_complete(id, LEADER, second).await.unwrap();
+    assert!(!store.is_incomplete(id));
+    let batches = store.statistics().batches;
+    store.note_complete(id, LEADER, second + 1).await.unwrap();
+    assert_eq!(store.statistics().batches, batches);
+    store.sync().await.unwrap();
+    pair.follower.crash();
+    assert!(!pair.follower.store().is_incomplete(id));
+    assert_eq!(marked(&pair), []);
+}
+
+#[tokio::test]
+async fn a_new_file_is_complete_through_nothing() {
+    let pair = Pair::new().await;
+    let id = pair.leader.file(ROOT, "f").await;
+    let born = pair.follow_one(&[id]).await;
+    let store = pair.follower.store();
+    assert_eq!(store.incomplete_files(LEADER), Ok(vec![(id, 0, born)]));
+}
+
+#[tokio::test]
+async fn a_removed_file_takes_its_mark_along() {
+    let mut pair = Pair::new().await;
+    let mut ids = Vec::new();
+    for name in ["shut", "open"] {
+        let id = pair.leader.file(ROOT, name).await;
+        pair.follow_one(&[id]).await;
+        ids.push(id);
+    }
+    let (shut, open) = (ids[0], ids[1]);
+    pair.follower.open(open, "owner", READ).await.unwrap();
+    // The record that removes a file may say that its data changes too.
+    pair.leader.remove(ROOT, "shut").await.unwrap();
+    pair.follow_one(&[shut]).await;
+    pair.leader.remove(ROOT, "open").await.unwrap();
+    pair.follow_one(&[open]).await;
+    let store = pair.follower.store();
+    assert!(!store.is_incomplete(shut));
+    // Its data will never come, so who has it open must not take it for complete.
+    assert!(store.is_incomplete(open));
+    assert_eq!(store.incomplete_files(LEADER).unwrap(), []);
+    store.close(open, &open_owner("owner")).await.unwrap();
+    assert!(!store.is_incomplete(open));
+    store.sync().await.unwrap();
+    pair.follower.crash();
+    assert!(!pair.follower.store().is_incomplete(open));
+    let directory = pair.follower.options.directory.clone();
+    pair.follower.close();
+    let report = store::Store::check(&directory, false).unwrap();
+    assert!(report.sound, "{report}");
+}
+
+#[tokio::test]
+async fn what_is_no_file_has_no_data_to_lack() {
+    let pair = Pair::new().await;
+    let folder = pair.leader.directory(ROOT, "d").await;
+    let record = pair.leader.store().updates(0, 1).unwrap().remove(0);
+    let update = ForeignUpdate {
+        incomplete: vec![folder],
+        ..update(record)
+    };
+    let refused = apply(pair.follower.store(), update, &mut Vec::new()).await;
+    assert!(matches!(refused, Err(Error::Invalid(_))));
+    assert_eq!(pair.follower.store().applied(LEADER), Ok(0));
+    assert!(pair.follower.find(ROOT, "d").await.is_err());
+}

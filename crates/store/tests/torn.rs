@@ -1,0 +1,131 @@
+//! Files of which a lost primary had sent a part: abandoned, adopted, torn, and whole again.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use bytes::Bytes;
+use fixture::pair::{LEADER, Pair};
+use fixture::with_size;
+use store::{ContentPiece, Store};
+use vfs::{Error, FileSystem, ObjectId};
+
+const ROOT: ObjectId = ObjectId::ROOT;
+
+async fn put(store: &Store, file: ObjectId, bytes: &'static [u8]) {
+    let bytes = Bytes::from_static(bytes);
+    let piece = ContentPiece::Data { offset: 0, bytes };
+    store.put_content(file, piece).await.unwrap();
+}
+
+/// A file that the follower has as a whole, and a second version of which it has the row.
+async fn second_version() -> (Pair, ObjectId) {
+    let pair = Pair::new().await;
+    let id = pair.leader.file(ROOT, "f").await;
+    pair.follow_one(&[]).await;
+    pair.leader.write(id, 0, b"first").await.unwrap();
+    let first = pair.follow_one(&[id]).await;
+    let store = pair.follower.store();
+    put(store, id, b"first").await;
+    assert_eq!(store.whole_before(id, LEADER), None, "some of it has come");
+    store.note_complete(id, LEADER, first).await.unwrap();
+    pair.leader.write(id, 2, b"SECOND").await.unwrap();
+    pair.follow_one(&[id]).await;
+    (pair, id)
+}
+
+#[tokio::test]
+async fn the_version_before_is_known_until_some_of_the_next_one_comes() {
+    let (mut pair, id) = second_version().await;
+    let store = pair.follower.store();
+    assert_eq!(store.whole_before(id, LEADER), Some(5));
+    // A cut takes something of it away, unless it takes everything.
+    pair.leader.write(id, 0, b"more").await.unwrap();
+    pair.follow_one(&[id]).await;
+    assert_eq!(store.whole_before(id, LEADER), Some(5));
+    pair.leader.set(id, &with_size(3)).await.unwrap();
+    pair.follow_one(&[id]).await;
+    assert_eq!(store.whole_before(id, LEADER), None);
+    pair.leader.set(id, &with_size(0)).await.unwrap();
+    pair.follow_one(&[id]).await;
+    assert_eq!(store.whole_before(id, LEADER), Some(0));
+    store.sync().await.unwrap();
+    pair.follower.crash();
+    let store = pair.follower.store();
+    assert_eq!(
+        store.whole_before(id, LEADER),
+        None,
+        "nobody knows any more"
+    );
+    assert!(store.is_incomplete(id));
+}
+
+#[tokio::test]
+async fn what_is_abandoned_stays_so_until_it_is_adopted_and_torn_until_it_is_emptied() {
+    let (mut pair, id) = second_version().await;
+    let store = pair.follower.store();
+    put(store, id, b"fiSEC").await;
+    let version = store.attributes(id).await.unwrap().change;
+    store.abandon(LEADER, 7).await.unwrap();
+    assert!(store.is_abandoned(id));
+    assert_eq!(store.abandoned(), Ok(vec![(id, None)]));
+    assert_eq!(store.incomplete_files(LEADER), Ok(Vec::new()));
+    pair.follower.crash();
+    let store = pair.follower.store();
+    assert!(store.is_abandoned(id));
+    store.adopt(id, true).await.unwrap();
+    assert!(!store.is_abandoned(id));
+    assert!(matches!(
+        pair.follower.read(id, 0, 100).await,
+        Err(Error::Io(_))
+    ));
+    let later = store.attributes(id).await.unwrap().change;
+    assert!(
+        later.0 > version.0 + (1 << 29),
+        "nobody has seen such a version"
+    );
+    store.sync().await.unwrap();
+    pair.follower.crash();
+    let store = pair.follower.store();
+    assert_eq!(store.torn(), [id]);
+    assert!(matches!(
+        pair.follower.read(id, 0, 100).await,
+        Err(Error::Io(_))
+    ));
+    pair.follower.set(id, &with_size(2)).await.unwrap();
+    assert!(matches!(
+        pair.follower.read(id, 0, 100).await,
+        Err(Error::Io(_))
+    ));
+    pair.follower.set(id, &with_size(0)).await.unwrap();
+    assert_eq!(pair.follower.read(id, 0, 100).await.unwrap(), "");
+    assert_eq!(store.torn(), []);
+    store.sync().await.unwrap();
+    pair.follower.crash();
+    assert_eq!(pair.follower.store().torn(), []);
+}
+
+#[tokio::test]
+async fn others_learn_that_a_file_is_torn_and_that_it_was_adopted() {
+    let (pair, id) = second_version().await;
+    let (leader, follower) = (pair.leader.store(), pair.follower.store());
+    follower.abandon(LEADER, 7).await.unwrap();
+    // Once more, it is no new decision.
+    follower.abandon(LEADER, 7).await.unwrap();
+    assert_eq!(follower.abandoned(), Ok(vec![(id, Some(5))]));
+    leader.adopt(id, true).await.unwrap();
+    let adopted = pair.follow_one(&[id]).await;
+    assert!(follower.is_abandoned(id), "its data has not come");
+    put(follower, id, b"fiSECOND").await;
+    follower.note_complete(id, LEADER, adopted).await.unwrap();
+    assert!(!follower.is_abandoned(id));
+    assert_eq!(follower.torn(), [id]);
+    assert!(matches!(
+        pair.follower.read(id, 0, 100).await,
+        Err(Error::Io(_))
+    ));
+    pair.leader.set(id, &with_size(0)).await.unwrap();
+    pair.follow_one(&[id]).await;
+    assert_eq!(follower.torn(), []);
+    pair.leader.remove(ROOT, "f").await.unwrap();
+}
