@@ -69,11 +69,7 @@ fn kind(message: &Message) -> &'static str {
 impl Burst {
     fn new() -> Burst {
         let configured: BTreeSet<ReplicaSlot> = (1..=3).map(ReplicaSlot).collect();
-        let view = View {
-            epoch: Epoch(1),
-            active: configured.clone(),
-            configured: configured.clone(),
-        };
+        let view = View::whole(Epoch(1), configured.clone());
         let core = |slot: ReplicaSlot| {
             let core = ControlCore::new(slot, Incarnation(1), view.clone(), Settings::default());
             (slot, core)

@@ -15,6 +15,7 @@ use crate::tree::Tree;
 use crate::view::View;
 use crate::waiting::{Waiter, Waiting};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use vfs::{ObjectId, ReplicaSlot};
 
 /// What became of a proposal at this acceptor.
@@ -36,6 +37,10 @@ pub(crate) struct Acceptor {
     waiting: Waiting,
     ended: EndedControls,
     arrivals: u64,
+    /// Nothing is granted or acknowledged until what froze is known.
+    paused: bool,
+    /// Proposals that were granted before the pause and made again during it.
+    repeated: Vec<ControlName>,
 }
 
 impl Acceptor {
@@ -46,6 +51,8 @@ impl Acceptor {
             waiting: Waiting::default(),
             ended: EndedControls::default(),
             arrivals: 0,
+            paused: false,
+            repeated: Vec::new(),
         }
     }
 
@@ -118,6 +125,10 @@ impl Acceptor {
             return self.settle(tree, view);
         }
         if self.table().contains(name) {
+            if self.paused {
+                self.repeated.push(name);
+                return Vec::new();
+            }
             return vec![Answer::GrantedBefore(name)];
         }
         if let Some(waiter) = self.waiting.get_mut(name) {
@@ -154,6 +165,7 @@ impl Acceptor {
         if self.table().contains(name) {
             return Some(Answer::GrantedBefore(name));
         }
+        self.waiting.take(name);
         self.waiting.grant(tree, proposal.clone());
         Some(Answer::Granted(proposal))
     }
@@ -273,6 +285,52 @@ impl Acceptor {
         news
     }
 
+    /// Grants and acknowledges nothing until [`Acceptor::resume`].
+    pub(crate) fn pause(&mut self) {
+        self.paused = true;
+        self.repeated.clear();
+    }
+
+    /// Goes on: says again what was asked for again, and grants what fits.
+    pub(crate) fn resume(&mut self, tree: &impl Tree, view: &View) -> Vec<Answer> {
+        self.paused = false;
+        let repeated = std::mem::take(&mut self.repeated);
+        let repeated = repeated.into_iter();
+        let granted = repeated.filter(|name| self.table().contains(*name));
+        let mut answers: Vec<Answer> = granted.map(Answer::GrantedBefore).collect();
+        answers.extend(self.settle(tree, view));
+        answers
+    }
+
+    /// Makes a granted proposal wait again, because something older may have been won.
+    pub(crate) fn retract(&mut self, tree: &impl Tree, name: ControlName) {
+        if let Some(grant) = self.table().grant(name).cloned() {
+            self.waiting.end(tree, name);
+            let arrival = self.next_arrival();
+            self.waiting.add(tree, Waiter::new(grant, arrival, false));
+        }
+    }
+
+    /// Forgets what was granted, but to `keep`, and what waits. Returns the names of the former.
+    pub(crate) fn clear(
+        &mut self,
+        tree: &impl Tree,
+        keep: Option<ReplicaSlot>,
+    ) -> Vec<ControlName> {
+        let names = self.table().grants().map(|grant| grant.name);
+        let names: Vec<ControlName> = names.filter(|name| Some(name.holder) != keep).collect();
+        for name in &names {
+            self.waiting.end(tree, *name);
+        }
+        self.waiting.retain(|_| false);
+        names
+    }
+
+    /// The controls of others that exclude a proposal.
+    pub(crate) fn conflicts(&self, tree: &impl Tree, proposal: &Proposal) -> BTreeSet<ControlName> {
+        self.table().conflicts(tree, proposal)
+    }
+
     /// Drops the proposals of replicas that have left the view; their controls stay, frozen.
     pub(crate) fn drop_lost_waiters(&mut self, view: &View) {
         self.waiting.retain(|name| !view.has_lost(name.holder));
@@ -281,7 +339,7 @@ impl Acceptor {
     /// Grants every waiting proposal that now fits, in order, and reports changed obstacles to the rest.
     pub(crate) fn settle(&mut self, tree: &impl Tree, view: &View) -> Vec<Answer> {
         let mut answers = Vec::new();
-        if self.waiting.is_empty() {
+        if self.waiting.is_empty() || self.paused {
             return answers;
         }
         let order = self.order();

@@ -55,6 +55,13 @@ impl Election {
         });
     }
 
+    /// A replica that took no part for a while knows nothing any more of what it acknowledged.
+    pub(crate) fn forget(&mut self, replica: ReplicaSlot) {
+        self.acknowledged.remove(&replica);
+        self.refused.remove(&replica);
+        self.turns.remove(&replica);
+    }
+
     pub(crate) fn acknowledged_by(&self, replica: ReplicaSlot) -> bool {
         self.acknowledged.contains(&replica)
     }
@@ -137,11 +144,7 @@ mod tests {
 
     fn view(replicas: u16) -> View {
         let configured: BTreeSet<ReplicaSlot> = (1..=replicas).map(ReplicaSlot).collect();
-        View {
-            epoch: Epoch(1),
-            active: configured.clone(),
-            configured,
-        }
+        View::whole(Epoch(1), configured)
     }
 
     fn obstacle(holder: u16, firm: bool) -> Obstacle {

@@ -81,6 +81,18 @@ pub enum Message {
         /// As in [`Message::Renounce`].
         before: Incarnation,
     },
+    /// Member of a new view to every other: what I acknowledge of replicas that are not in it, and what I
+    /// hold. In parts, because there may be much; the order of the parts is kept by the connection.
+    Report {
+        /// Counts the parts from 0.
+        part: u32,
+        /// No part follows.
+        last: bool,
+        /// Controls of replicas outside the view that the sender acknowledges.
+        lost: Vec<Proposal>,
+        /// The sender's own controls in force.
+        held: Vec<Proposal>,
+    },
     /// To one whose view was ahead: I have reached it; say again what I dropped meanwhile.
     Repeat,
     /// Anybody to holder: somebody here wants what you control; give it up soon.

@@ -70,6 +70,18 @@ rules! {
     close_waits_for_file,
     /// Closing a file waits until every active replica knows of its directory's control or its entry.
     close_waits_for_entry,
+    /// What a replica outside the view may hold stands in everybody's way.
+    lost_controls_freeze,
+    /// Nothing is acknowledged in a new view before every member has reported.
+    reports_before_acknowledging,
+    /// Members of a new view learn from each report what its sender holds.
+    reports_tell_held,
+    /// What freezes is judged so that it also holds for a configuration with one member more or less.
+    freezes_across_configurations,
+    /// A replica answers clients only while a majority has promised to join no view without it.
+    lease_needed,
+    /// Who has promised acts in no view without the holder before the promise has run out.
+    promises_bind,
     /// Deep control counts for a close only at replicas that know the file to be below it.
     close_waits_for_moves,
 }

@@ -1,4 +1,4 @@
-//! What a change of views must not lose. How views are agreed, and what freezes, is not decided here.
+//! What a change of views must not lose, and what freezes. How views are agreed is not decided here.
 
 mod set;
 
@@ -68,4 +68,250 @@ fn counterexample_39_a_proposal_of_a_later_epoch_is_asked_for_again() {
     }
     set.deliver();
     assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+}
+
+/// A view of `configured` replicas in which only these take part.
+fn without(configured: u16, epoch: u64, active: &[u16], since: &[(u16, u64)]) -> View {
+    let since = since.iter();
+    View {
+        epoch: Epoch(epoch),
+        active: active.iter().copied().map(slot).collect(),
+        since: since
+            .map(|(member, epoch)| (slot(*member), Epoch(*epoch)))
+            .collect(),
+        ..view(configured)
+    }
+}
+
+fn enter_view(set: &mut Set, replica: u16, view: &View) {
+    let (now, tree) = (set.now, set.tree.clone());
+    set.cores[usize::from(replica)].handle_view(now, &tree, view.clone());
+    set.drain(replica);
+}
+
+fn frozen_at(set: &Set, replica: u16, object: u64) -> Option<ControlName> {
+    set.cores[usize::from(replica)].frozen_control(&set.tree, id(object))
+}
+
+/// Replica 0 of so many proposes control of file 3, and only these hear of it before it is lost.
+fn lost_with(replicas: u16, heard: &[u16], switch: impl Fn(&mut Settings)) -> Set {
+    let mut settings = Settings::default();
+    switch(&mut settings);
+    let mut set = Set::new(replicas, tree(), settings);
+    set.submit(0, 1, write(3));
+    set.wire.retain(|(_, to, _)| heard.contains(to));
+    set.deliver();
+    let rest: Vec<u16> = (1..replicas).collect();
+    let view = without(replicas, 2, &rest, &[]);
+    rest.iter()
+        .for_each(|member| enter_view(&mut set, *member, &view));
+    set.deliver();
+    set
+}
+
+#[test]
+fn what_a_lost_replica_controls_is_frozen_at_everybody() {
+    let set = lost_with(3, &[1], |_| {});
+    assert_eq!(frozen_at(&set, 1, 3), Some(name(0, 1)));
+    assert_eq!(
+        frozen_at(&set, 2, 3),
+        Some(name(0, 1)),
+        "it had not heard of it"
+    );
+}
+
+#[test]
+fn what_certainly_no_majority_had_acknowledged_is_free() {
+    let mut set = lost_with(5, &[1], |_| {});
+    assert_eq!(frozen_at(&set, 1, 3), None);
+    set.submit(2, 7, write(3));
+    set.deliver();
+    assert!(matches!(set.outcomes[&7], Outcome::Admitted { at: 2, .. }));
+}
+
+#[test]
+fn counterexample_1_somebody_else_writes_what_a_lost_replica_controls_unless_it_is_frozen() {
+    let admitted = |switch: fn(&mut Settings)| {
+        let mut set = lost_with(3, &[1, 2], switch);
+        set.submit(2, 7, write(3));
+        set.deliver();
+        matches!(set.outcomes.get(&7), Some(Outcome::Admitted { .. }))
+    };
+    assert!(!admitted(|_| {}));
+    assert!(admitted(
+        |settings| settings.rules.lost_controls_freeze = false
+    ));
+}
+
+#[test]
+fn counterexample_9_nothing_is_acknowledged_before_everybody_has_reported() {
+    let admitted_too_early = |switch: fn(&mut Settings)| {
+        let mut settings = Settings::default();
+        switch(&mut settings);
+        let mut set = Set::new(5, tree(), settings);
+        // A majority has acknowledged the control of 0; of the members of the next view only 4 has.
+        set.submit(0, 1, write(3));
+        set.wire.retain(|(_, to, _)| [1, 4].contains(to));
+        set.deliver();
+        assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+        let view = without(5, 2, &[2, 3, 4], &[]);
+        enter_view(&mut set, 2, &view);
+        enter_view(&mut set, 3, &view);
+        set.submit(2, 7, write(3));
+        // The report of 4 is late, and so is its answer.
+        set.deliver();
+        let early = set.cores[3]
+            .acknowledged()
+            .any(|grant| grant.name.holder == slot(2));
+        enter_view(&mut set, 4, &view);
+        set.deliver();
+        assert!(!matches!(
+            set.outcomes.get(&7),
+            Some(Outcome::Admitted { .. })
+        ));
+        early
+    };
+    assert!(!admitted_too_early(|_| {}));
+    assert!(admitted_too_early(|settings| {
+        settings.rules.reports_before_acknowledging = false;
+    }));
+}
+
+#[test]
+fn counterexample_38_who_returns_learns_the_controls_of_everybody() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    let without_1 = without(3, 2, &[0, 2], &[]);
+    for member in [0, 2] {
+        enter_view(&mut set, member, &without_1);
+    }
+    set.deliver();
+    set.submit(0, 1, write(3));
+    set.deliver();
+    assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+    let all = without(3, 3, &[0, 1, 2], &[(1, 3)]);
+    for member in [0, 1, 2] {
+        enter_view(&mut set, member, &all);
+    }
+    assert!(
+        !set.cores[1].is_settled(),
+        "nobody has told it anything yet"
+    );
+    set.deliver();
+    assert!(set.cores[1].is_settled());
+    let foreign = set.cores[1].foreign_control(&set.tree, id(3));
+    assert_eq!(foreign.map(|name| name.holder), Some(slot(0)));
+    set.submit(1, 7, write(3));
+    set.deliver();
+    assert!(!matches!(set.outcomes[&7], Outcome::Admitted { .. }));
+}
+
+/// 0 holds file 3, and 2 has acknowledged it. 2 leaves and 1 comes, then 2 comes back, and has forgotten it; whenever
+/// somebody comes, what 0 proposes again is lost with a connection. Whether 1 gets the file as well.
+fn gets_what_only_the_holder_knows(switch: fn(&mut Settings)) -> bool {
+    let mut settings = Settings::default();
+    switch(&mut settings);
+    let mut set = Set::new(3, tree(), settings);
+    let views = [
+        without(3, 2, &[0, 2], &[]),
+        without(3, 3, &[0, 1], &[(1, 3)]),
+        without(3, 4, &[0, 1, 2], &[(1, 3), (2, 4)]),
+    ];
+    for (round, view) in views.iter().enumerate() {
+        for member in [0, 1, 2] {
+            enter_view(&mut set, member, view);
+        }
+        let proposes = |message: &Message| matches!(message, Message::Propose { .. });
+        set.wire
+            .retain(|(_, _, envelope)| !proposes(&envelope.message));
+        set.deliver();
+        if round == 0 {
+            set.submit(0, 1, write(3));
+            set.deliver();
+            assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+        }
+    }
+    set.submit(1, 7, write(3));
+    set.deliver();
+    matches!(set.outcomes.get(&7), Some(Outcome::Admitted { .. }))
+}
+
+#[test]
+fn counterexample_38_reports_tell_what_only_the_holder_knows() {
+    assert!(!gets_what_only_the_holder_knows(|_| {}));
+    assert!(gets_what_only_the_holder_knows(|settings| {
+        settings.rules.reports_tell_held = false;
+    }));
+}
+
+#[test]
+fn an_agreed_decision_ends_what_is_frozen() {
+    let mut set = lost_with(3, &[1, 2], |_| {});
+    let (now, tree) = (set.now, set.tree.clone());
+    for member in [1, 2] {
+        let core = &mut set.cores[member];
+        core.handle_loss_settled(now, &tree, slot(0), None, Incarnation(2));
+        set.drain(u16::try_from(member).unwrap());
+    }
+    set.submit(2, 7, write(3));
+    set.deliver();
+    assert!(matches!(set.outcomes[&7], Outcome::Admitted { at: 2, .. }));
+}
+
+/// Of three replicas 0 and 1 know what 0 controls. Two are added, and 0 is lost at once. Whether 2 may write as well.
+fn writes_after_adding(waits_until_steady: bool) -> bool {
+    let mut set = Set::new(5, tree(), Settings::default());
+    let three = without(3, 2, &[0, 1, 2], &[]);
+    for member in [0, 1, 2] {
+        enter_view(&mut set, member, &three);
+    }
+    set.deliver();
+    set.submit(0, 1, write(3));
+    set.wire.retain(|(_, to, _)| *to == 1);
+    set.deliver();
+    assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+    assert!(!set.cores[0].is_steady(), "2 has not acknowledged it");
+    if waits_until_steady {
+        let (now, tree) = (set.now, set.tree.clone());
+        set.cores[0].handle_connected(now, &tree, slot(2));
+        set.drain(0);
+        set.deliver();
+        assert!(set.cores[0].is_steady());
+    }
+    let five = without(5, 3, &[1, 2, 3, 4], &[(3, 3), (4, 3)]);
+    for member in [1, 2, 3, 4] {
+        enter_view(&mut set, member, &five);
+    }
+    set.deliver();
+    set.submit(2, 7, write(3));
+    set.deliver();
+    matches!(set.outcomes.get(&7), Some(Outcome::Admitted { .. }))
+}
+
+#[test]
+fn counterexample_10_the_configuration_changes_only_when_every_control_is_known_to_all() {
+    assert!(!writes_after_adding(true));
+    assert!(writes_after_adding(false));
+}
+
+/// A member that is new to the set enters its first view before the others do, and tells them what it
+/// acknowledges while they do not know it yet. Nothing was acknowledged any more, and no member taken in.
+#[test]
+fn the_report_of_one_who_is_configured_only_in_the_next_view_is_asked_for_again() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    let of = |replicas: u16, epoch: u64| View {
+        epoch: Epoch(epoch),
+        ..view(replicas)
+    };
+    let enter = |set: &mut Set, replica: u16, view: View| {
+        let (now, tree) = (set.now, set.tree.clone());
+        set.cores[usize::from(replica)].handle_view(now, &tree, view);
+        set.drain(replica);
+        set.deliver();
+    };
+    enter(&mut set, 0, of(2, 2));
+    enter(&mut set, 1, of(2, 2));
+    for replica in [2, 0, 1] {
+        enter(&mut set, replica, of(3, 3));
+    }
+    assert!(set.cores.iter().all(ControlCore::is_settled));
 }

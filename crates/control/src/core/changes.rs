@@ -1,16 +1,13 @@
-//! Changes around the core: links of the tree, objects that are born controlled, and views.
+//! Changes around the core: links of the tree, and objects that are born controlled.
 
 use super::ControlCore;
 use crate::ancestry::Change;
 use crate::claim::{Claim, Depth, Proposal};
-use crate::command::Mark;
-use crate::message::Message;
 use crate::moment::Moment;
 use crate::name::ControlName;
 use crate::own::{Origin, OwnControl, State};
 use crate::tree::{Overlay, Remembered, Tree};
 use crate::update::{Need, NeedKind, Subject};
-use crate::view::View;
 use vfs::{ObjectId, ReplicaSlot};
 
 /// No own control has this number; a deadline with it only makes the alarm go off.
@@ -185,28 +182,6 @@ impl ControlCore {
         self.review_places(tree);
         let answers = self.acceptor.settle(tree, &self.view);
         self.answers.extend(answers);
-        self.run(now, tree);
-    }
-
-    /// A newer view is in force, durably. Controls survive it; what is not acknowledged yet is proposed
-    /// again, and proposals of replicas that left are dropped.
-    pub fn handle_view(&mut self, now: Moment, tree: &impl Tree, view: View) {
-        if view.epoch <= self.view.epoch {
-            return;
-        }
-        self.view = view;
-        for peer in std::mem::take(&mut self.ahead_of_us) {
-            self.send(peer, Message::Repeat, Mark(0));
-        }
-        self.acceptor.drop_lost_waiters(&self.view);
-        let answers = self.acceptor.settle(tree, &self.view);
-        self.answers.extend(answers);
-        self.to_judge
-            .extend(self.own.iter().map(|(number, _)| number));
-        self.review_everything(tree);
-        for peer in self.peers() {
-            self.repeat_to(peer);
-        }
         self.run(now, tree);
     }
 

@@ -144,6 +144,9 @@ impl ControlCore {
     }
 
     pub(super) fn answer_closes(&mut self, tree: &impl Tree) {
+        if !self.is_settled() {
+            return;
+        }
         while let Some(number) = self.closes.to_examine.pop_first() {
             let Some(mut close) = self.closes.take(number) else {
                 continue;

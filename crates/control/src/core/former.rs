@@ -26,7 +26,28 @@ pub(super) enum Former {
     Renounced(BTreeSet<ReplicaSlot>),
 }
 
+impl Former {
+    /// Whether former controls may still be needed.
+    pub(super) fn is_unsettled(&self) -> bool {
+        matches!(self, Former::Unsettled)
+    }
+
+    /// In a new view everybody is told once more of a renunciation: somebody may have noted it, been started
+    /// anew, and learnt of the former controls from somebody who had not noted it yet.
+    pub(super) fn tell_again(&mut self, peers: BTreeSet<ReplicaSlot>) {
+        if let Former::Renounced(unaware) = self {
+            *unaware = peers;
+        }
+    }
+}
+
 impl ControlCore {
+    /// Own controls of former incarnations that may still be needed.
+    pub(super) fn former_controls(&self) -> impl Iterator<Item = &Proposal> {
+        let grants = self.acceptor.table().grants();
+        grants.filter(|grant| grant.name.holder == self.slot && self.may_be_needed(grant.name))
+    }
+
     /// Tells a new core of a control that this replica had acknowledged, stably, before it was started
     /// anew; its own former controls are among them. To be called before any other method.
     pub fn restore(&mut self, tree: &impl Tree, grant: Proposal) {
@@ -46,7 +67,12 @@ impl ControlCore {
         self.run(now, tree);
     }
 
-    fn end_former(&mut self, tree: &impl Tree, holder: ReplicaSlot, before: Incarnation) {
+    pub(super) fn end_former(
+        &mut self,
+        tree: &impl Tree,
+        holder: ReplicaSlot,
+        before: Incarnation,
+    ) {
         let (ended, answers) = self.acceptor.renounce(tree, &self.view, holder, before);
         for name in ended {
             self.persist(Record::Ended(name));
@@ -108,6 +134,6 @@ impl ControlCore {
     /// Whether this names a control of a former incarnation that must not be disowned, because what was
     /// done under it may be missing somewhere.
     pub(super) fn may_be_needed(&self, name: ControlName) -> bool {
-        matches!(self.former, Former::Unsettled) && name.incarnation < self.incarnation
+        self.former.is_unsettled() && name.incarnation < self.incarnation
     }
 }

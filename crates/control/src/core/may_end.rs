@@ -48,7 +48,8 @@ impl ControlCore {
 
     /// Ends a control that should end, or notes what it waits for.
     pub(super) fn examine(&mut self, now: Moment, tree: &impl Tree, number: u64) {
-        let Some(control) = self.own.find(number) else {
+        let Some(control) = self.own.find(number).filter(|_| self.is_settled()) else {
+            // Everything is examined again once the view is settled.
             return;
         };
         match self.lack(tree, number, control) {

@@ -15,6 +15,7 @@ mod peers;
 mod proposing;
 mod relinquish;
 mod standing_back;
+mod views;
 
 use crate::acceptor::{Acceptor, Answer};
 use crate::claim::{Obstacle, Proposal};
@@ -35,6 +36,7 @@ use standing_back::StandingBack;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use vfs::{ObjectId, ReplicaSlot};
+use views::Reports;
 
 /// One replica's replication control: proposer, holder and acceptor in one.
 ///
@@ -98,6 +100,7 @@ pub struct ControlCore {
     candidates: Candidates,
     standing_back: StandingBack,
     unknown: Unknown,
+    reports: Reports,
     /// Peers whose messages of a later view were dropped here.
     ahead_of_us: BTreeSet<ReplicaSlot>,
     answers: VecDeque<Answer>,
@@ -150,12 +153,14 @@ impl ControlCore {
             candidates: Candidates::default(),
             standing_back: StandingBack::default(),
             unknown: Unknown::default(),
+            reports: Reports::default(),
             ahead_of_us: BTreeSet::new(),
             answers: VecDeque::new(),
             to_judge: BTreeSet::new(),
             commands: VecDeque::new(),
             persisted: Mark(0),
-            refusals: 0,
+            // What is refused from now on comes after all refusals of former incarnations.
+            refusals: incarnation.0 << 32,
         }
     }
 
@@ -267,7 +272,7 @@ impl ControlCore {
     }
 
     fn peers(&self) -> BTreeSet<ReplicaSlot> {
-        let mut peers = self.view.configured.clone();
+        let mut peers = self.view.active.clone();
         peers.remove(&self.slot);
         peers
     }

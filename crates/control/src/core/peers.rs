@@ -23,12 +23,11 @@ impl ControlCore {
         envelope: Envelope,
     ) {
         let tree = &Remembered::new(tree);
-        if !self.view.configured.contains(&from) || !self.is_in_force(from, &envelope) {
+        // In this order: who is configured only in a later view is to repeat itself there.
+        if !self.is_in_force(from, &envelope) || !self.view.configured.contains(&from) {
             return;
         }
-        if self.links_unsettled {
-            self.settle_links(tree);
-        }
+        self.keep_links_settled(tree);
         match envelope.message {
             Message::Propose {
                 proposal,
@@ -48,31 +47,39 @@ impl ControlCore {
             Message::Renounce { before } => self.on_renounce(tree, from, before),
             Message::Renounced { before } => self.on_renounced(from, before),
             Message::Repeat => self.repeat_to(from),
+            Message::Report {
+                part,
+                last,
+                lost,
+                held,
+            } => self.on_report(tree, from, part, last, lost, held),
             Message::Revoke { name } => self.on_revoke(now, from, name),
         }
         self.run(now, tree);
     }
 
-    /// Proposals and answers count in their own epoch; ends are valid in any later one. What comes from
-    /// a later view than ours is dropped and asked for again once we are there.
+    fn keep_links_settled(&mut self, tree: &impl Tree) {
+        if self.links_unsettled {
+            self.settle_links(tree);
+        }
+    }
+
+    /// Proposals and answers count in their own epoch, between those who take part; ends are valid in any
+    /// later one, and from anybody. What comes from a later view than ours is dropped and asked for again
+    /// once we are there.
     fn is_in_force(&mut self, from: ReplicaSlot, envelope: &Envelope) -> bool {
         let Envelope { epoch, message } = envelope;
         let epoch: Epoch = *epoch;
+        if ends_something(message) && epoch <= self.view.epoch {
+            return true;
+        }
         match epoch.cmp(&self.view.epoch) {
-            Ordering::Equal => true,
+            Ordering::Equal => !self.view.has_lost(from) && !self.view.has_lost(self.slot),
             Ordering::Greater => {
                 self.ahead_of_us.insert(from);
                 false
             }
-            Ordering::Less => matches!(
-                message,
-                Message::Abort { .. }
-                    | Message::Release { .. }
-                    | Message::Ended { .. }
-                    | Message::Disown { .. }
-                    | Message::Renounce { .. }
-                    | Message::Renounced { .. }
-            ),
+            Ordering::Less => false,
         }
     }
 
@@ -246,8 +253,21 @@ impl ControlCore {
         let unaware = endings.filter(|(_, ending)| ending.unaware.contains(&peer));
         messages.extend(unaware.filter_map(|(number, _)| self.end_message(*number)));
         messages.extend(self.renunciation_for(peer));
+        messages.extend(self.report_for(peer));
         for message in messages {
             self.send(peer, message, Mark(0));
         }
     }
+}
+
+fn ends_something(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Abort { .. }
+            | Message::Release { .. }
+            | Message::Ended { .. }
+            | Message::Disown { .. }
+            | Message::Renounce { .. }
+            | Message::Renounced { .. }
+    )
 }

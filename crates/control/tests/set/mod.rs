@@ -54,11 +54,7 @@ pub fn write(file: u64) -> Update {
 
 pub fn view(replicas: u16) -> View {
     let configured: BTreeSet<ReplicaSlot> = (0..replicas).map(ReplicaSlot).collect();
-    View {
-        epoch: Epoch(1),
-        active: configured.clone(),
-        configured,
-    }
+    View::whole(Epoch(1), configured)
 }
 
 pub fn core(replica: u16, replicas: u16, settings: Settings) -> ControlCore {
