@@ -1,5 +1,5 @@
 //! Random runs without end, or for as many minutes as the first argument says, from the seed that the second
-//! says. Every run that breaks an invariant is reduced and printed; then the exit code is 1.
+//! says; each seed without and with failures. Every run that breaks an invariant is reduced and printed; then the exit code is 1.
 
 use sim::Scenario;
 use std::process::ExitCode;
@@ -26,8 +26,10 @@ fn main() -> ExitCode {
             scope.spawn(|| {
                 while until.is_none_or(|until| Instant::now() < until) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if !holds(seed) {
-                        broken.fetch_add(1, Ordering::Relaxed);
+                    for scenario in [Scenario::whole(seed), Scenario::failing(seed)] {
+                        if !holds(scenario) {
+                            broken.fetch_add(1, Ordering::Relaxed);
+                        }
                     }
                     if seed.is_multiple_of(REPORT_EVERY) {
                         println!("at seed {seed}");
@@ -46,8 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn holds(seed: u64) -> bool {
-    let whole = Scenario::whole(seed);
+fn holds(whole: Scenario) -> bool {
     let Err(violation) = whole.run() else {
         return true;
     };

@@ -54,6 +54,11 @@ impl Links {
         self.cut.insert((from, to));
     }
 
+    /// Everything arrives again.
+    pub fn heal(&mut self, from: ReplicaSlot, to: ReplicaSlot) {
+        self.cut.remove(&(from, to));
+    }
+
     /// Whether anything arrives.
     pub(crate) fn is_cut(&self, from: ReplicaSlot, to: ReplicaSlot) -> bool {
         self.cut.contains(&(from, to))

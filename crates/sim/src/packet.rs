@@ -4,20 +4,55 @@
 
 use crate::network::Lane;
 use crate::replica::{Content, StreamUpdate};
+use crate::site::{Heads, Logged, Stable};
 use crate::tree::Outcome;
-use control::{Envelope, Position};
+use control::{Envelope, Moment, Position, ReplicaSlot};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use vfs::ObjectId;
 
 /// What is under way from one replica to another.
 #[derive(Clone, Debug)]
 pub(crate) enum Packet {
     Control(Envelope),
-    Update(u64, StreamUpdate),
+    Update(u64, Arc<StreamUpdate>),
     Applied(Position),
     Content(Content),
     Stored(Content),
     Forward(u64),
     Returned(u64),
     Finished(u64, Outcome),
+    /// Promise that you join no view without me; asked at this moment of my clock.
+    Ask(Moment),
+    /// I promise what you asked for at that moment.
+    Promise(Moment),
+    /// So many decisions are known here.
+    Known,
+    /// I have so much; what do I lack?
+    Hello(Box<Hello>),
+    /// Everything you lack.
+    Reply(Box<Reply>),
+}
+
+/// What somebody asks who synchronises.
+#[derive(Clone, Debug)]
+pub(crate) struct Hello {
+    pub heads: Heads,
+    pub whole: bool,
+    /// It could take part but for the other members: these have heard every report, and it lacks nothing of theirs.
+    pub level_with: BTreeSet<ReplicaSlot>,
+}
+
+/// What is answered, from stable storage.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub settled: bool,
+    pub updates: Vec<Logged>,
+    /// The versions of all files.
+    pub contents: Vec<(ObjectId, u64)>,
+    /// How far the stream of whoever asked has been applied.
+    pub yours: u64,
+    pub whole: Option<Arc<Stable>>,
 }
 
 impl Packet {
@@ -26,8 +61,20 @@ impl Packet {
         match self {
             Packet::Control(_) => Lane::Control,
             Packet::Update(..) | Packet::Applied(_) => Lane::Stream,
+            Packet::Hello(_) | Packet::Reply(_) => Lane::Stream,
+            Packet::Ask(_) | Packet::Promise(_) | Packet::Known => Lane::Control,
             Packet::Content(_) | Packet::Stored(_) => Lane::Data,
             Packet::Forward(_) | Packet::Returned(_) | Packet::Finished(..) => Lane::Forward,
         }
+    }
+
+    /// Whether it cannot change what the invariants look at.
+    pub(crate) fn is_quiet(&self) -> bool {
+        matches!(self, Packet::Ask(_) | Packet::Promise(_) | Packet::Hello(_))
+    }
+
+    /// Whether it carries what was changed.
+    pub(crate) fn is_of_stream(&self) -> bool {
+        matches!(self, Packet::Update(..) | Packet::Content(_))
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::network::{Lane, Links};
 use crate::random::Random;
-use control::{Contention, ReplicaSlot, Settings};
+use crate::world::{Fault, Model};
+use control::{Contention, LeaseSettings, ReplicaSlot, Settings};
 use std::time::Duration;
 
 /// The circumstances of one run.
@@ -14,6 +15,8 @@ pub struct Plan {
     pub replicas: u16,
     /// How many of them exist; smaller than `replicas` only in a reduced run.
     pub present: u16,
+    /// How many of them are configured from the start; the others are taken in while clients work.
+    pub founders: u16,
     /// Which operations, and then which lost connections, take place: a bit for each, and all beyond.
     pub mask: u64,
     /// How many operations their clients begin.
@@ -28,6 +31,19 @@ pub struct Plan {
     pub links: Links,
     /// The cores' settings, the same at every replica.
     pub settings: Settings,
+    /// Whether disks, leases and views count.
+    pub failures: bool,
+    /// Rules outside the cores.
+    pub model: Model,
+    /// Leases, the same at every replica.
+    pub lease: LeaseSettings,
+    /// How much faster than true time each clock runs, in millionths.
+    pub drifts: Vec<i64>,
+    /// Whether the last replica is there for the first time, with nothing, and joins while clients work. In half of
+    /// these runs it is not even configured before.
+    pub joins: bool,
+    /// What goes wrong, and when.
+    pub faults: Vec<(Duration, Fault)>,
 }
 
 /// No set is larger.
@@ -47,7 +63,7 @@ impl Plan {
     pub(crate) fn turn_limit(&self) -> Option<Duration> {
         let limit =
             4 * (self.settings.revoke_grace + self.slowest_write) + 10 * self.links.longest();
-        (self.operations > 0 && self.reconnects == 0).then_some(limit)
+        (self.operations > 0 && self.reconnects == 0 && !self.failures).then_some(limit)
     }
 
     /// Draws the circumstances: 2 to 9 replicas, delays of 0.1 to 300 ms that differ by direction and
@@ -73,6 +89,7 @@ impl Plan {
             seed,
             replicas,
             present: replicas,
+            founders: replicas,
             mask: u64::MAX,
             slowest_write: slowest_write(seed),
             operations: 40,
@@ -80,7 +97,78 @@ impl Plan {
             reconnects,
             links,
             settings,
+            failures: false,
+            model: Model::ALL,
+            lease: lease(),
+            drifts: Vec::new(),
+            joins: false,
+            faults: Vec::new(),
         }
+    }
+
+    /// Draws the circumstances of a run in which replicas fail.
+    #[must_use]
+    pub fn draw_failing(seed: u64) -> Plan {
+        let mut plan = Plan::draw(seed);
+        let mut random = Random::new(seed ^ 0xfa11);
+        plan.replicas = if random.chance(4) { 5 } else { 3 };
+        plan.present = plan.replicas;
+        plan.founders = plan.replicas;
+        plan.reconnects = 0;
+        plan.failures = true;
+        plan.span = Duration::from_secs(20);
+        draw_delays(&mut random, &mut plan.links, plan.replicas);
+        let drift = i64::from(plan.lease.drift_ppm);
+        for _ in 0..plan.replicas {
+            let drawn = random.below(2 * plan.lease.drift_ppm as u64 + 1);
+            plan.drifts.push(i64::try_from(drawn).unwrap_or(0) - drift);
+        }
+        plan.draw_faults(&mut random);
+        plan.joins = random.chance(4);
+        if plan.joins && seed % 2 == 1 {
+            plan.founders -= 1;
+        }
+        plan
+    }
+
+    fn draw_faults(&mut self, random: &mut Random) {
+        for _ in 0..4 + random.below(6) {
+            let at = Duration::from_micros(random.below(20_000_000));
+            let long = Duration::from_micros(random.below(8_000_000));
+            let one = self.draw_slot(random);
+            let other = self.draw_slot(random);
+            let (fault, end) = match random.below(6) {
+                0 | 1 => (Fault::Crash(one), Fault::Start(one)),
+                2 => (Fault::Cut(one, other), Fault::Heal(one, other)),
+                3 => {
+                    self.faults.push((at, Fault::Cut(other, one)));
+                    (Fault::Cut(one, other), Fault::Heal(one, other))
+                }
+                4 => (Fault::Full(one), Fault::Mended(one)),
+                _ => {
+                    self.faults.push((at, Fault::Crash(one)));
+                    let patience = Duration::from_secs(4);
+                    self.faults.push((at + patience, Fault::GiveUp(one)));
+                    (Fault::Cut(one, other), Fault::Start(one))
+                }
+            };
+            self.faults.push((at, fault));
+            if !random.chance(3) {
+                self.faults.push((at + long, end));
+            }
+        }
+        self.faults.retain(|(_, fault)| !matches!(fault, Fault::Cut(one, other) | Fault::Heal(one, other) if one == other));
+        self.faults.truncate(23);
+    }
+
+    /// When everything that went wrong in a random run is mended.
+    pub(crate) fn mended_after(&self) -> Duration {
+        self.span + Duration::from_secs(2)
+    }
+
+    fn draw_slot(&self, random: &mut Random) -> ReplicaSlot {
+        let drawn = random.below(u64::from(self.replicas));
+        ReplicaSlot(1 + u16::try_from(drawn).unwrap_or(0))
     }
 
     /// Replicas at equal distances, nothing lost, nothing overtaken, no operations yet: the stage of
@@ -97,6 +185,7 @@ impl Plan {
             seed: 0,
             replicas,
             present: replicas,
+            founders: replicas,
             mask: u64::MAX,
             slowest_write: Duration::ZERO,
             operations: 0,
@@ -104,7 +193,21 @@ impl Plan {
             reconnects: 0,
             links,
             settings,
+            failures: false,
+            model: Model::ALL,
+            lease: lease(),
+            drifts: Vec::new(),
+            joins: false,
+            faults: Vec::new(),
         }
+    }
+}
+
+/// Shorter than by default, so that more happens in a run.
+fn lease() -> LeaseSettings {
+    LeaseSettings {
+        length: Duration::from_secs(3),
+        ..LeaseSettings::default()
     }
 }
 

@@ -1,15 +1,17 @@
 //! One simulated replica: a control core, a copy of the tree, and the little of distribution that control
 //! depends on: one ordered stream of updates for each primary, and file contents beside it.
 //!
-//! It stands in for the replicated file system, with disks that never fail; it decides nothing that the
-//! core should.
+//! It stands in for the replicated file system; it decides nothing that the core should. What belongs to
+//! crashes, leases and views alone lies in its [`Site`].
 
+use crate::site::{Heads, Site, Stable};
 use crate::tree::{Copy, Edit};
 use control::{
     ControlCore, ControlName, Incarnation, Moment, Position, Proposal, ReplicaSlot, Settings,
     Subject, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use vfs::ObjectId;
 
 /// One update on its way: everything that has to happen together.
@@ -46,11 +48,11 @@ pub struct Replica {
     /// Its copy of the tree.
     pub tree: Copy,
     /// Its own stream, from the first update.
-    pub stream: Vec<StreamUpdate>,
+    pub stream: Vec<Arc<StreamUpdate>>,
     /// How far it has applied the streams of others.
     pub applied: BTreeMap<ReplicaSlot, u64>,
     /// Updates of others that wait for an earlier one or for a grant.
-    pub arrived: BTreeMap<(ReplicaSlot, u64), StreamUpdate>,
+    pub arrived: BTreeMap<(ReplicaSlot, u64), Arc<StreamUpdate>>,
     /// Contents that wait for the update they follow.
     pub contents: Vec<(ReplicaSlot, Content)>,
     /// Own contents, and who has yet to confirm them.
@@ -59,7 +61,9 @@ pub struct Replica {
     pub births: BTreeMap<ObjectId, Position>,
     /// Operations whose update has been made or applied here.
     pub done: BTreeSet<u64>,
-    next_object: u64,
+    pub(crate) next_object: u64,
+    /// What only crashes, leases and views concern.
+    pub(crate) site: Site,
 }
 
 impl Replica {
@@ -78,6 +82,7 @@ impl Replica {
             births: BTreeMap::new(),
             done: BTreeSet::new(),
             next_object: 1,
+            site: Site::new(slot),
         }
     }
 
@@ -115,7 +120,10 @@ impl Replica {
     }
 
     /// The next update of another primary's stream that may be applied now.
-    pub fn next_applicable(&mut self) -> Option<(ReplicaSlot, u64, StreamUpdate)> {
+    pub fn next_applicable(&mut self) -> Option<(ReplicaSlot, u64, Arc<StreamUpdate>)> {
+        if !self.site.applies() {
+            return None;
+        }
         let ready = self.arrived.iter().find(|((origin, position), update)| {
             let applied = self.applied.get(origin).copied().unwrap_or(0);
             *position == applied + 1 && self.core.may_apply(&update.under)
@@ -128,6 +136,9 @@ impl Replica {
     /// Tells the core which controls the updates that wait here were made under. Whether it was news.
     pub fn report_waiting_updates(&mut self, now: Moment) -> bool {
         let mut news = false;
+        if !self.site.applies() {
+            return false;
+        }
         for ((origin, position), update) in &self.arrived {
             if *position == self.applied.get(origin).copied().unwrap_or(0) + 1 {
                 news |= self
@@ -140,6 +151,9 @@ impl Replica {
 
     /// Contents whose place in their primary's stream has been reached.
     pub fn ready_contents(&mut self) -> Vec<(ReplicaSlot, Content)> {
+        if !self.site.applies() {
+            return Vec::new();
+        }
         let applied = &self.applied;
         let waits = |(origin, content): &(ReplicaSlot, Content)| {
             applied.get(origin).copied().unwrap_or(0) < content.follows.0
@@ -149,6 +163,42 @@ impl Replica {
             .partition(waits);
         self.contents = waiting;
         ready
+    }
+
+    /// Whether it is up.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.site.up
+    }
+
+    /// How far every stream has been applied here, the own one included.
+    pub(crate) fn heads(&self) -> Heads {
+        let mut heads = self.applied.clone();
+        heads.insert(self.slot, self.stream.len() as u64);
+        heads
+    }
+
+    /// Makes a copy from stable storage, here or elsewhere, the own one.
+    pub(crate) fn take_copy(&mut self, copy: &Stable) {
+        self.tree = copy.tree.clone();
+        self.applied = copy.heads.clone();
+        self.applied.remove(&self.slot);
+        self.done = copy.done.clone();
+        let own = copy.history.iter().filter(|logged| logged.0 == self.slot);
+        self.stream = own.map(|(_, _, update)| update.clone()).collect();
+        self.births.clear();
+        for (position, update) in (1..).zip(&self.stream) {
+            for edit in &update.edits {
+                if let Edit::Enter {
+                    object,
+                    birth: Some(_),
+                    ..
+                } = *edit
+                {
+                    self.births.insert(object, Position(position));
+                }
+            }
+        }
     }
 
     /// Whether this replica would admit an update of the object.

@@ -1,6 +1,7 @@
 //! Names one random run, or what is left of it after whatever it does not need to fail was taken away.
 //!
-//! It is written `seed`, or `seed.replicas.mask` in decimal and hexadecimal, and can be run again by that.
+//! It is written `seed`, or `seed.replicas.mask` in decimal and hexadecimal, and can be run again by that; with
+//! an `f` before it, it is a run in which replicas fail.
 
 use crate::plan::{MAXIMUM, Plan};
 use crate::violation::Violation;
@@ -12,9 +13,14 @@ use std::time::Duration;
 /// Every run is quiet long before this.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// One in which replicas fail as well, although much of it comes first.
+const LIMIT_FAILING: Duration = Duration::from_secs(120);
+
 /// A random run by its seed, reduced or whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scenario {
+    /// Whether replicas fail.
+    pub failing: bool,
     /// Decides everything else.
     pub seed: u64,
     /// Only the first so many replicas exist; clients of others do nothing.
@@ -28,19 +34,39 @@ impl Scenario {
     #[must_use]
     pub fn whole(seed: u64) -> Scenario {
         Scenario {
+            failing: false,
             seed,
             replicas: MAXIMUM,
             mask: u64::MAX,
         }
     }
 
+    /// The whole run of a seed in which replicas fail.
+    #[must_use]
+    pub fn failing(seed: u64) -> Scenario {
+        Scenario {
+            failing: true,
+            ..Scenario::whole(seed)
+        }
+    }
+
+    /// The circumstances.
+    #[must_use]
+    pub fn plan(self) -> Plan {
+        let mut plan = if self.failing {
+            Plan::draw_failing(self.seed)
+        } else {
+            Plan::draw(self.seed)
+        };
+        plan.present = self.replicas.min(plan.replicas);
+        plan.mask = self.mask;
+        plan
+    }
+
     /// Sets the stage.
     #[must_use]
     pub fn world(self) -> World {
-        let mut plan = Plan::draw(self.seed);
-        plan.present = self.replicas.min(plan.replicas);
-        plan.mask = self.mask;
-        World::new(&plan)
+        World::new(&self.plan())
     }
 
     /// Runs it to its end.
@@ -48,7 +74,19 @@ impl Scenario {
     /// # Errors
     /// The first invariant that does not hold.
     pub fn run(self) -> Result<(), Violation> {
-        self.world().run(LIMIT)
+        Scenario::run_world(&mut self.world())
+    }
+
+    /// Runs the world of a scenario to its end.
+    ///
+    /// # Errors
+    /// The first invariant that does not hold.
+    pub fn run_world(world: &mut World) -> Result<(), Violation> {
+        if world.failures {
+            world.run_to_rest(LIMIT_FAILING)
+        } else {
+            world.run(LIMIT)
+        }
     }
 
     /// Takes away replicas, operations and lost connections, as long as the same invariant stays broken.
@@ -72,7 +110,7 @@ impl Scenario {
     }
 
     fn with_fewer_replicas(mut self, fails: impl Fn(Scenario) -> bool) -> Scenario {
-        self.replicas = self.replicas.min(Plan::draw(self.seed).replicas);
+        self.replicas = self.plan().present;
         for replicas in 2..self.replicas {
             let smaller = Scenario { replicas, ..self };
             if fails(smaller) {
@@ -102,7 +140,10 @@ impl Scenario {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Scenario::whole(self.seed) {
+        if self.failing {
+            f.write_str("f")?;
+        }
+        if (self.replicas, self.mask) == (MAXIMUM, u64::MAX) {
             return write!(f, "{}", self.seed);
         }
         write!(f, "{}.{}.{:x}", self.seed, self.replicas, self.mask)
@@ -113,8 +154,10 @@ impl FromStr for Scenario {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Scenario, Self::Err> {
-        let mut parts = text.split('.');
+        let failing = text.starts_with('f');
+        let mut parts = text.trim_start_matches('f').split('.');
         let mut scenario = Scenario::whole(parts.next().unwrap_or_default().parse()?);
+        scenario.failing = failing;
         if let Some(replicas) = parts.next() {
             scenario.replicas = replicas.parse()?;
         }
@@ -148,5 +191,7 @@ mod tests {
         };
         assert_eq!(reduced.to_string(), "7.3.f0");
         assert_eq!(reduced.to_string().parse(), Ok(reduced));
+        let failing = Scenario::failing(7);
+        assert_eq!(failing.to_string().parse(), Ok(failing));
     }
 }

@@ -101,6 +101,8 @@ struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
     nodes: BTreeMap<ObjectId, Node>,
+    /// New versions are at least this: the high bits of a version count settlements of lost replicas.
+    floor: u64,
 }
 
 impl Tree for Copy {
@@ -119,7 +121,7 @@ impl Default for Copy {
             version: 0,
         };
         let nodes = BTreeMap::from([(ObjectId::ROOT, root)]);
-        Copy { nodes }
+        Copy { nodes, floor: 0 }
     }
 }
 
@@ -133,6 +135,18 @@ impl Copy {
     #[must_use]
     pub fn version(&self, object: ObjectId) -> Option<u64> {
         self.nodes.get(&object).map(|node| node.version)
+    }
+
+    /// The version that the next change of an object makes.
+    #[must_use]
+    pub fn next_version(&self, object: ObjectId) -> u64 {
+        let next = self.version(object).unwrap_or(0) + 1;
+        next.max(self.floor)
+    }
+
+    /// So many settlements of lost replicas are in force here: versions made by those are never made again.
+    pub(crate) fn count_settlements(&mut self, settlements: u64) {
+        self.floor = settlements << 32;
     }
 
     /// What the object is, if it exists here.
@@ -280,8 +294,9 @@ impl Copy {
 
     fn touched(&self, objects: &[ObjectId]) -> Vec<Edit> {
         let versions = objects.iter().filter_map(|object| {
-            let version = self.version(*object)? + 1;
             let object = *object;
+            self.version(object)?;
+            let version = self.next_version(object);
             Some(Edit::Version { object, version })
         });
         versions.collect()

@@ -2,19 +2,31 @@
 //!
 //! Every step takes one event, carries out everything the cores ask for, and checks every invariant.
 
+mod connections;
+mod disk;
 mod execution;
+mod faults;
+mod messages;
+mod returning;
+mod truth;
+mod views;
 
+pub use faults::{Fault, Model};
+
+use crate::history::History;
 use crate::invariants::{self, Closed};
-use crate::network::{Lane, Links};
+use crate::network::Links;
 use crate::packet::Packet;
 use crate::plan::Plan;
 use crate::random::Random;
-use crate::replica::{Content, Replica};
+use crate::replica::Replica;
+use crate::site::{Change, Deferred};
 use crate::tree::{Edit, Intent, Outcome};
 use crate::violation::Violation;
 use crate::workload;
 use control::{
-    Command, ControlName, Epoch, Moment, OperationId, Position, ReplicaSlot, Update, View,
+    Command, ControlName, Epoch, LeaseSettings, Moment, OperationId, ReplicaSlot, Settings, Update,
+    View,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,11 +38,35 @@ enum Event {
         from: ReplicaSlot,
         to: ReplicaSlot,
         packet: Packet,
+        stamp: Stamp,
     },
     Alarm(ReplicaSlot),
     Submit(u64),
     Write(ReplicaSlot, u64, Vec<ControlName>),
     Reconnect(ReplicaSlot, ReplicaSlot),
+    /// A disk has written what it was given; in this incarnation.
+    Flush(ReplicaSlot, u64),
+    /// Time to ask for promises, to see who is silent, and to go on synchronising.
+    Tick(ReplicaSlot, u64),
+    /// The next decision may take effect.
+    Enter(ReplicaSlot, u64),
+    /// What waits for a lease is looked at again.
+    Retry(ReplicaSlot, u64),
+    /// Whoever forwarded this operation may have waited long enough.
+    Again(u64),
+    Fault(Fault),
+    /// The bringing together of what survivors have of a lost stream goes on.
+    Settle(ReplicaSlot, u32),
+}
+
+/// Between which lives of two replicas a message travels, and how many decisions were in force,
+/// and known, at its sender.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stamp {
+    from: u64,
+    to: u64,
+    entered: usize,
+    learnt: usize,
 }
 
 /// A client's operation: open, change, close, as one.
@@ -46,6 +82,10 @@ pub struct Operation {
     pub outcome: Option<(Outcome, Moment)>,
     /// What control was asked for last.
     update: Option<Update>,
+    /// Where it is looked after, and in which incarnation.
+    at: (ReplicaSlot, u64),
+    /// The version it has written, once that is stable.
+    wrote: Option<u64>,
 }
 
 /// Marks the close of the operation whose number is in the remaining bits.
@@ -64,6 +104,19 @@ pub struct World {
     pub closed: BTreeMap<ObjectId, Closed>,
     /// Files that some primary has removed; nobody can open them any more.
     removed: BTreeSet<ObjectId>,
+    /// Which replica made the newest version of each object.
+    maker: BTreeMap<ObjectId, ReplicaSlot>,
+    /// Operations that were given up with what a lost replica alone had.
+    pub(crate) discarded: BTreeSet<u64>,
+    /// Which operation made each version that others may have seen.
+    made: BTreeMap<(ObjectId, u64), u64>,
+    /// Whether replicas fail, so that disks, leases and views count.
+    pub(crate) failures: bool,
+    /// The model's own rules.
+    pub model: Model,
+    agreed: History,
+    lease: LeaseSettings,
+    settings: Settings,
     slowest_write: Duration,
     /// At most so long may an operation take for each operation that is served meanwhile, if limited.
     pub(crate) turn_limit: Option<Duration>,
@@ -88,15 +141,14 @@ impl World {
     /// Sets the stage of a plan, and lets clients begin what its seed says.
     #[must_use]
     pub fn new(plan: &Plan) -> World {
-        let configured: BTreeSet<ReplicaSlot> = (1..=plan.present).map(ReplicaSlot).collect();
-        let view = View {
-            epoch: Epoch(1),
-            active: configured.clone(),
-            configured: configured.clone(),
-        };
-        let replicas = configured.iter().map(|slot| {
-            let replica = Replica::new(*slot, view.clone(), plan.settings);
-            (*slot, replica)
+        let founders = plan.founders.min(plan.present);
+        let mut view = View::whole(Epoch(1), (1..=founders).map(ReplicaSlot).collect());
+        if plan.joins && founders == plan.present && founders > 2 {
+            view.active.pop_last();
+        }
+        let replicas = (1..=plan.present).map(ReplicaSlot).map(|slot| {
+            let replica = Replica::new(slot, view.clone(), plan.settings);
+            (slot, replica)
         });
         let mut world = World {
             replicas: replicas.collect(),
@@ -104,6 +156,14 @@ impl World {
             newest: BTreeMap::new(),
             closed: BTreeMap::new(),
             removed: BTreeSet::new(),
+            maker: BTreeMap::new(),
+            discarded: BTreeSet::new(),
+            made: BTreeMap::new(),
+            failures: plan.failures,
+            model: plan.model,
+            agreed: History::new(view),
+            lease: plan.lease,
+            settings: plan.settings,
             slowest_write: plan.slowest_write,
             turn_limit: plan.turn_limit(),
             just_closed: BTreeSet::new(),
@@ -117,6 +177,9 @@ impl World {
             sequence: 0,
             broken: None,
         };
+        if plan.failures {
+            world.begin_failures(plan);
+        }
         workload::prepare(&mut world, plan);
         world
     }
@@ -124,7 +187,11 @@ impl World {
     /// Makes the same tree at every replica, before anything happens.
     pub fn plant(&mut self, edits: &[Edit]) {
         for replica in self.replicas.values_mut() {
+            if replica.site.cut {
+                continue;
+            }
             let complete = replica.apply(Moment(0), edits);
+            replica.site.stable.tree = replica.tree.clone();
             assert!(complete, "a planted tree has every directory it needs");
         }
     }
@@ -139,6 +206,8 @@ impl World {
             begun,
             outcome: None,
             update: None,
+            at: (home, 0),
+            wrote: None,
         });
         self.schedule(begun, Event::Submit(number));
         number
@@ -150,17 +219,9 @@ impl World {
         self.schedule(at, Event::Reconnect(one, other));
     }
 
-    /// Lets the home of a forwarded operation, having lost the answer, forward it once more after a while.
-    pub fn forward_again(&mut self, after: Duration, number: u64, to: ReplicaSlot) {
-        let from = self.operations[place(number)].home;
-        let packet = Packet::Forward(number);
-        let at = self.now.after(after);
-        self.schedule(at, Event::Deliver { from, to, packet });
-    }
-
     /// A new view takes effect at one replica.
     pub fn change_view(&mut self, slot: ReplicaSlot, view: View) {
-        let now = self.now;
+        let now = self.local(slot);
         let replica = self.replica(slot);
         replica.core.handle_view(now, &replica.tree, view);
         self.settle(slot);
@@ -180,6 +241,17 @@ impl World {
     pub fn run(&mut self, limit: Duration) -> Result<(), Violation> {
         let limit = Moment(0).after(limit);
         while self.step_before(limit)? {}
+        invariants::check_rest(self).map_err(|(invariant, sight)| self.violation(invariant, sight))
+    }
+
+    /// Runs until everything is quiet although leases are renewed all the time; `limit` is the longest.
+    pub fn run_to_rest(&mut self, limit: Duration) -> Result<(), Violation> {
+        let limit = Moment(0).after(limit);
+        while self.now < limit && invariants::check_rest(self).is_err() {
+            let next = Moment(limit.0.min(self.now.0 + 500_000));
+            while self.step_before(next)? {}
+            self.now = self.now.max(next);
+        }
         invariants::check_rest(self).map_err(|(invariant, sight)| self.violation(invariant, sight))
     }
 
@@ -219,7 +291,8 @@ impl World {
     /// Prints what every replica holds and what waits there, for a person who follows a trace.
     pub fn print_controls(&self) {
         for replica in self.replicas.values() {
-            println!("replica {}:", replica.slot.0);
+            let lack = self.unrest(replica).unwrap_or("lacks nothing");
+            println!("replica {}, which {lack}:", replica.slot.0);
             for (name, proposal) in replica.core.own_controls() {
                 println!("  own {name}: {:?}", proposal.claims);
             }
@@ -252,16 +325,31 @@ impl World {
     /// Lets an event happen. Returns at which replicas it did.
     fn take(&mut self, event: Event) -> Vec<ReplicaSlot> {
         match event {
-            Event::Deliver { from, to, packet } => {
-                self.deliver(from, to, packet);
+            Event::Deliver {
+                from,
+                to,
+                packet,
+                stamp,
+            } => {
+                if !self.arrives(from, to, stamp) {
+                    return Vec::new();
+                }
+                self.learn(to, stamp.learnt);
+                if !self.arrives(from, to, stamp) {
+                    return vec![to];
+                }
+                let quiet = packet.is_quiet();
+                self.deliver(from, to, packet, stamp);
                 self.settle(to);
-                vec![to]
+                if quiet { Vec::new() } else { vec![to] }
             }
             Event::Alarm(slot) => {
-                let now = self.now;
+                let now = self.local(slot);
                 let replica = self.replica(slot);
-                replica.core.handle_timer(now, &replica.tree);
-                self.settle(slot);
+                if replica.site.up {
+                    replica.core.handle_timer(now, &replica.tree);
+                    self.settle(slot);
+                }
                 vec![slot]
             }
             Event::Submit(number) => {
@@ -279,6 +367,7 @@ impl World {
                 self.take_reconnect(one, other);
                 vec![one, other]
             }
+            event => self.take_of_failures(event),
         }
     }
 
@@ -289,72 +378,17 @@ impl World {
             .expect("messages go to replicas of the set")
     }
 
-    fn send(&mut self, from: ReplicaSlot, to: ReplicaSlot, packet: Packet) {
-        if self.links.is_cut(from, to) {
-            return;
-        }
-        let lane = packet.lane();
-        let at = self
-            .links
-            .arrival(&mut self.random, self.now, from, to, lane);
-        self.schedule(at, Event::Deliver { from, to, packet });
-    }
-
-    fn deliver(&mut self, from: ReplicaSlot, to: ReplicaSlot, packet: Packet) {
-        let now = self.now;
-        let replica = self.replica(to);
-        match packet {
-            Packet::Control(envelope) => {
-                replica
-                    .core
-                    .handle_message(now, &replica.tree, from, envelope);
-            }
-            Packet::Update(position, update) => {
-                let applied = replica.applied.get(&from).copied().unwrap_or(0);
-                if position > applied {
-                    replica.arrived.insert((from, position), update);
-                } else {
-                    self.send(to, from, Packet::Applied(Position(applied)));
-                }
-            }
-            Packet::Applied(position) => {
-                replica
-                    .core
-                    .handle_applied(now, &replica.tree, from, position);
-            }
-            Packet::Content(content) => replica.contents.push((from, content)),
-            Packet::Stored(content) => self.note_stored(from, to, content),
-            Packet::Forward(number) => self.begin(to, number),
-            Packet::Returned(number) => self.begin(to, number),
-            Packet::Finished(number, outcome) => self.finish(to, number, outcome),
-        }
-    }
-
-    fn note_stored(&mut self, from: ReplicaSlot, to: ReplicaSlot, content: Content) {
-        let now = self.now;
-        let replica = self.replica(to);
-        let Some((latest, missing)) = replica.unshipped.get_mut(&content.file) else {
-            return;
-        };
-        if latest.version == content.version {
-            missing.retain(|slot| *slot != from);
-            if missing.is_empty() {
-                replica.unshipped.remove(&content.file);
-                replica
-                    .core
-                    .handle_data_shipped(now, &replica.tree, content.file);
-            }
-        }
-    }
-
     /// Looks at an operation with the copy of the tree that `slot` has now.
     fn begin(&mut self, slot: ReplicaSlot, number: u64) {
-        let now = self.now;
+        let now = self.local(slot);
+        if !self.may_begin(slot, number) {
+            return;
+        }
         let intent = self.operations[place(number)].intent;
         let origins_kept = self.origins_kept;
         let replica = self.replica(slot);
         if origins_kept && replica.done.contains(&number) {
-            self.finish(slot, number, Outcome::Done);
+            self.finish_when_stable(slot, number);
             return;
         }
         let Some(update) = replica.tree.resolve(&intent) else {
@@ -366,14 +400,19 @@ impl World {
             .core
             .handle_operation(now, &replica.tree, id, &update);
         accepted.expect("a simulated run stays far below the capacity");
-        self.operations[place(number)].update = Some(update);
+        let incarnation = self.replica(slot).site.incarnation;
+        let operation = &mut self.operations[place(number)];
+        operation.update = Some(update);
+        operation.at = (slot, incarnation);
     }
 
     fn finish(&mut self, slot: ReplicaSlot, number: u64, outcome: Outcome) {
         let now = self.now;
         let operation = &mut self.operations[place(number)];
         if operation.home == slot {
-            operation.outcome = Some((outcome, now));
+            if !self.failures || operation.outcome.is_none() {
+                operation.outcome = Some((outcome, now));
+            }
         } else {
             let home = operation.home;
             self.send(slot, home, Packet::Finished(number, outcome));
@@ -382,7 +421,10 @@ impl World {
 
     /// Carries out everything the core of `slot` asks for, and applies what may be applied now.
     fn settle(&mut self, slot: ReplicaSlot) {
-        let now = self.now;
+        let now = self.local(slot);
+        if !self.replica(slot).site.up {
+            return;
+        }
         loop {
             if let Some(command) = self.replica(slot).core.next_command() {
                 self.carry_out(slot, command);
@@ -398,7 +440,8 @@ impl World {
             self.replica(slot)
                 .tree
                 .apply(&Edit::Version { object, version });
-            self.send(slot, origin, Packet::Stored(content));
+            self.store(slot, Change::Stored(object, version));
+            self.when_stable(slot, Deferred::Send(origin, Packet::Stored(content)));
         }
     }
 
@@ -407,14 +450,21 @@ impl World {
             println!("             {}: {command:?}", slot.0);
         }
         match command {
-            Command::Persist(_) => {}
-            Command::Send { to, envelope, .. } => self.send(slot, to, Packet::Control(envelope)),
+            Command::Persist(record) => self.store(slot, Change::Control(record)),
+            Command::Send {
+                to,
+                envelope,
+                after,
+            } => self.send_after(slot, to, envelope, after),
             Command::Admit { operation, .. } if operation.0 & CLOSE != 0 => {
                 self.answer_close(slot, operation.0 & !CLOSE);
             }
             Command::Admit {
                 operation, under, ..
             } => self.execute(slot, operation.0, under),
+            Command::ForwardTo { operation, holder } if self.is_lost(slot, holder) => {
+                self.park(slot, operation.0);
+            }
             Command::ForwardTo { operation, holder } => {
                 let home = self.operations[place(operation.0)].home;
                 let (to, packet) = if home == slot {
@@ -423,62 +473,12 @@ impl World {
                     (home, Packet::Returned(operation.0))
                 };
                 self.send(slot, to, packet);
+                self.expect_answer(operation.0);
             }
-            Command::ArmTimer { at } => self.schedule(at, Event::Alarm(slot)),
-        }
-    }
-
-    fn others(&self, slot: ReplicaSlot) -> Vec<ReplicaSlot> {
-        let slots = self.replicas.keys().copied();
-        slots.filter(|other| *other != slot).collect()
-    }
-
-    /// What was under way between the two is lost, kept or doubled; then each says again what the
-    /// other has not confirmed. Forwarded operations are answered by a reliable call and stay.
-    fn take_reconnect(&mut self, one: ReplicaSlot, other: ReplicaSlot) {
-        let between = |event: &Event| match event {
-            Event::Deliver { from, to, packet } => {
-                let ends = (*from, *to);
-                (ends == (one, other) || ends == (other, one)) && packet.lane() != Lane::Forward
+            Command::ArmTimer { at } => {
+                let at = self.moment_of(slot, at);
+                self.schedule(at, Event::Alarm(slot));
             }
-            _ => false,
-        };
-        let under_way = self.events.iter().filter(|(_, event)| between(event));
-        let under_way: Vec<_> = under_way
-            .map(|(key, event)| (*key, event.clone()))
-            .collect();
-        for ((at, sequence), event) in under_way {
-            match self.random.below(3) {
-                0 => drop(self.events.remove(&(at, sequence))),
-                1 => {
-                    let late = self.random.below(200_000);
-                    self.schedule(Moment(at.0 + late), event);
-                }
-                _ => {}
-            }
-        }
-        for (from, to) in [(one, other), (other, one)] {
-            self.say_again(from, to);
-            self.settle(from);
-        }
-    }
-
-    fn say_again(&mut self, from: ReplicaSlot, to: ReplicaSlot) {
-        let now = self.now;
-        let already = self.replica(to).applied.get(&from).copied().unwrap_or(0);
-        let replica = self.replica(from);
-        replica.core.handle_connected(now, &replica.tree, to);
-        let missing = replica.stream.iter().enumerate().skip(place(already));
-        let mut packets: Vec<Packet> = missing
-            .map(|(index, update)| Packet::Update(index as u64 + 1, update.clone()))
-            .collect();
-        let unshipped = replica.unshipped.values();
-        let contents = unshipped.filter(|(_, missing)| missing.contains(&to));
-        packets.extend(contents.map(|(content, _)| Packet::Content(*content)));
-        let theirs = replica.applied.get(&to).copied().unwrap_or(0);
-        packets.push(Packet::Applied(Position(theirs)));
-        for packet in packets {
-            self.send(from, to, packet);
         }
     }
 }

@@ -1,11 +1,13 @@
-//! I1: at no instant do two replicas both admit updates to one object.
+//! I1: at no instant do two replicas both admit updates to one object. Without a lease nothing is admitted.
 
 use super::Broken;
 use crate::replica::Replica;
 use crate::world::World;
 
 pub(crate) fn check(world: &World, changed: &Replica) -> Result<(), Broken> {
-    let is_busy = |replica: &&Replica| replica.core.own_controls().next().is_some();
+    let is_busy = |replica: &&Replica| {
+        replica.core.own_controls().next().is_some() && world.may_answer(replica.slot)
+    };
     let others = world.replicas.values().filter(is_busy);
     let others: Vec<_> = others.filter(|other| other.slot != changed.slot).collect();
     if others.is_empty() || !is_busy(&changed) {

@@ -1,13 +1,19 @@
-//! I2: no replica acknowledges two controls that conflict by Figure 2.
+//! I2: no replica acknowledges two controls that conflict by Figure 2, unless both are frozen: of two lost
+//! replicas one may have won only what the other had given up unheard.
 
 use super::Broken;
 use crate::replica::Replica;
+use control::Proposal;
 
 pub(crate) fn check(replica: &Replica) -> Result<(), Broken> {
+    let view = replica.core.view();
     let grants: Vec<_> = replica.core.acknowledged().collect();
     for (place, one) in grants.iter().enumerate() {
         let mut others = grants[place + 1..].iter();
-        if let Some(other) = others.find(|other| one.conflicts_with(&replica.tree, other)) {
+        let lost = |grant: &Proposal| !view.active.contains(&grant.name.holder);
+        let conflict = others
+            .find(|other| !(lost(one) && lost(other)) && one.conflicts_with(&replica.tree, other));
+        if let Some(other) = conflict {
             let sight = format!(
                 "replica {} acknowledges both {one:?} and {other:?}",
                 replica.slot.0

@@ -1,4 +1,5 @@
-//! I3: once a close is answered, every replica has that version or would forward an open to the primary.
+//! I3: once a close is answered, every replica that may answer has that version or would forward an open to
+//! the primary; to one that is lost, nobody can forward, and what it controls is frozen.
 
 use super::Broken;
 use crate::replica::Replica;
@@ -20,7 +21,9 @@ pub(crate) fn check(world: &World, changed: &Replica) -> Result<(), Broken> {
         let is_new = world.just_closed.contains(file);
         let mut replicas = world.replicas.values();
         let blind = replicas.find(|replica| {
-            (is_new || replica.slot == changed.slot) && !is_seen(replica, *file, closed)
+            (is_new || replica.slot == changed.slot)
+                && !is_seen(replica, *file, closed)
+                && world.may_answer(replica.slot)
         });
         if let Some(replica) = blind {
             let sight = format!(

@@ -4,6 +4,12 @@ use super::Broken;
 use crate::world::World;
 
 pub(crate) fn check(world: &World) -> Result<(), Broken> {
+    for replica in world.replicas.values() {
+        if let Some(lack) = world.unrest(replica) {
+            let sight = format!("replica {} {lack}", replica.slot.0);
+            return Err(("I8", sight));
+        }
+    }
     let mut operations = (0u64..).zip(&world.operations);
     if let Some((number, operation)) = operations.find(|(_, op)| op.outcome.is_none()) {
         let sight = format!("operation {number} waits for ever: {operation:?}");

@@ -6,6 +6,7 @@ mod i1_one_primary;
 mod i2_no_conflicting_grants;
 mod i3_closed_is_seen;
 mod i4_identical_copies;
+mod i5_answered_is_kept;
 mod i6_ancestry;
 mod i7_elections_end;
 mod i8_nobody_waits_for_ever;
@@ -21,7 +22,7 @@ pub(crate) type Broken = (&'static str, String);
 
 /// Checks what must hold at every instant, as far as a step can have changed it that happened at `slot`.
 pub(crate) fn check_step(world: &World, slot: ReplicaSlot) -> Result<(), Broken> {
-    let Some(replica) = world.replicas.get(&slot) else {
+    let Some(replica) = world.replicas.get(&slot).filter(|replica| replica.runs()) else {
         return Ok(());
     };
     i1_one_primary::check(world, replica)?;
@@ -34,5 +35,6 @@ pub(crate) fn check_step(world: &World, slot: ReplicaSlot) -> Result<(), Broken>
 pub(crate) fn check_rest(world: &World) -> Result<(), Broken> {
     i8_nobody_waits_for_ever::check(world)?;
     i7_elections_end::check(world)?;
-    i4_identical_copies::check(world)
+    i4_identical_copies::check(world)?;
+    i5_answered_is_kept::check(world)
 }

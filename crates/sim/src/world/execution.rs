@@ -7,13 +7,18 @@ use super::{CLOSE, Event, World, place};
 use crate::invariants::Closed;
 use crate::packet::Packet;
 use crate::replica::{Content, StreamUpdate};
+use crate::site::{Change, Deferred};
 use crate::tree::{Edit, Intent, Outcome};
 use control::{ControlName, Moment, OperationId, Position, ReplicaSlot, Subject, Tree};
+use std::sync::Arc;
 use vfs::ObjectId;
 
 impl World {
     /// Carries an admitted operation out, unless the tree has changed while it waited.
     pub(super) fn execute(&mut self, slot: ReplicaSlot, number: u64, under: Vec<ControlName>) {
+        if !self.may_execute(slot, number) {
+            return;
+        }
         let operation = &self.operations[place(number)];
         let (intent, update) = (operation.intent, operation.update);
         let resolved = self.replica(slot).tree.resolve(&intent);
@@ -26,7 +31,7 @@ impl World {
         } else {
             self.check_controlled_by_no_other(slot, &intent);
             self.change_tree(slot, number, &intent, under);
-            self.finish(slot, number, Outcome::Done);
+            self.finish_when_stable(slot, number);
         }
     }
 
@@ -50,21 +55,25 @@ impl World {
         });
         for (object, version) in touched {
             let newest = self.newest.get(&object).copied().unwrap_or(0);
-            if version != newest + 1 {
+            let former = self.replica(slot).tree.version(object).unwrap_or(0);
+            if former != newest {
                 let sight = format!(
-                    "replica {} changes {object} from version {} while {newest} exists",
+                    "replica {} changes {object} from version {former} while {newest} exists",
                     slot.0,
-                    version - 1
                 );
                 self.report("I4 (updates build on the newest version)", sight);
             }
             self.newest.insert(object, version);
+            self.maker.insert(object, slot);
         }
     }
 
     /// Carries a write out, unless a client of the same replica has removed the file meanwhile.
     pub(super) fn write(&mut self, slot: ReplicaSlot, number: u64, under: &[ControlName]) {
-        let now = self.now;
+        let now = self.local(slot);
+        if !self.may_write(slot, number, under) {
+            return;
+        }
         let intent = self.operations[place(number)].intent;
         let Intent::Write(file) = intent else {
             return;
@@ -86,9 +95,8 @@ impl World {
         file: ObjectId,
         under: &[ControlName],
     ) {
-        let now = self.now;
         let replica = self.replica(slot);
-        let version = replica.tree.version(file).unwrap_or(0) + 1;
+        let version = replica.tree.next_version(file);
         let edit = Edit::Version {
             object: file,
             version,
@@ -101,27 +109,60 @@ impl World {
             follows,
         };
         let others = self.others(slot);
+        let nobody = others.is_empty();
+        let now = self.local(slot);
         let replica = self.replica(slot);
-        replica.unshipped.insert(file, (content, others.clone()));
+        replica.unshipped.insert(file, (content, others));
         replica.core.handle_data_unshipped(file, under);
+        if nobody {
+            replica.unshipped.remove(&file);
+            replica.core.handle_data_shipped(now, &replica.tree, file);
+        }
+        self.store(slot, Change::Wrote(file, version));
+        self.when_stable(slot, Deferred::Wrote(number, content));
+    }
+
+    /// A written content is stable: its close may be asked for, and it is sent to whoever lacks it.
+    pub(super) fn close_written(&mut self, slot: ReplicaSlot, number: u64, content: Content) {
+        let file = content.file;
+        self.operations[place(number)].wrote = Some(content.version);
+        self.note_made(file, content.version, number);
+        self.ask_to_close(slot, number, file);
+        let lacking = self.replica(slot).unshipped.get(&file);
+        let lacking = lacking.map_or_else(Vec::new, |(_, lacking)| lacking.clone());
+        for peer in lacking {
+            self.send(slot, peer, Packet::Content(content));
+        }
+    }
+
+    pub(super) fn ask_to_close(&mut self, slot: ReplicaSlot, number: u64, file: ObjectId) {
+        let now = self.local(slot);
+        let replica = self.replica(slot);
         let close = OperationId(number | CLOSE);
         let entry = replica.births.get(&file).copied();
         let accepted = replica
             .core
             .handle_close(now, &replica.tree, close, file, entry);
         accepted.expect("a simulated run stays far below the capacity");
-        for peer in others {
-            self.send(slot, peer, Packet::Content(content));
-        }
     }
 
     pub(super) fn answer_close(&mut self, slot: ReplicaSlot, number: u64) {
+        if !self.may_answer_close(slot, number) {
+            return;
+        }
+        let wrote = self.operations[place(number)].wrote;
         if let Intent::Write(file) = self.operations[place(number)].intent
             && !self.removed.contains(&file)
         {
             let replica = self.replica(slot);
             if let Some(version) = replica.tree.version(file) {
                 let directories = replica.tree.parents(file);
+                let version = if self.failures {
+                    let before = self.closed.get(&file).map_or(0, |closed| closed.version);
+                    before.max(wrote.unwrap_or(0))
+                } else {
+                    version
+                };
                 let closed = Closed {
                     version,
                     directories,
@@ -140,7 +181,7 @@ impl World {
         intent: &Intent,
         under: Vec<ControlName>,
     ) {
-        let now = self.now;
+        let now = self.local(slot);
         let replica = self.replica(slot);
         let fresh = replica.fresh_object();
         let update = replica
@@ -177,17 +218,32 @@ impl World {
                 .core
                 .handle_update(&replica.tree, &update, &born, position);
         }
-        let shipped = StreamUpdate {
+        let shipped = Arc::new(StreamUpdate {
             under,
             edits: edits.clone(),
             origin: number,
             inherited,
-        };
+        });
         replica.done.insert(number);
         replica.stream.push(shipped.clone());
         self.forget_removed(slot, &edits);
+        self.store(slot, Change::Update((slot, position.0, shipped.clone())));
+        if self.model.ship_when_stable {
+            self.when_stable(slot, Deferred::Ship(position.0, shipped));
+        } else {
+            self.ship(slot, position.0, &shipped);
+        }
+    }
+
+    /// Sends an own update to all others who take part.
+    pub(super) fn ship(&mut self, slot: ReplicaSlot, position: u64, update: &Arc<StreamUpdate>) {
+        for edit in &update.edits {
+            if let Edit::Version { object, version } = *edit {
+                self.note_made(object, version, update.origin);
+            }
+        }
         for peer in self.others(slot) {
-            self.send(slot, peer, Packet::Update(position.0, shipped.clone()));
+            self.send(slot, peer, Packet::Update(position, update.clone()));
         }
     }
 
@@ -213,12 +269,12 @@ impl World {
         slot: ReplicaSlot,
         origin: ReplicaSlot,
         position: u64,
-        update: StreamUpdate,
+        update: Arc<StreamUpdate>,
     ) {
-        let now = self.now;
+        let now = self.local(slot);
         let replica = self.replica(slot);
         let complete = replica.apply(now, &update.edits);
-        if let Some(proposal) = update.inherited {
+        if let Some(proposal) = update.inherited.clone() {
             replica
                 .core
                 .handle_inherited(now, &replica.tree, origin, proposal);
@@ -232,6 +288,8 @@ impl World {
             );
             self.report("I4 (updates can be applied)", sight);
         }
-        self.send(slot, origin, Packet::Applied(Position(position)));
+        self.store(slot, Change::Update((origin, position, update)));
+        let applied = Packet::Applied(Position(position));
+        self.when_stable(slot, Deferred::Send(origin, applied));
     }
 }

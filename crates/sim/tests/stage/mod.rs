@@ -38,9 +38,34 @@ pub fn shallow_only() -> Settings {
     settings
 }
 
-pub fn set_the_stage(replicas: u16, mut settings: Settings, switch: Switch) -> World {
-    switch(&mut settings.rules);
-    let mut world = World::new(&Plan::still(replicas, ms(10), settings));
+pub fn set_the_stage(replicas: u16, settings: Settings, switch: Switch) -> World {
+    stage_of(Plan::still(replicas, ms(10), settings), switch, None)
+}
+
+/// The same with disks, leases and views, and with only so many replicas configured from the start.
+pub fn set_the_stage_for_joining(replicas: u16, founders: u16, switch: Switch) -> World {
+    let mut plan = Plan::still(replicas, ms(10), Settings::default());
+    plan.founders = founders;
+    stage_of(plan, switch, Some(Vec::new()))
+}
+
+/// The same with disks, leases and views.
+pub fn set_the_stage_for_failures(replicas: u16, switch: Switch) -> World {
+    set_the_stage_for_joining(replicas, replicas, switch)
+}
+
+/// The same with clocks that run faster or slower than true time, by so many millionths.
+pub fn set_the_stage_with_clocks(drifts: &[i64]) -> World {
+    let replicas = u16::try_from(drifts.len()).expect("sets are small");
+    let plan = Plan::still(replicas, ms(10), Settings::default());
+    stage_of(plan, all_rules, Some(drifts.to_vec()))
+}
+
+fn stage_of(mut plan: Plan, switch: Switch, clocks: Option<Vec<i64>>) -> World {
+    switch(&mut plan.settings.rules);
+    plan.failures = clocks.is_some();
+    plan.drifts = clocks.unwrap_or_default();
+    let mut world = World::new(&plan);
     let places = [
         (ObjectId::ROOT, D, true),
         (ObjectId::ROOT, E, true),

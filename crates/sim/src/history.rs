@@ -1,0 +1,100 @@
+//! What the replicas have agreed on, in its order: it stands in for the log that a majority keeps.
+//!
+//! It only refuses decisions that no state may allow; who may propose one, and who knows of it when, is
+//! the world's affair.
+
+use control::{Epoch, Incarnation, ReplicaSlot, View};
+use std::collections::BTreeSet;
+
+/// One decision.
+#[derive(Clone, Debug)]
+pub(crate) enum Decision {
+    /// Who takes part from now on.
+    View(View),
+    /// Everything a lost replica controlled is given up, apart from what everybody has of its stream.
+    Settled {
+        lost: ReplicaSlot,
+        through: u64,
+        below: Incarnation,
+    },
+}
+
+/// All decisions so far.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    pub decisions: Vec<Decision>,
+}
+
+impl History {
+    pub(crate) fn new(first: View) -> History {
+        let decisions = vec![Decision::View(first)];
+        History { decisions }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.decisions.len()
+    }
+
+    /// The view that is in force after the first `count` decisions.
+    pub(crate) fn view(&self, count: usize) -> &View {
+        let known = self.decisions[..count].iter().rev();
+        let mut views = known.filter_map(|decision| match decision {
+            Decision::View(view) => Some(view),
+            Decision::Settled { .. } => None,
+        });
+        views.next().expect("the first decision is a view")
+    }
+
+    /// How many settlements there are among the first `count` decisions.
+    pub(crate) fn settlements(&self, count: usize) -> u64 {
+        let known = self.decisions[..count].iter();
+        known
+            .filter(|decision| matches!(decision, Decision::Settled { .. }))
+            .count() as u64
+    }
+
+    /// The newest view.
+    pub(crate) fn present(&self) -> &View {
+        self.view(self.len())
+    }
+
+    /// The newest view without a replica, if so many remain at least.
+    pub(crate) fn without(&self, lost: ReplicaSlot, least: usize) -> Option<View> {
+        let mut view = self.next();
+        let taken = view.active.remove(&lost);
+        (taken && view.active.len() >= least).then_some(view)
+    }
+
+    /// The newest view and one replica more, which is configured from then on if it never was.
+    pub(crate) fn with(&self, newcomer: ReplicaSlot) -> Option<View> {
+        let mut view = self.next();
+        let epoch = view.epoch;
+        view.configured.insert(newcomer);
+        view.since.insert(newcomer, epoch);
+        view.active.insert(newcomer).then_some(view)
+    }
+
+    /// The newest view in which some have taken the places of others, if a majority of the configured ones is active
+    /// then and would not be if the latter only left.
+    pub(crate) fn replacing(
+        &self,
+        out: &BTreeSet<ReplicaSlot>,
+        admitted: &BTreeSet<ReplicaSlot>,
+    ) -> Option<View> {
+        let majority = self.present().majority();
+        let mut view = self.next();
+        view.active.retain(|slot| !out.contains(slot));
+        let needed = view.active.len() < majority;
+        for slot in admitted.intersection(&view.configured) {
+            view.since.insert(*slot, view.epoch);
+            view.active.insert(*slot);
+        }
+        (needed && view.active.len() >= majority).then_some(view)
+    }
+
+    fn next(&self) -> View {
+        let mut view = self.present().clone();
+        view.epoch = Epoch(view.epoch.0 + 1);
+        view
+    }
+}

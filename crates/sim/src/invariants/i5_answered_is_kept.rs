@@ -1,0 +1,44 @@
+//! I5, `relaxed`: what was answered is there in the end, everywhere, unless somebody decided to give it up.
+//!
+//! Before the end it may be frozen with the replica that alone has it. That no older version is shown in
+//! its place meanwhile is I3.
+
+use super::Broken;
+use crate::tree::{Intent, Outcome};
+use crate::world::World;
+
+pub(crate) fn check(world: &World) -> Result<(), Broken> {
+    if !world.failures {
+        return Ok(());
+    }
+    for (number, operation) in (0..).zip(&world.operations) {
+        let done = matches!(operation.outcome, Some((Outcome::Done, _)));
+        let write = matches!(operation.intent, Intent::Write(_));
+        if !done || write || world.discarded.contains(&number) {
+            continue;
+        }
+        let mut replicas = world.replicas.values();
+        if let Some(replica) = replicas.find(|replica| !replica.done.contains(&number)) {
+            let sight = format!(
+                "operation {number} was answered and is lost at replica {}: {operation:?}",
+                replica.slot.0
+            );
+            return Err(("I5", sight));
+        }
+    }
+    for (file, closed) in &world.closed {
+        let mut replicas = world.replicas.values();
+        let older = replicas.find(|replica| {
+            let version = replica.tree.version(*file);
+            version.is_some_and(|version| version < closed.version)
+        });
+        if let Some(replica) = older {
+            let sight = format!(
+                "{file} is older at replica {} than was closed",
+                replica.slot.0
+            );
+            return Err(("I5", sight));
+        }
+    }
+    Ok(())
+}

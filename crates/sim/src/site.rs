@@ -1,0 +1,330 @@
+//! What a replica has beside its core and its copy: a disk, a clock, a lease, what it knows of views.
+//!
+//! It keeps these and answers questions about them; when anything happens to them is the world's decision.
+
+use crate::packet::Packet;
+use crate::replica::{Content, StreamUpdate};
+use crate::tree::{Copy, Edit, Outcome};
+use control::{
+    ControlName, LeaseSettings, Moment, Position, Proposal, Record, ReplicaSlot, SiteLease,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use vfs::ObjectId;
+
+/// An update with its place in its primary's stream.
+pub(crate) type Logged = (ReplicaSlot, u64, Arc<StreamUpdate>);
+
+/// How far each primary's stream has been applied.
+pub(crate) type Heads = BTreeMap<ReplicaSlot, u64>;
+
+/// A change of what lies on the disk.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// A record of the control table.
+    Control(Record),
+    /// An update of the own stream or another's.
+    Update(Logged),
+    /// A file has this content, made here: it is dirty.
+    Wrote(ObjectId, u64),
+    /// A file has this content, made elsewhere.
+    Stored(ObjectId, u64),
+    /// This content of a dirty file is everywhere.
+    Shipped(ObjectId, u64),
+    /// So many settlements are in force.
+    Settlements(u64),
+    /// Everything but the control table is another replica's copy.
+    Replaced(Arc<Stable>),
+}
+
+/// What survives a crash.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stable {
+    pub tree: Copy,
+    /// Everything applied, own updates included, in the order it was.
+    pub history: Vec<Logged>,
+    pub heads: Heads,
+    pub grants: BTreeMap<ControlName, Proposal>,
+    pub dirty: BTreeMap<ObjectId, u64>,
+    pub done: BTreeSet<u64>,
+}
+
+impl Stable {
+    /// Makes a change.
+    pub(crate) fn take(&mut self, change: Change) {
+        match change {
+            Change::Control(Record::Granted(proposal)) => {
+                self.grants.insert(proposal.name, proposal);
+            }
+            Change::Control(Record::Ended(name)) => {
+                self.grants.remove(&name);
+            }
+            Change::Update(logged) => {
+                let (origin, position, update) = &logged;
+                for edit in &update.edits {
+                    self.tree.apply(edit);
+                }
+                for edit in &update.edits {
+                    if let Edit::Leave { object, .. } = *edit {
+                        self.tree.forget_nameless(object);
+                    }
+                }
+                self.heads.insert(*origin, *position);
+                self.done.insert(update.origin);
+                self.history.push(logged);
+            }
+            Change::Wrote(object, version) => {
+                self.tree.apply(&Edit::Version { object, version });
+                self.dirty.insert(object, version);
+            }
+            Change::Stored(object, version) => {
+                self.tree.apply(&Edit::Version { object, version });
+            }
+            Change::Shipped(object, version) => {
+                if self.dirty.get(&object) == Some(&version) {
+                    self.dirty.remove(&object);
+                }
+            }
+            Change::Settlements(count) => self.tree.count_settlements(count),
+            Change::Replaced(copy) => {
+                let grants = std::mem::take(&mut self.grants);
+                *self = Stable {
+                    grants,
+                    dirty: BTreeMap::new(),
+                    ..(*copy).clone()
+                };
+            }
+        }
+    }
+
+    /// What somebody with these heads lacks, up to `until` where that says something.
+    pub(crate) fn missing(&self, heads: &Heads, until: Option<&Heads>) -> Vec<Logged> {
+        let lacks = |(origin, position, _): &&Logged| {
+            let wanted = until.is_none_or(|until| head(until, *origin) >= *position);
+            wanted && head(heads, *origin) < *position
+        };
+        self.history.iter().filter(lacks).cloned().collect()
+    }
+
+    /// The versions of all files.
+    pub(crate) fn contents(&self) -> Vec<(ObjectId, u64)> {
+        let files = self
+            .tree
+            .objects()
+            .filter(|object| self.tree.entries(*object).is_none());
+        files
+            .filter_map(|file| Some((file, self.tree.version(file)?)))
+            .collect()
+    }
+}
+
+/// How far a stream has been applied.
+pub(crate) fn head(heads: &Heads, origin: ReplicaSlot) -> u64 {
+    heads.get(&origin).copied().unwrap_or(0)
+}
+
+/// What waits until the disk has everything written so far.
+#[derive(Clone, Debug)]
+pub(crate) enum Deferred {
+    Send(ReplicaSlot, Packet),
+    Finish(u64, Outcome),
+    /// Operation, file, version: ship the content and ask whether its close may be answered.
+    Wrote(u64, Content),
+    /// Ship an own update.
+    Ship(u64, Arc<StreamUpdate>),
+}
+
+/// All that, for one replica.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub up: bool,
+    pub incarnation: u64,
+    /// How much faster than true time its clock runs, in millionths.
+    pub clock_ppm: i64,
+    pub lease: SiteLease,
+    pub stable: Stable,
+    journal: VecDeque<Change>,
+    /// How many changes were ever written in this incarnation, and how many of them are stable.
+    written: u64,
+    flushed: u64,
+    /// Where in the journal each control record is.
+    pub marks: Vec<u64>,
+    deferred: BTreeMap<(u64, u64), Deferred>,
+    pub flushing: bool,
+    /// How many decisions it knows, and how many of them are in force here.
+    pub learnt: usize,
+    pub entered: usize,
+    /// It answers nobody before this.
+    pub caught_up: bool,
+    /// Who has sent everything that it had when it entered the present view.
+    pub heard: BTreeSet<ReplicaSlot>,
+    pub heads_at_entry: Heads,
+    /// Who waits outside the present view, how far it has applied every stream, and with whom it is level.
+    pub waiting: BTreeMap<ReplicaSlot, (Heads, BTreeSet<ReplicaSlot>)>,
+    /// Its stream was cut, so that it needs a whole copy.
+    pub cut: bool,
+    /// It may have what was given up, so that it needs a whole copy once it has brought its own.
+    pub stale: bool,
+    /// How far its stream was when it was started.
+    pub former_head: u64,
+    /// When it entered the present view, or was started, by its clock.
+    pub since: Moment,
+    /// Everything of its former incarnations is everywhere.
+    pub renounced: bool,
+    /// How far each peer has applied its stream, as heard in this incarnation.
+    pub acknowledged: Heads,
+    /// It cannot write.
+    pub full: bool,
+    /// Operations and closes that wait for a lease.
+    pub parked: BTreeSet<u64>,
+    pub retrying: bool,
+    /// Nothing more is taken from these: it is being agreed how far they came.
+    pub closed_to: BTreeSet<ReplicaSlot>,
+}
+
+impl Site {
+    /// A replica in a run without failures.
+    pub(crate) fn new(slot: ReplicaSlot) -> Site {
+        Site {
+            up: true,
+            incarnation: 1,
+            clock_ppm: 0,
+            lease: SiteLease::new(slot, LeaseSettings::default(), Moment(0)),
+            stable: Stable::default(),
+            journal: VecDeque::new(),
+            written: 0,
+            flushed: 0,
+            marks: Vec::new(),
+            deferred: BTreeMap::new(),
+            flushing: false,
+            learnt: 1,
+            entered: 1,
+            caught_up: true,
+            heard: BTreeSet::new(),
+            heads_at_entry: Heads::new(),
+            waiting: BTreeMap::new(),
+            cut: false,
+            stale: false,
+            former_head: 0,
+            since: Moment(0),
+            renounced: true,
+            acknowledged: Heads::new(),
+            full: false,
+            parked: BTreeSet::new(),
+            retrying: false,
+            closed_to: BTreeSet::new(),
+        }
+    }
+
+    /// What is left of it after a crash, in the next incarnation.
+    pub(crate) fn started_anew(&self, slot: ReplicaSlot, lease: SiteLease, local: Moment) -> Site {
+        Site {
+            incarnation: self.incarnation + 1,
+            clock_ppm: self.clock_ppm,
+            lease,
+            stable: self.stable.clone(),
+            learnt: self.learnt,
+            entered: self.entered,
+            full: self.full,
+            cut: self.cut,
+            stale: self.stale,
+            caught_up: false,
+            renounced: false,
+            heads_at_entry: self.stable.heads.clone(),
+            former_head: self.stable_head(slot),
+            since: local,
+            ..Site::new(slot)
+        }
+    }
+
+    /// Whether updates of others are taken in their usual way.
+    pub(crate) fn applies(&self) -> bool {
+        self.caught_up && !self.full
+    }
+
+    /// What its clock shows.
+    pub(crate) fn local(&self, now: Moment) -> Moment {
+        let drift = i128::from(now.0) * i128::from(self.clock_ppm) / 1_000_000;
+        Moment(u64::try_from(i128::from(now.0) + drift).unwrap_or(0))
+    }
+
+    /// When its clock will show this.
+    pub(crate) fn global(&self, local: Moment) -> Moment {
+        let speed = u128::from((1_000_000 + self.clock_ppm).unsigned_abs());
+        let global = (u128::from(local.0) * 1_000_000).div_ceil(speed);
+        Moment(u64::try_from(global).unwrap_or(u64::MAX).saturating_add(1))
+    }
+
+    /// Writes behind everything that was written before.
+    pub(crate) fn write(&mut self, change: Change) {
+        if matches!(change, Change::Control(_)) {
+            self.marks.push(self.written + 1);
+        }
+        self.written += 1;
+        self.journal.push_back(change);
+    }
+
+    /// Where everything written so far ends.
+    pub(crate) fn end(&self) -> u64 {
+        self.written
+    }
+
+    /// Whether that place is stable.
+    pub(crate) fn is_stable(&self, place: u64) -> bool {
+        place <= self.flushed
+    }
+
+    pub(crate) fn defer(&mut self, place: u64, what: Deferred) {
+        let turn = self.deferred.len() as u64 + 1;
+        let last = self.deferred.last_key_value();
+        let turn = last.map_or(turn, |((_, last), _)| turn.max(last + 1));
+        self.deferred.insert((place, turn), what);
+    }
+
+    /// Makes the next changes stable.
+    pub(crate) fn flush(&mut self, count: usize) {
+        for change in self.journal.drain(..count.min(self.journal.len())) {
+            self.stable.take(change);
+            self.flushed += 1;
+        }
+    }
+
+    /// How many changes are not stable yet.
+    pub(crate) fn unstable(&self) -> usize {
+        self.journal.len()
+    }
+
+    /// Throws away what never became stable, and whoever waited for it.
+    pub(crate) fn forget_unstable(&mut self) {
+        self.journal.clear();
+        self.deferred.clear();
+        self.marks.clear();
+        (self.written, self.flushed) = (0, 0);
+        self.flushing = false;
+    }
+
+    /// The next thing that need not wait any more.
+    pub(crate) fn next_deferred(&mut self) -> Option<Deferred> {
+        let entry = self.deferred.first_entry()?;
+        (entry.key().0 <= self.flushed).then(|| entry.remove())
+    }
+
+    /// How far the own stream is stable, and so may be told to others.
+    pub(crate) fn stable_head(&self, slot: ReplicaSlot) -> u64 {
+        head(&self.stable.heads, slot)
+    }
+
+    /// The content of each dirty file, to be sent again.
+    pub(crate) fn dirty_contents(&self, slot: ReplicaSlot) -> Vec<Content> {
+        let follows = Position(self.stable_head(slot));
+        let dirty = self.stable.dirty.iter();
+        let known = dirty.filter(|(file, _)| self.stable.tree.version(**file).is_some());
+        known
+            .map(|(file, version)| Content {
+                file: *file,
+                version: *version,
+                follows,
+            })
+            .collect()
+    }
+}

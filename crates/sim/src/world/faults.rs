@@ -1,0 +1,390 @@
+//! What goes wrong: crashes, cut links, full disks, and an administrator who gives somebody up.
+//!
+//! When it goes wrong the plan says; how the replicas go on is told in the files beside this one.
+
+use super::{CLOSE, Event, Stamp, World, place};
+use crate::history::Decision;
+use crate::packet::Packet;
+use crate::plan::Plan;
+use crate::replica::Replica;
+use control::{
+    ControlCore, Epoch, Incarnation, LeaseSettings, Moment, ReplicaSlot, SiteLease, View,
+};
+use std::time::Duration;
+
+/// Something that happens to a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A replica stops at once; what its disk has not written is lost.
+    Crash(ReplicaSlot),
+    /// It is started again.
+    Start(ReplicaSlot),
+    /// Nothing arrives any more from the one at the other.
+    Cut(ReplicaSlot, ReplicaSlot),
+    /// It arrives again.
+    Heal(ReplicaSlot, ReplicaSlot),
+    /// A replica cannot write any more.
+    Full(ReplicaSlot),
+    /// It can again.
+    Mended(ReplicaSlot),
+    /// An administrator gives up what a lost replica alone has.
+    GiveUp(ReplicaSlot),
+    /// Everything that was broken is mended.
+    HealAll,
+}
+
+/// Rules that lie outside replication control, and that a test may switch off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)]
+pub struct Model {
+    /// An update, or content, is sent only when it is stable.
+    pub ship_when_stable: bool,
+    /// Controls are remembered across a crash.
+    pub controls_durable: bool,
+    /// A newcomer answers nobody before it has everything that the others had when it was admitted.
+    pub caught_up_before_lease: bool,
+    /// Versions made after a settlement are larger than all that a lost replica can have made.
+    pub versions_count_settlements: bool,
+    /// Who was given up throws away what nobody else has.
+    pub given_up_is_thrown_away: bool,
+    /// Survivors are brought to the longest prefix that any of them holds before a lost replica is given up.
+    pub longest_prefix: bool,
+    /// Who keeps silent is proposed for exclusion.
+    pub silence_is_noticed: bool,
+    /// Nobody leaves the view when no majority would remain in it, not even who cannot write.
+    pub majority_stays: bool,
+    /// Who waits outside the view takes the place of who is silent where too few would remain.
+    pub places_are_taken: bool,
+}
+
+impl Model {
+    /// Every rule in force.
+    pub const ALL: Model = Model {
+        ship_when_stable: true,
+        controls_durable: true,
+        caught_up_before_lease: true,
+        versions_count_settlements: true,
+        given_up_is_thrown_away: true,
+        longest_prefix: true,
+        silence_is_noticed: true,
+        majority_stays: true,
+        places_are_taken: true,
+    };
+}
+
+/// The longest that a replica which was excluded takes to start anew, in microseconds.
+const SLOWEST_START: u64 = 500_000;
+
+/// How often, and how many times, it is looked whether survivors agree on a lost stream.
+const SETTLE_EVERY: Duration = Duration::from_millis(300);
+const SETTLE_TIMES: u32 = 30;
+
+impl World {
+    pub(super) fn begin_failures(&mut self, plan: &Plan) {
+        self.lease = LeaseSettings {
+            rules: plan.settings.rules,
+            ..plan.lease
+        };
+        let lease = self.lease;
+        let slots: Vec<ReplicaSlot> = self.replicas.keys().copied().collect();
+        for slot in &slots {
+            let drift = plan.drifts.get(usize::from(slot.0) - 1).copied();
+            let site = &mut self.replica(*slot).site;
+            site.clock_ppm = drift.unwrap_or(0);
+            site.lease = SiteLease::new(*slot, lease, Moment(0));
+            self.schedule(Moment(0), Event::Tick(*slot, 1));
+            let before = View {
+                epoch: Epoch(0),
+                ..self.agreed.present().clone()
+            };
+            let first = self.agreed.present().clone();
+            let joins = !first.active.contains(slot);
+            let replica = self.replica(*slot);
+            replica.site.cut = joins;
+            replica.site.caught_up = !joins;
+            replica.core = ControlCore::new(*slot, Incarnation(1), before, plan.settings);
+            self.change_view(*slot, first);
+        }
+        for (place, (at, fault)) in plan.faults.iter().enumerate() {
+            let event = plan.operations + u32::try_from(place).unwrap_or(u32::MAX);
+            if plan.includes(event) && self.concerns_present(*fault) {
+                self.schedule(Moment(0).after(*at), Event::Fault(*fault));
+            }
+        }
+        if !plan.faults.is_empty() {
+            self.fail(plan.mended_after(), Fault::HealAll);
+        }
+    }
+
+    fn concerns_present(&self, fault: Fault) -> bool {
+        let here = |slot: &ReplicaSlot| self.replicas.contains_key(slot);
+        match fault {
+            Fault::Crash(slot) | Fault::Start(slot) | Fault::Full(slot) => here(&slot),
+            Fault::Mended(slot) | Fault::GiveUp(slot) => here(&slot),
+            Fault::Cut(from, to) | Fault::Heal(from, to) => here(&from) && here(&to),
+            Fault::HealAll => true,
+        }
+    }
+
+    /// Lets something go wrong after a while.
+    pub fn fail(&mut self, after: Duration, fault: Fault) {
+        let at = self.now.after(after);
+        self.schedule(at, Event::Fault(fault));
+    }
+
+    pub(super) fn take_of_failures(&mut self, event: Event) -> Vec<ReplicaSlot> {
+        let (slot, incarnation) = match event {
+            Event::Flush(slot, incarnation)
+            | Event::Tick(slot, incarnation)
+            | Event::Enter(slot, incarnation)
+            | Event::Retry(slot, incarnation) => (slot, incarnation),
+            Event::Fault(fault) => {
+                self.take_fault(fault);
+                return self.replicas.keys().copied().collect();
+            }
+            Event::Settle(lost, times) => {
+                self.go_on_settling(lost, times);
+                return Vec::new();
+            }
+            Event::Again(number) => return self.take_again(number),
+            _ => return Vec::new(),
+        };
+        if !self.runs(slot, incarnation) {
+            return Vec::new();
+        }
+        match event {
+            Event::Flush(..) => self.take_flush(slot),
+            Event::Tick(..) => self.take_tick(slot),
+            Event::Enter(..) => self.take_enter(slot),
+            _ => self.take_retry(slot),
+        }
+        vec![slot]
+    }
+
+    fn take_again(&mut self, number: u64) -> Vec<ReplicaSlot> {
+        let operation = &self.operations[place(number)];
+        let (home, at) = (operation.home, operation.at);
+        let site = &self.replicas[&home].site;
+        if !site.up || at == (home, site.incarnation) || operation.outcome.is_some() {
+            return Vec::new();
+        }
+        self.begin(home, number);
+        self.settle(home);
+        vec![home]
+    }
+
+    pub(super) fn deliver_of_failures(
+        &mut self,
+        from: ReplicaSlot,
+        to: ReplicaSlot,
+        packet: Packet,
+        stamp: Stamp,
+    ) {
+        match packet {
+            Packet::Ask(asked) => self.take_ask(to, from, asked),
+            Packet::Promise(asked) => self.replica(to).site.lease.handle_promise(from, asked),
+            Packet::Hello(hello) => self.answer_hello(to, from, &hello, stamp),
+            Packet::Reply(reply) => self.take_reply(to, from, *reply, stamp),
+            _ => {}
+        }
+    }
+
+    /// Whether a part of somebody's stream is taken: not from one outside the view who may not know yet what
+    /// was decided about it.
+    pub(super) fn takes_from(&self, slot: ReplicaSlot, from: ReplicaSlot, stamp: Stamp) -> bool {
+        let replica = &self.replicas[&slot];
+        let member = replica.core.view().active.contains(&from);
+        let knows = stamp.entered >= replica.site.entered;
+        !replica.site.closed_to.contains(&from) && (member || knows)
+    }
+
+    fn take_fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::Crash(slot) => self.crash(slot),
+            Fault::Start(slot) => self.start(slot),
+            Fault::Cut(from, to) => self.links.cut(from, to),
+            Fault::Heal(from, to) => self.heal(from, to),
+            Fault::Full(slot) => self.replica(slot).site.full = true,
+            Fault::Mended(slot) => {
+                self.replica(slot).site.full = false;
+                self.settle(slot);
+            }
+            Fault::GiveUp(slot) => self.begin_settling(slot),
+            Fault::HealAll => {
+                let slots: Vec<ReplicaSlot> = self.replicas.keys().copied().collect();
+                for slot in &slots {
+                    self.take_fault(Fault::Mended(*slot));
+                    self.start(*slot);
+                    let others = slots.iter().filter(|other| *other != slot);
+                    others.for_each(|other| self.heal(*slot, *other));
+                }
+            }
+        }
+    }
+
+    fn heal(&mut self, from: ReplicaSlot, to: ReplicaSlot) {
+        if self.links.is_cut(from, to) {
+            self.links.heal(from, to);
+            self.schedule(self.now, Event::Reconnect(from, to));
+        }
+    }
+
+    /// A replica stops. Its disk keeps some of what it was still writing, from the beginning.
+    pub(super) fn crash(&mut self, slot: ReplicaSlot) {
+        let unstable = self.replicas[&slot].site.unstable() as u64;
+        let kept = self.random.below(unstable + 1);
+        let replica = self.replica(slot);
+        if !replica.site.up {
+            return;
+        }
+        replica.site.flush(place(kept));
+        replica.site.forget_unstable();
+        replica.site.up = false;
+        self.note_crash(slot);
+    }
+
+    /// A replica that was excluded forgets what is not stable, and comes back.
+    pub(super) fn start_anew(&mut self, slot: ReplicaSlot) {
+        self.crash(slot);
+        let after = Duration::from_micros(self.random.below(SLOWEST_START));
+        self.fail(after, Fault::Start(slot));
+    }
+
+    fn start(&mut self, slot: ReplicaSlot) {
+        if self.replicas[&slot].site.up {
+            return;
+        }
+        let local = self.local(slot);
+        let (lease, durable) = (self.lease, self.model.controls_durable);
+        let entered = self.replicas[&slot].site.entered;
+        let view = self.agreed.view(entered).clone();
+        let lease = SiteLease::new(slot, lease, local);
+        let site = self.replicas[&slot].site.started_anew(slot, lease, local);
+        let active = view.active.contains(&slot);
+        let mut before = view.clone();
+        if active {
+            before.epoch = Epoch(0);
+            before.since.insert(slot, view.epoch);
+        }
+        let incarnation = Incarnation(site.incarnation);
+        let settings = self.settings;
+        let replica = self.replica(slot);
+        replica.core = ControlCore::new(slot, incarnation, before, settings);
+        replica.site = site;
+        restore(replica, &view, durable);
+        if active {
+            let mut present = view;
+            present.since.insert(slot, present.epoch);
+            replica.core.handle_view(local, &replica.tree, present);
+        }
+        self.schedule(self.now, Event::Tick(slot, incarnation.0));
+        self.settle(slot);
+        self.await_next_decision(slot);
+        self.reconnect_to_all(slot);
+        self.submit_again(slot);
+    }
+
+    fn reconnect_to_all(&mut self, slot: ReplicaSlot) {
+        let others: Vec<ReplicaSlot> = self.replicas.keys().copied().collect();
+        for other in others {
+            if other != slot {
+                self.schedule(self.now, Event::Reconnect(slot, other));
+            }
+        }
+    }
+
+    /// Clients ask again for what their replica has not answered.
+    fn submit_again(&mut self, slot: ReplicaSlot) {
+        for number in 0..self.operations.len() as u64 {
+            let operation = &self.operations[place(number)];
+            let waits = operation.outcome.is_none() && operation.begun <= self.now;
+            if operation.home == slot && waits {
+                let at = Moment(self.now.0 + self.random.below(SLOWEST_START));
+                self.schedule(at, Event::Submit(number & !CLOSE));
+            }
+        }
+    }
+
+    fn begin_settling(&mut self, lost: ReplicaSlot) {
+        let view = self.agreed.present();
+        let mut active = view.active.iter();
+        if view.active.contains(&lost) || !active.all(|slot| self.may_settle(*slot)) {
+            return;
+        }
+        if self.model.longest_prefix {
+            for slot in view.active.clone() {
+                self.replica(slot).site.closed_to.insert(lost);
+            }
+        }
+        self.go_on_settling(lost, SETTLE_TIMES);
+    }
+
+    fn may_settle(&self, slot: ReplicaSlot) -> bool {
+        self.knows_everything(slot) && self.may_answer(slot)
+    }
+
+    /// Everybody sends everybody what it has of the lost stream, until all have the same; then it is decided.
+    fn go_on_settling(&mut self, lost: ReplicaSlot, times: u32) {
+        let active: Vec<ReplicaSlot> = self.agreed.present().active.iter().copied().collect();
+        let closed = |slot: &ReplicaSlot| {
+            let site = &self.replicas[slot].site;
+            self.may_settle(*slot) && (site.closed_to.contains(&lost) || !self.model.longest_prefix)
+        };
+        if active.contains(&lost) || times == 0 || !active.iter().all(closed) {
+            self.listen_again(lost, &active);
+            return;
+        }
+        if self.model.longest_prefix && !self.have_the_same(lost, &active) {
+            self.bring_together(lost, &active);
+            let at = self.now.after(SETTLE_EVERY);
+            self.schedule(at, Event::Settle(lost, times - 1));
+            return;
+        }
+        let frozen = |slot: &ReplicaSlot| {
+            let frozen = self.replicas[slot].core.frozen();
+            let theirs = frozen.filter(|control| control.name.holder == lost);
+            theirs.map(|control| control.name.incarnation.0).max()
+        };
+        let newest = active.iter().filter_map(frozen).max();
+        let heads = active.iter().map(|slot| self.head_of(*slot, lost));
+        let through = heads.max().unwrap_or(0);
+        let decided = newest.is_some_and(|newest| {
+            let below = Incarnation(newest + 1);
+            let decision = Decision::Settled {
+                lost,
+                through,
+                below,
+            };
+            self.decide(active[0], decision)
+        });
+        if !decided {
+            self.listen_again(lost, &active);
+        }
+    }
+
+    /// Nothing was decided about a lost replica: what it sends is taken again.
+    fn listen_again(&mut self, lost: ReplicaSlot, active: &[ReplicaSlot]) {
+        for slot in active {
+            self.replica(*slot).site.closed_to.remove(&lost);
+        }
+    }
+}
+
+/// Gives a replica that was started anew what its disk has.
+fn restore(replica: &mut Replica, view: &View, controls_durable: bool) {
+    let stable = replica.site.stable.clone();
+    replica.take_copy(&stable);
+    if controls_durable {
+        for grant in stable.grants.values() {
+            replica.core.restore(&replica.tree, grant.clone());
+        }
+    }
+    replica.arrived.clear();
+    replica.contents.clear();
+    let others = view.active.iter().filter(|peer| **peer != replica.slot);
+    let others: Vec<ReplicaSlot> = others.copied().collect();
+    let dirty = replica.site.dirty_contents(replica.slot).into_iter();
+    replica.unshipped = dirty
+        .map(|content| (content.file, (content, others.clone())))
+        .collect();
+}

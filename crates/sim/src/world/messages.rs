@@ -1,0 +1,104 @@
+//! What travels between replicas: when it arrives, and to whom it is handed there.
+//!
+//! What a message means is told where it is taken.
+
+use super::{Event, Stamp, World, place};
+use crate::packet::Packet;
+use crate::replica::Content;
+use crate::site::Change;
+use control::{Moment, Position, ReplicaSlot};
+use std::time::Duration;
+
+impl World {
+    pub(super) fn send(&mut self, from: ReplicaSlot, to: ReplicaSlot, packet: Packet) {
+        if self.links.is_cut(from, to) {
+            return;
+        }
+        let lane = packet.lane();
+        let at = self
+            .links
+            .arrival(&mut self.random, self.now, from, to, lane);
+        self.arrive(at, from, to, packet);
+    }
+
+    fn arrive(&mut self, at: Moment, from: ReplicaSlot, to: ReplicaSlot, packet: Packet) {
+        let stamp = self.stamp(from, to);
+        self.schedule(
+            at,
+            Event::Deliver {
+                from,
+                to,
+                packet,
+                stamp,
+            },
+        );
+    }
+
+    /// Lets the home of a forwarded operation, having lost the answer, forward it once more after a while.
+    pub fn forward_again(&mut self, after: Duration, number: u64, to: ReplicaSlot) {
+        let from = self.operations[place(number)].home;
+        self.arrive(self.now.after(after), from, to, Packet::Forward(number));
+    }
+
+    pub(super) fn deliver(
+        &mut self,
+        from: ReplicaSlot,
+        to: ReplicaSlot,
+        packet: Packet,
+        stamp: Stamp,
+    ) {
+        let now = self.local(to);
+        if self.failures && packet.is_of_stream() && !self.takes_from(to, from, stamp) {
+            return;
+        }
+        let replica = self.replica(to);
+        match packet {
+            Packet::Control(envelope) => {
+                replica
+                    .core
+                    .handle_message(now, &replica.tree, from, envelope);
+            }
+            Packet::Update(position, update) => {
+                let applied = replica.applied.get(&from).copied().unwrap_or(0);
+                if position > applied {
+                    replica.arrived.insert((from, position), update);
+                } else {
+                    self.send(to, from, Packet::Applied(Position(applied)));
+                }
+            }
+            Packet::Applied(position) => {
+                let known = replica.site.acknowledged.entry(from).or_default();
+                *known = position.0.max(*known);
+                replica
+                    .core
+                    .handle_applied(now, &replica.tree, from, position);
+                self.try_to_renounce(to);
+            }
+            Packet::Content(content) => replica.contents.push((from, content)),
+            Packet::Stored(content) => self.note_stored(from, to, content),
+            Packet::Forward(number) => self.begin(to, number),
+            Packet::Returned(number) => self.begin(to, number),
+            Packet::Finished(number, outcome) => self.finish(to, number, outcome),
+            packet => self.deliver_of_failures(from, to, packet, stamp),
+        }
+    }
+
+    fn note_stored(&mut self, from: ReplicaSlot, to: ReplicaSlot, content: Content) {
+        let now = self.local(to);
+        let replica = self.replica(to);
+        let Some((latest, missing)) = replica.unshipped.get_mut(&content.file) else {
+            return;
+        };
+        if latest.version == content.version {
+            missing.retain(|slot| *slot != from);
+            if missing.is_empty() {
+                replica.unshipped.remove(&content.file);
+                replica
+                    .core
+                    .handle_data_shipped(now, &replica.tree, content.file);
+                self.store(to, Change::Shipped(content.file, content.version));
+                self.try_to_renounce(to);
+            }
+        }
+    }
+}

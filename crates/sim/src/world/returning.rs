@@ -1,0 +1,223 @@
+//! How a replica comes back: it brings what it alone has, fetches what it lacks, and is admitted.
+//!
+//! Everything is told from stable storage. What it may answer, and when, is decided elsewhere.
+
+use super::{Stamp, World};
+use crate::history::Decision;
+use crate::packet::{Hello, Packet, Reply};
+use crate::site::{Change, Deferred, Logged, Stable, head};
+use crate::tree::Edit;
+use control::{Position, ReplicaSlot};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use vfs::ObjectId;
+
+impl World {
+    /// Goes on with the return of a replica, if it has to return.
+    pub(super) fn synchronise(&mut self, slot: ReplicaSlot) {
+        let replica = &self.replicas[&slot];
+        if replica.site.caught_up || !replica.site.up {
+            self.try_to_renounce(slot);
+            return;
+        }
+        let active = replica.core.view().active.contains(&slot);
+        let site = &replica.site;
+        let whole = site.cut || (site.stale && site.renounced);
+        let brings = !active && !site.cut && !site.full;
+        let unfit = active || site.cut || site.stale || site.full || !self.knows_everything(slot);
+        let level_with = match unfit {
+            true => BTreeSet::new(),
+            false => site.heard.clone(),
+        };
+        let heads = replica.heads();
+        if self.others(slot).is_empty() {
+            self.conclude(slot);
+        }
+        for peer in self.others(slot) {
+            if brings {
+                self.say_again(slot, peer);
+            }
+            let hello = Hello {
+                heads: heads.clone(),
+                whole,
+                level_with: level_with.clone(),
+            };
+            self.send(slot, peer, Packet::Hello(Box::new(hello)));
+        }
+        self.settle(slot);
+    }
+
+    pub(super) fn answer_hello(
+        &mut self,
+        slot: ReplicaSlot,
+        from: ReplicaSlot,
+        hello: &Hello,
+        stamp: Stamp,
+    ) {
+        if stamp.entered == self.replicas[&slot].site.entered {
+            let waits = (hello.heads.clone(), hello.level_with.clone());
+            self.replica(slot).site.waiting.insert(from, waits);
+        }
+        let replica = &self.replicas[&slot];
+        let site = &replica.site;
+        let view = replica.core.view();
+        let takes_part = view.active.contains(&from);
+        let mut at_entry = site.heads_at_entry.iter();
+        let stable = at_entry.all(|(origin, entry)| head(&site.stable.heads, *origin) >= *entry);
+        let fits = stamp.entered == site.entered && stable && view.active.contains(&slot);
+        if !fits || (!takes_part && !site.caught_up) {
+            return;
+        }
+        let until = takes_part.then_some(&site.heads_at_entry);
+        let reply = Reply {
+            settled: replica.core.is_settled(),
+            updates: site.stable.missing(&hello.heads, until),
+            contents: site.stable.contents(),
+            yours: head(&site.stable.heads, from),
+            whole: (hello.whole && !takes_part).then(|| Arc::new(site.stable.clone())),
+        };
+        self.send(slot, from, Packet::Reply(Box::new(reply)));
+    }
+
+    pub(super) fn take_reply(
+        &mut self,
+        slot: ReplicaSlot,
+        from: ReplicaSlot,
+        reply: Reply,
+        stamp: Stamp,
+    ) {
+        let replica = self.replica(slot);
+        let active = replica.core.view().active.contains(&slot);
+        let ready = !active || replica.core.is_settled();
+        let replica = self.replica(slot);
+        let site = &mut replica.site;
+        if stamp.entered != site.entered || site.caught_up || site.full || !ready {
+            return;
+        }
+        let known = site.acknowledged.entry(from).or_default();
+        *known = reply.yours.max(*known);
+        let confirmed = active || reply.settled;
+        match reply.whole {
+            Some(copy) => self.take_whole(slot, &copy),
+            None if site.cut || (site.stale && site.renounced) => return,
+            None => self.take_missing(slot, reply.updates, &reply.contents),
+        }
+        if confirmed {
+            self.replica(slot).site.heard.insert(from);
+        }
+        self.try_to_renounce(slot);
+        self.conclude(slot);
+    }
+
+    /// Who has heard from everybody is up to date, or may be admitted.
+    fn conclude(&mut self, slot: ReplicaSlot) {
+        let replica = &self.replicas[&slot];
+        let site = &replica.site;
+        let active = &replica.core.view().active;
+        if active.is_empty() {
+            // Nobody is left who could say what is missing here.
+            return;
+        }
+        let mut others = active.iter();
+        if !others.all(|peer| *peer == slot || site.heard.contains(peer)) {
+            return;
+        }
+        if replica.core.view().active.contains(&slot) {
+            if replica.core.is_settled() {
+                self.replica(slot).site.caught_up = true;
+                self.settle(slot);
+            }
+        } else if site.renounced
+            && !site.cut
+            && !site.stale
+            && !site.full
+            && self.knows_everything(slot)
+            && let Some(view) = self.agreed.with(slot)
+        {
+            self.decide(slot, Decision::View(view));
+        }
+    }
+
+    fn take_missing(
+        &mut self,
+        slot: ReplicaSlot,
+        updates: Vec<Logged>,
+        contents: &[(ObjectId, u64)],
+    ) {
+        let now = self.local(slot);
+        for (origin, position, update) in updates {
+            let replica = self.replica(slot);
+            if origin == slot || position != replica.applied.get(&origin).unwrap_or(&0) + 1 {
+                continue;
+            }
+            if !replica.apply(now, &update.edits) {
+                let sight = format!(
+                    "replica {} cannot fetch update {position} of replica {}: {:?}",
+                    slot.0, origin.0, update.edits
+                );
+                self.report("I4 (updates can be applied)", sight);
+            }
+            let replica = self.replica(slot);
+            replica.applied.insert(origin, position);
+            replica.done.insert(update.origin);
+            self.store(slot, Change::Update((origin, position, update)));
+        }
+        for (object, version) in contents.iter().copied() {
+            let replica = self.replica(slot);
+            if replica
+                .tree
+                .version(object)
+                .is_some_and(|own| own < version)
+            {
+                replica.tree.apply(&Edit::Version { object, version });
+                self.store(slot, Change::Stored(object, version));
+            }
+        }
+        self.forget_applied(slot);
+        self.settle(slot);
+    }
+
+    /// Drops what waits although it has been applied, and tells every primary how far it came.
+    fn forget_applied(&mut self, slot: ReplicaSlot) {
+        let replica = self.replica(slot);
+        let applied = replica.applied.clone();
+        let arrived = &mut replica.arrived;
+        arrived.retain(|(origin, position), _| *position > head(&applied, *origin));
+        for (origin, position) in applied {
+            let packet = Packet::Applied(Position(position));
+            self.when_stable(slot, Deferred::Send(origin, packet));
+        }
+    }
+
+    fn take_whole(&mut self, slot: ReplicaSlot, copy: &Arc<Stable>) {
+        self.store(slot, Change::Replaced(copy.clone()));
+        let now = self.local(slot);
+        let replica = self.replica(slot);
+        replica.take_copy(copy);
+        replica.unshipped.clear();
+        replica.site.former_head = replica.stream.len() as u64;
+        replica.site.cut = false;
+        replica.site.stale = false;
+        replica.core.handle_tree_replaced(now, &replica.tree);
+        self.settle(slot);
+    }
+
+    /// Ends the controls of former incarnations once everything made under them is everywhere.
+    pub(super) fn try_to_renounce(&mut self, slot: ReplicaSlot) {
+        if !self.failures || self.replicas[&slot].site.renounced || !self.knows_everything(slot) {
+            return;
+        }
+        let others = self.others(slot);
+        let now = self.local(slot);
+        let replica = self.replica(slot);
+        let site = &mut replica.site;
+        let mut heads = others.iter().map(|peer| head(&site.acknowledged, *peer));
+        let everywhere = heads.all(|applied| applied >= site.former_head);
+        if site.cut || !everywhere || !replica.unshipped.is_empty() {
+            return;
+        }
+        site.renounced = true;
+        replica.core.handle_former_settled(now, &replica.tree);
+        self.settle(slot);
+    }
+}

@@ -1,0 +1,303 @@
+//! Promises, who is silent, and how decisions come into force at one replica after the other.
+//!
+//! What a promise is worth, and when a view may be entered, the leases decide.
+
+use super::{Event, World};
+use crate::history::Decision;
+use crate::packet::Packet;
+use crate::replica::Replica;
+use crate::site::{Change, head};
+use control::{Incarnation, Moment, ReplicaSlot, View};
+use std::collections::BTreeSet;
+
+impl World {
+    /// Whether an event belongs to a replica that still runs in that incarnation.
+    pub(super) fn runs(&self, slot: ReplicaSlot, incarnation: u64) -> bool {
+        let site = &self.replicas[&slot].site;
+        site.up && site.incarnation == incarnation
+    }
+
+    pub(super) fn take_tick(&mut self, slot: ReplicaSlot) {
+        let local = self.local(slot);
+        let next = self.moment_of(slot, local.after(self.lease.length / 5));
+        let incarnation = self.replicas[&slot].site.incarnation;
+        self.schedule(next, Event::Tick(slot, incarnation));
+        for peer in self.everybody_else(slot) {
+            self.send(slot, peer, Packet::Ask(local));
+        }
+        self.exclude_the_silent(slot);
+        if self.runs(slot, incarnation) {
+            self.synchronise(slot);
+        }
+    }
+
+    /// What keeps a replica from having come to rest, where replicas fail.
+    pub(crate) fn unrest(&self, replica: &Replica) -> Option<&'static str> {
+        let site = &replica.site;
+        let lacks = [
+            (!site.up, "does not run"),
+            (!self.knows_everything(replica.slot), "lacks a decision"),
+            (
+                !replica.core.view().active.contains(&replica.slot),
+                "is not admitted",
+            ),
+            (!replica.core.is_settled(), "has not heard every report"),
+            (!site.caught_up, "is not up to date"),
+            (!site.renounced, "has not renounced its former controls"),
+            (site.unstable() > 0, "writes"),
+            (!replica.arrived.is_empty(), "has not applied everything"),
+        ];
+        let lack = lacks.into_iter().find(|(lacks, _)| *lacks);
+        lack.filter(|_| self.failures).map(|(_, lack)| lack)
+    }
+
+    fn everybody_else(&self, slot: ReplicaSlot) -> Vec<ReplicaSlot> {
+        let slots = self.replicas.keys().copied();
+        slots.filter(|other| *other != slot).collect()
+    }
+
+    /// Somebody asks for a promise: it is given to who takes part in every view known here.
+    pub(super) fn take_ask(&mut self, slot: ReplicaSlot, from: ReplicaSlot, asked: Moment) {
+        let local = self.local(slot);
+        let learnt = self.replicas[&slot].site.learnt;
+        let newest = self.agreed.view(learnt).clone();
+        let replica = self.replica(slot);
+        let views = [replica.core.view(), &newest];
+        let refused_before = views.iter().any(|view| !view.active.contains(&from));
+        if replica.site.lease.handle_ask(local, &views, from) && !refused_before {
+            self.send(slot, from, Packet::Promise(asked));
+        }
+    }
+
+    /// Whoever has not promised for three fifths of a lease is proposed for exclusion; so is this replica
+    /// itself when it cannot write.
+    fn exclude_the_silent(&mut self, slot: ReplicaSlot) {
+        let replica = &self.replicas[&slot];
+        let view = replica.core.view();
+        if !self.knows_everything(slot) || !view.active.contains(&slot) {
+            return;
+        }
+        let now = self.local(slot);
+        let site = &replica.site;
+        let silent = |peer: &&ReplicaSlot| {
+            let last = site.lease.last_promise(**peer).unwrap_or_default();
+            let patient = last.max(site.since).after(self.lease.length * 3 / 5);
+            **peer != slot && patient < now && self.model.silence_is_noticed
+        };
+        let mut lost: Vec<ReplicaSlot> = view.active.iter().filter(silent).copied().collect();
+        if site.full {
+            lost.push(slot);
+        }
+        let Some(first) = lost.first().copied() else {
+            return;
+        };
+        let least = match self.model.majority_stays {
+            true => self.agreed.present().majority(),
+            false => 0,
+        };
+        let view = self.agreed.without(first, least);
+        let lost: BTreeSet<ReplicaSlot> = lost.into_iter().filter(|lost| *lost != slot).collect();
+        if let Some(view) = view.or_else(|| self.who_takes_their_places(slot, &lost)) {
+            self.decide(slot, Decision::View(view));
+        }
+    }
+
+    /// A view without the silent and with those outside who are level with every other member, and have as much of the
+    /// streams of the silent as this replica. They must all have heard every report, so that what the silent held
+    /// is known.
+    fn who_takes_their_places(
+        &self,
+        slot: ReplicaSlot,
+        out: &BTreeSet<ReplicaSlot>,
+    ) -> Option<View> {
+        let replica = &self.replicas[&slot];
+        let view = replica.core.view();
+        if !self.model.places_are_taken || !replica.core.is_settled() {
+            return None;
+        }
+        let rest: BTreeSet<ReplicaSlot> = view.active.difference(out).copied().collect();
+        let own = replica.heads();
+        let waiting = replica.site.waiting.iter();
+        let fit = waiting.filter(|(outside, (heads, level_with))| {
+            let as_much = |lost: &ReplicaSlot| head(heads, *lost) >= head(&own, *lost);
+            !view.active.contains(outside) && rest.is_subset(level_with) && out.iter().all(as_much)
+        });
+        let fit: BTreeSet<ReplicaSlot> = fit.map(|(outside, _)| *outside).collect();
+        self.agreed.replacing(out, &fit)
+    }
+
+    /// Whether every decision is in force at a replica.
+    pub(super) fn knows_everything(&self, slot: ReplicaSlot) -> bool {
+        self.replicas[&slot].site.entered == self.agreed.len()
+    }
+
+    fn reaches_majority(&self, slot: ReplicaSlot) -> bool {
+        let configured = &self.agreed.present().configured;
+        let members = self.replicas.values();
+        let members = members.filter(|other| configured.contains(&other.slot));
+        let reached = members.filter(|other| {
+            let both = !self.links.is_cut(slot, other.slot) && !self.links.is_cut(other.slot, slot);
+            other.slot == slot || (other.site.up && both)
+        });
+        reached.count() >= self.agreed.present().majority()
+    }
+
+    /// Proposes a decision. Whether it was made.
+    pub(super) fn decide(&mut self, slot: ReplicaSlot, decision: Decision) -> bool {
+        if !self.knows_everything(slot) || !self.reaches_majority(slot) {
+            return false;
+        }
+        if self.traced {
+            println!("             {}: decided {decision:?}", slot.0);
+        }
+        self.note_decision(&decision);
+        self.agreed.decisions.push(decision);
+        let known = self.agreed.len();
+        self.learn(slot, known);
+        for peer in self.everybody_else(slot) {
+            self.send(slot, peer, Packet::Known);
+        }
+        true
+    }
+
+    /// A replica hears of decisions. One that was excluded starts anew.
+    pub(super) fn learn(&mut self, slot: ReplicaSlot, known: usize) {
+        let site = &mut self.replica(slot).site;
+        if known <= site.learnt {
+            return;
+        }
+        let news = site.learnt..known;
+        site.learnt = known;
+        let took_part = self.replicas[&slot].core.view().active.contains(&slot);
+        let excluded = news.into_iter().any(|place| {
+            let decision = &self.agreed.decisions[place];
+            matches!(decision, Decision::View(view) if !view.active.contains(&slot))
+        });
+        if took_part && excluded {
+            self.start_anew(slot);
+        } else {
+            self.await_next_decision(slot);
+        }
+    }
+
+    /// Lets the next decision take effect as soon as it may.
+    pub(super) fn await_next_decision(&mut self, slot: ReplicaSlot) {
+        if let Some(at) = self.may_enter_next(slot) {
+            let at = self.moment_of(slot, at).max(self.now);
+            let incarnation = self.replicas[&slot].site.incarnation;
+            self.schedule(at, Event::Enter(slot, incarnation));
+        }
+    }
+
+    fn may_enter_next(&self, slot: ReplicaSlot) -> Option<Moment> {
+        let replica = &self.replicas[&slot];
+        let site = &replica.site;
+        if site.entered >= site.learnt {
+            return None;
+        }
+        let newest = self.agreed.view(site.learnt);
+        Some(site.lease.may_enter(replica.core.view(), newest))
+    }
+
+    pub(super) fn take_enter(&mut self, slot: ReplicaSlot) {
+        match self.may_enter_next(slot) {
+            Some(at) if at <= self.local(slot) => self.enter(slot),
+            Some(_) => self.await_next_decision(slot),
+            None => {}
+        }
+    }
+
+    /// Everything known takes effect at once: who has missed a view in which somebody was away learns from the
+    /// newest one that it was.
+    fn enter(&mut self, slot: ReplicaSlot) {
+        let replica = self.replica(slot);
+        let news = replica.site.entered..replica.site.learnt;
+        replica.site.entered = news.end;
+        replica.site.heads_at_entry = replica.heads();
+        replica.site.heard.clear();
+        replica.site.waiting.clear();
+        replica.site.closed_to.clear();
+        let newest = self.agreed.view(news.end).clone();
+        for place in news {
+            if let Decision::Settled {
+                lost,
+                through,
+                below,
+            } = self.agreed.decisions[place]
+            {
+                let settlements = self.agreed.settlements(place + 1);
+                self.end_lost(slot, lost, through, below, settlements);
+            }
+        }
+        self.enter_view(slot, newest);
+        self.settle(slot);
+    }
+
+    fn end_lost(
+        &mut self,
+        slot: ReplicaSlot,
+        lost: ReplicaSlot,
+        through: u64,
+        below: Incarnation,
+        settlements: u64,
+    ) {
+        let now = self.local(slot);
+        let model = self.model;
+        let replica = self.replica(slot);
+        let outside = !replica.core.view().active.contains(&slot);
+        let longer = replica.applied.get(&lost).copied().unwrap_or(0) > through;
+        if lost == slot {
+            replica.site.cut = model.given_up_is_thrown_away;
+        } else if outside || longer {
+            replica.site.stale = true;
+        }
+        let core = &mut replica.core;
+        core.handle_loss_settled(now, &replica.tree, lost, None, below);
+        if model.versions_count_settlements {
+            replica.tree.count_settlements(settlements);
+            self.store(slot, Change::Settlements(settlements));
+        }
+    }
+
+    fn enter_view(&mut self, slot: ReplicaSlot, view: View) {
+        let now = self.local(slot);
+        let replica = self.replica(slot);
+        if view.epoch == replica.core.view().epoch {
+            return;
+        }
+        let former: BTreeSet<ReplicaSlot> = replica.core.view().active.clone();
+        replica.site.since = now;
+        if !view.active.contains(&slot) || !former.contains(&slot) {
+            replica.site.caught_up = false;
+        }
+        let newcomers: Vec<ReplicaSlot> = view.active.difference(&former).copied().collect();
+        let newcomers: Vec<ReplicaSlot> =
+            newcomers.into_iter().filter(|new| *new != slot).collect();
+        for (_, missing) in replica.unshipped.values_mut() {
+            missing.retain(|peer| view.active.contains(peer));
+            missing.extend(newcomers.iter().copied());
+        }
+        replica.core.handle_view(now, &replica.tree, view);
+        self.note_shipped_to_all(slot);
+        for newcomer in newcomers {
+            self.say_again(slot, newcomer);
+        }
+        self.synchronise(slot);
+    }
+
+    /// Contents that nobody who takes part lacks any more.
+    fn note_shipped_to_all(&mut self, slot: ReplicaSlot) {
+        let now = self.local(slot);
+        let replica = self.replica(slot);
+        let unshipped = replica.unshipped.values();
+        let shipped = unshipped.filter(|(_, missing)| missing.is_empty());
+        let shipped: Vec<_> = shipped.map(|(content, _)| *content).collect();
+        for content in shipped {
+            let replica = self.replica(slot);
+            replica.unshipped.remove(&content.file);
+            let core = &mut replica.core;
+            core.handle_data_shipped(now, &replica.tree, content.file);
+            self.store(slot, Change::Shipped(content.file, content.version));
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Executions with crashes, partitions and views that break a literal reading of the papers, found by chance:
+//! with its rule switched off a random run breaks an invariant, and with the rule in force the same run passes.
+
+mod stage;
+
+use control::{ReplicaSlot, Rules};
+use sim::invariants::slower_than;
+use sim::{Fault, Intent, Model, Plan, Scenario, Violation, World};
+use stage::*;
+use std::ops::Range;
+use std::time::Duration;
+
+fn run(seed: u64, change: impl Fn(&mut Plan)) -> Result<(), Violation> {
+    let mut plan = Plan::draw_failing(seed);
+    change(&mut plan);
+    Scenario::run_world(&mut World::new(&plan))
+}
+
+/// Looks for a run that is lost after the change, and only then.
+fn is_lost(mut seeds: Range<u64>, change: impl Fn(&mut Plan), invariants: &[&str]) {
+    let broken = seeds.find_map(|seed| run(seed, &change).err());
+    let broken = broken.expect("some run breaks an invariant");
+    let named = invariants
+        .iter()
+        .any(|name| broken.invariant.starts_with(name));
+    assert!(named, "{broken}");
+    if let Err(violation) = run(broken.at.0, |_| {}) {
+        panic!("with the rule in force: {violation}");
+    }
+}
+
+fn rule(switch: fn(&mut Rules)) -> impl Fn(&mut Plan) {
+    move |plan| switch(&mut plan.settings.rules)
+}
+
+fn model(switch: fn(&mut Model)) -> impl Fn(&mut Plan) {
+    move |plan| switch(&mut plan.model)
+}
+
+/// Much is done while the first replica is heard by nobody any more, stops, is given up, and comes back.
+fn given_up(plan: &mut Plan) {
+    let (first, at) = (ReplicaSlot(1), Duration::from_millis);
+    plan.operations = 120;
+    plan.faults = (2..=plan.replicas)
+        .map(|other| {
+            (
+                at(4_500 + 500 * u64::from(other)),
+                Fault::Cut(first, ReplicaSlot(other)),
+            )
+        })
+        .collect();
+    plan.faults.push((at(6_500), Fault::Crash(first)));
+    plan.faults.push((at(11_000), Fault::GiveUp(first)));
+    plan.faults.push((at(14_000), Fault::GiveUp(first)));
+    plan.faults.push((at(18_000), Fault::Start(first)));
+}
+
+#[test]
+fn a_replica_is_given_up_and_comes_back() {
+    for seed in 0..60 {
+        if let Err(violation) = run(seed, given_up) {
+            panic!("{violation}");
+        }
+    }
+}
+
+/// Looks for a run in which somebody is given up that is lost without a rule of the model, and only then.
+fn giving_up_needs(switch: fn(&mut Model), invariants: &[&str]) {
+    let without = |plan: &mut Plan| {
+        given_up(plan);
+        switch(&mut plan.model);
+    };
+    let named = |broken: &Violation| {
+        let mut names = invariants.iter();
+        names.any(|name| broken.invariant.starts_with(name))
+    };
+    let broken = (0..120).find_map(|seed| run(seed, without).err().filter(named));
+    broken.expect("some run breaks such an invariant");
+}
+
+#[test]
+fn counterexample_16_who_was_given_up_throws_away_what_nobody_else_has() {
+    giving_up_needs(|model| model.given_up_is_thrown_away = false, &["I4", "I5"]);
+}
+
+#[test]
+fn counterexample_26_versions_of_a_lost_replica_are_not_made_again() {
+    giving_up_needs(
+        |model| model.versions_count_settlements = false,
+        &["I3 (versions are not made twice)"],
+    );
+}
+
+#[test]
+fn counterexample_15_survivors_are_brought_to_the_longest_prefix() {
+    giving_up_needs(
+        |model| model.longest_prefix = false,
+        &["I3", "I4", "I5", "I8"],
+    );
+}
+
+#[test]
+fn counterexample_1_what_a_lost_replica_controls_is_frozen() {
+    is_lost(
+        0..100,
+        rule(|rules| rules.lost_controls_freeze = false),
+        &["I1", "I3", "I4"],
+    );
+}
+
+#[test]
+fn counterexample_7_controls_are_remembered_across_a_crash() {
+    is_lost(
+        0..100,
+        model(|model| model.controls_durable = false),
+        &["I1", "I2", "I3", "I4", "I8"],
+    );
+}
+
+#[test]
+fn counterexample_8_a_newcomer_is_up_to_date_before_it_answers() {
+    is_lost(
+        100..250,
+        model(|model| model.caught_up_before_lease = false),
+        &["I1", "I3"],
+    );
+}
+
+/// One after the other stops and is started again while much is done.
+fn often_started_anew(plan: &mut Plan) {
+    plan.operations = 200;
+    plan.faults.clear();
+    for turn in 0..20 {
+        let (slot, at) = (slot(1 + turn % plan.replicas), u64::from(turn) * 900);
+        plan.faults.push((ms(1_000 + at), Fault::Crash(slot)));
+        plan.faults.push((ms(1_100 + at), Fault::Start(slot)));
+    }
+}
+
+#[test]
+fn counterexample_17_nothing_is_sent_that_a_crash_could_take_back() {
+    for seed in 0..40 {
+        if let Err(violation) = run(seed, often_started_anew) {
+            panic!("{violation}");
+        }
+    }
+    let switched = |plan: &mut Plan| {
+        often_started_anew(plan);
+        plan.model.ship_when_stable = false;
+    };
+    let named = |broken: &Violation| {
+        broken.invariant.starts_with("I3") || broken.invariant.starts_with("I4")
+    };
+    let broken = (0..200).find_map(|seed| run(seed, switched).err().filter(named));
+    broken.expect("some run breaks such an invariant");
+}
+
+#[test]
+fn counterexample_18_nobody_acts_without_a_replica_that_was_promised_otherwise() {
+    is_lost(
+        0..100,
+        rule(|rules| rules.promises_bind = false),
+        &["I1", "I3"],
+    );
+}
+
+/// C is cut off from A and B, and A's client closes a file as soon as C has left the view. Nobody tells C.
+fn play_drift(drift: i64) -> Result<(), Violation> {
+    let mut world = set_the_stage_with_clocks(&[drift, drift, -drift]);
+    world.run_until(ms(2_000))?;
+    for other in [1, 2] {
+        world.fail(ms(0), Fault::Cut(slot(other), slot(3)));
+        world.fail(ms(0), Fault::Cut(slot(3), slot(other)));
+    }
+    let close = world.submit(ms(100), slot(1), Intent::Write(object(F)));
+    world.run_until(ms(20_000))?;
+    assert!(!slower_than(&world, ms(10_000)).contains(&close));
+    Ok(())
+}
+
+#[test]
+fn clocks_may_drift_so_much_and_no_more() {
+    play_drift(500).unwrap();
+    let broken = play_drift(300_000).unwrap_err();
+    assert_eq!(broken.invariant, "I3", "{broken}");
+}
+
+/// The same with true clocks: C reads on although it has left the view, unless it needs a lease for that.
+fn play_18(switch: Switch) -> Result<(), Violation> {
+    let mut world = set_the_stage_for_failures(5, switch);
+    world.run_until(ms(2_000))?;
+    for (cut_off, other) in [(2, 1), (2, 4), (2, 5), (3, 1), (3, 4), (3, 5)] {
+        world.fail(ms(0), Fault::Cut(slot(other), slot(cut_off)));
+        world.fail(ms(0), Fault::Cut(slot(cut_off), slot(other)));
+    }
+    world.submit(ms(100), slot(1), Intent::Write(object(F)));
+    world.run_until(ms(20_000))?;
+    assert!(slower_than(&world, ms(10_000)).is_empty());
+    Ok(())
+}
+
+#[test]
+fn counterexample_18_who_is_cut_off_with_a_minority_stops_answering() {
+    play_18(all_rules).unwrap();
+    let broken = play_18(|rules| rules.lease_needed = false).unwrap_err();
+    assert_eq!(broken.invariant, "I3", "{broken}");
+}
+
+/// The disks of all three are full, one after the other, and are mended in the end.
+fn play_28(majority_stays: bool) -> Result<(), Violation> {
+    let mut world = set_the_stage_for_failures(3, all_rules);
+    world.model.majority_stays = majority_stays;
+    world.run_until(ms(2_000))?;
+    for replica in 1..=3 {
+        world.fail(ms(u64::from(replica) * 100), Fault::Full(slot(replica)));
+    }
+    world.submit(ms(1_000), slot(1), Intent::Write(object(F)));
+    world.run_until(ms(15_000))?;
+    world.fail(ms(0), Fault::HealAll);
+    world.run_to_rest(ms(60_000))
+}
+
+#[test]
+fn counterexample_28_replicas_with_full_disks_leave_while_a_majority_stays() {
+    play_28(true).unwrap();
+    let broken = play_28(false).unwrap_err();
+    assert_eq!(broken.invariant, "I8", "{broken}");
+}

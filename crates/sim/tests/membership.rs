@@ -1,0 +1,103 @@
+//! Executions in which the configuration or the view changes while controls are on their way. Each must break an
+//! invariant, or leave somebody waiting, with its rule switched off, and pass with it.
+
+mod stage;
+
+use control::ReplicaSlot;
+use sim::invariants::slower_than;
+use sim::{Fault, Intent, Lane, Violation, World};
+use stage::*;
+
+fn create(parent: u64, name: u64) -> Intent {
+    Intent::Create {
+        parent: object(parent),
+        name,
+        directory: false,
+    }
+}
+
+fn takes_part(world: &mut World, at: u16, member: u16) -> bool {
+    let view = world.replica(slot(at)).core.view().clone();
+    view.active.contains(&slot(member))
+}
+
+/// Runs until a view with, or without, a member is in force somewhere.
+fn run_until_view(world: &mut World, at: u16, member: u16, inside: bool) -> Result<(), Violation> {
+    for _ in 0..20_000 {
+        if takes_part(world, at, member) == inside {
+            return Ok(());
+        }
+        let next = world.now.0 / 1_000 + 1;
+        world.run_until(ms(next))?;
+    }
+    panic!("the view never changes");
+}
+
+/// Of three replicas A and B know that A controls E; C hears of it late. D is taken in, and A is lost before it has told
+/// the others, in the new configuration, what it holds. Of four, B's acknowledgement alone seems too little.
+fn play_10(after: u64, switch: Switch) -> Result<(), Violation> {
+    let mut world = set_the_stage_for_joining(4, 3, switch);
+    world.fail(ms(0), Fault::Crash(slot(4)));
+    world.run_until(ms(2_000))?;
+    slow(&mut world, 1, 3, Lane::Control, ms(1_000));
+    for other in [2, 3] {
+        slow(&mut world, 1, other, Lane::Stream, ms(20_000));
+    }
+    world.fail(ms(0), Fault::Start(slot(4)));
+    world.submit(ms(after), slot(1), create(E, 100));
+    // D decides, and the others have not heard of it yet.
+    run_until_view(&mut world, 4, 4, true)?;
+    world.fail(ms(0), Fault::Crash(slot(1)));
+    run_until_view(&mut world, 2, 1, false)?;
+    world.submit(ms(500), slot(3), create(E, 100));
+    world.run_until(ms(world.now.0 / 1_000 + 3_000))?;
+    world.fail(ms(0), Fault::HealAll);
+    let limit = world.now.0 / 1_000 + 60_000;
+    world.run_to_rest(ms(limit))
+}
+
+#[test]
+fn counterexample_10_what_a_smaller_configuration_had_won_is_frozen_in_a_larger_one() {
+    let times = || (0..40).map(|step| step * 4);
+    for after in times() {
+        play_10(after, all_rules).unwrap();
+    }
+    let off: Switch = |rules| rules.freezes_across_configurations = false;
+    let broken = times().find_map(|after| play_10(after, off).err());
+    let broken = broken.expect("at some moment it is too early");
+    assert!(broken.invariant.starts_with("I4"), "{broken}");
+}
+
+/// B is away; A and C go on. C is lost, with something that only it knows, and B is back.
+fn play_one_for_another(places_are_taken: bool) -> (World, u64) {
+    let mut world = set_the_stage_for_failures(3, all_rules);
+    world.model.places_are_taken = places_are_taken;
+    let (second, third): (ReplicaSlot, ReplicaSlot) = (slot(2), slot(3));
+    let run = |world: &mut World, until: u64| {
+        let seen = world.run_until(ms(until));
+        seen.expect("lateness breaks no invariant");
+    };
+    run(&mut world, 2_000);
+    world.fail(ms(0), Fault::Crash(second));
+    world.submit(ms(6_000), third, Intent::Write(object(F)));
+    run(&mut world, 10_000);
+    slow(&mut world, 3, 1, Lane::Stream, ms(20_000));
+    world.submit(ms(0), third, create(D, 100));
+    run(&mut world, 10_200);
+    world.fail(ms(0), Fault::Crash(third));
+    world.fail(ms(2_000), Fault::Start(second));
+    let free = world.submit(ms(3_000), slot(1), create(E, 100));
+    run(&mut world, 60_000);
+    (world, free)
+}
+
+#[test]
+fn one_who_waits_outside_takes_the_place_of_one_who_is_lost() {
+    let (mut world, free) = play_one_for_another(true);
+    assert!(!slower_than(&world, ms(20_000)).contains(&free));
+    assert!(takes_part(&mut world, 1, 2) && !takes_part(&mut world, 1, 3));
+    world.fail(ms(0), Fault::HealAll);
+    world.run_to_rest(ms(120_000)).unwrap();
+    let (world, free) = play_one_for_another(false);
+    assert!(slower_than(&world, ms(40_000)).contains(&free));
+}
