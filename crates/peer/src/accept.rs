@@ -48,6 +48,9 @@ pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
             match greeted.unwrap_or(Err(HandshakeError::TimedOut)) {
                 Ok(Some(lane)) => lane.run(&shared).await,
                 Ok(None) => {}
+                Err(error) if error.is_transient() => {
+                    tracing::debug!(%from, %error, "a connection has to be tried again");
+                }
                 Err(error) => tracing::info!(%from, %error, "refused a connection"),
             }
         });
@@ -116,7 +119,8 @@ async fn greet(shared: &Arc<Shared>, socket: TcpStream) -> Result<Option<Greeted
         Ok(found) => found,
         Err((code, reason)) => {
             write_short(&mut stream, &HelloReply::refuse(code, reason.clone())).await?;
-            return Err(HandshakeError::Refuse(reason));
+            let transient = code == RefusalCode::Transient;
+            return Err(HandshakeError::Refuse { transient, reason });
         }
     };
     session.counters.connect();

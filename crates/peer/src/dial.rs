@@ -104,7 +104,7 @@ async fn dial_lane(
         None => session_of(shared, peer, &stream, &theirs)?,
     };
     if theirs.incarnation != session.peer.incarnation.0 {
-        return Err(HandshakeError::Refuse("the peer has restarted".to_owned()));
+        return Err(HandshakeError::refuse("the peer has restarted".to_owned()));
     }
     let lane = session.lanes[index as usize].clone();
     let generation = lane.begin_connection();
@@ -128,13 +128,13 @@ fn session_of(
     theirs: &Hello,
 ) -> Result<Arc<SessionState>, HandshakeError> {
     let slot = certified(shared, stream.get_ref().1.peer_certificates())
-        .map_err(HandshakeError::Refuse)?;
+        .map_err(HandshakeError::refuse)?;
     let sender =
-        check_hello(shared, theirs, slot).map_err(|(_, reason)| HandshakeError::Refuse(reason))?;
+        check_hello(shared, theirs, slot).map_err(|(_, reason)| HandshakeError::refuse(reason))?;
     let lanes = agree_on_data_lanes(shared, theirs);
     let (session, is_new) = peer.session_with(shared, sender, lanes).map_err(|_| {
         let reason = "an earlier start of the peer answers; two servers use copies of one identity";
-        HandshakeError::Refuse(reason.to_owned())
+        HandshakeError::refuse(reason.to_owned())
     })?;
     if is_new {
         for index in 1..session.lanes.len() {
@@ -185,7 +185,7 @@ async fn exchange_hellos(
             transient: refusal.code == i32::from(RefusalCode::Transient),
             reason: refusal.reason,
         }),
-        (None, None) => Err(HandshakeError::Refuse("the answer is empty".to_owned())),
+        (None, None) => Err(HandshakeError::refuse("the answer is empty".to_owned())),
     }
 }
 

@@ -51,8 +51,8 @@ pub(crate) enum HandshakeError {
     #[error("the other server refuses: {reason}")]
     Refused { transient: bool, reason: String },
     /// We refuse.
-    #[error("{0}")]
-    Refuse(String),
+    #[error("{reason}")]
+    Refuse { transient: bool, reason: String },
     /// Nothing came in time.
     #[error(
         "no answer in time; check that the address is that of a replica and no firewall drops packets"
@@ -68,10 +68,22 @@ impl HandshakeError {
         HandshakeError::Unreachable(tls::explain(error))
     }
 
+    /// We refuse, whenever the peer tries.
+    pub(crate) fn refuse(reason: String) -> HandshakeError {
+        HandshakeError::Refuse {
+            transient: false,
+            reason,
+        }
+    }
+
+    /// Whether trying again soon may do.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(
             self,
             HandshakeError::Refused {
+                transient: true,
+                ..
+            } | HandshakeError::Refuse {
                 transient: true,
                 ..
             }

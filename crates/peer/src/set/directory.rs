@@ -42,6 +42,10 @@ pub struct Member {
     pub addresses: Vec<String>,
     /// It was removed: whatever certificate it shows is refused.
     pub revoked: bool,
+    /// It was invited as a witness: it votes, and keeps no contents. Files written before there were witnesses do
+    /// not say so of anybody.
+    #[serde(default)]
+    pub witness: bool,
 }
 
 /// The members of a set. Only the replica that keeps the authority's key changes them, so of two lists the
@@ -52,6 +56,15 @@ pub struct MemberList {
     pub version: u64,
     /// The members, removed ones included, by slot.
     pub members: Vec<Member>,
+}
+
+impl MemberList {
+    /// Whether the replica of a slot was invited as a witness.
+    #[must_use]
+    pub fn is_witness(&self, slot: u16) -> bool {
+        let mut members = self.members.iter();
+        members.any(|member| member.slot == slot && member.witness)
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -145,6 +158,7 @@ impl SetDirectory {
             slot: FIRST_SLOT.0,
             addresses,
             revoked: false,
+            witness: false,
         }];
         let authority = CertificateDer::from_pem_slice(authority.as_bytes())
             .map_err(|error| SetError::Certificate(error.to_string()))?;
@@ -168,6 +182,23 @@ impl SetDirectory {
     /// # Errors
     /// [`SetError::NoAuthority`] elsewhere than where the set was created, and file errors.
     pub fn invite(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
+        self.invite_as(false, lifetime, now)
+    }
+
+    /// The same, for a member that votes and keeps no contents.
+    ///
+    /// # Errors
+    /// As [`SetDirectory::invite`].
+    pub fn invite_witness(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
+        self.invite_as(true, lifetime, now)
+    }
+
+    fn invite_as(
+        &self,
+        witness: bool,
+        lifetime: Duration,
+        now: SystemTime,
+    ) -> Result<Token, SetError> {
         let _lock = self.open()?;
         let mut set = self.read_set()?;
         if !self.keeps_authority() {
@@ -188,7 +219,7 @@ impl SetDirectory {
             expires: UNIX_EPOCH + Duration::from_secs(expires_unix_s),
         };
         let mut invitations = self.read_invitations()?;
-        invitations.push(Invitation::new(slot, expires_unix_s, &secret));
+        invitations.push(Invitation::new(slot, witness, expires_unix_s, &secret));
         // The slot first: a crash between the two wastes it, which is better than giving it twice.
         self.write_set(&set)?;
         self.write_invitations(&invitations)?;
@@ -237,6 +268,15 @@ impl SetDirectory {
     /// [`SetError::NoSet`] and file errors.
     pub fn member_list(&self) -> Result<MemberList, SetError> {
         Ok(self.read_set()?.list)
+    }
+
+    /// Whether this replica is a witness, which votes and keeps no contents.
+    ///
+    /// # Errors
+    /// [`SetError::NoSet`] and file errors.
+    pub fn is_witness(&self) -> Result<bool, SetError> {
+        let set = self.read_set()?;
+        Ok(set.list.is_witness(set.slot))
     }
 
     /// Takes over a list that another replica showed, if it is newer than what is known here. Says whether it
@@ -338,6 +378,7 @@ impl SetDirectory {
             slot: slot.0,
             addresses,
             revoked: false,
+            witness: invitation.witness,
         });
         self.write_invitations(&invitations)?;
         self.write_set(&file)?;

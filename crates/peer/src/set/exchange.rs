@@ -62,6 +62,8 @@ struct WireMember {
     addresses: Vec<String>,
     #[prost(bool, tag = "3")]
     revoked: bool,
+    #[prost(bool, tag = "4")]
+    witness: bool,
 }
 
 /// Makes `directory` a replica of the set that the token is of; `addresses` is where peers will reach it.
@@ -157,6 +159,7 @@ fn admission(token: &Token, reply: JoinReply) -> Result<Admission, SetError> {
                 .map_err(|_| SetError::Refused("a member has an impossible slot".to_owned()))?,
             addresses: member.addresses,
             revoked: member.revoked,
+            witness: member.witness,
         })
     });
     Ok(Admission {
@@ -233,6 +236,7 @@ async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, S
                 slot: member.slot.into(),
                 addresses: member.addresses,
                 revoked: member.revoked,
+                witness: member.witness,
             })
             .collect(),
     })

@@ -15,6 +15,9 @@ use crate::identity::SetId;
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Invitation {
     pub(crate) slot: u16,
+    /// Whoever uses it becomes a witness.
+    #[serde(default)]
+    pub(crate) witness: bool,
     expires_unix_s: u64,
     secret: String,
     /// Fingerprint of the signing request that used it. The same request may come again when an
@@ -23,9 +26,15 @@ pub(crate) struct Invitation {
 }
 
 impl Invitation {
-    pub(crate) fn new(slot: u16, expires_unix_s: u64, secret: &[u8; 32]) -> Invitation {
+    pub(crate) fn new(
+        slot: u16,
+        witness: bool,
+        expires_unix_s: u64,
+        secret: &[u8; 32],
+    ) -> Invitation {
         Invitation {
             slot,
+            witness,
             expires_unix_s,
             secret: HEXLOWER.encode(secret),
             used_by: None,

@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use vfs::ReplicaSlot;
 
-use super::{Member, MemberList, SetDirectory, SetError, proof_for_tests, request_for_tests};
+use super::{
+    Member, MemberList, SetDirectory, SetError, Token, proof_for_tests, request_for_tests,
+};
 
 const TREE: &[u8] = b"a tree\0with bytes of its own";
 
@@ -20,12 +22,14 @@ fn founder(root: &TempDir) -> SetDirectory {
 
 /// Admits one more replica, without a network.
 fn admitted(founder: &SetDirectory, root: &TempDir) -> SetDirectory {
+    let token = founder.invite(Duration::from_secs(60), SystemTime::now());
+    admitted_with(founder, root, &token.expect("invites"))
+}
+
+fn admitted_with(founder: &SetDirectory, root: &TempDir, token: &Token) -> SetDirectory {
     let now = SystemTime::now();
-    let token = founder
-        .invite(Duration::from_secs(60), now)
-        .expect("invites");
     let (_key, request) = request_for_tests();
-    let proof = proof_for_tests(&token, &request);
+    let proof = proof_for_tests(token, &request);
     let admission = founder
         .admit(token.slot, &proof, &request, Vec::new(), now)
         .expect("admits");
@@ -87,6 +91,7 @@ fn a_list_of_members_is_learned_when_it_is_newer() {
             slot: 7,
             addresses: Vec::new(),
             revoked: false,
+            witness: false,
         }],
     };
     let before = second.member_list().expect("a list");
@@ -109,4 +114,49 @@ fn only_the_keeper_of_the_authority_removes_and_never_itself() {
     assert!(matches!(refused, Err(SetError::NoAuthority)), "{refused:?}");
     let refused = first.revoke(ReplicaSlot(1));
     assert!(matches!(refused, Err(SetError::Founder)), "{refused:?}");
+}
+
+#[test]
+fn who_is_invited_as_a_witness_is_one_for_everybody() {
+    let root = TempDir::new().expect("a directory");
+    let first = founder(&root);
+    let second = admitted(&first, &root);
+    let token = first.invite_witness(Duration::from_secs(60), SystemTime::now());
+    let third = admitted_with(&first, &root, &token.expect("invites"));
+    assert!(
+        second
+            .learn(first.member_list().expect("a list"))
+            .expect("newer")
+    );
+    for directory in [&first, &second, &third] {
+        let members = directory.members().expect("a list");
+        let witnesses: Vec<bool> = members.iter().map(|member| member.witness).collect();
+        assert_eq!(witnesses, [false, false, true]);
+    }
+    assert!(third.is_witness().expect("says so"));
+    assert!(!second.is_witness().expect("says so"));
+    first.revoke(ReplicaSlot(3)).expect("a member");
+    let members = first.members().expect("a list");
+    assert!(members[2].witness && members[2].revoked);
+}
+
+#[test]
+fn files_that_do_not_know_of_witnesses_speak_of_data() {
+    let root = TempDir::new().expect("a directory");
+    let first = founder(&root);
+    let token = first.invite(Duration::from_secs(60), SystemTime::now());
+    for (name, list) in [("set.json", "/members"), ("invitations.json", "")] {
+        let path = first.path().join(name);
+        let text = std::fs::read_to_string(&path).expect("a file");
+        let mut older: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let entries = older.pointer_mut(list).and_then(|list| list.as_array_mut());
+        for entry in entries.expect("a list") {
+            let entry = entry.as_object_mut().expect("an object");
+            entry.remove("witness").expect("is said today");
+        }
+        std::fs::write(&path, older.to_string()).expect("writes");
+    }
+    let second = admitted_with(&first, &root, &token.expect("invites"));
+    assert!(!second.is_witness().expect("says so"));
+    assert!(!first.is_witness().expect("says so"));
 }
