@@ -93,6 +93,9 @@ impl Client {
                 return Ok(Results(reply.results.into_iter()));
             }
             let comes_back = matches!(reply.status, NfsStat4::Delay | NfsStat4::Grace);
+            if comes_back {
+                self.session.count_put_off();
+            }
             // Operations before the one that is put off would be executed again, which must not
             // matter to them: calls have one operation that changes something, at their end.
             if !comes_back || !pauses.pause().await {

@@ -8,7 +8,7 @@
 //! What must never enter: what requests mean, and the recovery of state that a server lost.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -52,6 +52,7 @@ pub struct Session {
     lines: Vec<Line>,
     back_channel: Arc<BackChannel>,
     status_flags: AtomicU32,
+    times_put_off: AtomicU64,
 }
 
 /// The place of one connection, which is filled when it is first needed and again after a loss.
@@ -76,6 +77,7 @@ impl Session {
             lines,
             back_channel,
             status_flags: AtomicU32::new(0),
+            times_put_off: AtomicU64::new(0),
             options,
         });
         if let Some(interval) = session.options.renewal {
@@ -107,6 +109,16 @@ impl Session {
     /// The flags of the latest SEQUENCE, bits of [`nfs4::seq4_status`].
     pub fn status_flags(&self) -> u32 {
         self.status_flags.load(Ordering::Relaxed)
+    }
+
+    /// How often the server said that a request be sent again later.
+    pub fn times_put_off(&self) -> u64 {
+        self.times_put_off.load(Ordering::Relaxed)
+    }
+
+    /// Counts one such answer.
+    pub(crate) fn count_put_off(&self) {
+        self.times_put_off.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes a slot out of use by other calls, for a test that speaks for itself on it.
@@ -224,7 +236,10 @@ impl Session {
                     false => Verdict::Anew,
                 }
             }
-            Err(status @ NfsStat4::Delay) => Verdict::Retry(sequence_error(status)),
+            Err(status @ NfsStat4::Delay) => {
+                self.count_put_off();
+                Verdict::Retry(sequence_error(status))
+            }
             Err(status @ (NfsStat4::SeqMisordered | NfsStat4::SeqFalseRetry)) => {
                 Verdict::Uncertain(sequence_error(status))
             }

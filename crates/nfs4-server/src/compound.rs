@@ -14,8 +14,9 @@ use xdr::Rope;
 
 use crate::connection::Connection;
 use crate::handle::{Handle, ObjectHandle};
+use crate::moving;
 use crate::namespace::Caller;
-use crate::ops;
+use crate::ops::{self, SessionHealth};
 use crate::reply::{self, Reply};
 use crate::service::Service;
 use crate::state::{ClientId, Principal, ReplySlot, SequenceRequest, Sequenced, SessionChannel};
@@ -319,6 +320,7 @@ fn sequence(
             channel,
             slot,
             back,
+            reclaim_needed,
         }) => {
             let cache = args.cachethis;
             compound.session = Some(SessionContext {
@@ -328,19 +330,42 @@ fn sequence(
                 slot,
                 cache,
             });
-            Begin::Sequenced(ops::sequence_result(args, &channel, back))
+            let lease_moved = compound.service.lease_moved(client);
+            Begin::Sequenced(ops::sequence_result(
+                args,
+                &channel,
+                SessionHealth {
+                    back,
+                    reclaim_needed,
+                    lease_moved,
+                },
+            ))
         }
     }
 }
 
 /// Executes one operation and reports it.
-async fn run(compound: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
+async fn run(compound: &mut Compound<'_>, mut operation: ArgOp4) -> ResOp4 {
     if compound.result_room < reply::needed_room(&operation) {
         return ResOp4::Failed(operation.opnum(), reply::too_big(compound));
     }
     let number = Opnum::try_from(operation.opnum()).unwrap_or(Opnum::Illegal);
     let started = Instant::now();
-    let result = ops::execute(compound, operation).await;
+    let stateid = moving::stateid_of(&operation);
+    let result = match moving::admit(compound, &mut operation) {
+        Ok(()) => ops::execute(compound, operation).await,
+        Err(status) => ResOp4::Failed(number.into(), status),
+    };
+    let result = match (result.status(), stateid, compound.session) {
+        (NfsStat4::BadStateid, Some(stateid), Some(session)) => {
+            let (mut state, now) = (compound.service.state(), compound.service.now());
+            match state.unknown_stateid(session.client, &stateid, now) {
+                NfsStat4::BadStateid => result,
+                status => ResOp4::Failed(number.into(), status),
+            }
+        }
+        _ => result,
+    };
     compound
         .service
         .observer

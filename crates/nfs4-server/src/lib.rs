@@ -15,6 +15,7 @@ mod compound;
 mod connection;
 mod gates;
 mod handle;
+mod moving;
 mod namespace;
 mod observer;
 mod ops;
@@ -27,6 +28,7 @@ mod status;
 
 pub use connection::{CallbackError, Connection};
 pub use handle::FileHandle;
+pub use moving::Location;
 pub use namespace::{
     AccessMode, AccessRule, AddressRange, AddressRangeError, Export, Namespace, NamespaceError,
     PseudoPath, Squash,

@@ -15,6 +15,7 @@ use crate::callback::Callbacks;
 use crate::compound;
 use crate::connection::Connection;
 use crate::gates::Gates;
+use crate::moving::Moving;
 use crate::namespace::{Caller, Namespace};
 use crate::observer::Observer;
 use crate::records::ClientRecords;
@@ -30,6 +31,9 @@ pub struct Identity {
     pub scope: Vec<u8>,
     /// Differs from that of every earlier start of this server.
     pub incarnation: u32,
+    /// This server's number among those with the same scope, where there are others: their clients may then come
+    /// here, as after a restart, and reclaim. `None` for a server on its own.
+    pub place: Option<u16>,
 }
 
 /// What a service needs besides its name space.
@@ -59,6 +63,7 @@ pub struct Service {
     pub(crate) callbacks: Callbacks,
     /// Passed by requests that change both a file's state behind the file system and in the tables.
     pub(crate) gates: Gates,
+    pub(crate) moving: Moving,
     clock: fn() -> Instant,
     state: Mutex<State>,
     connections: Mutex<HashMap<ConnectionId, Arc<dyn Connection>>>,
@@ -76,7 +81,8 @@ impl Service {
     pub fn new(namespace: Namespace, options: ServiceOptions) -> Arc<Service> {
         let now = (options.clock)();
         let incarnation = options.identity.incarnation;
-        let state = State::new(options.limits, incarnation, options.may_reclaim, now);
+        let state = State::new(options.limits, incarnation, options.may_reclaim, now)
+            .among_others(options.identity.place);
         let service = Arc::new_cyclic(|own| Service {
             own: own.clone(),
             identity: options.identity,
@@ -85,11 +91,13 @@ impl Service {
             observer: options.observer,
             callbacks: Callbacks::default(),
             gates: Gates::default(),
+            moving: Moving::default(),
             clock: options.clock,
             state: Mutex::new(state),
             connections: Mutex::new(HashMap::new()),
         });
         service.watch_locks();
+        service.answer_for_clients();
         service
     }
 
@@ -102,6 +110,24 @@ impl Service {
                     own.locks_changed(FileKey { tree, object });
                 }
             }));
+        }
+    }
+
+    /// Lets the file systems ask which clients are this server's.
+    fn answer_for_clients(&self) {
+        for export in self.namespace.exports() {
+            let own = self.own.clone();
+            export
+                .file_system
+                .on_clients_asked(Arc::new(move |clients, for_good| {
+                    let Some(own) = own.upgrade() else {
+                        return Vec::new();
+                    };
+                    match for_good {
+                        true => own.absent(clients),
+                        false => own.state().unknown(clients),
+                    }
+                }));
         }
     }
 
@@ -168,6 +194,22 @@ impl Service {
         }
     }
 
+    /// Which of these clients, by the names that file systems know them by, are not this server's. They may not
+    /// reclaim anything here from now on: when no other server has them either, what they held is given up.
+    #[must_use]
+    pub fn absent(&self, clients: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
+        let now = self.now();
+        self.state().absent(clients, now)
+    }
+
+    /// Forgets all clients, as a restart would, and closes what they have open here; their locks stay for them
+    /// to reclaim. To be called when this server has been out of touch for so long that its clients may have gone
+    /// to others.
+    pub async fn forget_clients(&self) {
+        let releases = self.state().forget_clients();
+        self.release(releases).await;
+    }
+
     /// How much is remembered of clients.
     #[must_use]
     pub fn counts(&self) -> StateCounts {
@@ -202,7 +244,7 @@ impl Service {
     /// Lets go what vanished state held behind the file system boundary.
     pub(crate) async fn release(&self, releases: Vec<Release>) {
         let mut under_way = JoinSet::new();
-        for release in releases {
+        for release in releases.into_iter().filter(|release| self.lets_go(release)) {
             if under_way.len() >= RELEASES_AT_ONCE {
                 under_way.join_next().await;
             }

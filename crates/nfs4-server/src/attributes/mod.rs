@@ -37,6 +37,7 @@ const READABLE: Bitmap4 = Bitmap4::of(&[
     Attr::FilesAvail,
     Attr::FilesFree,
     Attr::FilesTotal,
+    Attr::FsLocations,
     Attr::Homogeneous,
     Attr::Maxfilesize,
     Attr::Maxlink,

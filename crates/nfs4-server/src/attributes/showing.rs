@@ -114,6 +114,9 @@ impl AttributeEncoder {
             maxlink: Some(properties.max_links),
             change_attr_type: Some(ChangeAttrType4::MonotonicIncr),
             xattr_support: Some(true),
+            fs_locations: request
+                .contains(Attr::FsLocations)
+                .then(|| Box::new(compound.service.moving.locations_of(export))),
             ..of_any_tree(properties.fs_id, &space, lease_seconds(compound))
         };
         let covered = (export.node != ROOT_NODE).then(|| namespace.node(export.node).id);
@@ -139,6 +142,8 @@ impl AttributeEncoder {
             // It is a hash of the exports, so it does not grow.
             change_attr_type: Some(ChangeAttrType4::Undefined),
             xattr_support: Some(false),
+            // Nobody else has it.
+            fs_locations: request.contains(Attr::FsLocations).then(Box::default),
             ..of_any_tree(fs_id, &NO_SPACE, lease_seconds(compound))
         };
         AttributeEncoder::new(request, values, Tree::Pseudo, minor_version)

@@ -9,10 +9,9 @@ pub(crate) async fn destroy_clientid(
     compound: &mut Compound<'_>,
     args: DestroyClientidArgs,
 ) -> Result<(), NfsStat4> {
-    let releases = compound
-        .service
-        .state()
-        .destroy_client(ClientId(args.clientid))?;
-    compound.service.release(releases).await;
+    let (service, client) = (compound.service, ClientId(args.clientid));
+    let has_moved = service.has_moved(client);
+    let releases = service.state().destroy_client(client, has_moved)?;
+    service.release(releases).await;
     Ok(())
 }

@@ -47,6 +47,10 @@ async fn attempt(
     if !allowed {
         return Err(NfsStat4::OpenMode);
     }
+    let went_on = || object.export.file_system.others_went_on();
+    if reclaim == Reclaim::Yes && (service.state().must_prove(session.client) || went_on()) {
+        prove(&object, &grant, range, kind).await?;
+    }
     let mut outcome = try_lock(&object, &grant, range, kind).await?;
     if outcome.is_err() && reclaim == Reclaim::Yes {
         return Err(NfsStat4::ReclaimConflict);
@@ -107,6 +111,25 @@ fn find(
             state.known_lock(client, &stateid, object.key())
         }
     }
+}
+
+/// Fails unless the owner still holds something of the file. If it does not, its locks were given up, and somebody
+/// else may have had them in between: then it must not believe that it had them all the time.
+async fn prove(
+    object: &ObjectHandle,
+    grant: &LockGrant,
+    range: ByteRange,
+    kind: LockKind,
+) -> Result<(), NfsStat4> {
+    let (file_system, owner) = (&object.export.file_system, &grant.owner);
+    if file_system.holds_lock(object.id, owner).await.or_status()? {
+        return Ok(());
+    }
+    let conflict = file_system.test_lock(object.id, owner, range, kind).await;
+    Err(match conflict.or_status()? {
+        Some(_) => NfsStat4::ReclaimConflict,
+        None => NfsStat4::ReclaimBad,
+    })
 }
 
 async fn try_lock(

@@ -15,6 +15,17 @@ pub(crate) async fn reclaim_complete(
         return Ok(());
     }
     let service = compound.service;
+    let given_up = service
+        .state()
+        .is_being_given_up(session.client, service.now());
+    if let Some(name) = given_up {
+        let mut exports = service.namespace.exports().iter();
+        let holds = |held: vfs::Holdings| !held.of(std::slice::from_ref(&name)).is_empty();
+        if exports.any(|export| holds(export.file_system.holdings())) {
+            // What it gets from here on must not be taken for what it had.
+            return Err(NfsStat4::Delay);
+        }
+    }
     let owner = service.state().reclaim_complete(session.client)?;
     // From here on the client may hold state, so the next incarnation must know it.
     service.records.add(owner).await.map_err(|error| {

@@ -4,11 +4,22 @@ use nfs4::{SequenceArgs, SequenceResOk, seq4_status};
 
 use crate::state::{BackChannelHealth, SessionChannel};
 
+/// What a client is told of its state with every SEQUENCE.
+pub(crate) struct SessionHealth {
+    /// Which ways back to it are broken.
+    pub(crate) back: BackChannelHealth,
+    /// Whether it has to reclaim what it held at another server.
+    pub(crate) reclaim_needed: bool,
+    /// Whether a tree in which it holds something is to be found at other servers now.
+    pub(crate) lease_moved: bool,
+}
+
 pub(crate) fn sequence_result(
     args: &SequenceArgs,
     channel: &SessionChannel,
-    back: BackChannelHealth,
+    health: SessionHealth,
 ) -> SequenceResOk {
+    let back = health.back;
     let highest = channel.slots - 1;
     SequenceResOk {
         sessionid: args.sessionid,
@@ -17,7 +28,9 @@ pub(crate) fn sequence_result(
         highest_slotid: highest,
         target_highest_slotid: highest,
         status_flags: flag(back.session_down, seq4_status::CB_PATH_DOWN_SESSION)
-            | flag(back.client_down, seq4_status::CB_PATH_DOWN),
+            | flag(back.client_down, seq4_status::CB_PATH_DOWN)
+            | flag(health.reclaim_needed, seq4_status::RESTART_RECLAIM_NEEDED)
+            | flag(health.lease_moved, seq4_status::LEASE_MOVED),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nfs4::{NfsStat4, SessionId4};
 
+use super::newcomers::Newcomer;
 use super::session::CreatedSession;
 use super::{Release, State};
 
@@ -60,6 +61,9 @@ pub(super) struct Client {
     pub(super) id: ClientId,
     pub(super) owner: Arc<[u8]>,
     verifier: [u8; 8],
+    /// How file systems know it: verifier and owner, the same at every server, and another after each restart
+    /// of the client.
+    pub(super) name: Arc<[u8]>,
     pub(super) principal: Principal,
     pub(super) confirmed: bool,
     pub(super) implementation: String,
@@ -76,6 +80,8 @@ pub(super) struct Client {
     pub(super) reclaim_complete: bool,
     /// Whether the client held state before the server restarted.
     pub(super) may_reclaim: bool,
+    /// What it may do as one that comes from another server.
+    pub(super) newcomer: Newcomer,
 }
 
 impl Client {
@@ -168,28 +174,35 @@ impl State {
         self.introduce(request, now).map(|new| (new, Vec::new()))
     }
 
-    /// Removes a client record that has no state left (RFC 8881, section 18.50).
+    /// Removes a client record that has no state left (RFC 8881, section 18.50), or only what the client holds
+    /// elsewhere by now, if it `has_moved`.
     ///
     /// # Errors
     /// `STALE_CLIENTID` when there is no such record, `CLIENTID_BUSY` when it has state.
-    pub fn destroy_client(&mut self, id: ClientId) -> Result<Vec<Release>, NfsStat4> {
+    pub fn destroy_client(
+        &mut self,
+        id: ClientId,
+        has_moved: bool,
+    ) -> Result<Vec<Release>, NfsStat4> {
         let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientid)?;
-        if client.is_in_use() {
+        if !client.sessions.is_empty() || (client.is_in_use() && !has_moved) {
             return Err(NfsStat4::ClientidBusy);
         }
         Ok(self.remove_client(id))
     }
 
-    /// The owner string of a confirmed client.
-    #[must_use]
-    pub fn client_owner(&self, id: ClientId) -> Option<Arc<[u8]>> {
-        self.clients.get(&id).map(|client| client.owner.clone())
+    /// How file systems know a client.
+    pub(super) fn client_name(&self, id: ClientId) -> Option<Arc<[u8]>> {
+        self.clients.get(&id).map(|client| client.name.clone())
     }
 
-    /// The confirmed client that has this owner string.
+    /// The confirmed client that file systems know by this name.
     #[must_use]
-    pub fn client_named(&self, owner: &[u8]) -> Option<ClientId> {
-        self.owners.get(owner).and_then(|records| records.confirmed)
+    pub fn client_named(&self, name: &[u8]) -> Option<ClientId> {
+        let (verifier, owner) = Client::verifier_and_owner(name)?;
+        let id = self.owners.get(owner)?.confirmed?;
+        let client = self.clients.get(&id)?;
+        (client.verifier == verifier).then_some(id)
     }
 
     /// Makes a new unconfirmed record in place of an earlier unconfirmed one of the same owner.
@@ -215,6 +228,7 @@ impl State {
             id,
             owner: identity.owner.clone(),
             verifier: identity.verifier,
+            name: [&identity.verifier[..], &identity.owner].concat().into(),
             principal: identity.principal,
             confirmed: false,
             implementation,
@@ -227,6 +241,7 @@ impl State {
             locks: HashSet::new(),
             reclaim_complete: false,
             may_reclaim: false,
+            newcomer: Newcomer::default(),
         };
         let exchanged = client.exchanged();
         self.clients.insert(id, client);
@@ -235,7 +250,8 @@ impl State {
     }
 
     /// Confirms a record; an older incarnation of the same client goes with all it had.
-    pub(super) fn confirm(&mut self, id: ClientId) -> Vec<Release> {
+    pub(super) fn confirm(&mut self, id: ClientId, now: Instant) -> Vec<Release> {
+        self.welcome(id, now);
         let Some(client) = self.clients.get_mut(&id) else {
             return Vec::new();
         };
@@ -255,6 +271,12 @@ impl State {
 }
 
 impl Client {
+    /// What a name consists of.
+    pub(super) fn verifier_and_owner(name: &[u8]) -> Option<([u8; 8], &[u8])> {
+        let (verifier, owner) = name.split_first_chunk()?;
+        Some((*verifier, owner))
+    }
+
     fn exchanged(&self) -> Exchanged {
         Exchanged {
             client: self.id,

@@ -67,6 +67,7 @@ impl State {
         let client = self.confirmed(client)?;
         match reclaim {
             Reclaim::No if self.in_grace() || !client.reclaim_complete => Err(NfsStat4::Grace),
+            Reclaim::Yes if client.newcomer.may_reclaim() => Ok(()),
             Reclaim::Yes if !self.in_grace() || client.reclaim_complete => Err(NfsStat4::NoGrace),
             Reclaim::Yes if !client.may_reclaim => Err(NfsStat4::ReclaimBad),
             _ => Ok(()),
@@ -81,11 +82,13 @@ impl State {
     pub fn reclaim_complete(&mut self, id: ClientId) -> Result<Arc<[u8]>, NfsStat4> {
         let client = self.clients.get_mut(&id).ok_or(NfsStat4::StaleClientid)?;
         if client.reclaim_complete {
+            self.newcomer_is_done(id);
             return Err(NfsStat4::CompleteAlready);
         }
         client.reclaim_complete = true;
         let owner = client.owner.clone();
         self.grace.expected.remove(&owner);
+        self.newcomer_is_done(id);
         Ok(owner)
     }
 

@@ -8,6 +8,7 @@
 mod back_channel;
 mod client;
 mod grace;
+mod newcomers;
 mod open;
 mod session;
 mod stateid;
@@ -34,6 +35,7 @@ mod tests;
 
 use client::{Client, OwnerRecords};
 use grace::Grace;
+use newcomers::Newcomers;
 use open::{Lock, Open};
 use session::Session;
 
@@ -116,6 +118,7 @@ pub struct State {
     locks: HashMap<u64, Lock>,
     lock_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
     grace: Grace,
+    newcomers: Newcomers,
 }
 
 impl State {
@@ -143,6 +146,7 @@ impl State {
             locks: HashMap::new(),
             lock_index: HashMap::new(),
             grace,
+            newcomers: Newcomers::default(),
         }
     }
 
@@ -154,6 +158,7 @@ impl State {
 
     /// Drops clients whose lease ran out and unconfirmed records that nobody confirmed.
     pub fn expire(&mut self, now: Instant) -> Vec<Release> {
+        self.end_newcomers(now);
         let lease = self.limits.lease;
         let gone: Vec<ClientId> = self
             .clients
@@ -182,20 +187,28 @@ impl State {
         }
     }
 
+    /// The clients that have sessions.
+    pub fn present(&self) -> impl Iterator<Item = ClientId> {
+        let present = self.clients.values();
+        let present = present.filter(|client| !client.sessions.is_empty());
+        present.map(|client| client.id)
+    }
+
     /// Removes a client with everything it had.
     fn remove_client(&mut self, id: ClientId) -> Vec<Release> {
         let Some(client) = self.clients.remove(&id) else {
             return Vec::new();
         };
+        self.lose(&client);
         for session in &client.sessions {
             self.sessions.remove(session);
         }
         let mut releases = Vec::new();
         for key in &client.locks {
-            releases.extend(self.forget_lock(*key, &client.owner));
+            releases.extend(self.forget_lock(*key, &client.name));
         }
         for key in &client.opens {
-            releases.extend(self.forget_open(*key, &client.owner));
+            releases.extend(self.forget_open(*key, &client.name));
         }
         let records = self.owners.entry(client.owner.clone()).or_default();
         records.forget(id);

@@ -64,23 +64,13 @@ pub struct LockGrant {
     pub share: Share,
 }
 
-/// Composes the name by which file systems know an open owner: unambiguous, and the same whichever
-/// server the client talks to.
-fn open_owner(client: &[u8], owner: &[u8]) -> OpenOwner {
-    let mut name = Vec::with_capacity(4 + client.len() + owner.len());
-    name.extend_from_slice(&(client.len() as u32).to_be_bytes());
-    name.extend_from_slice(client);
-    name.extend_from_slice(owner);
-    OpenOwner(name.into())
-}
-
 impl State {
     /// The file system's name for a client's open-owner.
     ///
     /// # Errors
     /// `STALE_CLIENTID` when the client is gone.
     pub fn open_owner(&self, client: ClientId, owner: &[u8]) -> Result<OpenOwner, NfsStat4> {
-        Ok(open_owner(&self.confirmed(client)?.owner, owner))
+        Ok(OpenOwner::new(&self.confirmed(client)?.name, owner))
     }
 
     /// The file system's name for a client's lock-owner.
@@ -88,7 +78,7 @@ impl State {
     /// # Errors
     /// `STALE_CLIENTID` when the client is gone.
     pub fn lock_owner(&self, client: ClientId, owner: &[u8]) -> Result<LockOwner, NfsStat4> {
-        let client = self.confirmed(client)?.owner.clone();
+        let client = self.confirmed(client)?.name.clone();
         Ok(LockOwner {
             client,
             owner: Arc::from(owner),
@@ -168,7 +158,7 @@ impl State {
         }
         check_sequence(stateid.seqid, open.seqid)?;
         let record = self.confirmed(client)?;
-        let owner = open_owner(&record.owner, &open.owner);
+        let owner = OpenOwner::new(&record.name, &open.owner);
         Ok(OpenFile {
             key,
             owner,
@@ -217,10 +207,10 @@ impl State {
         let Some(entry) = self.opens.get(&open.key) else {
             return Vec::new();
         };
-        let Some(owner) = self.client_owner(entry.client) else {
+        let Some(name) = self.client_name(entry.client) else {
             return Vec::new();
         };
-        let mut releases = self.forget_open(open.key, &owner);
+        let mut releases = self.forget_open(open.key, &name);
         releases.retain(|release| !matches!(release, Release::Open(..)));
         releases
     }
@@ -342,22 +332,22 @@ impl State {
 
     /// Forgets a lock state under which nothing is locked.
     pub fn free_lock(&mut self, client: ClientId, stateid: &Stateid4) {
-        if let (Ok(key), Some(owner)) = (self.state_key(stateid), self.client_owner(client)) {
-            self.forget_lock(key, &owner);
+        if let (Ok(key), Some(name)) = (self.state_key(stateid), self.client_name(client)) {
+            self.forget_lock(key, &name);
         }
     }
 
-    pub(super) fn forget_open(&mut self, key: u64, client_owner: &Arc<[u8]>) -> Vec<Release> {
+    pub(super) fn forget_open(&mut self, key: u64, client: &Arc<[u8]>) -> Vec<Release> {
         let Some(open) = self.opens.remove(&key) else {
             return Vec::new();
         };
         let mut releases = Vec::new();
         for lock in &open.locks {
-            releases.extend(self.forget_lock(*lock, client_owner));
+            releases.extend(self.forget_lock(*lock, client));
         }
         releases.push(Release::Open(
             open.file,
-            open_owner(client_owner, &open.owner),
+            OpenOwner::new(client, &open.owner),
         ));
         self.open_index
             .remove(&(open.client, open.owner, open.file));
@@ -367,7 +357,7 @@ impl State {
         releases
     }
 
-    pub(super) fn forget_lock(&mut self, key: u64, client_owner: &Arc<[u8]>) -> Option<Release> {
+    pub(super) fn forget_lock(&mut self, key: u64, client: &Arc<[u8]>) -> Option<Release> {
         let lock = self.locks.remove(&key)?;
         if let Some(open) = self.opens.get_mut(&lock.open) {
             open.locks.remove(&key);
@@ -376,7 +366,7 @@ impl State {
             record.locks.remove(&key);
         }
         let owner = LockOwner {
-            client: client_owner.clone(),
+            client: client.clone(),
             owner: lock.owner.clone(),
         };
         self.lock_index

@@ -150,6 +150,8 @@ pub enum Sequenced {
         slot: ReplySlot,
         /// Which ways back to the client are broken.
         back: BackChannelHealth,
+        /// Whether the client has to reclaim what it held at another server.
+        reclaim_needed: bool,
     },
     /// It was executed before: send this again.
     Replay(Rope),
@@ -243,7 +245,7 @@ impl State {
         self.next_session += 1;
         self.sessions
             .insert(created.answer.session, created.session);
-        let releases = self.confirm(request.client);
+        let releases = self.confirm(request.client, now);
         Ok((created.answer, releases))
     }
 
@@ -311,6 +313,7 @@ impl State {
                 session: request.session,
                 slot: request.slot,
             },
+            reclaim_needed: self.reclaim_needed(client),
             back: self
                 .sessions
                 .get(&request.session)

@@ -147,16 +147,16 @@ fn a_client_with_a_session_cannot_be_destroyed() {
     let mut table = Table::new();
     let (client, session) = table.client("a");
     assert_eq!(
-        table.state.destroy_client(client),
+        table.state.destroy_client(client, false),
         Err(NfsStat4::ClientidBusy)
     );
     table
         .state
         .destroy_session(session, CONNECTION, None)
         .unwrap();
-    table.state.destroy_client(client).unwrap();
+    table.state.destroy_client(client, false).unwrap();
     assert_eq!(
-        table.state.destroy_client(client),
+        table.state.destroy_client(client, false),
         Err(NfsStat4::StaleClientid)
     );
 }

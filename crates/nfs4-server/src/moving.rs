@@ -1,0 +1,204 @@
+//! A tree that is on its way to other servers: clients are told to go there (RFC 8881, sections 11.10 and 11.11).
+//!
+//! From [`Service::begin_drain`] on, every operation on the tree answers MOVED, except those that lead to it and
+//! those that ask where it is. What clients hold is not handed over by anybody: the tables behind the file
+//! system boundary keep it under their names, and they reclaim it where they arrive. So what they had here is
+//! forgotten, and never given back.
+//!
+//! What must never enter: whether the other servers are ready, and when this one stops.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use nfs4::attributes::{FsLocation4, FsLocations4, Pathname4};
+use nfs4::{ArgOp4, Attr, Bitmap4, Component4, NfsStat4, Stateid4, Utf8str};
+use vfs::FsId;
+use xdr::Bytes;
+
+use crate::compound::Compound;
+use crate::handle::Handle;
+use crate::namespace::Export;
+use crate::service::Service;
+use crate::state::{ClientId, Release};
+
+/// One server where a tree that moves is served under the same path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Names or addresses, as clients reach it at the standard port of NFS.
+    pub addresses: Vec<String>,
+}
+
+/// The tree that moves, once there is one.
+#[derive(Debug, Default)]
+pub(crate) struct Moving(OnceLock<Drain>);
+
+#[derive(Debug)]
+struct Drain {
+    tree: FsId,
+    locations: Vec<Location>,
+    until: Instant,
+    /// Clients that were told that the tree moves, and when for the last time.
+    informed: Mutex<HashMap<ClientId, Instant>>,
+}
+
+impl Drain {
+    fn informed(&self) -> MutexGuard<'_, HashMap<ClientId, Instant>> {
+        // It stays whole even if a holder panicked.
+        self.informed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long a client that was told is left in peace. Meanwhile SEQUENCE must not say that its lease has moved: Linux
+/// takes that for another move, and gives up the one it is at.
+const PEACE: Duration = Duration::from_secs(10);
+
+/// What GETATTR may ask for of a tree that is not here (RFC 8881, section 11.4).
+const OF_ABSENT_TREE: Bitmap4 = Bitmap4::of(&[
+    Attr::FsLocations,
+    Attr::Fsid,
+    Attr::RdattrError,
+    Attr::MountedOnFileid,
+]);
+
+impl Moving {
+    /// The drain of the tree that an export shows.
+    fn drain_of(&self, export: &Export) -> Option<&Drain> {
+        (self.0.get()).filter(|drain| drain.tree == export.file_system.properties().fs_id)
+    }
+
+    /// Where an export lies here, and where else it is served if it moves there.
+    pub(crate) fn locations_of(&self, export: &Export) -> FsLocations4 {
+        let names = export.path.components().iter();
+        let name = |name: &vfs::Name| Component4(Bytes::copy_from_slice(name.as_bytes()));
+        let path = Pathname4(names.map(name).collect());
+        let location = |location: &Location| FsLocation4 {
+            server: (location.addresses.iter())
+                .map(|address| Utf8str::from(address.as_str()))
+                .collect(),
+            rootpath: path.clone(),
+        };
+        let drain = self.drain_of(export);
+        let locations = drain.map(|drain| drain.locations.iter().map(location).collect());
+        FsLocations4 {
+            locations: locations.unwrap_or_default(),
+            fs_root: path,
+        }
+    }
+}
+
+/// Prepares an operation on a tree that moves: fails with `MOVED`, or leaves of it what can be answered.
+pub(crate) fn admit(compound: &Compound<'_>, operation: &mut ArgOp4) -> Result<(), NfsStat4> {
+    let Some(Handle::Object(object)) = &compound.current else {
+        return Ok(());
+    };
+    let Some(drain) = compound.service.moving.drain_of(&object.export) else {
+        return Ok(());
+    };
+    let inform = || {
+        if let Some(session) = &compound.session {
+            let now = compound.service.now();
+            drain.informed().insert(session.client, now);
+        }
+    };
+    match operation {
+        ArgOp4::Getattr(args) if args.attr_request.intersects(&OF_ABSENT_TREE) => {
+            args.attr_request = args.attr_request & OF_ABSENT_TREE;
+            inform();
+            Ok(())
+        }
+        ArgOp4::Putfh(_)
+        | ArgOp4::Putrootfh
+        | ArgOp4::Putpubfh
+        | ArgOp4::Savefh
+        | ArgOp4::Restorefh
+        | ArgOp4::ReclaimComplete(_)
+        | ArgOp4::ExchangeId(_)
+        | ArgOp4::CreateSession(_)
+        | ArgOp4::DestroySession(_)
+        | ArgOp4::DestroyClientid(_)
+        | ArgOp4::BackchannelCtl(_)
+        | ArgOp4::TestStateid(_)
+        | ArgOp4::Illegal(_) => Ok(()),
+        _ => {
+            inform();
+            Err(NfsStat4::Moved)
+        }
+    }
+}
+
+/// The stateid that an operation uses an open or a lock by.
+pub(crate) fn stateid_of(operation: &ArgOp4) -> Option<Stateid4> {
+    use nfs4::Locker4;
+    Some(match operation {
+        ArgOp4::Allocate(args) => args.stateid,
+        ArgOp4::Close(args) => args.open_stateid,
+        ArgOp4::Deallocate(args) => args.stateid,
+        ArgOp4::Lock(args) => match &args.locker {
+            Locker4::OpenOwner(new) => new.open_stateid,
+            Locker4::LockOwner(known) => known.lock_stateid,
+        },
+        ArgOp4::Locku(args) => args.lock_stateid,
+        ArgOp4::OpenDowngrade(args) => args.open_stateid,
+        ArgOp4::Read(args) => args.stateid,
+        ArgOp4::Seek(args) => args.stateid,
+        ArgOp4::Setattr(args) => args.stateid,
+        ArgOp4::Write(args) => args.stateid,
+        _ => return None,
+    })
+}
+
+impl Service {
+    /// Sends clients of a tree to other servers from now on, for good: of further calls only the first counts.
+    /// [`Service::drained`] says when they have gone, or `patience` is over.
+    pub fn begin_drain(&self, tree: FsId, locations: Vec<Location>, patience: Duration) {
+        let until = self.now() + patience;
+        self.moving.0.get_or_init(|| Drain {
+            tree,
+            locations,
+            until,
+            informed: Mutex::default(),
+        });
+    }
+
+    /// How many clients are still to go from the tree that moves: a client that has gone ends its sessions. `None`
+    /// where no tree moves.
+    #[must_use]
+    pub fn to_be_drained(&self) -> Option<usize> {
+        let moves = self.moving.0.get().is_some();
+        moves.then(|| self.state().present().count())
+    }
+
+    /// Whether all clients have gone from the tree that moves, or the patience is over. False where no tree moves.
+    #[must_use]
+    pub fn drained(&self) -> bool {
+        let is_over = |drain: &Drain| self.now() >= drain.until;
+        self.moving.0.get().is_some_and(is_over) || self.to_be_drained() == Some(0)
+    }
+
+    /// Whether the client of a session has to be told that something of it has moved. Clients that hold nothing too:
+    /// they would look for the tree here when this server is gone.
+    pub(crate) fn lease_moved(&self, client: ClientId) -> bool {
+        self.moving.0.get().is_some_and(|drain| {
+            let told = drain.informed().get(&client).copied();
+            told.is_none_or(|told| self.now().saturating_duration_since(told) > PEACE)
+        })
+    }
+
+    /// Whether state of vanished clients is to be let go: not their locks in a tree that moves, which may have
+    /// been reclaimed where the clients are now.
+    pub(crate) fn lets_go(&self, release: &Release) -> bool {
+        match release {
+            Release::Locks(file, _) => {
+                let export = &self.namespace.exports()[file.tree];
+                self.moving.drain_of(export).is_none()
+            }
+            Release::Open(..) | Release::Record(_) => true,
+        }
+    }
+
+    /// Whether a client may take its leave although it holds something, because it holds it elsewhere now.
+    pub(crate) fn has_moved(&self, client: ClientId) -> bool {
+        (self.moving.0.get()).is_some_and(|drain| drain.informed().contains_key(&client))
+    }
+}
