@@ -1,13 +1,18 @@
 //! What has arrived from one peer and is on its way into the local copy.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use bytes::Bytes;
 use control::Position;
 use peer::Incoming;
 use store::Ticket;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
+use crate::losses::Kept;
 use crate::shipping::Arrivals;
 use crate::wire::PieceHead;
 
@@ -20,17 +25,45 @@ pub(crate) struct Piece {
     pub(crate) incoming: Incoming,
 }
 
+/// What waits in line: a message of the peer itself, or one that another replica had kept.
+pub(crate) enum Parcel {
+    Own(Incoming),
+    Relayed(Bytes),
+}
+
+/// Bytes of messages kept of one stream, at most.
+const KEPT_BYTES: usize = 32 << 20;
+
+/// Messages of the stream that not everybody may have, oldest first.
+#[derive(Default)]
+struct Keeping {
+    messages: VecDeque<Kept>,
+    bytes: usize,
+    /// When each peer was last sent what is kept.
+    relayed: BTreeMap<ReplicaSlot, Instant>,
+}
+
 struct Waiting {
     pieces: Arrivals<Piece>,
     applied: Position,
+    acknowledged: u64,
     /// Counts sessions; what came in an earlier one comes again, and must not be taken in beside that.
     session: u64,
+}
+
+impl Keeping {
+    fn drop_first(&mut self) {
+        if let Some(first) = self.messages.pop_front() {
+            self.bytes -= first.records.len();
+        }
+    }
 }
 
 /// What has arrived from one peer. Memory is bounded by the transport's credit, which each item keeps.
 pub(crate) struct Inbox {
     pub(crate) from: ReplicaSlot,
-    records: mpsc::UnboundedSender<(u64, Incoming)>,
+    records: mpsc::UnboundedSender<(u64, Parcel)>,
+    kept: Mutex<Keeping>,
     waiting: Mutex<Waiting>,
     /// The last rows applied; what follows them counts as stable only when they are.
     last_rows: Mutex<Option<Ticket>>,
@@ -45,14 +78,16 @@ impl Inbox {
     pub(crate) fn new(
         from: ReplicaSlot,
         applied: u64,
-    ) -> (Inbox, mpsc::UnboundedReceiver<(u64, Incoming)>) {
+    ) -> (Inbox, mpsc::UnboundedReceiver<(u64, Parcel)>) {
         let (records, queue) = mpsc::unbounded_channel();
         let inbox = Inbox {
             from,
             records,
+            kept: Mutex::default(),
             waiting: Mutex::new(Waiting {
                 pieces: Arrivals::default(),
                 applied: Position(applied),
+                acknowledged: applied,
                 session: 0,
             }),
             last_rows: Mutex::new(None),
@@ -69,7 +104,66 @@ impl Inbox {
     /// Lines a message of the ordered stream up.
     pub(crate) fn take_in(&self, incoming: Incoming) {
         // The queue ends only with the replica.
-        let _ = self.records.send((self.session(), incoming));
+        let _ = self.records.send((self.session(), Parcel::Own(incoming)));
+    }
+
+    /// Lines up what another replica had kept of the stream.
+    pub(crate) fn take_in_relayed(&self, records: Bytes) {
+        let _ = self
+            .records
+            .send((self.session(), Parcel::Relayed(records)));
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Keeping> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a message that is applied here, for those who may lack it.
+    pub(crate) fn keep(&self, through: u64, records: &Bytes) {
+        let mut kept = self.kept();
+        if kept
+            .messages
+            .back()
+            .is_some_and(|last| last.through >= through)
+        {
+            return;
+        }
+        let records = records.clone();
+        kept.bytes += records.len();
+        kept.messages.push_back(Kept { through, records });
+        while kept.bytes > KEPT_BYTES {
+            kept.drop_first();
+        }
+    }
+
+    /// Everybody has the stream up to here.
+    pub(crate) fn forget_kept(&self, everywhere: u64) {
+        let mut kept = self.kept();
+        while kept
+            .messages
+            .front()
+            .is_some_and(|first| first.through <= everywhere)
+        {
+            kept.drop_first();
+        }
+    }
+
+    /// The messages behind a position.
+    pub(crate) fn kept_behind(&self, position: u64) -> Vec<Bytes> {
+        let kept = self.kept();
+        let behind = kept.messages.iter().filter(|kept| kept.through > position);
+        behind.map(|kept| kept.records.clone()).collect()
+    }
+
+    /// Whether a peer has not been sent what is kept for so long; if so, it counts as sent now.
+    pub(crate) fn may_relay(&self, to: ReplicaSlot, now: Instant, pause: Duration) -> bool {
+        let mut kept = self.kept();
+        let last = kept.relayed.get(&to);
+        let due = last.is_none_or(|last| now.duration_since(*last) >= pause);
+        if due {
+            kept.relayed.insert(to, now);
+        }
+        due
     }
 
     /// Returns a piece that can be put in place now, or keeps it until what it follows is applied.
@@ -105,6 +199,17 @@ impl Inbox {
     /// The ticket of the last rows that were applied since the start.
     pub(crate) fn rows(&self) -> Option<Ticket> {
         *self.last_rows()
+    }
+
+    /// How far the peer was last told that its stream is applied here, stably.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.waiting().acknowledged
+    }
+
+    /// The peer is told now.
+    pub(crate) fn note_acknowledged(&self, position: u64) {
+        let mut waiting = self.waiting();
+        waiting.acknowledged = waiting.acknowledged.max(position);
     }
 
     /// How far the peer's stream is applied.

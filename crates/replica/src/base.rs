@@ -1,10 +1,11 @@
-//! The copy that a joining replica begins with: all rows of one moment, then the contents of all files.
+//! The copy that a joining or returning replica begins with: all rows of one moment, then contents of files.
 //!
-//! The member with the smallest slot supplies it. Rows of later updates follow in the streams, contents are
-//! shipped like any other change; the joining replica answers clients once it has everything.
+//! The first member of the view that holds the tree supplies it. Rows of later updates follow in the streams;
+//! contents are shipped like any other change, of those files that the receiver asks for. A replica whose
+//! own copy is out of date or has diverged keeps what contents it has that are right.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use control::Position;
 use peer::{Incoming, Lane, Session};
@@ -14,8 +15,8 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 use crate::arrivals::Inbox;
 use crate::sessions;
 use crate::shared::Shared;
-use crate::streams::{StreamError, malformed};
-use crate::wire::{self, BasePage, Row};
+use crate::streams::{OBJECTS, StreamError, malformed};
+use crate::wire::{self, BasePage, Row, Wanted};
 
 /// About so many bytes of rows travel in one message.
 const PAGE_BYTES: usize = 256 << 10;
@@ -31,7 +32,7 @@ pub(crate) enum Held {
     Nothing,
     /// All rows, but not all contents.
     Rows,
-    /// All of it.
+    /// All of it; of a witness, all that it is to have.
     Everything,
 }
 
@@ -51,8 +52,8 @@ pub(crate) fn held(store: &Store, founder: bool) -> Result<Held> {
     let facts = store.facts(FACT)?;
     let said = facts.first().and_then(|(_, value)| value.first().copied());
     Ok(match said {
-        _ if founder => Held::Everything,
         Some(number) => Held::from_number(number),
+        None if founder => Held::Everything,
         None => Held::Nothing,
     })
 }
@@ -79,58 +80,88 @@ async fn send_rows(
     session: &Session,
 ) -> std::result::Result<(), StreamError> {
     let mut scan = shared.store.base().await?;
-    send_page(session, &BasePage::Begin).await?;
+    let (to, objects) = (session.peer().slot, shared.store.statistics().objects);
+    shared.conversations.supplying(to, objects);
+    send_page(shared, session, &BasePage::Begin).await?;
     loop {
         let rows = scan.next_page(PAGE_BYTES)?;
         if rows.is_empty() {
             break;
         }
+        let objects = rows.iter().filter(|row| row.table == OBJECTS).count();
         let rows = rows.into_iter().map(Row::from).collect();
-        send_page(session, &BasePage::Rows(rows)).await?;
+        send_page(shared, session, &BasePage::Rows(rows)).await?;
+        shared.conversations.supplied(to, objects as u64);
     }
     let positions = scan.positions.iter();
     let positions = positions.map(|(slot, position)| (slot.0, *position));
-    send_page(session, &BasePage::Rest(positions.collect())).await
+    send_page(shared, session, &BasePage::Rest(positions.collect())).await
 }
 
-async fn send_page(session: &Session, page: &BasePage) -> std::result::Result<(), StreamError> {
+async fn send_page(
+    shared: &Shared,
+    session: &Session,
+    page: &BasePage,
+) -> std::result::Result<(), StreamError> {
     let message = wire::payload(wire::BASE, page);
-    Ok(session.send(Lane::Metadata, message).await?)
+    let bytes = message.payload.len() as u64;
+    session.send(Lane::Metadata, message).await?;
+    shared.sent(session.peer().slot, bytes).await;
+    Ok(())
 }
 
-/// Notes that a peer which has all rows lacks the contents of all files.
-pub(crate) fn owe_contents(shared: &Arc<Shared>, peer: ReplicaSlot) {
-    let files = match files_with_content(&shared.store) {
-        Ok(files) => files,
-        // The store has failed, which ends the server.
-        Err(error) => return tracing::error!(%error, "the files cannot be listed"),
-    };
-    tracing::info!(peer = peer.0, files = files.len(), "shipping contents");
+/// A peer that has taken all rows says of which files it needs the contents.
+pub(crate) fn wanted(shared: &Arc<Shared>, from: ReplicaSlot, wanted: Wanted) {
+    if wanted.copy {
+        let size = |file: &ObjectId| shared.store.file_size(*file).unwrap_or(0);
+        let files = wanted.files.iter().map(|file| (*file, size(file)));
+        shared.conversations.owe(from, files, wanted.last);
+    }
     shared.engine.turn(|turn| {
         let (now, follows) = (turn.now, Position(turn.ledger.last_position));
-        if let Some(backlog) = turn.ledger.unshipped.peer(peer) {
-            for file in &files {
+        if let Some(backlog) = turn.ledger.unshipped.peer(from) {
+            for file in &wanted.files {
                 backlog.changed(now, *file, 0..u64::MAX, follows);
             }
         }
     });
-    shared.conversations.owe_base(peer, files);
     shared.engine.ring_contents();
-    sessions::look_at_base(shared, peer);
+    if wanted.copy && wanted.last {
+        tracing::info!(peer = from.0, "shipping contents");
+        sessions::look_at_base(shared, from);
+    }
 }
 
-fn files_with_content(store: &Store) -> Result<BTreeSet<ObjectId>> {
-    let mut found = BTreeSet::new();
-    let mut after: Option<ObjectId> = None;
-    loop {
-        let files = store.files(after, FILES_AT_ONCE)?;
-        let Some((last, _)) = files.last() else {
-            return Ok(found);
+/// Asks the supplier for the contents that this replica, which has all rows, lacks.
+pub(crate) fn want(shared: &Shared, supplier: ReplicaSlot) -> Result<()> {
+    let files = shared.store.files_to_fetch()?;
+    tracing::info!(
+        peer = supplier.0,
+        files = files.len(),
+        "asking for contents"
+    );
+    shared
+        .figures
+        .to_fetch
+        .store(files.len() as u64, Ordering::Relaxed);
+    let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
+    for part in 0..count {
+        let first = part * FILES_AT_ONCE;
+        let end = files.len().min(first + FILES_AT_ONCE);
+        let wanted = Wanted {
+            copy: true,
+            files: files[first..end].to_vec(),
+            last: part + 1 == count,
         };
-        after = Some(*last);
-        let with_content = files.iter().filter(|(_, size)| *size > 0);
-        found.extend(with_content.map(|(file, _)| *file));
+        let message = wire::body(wire::WANTED, &wanted);
+        shared.post.send(supplier, Lane::Control, message);
     }
+    Ok(())
+}
+
+/// Notes durably that this replica's copy is to be replaced by another one's; it has to start anew then.
+pub(crate) async fn give_up_copy(shared: &Shared) -> Result<()> {
+    note(shared, Held::Nothing).await
 }
 
 /// Takes a page of the copy in.
@@ -139,7 +170,7 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
     match page {
         BasePage::Begin => {
             tracing::info!(peer = inbox.from.0, "receiving the tree");
-            shared.store.begin_base().await
+            shared.store.begin_resync().await
         }
         BasePage::Rows(rows) => {
             let rows = rows.into_iter().map(RowChange::from).collect();
@@ -155,20 +186,40 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
         BasePage::Complete => {
             note(shared, Held::Everything).await?;
             tracing::info!("the tree is complete; clients are answered from now on");
+            shared.engine.stir();
             Ok(())
         }
     }
 }
 
 async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
-    note(shared, Held::Rows).await?;
+    if shared.is_witness {
+        // It asks nobody for contents.
+        let files = shared.store.files_to_fetch()?;
+        shared.store.note_fetched(&files).await?;
+        note(shared, Held::Everything).await?;
+        tracing::info!("the witness knows the tree");
+    } else {
+        note(shared, Held::Rows).await?;
+    }
+    let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
+    for inbox in &inboxes {
+        if inbox.applied() > shared.store.applied(inbox.from)? {
+            shared
+                .standing
+                .leave("its copy was replaced by an older one");
+            return Ok(());
+        }
+    }
     shared.engine.turn(|turn| {
         turn.core.handle_tree_replaced(turn.now, &turn.tree);
         turn.stirred = true;
     });
-    let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
     for inbox in inboxes {
         let applied = shared.store.applied(inbox.from)?;
+        shared
+            .engine
+            .turn(|turn| turn.ledger.heard.insert(inbox.from, applied));
         for piece in inbox.reached(applied) {
             crate::contents::put_in_place(shared, &inbox, piece);
         }

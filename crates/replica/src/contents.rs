@@ -10,13 +10,16 @@ use bytes::{Bytes, BytesMut};
 use control::{Position, Subject};
 use peer::{Incoming, Lane, Message, Session};
 use store::ContentPiece;
-use vfs::{Error, Extent, ReplicaSlot, Result};
+use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::{Inbox, Piece as Arrived};
+use crate::losses;
+use crate::scrub;
 use crate::sessions;
 use crate::shared::Shared;
 use crate::shipping::{Piece, PieceId};
-use crate::wire::{self, PieceDone, PieceHead, Stretch};
+use crate::views;
+use crate::wire::{self, Completed, PieceDone, PieceHead, Stretch, Wanted};
 
 /// How long a peer that could not put a piece in place is left alone.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
@@ -58,24 +61,30 @@ pub(crate) async fn ship(shared: Arc<Shared>, session: Session) {
     }
 }
 
-/// Why shipping to a session ends.
-#[derive(Debug, thiserror::Error)]
-enum ShipError {
-    #[error("contents cannot be read: {0}")]
-    Read(#[from] Error),
-    #[error(transparent)]
-    Send(#[from] peer::SendError),
-}
-
 async fn ship_piece(
     shared: &Arc<Shared>,
     session: &Session,
     piece: Piece,
-) -> std::result::Result<(), ShipError> {
+) -> std::result::Result<(), peer::SendError> {
     let to = session.peer().slot;
-    let Some(message) = read(shared, to, &piece).await? else {
-        acknowledged(shared, to, piece.id);
-        return Ok(());
+    let message = match read(shared, to, &piece).await {
+        Ok(Some(message)) => message,
+        Ok(None) => {
+            shared.engine.turn(|turn| {
+                turn.ledger.unconfirmed.insert((to, piece.file));
+            });
+            acknowledged(shared, to, piece.id);
+            return Ok(());
+        }
+        Err(error) => {
+            // Damaged here: it is sent when it is mended.
+            if matches!(error, Error::Io(_)) {
+                tracing::error!(file = %piece.file, %error, "contents cannot be read");
+                scrub::suspect(shared, piece.file);
+            }
+            try_again(shared, to, piece.file, piece.id);
+            return Ok(());
+        }
     };
     let bytes = message.payload.len() as u64;
     session.send(Lane::Data, message).await?;
@@ -83,11 +92,14 @@ async fn ship_piece(
         .figures
         .content_bytes
         .fetch_add(bytes, Ordering::Relaxed);
+    shared.sent(to, bytes).await;
     Ok(())
 }
 
 /// Reads what a file holds there now; `None` when there is nothing to send.
 async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Option<Message>> {
+    let version = shared.store.attributes(piece.file).await;
+    let version = version.map_or(0, |attributes| attributes.change.0);
     let store = shared.store.clone();
     let (file, range) = (piece.file, piece.range.clone());
     let length = range.end - range.start;
@@ -97,7 +109,7 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
         .map_err(|error| Error::Io(format!("a read was broken off: {error}")))?;
     let content = match read {
         Ok(content) => content,
-        Err(error @ Error::Io(_)) => return Err(error),
+        Err(error @ (Error::Io(_) | Error::Delay)) => return Err(error),
         // It is gone, or was never a file.
         Err(_) => {
             shared.engine.turn(|turn| {
@@ -119,44 +131,64 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
         return Ok(None);
     }
     let initial = shared.conversations.owes(to, file);
-    Ok(Some(compose(piece, initial, content)))
+    let completes = completes(shared, to, piece);
+    let mut head = PieceHead {
+        id: piece.id.0,
+        file,
+        follows: piece.follows.0,
+        initial,
+        completes,
+        version,
+        stretches: Vec::new(),
+    };
+    let payload = lay_out(&mut head, content);
+    Ok(Some(wire::body(wire::PIECE, &head).with_payload(payload)))
 }
 
-fn end_of(part: &ContentPiece) -> u64 {
+/// The place of our stream up to which the peer has the whole file with this piece, which has been read;
+/// `None` when there is more to come, or on its way.
+fn completes(shared: &Shared, to: ReplicaSlot, piece: &Piece) -> Option<u64> {
+    shared.engine.turn(|turn| {
+        let file = piece.file;
+        let pinned = turn.ledger.pins.contains_key(&file);
+        let backlog = turn.ledger.unshipped.peer(to)?;
+        let completes = !pinned && backlog.is_last(piece.id);
+        match completes {
+            true => turn.ledger.unconfirmed.remove(&(to, file)),
+            false => turn.ledger.unconfirmed.insert((to, file)),
+        };
+        completes.then_some(turn.ledger.last_position)
+    })
+}
+
+pub(crate) fn end_of(part: &ContentPiece) -> u64 {
     match part {
         ContentPiece::Data { offset, bytes } => offset + bytes.len() as u64,
         ContentPiece::Hole(extent) => extent.offset + extent.length,
     }
 }
 
-fn compose(piece: &Piece, initial: bool, content: Vec<ContentPiece>) -> Message {
-    let mut stretches = Vec::with_capacity(content.len());
+/// One stretch after another.
+fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
     let mut payload = BytesMut::new();
     for part in content {
-        match part {
+        head.stretches.push(match part {
             ContentPiece::Data { offset, bytes } => {
-                stretches.push(Stretch {
+                payload.extend_from_slice(&bytes);
+                Stretch {
                     offset,
                     length: bytes.len() as u64,
                     hole: false,
-                });
-                payload.extend_from_slice(&bytes);
+                }
             }
-            ContentPiece::Hole(Extent { offset, length }) => stretches.push(Stretch {
+            ContentPiece::Hole(Extent { offset, length }) => Stretch {
                 offset,
                 length,
                 hole: true,
-            }),
-        }
+            },
+        });
     }
-    let head = PieceHead {
-        id: piece.id.0,
-        file: piece.file,
-        follows: piece.follows.0,
-        initial,
-        stretches,
-    };
-    wire::body(wire::PIECE, &head).with_payload(payload.freeze())
+    payload.freeze()
 }
 
 /// A peer has put a piece in place, or could not.
@@ -165,14 +197,19 @@ pub(crate) fn done(shared: &Arc<Shared>, by: ReplicaSlot, done: PieceDone) {
     if !done.failed {
         return acknowledged(shared, by, id);
     }
-    tracing::warn!(peer = by.0, "a peer could not store contents; trying again");
+    tracing::debug!(peer = by.0, "a peer could not store contents; trying again");
+    try_again(shared, by, done.file, id);
+}
+
+/// Has a file shipped anew, a little later.
+fn try_again(shared: &Arc<Shared>, to: ReplicaSlot, file: ObjectId, id: PieceId) {
     let shared = shared.clone();
     tokio::spawn(async move {
         tokio::time::sleep(FAILURE_PAUSE).await;
         shared.engine.turn(|turn| {
             let (now, follows) = (turn.now, Position(turn.ledger.last_position));
-            if let Some(backlog) = turn.ledger.unshipped.peer(by) {
-                backlog.changed(now, done.file, 0..u64::MAX, follows);
+            if let Some(backlog) = turn.ledger.unshipped.peer(to) {
+                backlog.changed(now, file, 0..u64::MAX, follows);
                 // Not complete, since all of it has just changed.
                 let _complete = backlog.acknowledged(id);
             }
@@ -191,8 +228,25 @@ fn acknowledged(shared: &Arc<Shared>, by: ReplicaSlot, id: PieceId) {
     // Credit is back, and what was changed while in flight can go.
     shared.engine.ring_contents();
     if let Some(file) = complete {
+        losses::reached_everybody(shared, by, file);
+        if shared.majority_awaited.load(Ordering::Acquire) > 0 {
+            losses::send_completed(shared);
+        }
         sessions::has_content(shared, by, file);
     }
+}
+
+/// A peer has noted durably that it has all of these files.
+pub(crate) fn noted(shared: &Shared, by: ReplicaSlot, noted: Completed) {
+    shared.engine.turn(|turn| {
+        for (file, _) in noted.files {
+            let lacks = turn.ledger.unshipped.peer(by);
+            if lacks.is_some_and(|backlog| !backlog.lacks(file)) {
+                turn.ledger.unconfirmed.remove(&(by, file));
+            }
+        }
+        turn.stirred = true;
+    });
 }
 
 /// A piece has arrived.
@@ -202,6 +256,14 @@ pub(crate) fn arrived(
     head: PieceHead,
     incoming: Incoming,
 ) {
+    if shared.is_given_up(inbox.from) {
+        // It was decided to go on without this; the sender learns so.
+        return;
+    }
+    if shared.is_witness {
+        // The sender does not know yet that this is one.
+        return say_done(shared, inbox.from, &head, false);
+    }
     if let Some(piece) = inbox.sort(Arrived { head, incoming }) {
         put_in_place(shared, inbox, piece);
     }
@@ -221,21 +283,38 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
         }
         let outcome = match is_superseded(&shared, inbox.from, &piece.head) {
             true => Ok(()),
+            false if is_outdated(&shared, &piece.head).await => {
+                ask_last_writer(&shared, inbox.from, piece.head.file)
+            }
             false => put(&shared, &inbox, &piece).await,
         };
-        sessions::pass_on(&shared, piece.head.file);
-        if let Err(error) = &outcome {
-            tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, "contents cannot be stored");
+        if let (Ok(()), Some(position)) = (&outcome, piece.head.completes) {
+            losses::settle_flagged(&shared, inbox.from, piece.head.file, position).await;
         }
-        let done = PieceDone {
-            id: piece.head.id,
-            file: piece.head.file,
-            failed: outcome.is_err(),
-        };
-        drop(piece);
-        let message = wire::body(wire::PIECE_DONE, &done);
-        shared.post.send(inbox.from, Lane::Control, message);
+        sessions::pass_on(&shared, piece.head.file);
+        if let Err(error) = &outcome
+            && *error != Error::Delay
+        {
+            tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, "contents cannot be stored");
+            if shared.standing.is_up_to_date() {
+                views::degraded(&shared, error).await;
+            }
+        }
+        let Arrived { head, incoming } = piece;
+        drop(incoming);
+        say_done(&shared, inbox.from, &head, outcome.is_err());
     });
+}
+
+/// Tells the sender of a piece that it is in place, or that it could not be put there.
+fn say_done(shared: &Shared, to: ReplicaSlot, head: &PieceHead, failed: bool) {
+    let done = PieceDone {
+        id: head.id,
+        file: head.file,
+        failed,
+    };
+    let message = wire::body(wire::PIECE_DONE, &done);
+    shared.post.send(to, Lane::Control, message);
 }
 
 /// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
@@ -246,7 +325,10 @@ fn is_superseded(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
             return true;
         }
         let foreign = turn.core.foreign_control(&turn.tree, head.file);
-        let Some(foreign) = foreign.filter(|name| name.holder != from) else {
+        // What a lost replica controls is supplied by whoever has the most of it.
+        let active = &turn.ledger.active;
+        let foreign = foreign.filter(|name| name.holder != from && active.contains(&name.holder));
+        let Some(foreign) = foreign else {
             return false;
         };
         // Deep control elsewhere does not mean that the file was changed there lately, and the first
@@ -258,6 +340,34 @@ fn is_superseded(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
                 grant.name == foreign && claims.any(|claim| claim.object == head.file)
             })
     })
+}
+
+/// Whether the sender had not yet got a change of the file that is here. Only somebody who follows without
+/// regard to controls sees that; the sender reads again a little later.
+async fn is_outdated(shared: &Shared, head: &PieceHead) -> bool {
+    if shared.standing.is_up_to_date() {
+        return false;
+    }
+    let here = shared.store.attributes(head.file).await;
+    here.is_ok_and(|here| head.version < here.change.0)
+}
+
+/// Of a file that somebody else has changed since, the contents are asked for there, since that replica has
+/// the newest; when it is the sender, it has to read again.
+fn ask_last_writer(shared: &Shared, from: ReplicaSlot, file: ObjectId) -> Result<()> {
+    match shared.last_writer(file) {
+        Some(writer) if writer != from => {
+            let wanted = Wanted {
+                copy: false,
+                files: vec![file],
+                last: true,
+            };
+            let message = wire::body(wire::WANTED, &wanted);
+            shared.post.send(writer, Lane::Control, message);
+            Ok(())
+        }
+        _ => Err(Error::Delay),
+    }
 }
 
 async fn put(shared: &Shared, inbox: &Inbox, piece: &Arrived) -> Result<()> {

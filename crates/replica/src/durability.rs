@@ -4,17 +4,26 @@
 //! directory below says otherwise; so it is replicated, backed up and moved like any other.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use control::Tree;
 use vfs::{Credentials, FileSystem, ObjectId, Result, XattrMode, XattrName};
 
 use crate::door::Door;
+use crate::losses;
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::turn::Turn;
 
 /// The attribute, in the `user.` name space.
 const ATTRIBUTE: &[u8] = b"meridian.durability";
+
+/// Of the root: some directory asks for relaxed durability, whatever holds above it.
+const MIXED: &[u8] = b"meridian.durability.mixed";
+
+fn mixed() -> XattrName {
+    XattrName::new(MIXED).expect("the name of the attribute is a name")
+}
 
 fn attribute() -> XattrName {
     XattrName::new(ATTRIBUTE).expect("the name of the attribute is a name")
@@ -77,9 +86,8 @@ impl Shared {
             return;
         }
         let position = self.engine.turn(|turn| turn.ledger.last_position);
-        let others = self.set_size() / 2;
         self.engine
-            .until(|turn| (turn.ledger.applied_by(position) >= others).then_some(()))
+            .until(|turn| turn.ledger.majority_applied(position).then_some(()))
             .await;
     }
 
@@ -89,11 +97,28 @@ impl Shared {
             return;
         }
         self.hold_by_majority(file).await;
+        self.majority_awaited.fetch_add(1, Ordering::AcqRel);
         self.engine.hurry(Some(file));
-        let others = self.set_size() / 2;
+        losses::send_completed(self);
         self.engine
-            .until(|turn| (turn.ledger.unshipped.holders(file) >= others).then_some(()))
+            .until(|turn| turn.ledger.majority_holds(file).then_some(()))
             .await;
+        self.majority_awaited.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether a directory somewhere below may have a setting of its own that asks for less.
+    pub(crate) async fn relaxed_below(&self, directory: ObjectId) -> bool {
+        let root = Credentials::root();
+        let mixed = self.store.xattr(&root, ObjectId::ROOT, &mixed()).await;
+        let known = self.engine.turn(|turn| {
+            let known = turn.ledger.durability.own.iter();
+            let relaxed = known.filter(|(_, own)| **own == Some(Durability::Relaxed));
+            let relaxed: Vec<ObjectId> = relaxed.map(|(place, _)| *place).collect();
+            relaxed.into_iter().any(|place| {
+                place == directory || control::ancestors(&turn.tree, place).contains(&directory)
+            })
+        });
+        mixed.is_ok() || known
     }
 
     /// The setting that holds for an object, and the directory it comes from.
@@ -130,6 +155,11 @@ impl Door {
     ) -> Result<()> {
         let name = attribute();
         let root = Credentials::root();
+        if durability == Some(Durability::Relaxed) {
+            let (mixed, mode) = (mixed(), XattrMode::Any);
+            self.set_xattr(&root, ObjectId::ROOT, &mixed, (&b"1"[..]).into(), mode)
+                .await?;
+        }
         let value = match durability {
             None => return ignore_missing(self.remove_xattr(&root, directory, &name).await),
             Some(Durability::Majority) => &b"majority"[..],

@@ -12,6 +12,7 @@ use vfs::{
     XattrMode, XattrName, XattrPage,
 };
 
+use crate::outcomes::Unanswered;
 use crate::wire::Origin;
 
 /// [`Authority`] in a form that travels.
@@ -75,6 +76,20 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// The object that decides about an operation that must not be carried out twice: the second time it would
+    /// meet what the first one did. `None` for those that say the same again, however often.
+    pub(crate) fn repeated_on(&self) -> Option<ObjectId> {
+        match self {
+            Operation::Create(_, object, ..)
+            | Operation::Remove(_, object, _)
+            | Operation::Rename(_, (object, _), _)
+            | Operation::Link(_, _, object, _)
+            | Operation::SetXattr(_, object, ..)
+            | Operation::RemoveXattr(_, object, _) => Some(*object),
+            _ => None,
+        }
+    }
+
     /// Whether request or answer may be too large for the control lane.
     pub(crate) fn is_bulky(&self) -> bool {
         match self {
@@ -121,6 +136,17 @@ pub(crate) enum Answer {
     Done(Result<Value>),
     /// The receiver is not primary; nothing has happened.
     NotHere,
+}
+
+/// What has come of handing an operation over.
+#[derive(Debug)]
+pub(crate) enum Handed {
+    /// It was carried out.
+    Done(Value),
+    /// The other replica is not primary, or never got it; nothing has happened.
+    NotThere,
+    /// There will be no answer. It may have been carried out.
+    Unanswered(Unanswered),
 }
 
 /// A value of the kind that the asker expects.

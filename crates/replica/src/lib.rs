@@ -4,25 +4,35 @@
 //! control first (`overseer`, `admission`); what another replica controls is forwarded there (`door`,
 //! `forward`); what was changed here is distributed to the others: rows as a stream of records (`streams`),
 //! contents of files beside it (`shipping` decides, `contents` carries). `turn` is the one place where the
-//! pure core of replication control meets the rest.
+//! pure core of replication control meets the rest. `scrub` compares copies in the background.
 //!
 //! What must never enter: NFS, how connections work, how rows are stored, and the rules of replication
 //! control themselves.
 
 #![forbid(unsafe_code)]
 
+mod administration;
 mod arrivals;
 mod base;
 mod contents;
 mod door;
 mod durability;
 mod forward;
+mod leavings;
+mod losses;
+mod majority;
 mod opens;
+mod outcomes;
 mod overseer;
 mod owner;
+mod pace;
 mod persistence;
 mod post;
+mod progress;
+pub mod recovering_set;
 mod replica;
+mod room;
+mod scrub;
 mod sessions;
 mod settings;
 mod shared;
@@ -32,10 +42,14 @@ mod streams;
 mod tree;
 mod turn;
 mod upkeep;
+mod views;
 mod wire;
 
+pub use administration::{AuditView, FrozenView, LossView, MemberView, ViewStatus};
+pub use progress::{ReturnView, Stage};
 pub use replica::{Replica, StartError};
-pub use settings::{Durability, NameSpace, Settings};
+pub use scrub::{FindingView, ScrubView};
+pub use settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
 pub use status::{ControlView, PeerView, ReplicaStatus};
 #[doc(hidden)]
 pub use wire::decode_as_anything;

@@ -5,7 +5,7 @@
 
 use control::{ControlName, Position, Subject, Update};
 use store::{Change, Overseer, Touched, TouchedKind};
-use vfs::{ObjectId, Result};
+use vfs::{Error, ObjectId, Result};
 
 use crate::tree::WithNew;
 use crate::turn::{Engine, Turn};
@@ -24,6 +24,9 @@ impl Overseer for Engine {
     ) -> Result<()> {
         if self.is_alone() {
             return commit(None).map(|_| ());
+        }
+        if !self.standing.may_answer() {
+            return Err(Error::Delay);
         }
         self.turn(|turn| {
             let update = update_of(change);
@@ -44,6 +47,13 @@ impl Overseer for Engine {
                 under: under.clone(),
                 inherited: inherited.clone(),
                 origin: ORIGIN.try_with(|origin| *origin).ok(),
+                data: changed_data(turn, change),
+                after: turn
+                    .ledger
+                    .heard
+                    .iter()
+                    .map(|(slot, at)| (slot.0, *at))
+                    .collect(),
             };
             let position = commit(Some(&wire::encode(&note)))?;
             turn.ledger.last_position = position;
@@ -120,6 +130,19 @@ pub(crate) fn subject_of(touched: Touched) -> Subject {
     }
 }
 
+/// The file whose data is being changed by this, and not only its attributes.
+fn changed_data(turn: &Turn<'_>, change: &Change) -> Option<ObjectId> {
+    match change {
+        Change::Object(touched)
+            if turn.ledger.pins.contains_key(&touched.id)
+                || turn.ledger.renewing.contains(&touched.id) =>
+        {
+            Some(touched.id)
+        }
+        _ => None,
+    }
+}
+
 /// Tells the core which links the change made and undid.
 fn report_links(turn: &mut Turn<'_>, change: &Change) {
     match *change {
@@ -163,6 +186,12 @@ fn note_contents(turn: &mut Turn<'_>, change: &Change, position: u64, under: &[C
         Change::Object(touched) => {
             if touched.kind == TouchedKind::Directory {
                 turn.ledger.durability.forget(Some(touched.id));
+            }
+            if turn.ledger.renewing.contains(&touched.id) {
+                let (now, follows) = (turn.now, Position(position));
+                let unshipped = &mut turn.ledger.unshipped;
+                unshipped.changed(now, touched.id, 0..u64::MAX, follows);
+                turn.core.handle_data_unshipped(touched.id, under);
             }
             let Some(pin) = turn.ledger.pins.get_mut(&touched.id) else {
                 return;

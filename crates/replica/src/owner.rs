@@ -10,10 +10,11 @@ use vfs::Error;
 
 use crate::door::Door;
 use crate::forward::{self, Answer, Forwarded, Operation, Value};
+use crate::leavings::ClientsAsked;
 use crate::overseer::ORIGIN;
 use crate::shared::Shared;
-use crate::wire::{self, Applied, Malformed, PieceDone};
-use crate::{contents, sessions};
+use crate::wire::{self, Applied, Ask, Malformed, PieceDone};
+use crate::{base, contents, leavings, losses, scrub, sessions, views};
 
 /// The owner of the endpoint; it does not keep the replica alive.
 pub(crate) struct Reception(pub(crate) Weak<Shared>);
@@ -36,6 +37,22 @@ impl Owner for Reception {
             reason: reason.to_owned(),
         };
         let shared = self.0.upgrade().ok_or_else(|| refused("it stops"))?;
+        if incoming.message.kind == wire::VIEW {
+            let from = incoming.from.slot;
+            return views::answer(&shared, from, incoming.release().payload).await;
+        }
+        if incoming.message.kind == wire::CLIENTS {
+            let asked: ClientsAsked = wire::decode(&incoming.message.payload)
+                .map_err(|error: Malformed| refused(&error.to_string()))?;
+            let absent = leavings::answer(&shared, &asked);
+            return Ok(wire::payload(wire::CLIENTS, &absent));
+        }
+        if incoming.message.kind == wire::SCRUB {
+            let question = wire::decode(&incoming.release().payload)
+                .map_err(|error: Malformed| refused(&error.to_string()))?;
+            let answer = scrub::answer(&shared, question).await;
+            return Ok(wire::payload(wire::SCRUB, &answer));
+        }
         if incoming.message.kind != wire::FORWARD {
             return Err(refused("it does not know this kind of request"));
         }
@@ -43,8 +60,17 @@ impl Owner for Reception {
             .map_err(|error: Malformed| refused(&error.to_string()))?;
         drop(incoming);
         shared.figures.served.fetch_add(1, Ordering::Relaxed);
-        let answer = serve(shared, forwarded).await;
-        Ok(wire::payload(wire::FORWARD, &answer))
+        let answer = tokio::select! {
+            answer = serve(shared.clone(), forwarded) => Some(answer),
+            // What it waits for does not happen any more.
+            () = shared.parted() => None,
+        };
+        drop(shared);
+        match answer {
+            Some(answer) => Ok(wire::payload(wire::FORWARD, &answer)),
+            // It may have been carried out, so this is no refusal; the connection is closed by now.
+            None => std::future::pending().await,
+        }
     }
 
     fn session_began(&self, peer: Sender) {
@@ -90,6 +116,26 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
                 contents::arrived(shared, &inbox, head, incoming);
             }
         }
+        wire::ASK => {
+            let ask: Ask = wire::decode(body)?;
+            shared.outcomes.note_said(incoming.from, ask.position);
+            views::asked(shared, from, ask);
+        }
+        wire::PROMISE => views::promised(shared, from, wire::decode(body)?),
+        wire::ENTERED => views::entered(shared, from, wire::decode(body)?),
+        wire::CAUGHT_UP => views::caught_up(shared, from, wire::decode(body)?),
+        wire::INCOMPLETE => {
+            losses::incomplete(shared, from, wire::decode(&incoming.message.payload)?)
+        }
+        wire::COMPLETED => {
+            let completed = wire::decode(&incoming.message.payload)?;
+            tokio::spawn(losses::completed(shared.clone(), from, completed));
+        }
+        wire::NOTED => contents::noted(shared, from, wire::decode(&incoming.message.payload)?),
+        wire::RELAYED => losses::relayed(shared, wire::decode(&incoming.message.payload)?)?,
+        wire::WANTED => base::wanted(shared, from, wire::decode(body)?),
+        wire::REMAINDER => shared.returns.hear(from, wire::decode(body)?),
+        wire::TOO_FAR => views::too_far(shared, from),
         wire::GREETING => sessions::greeted(shared, from, wire::decode(body)?),
         wire::RECORDS | wire::BASE => {
             if let Some(inbox) = shared.inbox(from) {
@@ -104,9 +150,13 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
 /// Carries out what another replica forwarded.
 async fn serve(shared: Arc<Shared>, forwarded: Forwarded) -> Answer {
     let Forwarded { origin, operation } = forwarded;
+    if shared.is_witness {
+        return Answer::NotHere;
+    }
     let door = Door {
         shared,
         forwarded: true,
+        adopting: false,
     };
     let outcome = match operation {
         Operation::Settle(file) => door.settle(file).await.map(|()| Value::Nothing),

@@ -166,6 +166,17 @@ fn key(name: ControlName) -> Vec<u8> {
     key
 }
 
+/// Forgets all controls that were acknowledged here.
+pub(crate) async fn forget(store: &Store) -> vfs::Result<()> {
+    let rows = store.facts(CONTROLS)?.into_iter();
+    let rows: Vec<_> = rows.map(|(key, _)| (key.to_vec(), None)).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let ticket = store.put_facts(rows).await?;
+    store.wait_stable(ticket).await
+}
+
 /// The controls acknowledged here when this replica last ran.
 pub(crate) fn load(store: &Store) -> vfs::Result<Vec<Proposal>> {
     let rows: Vec<(Bytes, Bytes)> = store.facts(CONTROLS)?;

@@ -6,25 +6,30 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use control::{ControlCore, Depth, Epoch, Incarnation, Position, Proposal, View};
+use control::{ControlCore, Epoch, Incarnation, Position, Proposal, View};
 use peer::Endpoint;
 use peer::set::{SetDirectory, SetError};
 use store::{Overseer, Store};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use vfs::{FileSystem, ObjectId, ReplicaSlot};
 
-use crate::base;
+use crate::base::{self, Held};
 use crate::door::Door;
+use crate::leavings;
+use crate::losses;
 use crate::owner::Reception;
 use crate::persistence;
+use crate::scrub;
 use crate::sessions;
 use crate::settings::{Durability, Settings};
 use crate::shared::{Parts, Shared};
 use crate::shipping::{self, Unshipped};
-use crate::turn::{Engine, Former, Step, Turn};
+use crate::turn::{Engine, Former, Step};
 use crate::upkeep;
+use crate::views::{self, Standing};
 
 /// Why a replica does not start. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +43,9 @@ pub enum StartError {
     /// The store cannot be read.
     #[error("the state of replication cannot be read from the store: {0}; run `meridian check`")]
     Store(#[from] vfs::Error),
+    /// The log of views cannot be used.
+    #[error("what the set agreed on cannot be read: {0}; run `meridian check`")]
+    Views(#[from] view::ViewError),
     /// The store belongs to another replica.
     #[error(
         "the store was made by replica {store} and the set's files in {set} are those of replica {here}; put back the directory that belongs together"
@@ -78,6 +86,7 @@ impl Replica {
         let identity = set.identity()?;
         let list = set.member_list()?;
         let slot = identity.slot();
+        let is_witness = list.is_witness(slot.0);
         if store.slot() != slot {
             return Err(StartError::OtherReplica {
                 store: store.slot().0,
@@ -86,9 +95,14 @@ impl Replica {
             });
         }
         let (steps, steps_out) = mpsc::unbounded_channel();
+        let founder = set.keeps_authority();
+        let held = base::held(&store, founder)?;
+        if held == Held::Nothing {
+            // What was acknowledged for a copy that is given up says nothing any more.
+            persistence::forget(&store).await?;
+        }
         let grants = persistence::load(&store)?;
         let engine = engine(store, &settings, incarnation, &grants, steps);
-        let held = base::held(&engine.store, set.keeps_authority())?;
         let peer_settings = settings.peer.clone();
         let desk = set.keeps_authority().then(|| set.clone());
         let shared = Arc::new(Shared::new(Parts {
@@ -96,11 +110,13 @@ impl Replica {
             settings,
             incarnation,
             set,
+            is_witness,
             held,
         }));
         let overseer: Arc<dyn Overseer> = engine.clone();
         let overseer: Weak<dyn Overseer> = Arc::downgrade(&overseer);
         engine.store.set_overseer(overseer);
+        engine.store.take_up_held().await?;
         let reception = Arc::new(Reception(Arc::downgrade(&shared)));
         let number = peer::Incarnation(incarnation);
         let endpoint =
@@ -108,20 +124,47 @@ impl Replica {
         // Set here for the first time.
         let _ = shared.endpoint.set(endpoint);
         sessions::adopt_members(&shared, list);
-        take_up_former(&shared, &grants)?;
-        let recovered = shared.store.recovered()?;
+        match held {
+            // Whatever was made here is with the others, or was given up.
+            Held::Nothing => shared
+                .engine
+                .turn(|turn| turn.core.handle_former_settled(turn.now, &turn.tree)),
+            _ => take_up_former(&shared, &grants)?,
+        }
+        views::remember_others_went_on(&shared)?;
+        let views = views::begin(&shared).await?;
+        let anew = views::needs_copy_anew(&shared.store)?;
+        shared.needs_copy.fetch_or(anew, Ordering::AcqRel);
+        let states = views.state();
+        let ended = views::notice_end(shared.clone(), views.clone());
+        // Set here for the first time.
+        let _ = shared.views.set(views);
+        let recovered = match is_witness {
+            // It has no data that a crash could have taken.
+            true => Vec::new(),
+            false => shared.store.recovered()?,
+        };
         let figure = &shared.figures.recovering;
         figure.store(recovered.len() as u64, Ordering::Relaxed);
         let tasks = vec![
             tokio::spawn(persistence::carry_out(shared.clone(), steps_out)),
             tokio::spawn(async move { engine.ring().await }),
+            tokio::spawn(views::follow(shared.clone(), states)),
+            tokio::spawn(ended),
+            tokio::spawn(views::keep(shared.clone())),
+            tokio::spawn(views::come_back(shared.clone())),
+            tokio::spawn(losses::attend(shared.clone())),
+            tokio::spawn(leavings::keep(shared.clone())),
             tokio::spawn(upkeep::keep(shared.clone())),
+            tokio::spawn(scrub::keep(shared.clone())),
+            tokio::spawn(scrub::mend(shared.clone())),
             tokio::spawn(upkeep::pass_lock_changes_on(shared.clone())),
             tokio::spawn(upkeep::renew_recovered(shared.clone(), recovered)),
         ];
         let door = Arc::new(Door {
             shared: shared.clone(),
             forwarded: false,
+            adopting: false,
         });
         Ok(Arc::new(Replica {
             shared,
@@ -136,10 +179,22 @@ impl Replica {
         self.door.clone()
     }
 
-    /// Whether the whole tree is here; until then clients are told to come again.
+    /// Whether it is a witness: it votes and follows, and its [`Replica::file_system`] refuses everything.
+    #[must_use]
+    pub fn is_witness(&self) -> bool {
+        self.shared.is_witness
+    }
+
+    /// Whether clients are answered now; until then they are told to come again.
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.shared.is_whole()
+        self.shared.is_whole() && self.shared.standing.may_answer()
+    }
+
+    /// Says why, once the others have gone on without this replica: it has to be started anew.
+    #[must_use]
+    pub fn has_left(&self) -> watch::Receiver<Option<String>> {
+        self.shared.standing.has_left()
     }
 
     /// Sets when updates of a directory and everything below are answered; `None` leaves it to the
@@ -178,7 +233,17 @@ impl Drop for Replica {
             task.abort();
         }
         self.shared.part();
+        if let (Some(views), Ok(runtime)) =
+            (self.shared.views.get().cloned(), Handle::try_current())
+        {
+            runtime.spawn(async move { views.stop().await });
+        }
     }
+}
+
+/// What a replica takes for granted before it knows what the set agreed on. Nothing is admitted meanwhile.
+fn alone(slot: ReplicaSlot) -> View {
+    View::whole(Epoch(0), [slot].into())
 }
 
 /// The core with what was acknowledged before, and nobody to talk to yet.
@@ -190,19 +255,19 @@ fn engine(
     steps: mpsc::UnboundedSender<Step>,
 ) -> Arc<Engine> {
     let slot = store.slot();
-    let alone: BTreeSet<ReplicaSlot> = [slot].into();
-    let view = View {
-        epoch: Epoch(0),
-        configured: alone.clone(),
-        active: alone,
-    };
-    let core = ControlCore::new(slot, Incarnation(incarnation), view, settings.control);
+    let incarnation = Incarnation(incarnation);
+    let core = ControlCore::new(slot, incarnation, alone(slot), settings.control);
     let unshipped = Unshipped::new(shipping::Settings {
         delay: settings.data_delay,
         in_flight_bytes: settings.peer.data_window_bytes,
         ..shipping::Settings::default()
     });
-    let engine = Engine::new(core, store, slot, unshipped, steps);
+    let outside = View {
+        active: BTreeSet::new(),
+        ..alone(slot)
+    };
+    let standing = Arc::new(Standing::new(slot, settings, outside));
+    let engine = Engine::new(core, store, standing, unshipped, steps);
     engine.turn(|turn| {
         for grant in grants {
             turn.core.restore(&turn.tree, grant.clone());
@@ -227,7 +292,7 @@ fn take_up_former(shared: &Shared, grants: &[Proposal]) -> Result<(), StartError
         let (now, follows) = (turn.now, Position(position));
         let mut files = HashSet::new();
         for file in marked {
-            if own.iter().any(|grant| covers(turn, grant, file)) {
+            if own.iter().any(|grant| turn.covers(grant, file)) {
                 turn.ledger
                     .unshipped
                     .changed(now, file, 0..u64::MAX, follows);
@@ -241,11 +306,4 @@ fn take_up_former(shared: &Shared, grants: &[Proposal]) -> Result<(), StartError
     });
     shared.engine.ring_contents();
     Ok(())
-}
-
-fn covers(turn: &Turn<'_>, grant: &Proposal, file: ObjectId) -> bool {
-    let above = control::ancestors(&turn.tree, file);
-    grant.claims.iter().any(|claim| {
-        claim.object == file || (claim.depth == Depth::Deep && above.contains(&claim.object))
-    })
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use control::{Epoch, Position, View};
+use control::Position;
 use peer::set::MemberList;
 use peer::{Lane, Sender, Session};
 use tokio::sync::watch;
@@ -12,10 +12,11 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use crate::arrivals::{Inbox, PUTTING_AT_ONCE};
 use crate::base::Held;
+use crate::progress::{Remainder, Stage};
 use crate::shared::Shared;
 use crate::turn::Turn;
 use crate::wire::{self, BasePage, Greeting};
-use crate::{base, contents, streams};
+use crate::{base, contents, streams, views};
 
 /// What is going on with each peer that has a session.
 #[derive(Default)]
@@ -30,8 +31,56 @@ struct Conversation {
     applied: watch::Sender<u64>,
     /// The rows of the copy that it begins with are being sent.
     supplying: bool,
+    /// The copy that the peer takes from here: all objects and those sent; nothing once it has all contents.
+    rows: Option<(u64, u64)>,
     /// The peer began with a copy from here, and lacks these files of it.
-    base: Option<BTreeSet<ObjectId>>,
+    base: Option<Owed>,
+    /// It has named all of them.
+    named: bool,
+    /// Bytes of rows, updates and contents that it was sent.
+    sent: u64,
+    /// How far it had applied our stream when the conversation began.
+    begun_at: Option<u64>,
+}
+
+/// Files of a copy whose contents the peer lacks, with their sizes.
+#[derive(Default)]
+struct Owed {
+    files: BTreeMap<ObjectId, u64>,
+    bytes: u64,
+    /// All that were ever named.
+    named: u64,
+    named_bytes: u64,
+    /// Bytes that the peer had been sent before.
+    sent_before: u64,
+}
+
+impl Owed {
+    fn add(&mut self, file: ObjectId, size: u64) {
+        if self.files.insert(file, size).is_none() {
+            self.bytes = self.bytes.saturating_add(size);
+            self.named_bytes = self.named_bytes.saturating_add(size);
+            self.named += 1;
+        }
+    }
+
+    fn remove(&mut self, file: ObjectId) {
+        if let Some(size) = self.files.remove(&file) {
+            self.bytes = self.bytes.saturating_sub(size);
+        }
+    }
+
+    fn remainder(&self, sent: u64) -> Remainder {
+        let (objects_left, sent) = (self.files.len() as u64, sent - self.sent_before.min(sent));
+        Remainder {
+            stage: Stage::Contents,
+            objects_done: self.named - objects_left,
+            objects_left,
+            bytes_done: sent,
+            // What was sent of files that are not complete is not left.
+            bytes_left: Some(self.bytes.min(self.named_bytes.saturating_sub(sent))),
+        }
+    }
 }
 
 impl Drop for Conversation {
@@ -79,14 +128,69 @@ impl Conversations {
     pub(crate) fn owes(&self, peer: ReplicaSlot, file: ObjectId) -> bool {
         let owes = self.with(peer, |conversation| {
             let owed = conversation.base.as_ref();
-            owed.is_some_and(|owed| owed.contains(&file))
+            owed.is_some_and(|owed| owed.files.contains_key(&file))
         });
         owes == Some(true)
     }
 
-    /// The peer has to get the contents of these files before its copy is complete.
-    pub(crate) fn owe_base(&self, peer: ReplicaSlot, files: BTreeSet<ObjectId>) {
-        self.with(peer, |conversation| conversation.base = Some(files));
+    /// The peer has to get the contents of these files, and of those it may yet name, before its copy is
+    /// complete.
+    pub(crate) fn owe(
+        &self,
+        peer: ReplicaSlot,
+        files: impl Iterator<Item = (ObjectId, u64)>,
+        last: bool,
+    ) {
+        self.with(peer, |conversation| {
+            let sent_before = conversation.sent;
+            let owed = conversation.base.get_or_insert_with(|| Owed {
+                sent_before,
+                ..Owed::default()
+            });
+            files.for_each(|(file, size)| owed.add(file, size));
+            conversation.named = last;
+        });
+    }
+
+    /// The rows of so many objects are sent to a peer from now on.
+    pub(crate) fn supplying(&self, peer: ReplicaSlot, objects: u64) {
+        self.with(peer, |conversation| conversation.rows = Some((objects, 0)));
+    }
+
+    /// Those of so many more have been sent.
+    pub(crate) fn supplied(&self, peer: ReplicaSlot, objects: u64) {
+        self.with(peer, |conversation| {
+            if let Some((_, sent)) = &mut conversation.rows {
+                *sent += objects;
+            }
+        });
+    }
+
+    pub(crate) fn note_sent(&self, peer: ReplicaSlot, bytes: u64) {
+        self.with(peer, |conversation| conversation.sent += bytes);
+    }
+
+    /// How far a peer is that takes a copy from here.
+    pub(crate) fn supply(&self, peer: ReplicaSlot) -> Option<Remainder> {
+        self.with(peer, |conversation| {
+            let (rows, sent) = (conversation.rows, conversation.sent);
+            let owed = conversation.base.as_ref();
+            let comparing = rows.map(|(objects, done)| Remainder {
+                stage: Stage::Comparing,
+                objects_done: done,
+                objects_left: objects.saturating_sub(done),
+                bytes_done: sent,
+                bytes_left: None,
+            });
+            owed.map(|owed| owed.remainder(sent)).or(comparing)
+        })?
+    }
+
+    /// Bytes that a peer was sent in this conversation, and how far it had applied our stream when that began.
+    pub(crate) fn course(&self, peer: ReplicaSlot) -> Option<(u64, u64)> {
+        self.with(peer, |conversation| {
+            Some((conversation.sent, conversation.begun_at?))
+        })?
     }
 }
 
@@ -102,6 +206,7 @@ pub(crate) fn began(shared: &Arc<Shared>, peer: Sender) {
         return;
     };
     tracing::info!(peer = slot.0, incarnation = %peer.incarnation, "in contact with a peer");
+    shared.outcomes.note_began(peer);
     shared.post.open(known);
     shared.conversations.begin(slot);
     shared.post.set_in_session(slot, true);
@@ -163,6 +268,7 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
         shared
             .engine
             .turn(|turn| turn.core.handle_connected(turn.now, &turn.tree, from));
+        views::say_entered(shared, from);
         if let Some(inbox) = shared.inbox(from) {
             say_hello(shared, &inbox, false);
         }
@@ -172,10 +278,18 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
         return;
     };
     let has = Held::from_number(greeting.held);
+    if has > Held::Nothing && greeting.applied < shared.trimmed() {
+        tracing::warn!(
+            peer = from.0,
+            "updates that a peer lacks are not kept any more"
+        );
+        let message = peer::Message::new(wire::TOO_FAR, bytes::Bytes::new());
+        return shared.post.send(from, Lane::Control, message);
+    }
     if has > Held::Nothing {
         applied(shared, from, greeting.applied);
     }
-    let supplies = shared.supplies_base();
+    let supplies = shared.supplies_base(from);
     if has == Held::Nothing {
         if supplies && first_time(shared, from, |conversation| &mut conversation.supplying) {
             let supply = tokio::spawn(base::supply_rows(shared.clone(), session));
@@ -184,9 +298,6 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
         return;
     }
     if first_time(shared, from, |conversation| &mut conversation.sending) {
-        if supplies && has == Held::Rows {
-            base::owe_contents(shared, from);
-        }
         start_sending(shared, session, greeting.applied);
     }
 }
@@ -206,9 +317,10 @@ fn first_time(
 /// Sends updates from behind a position on, and contents.
 fn start_sending(shared: &Arc<Shared>, session: Session, from: u64) {
     let slot = session.peer().slot;
-    let applied = shared
-        .conversations
-        .with(slot, |conversation| conversation.applied.subscribe());
+    let applied = shared.conversations.with(slot, |conversation| {
+        conversation.begun_at = Some(from);
+        conversation.applied.subscribe()
+    });
     if let Some(applied) = applied {
         let records = streams::send(shared.clone(), session.clone(), from, applied);
         converse(shared, slot, tokio::spawn(records));
@@ -243,7 +355,7 @@ pub(crate) fn applied(shared: &Shared, by: ReplicaSlot, position: u64) {
 pub(crate) fn has_content(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
     shared.conversations.with(peer, |conversation| {
         if let Some(owed) = &mut conversation.base {
-            owed.remove(&file);
+            owed.remove(file);
         }
     });
     look_at_base(shared, peer);
@@ -253,7 +365,11 @@ pub(crate) fn has_content(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
 pub(crate) fn look_at_base(shared: &Shared, peer: ReplicaSlot) {
     let complete = shared.conversations.with(peer, |conversation| {
         let owed = conversation.base.as_ref()?;
-        owed.is_empty().then(|| conversation.base = None)
+        let complete = owed.files.is_empty() && conversation.named;
+        complete.then(|| {
+            conversation.base = None;
+            conversation.rows = None;
+        })
     });
     if let Some(Some(())) = complete {
         let message = wire::payload(wire::BASE, &BasePage::Complete);
@@ -275,9 +391,13 @@ pub(crate) fn learn_members(shared: &Arc<Shared>, list: MemberList) {
 
 /// Gives a new member a place in our accounts. The copy it begins with comes from somebody who may lack
 /// what is on its way from here, so it gets that from here as well.
-fn welcome(turn: &mut Turn<'_>, slot: ReplicaSlot) {
+fn welcome(turn: &mut Turn<'_>, slot: ReplicaSlot, witness: bool) {
     if turn.ledger.unshipped.peer(slot).is_some() {
         return;
+    }
+    turn.ledger.applied.entry(slot).or_default();
+    if witness {
+        return turn.ledger.unshipped.add_witness(slot);
     }
     let lacking = turn.ledger.unshipped.peers();
     let mut files: BTreeSet<ObjectId> = lacking.flat_map(|(_, peer)| peer.lacking()).collect();
@@ -288,7 +408,6 @@ fn welcome(turn: &mut Turn<'_>, slot: ReplicaSlot) {
     for file in files {
         backlog.changed(now, file, 0..u64::MAX, follows);
     }
-    turn.ledger.applied.entry(slot).or_default();
 }
 
 /// Content of a file has arrived here: peers that begin with a copy from here get it too.
@@ -316,7 +435,6 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
         .filter(|member| !member.revoked)
         .map(|member| ReplicaSlot(member.slot))
         .collect();
-    let version = list.version;
     shared.set_members(current.clone(), list.clone());
     let others: Vec<_> = current
         .iter()
@@ -325,14 +443,8 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
         .collect();
     shared.engine.turn(|turn| {
         for slot in &others {
-            welcome(turn, *slot);
+            welcome(turn, *slot, list.is_witness(slot.0));
         }
-        let view = View {
-            epoch: Epoch(version),
-            configured: current.clone(),
-            active: current.clone(),
-        };
-        turn.core.handle_view(turn.now, &turn.tree, view);
         turn.stirred = true;
     });
     shared.engine.set_alone(others.is_empty());

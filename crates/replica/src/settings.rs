@@ -25,6 +25,31 @@ pub enum NameSpace {
     Relaxed,
 }
 
+/// What clients are told while this replica may not answer, because no majority is in contact with it
+/// (rule 35).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WithoutMajority {
+    /// To come again, until it may.
+    #[default]
+    Wait,
+    /// That the operation failed.
+    Error,
+    /// What the own copy says, which may be old, when they only read; else to come again.
+    StaleReads,
+}
+
+/// What clients are told of an object whose primary was lost (rule 32).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Frozen {
+    /// To come again, until it is decided.
+    #[default]
+    Wait,
+    /// That the operation failed.
+    Error,
+    /// What the own copy says, which may be old, when they only read; else to come again.
+    LastSynchronised,
+}
+
 /// How one replica behaves. Replicas of a set may differ in it.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -43,6 +68,34 @@ pub struct Settings {
     /// minute after which a Linux client asks on its own; more than elections take, because whoever comes
     /// again finds control gone that was won for it.
     pub patience: Duration,
+    /// How long a majority promises to do nothing without this replica. The same at all replicas.
+    pub site_lease: Duration,
+    /// How much faster or slower than true time clocks may run, in millionths. The same at all replicas.
+    pub clock_drift_ppm: u32,
+    /// After so much silence it is proposed that a replica leaves the view. Less than the lease.
+    pub suspicion: Duration,
+    /// For how long clients that no server has keep what they hold, to reclaim it at another server: at least the
+    /// lease that servers give their clients.
+    pub client_lease: Duration,
+    /// How views are agreed: heartbeats and elections.
+    pub views: view::Settings,
+    /// What clients are told while no majority is in contact.
+    pub without_majority: WithoutMajority,
+    /// What clients are told of objects whose primary was lost.
+    pub frozen: Frozen,
+    /// So many updates are kept for a replica that has left the view; beyond that it takes a whole copy when
+    /// it returns.
+    pub kept_updates: u64,
+    /// So many bytes a second are sent at most to replicas that are on their way back into the view; `None` is no
+    /// limit.
+    pub return_bytes_per_second: Option<u64>,
+    /// Bytes of the room at each other replica that this one leaves free, since others send there too; `None`:
+    /// 64 MiB, or less where disks are small.
+    pub space_reserve: Option<u64>,
+    /// How long after one comparison of the copies the next begins; zero: only when somebody asks for it.
+    pub scrub_interval: Duration,
+    /// Bytes a second that it reads at most, here and for others.
+    pub scrub_rate: u64,
 }
 
 impl Default for Settings {
@@ -54,6 +107,18 @@ impl Default for Settings {
             durability: Durability::default(),
             data_delay: Duration::from_millis(200),
             patience: Duration::from_secs(50),
+            site_lease: Duration::from_secs(5),
+            clock_drift_ppm: 500,
+            suspicion: Duration::from_secs(3),
+            client_lease: Duration::from_secs(90),
+            views: view::Settings::default(),
+            without_majority: WithoutMajority::default(),
+            frozen: Frozen::default(),
+            kept_updates: 1_000_000,
+            return_bytes_per_second: None,
+            space_reserve: None,
+            scrub_interval: Duration::from_secs(7 * 24 * 3600),
+            scrub_rate: 16 << 20,
         }
     }
 }

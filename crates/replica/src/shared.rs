@@ -1,7 +1,7 @@
 //! What the parts of a replica share: the copy, the core, the connections, and who is in the set.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -15,17 +15,28 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::Inbox;
 use crate::base::Held;
-use crate::forward::{Answer, Forwarded, Operation, Value};
+use crate::forward::{Answer, Forwarded, Handed, Operation};
+use crate::leavings::Servers;
+use crate::losses::Losses;
 use crate::opens::Opens;
+use crate::outcomes::{Outcomes, Unanswered};
+use crate::pace::Pace;
 use crate::post::Post;
+use crate::progress::Returns;
+use crate::room::Room;
+use crate::scrub::Scrub;
 use crate::sessions::Conversations;
 use crate::settings::Settings;
 use crate::streams;
 use crate::turn::Engine;
-use crate::wire::{self, Origin};
+use crate::views::{Arrival, Debt, News, Standing};
+use crate::wire::{self, Ask, Origin};
 
 /// A forwarded operation that has not been answered by then is given up; its outcome is unknown.
 const FORWARD_LIMIT: Duration = Duration::from_secs(600);
+
+/// The fact that says up to where updates were removed.
+pub(crate) const TRIMMED: &[u8] = b"trimmed";
 
 /// Counts for people and metrics.
 #[derive(Debug, Default)]
@@ -34,6 +45,8 @@ pub(crate) struct Figures {
     pub(crate) served: AtomicU64,
     pub(crate) record_bytes: AtomicU64,
     pub(crate) content_bytes: AtomicU64,
+    /// Files whose contents this replica asked for when it began with a copy.
+    pub(crate) to_fetch: AtomicU64,
     /// Files that a crash may have damaged and that have to get a new version.
     pub(crate) recovering: AtomicU64,
 }
@@ -44,17 +57,51 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) incarnation: u64,
     pub(crate) set: SetDirectory,
+    /// This replica is a witness: it follows the rows, keeps no contents, and serves nobody.
+    pub(crate) is_witness: bool,
     pub(crate) endpoint: OnceLock<Endpoint>,
     pub(crate) post: Post,
     pub(crate) opens: Opens,
+    pub(crate) outcomes: Outcomes,
+    pub(crate) servers: Servers,
+    /// The others may have given up what clients of this server held before its start.
+    pub(crate) others_went_on: AtomicBool,
     pub(crate) inboxes: Mutex<BTreeMap<ReplicaSlot, Arc<Inbox>>>,
     pub(crate) conversations: Conversations,
     membership: RwLock<Membership>,
     pub(crate) figures: Figures,
+    pub(crate) standing: Arc<Standing>,
+    pub(crate) views: OnceLock<Arc<view::Views>>,
+    /// What is known of the others lately.
+    news: Mutex<BTreeMap<ReplicaSlot, News>>,
+    /// What those lack who take part anew.
+    debts: Mutex<BTreeMap<ReplicaSlot, Debt>>,
+    arrival: Mutex<Arrival>,
+    /// What keeps this replica outside the view, for people.
+    obstacle: Mutex<Option<String>>,
+    /// What cannot be stored here at present, for people.
+    trouble: Mutex<Option<String>>,
+    /// Who changed files last while this replica took no part.
+    writers: Mutex<BTreeMap<ObjectId, ReplicaSlot>>,
+    /// Somebody does not keep any more what this replica lacks.
+    pub(crate) needs_copy: AtomicBool,
+    pub(crate) losses: Losses,
+    pub(crate) returns: Returns,
+    /// For what those are sent who are not in the view.
+    pub(crate) pace: Pace,
+    /// What may be filled at the others.
+    pub(crate) room: Room,
+    pub(crate) scrub: Scrub,
+    /// Files that are complete at peers who do not know it.
+    completed: Mutex<BTreeMap<ReplicaSlot, BTreeMap<ObjectId, u64>>>,
+    /// Somebody waits until a majority knows to be complete.
+    pub(crate) majority_awaited: AtomicU64,
     /// How much of the tree is here; clients are answered when it is everything.
     pub(crate) held: watch::Sender<Held>,
     requests: AtomicU64,
     lock_listeners: RwLock<Vec<LockListener>>,
+    /// The replica stops.
+    parting: watch::Sender<bool>,
     /// What applies the streams of others; ends with the replica.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -65,6 +112,7 @@ pub(crate) struct Parts {
     pub(crate) settings: Settings,
     pub(crate) incarnation: u64,
     pub(crate) set: SetDirectory,
+    pub(crate) is_witness: bool,
     pub(crate) held: Held,
 }
 
@@ -80,22 +128,44 @@ struct Membership {
 
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Shared {
+        let pace = Pace::new(parts.settings.return_bytes_per_second);
         Shared {
             store: parts.engine.store.clone(),
-            engine: parts.engine,
+            room: Room::new(parts.settings.space_reserve),
+            scrub: Scrub::new(parts.settings.scrub_rate),
             settings: parts.settings,
             incarnation: parts.incarnation,
             set: parts.set,
+            is_witness: parts.is_witness,
             endpoint: OnceLock::new(),
             post: Post::default(),
             opens: Opens::default(),
+            outcomes: Outcomes::default(),
+            servers: Servers::default(),
+            others_went_on: AtomicBool::new(false),
             inboxes: Mutex::default(),
             conversations: Conversations::default(),
             membership: RwLock::default(),
             figures: Figures::default(),
+            standing: parts.engine.standing.clone(),
+            engine: parts.engine,
+            views: OnceLock::new(),
+            news: Mutex::default(),
+            debts: Mutex::default(),
+            arrival: Mutex::default(),
+            obstacle: Mutex::default(),
+            trouble: Mutex::default(),
+            writers: Mutex::default(),
+            needs_copy: AtomicBool::new(false),
+            losses: Losses::default(),
+            returns: Returns::default(),
+            pace,
+            completed: Mutex::default(),
+            majority_awaited: AtomicU64::new(0),
             held: watch::Sender::new(parts.held),
             requests: AtomicU64::new(0),
             lock_listeners: RwLock::default(),
+            parting: watch::Sender::new(false),
             tasks: Mutex::default(),
         }
     }
@@ -126,20 +196,162 @@ impl Shared {
         *membership = Membership { current, list };
     }
 
-    /// How many replicas the set has.
-    pub(crate) fn set_size(&self) -> usize {
-        self.membership().current.len()
-    }
-
-    /// Whether it is up to this replica to supply new ones with the tree.
-    pub(crate) fn supplies_base(&self) -> bool {
-        let first = self.membership().current.first().copied();
-        first == Some(self.slot()) && self.is_whole()
+    /// Whether it is up to this replica to supply another one with the tree: the first of those that take
+    /// part and hold it does.
+    pub(crate) fn supplies_base(&self, to: ReplicaSlot) -> bool {
+        let first = self.engine.turn(|turn| {
+            let ledger = &turn.ledger;
+            let mut holders = ledger.active.difference(&ledger.witnesses);
+            holders.find(|slot| **slot != to).copied()
+        });
+        first == Some(self.slot()) && self.is_whole() && self.standing.is_up_to_date()
     }
 
     /// Whether everything of the tree is here.
     pub(crate) fn is_whole(&self) -> bool {
         *self.held.borrow() == Held::Everything
+    }
+
+    /// The other members of the set.
+    pub(crate) fn others(&self) -> Vec<ReplicaSlot> {
+        let membership = self.membership();
+        let others = membership.current.iter();
+        others
+            .filter(|slot| **slot != self.slot())
+            .copied()
+            .collect()
+    }
+
+    /// Whether this replica takes part in the view in force.
+    pub(crate) fn takes_part(&self) -> bool {
+        self.standing.view().active.contains(&self.slot())
+    }
+
+    /// So many bytes were sent to a peer. Returns when more may be, if it is on its way back into the view.
+    pub(crate) async fn sent(&self, to: ReplicaSlot, bytes: u64) {
+        self.conversations.note_sent(to, bytes);
+        if !self.standing.view().active.contains(&to) {
+            self.pace.spend(bytes).await;
+        }
+    }
+
+    /// What is known of the others lately.
+    pub(crate) fn news(&self) -> BTreeMap<ReplicaSlot, News> {
+        locked(&self.news).clone()
+    }
+
+    /// A peer has answered a question just now.
+    pub(crate) fn note_heard(&self, slot: ReplicaSlot) {
+        let mut news = locked(&self.news);
+        news.entry(slot).or_insert_with(News::new).heard = Instant::now();
+    }
+
+    pub(crate) fn note_said(&self, slot: ReplicaSlot, ask: Ask) {
+        let mut news = locked(&self.news);
+        let news = news.entry(slot).or_insert_with(News::new);
+        news.said = Some((ask, Instant::now()));
+    }
+
+    /// Bytes that users may still fill at a peer, as it said last.
+    pub(crate) fn available_at(&self, slot: ReplicaSlot) -> Option<u64> {
+        let news = locked(&self.news);
+        let (ask, _) = news.get(&slot)?.said.as_ref()?;
+        Some(ask.available)
+    }
+
+    /// Nobody counts as silent who could not be heard.
+    pub(crate) fn forget_silence(&self) {
+        for news in locked(&self.news).values_mut() {
+            news.heard = Instant::now();
+        }
+    }
+
+    pub(crate) fn debts(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Debt>> {
+        locked(&self.debts)
+    }
+
+    pub(crate) fn owe(&self, slot: ReplicaSlot, debt: Debt) {
+        self.debts().insert(slot, debt);
+    }
+
+    pub(crate) fn arrival(&self) -> MutexGuard<'_, Arrival> {
+        locked(&self.arrival)
+    }
+
+    /// A file is complete at a peer up to a place of our stream; the peer is told soon.
+    pub(crate) fn note_completed(&self, peer: ReplicaSlot, file: ObjectId, position: u64) {
+        let mut completed = locked(&self.completed);
+        completed.entry(peer).or_default().insert(file, position);
+    }
+
+    pub(crate) fn take_completed(&self) -> Vec<(ReplicaSlot, Vec<(ObjectId, u64)>)> {
+        let completed = std::mem::take(&mut *locked(&self.completed));
+        let completed = completed.into_iter();
+        completed
+            .map(|(peer, files)| (peer, files.into_iter().collect()))
+            .collect()
+    }
+
+    /// Updates of our stream up to here are not kept any more.
+    pub(crate) fn trimmed(&self) -> u64 {
+        let facts = self.store.facts(TRIMMED).unwrap_or_default();
+        let through = facts
+            .first()
+            .and_then(|(_, value)| value.first_chunk::<8>());
+        through.map_or(0, |through| u64::from_be_bytes(*through))
+    }
+
+    /// Somebody has changed the data of these files, while this replica takes no part.
+    pub(crate) fn note_writer(&self, writer: ReplicaSlot, files: &[ObjectId]) {
+        if !files.is_empty() && !self.standing.is_up_to_date() {
+            let mut writers = locked(&self.writers);
+            writers.extend(files.iter().map(|file| (*file, writer)));
+        }
+    }
+
+    /// Who changed the data of a file last, as far as it was noted.
+    pub(crate) fn last_writer(&self, file: ObjectId) -> Option<ReplicaSlot> {
+        locked(&self.writers).get(&file).copied()
+    }
+
+    /// Everything is here now; who wrote it does not matter any more.
+    pub(crate) fn forget_writers(&self) {
+        locked(&self.writers).clear();
+    }
+
+    /// What the set agreed on last, as far as it is known here.
+    pub(crate) fn view_state(&self) -> Option<Arc<view::ViewState>> {
+        let state = self.views.get()?.state().borrow().clone();
+        (state.epoch > 0).then_some(state)
+    }
+
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        locked(&self.obstacle).clone()
+    }
+
+    pub(crate) fn set_obstacle(&self, obstacle: Option<String>) {
+        let mut known = locked(&self.obstacle);
+        if *known != obstacle {
+            if let Some(obstacle) = &obstacle {
+                tracing::info!(obstacle, "this replica does not take part");
+            }
+            *known = obstacle;
+        }
+    }
+
+    pub(crate) fn trouble(&self) -> Option<String> {
+        locked(&self.trouble).clone()
+    }
+
+    pub(crate) fn set_trouble(&self, trouble: Option<String>) {
+        *locked(&self.trouble) = trouble;
+    }
+
+    /// Whether it was decided that what a lost replica alone had is given up.
+    pub(crate) fn is_given_up(&self, slot: ReplicaSlot) -> bool {
+        let state = self.view_state();
+        let loss = state.as_ref().and_then(|state| state.losses.get(&slot));
+        loss.is_some_and(|loss| !loss.settled.is_empty())
     }
 
     /// Keeps connections to a peer, and a place for what it sends. Again: learns its addresses.
@@ -150,6 +362,8 @@ impl Shared {
                 0
             });
             let (inbox, queue) = Inbox::new(slot, applied);
+            self.engine
+                .turn(|turn| turn.ledger.heard.insert(slot, applied));
             let inbox = Arc::new(inbox);
             self.inboxes().insert(slot, inbox.clone());
             let applying = tokio::spawn(streams::apply(self.clone(), inbox, queue));
@@ -178,8 +392,17 @@ impl Shared {
         }
     }
 
+    /// Returns when the replica stops.
+    pub(crate) async fn parted(&self) {
+        let mut parting = self.parting.subscribe();
+        // The sender lives in `self`.
+        let _ = parting.wait_for(|parting| *parting).await;
+    }
+
     /// Ends all conversations.
     pub(crate) fn part(&self) {
+        self.parting.send_replace(true);
+        self.scrub.stop();
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.drain(..).for_each(|task| task.abort());
         drop(tasks);
@@ -215,46 +438,70 @@ impl Shared {
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has another replica carry an operation out. `None`: it is not primary, nothing has happened.
+    /// Has another replica carry an operation out.
     ///
     /// # Errors
-    /// The operation's own, and [`Error::Delay`] when the replica cannot be asked, or did not answer.
+    /// The operation's own, and [`Error::Delay`] when the replica cannot be asked, or did not answer and may be
+    /// asked once more.
     pub(crate) async fn forward(
         &self,
         to: ReplicaSlot,
         operation: Operation,
         deadline: Instant,
-    ) -> Result<Option<Value>> {
+    ) -> Result<Handed> {
         let peer = self.endpoint.get().and_then(|endpoint| endpoint.peer(to));
         let peer = peer.ok_or(Error::Delay)?;
-        let session = tokio::time::timeout_at(deadline, peer.ready()).await;
+        let session = tokio::select! {
+            session = tokio::time::timeout_at(deadline, peer.ready()) => session,
+            () = self.standing.lost(to) => return Ok(Handed::NotThere),
+        };
         let session = session.map_err(|_| Error::Delay)?;
         let lane = match operation.is_bulky() {
             true => Lane::Data,
             false => Lane::Control,
         };
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let watch = operation.repeated_on().map(|_| self.outcomes.watch(number));
         let forwarded = Forwarded {
             origin: Origin {
                 slot: self.slot().0,
                 incarnation: self.incarnation,
-                number: self.requests.fetch_add(1, Ordering::Relaxed),
+                number,
             },
             operation,
         };
         self.figures.forwarded.fetch_add(1, Ordering::Relaxed);
         let message = wire::payload(wire::FORWARD, &forwarded);
         let limit = Instant::now() + FORWARD_LIMIT;
-        match session.request(lane, message, limit).await {
-            Ok(reply) => match wire::decode::<Answer>(&reply.payload) {
-                Ok(Answer::Done(outcome)) => outcome.map(Some),
-                Ok(Answer::NotHere) => Ok(None),
+        let reply = tokio::select! {
+            reply = session.request(lane, message, limit) => Some(reply),
+            () = self.standing.lost(to) => None,
+        };
+        match reply {
+            Some(Ok(reply)) => match wire::decode::<Answer>(&reply.payload) {
+                Ok(Answer::Done(outcome)) => outcome.map(Handed::Done),
+                Ok(Answer::NotHere) => Ok(Handed::NotThere),
                 Err(error) => Err(Error::Io(error.to_string())),
             },
-            Err(RequestError::Busy) => Ok(None),
-            Err(error) => {
-                tracing::debug!(peer = to.0, %error, "a forwarded operation was not answered");
+            Some(Err(RequestError::Busy | RequestError::NotSent(_))) => Ok(Handed::NotThere),
+            // Nobody knows whether it was carried out.
+            None | Some(Err(RequestError::OutcomeUnknown(_))) => {
+                tracing::debug!(peer = to.0, "a forward will not be answered");
+                let unanswered = watch.map(|watch| Unanswered {
+                    watch,
+                    by: session.peer(),
+                    epoch: self.standing.view().epoch,
+                });
+                unanswered.map(Handed::Unanswered).ok_or(Error::Delay)
+            }
+            Some(Err(error)) => {
+                tracing::debug!(peer = to.0, %error, "a forward was not answered");
                 Err(Error::Delay)
             }
         }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

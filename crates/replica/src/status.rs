@@ -8,6 +8,7 @@ use control::{ControlName, Depth, Proposal};
 use serde::Serialize;
 use vfs::ReplicaSlot;
 
+use crate::progress::ReturnView;
 use crate::replica::Replica;
 use crate::shared::Shared;
 use crate::turn::Turn;
@@ -15,11 +16,16 @@ use crate::turn::Turn;
 /// So many controls are listed at most.
 const LISTED: usize = 1000;
 
+/// So many torn files are named.
+const TORN_NAMED: usize = 16;
+
 /// A replica at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReplicaStatus {
     /// Its place in the set.
     pub slot: u16,
+    /// It is a witness: it votes, keeps no contents, and serves no clients.
+    pub witness: bool,
     /// How often it has started.
     pub incarnation: u64,
     /// The version of the list of members that it knows.
@@ -34,6 +40,12 @@ pub struct ReplicaStatus {
     pub controls_total: usize,
     /// Files whose unstable data a crash has taken, and that others have to hear of yet.
     pub recovering_files: u64,
+    /// How far it is on its way back into the view, or into a set that it has joined.
+    pub returning: Option<ReturnView>,
+    /// Files of which part was lost with a replica, so that they cannot be read.
+    pub torn_files: u64,
+    /// Paths of them, not all when there are many.
+    pub torn_paths: Vec<String>,
     /// Operations of clients here that were carried out elsewhere.
     pub forwarded: u64,
     /// Operations carried out for other members.
@@ -51,6 +63,8 @@ pub struct ReplicaStatus {
 pub struct PeerView {
     /// Its place in the set.
     pub slot: u16,
+    /// It is a witness.
+    pub witness: bool,
     /// Where it listens.
     pub addresses: Vec<String>,
     /// There is a session with it.
@@ -69,6 +83,10 @@ pub struct PeerView {
     pub lag_files: u64,
     /// Since when it has lacked something, in seconds.
     pub lag_seconds: f64,
+    /// How far it is on its way back into the view, of what this replica sends it.
+    pub returning: Option<ReturnView>,
+    /// Bytes that users may still fill there, as it said last.
+    pub available_bytes: Option<u64>,
     /// Why it is not connected.
     pub last_error: Option<String>,
 }
@@ -98,8 +116,14 @@ impl Replica {
         let (controls, controls_total) = controls(shared);
         let figures = &shared.figures;
         let list = shared.member_list();
+        let torn = shared.store.torn();
+        let torn_paths = torn.iter().take(TORN_NAMED).map(|file| {
+            let path = shared.store.path_of(*file);
+            path.unwrap_or_else(|_| format!("object {file}"))
+        });
         ReplicaStatus {
             slot: shared.slot().0,
+            witness: shared.is_witness,
             incarnation: shared.incarnation,
             members_version: list.version,
             ready: shared.is_whole(),
@@ -107,6 +131,11 @@ impl Replica {
             controls,
             controls_total,
             recovering_files: figures.recovering.load(Ordering::Relaxed),
+            returning: (!shared.standing.is_up_to_date())
+                .then(|| shared.returns.own())
+                .flatten(),
+            torn_files: torn.len() as u64,
+            torn_paths: torn_paths.collect(),
             forwarded: figures.forwarded.load(Ordering::Relaxed),
             served: figures.served.load(Ordering::Relaxed),
             bytes_written: shared.store.statistics().bytes_written,
@@ -143,6 +172,7 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
             let bytes = lag.map_or(0, |lag| lag.bytes);
             PeerView {
                 slot: member.slot,
+                witness: member.witness,
                 addresses: member.addresses.clone(),
                 connected: shared.post.is_in_session(slot)
                     && wire.is_some_and(|wire| wire.lanes_connected > 0),
@@ -153,6 +183,8 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
                 lag_bytes: (bytes < u64::MAX).then_some(bytes),
                 lag_files: lag.map_or(0, |lag| lag.files),
                 lag_seconds: lag.map_or(0.0, |lag| lag.seconds),
+                returning: shared.returns.of(slot),
+                available_bytes: shared.available_at(slot),
                 last_error: wire.and_then(|wire| wire.last_error.clone()),
             }
         })

@@ -8,19 +8,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use control::ControlName;
-use peer::{Incoming, Lane, Session};
+use peer::{Lane, Session};
 use store::{ForeignUpdate, LinkChange, RowChange, Ticket};
 use tokio::sync::{mpsc, watch};
-use vfs::{Error, ObjectId, Result};
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use crate::arrivals::Inbox;
+use crate::arrivals::{Inbox, Parcel};
 use crate::overseer::link;
 use crate::shared::Shared;
 use crate::shipping::{bytes_of, merge};
 use crate::turn::Turn;
+use crate::views::exempt;
 use crate::wire::{self, Applied, Note, Record, Records};
-use crate::{base, contents};
+use crate::{base, contents, views};
 
 /// So many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
@@ -29,7 +31,7 @@ const RECORDS_AT_ONCE: usize = 256;
 const MESSAGE_BYTES: usize = 256 << 10;
 
 /// The tags of the tables of objects and of extended attributes (docs/disk-format.md).
-const OBJECTS: u8 = 1;
+pub(crate) const OBJECTS: u8 = 1;
 const XATTRS: u8 = 4;
 
 /// Updates that come one by one travel together if they come within such a time, unless the peer has
@@ -123,26 +125,73 @@ async fn send_records(
         .record_bytes
         .fetch_add(bytes as u64, Ordering::Relaxed);
     let message = wire::payload(wire::RECORDS, &records);
-    Ok(session.send(Lane::Metadata, message).await?)
+    session.send(Lane::Metadata, message).await?;
+    shared.sent(session.peer().slot, bytes as u64).await;
+    Ok(())
 }
 
 /// Applies what one peer sends, in order, until the replica stops.
 pub(crate) async fn apply(
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
-    mut queue: mpsc::UnboundedReceiver<(u64, Incoming)>,
+    mut queue: mpsc::UnboundedReceiver<(u64, Parcel)>,
 ) {
-    while let Some((session, incoming)) = queue.recv().await {
-        let outcome = match incoming.message.kind {
-            wire::BASE => base::take(&shared, &inbox, &incoming).await,
-            _ => apply_message(&shared, &inbox, session, &incoming).await,
-        };
-        if let Err(error) = outcome {
-            // Going on would leave a hole in the stream. The peer sends everything again after a restart.
+    while let Some((session, parcel)) = queue.recv().await {
+        if shared.is_given_up(inbox.from) {
+            // It was decided to go on without this; the sender learns so.
+            continue;
+        }
+        if let Err(error) = take_in_patiently(&shared, &inbox, session, &parcel).await {
+            // Going on would leave a hole in the stream.
             let peer = inbox.from.0;
-            tracing::error!(peer, %error, "this replica cannot follow a peer any more; restart it");
+            tracing::error!(peer, %error, "this replica cannot follow a peer any more");
+            views::degraded(&shared, &error).await;
             return;
         }
+    }
+}
+
+/// Takes a message in, again and again while there is no room for it and nobody waits for this replica.
+async fn take_in_patiently(
+    shared: &Arc<Shared>,
+    inbox: &Arc<Inbox>,
+    session: u64,
+    parcel: &Parcel,
+) -> Result<()> {
+    let mut attempts = views::Attempts::new();
+    let mut tried = false;
+    loop {
+        match take_in(shared, inbox, session, parcel).await {
+            Ok(()) => {
+                if tried {
+                    shared.set_trouble(None);
+                }
+                return Ok(());
+            }
+            Err(error) => {
+                tried = true;
+                if !attempts.again(shared, &error).await {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+async fn take_in(
+    shared: &Arc<Shared>,
+    inbox: &Arc<Inbox>,
+    session: u64,
+    parcel: &Parcel,
+) -> Result<()> {
+    match parcel {
+        Parcel::Own(incoming) if incoming.message.kind == wire::BASE => {
+            base::take(shared, inbox, incoming).await
+        }
+        Parcel::Own(incoming) => {
+            apply_message(shared, inbox, session, &incoming.message.payload).await
+        }
+        Parcel::Relayed(records) => apply_message(shared, inbox, session, records).await,
     }
 }
 
@@ -150,10 +199,9 @@ async fn apply_message(
     shared: &Arc<Shared>,
     inbox: &Arc<Inbox>,
     session: u64,
-    incoming: &Incoming,
+    message: &Bytes,
 ) -> Result<()> {
-    let Records { records, through } =
-        wire::decode(&incoming.message.payload).map_err(malformed)?;
+    let Records { records, through } = wire::decode(message).map_err(malformed)?;
     let mut last = None;
     for record in records {
         if record.position <= inbox.applied() {
@@ -171,6 +219,7 @@ async fn apply_message(
     if let Some(ticket) = last {
         shared.store.wait_stable(ticket).await?;
     }
+    inbox.keep(through, message);
     acknowledge(shared, inbox);
     Ok(())
 }
@@ -186,6 +235,7 @@ pub(crate) fn acknowledge(shared: &Shared, inbox: &Inbox) {
     let applied = Applied {
         position: inbox.applied(),
     };
+    inbox.note_acknowledged(applied.position);
     let message = wire::body(wire::APPLIED, &applied);
     shared.post.send(inbox.from, Lane::Control, message);
 }
@@ -206,20 +256,34 @@ async fn apply_record(
         from: inbox.from,
         position: record.position,
         changes: record.rows.into_iter().map(RowChange::from).collect(),
+        // A witness waits for no contents.
+        incomplete: match shared.is_witness {
+            true => Vec::new(),
+            false => record.data,
+        },
     };
     let objects: Vec<ObjectId> = update.changes.iter().filter_map(object_of).collect();
     let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
+    let granted = |turn: &mut Turn<'_>| match exempt(shared, inbox.from, record.position) {
+        true => has_all_before(shared, turn, &record.after),
+        false => may_apply(turn, &under),
+    };
     let oversee = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
         shared.engine.turn(|turn| {
-            may_apply(turn, &under).ok_or(Error::Refused(0))?;
+            granted(turn).ok_or(Error::Refused(0))?;
             commit()?;
+            turn.ledger.heard.insert(inbox.from, record.position);
+            let own = (shared.slot(), shared.incarnation);
+            (shared.outcomes).note_applied(own, &record.origins, record.position);
+            shared.note_writer(inbox.from, &update.incomplete);
             for change in links {
                 turn.tree.parents.forget(change.object);
             }
             for change in links {
                 link(turn, change.object, change.parent, change.added);
             }
-            for control in &record.inherited {
+            let inherited = record.inherited.iter().filter(|_| shared.takes_part());
+            for control in inherited {
                 turn.core
                     .handle_inherited(turn.now, &turn.tree, inbox.from, control.clone());
             }
@@ -233,7 +297,6 @@ async fn apply_record(
     };
     loop {
         let is_over = || inbox.session() != session;
-        let granted = |turn: &mut Turn<'_>| may_apply(turn, &under);
         shared
             .engine
             .until(|turn| is_over().then_some(()).or_else(|| granted(turn)))
@@ -267,6 +330,24 @@ fn give_up(turn: &mut Turn<'_>, file: ObjectId) {
         turn.ledger.unshipped.removed(file);
         turn.settle_content(file);
     }
+}
+
+/// Whether everything has been applied here that the primary of an update had applied when it made it. Without
+/// regard to controls this alone keeps updates of one object by several primaries in order.
+fn has_all_before(shared: &Shared, turn: &Turn<'_>, after: &[(u16, u64)]) -> Option<()> {
+    let heard = &turn.ledger.heard;
+    let mut missing = after.iter().filter(|(slot, position)| {
+        let slot = ReplicaSlot(*slot);
+        slot != shared.slot() && heard.get(&slot).copied().unwrap_or(0) < *position
+    });
+    let Some(missing) = missing.next() else {
+        return Some(());
+    };
+    if !turn.ledger.active.contains(&ReplicaSlot(missing.0)) && !shared.takes_part() {
+        // Nobody sends it any more; to those who take part it is relayed.
+        shared.needs_copy.store(true, Ordering::Release);
+    }
+    None
 }
 
 /// Whether the controls of the update have been granted here; if not, they at least get ahead.

@@ -5,12 +5,14 @@
 //! the core's commands are carried out or handed on in order. The store's writer lock, where it is
 //! needed too, is taken before.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use control::{Command, ControlCore, ControlName, Envelope, Mark, Moment, OperationId, Record};
+use control::{
+    Command, ControlCore, ControlName, Depth, Envelope, Mark, Moment, OperationId, Proposal, Record,
+};
 use store::Store;
 use tokio::sync::{mpsc, oneshot, watch};
 use vfs::{ObjectId, ReplicaSlot};
@@ -19,6 +21,7 @@ use crate::durability::KnownDurability;
 use crate::shipping::Unshipped;
 use crate::status::Ages;
 use crate::tree::{LocalTree, Parents};
+use crate::views::Standing;
 
 /// What became of an operation that had to wait for control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,8 @@ pub(crate) struct Former {
 /// What belongs to the core's lock besides the core.
 pub(crate) struct Ledger {
     pub(crate) pins: HashMap<ObjectId, Pin>,
+    /// Files that get a new version with all the data that is here.
+    pub(crate) renewing: HashSet<ObjectId>,
     /// Where files were made that not everybody may have heard of.
     pub(crate) born: HashMap<ObjectId, u64>,
     /// What each peer lacks of file contents.
@@ -79,6 +84,15 @@ pub(crate) struct Ledger {
     pub(crate) durability: KnownDurability,
     /// Since when controls are acknowledged here.
     pub(crate) ages: Ages,
+    /// The replicas that take part in the view in force, and members that hold no contents.
+    pub(crate) active: BTreeSet<ReplicaSlot>,
+    pub(crate) witnesses: BTreeSet<ReplicaSlot>,
+    /// Files of which a peer has everything and may not know it.
+    pub(crate) unconfirmed: BTreeSet<(ReplicaSlot, ObjectId)>,
+    /// Those of them that were complete without any content being sent, and up to which place of our stream.
+    pub(crate) complete: Vec<(ReplicaSlot, ObjectId, u64)>,
+    /// How far the stream of each peer is applied here.
+    pub(crate) heard: BTreeMap<ReplicaSlot, u64>,
     /// How far each peer has applied our stream.
     pub(crate) applied: BTreeMap<ReplicaSlot, u64>,
     /// The place of our last update.
@@ -109,6 +123,7 @@ pub(crate) struct Engine {
     state: Mutex<State>,
     pub(crate) store: Arc<Store>,
     pub(crate) slot: ReplicaSlot,
+    pub(crate) standing: Arc<Standing>,
     steps: mpsc::UnboundedSender<Step>,
     alarm: watch::Sender<Option<Moment>>,
     stirrings: watch::Sender<u64>,
@@ -126,10 +141,11 @@ impl Engine {
     pub(crate) fn new(
         core: ControlCore,
         store: Arc<Store>,
-        slot: ReplicaSlot,
+        standing: Arc<Standing>,
         unshipped: Unshipped,
         steps: mpsc::UnboundedSender<Step>,
     ) -> Engine {
+        let slot = store.slot();
         Engine {
             state: Mutex::new(State {
                 core,
@@ -138,6 +154,7 @@ impl Engine {
             }),
             store,
             slot,
+            standing,
             steps,
             alarm: watch::Sender::new(None),
             stirrings: watch::Sender::new(0),
@@ -231,6 +248,11 @@ impl Engine {
     fn hand_on(&self, step: Step) {
         // The receiver goes only when the replica stops; what is unsaid then is said again after a start.
         let _ = self.steps.send(step);
+    }
+
+    /// Somebody outside may be waiting for what has changed.
+    pub(crate) fn stir(&self) {
+        self.stirrings.send_modify(|count| *count += 1);
     }
 
     /// Whether any other replica is known to control anything; when not, reads need not ask the core.
@@ -384,12 +406,18 @@ impl Ledger {
     pub(crate) fn new(unshipped: Unshipped) -> Ledger {
         Ledger {
             pins: HashMap::new(),
+            renewing: HashSet::new(),
             born: HashMap::new(),
             unshipped,
             shipped: HashSet::new(),
             former: None,
             durability: KnownDurability::default(),
             ages: Ages::default(),
+            active: BTreeSet::new(),
+            witnesses: BTreeSet::new(),
+            unconfirmed: BTreeSet::new(),
+            complete: Vec::new(),
+            heard: BTreeMap::new(),
             applied: BTreeMap::new(),
             last_position: 0,
             verdicts: HashMap::new(),
@@ -405,25 +433,79 @@ impl Ledger {
         applied.min().unwrap_or(self.last_position)
     }
 
-    /// How many peers have applied our stream up to `position`.
-    pub(crate) fn applied_by(&self, position: u64) -> usize {
-        let reached = |applied: &&u64| **applied >= position;
-        self.applied.values().filter(reached).count()
+    /// The position up to which updates need not be kept: everybody has them, but for replicas out of the
+    /// view that lack too many.
+    pub(crate) fn needed_by_nobody(&self, kept: u64) -> u64 {
+        let peers = self.unshipped.peers().map(|(slot, _)| slot);
+        let applied = peers.map(|slot| {
+            let applied = self.applied.get(&slot).copied().unwrap_or(0);
+            (self.active.contains(&slot), applied)
+        });
+        let needed = applied.filter(|(active, applied)| {
+            *active || self.last_position.saturating_sub(*applied) <= kept
+        });
+        let needed = needed.map(|(_, applied)| applied).min();
+        needed.unwrap_or(self.last_position)
+    }
+
+    /// Whether every other replica that takes part has this file's content.
+    fn complete_at_active(&self, file: ObjectId) -> bool {
+        let mut lacking = self.unshipped.lacking(file);
+        !lacking.any(|slot| self.active.contains(&slot))
+    }
+
+    /// Whether every other replica that takes part has applied our stream up to `position`.
+    fn applied_by_active(&self, position: u64) -> bool {
+        let peers = self.unshipped.peers().map(|(slot, _)| slot);
+        let mut active = peers.filter(|slot| self.active.contains(slot));
+        active.all(|slot| self.applied.get(&slot).copied().unwrap_or(0) >= position)
     }
 }
 
 impl Turn<'_> {
     /// Looks whether everybody has all content of a file, after something was acknowledged or removed.
     pub(crate) fn settle_content(&mut self, file: ObjectId) {
-        if self.ledger.unshipped.complete_everywhere(file) && !self.ledger.pins.contains_key(&file)
-        {
-            self.core.handle_data_shipped(self.now, &self.tree, file);
-            self.ledger.shipped.insert(file);
-            if let Some(former) = &mut self.ledger.former {
-                former.files.remove(&file);
-            }
-            self.settle_former();
+        if self.ledger.pins.contains_key(&file) || !self.ledger.complete_at_active(file) {
+            return;
         }
+        self.core.handle_data_shipped(self.now, &self.tree, file);
+        if self.ledger.unshipped.complete_everywhere(file) {
+            self.ledger.shipped.insert(file);
+        }
+        if let Some(former) = &mut self.ledger.former {
+            former.files.remove(&file);
+        }
+        self.settle_former();
+    }
+
+    /// A change of data that needs no content to be sent, such as a truncation, is complete at peers at once;
+    /// they are told so.
+    pub(crate) fn note_complete_without_content(&mut self, file: ObjectId) {
+        if self.ledger.pins.contains_key(&file) {
+            return;
+        }
+        let peers = self.ledger.unshipped.peers();
+        let complete =
+            peers.filter(|(_, backlog)| backlog.keeps_contents() && !backlog.lacks(file));
+        let complete: Vec<ReplicaSlot> = complete.map(|(slot, _)| slot).collect();
+        let position = self.ledger.last_position;
+        for slot in complete {
+            self.ledger.unconfirmed.insert((slot, file));
+            self.ledger.complete.push((slot, file, position));
+        }
+    }
+
+    /// The same for all files, when others take part than before.
+    pub(crate) fn settle_all_contents(&mut self) {
+        let backlogs = self.ledger.unshipped.peers();
+        let mut files: BTreeSet<ObjectId> = backlogs
+            .flat_map(|(_, backlog)| backlog.lacking())
+            .collect();
+        if let Some(former) = &self.ledger.former {
+            files.extend(&former.files);
+        }
+        files.into_iter().for_each(|file| self.settle_content(file));
+        self.settle_former();
     }
 
     /// Ends the controls of former incarnations once everything made under them is everywhere.
@@ -431,14 +513,22 @@ impl Turn<'_> {
         let Some(former) = &self.ledger.former else {
             return;
         };
-        let mut peers = self.ledger.unshipped.peers().map(|(slot, _)| slot);
-        let applied = &self.ledger.applied;
+        // Before a view is known nobody can tell who would miss something.
         let everywhere =
-            peers.all(|slot| applied.get(&slot).copied().unwrap_or(0) >= former.position);
+            !self.ledger.active.is_empty() && self.ledger.applied_by_active(former.position);
         if everywhere && former.files.is_empty() {
             self.ledger.former = None;
             self.core.handle_former_settled(self.now, &self.tree);
         }
+    }
+
+    /// Whether a control covers a file by itself or through a directory above it.
+    pub(crate) fn covers(&self, grant: &Proposal, file: ObjectId) -> bool {
+        let above = control::ancestors(&self.tree, file);
+        let mut claims = grant.claims.iter();
+        claims.any(|claim| {
+            claim.object == file || (claim.depth == Depth::Deep && above.contains(&claim.object))
+        })
     }
 
     /// Submits an operation that is not covered; its number leads to the verdict.

@@ -1,20 +1,24 @@
 //! What has to be looked after now and then: records and marks that nobody needs any more, new members.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use control::Position;
 use tokio::sync::broadcast::error::RecvError;
 use vfs::{Error, ObjectId};
 
-use crate::sessions;
-use crate::shared::Shared;
+use crate::shared::{Shared, TRIMMED};
+use crate::views;
+use crate::{progress, sessions};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Between attempts to renew a file that another replica controls.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// So many records are looked at at a time.
+const RECORDS_AT_ONCE: usize = 256;
 
 /// So many birthplaces are remembered before those that everybody knows are dropped.
 const BIRTHS: usize = 4096;
@@ -27,6 +31,8 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     loop {
         ticks.tick().await;
         look_for_members(&shared);
+        progress::tell(&shared);
+        views::configure(&shared).await;
         let outcome = match forget_marks(&shared).await {
             Ok(()) => trim(&shared, &mut trimmed).await,
             failed => failed,
@@ -70,16 +76,26 @@ pub(crate) async fn renew_recovered(shared: Arc<Shared>, recovered: Vec<ObjectId
 
 /// Says whether it is done.
 async fn renew(shared: &Shared, file: ObjectId) -> bool {
-    match shared.store.renew(file).await {
+    give_new_version(shared, file, || shared.store.renew(file)).await
+}
+
+/// Has the store give a file a new version, and all others told of its contents. Says whether it is done; it can be tried again.
+pub(crate) async fn give_new_version<F>(
+    shared: &Shared,
+    file: ObjectId,
+    renew: impl FnOnce() -> F,
+) -> bool
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    shared.engine.turn(|turn| turn.ledger.renewing.insert(file));
+    let renewed = renew().await;
+    shared
+        .engine
+        .turn(|turn| turn.ledger.renewing.remove(&file));
+    match renewed {
         Ok(()) => {
-            shared.engine.turn(|turn| {
-                let (now, follows) = (turn.now, Position(turn.ledger.last_position));
-                turn.ledger
-                    .unshipped
-                    .changed(now, file, 0..u64::MAX, follows);
-                turn.core.handle_data_unshipped(file, &[]);
-                turn.settle_content(file);
-            });
+            shared.engine.turn(|turn| turn.settle_content(file));
             shared.engine.ring_contents();
             true
         }
@@ -90,6 +106,8 @@ async fn renew(shared: &Shared, file: ObjectId) -> bool {
             }
             false
         }
+        // This replica takes no part at present.
+        Err(Error::Delay) => false,
         Err(error) => {
             tracing::error!(%file, %error, "a file cannot be renewed");
             true
@@ -131,10 +149,33 @@ async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
 
 /// Removes records that every member has applied.
 async fn trim(shared: &Shared, trimmed: &mut u64) -> vfs::Result<()> {
-    let through = shared.engine.turn(|turn| turn.ledger.known_everywhere());
+    let kept = shared.settings.kept_updates;
+    let through = shared
+        .engine
+        .turn(|turn| turn.ledger.needed_by_nobody(kept));
     if through > *trimmed {
+        if let Some(last) = last_record(shared, through)? {
+            let rows = vec![(TRIMMED.to_vec(), Some(last.to_be_bytes().to_vec()))];
+            shared.store.put_facts(rows).await?;
+        }
         shared.store.trim_updates(through).await?;
         *trimmed = through;
     }
     Ok(())
+}
+
+/// The last record up to a position; positions have gaps, and nobody lacks what was never there.
+fn last_record(shared: &Shared, through: u64) -> vfs::Result<Option<u64>> {
+    let mut last = None;
+    loop {
+        let from = last.map_or(1, |last| last + 1);
+        let records = shared.store.updates(from, RECORDS_AT_ONCE)?;
+        let more = records.len() == RECORDS_AT_ONCE;
+        let positions = records.iter().map(|record| record.position);
+        let found = positions.take_while(|position| *position <= through).last();
+        last = found.or(last);
+        if !more || found.is_none() {
+            return Ok(last);
+        }
+    }
 }

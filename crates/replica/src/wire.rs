@@ -32,6 +32,171 @@ pub(crate) const MEMBERS: u32 = 8;
 /// [`BasePage`] of the copy a joining replica begins with. Metadata lane.
 pub(crate) const BASE: u32 = 9;
 
+/// [`Ask`], a few times while a lease lasts. Control lane.
+pub(crate) const ASK: u32 = 10;
+/// [`Promise`], the answer to it. Control lane.
+pub(crate) const PROMISE: u32 = 11;
+/// [`Entered`], from each member of a view to those who take part anew. Control lane.
+pub(crate) const ENTERED: u32 = 12;
+/// [`CaughtUp`], likewise, later. Control lane.
+pub(crate) const CAUGHT_UP: u32 = 13;
+/// A request of the crate `view`, answered in kind. Control lane.
+pub(crate) const VIEW: u32 = 14;
+/// [`Relayed`]. Metadata lane.
+pub(crate) const RELAYED: u32 = 15;
+/// [`Incomplete`]. Control lane.
+pub(crate) const INCOMPLETE: u32 = 16;
+/// [`Completed`]. Control lane.
+pub(crate) const COMPLETED: u32 = 17;
+/// [`Wanted`]. Control lane.
+pub(crate) const WANTED: u32 = 18;
+
+/// What the receiver lacks of the sender's stream is not kept any more: a whole copy is needed. Empty.
+pub(crate) const TOO_FAR: u32 = 19;
+/// A [`Completed`], given back once it is stable. Control lane.
+pub(crate) const NOTED: u32 = 20;
+
+/// [`crate::leavings::ClientsAsked`], answered with [`crate::leavings::ClientsAbsent`]. Control lane.
+pub(crate) const CLIENTS: u32 = 31;
+/// [`crate::progress::Remainder`], about once a second to those on their way back into the view. Control lane.
+pub(crate) const REMAINDER: u32 = 41;
+
+/// A [`ScrubQuestion`], answered with a [`ScrubAnswer`]. Data lane.
+pub(crate) const SCRUB: u32 = 21;
+
+/// What one replica asks another to compare the copies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ScrubQuestion {
+    /// The digest of the rows of all objects from the first identifier to the second.
+    Rows { from: ObjectId, through: ObjectId },
+    /// The digest of a file's content; `again` as its disk has it now, not as it was noted.
+    Content { file: ObjectId, again: bool },
+    /// The content of this version from there on, as much as fits into a message.
+    Piece {
+        file: ObjectId,
+        version: u64,
+        offset: u64,
+    },
+    /// Others have another content of this file and outvote the receiver: it has to see for itself.
+    Check { file: ObjectId },
+}
+
+/// The answer to a [`ScrubQuestion`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ScrubAnswer {
+    /// So many objects, their digest, and how far each stream was applied before they were looked at; that of
+    /// the sender's own slot is the place of its last update.
+    Rows {
+        objects: u64,
+        hash: [u8; 32],
+        places: Vec<(u16, u64)>,
+    },
+    /// Version, size and digest; `None` when the file is being changed, or not to be trusted.
+    Content(Option<(u64, u64, [u8; 32])>),
+    /// The bytes of the stretches, one after another; without stretches there is nothing more.
+    Piece {
+        stretches: Vec<Stretch>,
+        bytes: Bytes,
+    },
+    /// The question was understood; or there is no such version.
+    Nothing,
+}
+
+/// The sender wants a promise for its site lease, and tells what others decide by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ask {
+    /// When, on the sender's clock.
+    pub(crate) asked: u64,
+    /// The view in force there.
+    pub(crate) epoch: u64,
+    /// The place of its last update.
+    pub(crate) position: u64,
+    /// How far it has applied the stream of each other replica, stably.
+    pub(crate) applied: Vec<(u16, u64)>,
+    /// Of so many files the receiver lacks something that comes from the sender.
+    pub(crate) owed: u64,
+    /// All own controls are acknowledged everywhere.
+    pub(crate) steady: bool,
+    /// The sender lacks nothing that was made before it took part.
+    pub(crate) up_to_date: bool,
+    /// Bytes that users may still fill.
+    pub(crate) available: u64,
+    /// Lost replicas whose stream the sender has applied so far, with all contents that came with it.
+    pub(crate) whole: Vec<(u16, u64)>,
+}
+
+/// The answer to an [`Ask`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Promise {
+    /// As in the question.
+    pub(crate) asked: u64,
+    /// The sender joins no view without the receiver while the promise lasts.
+    pub(crate) given: bool,
+}
+
+/// The sender has entered a view in which the receiver takes part anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entered {
+    pub(crate) epoch: u64,
+    /// The place of the sender's last update at that moment. What was made up to there was made
+    /// under controls that the receiver need not know.
+    pub(crate) through: u64,
+}
+
+/// The receiver has everything that the sender owed it when this view began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CaughtUp {
+    pub(crate) epoch: u64,
+}
+
+/// A message of a lost replica's stream, [`Records`] as they came, from somebody who has applied them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Relayed {
+    pub(crate) of: u16,
+    pub(crate) records: Bytes,
+}
+
+/// Files of a lost replica that are not complete at the sender.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Incomplete {
+    pub(crate) of: u16,
+    /// So far the sender has applied that replica's stream.
+    pub(crate) applied: u64,
+    pub(crate) epoch: u64,
+    /// None came before.
+    pub(crate) first: bool,
+    pub(crate) files: Vec<Lack>,
+    /// No more follow.
+    pub(crate) last: bool,
+}
+
+/// A file that is not complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lack {
+    pub(crate) file: ObjectId,
+    /// The position up to which it is complete.
+    pub(crate) through: u64,
+    /// Nothing of what is missing has come: up to this size it is the version before.
+    pub(crate) whole: Option<u64>,
+    /// Durability of the file is `majority`: whatever was answered as stable is at a majority.
+    pub(crate) majority: bool,
+}
+
+/// The receiver has the contents of these files up to these places of the sender's stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Completed {
+    pub(crate) files: Vec<(ObjectId, u64)>,
+}
+
+/// The sender, which has taken all rows from the receiver, needs the contents of these files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    /// They belong to the copy that the sender took, and the receiver says when it has all of them.
+    pub(crate) copy: bool,
+    pub(crate) files: Vec<ObjectId>,
+    pub(crate) last: bool,
+}
+
 /// What rides with an update record: opaque to the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
@@ -41,6 +206,10 @@ pub(crate) struct Note {
     pub(crate) inherited: Option<Proposal>,
     /// The forwarded request that it carries out, if any.
     pub(crate) origin: Option<Origin>,
+    /// The file whose data it changes, if any.
+    pub(crate) data: Option<ObjectId>,
+    /// How far the streams of others were applied at the primary when it was made.
+    pub(crate) after: Vec<(u16, u64)>,
 }
 
 /// Names one forwarded request of one incarnation, so that a repeat is recognised (rule 18).
@@ -103,6 +272,11 @@ pub(crate) struct Record {
     pub(crate) inherited: Vec<Proposal>,
     /// The forwarded requests that it carries out.
     pub(crate) origins: Vec<Origin>,
+    /// The files whose data it changes; their contents come beside it.
+    pub(crate) data: Vec<ObjectId>,
+    /// How far the streams of others were applied at the primary when it was made. Whoever applies it without
+    /// knowing the controls it was made under has to have them so far.
+    pub(crate) after: Vec<(u16, u64)>,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -137,6 +311,10 @@ pub(crate) struct PieceHead {
     pub(crate) follows: u64,
     /// It belongs to the copy that the receiver begins with.
     pub(crate) initial: bool,
+    /// With this piece everything of the file is there, up to this place of the stream.
+    pub(crate) completes: Option<u64>,
+    /// The version of the file that was read, at least.
+    pub(crate) version: u64,
     pub(crate) stretches: Vec<Stretch>,
 }
 
@@ -199,8 +377,21 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<PieceDone>(bytes));
     drop(decode::<MemberList>(bytes));
     drop(decode::<BasePage>(bytes));
+    drop(decode::<Ask>(bytes));
+    drop(decode::<Promise>(bytes));
+    drop(decode::<Entered>(bytes));
+    drop(decode::<CaughtUp>(bytes));
+    drop(decode::<Relayed>(bytes));
+    drop(decode::<Incomplete>(bytes));
+    drop(decode::<Completed>(bytes));
+    drop(decode::<Wanted>(bytes));
+    drop(decode::<crate::progress::Remainder>(bytes));
+    drop(decode::<ScrubQuestion>(bytes));
+    drop(decode::<ScrubAnswer>(bytes));
     drop(decode::<crate::forward::Forwarded>(bytes));
     drop(decode::<crate::forward::Answer>(bytes));
+    drop(decode::<crate::leavings::ClientsAsked>(bytes));
+    drop(decode::<crate::leavings::ClientsAbsent>(bytes));
 }
 
 #[cfg(test)]
@@ -219,7 +410,9 @@ mod tests {
             let row = Row { table: 1, key: key.into(), value: None };
             let origin = Origin { slot: 1, incarnation: 2, number: 3 };
             let (under, inherited, origins) = (Vec::new(), Vec::new(), vec![origin]);
-            let record = Record { position, under, inherited, origins, rows: vec![row] };
+            let data = vec![ObjectId::ROOT];
+            let (after, rows) = (vec![(2, 7)], vec![row]);
+            let record = Record { position, under, inherited, origins, data, after, rows };
             let records = Records { records: vec![record], through: position };
             let bytes = encode(&records);
             prop_assert_eq!(&decode::<Records>(&bytes).unwrap(), &records);

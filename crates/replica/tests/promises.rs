@@ -4,61 +4,36 @@
 
 mod fixture;
 
-use fixture::{READ, ROOT, Set, Site, WRITE, eventually, patiently};
+use fixture::{READ, ROOT, Set, WRITE, eventually};
 use replica::Durability;
-use vfs::{ByteRange, Error, LockKind, LockOwner, ObjectId, Share};
-
-fn locker(name: &str) -> LockOwner {
-    LockOwner {
-        client: name.as_bytes().into(),
-        owner: b"process".as_slice().into(),
-    }
-}
-
-async fn lock(site: &Site, file: ObjectId, who: &str) -> Result<(), Error> {
-    patiently(|| async {
-        let range = ByteRange::EVERYTHING;
-        site.files
-            .lock(file, &locker(who), range, LockKind::Write)
-            .await
-    })
-    .await
-}
-
-async fn unlock(site: &Site, file: ObjectId, who: &str) -> Result<(), Error> {
-    patiently(|| async {
-        let range = ByteRange::EVERYTHING;
-        site.files.unlock(file, &locker(who), range).await
-    })
-    .await
-}
+use vfs::{Error, Share};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_taken_at_one_site_stands_against_the_others_until_it_is_given_back() {
     let set = Set::of(3).await;
     let file = set.sites[0].save(ROOT, "f", b"text").await.unwrap();
-    lock(&set.sites[0], file, "first").await.unwrap();
+    set.sites[0].lock(file, "first").await.unwrap();
     for site in &set.sites[1..] {
         assert!(matches!(
-            lock(site, file, "second").await,
+            site.lock(file, "second").await,
             Err(Error::Locked(_))
         ));
     }
-    unlock(&set.sites[0], file, "first").await.unwrap();
-    lock(&set.sites[2], file, "second").await.unwrap();
+    set.sites[0].unlock(file, "first").await.unwrap();
+    set.sites[2].lock(file, "second").await.unwrap();
     assert!(matches!(
-        lock(&set.sites[0], file, "first").await,
+        set.sites[0].lock(file, "first").await,
         Err(Error::Locked(_))
     ));
     // The table goes with the control, which nobody holds any more by then.
     set.rest().await;
     assert!(matches!(
-        lock(&set.sites[1], file, "third").await,
+        set.sites[1].lock(file, "third").await,
         Err(Error::Locked(_))
     ));
-    unlock(&set.sites[2], file, "second").await.unwrap();
-    lock(&set.sites[1], file, "third").await.unwrap();
-    unlock(&set.sites[1], file, "third").await.unwrap();
+    set.sites[2].unlock(file, "second").await.unwrap();
+    set.sites[1].lock(file, "third").await.unwrap();
+    set.sites[1].unlock(file, "third").await.unwrap();
     set.assert_equal().await;
 }
 
@@ -71,7 +46,7 @@ async fn exactly_one_of_many_has_a_lock_at_a_time() {
         async move {
             let me = format!("site {at}");
             for _ in 0..15 {
-                while let Err(error) = lock(site, file, &me).await {
+                while let Err(error) = site.lock(file, &me).await {
                     assert!(matches!(error, Error::Locked(_)), "{error:?}");
                     tokio::time::sleep(std::time::Duration::from_millis(2)).await;
                 }
@@ -80,7 +55,7 @@ async fn exactly_one_of_many_has_a_lock_at_a_time() {
                 let number: u32 = String::from_utf8(read).unwrap().parse().unwrap();
                 let next = (number + 1).to_string();
                 site.write(file, 0, next.as_bytes()).await.unwrap();
-                unlock(site, file, &me).await.unwrap();
+                site.unlock(file, &me).await.unwrap();
                 site.close(file, &me).await.unwrap();
             }
         }

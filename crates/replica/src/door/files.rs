@@ -16,6 +16,7 @@ use super::pin::Effect;
 use super::{Door, subject_of};
 use crate::forward::Operation as O;
 use crate::settings::NameSpace;
+use crate::views;
 
 #[async_trait]
 impl FileSystem for Door {
@@ -24,7 +25,8 @@ impl FileSystem for Door {
     }
 
     async fn space(&self) -> Result<Space> {
-        self.shared.store.space().await
+        let own = self.shared.store.space().await?;
+        Ok(self.shared.common_space(own))
     }
 
     async fn attributes(&self, id: ObjectId) -> Result<Attributes> {
@@ -97,7 +99,10 @@ impl FileSystem for Door {
         set: &SetAttributes,
     ) -> Result<Created> {
         let store = &self.shared.store;
-        let attempt = || store.create(who, directory, name, new.clone(), set);
+        let attempt = || async {
+            self.shared.admit_bytes(0)?;
+            store.create(who, directory, name, new.clone(), set).await
+        };
         let operation = || {
             let (who, name) = (who.clone(), name.clone());
             O::Create(who, directory, name, new.clone(), set.clone())
@@ -149,7 +154,10 @@ impl FileSystem for Door {
             };
             self.acquire(&update, self.deadline()).await?;
         }
-        let attempt = || store.link(who, id, directory, name);
+        let attempt = || async {
+            self.shared.admit_bytes(0)?;
+            store.link(who, id, directory, name).await
+        };
         let operation = || O::Link(who.clone(), id, directory, name.clone());
         self.change(directory, &[id], attempt, operation).await
     }
@@ -187,7 +195,12 @@ impl FileSystem for Door {
     ) -> Result<()> {
         let attempt = || self.shared.store.lock(id, owner, range, kind);
         let operation = || O::Lock(id, owner.clone(), range, kind);
-        self.change(id, &[], attempt, operation).await
+        self.change(id, &[], attempt, operation).await?;
+        if self.forwarded {
+            // The client's server goes on when this one has crashed, and nobody says it again.
+            self.shared.store.wait_all_stable().await?;
+        }
+        Ok(())
     }
 
     async fn test_lock(
@@ -244,7 +257,12 @@ impl FileSystem for Door {
     ) -> Result<Written> {
         let store = &self.shared.store;
         let end = offset.saturating_add(data.len() as u64);
-        let attempt = || store.write(authority, id, offset, data.clone(), stability);
+        let attempt = || async {
+            self.shared.admit_bytes(data.len() as u64)?;
+            store
+                .write(authority, id, offset, data.clone(), stability)
+                .await
+        };
         let operation = || O::Write(authority.into(), id, offset, data.clone(), stability);
         let written = self
             .change_data(id, Effect::Range(offset..end), attempt, operation)
@@ -277,7 +295,10 @@ impl FileSystem for Door {
     }
 
     async fn allocate(&self, authority: Authority<'_>, id: ObjectId, extent: Extent) -> Result<()> {
-        let attempt = || self.shared.store.allocate(authority, id, extent);
+        let attempt = || async {
+            self.shared.admit_bytes(extent.length)?;
+            self.shared.store.allocate(authority, id, extent).await
+        };
         let operation = || O::Allocate(authority.into(), id, extent);
         self.change_data(id, stretch(extent), attempt, operation)
             .await
@@ -310,7 +331,10 @@ impl FileSystem for Door {
         mode: XattrMode,
     ) -> Result<DirectoryChange> {
         let store = &self.shared.store;
-        let attempt = || store.set_xattr(who, id, name, value.clone(), mode);
+        let attempt = || async {
+            self.shared.admit_bytes(value.len() as u64)?;
+            store.set_xattr(who, id, name, value.clone(), mode).await
+        };
         let operation = || O::SetXattr(who.clone(), id, name.clone(), value.clone(), mode);
         self.change(id, &[], attempt, operation).await
     }
@@ -339,11 +363,40 @@ impl FileSystem for Door {
         self.look(&[id], attempt, operation).await
     }
 
+    fn holdings(&self) -> vfs::Holdings {
+        self.shared.store.holdings()
+    }
+
+    async fn give_up(&self, holdings: &vfs::Holdings) -> Result<()> {
+        let mut outcome = Ok(());
+        for (id, owner) in &holdings.locks {
+            let done = self.unlock(*id, owner, ByteRange::EVERYTHING).await;
+            outcome = outcome.and(done);
+            self.shared.tell_of_locks(*id);
+        }
+        for (id, owner) in &holdings.denials {
+            let done = self.close_denial(*id, owner).await;
+            outcome = outcome.and(done);
+            self.shared.tell_of_locks(*id);
+        }
+        outcome
+    }
+
+    fn on_clients_asked(&self, absent: vfs::AbsentClients) {
+        self.shared.servers.set(absent);
+    }
+
+    fn others_went_on(&self) -> bool {
+        let others_went_on = &self.shared.others_went_on;
+        others_went_on.load(std::sync::atomic::Ordering::Acquire)
+    }
+
     fn on_lock_change(&self, listener: Arc<dyn Fn(ObjectId) + Send + Sync>) {
         self.shared.listen_for_locks(listener);
     }
 
     async fn end_reclaim(&self) -> Result<()> {
+        views::forget_others_went_on(&self.shared).await?;
         self.shared.store.end_reclaim().await
     }
 

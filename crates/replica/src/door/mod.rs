@@ -16,7 +16,11 @@ use control::{Subject, Update};
 use tokio::time::Instant;
 use vfs::{Attributes, Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
-use crate::forward::{Expected, Operation, Value};
+use crate::base::Held;
+use crate::forward::{Expected, Handed, Operation, Value};
+use crate::outcomes::{Outcome, Unanswered};
+use crate::scrub;
+use crate::settings::{Frozen, WithoutMajority};
 use crate::shared::Shared;
 use crate::turn::Verdict;
 
@@ -29,6 +33,13 @@ pub(crate) struct Door {
     pub(crate) shared: Arc<Shared>,
     /// The operation comes from another replica and goes no further (rule 18).
     pub(crate) forwarded: bool,
+    /// The operation brings an abandoned file into order.
+    pub(crate) adopting: bool,
+}
+
+/// What clients are told of an object whose primary is lost, if they are not to wait.
+fn lost() -> Error {
+    Error::Io("the replica that decides about it is lost; see `meridian frozen`".into())
 }
 
 /// The answer of a replica that is not primary, and does not forward what was forwarded.
@@ -37,13 +48,57 @@ fn not_here() -> Error {
 }
 
 impl Door {
-    /// Nothing is answered before the whole tree is here.
-    fn check_whole(&self) -> Result<()> {
-        match (self.shared.is_whole(), self.forwarded) {
-            (true, _) => Ok(()),
-            (false, true) => Err(not_here()),
-            (false, false) => Err(Error::Delay),
+    /// Whether this replica may answer now.
+    fn may_answer(&self) -> bool {
+        let shared = &self.shared;
+        shared.engine.is_alone() || (shared.is_whole() && shared.standing.may_answer())
+    }
+
+    /// Waits until this replica may answer (rule 22), or says why it does not.
+    async fn entitled(&self, deadline: Instant) -> Result<()> {
+        if self.shared.is_witness {
+            let why = "this server is a witness, which keeps no contents; use a server that keeps the tree";
+            return Err(Error::Io(why.into()));
         }
+        if self.may_answer() {
+            return Ok(());
+        }
+        if self.forwarded {
+            return Err(not_here());
+        }
+        let shared = &self.shared;
+        if shared.settings.without_majority == WithoutMajority::Error && shared.is_whole() {
+            let why = "no majority of the replicas is in contact with this one";
+            return Err(Error::Io(why.into()));
+        }
+        let whole = async {
+            let mut held = shared.held.subscribe();
+            // The sender lives in `shared`.
+            let _ = held.wait_for(|held| *held == Held::Everything).await;
+            shared.standing.answerable().await;
+        };
+        let waited = tokio::time::timeout_at(deadline, whole).await;
+        waited.map_err(|_| Error::Delay)
+    }
+
+    /// Whether the own copy may answer readers though it may be old.
+    fn reads_stale(&self) -> bool {
+        let shared = &self.shared;
+        let chosen = shared.settings.without_majority == WithoutMajority::StaleReads;
+        chosen && !self.forwarded && !shared.is_witness && shared.is_whole() && !self.may_answer()
+    }
+
+    /// Refuses what touches a file that is abandoned and waits to be adopted.
+    fn check_adopted(&self, object: ObjectId) -> Result<()> {
+        match !self.adopting && self.shared.store.is_abandoned(object) {
+            true => Err(Error::Delay),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a replica is out of the view, so that what it controls is frozen.
+    fn is_lost(&self, holder: ReplicaSlot) -> bool {
+        !self.shared.standing.view().active.contains(&holder)
     }
 
     /// When a client is told to come again.
@@ -61,6 +116,28 @@ impl Door {
         foreign.map(|name| name.holder)
     }
 
+    /// Another replica whose copy may be read when the own disk fails; the own one is looked at.
+    fn good_copy(&self, object: ObjectId) -> Option<ReplicaSlot> {
+        if self.forwarded {
+            return None;
+        }
+        scrub::suspect(&self.shared, object);
+        scrub::others(&self.shared).first().copied()
+    }
+
+    /// Waits until a content that the disk has damaged is got back from another replica.
+    async fn mended(&self, file: ObjectId, deadline: Instant) -> Result<()> {
+        while self.shared.store.is_damaged(file) {
+            if Instant::now() > deadline {
+                let why =
+                    "its content is damaged, and no other replica has it; see `meridian status`";
+                return Err(Error::Io(why.into()));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
     /// What the local copy says of an object.
     async fn local(&self, object: ObjectId) -> Result<Attributes> {
         self.shared.store.attributes(object).await
@@ -71,7 +148,9 @@ impl Door {
         for object in objects {
             if self.local(*object).await == Err(Error::Stale) {
                 let maker = object.slot();
-                let other = maker != self.shared.slot() && self.shared.is_member(maker);
+                let other = maker != self.shared.slot()
+                    && self.shared.is_member(maker)
+                    && !self.shared.is_given_up(maker);
                 return match other {
                     true => Absence::Elsewhere(maker),
                     false => Absence::Gone,
@@ -93,14 +172,29 @@ impl Door {
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
-        self.check_whole()?;
         let deadline = self.deadline();
         let mut arrived = false;
         loop {
+            if self.reads_stale() {
+                return attempt().await;
+            }
+            self.entitled(deadline).await?;
             let holder = objects.iter().find_map(|object| self.holder(*object));
             let elsewhere = match holder {
+                Some(holder) if self.shows_frozen() && self.is_lost(holder) => {
+                    return attempt().await;
+                }
                 Some(holder) => holder,
+                None if objects.iter().any(|id| self.check_adopted(*id).is_err()) => {
+                    return Err(Error::Delay);
+                }
                 None => match attempt().await {
+                    Err(Error::Io(why)) => match self.good_copy(objects[0]) {
+                        Some(other) => other,
+                        None => return Err(Error::Io(why)),
+                    },
+                    // The copy was read with a lease, or else it is read again.
+                    Ok(_) if !self.may_answer() => continue,
                     Err(Error::Stale) if !self.forwarded => match self.absence(objects).await {
                         Absence::Elsewhere(maker) => maker,
                         Absence::Arrived if !arrived => {
@@ -134,10 +228,16 @@ impl Door {
         if self.shared.engine.is_alone() {
             return attempt().await;
         }
-        self.check_whole()?;
         let deadline = self.deadline();
+        if let Some(unanswered) = self.shared.outcomes.take(&operation, Instant::now()) {
+            let found = self.find_out(operation(), unanswered, deadline);
+            if let Some(value) = found.await? {
+                return Ok(value);
+            }
+        }
         let mut arrived = false;
         loop {
+            self.entitled(deadline).await?;
             let elsewhere = match self.attempt(object, others, &attempt, deadline).await? {
                 Attempt::Done(outcome) => return self.answered(object, outcome).await,
                 Attempt::Elsewhere(holder) => holder,
@@ -242,9 +342,18 @@ impl Door {
         if Instant::now() > deadline {
             return Err(Error::Delay);
         }
-        let value = self.shared.forward(to, operation(), deadline).await?;
-        if let Some(value) = value {
-            return expected(value).map(Some);
+        if self.is_lost(to) {
+            if self.shared.settings.frozen == Frozen::Error {
+                return Err(lost());
+            }
+        } else {
+            match self.shared.forward(to, operation(), deadline).await? {
+                Handed::Done(value) => return expected(value).map(Some),
+                Handed::NotThere => {}
+                Handed::Unanswered(unanswered) => {
+                    return self.find_out(operation(), unanswered, deadline).await;
+                }
+            }
         }
         let mut stirrings = self.shared.engine.stirrings();
         // Whether something happened or time passed makes no difference.
@@ -252,11 +361,56 @@ impl Door {
         Ok(None)
     }
 
-    /// What has to be waited for before a change is answered.
+    /// What to answer for a forward that got no answer: `None` when nothing has come of it, and it is to be
+    /// tried again. As long as nobody knows, the object waits for the lost replica like any other of its own.
+    async fn find_out<T: Expected>(
+        &self,
+        operation: Operation,
+        unanswered: Unanswered,
+        deadline: Instant,
+    ) -> Result<Option<T>> {
+        let (shared, by) = (&self.shared, unanswered.by.slot);
+        let in_vain = async {
+            match shared.settings.frozen {
+                Frozen::Error => shared.standing.lost(by).await,
+                _ => std::future::pending().await,
+            }
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = tokio::time::timeout_at(deadline, shared.outcome(&unanswered)) => outcome,
+            () = in_vain => return Err(lost()),
+        };
+        let answer = async {
+            let Ok(Outcome::Done(position)) = outcome else {
+                return outcome.map(|_| None).map_err(|_| Error::Delay);
+            };
+            self.entitled(deadline).await?;
+            let value = shared.answer_for(&operation, by, position).await?;
+            expected(value).map(Some)
+        };
+        let answer = answer.await;
+        if matches!(answer, Err(Error::Delay)) {
+            let now = Instant::now();
+            shared.outcomes.remember(operation, unanswered, now);
+        }
+        answer
+    }
+
+    /// Whether readers get what the own copy has of objects whose primary is lost.
+    fn shows_frozen(&self) -> bool {
+        !self.forwarded && self.shared.settings.frozen == Frozen::LastSynchronised
+    }
+
+    /// What has to be waited for before a change is answered. Without a lease it is not: either the lease is
+    /// renewed, or the others go on without this replica and decide what becomes of the change.
     async fn answered<T>(&self, object: ObjectId, outcome: Result<T>) -> Result<T> {
         if outcome.is_ok() {
             self.shared.engine.demands_met().await;
             self.shared.hold_by_majority(object).await;
+            if !self.shared.engine.is_alone() {
+                self.shared.standing.answerable().await;
+            }
         }
         outcome
     }

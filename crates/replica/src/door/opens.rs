@@ -27,11 +27,14 @@ impl Door {
         if self.shared.engine.is_alone() {
             return store.open(authority, id, owner, share).await;
         }
-        self.check_whole()?;
+        self.entitled(self.deadline()).await?;
         let attempt = || store.open(authority, id, owner, share);
         let operation = || Operation::Open(authority.into(), id, owner.clone(), share);
         if denies(share) || self.shared.opens.denies(id, owner) {
             let attributes = self.change(id, &[], attempt, operation).await?;
+            if self.forwarded {
+                store.wait_all_stable().await?;
+            }
             self.shared.opens.note_denial(id, owner);
             self.note_writer(id, owner, share);
             return Ok(attributes);
@@ -107,10 +110,16 @@ impl Door {
     pub(super) async fn close_file(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
         let store = &self.shared.store;
         self.end_writing(id, owner).await?;
-        if !self.shared.opens.denies(id, owner) {
+        // What is forwarded denies something.
+        if !self.forwarded && !self.shared.opens.denies(id, owner) {
             return store.close(id, owner).await;
         }
-        let attempt = || store.close(id, owner);
+        self.close_denial(id, owner).await
+    }
+
+    /// Ends an open that denies something, wherever it was made.
+    pub(super) async fn close_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        let attempt = || self.shared.store.close(id, owner);
         let operation = || Operation::Close(id, owner.clone());
         match self.change(id, &[], attempt, operation).await {
             Ok(()) | Err(Error::Stale) => {}

@@ -50,13 +50,17 @@ impl Door {
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
+        let deadline = self.deadline();
+        if !matches!(effect, Effect::Cut(0)) {
+            self.mended(file, deadline).await?;
+        }
         if self.shared.engine.is_alone() {
             return attempt().await;
         }
-        self.check_whole()?;
-        let deadline = self.deadline();
         let mut arrived = false;
         loop {
+            self.entitled(deadline).await?;
+            self.check_adopted(file)?;
             let elsewhere = match self.grip(file, &effect).await {
                 Ok(Grip::Held(mut hold)) => {
                     let outcome = attempt().await;
@@ -152,6 +156,7 @@ impl Hold {
         }
         turn.settle_content(file);
         turn.core.handle_let_go(turn.now, &turn.tree, &self.under);
+        turn.note_complete_without_content(file);
     }
 }
 

@@ -78,6 +78,8 @@ pub struct Backlog {
     now: Moment,
     /// When somebody last waited for everything.
     hurried: Option<Moment>,
+    /// The peer is a witness: it keeps no contents, and so lacks none.
+    witness: bool,
     /// Lets a test show what happens when pieces in flight are forgotten.
     #[cfg(test)]
     pub(super) forget_in_flight: bool,
@@ -98,15 +100,31 @@ impl Backlog {
             count: 0,
             now: Moment::default(),
             hurried: None,
+            witness: false,
             #[cfg(test)]
             forget_in_flight: false,
         }
     }
 
+    /// The backlog of a peer that keeps no contents: whatever is changed, it lacks nothing.
+    #[must_use]
+    pub fn of_witness(settings: Settings) -> Backlog {
+        Backlog {
+            witness: true,
+            ..Backlog::new(settings)
+        }
+    }
+
+    /// Whether the peer keeps contents at all.
+    #[must_use]
+    pub fn keeps_contents(&self) -> bool {
+        !self.witness
+    }
+
     /// `range` of `file` was written, punched or allocated by the update at `follows`; `0..u64::MAX` is
     /// everything of it, however long it is. To be called when the change is visible to readers.
     pub fn changed(&mut self, now: Moment, file: ObjectId, range: Range<u64>, follows: Position) {
-        if range.is_empty() {
+        if range.is_empty() || self.witness {
             return;
         }
         let (now, count) = (self.tell(now), self.counted());
@@ -231,6 +249,14 @@ impl Backlog {
         self.in_flight_cost -= cost;
         let landed = self.update(file, |state| state.land(id))?;
         (landed && !self.lacks(file)).then_some(file)
+    }
+
+    /// Whether nothing else of the file of a piece in flight is lacking or in flight.
+    #[must_use]
+    pub fn is_last(&self, id: PieceId) -> bool {
+        let file = self.in_flight.get(&id).map(|(file, _)| *file);
+        let state = file.and_then(|file| self.files.get(&file));
+        state.is_some_and(|state| state.lacking.is_empty() && state.in_flight_count() == 1)
     }
 
     /// The session ended: everything in flight is lacking again, and due.

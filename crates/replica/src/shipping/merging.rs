@@ -2,11 +2,14 @@
 //!
 //! A burst changes the same directory again and again, and writes, renames or removes what it has just made.
 //! Of several records that wait to be sent only the last state of each row travels, and the receiver commits
-//! them together. Updates under different controls stay apart, since each waits at the receiver for its own.
+//! them together. Updates under different controls stay apart, since each waits at the receiver for its own; so do
+//! updates between which something of another replica was applied here: made one, they would wait for it, and it
+//! may wait for the first of them.
 
 use bytes::Bytes;
 use control::{ControlName, Proposal};
 use store::{MergedRows, UpdateRecord};
+use vfs::ObjectId;
 
 use crate::wire::{Note, Origin, Record, Row};
 
@@ -22,6 +25,8 @@ struct Merged {
     under: Vec<ControlName>,
     inherited: Vec<Proposal>,
     origins: Vec<Origin>,
+    data: Vec<ObjectId>,
+    after: Vec<(u16, u64)>,
     rows: MergedRows,
 }
 
@@ -57,12 +62,17 @@ impl Merged {
             under: note.under,
             inherited: note.inherited.into_iter().collect(),
             origins: note.origin.into_iter().collect(),
+            data: note.data.into_iter().collect(),
+            after: note.after,
             rows: MergedRows::of(update),
         }
     }
 
     fn may_take(&self, note: &Note) -> bool {
-        self.updates < UPDATES && self.rows.bytes() < BYTES && self.under == note.under
+        self.updates < UPDATES
+            && self.rows.bytes() < BYTES
+            && self.under == note.under
+            && self.after == note.after
     }
 
     /// Gives the update back when it has to be applied by itself.
@@ -72,6 +82,8 @@ impl Merged {
             self.updates += 1;
             self.inherited.extend(note.inherited.clone());
             self.origins.extend(note.origin);
+            self.data
+                .extend(note.data.filter(|file| !self.data.contains(file)));
         }
         apart
     }
@@ -82,6 +94,8 @@ impl Merged {
             under: self.under,
             inherited: self.inherited,
             origins: self.origins,
+            data: self.data,
+            after: self.after,
             rows: self
                 .rows
                 .into_changes()
@@ -152,6 +166,24 @@ mod tests {
         let merged = merge(updates);
         let positions: Vec<u64> = merged.iter().map(|record| record.position).collect();
         assert_eq!(positions, [2, 3, 4]);
+    }
+
+    /// The second update follows one of another replica, which may follow the first.
+    #[test]
+    fn updates_with_another_replicas_between_them_stay_apart() {
+        let updates = [(1, 0), (2, 5), (3, 5)].map(|(position, heard)| {
+            let note = Note {
+                after: vec![(2, heard)],
+                ..note(1)
+            };
+            (update(position, &[]), note)
+        });
+        let merged = merge(updates);
+        let order: Vec<_> = merged
+            .iter()
+            .map(|record| (record.position, record.after[0].1))
+            .collect();
+        assert_eq!(order, [(1, 0), (3, 5)]);
     }
 
     #[test]

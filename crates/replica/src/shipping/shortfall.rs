@@ -166,6 +166,11 @@ impl Shortfall {
         self.flying.len() < before
     }
 
+    /// So many pieces are in flight.
+    pub(super) fn in_flight_count(&self) -> usize {
+        self.flying.len()
+    }
+
     /// Nobody knows what became of the pieces in flight: they are due again.
     pub(super) fn lose(&mut self, now: Moment, most: usize) {
         if self.flying.is_empty() {

@@ -34,6 +34,12 @@ impl Unshipped {
         self.peers.entry(peer).or_insert_with(fresh)
     }
 
+    /// `peer` is a witness, which gets no contents; one already known keeps its backlog.
+    pub fn add_witness(&mut self, peer: ReplicaSlot) {
+        let fresh = || Backlog::of_witness(self.settings.clone());
+        self.peers.entry(peer).or_insert_with(fresh);
+    }
+
     /// `peer` has left the set. Returns the files that no other peer lacks.
     pub fn remove_peer(&mut self, peer: ReplicaSlot) -> Vec<ObjectId> {
         let backlog = self.peers.remove(&peer);
@@ -100,10 +106,12 @@ impl Unshipped {
         self.lacking(file).next().is_none()
     }
 
-    /// How many replicas have all of `file`, this one included.
+    /// How many replicas have all of `file`, this one included. A witness has nothing.
     #[must_use]
     pub fn holders(&self, file: ObjectId) -> usize {
-        1 + self.peers.len() - self.lacking(file).count()
+        let peers = self.peers.values();
+        let holding = peers.filter(|peer| peer.keeps_contents() && !peer.lacks(file));
+        1 + holding.count()
     }
 }
 
@@ -135,6 +143,23 @@ mod tests {
 
         assert_eq!(deliver(&mut unshipped, b), Some(FILE));
         assert!(unshipped.complete_everywhere(FILE));
+    }
+
+    #[test]
+    fn a_witness_lacks_no_contents_and_holds_none() {
+        let mut unshipped = Unshipped::new(Settings::default());
+        let [a, witness] = [ReplicaSlot(2), ReplicaSlot(3)];
+        unshipped.add_peer(a);
+        unshipped.add_witness(witness);
+        unshipped.changed(Moment(0), FILE, 0..10, Position(1));
+        unshipped.hurry_all(Moment(0));
+        assert_eq!(unshipped.lacking(FILE).collect::<Vec<_>>(), [a]);
+        let backlog = unshipped.peer(witness).unwrap();
+        assert_eq!(backlog.next(Moment(u64::MAX)), None);
+        assert_eq!(unshipped.holders(FILE), 1);
+        assert_eq!(deliver(&mut unshipped, a), Some(FILE));
+        assert!(unshipped.complete_everywhere(FILE));
+        assert_eq!(unshipped.holders(FILE), 2);
     }
 
     #[test]

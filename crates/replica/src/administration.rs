@@ -1,0 +1,309 @@
+//! What administrators see of views and lost replicas, and what they decide.
+//!
+//! What must never enter: how it is shown, and anything that replicas decide by themselves.
+
+use serde::Serialize;
+use vfs::ReplicaSlot;
+use view::{Decision, Kind, Outcome, SettledBy, Settlement, ViewState};
+
+use crate::losses;
+use crate::replica::Replica;
+use crate::shared::Shared;
+use crate::views::unix_seconds;
+
+/// So many objects of a control are named.
+const NAMED: usize = 32;
+
+/// What a replica knows of the view.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ViewStatus {
+    /// The number of the view in force here.
+    pub epoch: u64,
+    /// Who leads the agreement on views, if that is known.
+    pub leader: Option<u16>,
+    /// This replica is in the view.
+    pub takes_part: bool,
+    /// It has everything that was made without it.
+    pub up_to_date: bool,
+    /// What keeps it outside, for people.
+    pub obstacle: Option<String>,
+    /// For so long clients may be answered if nothing more is promised, in seconds; `None`: for ever.
+    pub lease_seconds: Option<f64>,
+    /// The members.
+    pub members: Vec<MemberView>,
+    /// Replicas that were lost, and are not back.
+    pub losses: Vec<LossView>,
+    /// The last decisions, oldest first.
+    pub audit: Vec<AuditView>,
+}
+
+/// One member of the set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemberView {
+    /// Its place in the set.
+    pub slot: u16,
+    /// `data` or `witness`.
+    pub kind: &'static str,
+    /// It is in the view.
+    pub active: bool,
+    /// Since which view that is so.
+    pub since_epoch: u64,
+    /// When it left, in seconds since 1970.
+    pub excluded_at_unix_s: Option<u64>,
+    /// Who asked for that.
+    pub excluded_by: Option<u16>,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// A lost replica.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LossView {
+    /// Its place in the set.
+    pub slot: u16,
+    /// Since when, in seconds since 1970.
+    pub since_unix_s: u64,
+    /// So many of its controls are frozen.
+    pub frozen_controls: usize,
+    /// They have been decided to end.
+    pub settled: bool,
+    /// All who are left have the same of it, so that this can be decided.
+    pub ready_to_settle: bool,
+    /// What is waited for before, for people.
+    pub waits_for: Option<String>,
+}
+
+/// A decision.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AuditView {
+    /// The view that it began, or in which it was made.
+    pub epoch: u64,
+    /// When, in seconds since 1970.
+    pub at_unix_s: u64,
+    /// Who asked for it.
+    pub by: u16,
+    /// What, for people.
+    pub what: String,
+}
+
+/// A control of a lost replica.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FrozenView {
+    /// The lost replica.
+    pub slot: u16,
+    /// Since when it is lost, in seconds since 1970.
+    pub since_unix_s: u64,
+    /// The control's name.
+    pub name: String,
+    /// What it covers: paths where they are known, else object identifiers.
+    pub paths: Vec<String>,
+    /// Whether it reaches below its objects.
+    pub deep: bool,
+    /// What would be lost by giving it up, for people.
+    pub open_questions: String,
+}
+
+impl Replica {
+    /// The view as it is known here.
+    #[must_use]
+    pub fn view_status(&self) -> ViewStatus {
+        let shared = self.shared();
+        let state = shared.view_state().unwrap_or_default();
+        let leader = shared.views.get().and_then(|views| views.leader());
+        let audit = state.audit.iter().map(|entry| AuditView {
+            epoch: entry.epoch,
+            at_unix_s: entry.at_unix_s,
+            by: entry.by.0,
+            what: entry.what.clone(),
+        });
+        let left = shared.standing.left_micros();
+        ViewStatus {
+            epoch: shared.standing.view().epoch.0,
+            leader: leader.map(|slot| slot.0),
+            takes_part: shared.takes_part(),
+            up_to_date: shared.standing.is_up_to_date(),
+            obstacle: shared.obstacle(),
+            #[expect(clippy::cast_precision_loss, reason = "for people")]
+            lease_seconds: left.map(|micros| micros as f64 / 1e6),
+            members: members(&state),
+            losses: self.losses(&state),
+            audit: audit.collect(),
+        }
+    }
+
+    fn losses(&self, state: &ViewState) -> Vec<LossView> {
+        let shared = self.shared();
+        let lost = state.losses.iter();
+        lost.map(|(slot, loss)| {
+            let waits_for = losses::waits_for(shared, *slot);
+            LossView {
+                slot: slot.0,
+                since_unix_s: loss.since_unix_s,
+                frozen_controls: shared.engine.turn(|turn| {
+                    let frozen = turn.core.frozen();
+                    frozen.filter(|grant| grant.name.holder == *slot).count()
+                }),
+                settled: !loss.settled.is_empty(),
+                ready_to_settle: waits_for.is_none(),
+                waits_for,
+            }
+        })
+        .collect()
+    }
+
+    /// The controls of lost replicas, which stand in everybody's way.
+    #[must_use]
+    pub fn frozen(&self) -> Vec<FrozenView> {
+        let shared = self.shared();
+        let state = shared.view_state().unwrap_or_default();
+        let frozen = shared
+            .engine
+            .turn(|turn| turn.core.frozen().cloned().collect::<Vec<_>>());
+        let views = frozen.into_iter().map(|control| {
+            let slot = control.name.holder;
+            let loss = state.losses.get(&slot);
+            let claims = control.claims.iter().take(NAMED);
+            let paths = claims.map(|claim| {
+                let path = shared.store.path_of(claim.object);
+                path.unwrap_or_else(|_| format!("object {}", claim.object))
+            });
+            FrozenView {
+                slot: slot.0,
+                since_unix_s: loss.map_or(0, |loss| loss.since_unix_s),
+                name: control.name.to_string(),
+                paths: paths.collect(),
+                deep: control
+                    .claims
+                    .iter()
+                    .any(|claim| claim.depth == control::Depth::Deep),
+                open_questions: open_questions(shared, slot, &control),
+            }
+        });
+        views.collect()
+    }
+
+    /// Decides that what a lost replica alone had is given up, so that everybody can go on with what is left.
+    /// When it returns, its versions are kept aside there.
+    ///
+    /// # Errors
+    /// Why not, for people, with what to do next.
+    pub async fn thaw(&self, lost: u16, reason: &str) -> Result<(), String> {
+        let shared = self.shared();
+        let slot = ReplicaSlot(lost);
+        let state = shared.view_state().unwrap_or_default();
+        if state.is_active(slot) {
+            return Err(format!(
+                "replica {lost} takes part; nothing of it is frozen"
+            ));
+        }
+        if !state.losses.contains_key(&slot) {
+            return Err(format!(
+                "no replica {lost} is lost; `meridian view` shows who is"
+            ));
+        }
+        if let Some(missing) = losses::waits_for(shared, slot) {
+            return Err(format!("not yet: {missing}; try again in a few seconds"));
+        }
+        let by = SettledBy::Administrator {
+            reason: reason.to_owned(),
+        };
+        losses::settle(shared, slot, by).await
+    }
+}
+
+/// What a thaw gives up of what a control covers, for people.
+fn open_questions(shared: &Shared, slot: ReplicaSlot, control: &control::Proposal) -> String {
+    let place = slot.0;
+    let mut words = format!(
+        "whatever replica {place} answered its clients there and had not sent; nobody else knows how much that is"
+    );
+    let mut at_stake = losses::at_stake(shared, slot);
+    shared
+        .engine
+        .turn(|turn| at_stake.retain(|(file, _)| turn.covers(control, *file)));
+    let of = |before: bool| {
+        let files = at_stake.iter();
+        let files = files.filter(move |(_, whole)| whole.is_some() == before);
+        files.map(|(file, _)| *file).collect::<Vec<_>>()
+    };
+    let (before, torn) = (of(true), of(false));
+    if !before.is_empty() {
+        let named = named(shared, &before);
+        words.push_str(&format!(
+            "; and the last version, of which nothing had come, of {named}"
+        ));
+    }
+    if !torn.is_empty() {
+        let named = named(shared, &torn);
+        words.push_str(&format!(
+            "; and all of {named}: only parts of the contents had come, so no version is whole"
+        ));
+    }
+    words
+}
+
+/// Paths of files, not too many.
+fn named(shared: &Shared, files: &[vfs::ObjectId]) -> String {
+    let paths = files.iter().take(NAMED).map(|file| {
+        let path = shared.store.path_of(*file);
+        path.unwrap_or_else(|_| format!("object {file}"))
+    });
+    let paths: Vec<String> = paths.collect();
+    let more = files.len() - paths.len();
+    match more {
+        0 => paths.join(", "),
+        _ => format!("{} and {more} more", paths.join(", ")),
+    }
+}
+
+fn members(state: &ViewState) -> Vec<MemberView> {
+    let members = state.members.iter();
+    members
+        .map(|(slot, member)| {
+            let excluded = member.excluded.as_ref().filter(|_| !member.active);
+            MemberView {
+                slot: slot.0,
+                kind: match member.kind {
+                    Kind::Data => "data",
+                    Kind::Witness => "witness",
+                },
+                active: member.active,
+                since_epoch: member.since_epoch,
+                excluded_at_unix_s: excluded.map(|by| by.at_unix_s),
+                excluded_by: excluded.map(|by| by.by.0),
+                reason: excluded.map(|by| by.reason.clone()),
+            }
+        })
+        .collect()
+}
+
+/// Has the set agree that a lost replica's controls end.
+pub(crate) async fn decide_settlement(
+    shared: &crate::shared::Shared,
+    slot: ReplicaSlot,
+    through: u64,
+    incarnation_below: u64,
+    by: SettledBy,
+) -> Result<(), String> {
+    let views = shared.views.get().ok_or("the server starts; try again")?;
+    let settlement = Settlement {
+        through,
+        incarnation_below,
+        names: None,
+        by,
+        at_unix_s: unix_seconds(),
+        id: 0,
+    };
+    let decision = Decision::Settle {
+        slot,
+        settlement,
+        by: shared.slot(),
+        seen_epoch: shared.standing.view().epoch.0,
+        at_unix_s: unix_seconds(),
+    };
+    match views.decide(decision).await {
+        Ok(Outcome::Applied) => Ok(()),
+        Ok(Outcome::Refused(why)) => Err(why),
+        Err(error) => Err(format!("{error}; look at `meridian view`, then try again")),
+    }
+}

@@ -1,0 +1,273 @@
+//! What becomes of a lost replica's objects: who has how much of what it made, and when its controls end.
+//!
+//! Before anybody goes on with a lost replica's objects, all who are left bring each other to the same
+//! state (rule 32): `relay` carries updates that only some have received, `contents` carries file contents
+//! from whoever has the most (`verdict`); a witness that cannot pass on what it alone has heard gives it up
+//! (`witnessed`). Then its controls may end: because a majority held everything it had answered (`takeover`), or
+//! because an administrator says so; files that came only in part get a version of their own (`adopting`).
+//!
+//! What must never enter: who is lost (`views`), and the rules of replication control.
+
+mod adopting;
+mod contents;
+mod relay;
+mod takeover;
+mod verdict;
+mod witnessed;
+
+pub(crate) use contents::{
+    at_stake, completed, incomplete, reached_everybody, send_completed, settle_flagged,
+};
+pub(crate) use relay::{Kept, relayed};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use control::Incarnation;
+use tokio::time::Instant;
+use vfs::ReplicaSlot;
+use view::{SettledBy, ViewState};
+
+use crate::administration::decide_settlement;
+use crate::shared::Shared;
+use crate::views;
+
+/// How often to look.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What is known here of lost replicas.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    /// Settlements that have taken effect here.
+    settled: Mutex<BTreeSet<u64>>,
+    equalling: Mutex<BTreeMap<ReplicaSlot, contents::Equalling>>,
+}
+
+impl Losses {
+    /// Notes that a settlement takes effect here; false when it has done so before.
+    fn settles_now(&self, id: u64) -> bool {
+        let settled = self.settled.lock();
+        settled.unwrap_or_else(PoisonError::into_inner).insert(id)
+    }
+
+    fn equalling(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, contents::Equalling>> {
+        self.equalling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Controls end that all have agreed to end.
+pub(crate) async fn apply_settlements(shared: &Arc<Shared>, state: &ViewState) {
+    for (slot, loss) in &state.losses {
+        for settlement in &loss.settled {
+            if !shared.losses.settles_now(settlement.id) {
+                continue;
+            }
+            if *slot != shared.slot()
+                && let Err(error) = shared.store.abandon(*slot, settlement.id).await
+            {
+                // The store has failed, which ends the server.
+                return tracing::error!(%error, "what a lost replica had sent in part cannot be given up");
+            }
+            tracing::warn!(replica = slot.0, by = ?settlement.by, "a lost replica's controls end");
+            let below = Incarnation(settlement.incarnation_below);
+            shared.engine.turn(|turn| {
+                turn.core
+                    .handle_loss_settled(turn.now, &turn.tree, *slot, None, below);
+                turn.stirred = true;
+            });
+        }
+    }
+}
+
+/// Others take part than before: whatever was found out counts no more.
+pub(crate) fn view_changed(shared: &Arc<Shared>) {
+    shared.losses.equalling().clear();
+}
+
+/// Members that are lost, and whose controls nobody has ended.
+fn lost(shared: &Shared) -> Vec<ReplicaSlot> {
+    if !shared.takes_part() {
+        return Vec::new();
+    }
+    let Some(state) = shared.view_state() else {
+        return Vec::new();
+    };
+    let unsettled = state
+        .losses
+        .iter()
+        .filter(|(_, loss)| loss.settled.is_empty());
+    unsettled.map(|(slot, _)| *slot).collect()
+}
+
+/// What nobody relays for so long nobody has kept.
+const RELAY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Looks after lost replicas' objects until the replica stops.
+pub(crate) async fn attend(shared: Arc<Shared>) {
+    let mut differs_since = None;
+    let mut adoption = adopting::Adoption::default();
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        relay::forget_what_all_have(&shared);
+        let lacking = lacking_of_lost(&shared).map(|lost| (lost, "lacks"));
+        let differing = match shared.is_witness {
+            true => lacking.or_else(|| Some((witnessed::beyond_all(&shared)?, "alone has"))),
+            false => lacking,
+        };
+        match (differing, differs_since) {
+            (None, _) => differs_since = None,
+            (Some(_), None) => differs_since = Some(Instant::now()),
+            (Some((lost, how)), Some(since)) if since.elapsed() > RELAY_PATIENCE => {
+                differs_since = None;
+                take_copy(&shared, lost, how).await;
+            }
+            _ => {}
+        }
+        if !shared.is_witness {
+            adoption.go_on(&shared).await;
+        }
+        for slot in lost(&shared) {
+            relay::relay(&shared, slot).await;
+            if !shared.is_witness {
+                contents::equal(&shared, slot).await;
+                takeover::take_over(&shared, slot).await;
+            }
+        }
+    }
+}
+
+/// This replica has other updates of a lost one than the rest, and nobody can change that; it needs another's
+/// copy.
+async fn take_copy(shared: &Arc<Shared>, lost: ReplicaSlot, how: &str) {
+    let place = lost.0;
+    let reason = format!("it {how} updates of replica {place}, which is lost");
+    tracing::warn!(reason, "a whole copy is needed");
+    if shared.takes_part() {
+        views::exclude(shared, shared.slot(), &reason).await;
+        if shared.is_witness {
+            // It has nothing to deliver before.
+            return witnessed::begin_anew(shared, &reason).await;
+        }
+        if shared.standing.is_up_to_date() {
+            // Too few may be left without it. As a new incarnation it answers nobody before it has the copy.
+            return shared.standing.leave(&reason);
+        }
+    }
+    shared.needs_copy.store(true, Ordering::Release);
+}
+
+/// The others who take part.
+fn others(shared: &Shared) -> Vec<ReplicaSlot> {
+    let mut others = shared.standing.view().active;
+    others.remove(&shared.slot());
+    others.into_iter().collect()
+}
+
+/// The others who take part and hold contents.
+fn survivors(shared: &Shared) -> Vec<ReplicaSlot> {
+    let own = shared.slot();
+    shared.engine.turn(|turn| {
+        let ledger = &turn.ledger;
+        let data = ledger.active.difference(&ledger.witnesses);
+        data.filter(|slot| **slot != own).copied().collect()
+    })
+}
+
+/// Whether this replica is the first of those who take part and hold contents: what one has to do, it does.
+fn is_first(shared: &Shared) -> bool {
+    let own = shared.slot();
+    survivors(shared).into_iter().all(|slot| slot > own)
+}
+
+/// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
+/// view.
+fn applied_by_others(shared: &Shared, lost: ReplicaSlot) -> Option<BTreeMap<ReplicaSlot, u64>> {
+    let epoch = shared.standing.view().epoch.0;
+    let news = shared.news();
+    let others = others(shared).into_iter();
+    others
+        .map(|slot| {
+            let (ask, _) = news.get(&slot)?.said.as_ref()?;
+            let mut applied = ask.applied.iter();
+            let applied = applied.find(|(of, _)| *of == lost.0)?.1;
+            (ask.epoch == epoch).then_some((slot, applied))
+        })
+        .collect()
+}
+
+/// A replica out of the view of whose stream this one lacks what somebody in the view holds. What only a witness
+/// has heard of, nobody holds.
+pub(crate) fn lacking_of_lost(shared: &Shared) -> Option<ReplicaSlot> {
+    let view = shared.standing.view();
+    let witnesses = shared.engine.turn(|turn| turn.ledger.witnesses.clone());
+    let news = shared.news();
+    let others = shared.others().into_iter();
+    let mut lost = others.filter(|slot| !view.active.contains(slot));
+    lost.find(|lost| {
+        let here = applied_here(shared, *lost);
+        let said = view
+            .active
+            .difference(&witnesses)
+            .filter_map(|slot| news.get(slot)?.said.as_ref());
+        let applied = said.flat_map(|(ask, _)| &ask.applied);
+        let mut applied = applied.filter(|(of, _)| *of == lost.0);
+        applied.any(|(_, applied)| *applied > here)
+    })
+}
+
+fn applied_here(shared: &Shared, lost: ReplicaSlot) -> u64 {
+    shared.inbox(lost).map_or(0, |inbox| inbox.acknowledged())
+}
+
+/// Lost replicas whose streams are applied here so far, with all their contents.
+pub(crate) fn whole_here(shared: &Shared) -> Vec<(u16, u64)> {
+    let equalling = shared.losses.equalling();
+    let whole = equalling
+        .iter()
+        .filter(|(_, equalling)| equalling.is_whole());
+    whole
+        .map(|(slot, equalling)| (slot.0, equalling.applied()))
+        .collect()
+}
+
+/// What is missing before a lost replica's controls can be ended, for people.
+pub(crate) fn waits_for(shared: &Shared, lost: ReplicaSlot) -> Option<String> {
+    let settled = shared.engine.turn(|turn| turn.core.is_settled());
+    if !settled {
+        return Some("not every member of the view has reported".to_owned());
+    }
+    let whole = whole_here(shared);
+    let here = whole.iter().find(|(slot, _)| *slot == lost.0);
+    let Some((_, through)) = here else {
+        return Some("this server brings its copy level with the others'".to_owned());
+    };
+    let epoch = shared.standing.view().epoch.0;
+    let news = shared.news();
+    let behind = survivors(shared).into_iter().find(|slot| {
+        let said = news.get(slot).and_then(|news| news.said.as_ref());
+        !said.is_some_and(|(ask, _)| ask.epoch == epoch && ask.whole.contains(&(lost.0, *through)))
+    });
+    behind.map(|slot| format!("replica {} brings its copy level with the others'", slot.0))
+}
+
+/// Ends a lost replica's controls, once everybody has the same of it.
+pub(crate) async fn settle(
+    shared: &Shared,
+    lost: ReplicaSlot,
+    by: SettledBy,
+) -> Result<(), String> {
+    let through = applied_here(shared, lost);
+    let below = shared.engine.turn(|turn| {
+        let theirs = turn.core.frozen().filter(|grant| grant.name.holder == lost);
+        theirs.map(|grant| grant.name.incarnation.0 + 1).max()
+    });
+    let state = shared.view_state();
+    let loss = state.as_ref().and_then(|state| state.losses.get(&lost));
+    let known = loss.map_or(0, |loss| loss.incarnation + 1);
+    let below = below.unwrap_or(0).max(known);
+    decide_settlement(shared, lost, through, below, by).await
+}

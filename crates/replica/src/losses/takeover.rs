@@ -1,0 +1,38 @@
+//! The survivors go on by themselves, where a majority held everything that the lost replica had answered.
+
+use std::sync::Arc;
+
+use vfs::{ObjectId, ReplicaSlot};
+use view::SettledBy;
+
+use super::{is_first, settle, waits_for};
+use crate::settings::Durability;
+use crate::shared::Shared;
+
+/// Decides so, if it is up to this replica: the first of those who hold contents.
+pub(super) async fn take_over(shared: &Arc<Shared>, lost: ReplicaSlot) {
+    if !is_first(shared) || waits_for(shared, lost).is_some() {
+        return;
+    }
+    let objects: Vec<(ObjectId, bool)> = shared.engine.turn(|turn| {
+        let theirs = turn.core.frozen().filter(|grant| grant.name.holder == lost);
+        let claims = theirs.flat_map(|grant| &grant.claims);
+        let deep = |claim: &control::Claim| claim.depth == control::Depth::Deep;
+        claims.map(|claim| (claim.object, deep(claim))).collect()
+    });
+    if objects.is_empty() {
+        return;
+    }
+    for (object, deep) in objects {
+        if shared.durability_of(object).await.0 == Durability::Relaxed {
+            return;
+        }
+        if deep && shared.relaxed_below(object).await {
+            return;
+        }
+    }
+    match settle(shared, lost, SettledBy::Takeover).await {
+        Ok(()) => tracing::warn!(replica = lost.0, "a lost replica's objects are taken over"),
+        Err(why) => tracing::debug!(why, "a lost replica's objects are not taken over yet"),
+    }
+}

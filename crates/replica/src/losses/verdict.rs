@@ -1,0 +1,105 @@
+//! Which survivor has the best of a file that a lost replica had sent only in part.
+//!
+//! Everybody decides alike, from what all have reported. What must never enter: how it is sent to the others.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::wire::Lack;
+
+/// What each survivor lacks of a lost replica's files.
+pub(super) type Lacks = BTreeMap<ObjectId, Lack>;
+
+/// What the best copy of a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quality {
+    /// Everything that the lost replica had said about is there.
+    Complete,
+    /// The version before is there as a whole, up to this size.
+    Before(u64),
+    /// There is a mixture of versions.
+    Mixed,
+}
+
+/// The best copy of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Best {
+    pub(super) slot: ReplicaSlot,
+    pub(super) quality: Quality,
+}
+
+/// The survivor with the best copy. A version that is whole is better than a mixture; with durability `majority`, where
+/// everything that was answered as stable is at whoever is complete furthest, that one is best.
+pub(super) fn best(reports: &BTreeMap<ReplicaSlot, &Lacks>, file: ObjectId) -> Option<Best> {
+    let lack = |lacks: &Lacks| lacks.get(&file).copied();
+    let mut lacking = reports.values().filter_map(|lacks| lack(lacks));
+    let majority = lacking.any(|lack| lack.majority);
+    let rank = |lacks: &Lacks| match lack(lacks) {
+        None => (2, u64::MAX, true),
+        Some(lack) if majority => (1, lack.through, lack.whole.is_some()),
+        Some(lack) => (u8::from(lack.whole.is_some()), lack.through, true),
+    };
+    let best = reports
+        .iter()
+        .max_by_key(|(slot, lacks)| (rank(lacks), Reverse(**slot)));
+    let (slot, lacks) = best?;
+    let quality = match lack(lacks) {
+        None => Quality::Complete,
+        Some(Lack {
+            whole: Some(size), ..
+        }) => Quality::Before(size),
+        Some(_) => Quality::Mixed,
+    };
+    Some(Best {
+        slot: *slot,
+        quality,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: ObjectId = ObjectId::ROOT;
+
+    fn lack(through: u64, whole: Option<u64>, majority: bool) -> Lacks {
+        let lack = Lack {
+            file: FILE,
+            through,
+            whole,
+            majority,
+        };
+        Lacks::from([(FILE, lack)])
+    }
+
+    fn of(reports: &[Lacks]) -> (u16, Quality) {
+        let slots = (1..).map(ReplicaSlot);
+        let best = best(&slots.zip(reports).collect(), FILE).unwrap();
+        (best.slot.0, best.quality)
+    }
+
+    #[test]
+    fn a_complete_copy_is_best_and_of_equal_ones_the_first() {
+        let (torn, before) = (lack(9, None, false), lack(9, Some(5), false));
+        assert_eq!(of(&[torn, before, Lacks::new()]), (3, Quality::Complete));
+        assert_eq!(of(&[Lacks::new(), Lacks::new()]), (1, Quality::Complete));
+    }
+
+    #[test]
+    fn an_older_whole_version_is_better_than_a_newer_mixture() {
+        let (torn, before) = (lack(20, None, false), lack(10, Some(5), false));
+        assert_eq!(of(&[torn.clone(), before]), (2, Quality::Before(5)));
+        assert_eq!(of(&[lack(10, None, false), torn]), (2, Quality::Mixed));
+    }
+
+    #[test]
+    fn with_majority_whoever_is_complete_furthest_has_what_was_answered() {
+        let (further, before) = (lack(20, None, true), lack(10, Some(5), true));
+        assert_eq!(of(&[before, further]), (2, Quality::Mixed));
+        // One who knows of the setting is enough.
+        let (further, before) = (lack(20, None, false), lack(10, Some(5), true));
+        assert_eq!(of(&[before, further]), (2, Quality::Mixed));
+    }
+}

@@ -1,0 +1,229 @@
+//! Room on the disks of all who hold the tree: a primary answers NOSPC from the smallest (rule 34), so that what
+//! it has answered fits everywhere and no replica has to leave the view for want of space.
+//!
+//! Each replica tells the others now and then how much its users may still fill. From that is taken what is on its
+//! way to it, and a reserve for what others send it meanwhile. From then until it tells again every admitted change
+//! counts: what arrives there meanwhile is not on its way any more, and not yet in what it told.
+//!
+//! What must never enter: the room on the own disk, which the store looks after itself.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use vfs::{Error, ObjectId, ReplicaSlot, Result, Space};
+
+use crate::shared::Shared;
+
+/// The most that is kept back when nothing is set.
+const AUTOMATIC_BYTES: u64 = 64 << 20;
+/// The part of the own file system that is kept back then: one in so many.
+const AUTOMATIC_PART: u64 = 50;
+/// What one new object, name or attribute is taken to need.
+const ROW_BYTES: u64 = 4096;
+/// So many files of unknown length are looked at.
+const LOOKED_AT: usize = 4096;
+/// What is not known of the own disk yet.
+const UNKNOWN: u64 = u64::MAX;
+
+/// What this replica may still fill at the others.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Bytes left at each other replica that has told.
+    left: Mutex<BTreeMap<ReplicaSlot, u64>>,
+    /// Kept back of what each of them says.
+    reserve: AtomicU64,
+    is_set: bool,
+    /// Bytes that users may still fill here.
+    own: AtomicU64,
+}
+
+impl Room {
+    /// With the reserve that was set, in bytes, or else one that suits the disk.
+    pub(crate) fn new(reserve: Option<u64>) -> Room {
+        Room {
+            left: Mutex::default(),
+            reserve: AtomicU64::new(reserve.unwrap_or(AUTOMATIC_BYTES)),
+            is_set: reserve.is_some(),
+            own: AtomicU64::new(UNKNOWN),
+        }
+    }
+
+    /// The own disk is like this.
+    pub(crate) fn note_own(&self, space: &Space) {
+        self.own.store(space.available_bytes, Ordering::Relaxed);
+        if !self.is_set {
+            let suiting = AUTOMATIC_BYTES.min(space.total_bytes / AUTOMATIC_PART);
+            self.reserve.store(suiting, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes kept back at every replica.
+    pub(crate) fn reserve(&self) -> u64 {
+        self.reserve.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that users may still fill here, as far as is known.
+    pub(crate) fn own(&self) -> u64 {
+        self.own.load(Ordering::Relaxed)
+    }
+
+    /// Takes so much at every replica, or nothing if one of them has less.
+    fn take(&self, wanted: u64) -> bool {
+        let mut left = self.left();
+        let fits = left.values().all(|left| *left >= wanted);
+        if fits {
+            left.values_mut().for_each(|left| *left -= wanted);
+        }
+        fits
+    }
+
+    /// A replica has room for `available` bytes, and `on_its_way` of them are taken; `None` is more than
+    /// can be counted, which leaves no more than there was.
+    fn set(&self, slot: ReplicaSlot, available: u64, on_its_way: Option<u64>) {
+        let taken = on_its_way.unwrap_or(0).saturating_add(self.reserve());
+        let mut now = available.saturating_sub(taken);
+        let mut left = self.left();
+        if let (None, Some(before)) = (on_its_way, left.get(&slot)) {
+            now = now.min(*before);
+        }
+        left.insert(slot, now);
+    }
+
+    fn least(&self) -> Option<u64> {
+        self.left().values().min().copied()
+    }
+
+    fn left(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, u64>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a peer lacks, as far as the backlog knows.
+enum Counted {
+    Bytes(u64),
+    /// All of these, or parts of them.
+    Files(Vec<ObjectId>),
+    TooMany,
+}
+
+impl Shared {
+    /// [`Error::NoSpace`] unless everybody who holds the tree has room for so many bytes and the rows that go with
+    /// them.
+    pub(crate) fn admit_bytes(&self, bytes: u64) -> Result<()> {
+        match self.room.take(bytes.saturating_add(ROW_BYTES)) {
+            true => Ok(()),
+            false => Err(Error::NoSpace),
+        }
+    }
+
+    /// A peer says how much its users may still fill.
+    pub(crate) fn note_room(&self, slot: ReplicaSlot, available: u64) {
+        if self.holds_tree(slot) {
+            self.room.set(slot, available, self.bytes_for(slot));
+        }
+    }
+
+    /// Nobody is asked for room who is not in the view any more.
+    pub(crate) fn forget_room(&self) {
+        let told: Vec<ReplicaSlot> = self.room.left().keys().copied().collect();
+        for slot in told.into_iter().filter(|slot| !self.holds_tree(*slot)) {
+            self.room.left().remove(&slot);
+        }
+    }
+
+    fn holds_tree(&self, slot: ReplicaSlot) -> bool {
+        self.engine.turn(|turn| {
+            let ledger = &turn.ledger;
+            ledger.active.contains(&slot) && !ledger.witnesses.contains(&slot)
+        })
+    }
+
+    /// Bytes that a peer lacks; of files of which everything counts, what they take here. `None` when there are
+    /// too many of those.
+    fn bytes_for(&self, slot: ReplicaSlot) -> Option<u64> {
+        let counted = self.engine.turn(|turn| {
+            let Some(backlog) = turn.ledger.unshipped.peer(slot) else {
+                return Counted::Bytes(0);
+            };
+            match (backlog.bytes(), backlog.files()) {
+                (u64::MAX, files) if files > LOOKED_AT => Counted::TooMany,
+                (u64::MAX, _) => Counted::Files(backlog.lacking().collect()),
+                (bytes, _) => Counted::Bytes(bytes),
+            }
+        });
+        let files = match counted {
+            Counted::Bytes(bytes) => return Some(bytes),
+            Counted::Files(files) => files,
+            Counted::TooMany => return None,
+        };
+        let sizes = files
+            .into_iter()
+            .filter_map(|file| self.store.file_space(file).ok());
+        Some(sizes.fold(0, u64::saturating_add))
+    }
+
+    /// The room as clients are told: no more than the smallest replica has.
+    pub(crate) fn common_space(&self, own: Space) -> Space {
+        let left = self.room.least().unwrap_or(UNKNOWN);
+        if left >= own.available_bytes {
+            return own;
+        }
+        let free_objects = own.free_objects.min(left / ROW_BYTES);
+        Space {
+            available_bytes: left,
+            free_objects,
+            total_objects: own.total_objects - (own.free_objects - free_objects),
+            ..own
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: ReplicaSlot = ReplicaSlot(1);
+    const OTHER: ReplicaSlot = ReplicaSlot(2);
+
+    #[test]
+    fn what_is_taken_is_gone_and_without_others_there_is_no_limit() {
+        let room = Room::new(Some(7));
+        assert!(room.take(u64::MAX) && room.take(u64::MAX));
+        room.set(ONE, 30, Some(13));
+        room.set(OTHER, 100, Some(0));
+        assert_eq!(room.least(), Some(10));
+        assert!(room.take(6));
+        assert!(!room.take(5));
+        assert!(room.take(4));
+        assert!(!room.take(1));
+        room.set(ONE, 100, Some(0));
+        assert_eq!(room.least(), Some(83), "the other one counts, too");
+    }
+
+    #[test]
+    fn what_cannot_be_counted_makes_no_room() {
+        let room = Room::new(Some(0));
+        room.set(ONE, 10, Some(0));
+        assert!(room.take(6));
+        room.set(ONE, 10, None);
+        assert_eq!(room.least(), Some(4));
+        room.set(ONE, 3, None);
+        assert_eq!(room.least(), Some(3));
+    }
+
+    #[test]
+    fn the_reserve_suits_a_small_disk_unless_it_is_set() {
+        let space = Space {
+            total_bytes: 100 << 20,
+            free_bytes: 0,
+            available_bytes: 0,
+            total_objects: 0,
+            free_objects: 0,
+        };
+        let (set, automatic) = (Room::new(Some(7)), Room::new(None));
+        set.note_own(&space);
+        automatic.note_own(&space);
+        assert_eq!((set.reserve(), automatic.reserve()), (7, 2 << 20));
+    }
+}

@@ -1,0 +1,80 @@
+//! The rate at which all looks at the disk together read, and their end with the replica.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A look that has to wait sees so often whether the replica stops.
+const STEP: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+struct Shared {
+    rate: u64,
+    /// Until then what was read so far is paid for.
+    paid_until: Mutex<Instant>,
+    stopping: AtomicBool,
+    read: AtomicU64,
+}
+
+/// A pace that many looks share.
+#[derive(Clone, Debug)]
+pub(super) struct Pacer(Arc<Shared>);
+
+impl Pacer {
+    /// So many bytes a second, at least one.
+    pub(super) fn new(rate: u64) -> Pacer {
+        Pacer(Arc::new(Shared {
+            rate: rate.max(1),
+            paid_until: Mutex::new(Instant::now()),
+            stopping: AtomicBool::new(false),
+            read: AtomicU64::new(0),
+        }))
+    }
+
+    /// So many bytes were read: sleeps until as many more may be. False when everything stops.
+    pub(super) fn pay(&self, bytes: u64) -> bool {
+        self.0.read.fetch_add(bytes, Ordering::Relaxed);
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.0.rate);
+        let cost = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let until = {
+            let paid = self.0.paid_until.lock();
+            let mut paid = paid.unwrap_or_else(PoisonError::into_inner);
+            *paid = (*paid).max(Instant::now()) + cost;
+            *paid
+        };
+        while !self.0.stopping.load(Ordering::Acquire) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(STEP));
+        }
+        false
+    }
+
+    /// Bytes read since the start.
+    pub(super) fn read(&self) -> u64 {
+        self.0.read.load(Ordering::Relaxed)
+    }
+
+    /// Ends all looks.
+    pub(super) fn stop(&self) {
+        self.0.stopping.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_paid_for_and_the_end_comes_at_once() {
+        let pacer = Pacer::new(1000);
+        let begun = Instant::now();
+        assert!(pacer.pay(100));
+        assert!(begun.elapsed() >= Duration::from_millis(100));
+        pacer.stop();
+        assert!(!pacer.pay(u64::MAX >> 32));
+        assert_eq!(pacer.read(), 100 + (u64::MAX >> 32));
+    }
+}

@@ -1,0 +1,76 @@
+//! From the list of members, which the founder keeps, to the configuration that the set agrees on.
+//!
+//! One member at a time, and only when every control is known to all who take part: otherwise majorities of
+//! two configurations might not meet (rule 31).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vfs::ReplicaSlot;
+use view::{Decision, Kind, Outcome, ViewState};
+
+use super::unix_seconds;
+use crate::shared::Shared;
+
+/// A decision that takes longer is asked for again.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// Has the set agree on the next member that has come or gone, if this replica keeps the list.
+pub(crate) async fn configure(shared: &Arc<Shared>) {
+    let Some(views) = shared.views.get() else {
+        return;
+    };
+    let state = views.state().borrow().clone();
+    if !shared.set.keeps_authority() || !shared.standing.may_answer() || !is_steady(shared) {
+        return;
+    }
+    let Some(decision) = next(shared, &state) else {
+        return;
+    };
+    match tokio::time::timeout(LIMIT, views.decide(decision)).await {
+        Ok(Ok(Outcome::Applied)) => tracing::info!("the configuration has changed"),
+        Ok(Ok(Outcome::Refused(why))) => tracing::warn!(why, "the configuration stays as it is"),
+        Ok(Err(error)) => tracing::warn!(%error, "the configuration is not decided"),
+        Err(_) => tracing::warn!("the configuration is not decided in time"),
+    }
+}
+
+/// Whether all who take part say that everybody knows their controls.
+fn is_steady(shared: &Shared) -> bool {
+    let view = shared.standing.view();
+    let news = shared.news();
+    let mut others = view.active.iter().filter(|slot| **slot != shared.slot());
+    let fresh = shared.settings.site_lease;
+    shared.engine.turn(|turn| turn.core.is_steady())
+        && others.all(|slot| {
+            let said = news.get(slot).and_then(|news| news.said.as_ref());
+            said.is_some_and(|(ask, at)| {
+                ask.steady && ask.epoch == view.epoch.0 && at.elapsed() < fresh
+            })
+        })
+}
+
+fn next(shared: &Shared, state: &ViewState) -> Option<Decision> {
+    let (by, at_unix_s) = (shared.slot(), unix_seconds());
+    let list = shared.member_list();
+    list.members.iter().find_map(|member| {
+        let slot = ReplicaSlot(member.slot);
+        match (state.members.contains_key(&slot), member.revoked) {
+            (true, true) => Some(Decision::Remove {
+                slot,
+                by,
+                at_unix_s,
+            }),
+            (false, false) if state.newcomer().is_none() => Some(Decision::Configure {
+                slot,
+                kind: match member.witness {
+                    true => Kind::Witness,
+                    false => Kind::Data,
+                },
+                by,
+                at_unix_s,
+            }),
+            _ => None,
+        }
+    })
+}

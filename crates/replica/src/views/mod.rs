@@ -1,0 +1,38 @@
+//! Taking part: which view is in force here, and whether this replica may answer.
+//!
+//! Views are agreed by the crate `view`; here they take effect. `configuring` tells it of new
+//! members; `seam` gives it connections and
+//! storage, `following` enters agreed views, `promises` keeps the site lease and notices who is silent,
+//! `entering` brings those who take part anew up to date, `returning` gets this replica back into the view,
+//! and `degraded` takes it out when it cannot store what others have changed.
+//!
+//! What must never enter: the rules of replication control, and what is done about a lost replica's objects.
+
+mod configuring;
+mod degraded;
+mod entering;
+mod following;
+mod promises;
+mod returning;
+mod seam;
+mod standing;
+
+pub(crate) use configuring::configure;
+pub(crate) use degraded::{Attempts, degraded};
+pub(crate) use entering::{Arrival, Debt, caught_up, entered, exempt, say_entered};
+pub(crate) use following::{begin, follow, notice_end};
+pub(crate) use promises::{News, asked, exclude, keep, promised};
+pub(crate) use returning::{
+    come_back, forget_others_went_on, needs_copy_anew, remember_others_went_on, take_copy_anew,
+    too_far,
+};
+pub(crate) use seam::{Facts, answer};
+pub(crate) use standing::Standing;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Now, for people.
+pub(crate) fn unix_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

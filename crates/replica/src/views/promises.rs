@@ -1,0 +1,175 @@
+//! Asking for promises, giving them, and noticing who is silent.
+//!
+//! The questions also carry what replicas decide by: how far each is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use peer::Lane;
+use tokio::time::{Instant, MissedTickBehavior};
+use vfs::FileSystem;
+use vfs::ReplicaSlot;
+use view::{Decision, Outcome};
+
+use super::{entering, standing, unix_seconds};
+use crate::losses;
+use crate::shared::Shared;
+use crate::wire::{self, Ask, Promise};
+
+/// So many times a promise is asked for while one lasts.
+const ASKED_PER_LEASE: u32 = 5;
+
+/// What is known of a peer lately.
+#[derive(Clone, Debug)]
+pub(crate) struct News {
+    /// When it last answered a question.
+    pub(crate) heard: Instant,
+    /// What it said of itself last, and when that came.
+    pub(crate) said: Option<(Ask, Instant)>,
+}
+
+impl News {
+    pub(crate) fn new() -> News {
+        News {
+            heard: Instant::now(),
+            said: None,
+        }
+    }
+}
+
+/// Asks for promises until the replica stops, and proposes that those leave who do not answer.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let interval = shared.settings.site_lease / ASKED_PER_LEASE;
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = Instant::now();
+    loop {
+        ticks.tick().await;
+        if last.elapsed() > 3 * interval {
+            // This process was stopped for a while; answers of that time are still to be read.
+            shared.forget_silence();
+        }
+        last = Instant::now();
+        losses::send_completed(&shared);
+        // A store that has failed ends the server.
+        let space = shared.store.space().await;
+        if let Ok(space) = &space {
+            shared.room.note_own(space);
+        }
+        shared.forget_room();
+        let available = match shared.is_witness {
+            // It stores no contents, so nobody has to spare its disk.
+            true => u64::MAX,
+            false => space.map_or(0, |space| space.available_bytes),
+        };
+        ask_all(&shared, available);
+        if let Some(silent) = silent(&shared) {
+            let limit = shared.settings.suspicion;
+            let exclusion = exclude(&shared, silent, "it does not answer");
+            // Another attempt follows.
+            let _ = tokio::time::timeout(limit.min(Duration::from_secs(2)), exclusion).await;
+        }
+    }
+}
+
+fn ask_all(shared: &Arc<Shared>, available: u64) {
+    let others = shared.others();
+    let applied = applied_here(shared);
+    let whole = losses::whole_here(shared);
+    for slot in others {
+        let ask = shared.engine.turn(|turn| Ask {
+            asked: standing::now().0,
+            epoch: turn.core.epoch().0,
+            position: turn.ledger.last_position,
+            applied: applied.clone(),
+            owed: turn
+                .ledger
+                .unshipped
+                .peer(slot)
+                .map_or(0, |backlog| backlog.files() as u64),
+            steady: turn.core.is_steady(),
+            up_to_date: shared.standing.is_up_to_date(),
+            available,
+            whole: whole.clone(),
+        });
+        let message = wire::body(wire::ASK, &ask);
+        shared.post.send(slot, Lane::Control, message);
+    }
+}
+
+fn applied_here(shared: &Shared) -> Vec<(u16, u64)> {
+    let inboxes = shared.inboxes();
+    let applied = inboxes.iter();
+    applied
+        .map(|(slot, inbox)| (slot.0, inbox.acknowledged()))
+        .collect()
+}
+
+/// A peer asks for a promise.
+pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
+    let given = shared.standing.ask(from);
+    let promise = Promise {
+        asked: ask.asked,
+        given,
+    };
+    if ask.up_to_date {
+        entering::forgive(shared, from, ask.epoch);
+    } else {
+        entering::greet_unknown(shared, from);
+        entering::look_at_debts(shared);
+    }
+    let available = ask.available;
+    shared.note_said(from, ask);
+    shared.note_room(from, available);
+    let message = wire::body(wire::PROMISE, &promise);
+    shared.post.send(from, Lane::Control, message);
+    shared.engine.stir();
+}
+
+/// A peer has answered.
+pub(crate) fn promised(shared: &Shared, from: ReplicaSlot, promise: Promise) {
+    shared.note_heard(from);
+    if promise.given {
+        shared.standing.promise(from, promise.asked);
+    }
+}
+
+/// A member of the view that has not answered for too long.
+fn silent(shared: &Shared) -> Option<ReplicaSlot> {
+    let view = shared.standing.view();
+    if !view.active.contains(&shared.slot()) {
+        return None;
+    }
+    let limit = shared.settings.suspicion;
+    let news: BTreeMap<ReplicaSlot, News> = shared.news();
+    let mut others = view.active.iter().filter(|slot| **slot != shared.slot());
+    let silent = |slot: &&ReplicaSlot| {
+        news.get(slot)
+            .is_some_and(|news| news.heard.elapsed() > limit)
+    };
+    others.find(silent).copied()
+}
+
+/// Proposes that a member leaves the view.
+pub(crate) async fn exclude(shared: &Arc<Shared>, slot: ReplicaSlot, reason: &str) {
+    let Some(views) = shared.views.get() else {
+        return;
+    };
+    let decision = Decision::Exclude {
+        slot,
+        by: shared.slot(),
+        seen_epoch: shared.standing.view().epoch.0,
+        reason: reason.to_owned(),
+        at_unix_s: unix_seconds(),
+    };
+    match views.decide(decision).await {
+        Ok(Outcome::Applied) => {
+            tracing::warn!(peer = slot.0, reason, "a replica leaves the view");
+        }
+        Ok(Outcome::Refused(why)) => {
+            tracing::debug!(peer = slot.0, why, "a replica does not leave the view");
+        }
+        Err(error) => tracing::debug!(peer = slot.0, %error, "nothing is decided"),
+    }
+}

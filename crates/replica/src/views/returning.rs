@@ -1,0 +1,302 @@
+//! Back into the view: what a replica outside it does until it may take part again.
+//!
+//! It has handed over what it alone had (its former controls have ended), follows everybody's stream, and
+//! lacks so little that nobody is kept waiting for the rest. Then it asks to be admitted.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use vfs::ReplicaSlot;
+use view::{Decision, Outcome, Settlement};
+
+use super::degraded::lack_of_room;
+use super::unix_seconds;
+use crate::arrivals::Inbox;
+use crate::base::{self, Held};
+use crate::losses;
+use crate::shared::Shared;
+
+/// How often to see whether it may be asked.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Between two requests.
+const AFTER_REFUSAL: Duration = Duration::from_secs(1);
+
+/// So few updates and files may be on their way when it asks.
+const UPDATES: u64 = 1000;
+const FILES: u64 = 64;
+/// And so many bytes of contents.
+const BYTES: u64 = 256 << 20;
+
+/// What is said of oneself is taken as news for so long, in times of the lease.
+const NEWS_LEASES: u32 = 1;
+
+/// The fact that says that this copy differs from the others'.
+const COPY_ANEW: &[u8] = b"copy-anew";
+
+/// The fact that says which settlement of this replica's own controls has been dealt with.
+const DEALT_WITH: &[u8] = b"settlement";
+
+/// A peer does not keep what this replica lacks of its stream.
+pub(crate) fn too_far(shared: &Arc<Shared>, peer: ReplicaSlot) {
+    tracing::warn!(
+        peer = peer.0,
+        "too much was changed meanwhile; a whole copy is needed"
+    );
+    shared.needs_copy.store(true, Ordering::Release);
+}
+
+/// The fact that says that this replica was out of the view, until its clients have had time to reclaim.
+const OTHERS_WENT_ON: &[u8] = b"others-went-on";
+
+/// What an earlier incarnation has noted.
+pub(crate) fn remember_others_went_on(shared: &Shared) -> vfs::Result<()> {
+    let noted = !shared.store.facts(OTHERS_WENT_ON)?.is_empty();
+    shared.others_went_on.store(noted, Ordering::Release);
+    Ok(())
+}
+
+/// From here on this replica's clients may have lost to others what they held before its start.
+async fn note_others_went_on(shared: &Shared) -> vfs::Result<()> {
+    if !shared.others_went_on.swap(true, Ordering::AcqRel) {
+        let rows = vec![(OTHERS_WENT_ON.to_vec(), Some(Vec::new()))];
+        let ticket = shared.store.put_facts(rows).await?;
+        shared.store.wait_stable(ticket).await?;
+    }
+    Ok(())
+}
+
+/// Nobody reclaims any more what was held before the start.
+pub(crate) async fn forget_others_went_on(shared: &Shared) -> vfs::Result<()> {
+    if shared.others_went_on.swap(false, Ordering::AcqRel) {
+        let rows = vec![(OTHERS_WENT_ON.to_vec(), None)];
+        shared.store.put_facts(rows).await?;
+    }
+    Ok(())
+}
+
+/// This copy has diverged from the others': it leaves the view, and gets a whole copy once everybody has what was
+/// made here.
+pub(crate) async fn take_copy_anew(shared: &Arc<Shared>, why: &str) {
+    let noted = async {
+        let rows = vec![(COPY_ANEW.to_vec(), Some(Vec::new()))];
+        let ticket = shared.store.put_facts(rows).await?;
+        shared.store.wait_stable(ticket).await
+    };
+    if let Err(error) = noted.await {
+        return tracing::error!(%error, "that a whole copy is needed cannot be noted");
+    }
+    shared.needs_copy.store(true, Ordering::Release);
+    super::exclude(shared, shared.slot(), why).await;
+}
+
+/// Whether an earlier incarnation found that it needs a whole copy.
+pub(crate) fn needs_copy_anew(store: &store::Store) -> vfs::Result<bool> {
+    Ok(!store.facts(COPY_ANEW)?.is_empty())
+}
+
+/// Asks to be admitted whenever this replica is outside the view and could take part, until it stops.
+pub(crate) async fn come_back(shared: Arc<Shared>) {
+    let mut asked = None;
+    loop {
+        if !(shared.takes_part() && shared.standing.is_up_to_date())
+            && let Err(error) = catch_up(&shared, &mut asked).await
+        {
+            // The store has failed, which ends the server.
+            return tracing::error!(%error, "this replica cannot come back");
+        }
+        let pause = match obstacle(&shared) {
+            Some(obstacle) => {
+                shared.set_obstacle(Some(obstacle));
+                PAUSE
+            }
+            None if shared.takes_part() && !was_started_anew(&shared) => PAUSE,
+            None => {
+                shared.set_obstacle(None);
+                ask(&shared).await;
+                AFTER_REFUSAL
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Does what has to be done before: deals with what the others decided about it, and gets a copy if needed.
+async fn catch_up(shared: &Arc<Shared>, asked: &mut Option<(ReplicaSlot, u64)>) -> vfs::Result<()> {
+    if shared.standing.has_left().borrow().is_some() {
+        return Ok(());
+    }
+    if let Some(settlement) = undealt(shared)? {
+        return accept(shared, &settlement).await;
+    }
+    let delivered = shared.engine.turn(|turn| turn.ledger.former.is_none());
+    if delivered && shared.needs_copy.load(Ordering::Acquire) {
+        base::give_up_copy(shared).await?;
+        let rows = vec![(COPY_ANEW.to_vec(), None)];
+        shared.store.put_facts(rows).await?;
+        shared.standing.leave("it needs a whole copy of the tree");
+    }
+    if *shared.held.borrow() == Held::Rows
+        && let Some((slot, inbox)) = supplier(shared)
+        && asked.replace((slot, inbox.session())) != Some((slot, inbox.session()))
+    {
+        base::want(shared, slot)?;
+    }
+    Ok(())
+}
+
+/// Who supplies this replica with contents, if it is in contact.
+fn supplier(shared: &Shared) -> Option<(ReplicaSlot, Arc<Inbox>)> {
+    let slot = shared.engine.turn(|turn| {
+        let ledger = &turn.ledger;
+        let mut holders = ledger.active.difference(&ledger.witnesses);
+        holders.find(|slot| **slot != shared.slot()).copied()
+    })?;
+    let inbox = shared.inbox(slot)?;
+    shared.post.is_in_session(slot).then_some((slot, inbox))
+}
+
+/// What the others decided about this replica's controls while it was away, and what it has not dealt with.
+fn undealt(shared: &Shared) -> vfs::Result<Option<Settlement>> {
+    let state = shared.view_state();
+    let loss = state
+        .as_ref()
+        .and_then(|state| state.losses.get(&shared.slot()));
+    let Some(last) = loss.and_then(|loss| loss.settled.last()) else {
+        return Ok(None);
+    };
+    let facts = shared.store.facts(DEALT_WITH)?;
+    let noted = facts
+        .first()
+        .and_then(|(_, value)| value.first_chunk::<8>());
+    let noted = noted.map_or(0, |noted| u64::from_be_bytes(*noted));
+    Ok((last.id > noted).then(|| last.clone()))
+}
+
+/// What was changed here behind the place that the others kept is put aside; the others' tree takes its place.
+async fn accept(shared: &Arc<Shared>, settlement: &Settlement) -> vfs::Result<()> {
+    let changed = shared.store.changed_after(settlement.through)?;
+    let label = format!("settlement-{}", settlement.id);
+    if !changed.is_empty() {
+        tracing::warn!(
+            objects = changed.len(),
+            label,
+            "the others went on without changes made here; they are put aside: see `meridian recovered`"
+        );
+        let reason = "the other replicas went on without these versions";
+        match shared.store.save_aside(&label, reason, &changed).await {
+            // By an attempt that was broken off afterwards.
+            Ok(_) | Err(vfs::Error::Exists) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let id = settlement.id.to_be_bytes().to_vec();
+    let ticket = shared
+        .store
+        .put_facts(vec![(DEALT_WITH.to_vec(), Some(id))])
+        .await?;
+    shared.store.wait_stable(ticket).await?;
+    base::give_up_copy(shared).await?;
+    shared
+        .standing
+        .leave("the others decided to go on without what was changed here");
+    Ok(())
+}
+
+/// What keeps this replica outside; `None` when nothing does, or when it is inside.
+fn obstacle(shared: &Shared) -> Option<String> {
+    if shared.takes_part() {
+        // Asked to go on as a new incarnation it need not have delivered anything.
+        return None;
+    }
+    if let Some(full) = lack_of_room(shared) {
+        return Some(full);
+    }
+    let view = shared.standing.view();
+    let Some(state) = shared.view_state() else {
+        return Some("it has not heard from the others yet".to_owned());
+    };
+    if !state.members.contains_key(&shared.slot()) {
+        return Some("the others have not taken it in yet".to_owned());
+    }
+    if shared.needs_copy.load(Ordering::Acquire) {
+        return Some(
+            "its copy of the tree differs from the others', and it needs a whole one".to_owned(),
+        );
+    }
+    if !shared.is_whole() {
+        return Some("its copy of the tree is not complete".to_owned());
+    }
+    let unsettled = shared.engine.turn(|turn| turn.ledger.former.is_some());
+    if unsettled {
+        return Some("the others lack updates that were made here".to_owned());
+    }
+    if let Some(lost) = losses::lacking_of_lost(shared) {
+        return Some(format!(
+            "it lacks updates of replica {}, which is lost",
+            lost.0
+        ));
+    }
+    let mut active = view.active.iter();
+    active.find_map(|slot| behind(shared, *slot))
+}
+
+/// Whether the others know this member of the view as an earlier incarnation. Before they know better it
+/// answers nobody: what they hear of the new one begins with a view.
+fn was_started_anew(shared: &Shared) -> bool {
+    let state = shared.view_state();
+    let member = state
+        .as_ref()
+        .and_then(|state| state.members.get(&shared.slot()));
+    let earlier = member.is_some_and(|member| member.incarnation < shared.incarnation);
+    earlier && !shared.standing.is_up_to_date()
+}
+
+/// What this replica lacks of one member, for people.
+fn behind(shared: &Shared, slot: ReplicaSlot) -> Option<String> {
+    let place = slot.0;
+    let fresh = shared.settings.site_lease * NEWS_LEASES;
+    let news = shared.news();
+    let said = news.get(&slot).and_then(|news| news.said.as_ref());
+    let Some((said, _)) = said.filter(|(_, at)| at.elapsed() < fresh) else {
+        return Some(format!("replica {place} does not answer"));
+    };
+    let applied = shared.inbox(slot).map_or(0, |inbox| inbox.applied());
+    let updates = said.position.saturating_sub(applied);
+    let bytes = shared
+        .returns
+        .heard_of(slot)
+        .and_then(|left| left.bytes_left);
+    if let Some(bytes) = bytes.filter(|bytes| *bytes > BYTES) {
+        return Some(format!(
+            "it lacks {bytes} bytes of contents of replica {place}"
+        ));
+    }
+    (updates > UPDATES || said.owed > FILES).then(|| {
+        let files = said.owed;
+        format!("it lacks {updates} updates and contents of {files} files of replica {place}")
+    })
+}
+
+async fn ask(shared: &Arc<Shared>) {
+    let Some(views) = shared.views.get() else {
+        return;
+    };
+    if !shared.takes_part()
+        && let Err(error) = note_others_went_on(shared).await
+    {
+        return tracing::error!(%error, "this replica cannot come back");
+    }
+    let decision = Decision::Admit {
+        slot: shared.slot(),
+        by: shared.slot(),
+        seen_epoch: shared.standing.view().epoch.0,
+        incarnation: shared.incarnation,
+        at_unix_s: unix_seconds(),
+    };
+    match views.decide(decision).await {
+        Ok(Outcome::Applied) => {}
+        Ok(Outcome::Refused(why)) => tracing::info!(why, "this replica is not admitted yet"),
+        Err(error) => tracing::debug!(%error, "nothing is decided"),
+    }
+}

@@ -1,0 +1,95 @@
+//! What the crate that agrees on views is given: connections to the others, and a place in the store.
+//!
+//! Bytes only; what they mean stays there.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use peer::{Lane, Message, Refusal, RequestError};
+use store::Store;
+use tokio::time::Instant;
+use vfs::ReplicaSlot;
+use view::{Change, Courier, CourierError, Ledger, LedgerError};
+
+use crate::shared::Shared;
+use crate::wire;
+
+/// Facts of the store that belong to views.
+const FACTS: &[u8] = b"view/";
+
+/// Requests go over the connections between replicas.
+pub(super) struct Letters(pub(super) Weak<Shared>);
+
+#[async_trait]
+impl Courier for Letters {
+    async fn ask(
+        &self,
+        to: ReplicaSlot,
+        request: Bytes,
+        limit: Duration,
+    ) -> Result<Bytes, CourierError> {
+        let shared = self.0.upgrade().ok_or(CourierError::Unreachable)?;
+        let peer = shared.endpoint.get().and_then(|all| all.peer(to));
+        let session = peer.and_then(|peer| peer.session().ok());
+        let session = session.ok_or(CourierError::Unreachable)?;
+        drop(shared);
+        let message = Message::new(wire::VIEW, Bytes::new()).with_payload(request);
+        let asked = session.request(Lane::Control, message, Instant::now() + limit);
+        // A hung peer takes no messages in either.
+        let reply = tokio::time::timeout(limit, asked).await;
+        match reply.map_err(|_| CourierError::TimedOut)? {
+            Ok(reply) => Ok(reply.payload),
+            Err(RequestError::Deadline) => Err(CourierError::TimedOut),
+            Err(error) => Err(CourierError::Failed(error.to_string())),
+        }
+    }
+}
+
+/// The answer to a request of another replica's.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    from: ReplicaSlot,
+    request: Bytes,
+) -> Result<Message, Refusal> {
+    let refused = |reason: String| Refusal {
+        epoch: peer::Epoch::default(),
+        reason,
+    };
+    let views = shared
+        .views
+        .get()
+        .ok_or_else(|| refused("it starts".to_owned()))?;
+    let answer = views.answer(from, request).await;
+    let answer = answer.map_err(|error| refused(error.to_string()))?;
+    Ok(Message::new(wire::VIEW, Bytes::new()).with_payload(answer))
+}
+
+/// The log lies in the store, beside the tree it is about.
+pub(crate) struct Facts(pub(crate) Arc<Store>);
+
+fn failed(error: vfs::Error) -> LedgerError {
+    LedgerError(error.to_string())
+}
+
+#[async_trait]
+impl Ledger for Facts {
+    async fn write(&self, changes: Vec<Change>) -> Result<(), LedgerError> {
+        let rows = changes
+            .into_iter()
+            .map(|(key, value)| ([FACTS, &key].concat(), value));
+        let ticket = self.0.put_facts(rows.collect()).await.map_err(failed)?;
+        self.0.wait_stable(ticket).await.map_err(failed)
+    }
+
+    async fn read(&self, from: &[u8], to: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, LedgerError> {
+        let rows = self.0.facts(FACTS).map_err(failed)?;
+        let rows = rows
+            .into_iter()
+            .map(|(key, value)| (key[FACTS.len()..].to_vec(), value.to_vec()));
+        Ok(rows
+            .filter(|(key, _)| &key[..] >= from && &key[..] < to)
+            .collect())
+    }
+}

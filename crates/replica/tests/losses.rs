@@ -1,0 +1,152 @@
+//! Replicas that fail: what freezes, what others take over, what is given up, and how they come back.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::time::Duration;
+
+use fixture::{PATIENCE, ROOT, Set, eventually, name, patiently, root};
+use replica::Durability;
+use vfs::{Creation, Error, NewObject, SetAttributes};
+
+/// Long enough for a view without the lost replica, with the short leases of these tests.
+async fn until_left(set: &Set, at: usize, lost: u16) {
+    let replica = set.sites[at].replica.clone();
+    eventually("the others go on without the lost replica", || {
+        let view = replica.view_status();
+        let mut members = view.members.iter();
+        let agreed = view.audit.last().map_or(0, |entry| entry.epoch);
+        members.any(|member| member.slot == lost && !member.active)
+            && replica.ready()
+            && view.takes_part
+            && view.epoch == agreed
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_lost_replica_controls_freezes_and_thaws_when_it_is_back() {
+    let mut set = Set::failing(3).await;
+    let directory = set.sites[0].directory(ROOT, "theirs").await.unwrap();
+    let other = set.sites[1].directory(ROOT, "free").await.unwrap();
+    let file = set.sites[0].file(directory, "file").await.unwrap();
+    set.rest().await;
+    // An open file keeps its control.
+    set.sites[0]
+        .open(file, "a writer", fixture::WRITE)
+        .await
+        .unwrap();
+    set.sites[0]
+        .write(file, 0, b"written and lost")
+        .await
+        .unwrap();
+    let lost = set.crash(0).await;
+    until_left(&set, 0, 1).await;
+    let frozen = set.sites[0].replica.frozen();
+    assert!(frozen.iter().any(|control| control.slot == 1), "{frozen:?}");
+    // Everything else goes on.
+    set.sites[0].file(other, "made meanwhile").await.unwrap();
+    assert_eq!(
+        set.sites[0].try_read(file, Duration::from_secs(2)).await,
+        Err(Error::Delay),
+        "only the lost replica knows what it wrote last"
+    );
+    set.revive(0, lost).await;
+    eventually("it takes part again", || set.sites[0].replica.ready()).await;
+    let read = set.sites[1].read(file).await.unwrap();
+    assert_eq!(read, b"written and lost");
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_majority_the_others_take_over_and_nothing_answered_is_lost() {
+    let mut set = Set::failing(3).await;
+    let durability = Some(Durability::Majority);
+    set.sites[0]
+        .replica
+        .set_durability(ROOT, durability)
+        .await
+        .unwrap();
+    let directory = set.sites[0].directory(ROOT, "shared").await.unwrap();
+    let file = set.sites[0].file(directory, "file").await.unwrap();
+    set.sites[0].write_stably(file, b"answered").await.unwrap();
+    let lost = set.crash(0).await;
+    until_left(&set, 0, 1).await;
+    let read = set.sites[1].read(file).await.unwrap();
+    assert_eq!(read, b"answered");
+    set.sites[0].write_stably(file, b"goes on!").await.unwrap();
+    assert_eq!(set.sites[1].read(file).await.unwrap(), b"goes on!");
+    set.revive(0, lost).await;
+    set.revive_until_ready(0).await;
+    assert_eq!(set.sites[0].read(file).await.unwrap(), b"goes on!");
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_given_up_is_kept_aside_where_it_was_made() {
+    let mut set = Set::failing(3).await;
+    let directory = set.sites[0].directory(ROOT, "theirs").await.unwrap();
+    let file = set.sites[0].file(directory, "file").await.unwrap();
+    set.sites[0].write(file, 0, b"old").await.unwrap();
+    set.rest().await;
+    set.sites[0]
+        .write(file, 0, b"new and never sent")
+        .await
+        .unwrap();
+    let lost = set.crash(0).await;
+    until_left(&set, 0, 1).await;
+    let answer = set.sites[0].replica.thaw(2, "a test").await;
+    assert!(answer.unwrap_err().contains("takes part"));
+    let thawed = tokio::time::timeout(PATIENCE, async {
+        while let Err(why) = set.sites[0].replica.thaw(1, "its disk is gone").await {
+            assert!(why.starts_with("not yet"), "{why}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    thawed.await.unwrap();
+    set.sites[0].write(file, 0, b"mine").await.unwrap();
+    set.sites[1].read(file).await.unwrap();
+    set.revive(0, lost).await;
+    set.revive_until_ready(0).await;
+    let aside = set.sites[0].recovered();
+    assert_eq!(aside.len(), 1, "{aside:?}");
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_are_restarted_one_after_another_while_clients_of_the_others_work() {
+    let mut set = Set::of(3).await;
+    for at in 0..3 {
+        let files = set.sites[(at + 1) % 3].files.clone();
+        let work = tokio::spawn(async move {
+            for number in 0..40 {
+                let made = format!("made-{at}-{number}");
+                let made = patiently(|| async {
+                    let (new, set) = (
+                        NewObject::File(Creation::Unchecked),
+                        SetAttributes::default(),
+                    );
+                    files.create(&root(), ROOT, &name(&made), new, &set).await
+                });
+                made.await.unwrap();
+            }
+        });
+        set.restart(at).await;
+        let sites = &set.sites;
+        eventually("all take part", || {
+            sites.iter().all(|site| site.replica.ready())
+        })
+        .await;
+        work.await.unwrap();
+    }
+    for at in 0..3 {
+        for number in 0..40 {
+            set.sites[at]
+                .find(ROOT, &format!("made-0-{number}"))
+                .await
+                .unwrap();
+        }
+    }
+    set.assert_equal().await;
+}

@@ -1,0 +1,140 @@
+//! Replicas that come back: what both sides say of how far they are, and that nothing is done twice.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::time::Duration;
+
+use fixture::{Crashed, ROOT, Set, eventually};
+use replica::{ReturnView, Stage};
+
+/// How many files are missed, and of which size.
+const FEW: (usize, usize) = (24, 128 << 10);
+
+/// So many that nobody is admitted who lacks them.
+const MANY: (usize, usize) = (120, 16 << 10);
+
+/// Slow enough that a test sees what happens meanwhile.
+const SLOW: u64 = 64 << 10;
+
+/// How long a slow return may take until something is seen of it.
+const LONG: Duration = Duration::from_secs(120);
+
+/// Starts the first replica again, with this limit for what it sends.
+async fn limit(set: &mut Set, bytes_per_second: Option<u64>) {
+    let crashed = set.crash(0).await;
+    let crashed = crashed.with(|settings| settings.return_bytes_per_second = bytes_per_second);
+    set.revive(0, crashed).await;
+}
+
+/// The third replica goes, and the first gets so many files without it.
+async fn miss(set: &mut Set, (files, length): (usize, usize)) -> Crashed {
+    limit(set, Some(SLOW)).await;
+    let sites = &set.sites;
+    eventually("all take part", || {
+        sites.iter().all(|site| site.replica.ready())
+    })
+    .await;
+    let directory = set.sites[0].directory(ROOT, "made").await.unwrap();
+    let away = set.crash(2).await;
+    let replica = set.sites[0].replica.clone();
+    eventually("the others go on without it", || {
+        let members = replica.view_status().members;
+        members
+            .iter()
+            .any(|member| member.slot == 3 && !member.active)
+            && replica.ready()
+    })
+    .await;
+    for number in 0..files {
+        let name = format!("file-{number}");
+        let file = set.sites[0].file(directory, &name).await.unwrap();
+        let bytes = vec![number as u8; length];
+        set.sites[0].write(file, 0, &bytes).await.unwrap();
+    }
+    away
+}
+
+/// What the third replica, and the first about it, say of its return.
+fn views(set: &Set) -> Option<(ReturnView, ReturnView)> {
+    let own = set.sites[2].replica.status().returning?;
+    let status = set.sites[0].replica.status();
+    let peer = status.peers.into_iter().find(|peer| peer.slot == 3)?;
+    Some((own, peer.returning?))
+}
+
+/// Waits for something of a slow return, while the third replica is started anew as often as it has to be.
+async fn in_time(set: &mut Set, what: &str, fact: impl Fn(&Set) -> bool) {
+    let waiting = async {
+        while !fact(set) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if set.sites[2].replica.has_left().borrow().is_some() {
+                let crashed = set.crash(2).await;
+                set.revive(2, crashed).await;
+            }
+        }
+    };
+    let waited = tokio::time::timeout(LONG, waiting).await;
+    assert!(waited.is_ok(), "in vain waited for this: {what}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_goes_on_where_either_side_was_killed_and_both_say_how_far_it_is() {
+    let mut set = Set::failing_with(3, |settings| settings.kept_updates = 10).await;
+    let away = miss(&mut set, FEW).await;
+    let store = set.sites[0].store.clone();
+    eventually("too few updates are kept", || {
+        store.updates(1, FEW.0).unwrap().len() < FEW.0
+    })
+    .await;
+    drop(store);
+    set.revive(2, away).await;
+    in_time(&mut set, "both sides show the contents that come", |set| {
+        views(set).is_some_and(|(own, peer)| {
+            let contents =
+                |view: &ReturnView| view.stage == Stage::Contents && view.objects_left > 0;
+            contents(&own) && contents(&peer) && own.bytes_left > Some(0)
+        })
+    })
+    .await;
+    let lacking = |set: &Set| set.sites[2].store.files_to_fetch().unwrap().len();
+    in_time(&mut set, "some files have come", |set| {
+        lacking(set) <= FEW.0 - 2
+    })
+    .await;
+    let before = lacking(&set);
+    assert!(before > 0, "the limit is not kept");
+    let killed = set.crash(2).await;
+    set.revive(2, killed).await;
+    assert!(lacking(&set) <= before, "what has come is fetched again");
+    in_time(&mut set, "the rest comes", |set| {
+        views(set).is_some_and(|(own, _)| own.stage == Stage::Contents && own.objects_left > 0)
+    })
+    .await;
+    limit(&mut set, None).await;
+    set.revive_until_ready(2).await;
+    set.assert_equal().await;
+    let status = set.sites[2].replica.status();
+    assert_eq!(status.returning, None, "it is back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_return_by_log_is_seen_and_limited_too() {
+    let mut set = Set::failing(3).await;
+    let away = miss(&mut set, MANY).await;
+    set.revive(2, away).await;
+    in_time(&mut set, "both sides show what is missing", |set| {
+        views(set).is_some_and(|(own, peer)| {
+            let by_log = |view: &ReturnView| view.stage == Stage::ByLog && view.objects_left > 64;
+            by_log(&own)
+                && by_log(&peer)
+                && own.bytes_left > Some(0)
+                && !set.sites[2].replica.ready()
+        })
+    })
+    .await;
+    limit(&mut set, None).await;
+    set.revive_until_ready(2).await;
+    set.assert_equal().await;
+}

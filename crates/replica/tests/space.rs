@@ -1,0 +1,119 @@
+//! Disks that fill up: what the smallest has no room for is refused everywhere, and a replica that cannot store what
+//! others have changed leaves the view until it can.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::time::Duration;
+
+use fixture::{ROOT, Set, eventually};
+use vfs::Error;
+
+const MEBIBYTE: u64 = 1 << 20;
+const SMALL_DISK: u64 = 256;
+const FILE_BYTES: usize = 8 << 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_smallest_disk_has_no_room_for_is_refused_everywhere() {
+    let mut set = Set::filling(1).await;
+    let Some(disk) = set.add_on_small_disk(SMALL_DISK).await else {
+        return;
+    };
+    let bytes = vec![7; FILE_BYTES];
+    let mut made = Vec::new();
+    let refused = loop {
+        assert!(
+            (made.len() * FILE_BYTES) as u64 <= SMALL_DISK * MEBIBYTE,
+            "more was accepted than the smallest disk can hold"
+        );
+        let name = format!("file {}", made.len());
+        match set.sites[0].save(ROOT, &name, &bytes).await {
+            Ok(_) => made.push(name),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, Error::NoSpace);
+    assert!(!made.is_empty());
+    let space = set.sites[0].files.space().await.unwrap();
+    assert!(space.available_bytes < SMALL_DISK * MEBIBYTE, "{space:?}");
+    assert!(space.total_bytes > SMALL_DISK * MEBIBYTE);
+    // Everybody has what was answered, and takes part.
+    set.assert_equal().await;
+    for site in &set.sites {
+        assert!(site.replica.view_status().takes_part);
+        assert!(site.replica.has_left().borrow().is_none());
+    }
+    for name in made {
+        set.sites[0].remove(ROOT, &name).await.unwrap();
+    }
+    let files = set.sites[0].files.clone();
+    let room = async {
+        while files.space().await.unwrap().available_bytes < 2 * FILE_BYTES as u64 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let room = tokio::time::timeout(fixture::PATIENCE, room).await;
+    room.expect("what was removed makes room");
+    set.sites[0].save(ROOT, "again", &bytes).await.unwrap();
+    set.assert_equal().await;
+    drop(disk);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room() {
+    let mut set = Set::filling(2).await;
+    let Some(disk) = set.add_on_small_disk(SMALL_DISK).await else {
+        return;
+    };
+    let slot = set.sites[2].store.slot().0;
+    let file = set.sites[0].save(ROOT, "file", b"before").await.unwrap();
+    set.rest().await;
+    // Less than even removals leave alone.
+    disk.fill(6 * MEBIBYTE);
+    // What a store saw of its disk before counts a moment longer.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let replica = set.sites[0].replica.clone();
+    let is_away = || {
+        let view = replica.view_status();
+        let mut members = view.members.iter();
+        members.any(|member| member.slot == slot && !member.active)
+    };
+    // What needs no room is not refused, and has to be stored all the same.
+    set.sites[0].truncate(file, 0).await.unwrap();
+    eventually("it leaves the view", is_away).await;
+    let left = set.sites[2].replica.clone();
+    eventually("it starts anew", || left.has_left().borrow().is_some()).await;
+    let view = replica.view_status();
+    let member = view.members.iter().find(|member| member.slot == slot);
+    let reason = member.unwrap().reason.clone().unwrap();
+    assert!(reason.contains("no space left"), "{reason}");
+    drop(left);
+    // Nobody waits for it, and its disk does not count once the others have gone on without it.
+    let saved = async {
+        loop {
+            match set.sites[1].save(ROOT, "meanwhile", b"made").await {
+                Err(Error::NoSpace) => tokio::time::sleep(Duration::from_millis(20)).await,
+                saved => break saved,
+            }
+        }
+    };
+    let saved = tokio::time::timeout(fixture::PATIENCE, saved).await;
+    saved.expect("the others go on").unwrap();
+    let stopped = set.crash(2).await;
+    set.revive(2, stopped).await;
+    let kept_out = set.sites[2].replica.clone();
+    eventually("it says why it stays outside", || {
+        let obstacle = kept_out.view_status().obstacle;
+        obstacle.is_some_and(|why| why.contains("disk is full") || why.contains("no space left"))
+    })
+    .await;
+    drop(kept_out);
+    disk.empty();
+    set.revive_until_ready(2).await;
+    set.assert_equal().await;
+    let read = set.sites[2].load(ROOT, "meanwhile").await.unwrap();
+    assert_eq!(read, b"made");
+    drop(set);
+    drop(disk);
+}
