@@ -2,12 +2,19 @@
 //!
 //! What must never enter: defaults of the server; an absent argument leaves them to the configuration.
 
+mod administration;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use server::configuration::{
     ListenAddress, LogFilter, PeerAddress, TREE_WANTED, is_tree_name, parse_duration,
+};
+
+pub(crate) use administration::{
+    FrozenArguments, RecoverSetArguments, RecoveredCommand, RecoveredPlace, ScrubArguments,
+    ThawArguments, ViewArguments,
 };
 
 /// Serves file trees to NFSv4.1 clients.
@@ -31,6 +38,21 @@ pub(crate) enum Command {
     },
     /// Show or choose when changes of a directory of the replicated tree are answered
     Durability(DurabilityArguments),
+    /// Show who takes part in the set, who is away and why, and what was decided
+    View(ViewArguments),
+    /// List what nobody may change because the replica that decided about it is lost
+    Frozen(FrozenArguments),
+    /// Give up what a lost replica alone had, so that the others go on with its objects
+    Thaw(ThawArguments),
+    /// Work on versions that were discarded by thawing and kept aside
+    Recovered {
+        #[command(subcommand)]
+        command: RecoveredCommand,
+    },
+    /// Compare the server's copy with those of the other replicas now, and show what was found
+    Scrub(ScrubArguments),
+    /// Send the clients of a server to others of its set, and stop it when they have gone
+    Drain(DrainArguments),
     /// Verify a data directory while no server runs on it
     Check(CheckArguments),
     /// Work on configuration files
@@ -84,6 +106,19 @@ pub(crate) struct DurabilityArguments {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DrainArguments {
+    /// Another server of the set, by name or address as clients reach it at the port of NFS; may be repeated
+    #[arg(long, value_name = "HOST", required = true)]
+    pub(crate) to: Vec<String>,
+    /// How long clients may take, such as `90 s` [default: 3 min]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
+    pub(crate) patience: Option<Duration>,
+    /// Data directory of the server [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DurabilityWord {
     /// Changes are answered once this server has them
@@ -108,8 +143,9 @@ pub(crate) enum SetCommand {
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
     },
-    /// Remove a member, on the server that created the set
-    Revoke {
+    /// Remove a member for ever, on the server that created the set
+    #[command(alias = "revoke")]
+    Remove {
         /// The member's number, as `meridian set members` shows it
         #[arg(value_name = "REPLICA")]
         slot: u16,
@@ -117,6 +153,8 @@ pub(crate) enum SetCommand {
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
     },
+    /// Go on with the replicas that are left, when the majority is gone for ever
+    Recover(RecoverSetArguments),
 }
 
 /// What a server is told that becomes a replica.
@@ -144,6 +182,9 @@ pub(crate) struct InviteArguments {
     /// Data directory of the server that created the set [default: /var/lib/meridian]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+    /// Invite a witness: it votes, so that two replicas can outvote a lost one, and keeps no contents
+    #[arg(long)]
+    pub(crate) witness: bool,
     /// How long the token works, such as `30 min` or `2 d` [default: 1 h]
     #[arg(long, value_name = "TIME", value_parser = lifetime)]
     pub(crate) lifetime: Option<Duration>,

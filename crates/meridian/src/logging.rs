@@ -15,7 +15,7 @@ use tracing_subscriber::{Layer, fmt};
 pub(crate) fn start(log: &LogConfiguration) -> anyhow::Result<()> {
     let filter: Targets = log
         .filter
-        .as_str()
+        .complete()
         .parse()
         .context("the log level cannot be used")?;
     let lines = fmt::layer().with_writer(io::stderr);

@@ -7,13 +7,19 @@
 mod arguments;
 mod check;
 mod config;
+mod consent;
+mod drain;
 mod durability;
 mod exit;
+mod frozen;
 mod logging;
 mod mount_hint;
+mod recovered;
+mod scrub;
 mod serve;
 mod set;
 mod status;
+mod view;
 
 use std::process::ExitCode;
 
@@ -27,6 +33,12 @@ fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Set { command } => set::run(&command),
         Command::Durability(arguments) => durability::run(&arguments),
+        Command::View(arguments) => view::run(&arguments),
+        Command::Frozen(arguments) => frozen::list(&arguments),
+        Command::Thaw(arguments) => frozen::thaw(&arguments),
+        Command::Recovered { command } => recovered::run(&command),
+        Command::Scrub(arguments) => scrub::run(&arguments),
+        Command::Drain(arguments) => drain::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config {
             command: ConfigCommand::Check { file },

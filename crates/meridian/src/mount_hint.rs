@@ -33,6 +33,15 @@ pub(crate) fn announcement(status: &Status, host: &str) -> String {
         listen.join(", ")
     );
     for export in &status.exports {
+        let replication = export.replication.as_ref();
+        if replication.is_some_and(|replication| replication.witness) {
+            text += &format!(
+                "  It is a witness of its set: it votes, and keeps no contents of the tree \"{}\".\n  \
+                 Clients mount {} at a server that keeps the tree.\n",
+                export.tree, export.path
+            );
+            continue;
+        }
         text += &format!(
             "  {} shows the tree \"{}\"; mount it with\n",
             export.path, export.tree

@@ -3,10 +3,11 @@
 //! What must never enter: the parts of a server.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
 use anyhow::Context;
-use server::{Configuration, Overrides, ServeError, Server, StopSignals};
+use server::{Configuration, Ending, Overrides, ServeError, Server, StopSignals};
 
 use crate::arguments::ServeArguments;
 use crate::exit::{Exit, Failure};
@@ -26,7 +27,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let served = runtime.block_on(serve(configuration));
     runtime.shutdown_timeout(LEFTOVER_PATIENCE);
     match served {
-        Ok(()) => Ok(Exit::Success),
+        Ok(Ending::Stopped) => Ok(Exit::Success),
+        Ok(Ending::StartAnew) => Err(start_anew().into()),
         Err(error @ ServeError::Interrupted) => Err(Failure::new(Exit::Interrupted, error)),
         Err(error) => Err(error.into()),
     }
@@ -47,19 +49,29 @@ fn configuration(arguments: &ServeArguments) -> Result<Configuration, Failure> {
     configuration.map_err(|error| Failure::new(Exit::Configuration, error))
 }
 
-async fn serve(configuration: Configuration) -> Result<(), ServeError> {
+async fn serve(configuration: Configuration) -> Result<Ending, ServeError> {
     let mut signals = StopSignals::listen().map_err(ServeError::Signals)?;
     let server = tokio::select! {
         server = Server::start(configuration) => server?,
         signal = signals.next() => {
             tracing::info!(signal, "stopped before everything was open");
-            return Ok(());
+            return Ok(Ending::Stopped);
         }
     };
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     announce(&announcement(&server.status().await, &host));
     server.run(signals).await
+}
+
+/// The same process begins again with the same arguments, as after a crash. Whatever still waits in it for what
+/// will not happen any more is gone with it.
+fn start_anew() -> std::io::Error {
+    let program = std::env::current_exe();
+    let program = program.unwrap_or_else(|_| std::env::args_os().next().unwrap_or_default().into());
+    std::process::Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .exec()
 }
 
 /// Whoever started the server may have closed its standard output, which is no reason to fail.

@@ -2,16 +2,20 @@
 //!
 //! What must never enter: what a set is, and how a server joins it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use server::Configuration;
 use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
-use server::set::{self, Joined};
+use server::set::{self, Joined, LastChance, Role};
+use server::{Configuration, moment};
 
-use crate::arguments::{CreateSetArguments, InviteArguments, JoinArguments, SetCommand};
+use crate::arguments::{
+    CreateSetArguments, InviteArguments, JoinArguments, RecoverSetArguments, SetCommand,
+};
+use crate::consent;
 use crate::exit::{Exit, Failure};
 
 /// How long a token works unless somebody says otherwise.
@@ -23,7 +27,8 @@ pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
         SetCommand::Invite(arguments) => invite(arguments)?,
         SetCommand::Join(arguments) => join(arguments)?,
         SetCommand::Members { data } => members(&set::members(&directory(data))?),
-        SetCommand::Revoke { slot, data } => revoke(*slot, &directory(data))?,
+        SetCommand::Remove { slot, data } => remove(*slot, &directory(data))?,
+        SetCommand::Recover(arguments) => recover(arguments)?,
     };
     print!("{told}");
     Ok(Exit::Success)
@@ -54,9 +59,13 @@ fn create(arguments: &CreateSetArguments) -> Result<String, Failure> {
 fn invite(arguments: &InviteArguments) -> Result<String, Failure> {
     let data = directory(&arguments.data);
     let lifetime = arguments.lifetime.unwrap_or(LIFETIME);
-    let token = set::invite(&data, lifetime)?;
+    let (role, who) = match arguments.witness {
+        true => (Role::Witness, "server join as a witness"),
+        false => (Role::Replica, "server join"),
+    };
+    let token = set::invite(&data, role, lifetime)?;
     eprintln!(
-        "The token below lets one server join, once and within {}; treat it as a password. With the server on {} \
+        "The token below lets one {who}, once and within {}; treat it as a password. With the server on {} \
          running, give it on the new server to\n  meridian set join TOKEN --data DIR --address HOST:PORT",
         format_duration(lifetime),
         data.display(),
@@ -76,14 +85,22 @@ fn join(arguments: &JoinArguments) -> Result<String, Failure> {
         tree(&place.tree),
         &place.address,
     ))?;
+    let (kind, next) = match joined.is_witness() {
+        true => (
+            ", a witness,",
+            "it learns the tree then, without contents, and clients cannot mount it",
+        ),
+        false => ("", "its copy of the tree is made then"),
+    };
     Ok(format!(
-        "This server is replica {} of the set {} now.\n{}\
-         Next, start it; its copy of the tree is made then:\n  \
-         meridian serve --data {}\n",
+        "This server is replica {}{kind} of the set {} now.\n{}\
+         Next, start it; {next}:\n  \
+         meridian serve --data {}\n{}",
         joined.slot,
         joined.set,
         firewall(&place.address),
         data.display(),
+        warning(&joined),
     ))
 }
 
@@ -107,17 +124,91 @@ fn members(joined: &Joined) -> String {
             (true, false) => "  this server",
             (false, false) => "",
         };
+        let kind = if member.witness { "  witness" } else { "" };
         let addresses = member.addresses.join(", ");
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  replica {:<5} {addresses}{note}", member.slot);
+        let _ = writeln!(text, "  replica {:<5} {addresses}{kind}{note}", member.slot);
+    }
+    text += &warning(joined);
+    text
+}
+
+fn remove(slot: u16, data: &Path) -> Result<String, Failure> {
+    set::revoke(data, slot)?;
+    let mut text = format!(
+        "Replica {slot} is removed: the members refuse it as soon as they learn of it, and the set takes it out of \
+         the view and counts majorities without it when they have agreed on that (`meridian view` shows it). Its slot \
+         is never used again; to return, its server joins anew, with an empty data directory.\n"
+    );
+    text += &warning(&set::members(data)?);
+    Ok(text)
+}
+
+/// What a set of two has to be told.
+fn warning(joined: &Joined) -> String {
+    let warning = set::warning(&joined.members);
+    warning.map_or_else(String::new, |warning| format!("WARNING: {warning}.\n"))
+}
+
+fn recover(arguments: &RecoverSetArguments) -> Result<String, Failure> {
+    let data = directory(&arguments.data);
+    let tree = tree(&arguments.tree);
+    let survivors: BTreeSet<u16> = arguments.survivors.iter().copied().collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let chance = runtime.block_on(set::last_chance(&data, tree, &survivors))?;
+    eprint!("{}", last_words(&chance, &survivors));
+    consent::obtain(arguments.yes)?;
+    let done = runtime.block_on(set::go_on_with(&data, tree, &survivors))?;
+    Ok(format!(
+        "The set consists of {} now; {} are given up for ever. Start this server first, then the other survivors: \
+         they follow when they reach it. What the others alone had stays frozen until \
+         `meridian thaw --discard REPLICA --reason TEXT`.\n",
+        replicas(&survivors),
+        replicas(&done.gone),
+    ))
+}
+
+/// Exactly what is given up.
+fn last_words(chance: &LastChance, survivors: &BTreeSet<u16>) -> String {
+    let LastChance {
+        own, known, gone, ..
+    } = chance;
+    let (members, gone) = (known.members.iter(), replicas(gone));
+    let members: Vec<u16> = members.map(|member| member.slot).collect();
+    let mut text = format!(
+        "This server, replica {own}, knows the set in view {}: {}.\n",
+        known.epoch,
+        replicas(&members)
+    );
+    if let Some((at, what)) = &known.last_decision {
+        text += &format!(
+            "The last decision it heard of, at {}: {what}\n",
+            moment(*at)
+        );
+    }
+    text += &format!(
+        "From now on {} alone is the set. What is given up:\n\
+         - {gone}: for ever. If one of them still runs somewhere with others of them, there will be two file systems \
+         under one name, and clients of both are told that all is well. Make sure first that their machines are off.\n\
+         - Every change that only they had, answered with `majority` durability too.\n\
+         - Every decision about the set that only they knew: choose the survivor that knows the latest view, and \
+         run this command on that one only.\n",
+        replicas(survivors),
+    );
+    if !chance.keeps_authority {
+        text += "- New members: only the server that created the set can admit any, and this is another one.\n";
     }
     text
 }
 
-fn revoke(slot: u16, data: &Path) -> Result<String, Failure> {
-    set::revoke(data, slot)?;
-    Ok(format!(
-        "Replica {slot} is removed: the members of the set refuse it as soon as they learn of it. Its slot is never \
-         used again; to return, its server joins anew, with an empty data directory.\n"
-    ))
+fn replicas<'s>(slots: impl IntoIterator<Item = &'s u16>) -> String {
+    let slots: Vec<String> = slots.into_iter().map(ToString::to_string).collect();
+    match &slots[..] {
+        [one] => format!("replica {one}"),
+        many => format!("replicas {}", many.join(", ")),
+    }
 }

@@ -153,6 +153,17 @@ fn durability_is_chosen_by_directory_and_known_at_every_server() {
         unset.contains("/books: relaxed") && unset.contains("[replication]"),
         "{unset}"
     );
+    refuse(
+        &first.durability(&["/", "majority"]),
+        &["two servers", "add a third replica or a witness"],
+    );
+    let third = Site::new();
+    third.join(&first);
+    let _third_server = third.place.start();
+    until(&first, |replication| {
+        let view = replication.view.as_ref();
+        view.is_some_and(|view| view.members.len() == 3)
+    });
     let set = succeed(&first.durability(&["/", "majority"]));
     assert!(set.contains("/: majority, set for this directory"), "{set}");
     for site in [&first, &second] {

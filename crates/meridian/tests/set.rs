@@ -212,18 +212,18 @@ fn only_the_first_replica_invites_and_removes() {
         &["belongs to no set", "meridian set create"],
     );
     succeed(&second.set(&["join", &first.invite()]));
-    for arguments in [&["invite"][..], &["revoke", "1"]] {
+    for arguments in [&["invite"][..], &["remove", "1"]] {
         refuse(
             &second.command(arguments),
             &["authority", "use the replica that created the set"],
         );
     }
-    refuse(&first.command(&["revoke", "1"]), &["cannot be removed"]);
+    refuse(&first.command(&["remove", "1"]), &["cannot be removed"]);
     refuse(
-        &first.command(&["revoke", "9"]),
+        &first.command(&["remove", "9"]),
         &["no replica 9", "meridian set members"],
     );
-    succeed(&first.command(&["revoke", "2"]));
+    succeed(&first.command(&["remove", "2"]));
     let members = first.members();
     assert!(
         members.contains(&format!("127.0.0.1:{}  removed", second.port)),

@@ -13,6 +13,7 @@ mod check;
 pub mod configuration;
 mod data_directory;
 mod metrics;
+pub mod recovered;
 mod serve;
 pub mod set;
 mod status;
@@ -21,8 +22,11 @@ mod transport;
 pub use check::{CheckReport, check};
 pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
-pub use serve::{ServeError, Server, StopSignals};
+pub use serve::{Ending, ServeError, Server, StopSignals};
 pub use status::{
-    ControlStatus, DurabilityAnswer, DurabilityQuestion, DurabilitySetting, ExportStatus,
-    ReplicaPeerStatus, ReplicationStatus, Status, StatusError, ask as ask_status, ask_durability,
+    Alarm, AuditStatus, ControlStatus, DrainAnswer, DrainQuestion, DurabilityAnswer,
+    DurabilityQuestion, DurabilitySetting, ExportStatus, FrozenStatus, LossStatus,
+    ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubFinding, ScrubQuestion, ScrubStatus,
+    Status, StatusError, ThawAnswer, ThawQuestion, ViewMemberStatus, ViewStatus, ask as ask_status,
+    ask_drain, ask_durability, ask_frozen, ask_scrub, ask_thaw, ask_view, moment,
 };

@@ -128,6 +128,10 @@ fn the_packaged_file_shows_all_defaults() {
         replication.listen.take(),
         Some(PeerListenAddress::EVERYWHERE)
     );
+    // There is no limit unless one is written down; the file shows how.
+    assert_eq!(replication.return_rate.take(), Some(10 << 20));
+    // The default is less where disks are small.
+    assert_eq!(replication.space_reserve.take(), Some(64 << 20));
     assert_eq!(replication, defaults.replication);
     assert_eq!(all.log, defaults.log);
     let file = fs::read_to_string(repository().join("packaging/meridian.toml")).unwrap();

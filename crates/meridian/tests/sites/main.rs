@@ -16,6 +16,7 @@ mod runner;
 mod scene;
 
 mod coherence;
+mod failover;
 mod large;
 mod locks;
 mod outage;
@@ -23,13 +24,14 @@ mod programs;
 mod renames;
 mod together;
 mod trees;
+mod witness;
 
 use std::process::ExitCode;
 
 use runner::{Story, stories};
 use testbed::Requirements;
 
-/// Every story, in the order of telling. The last one ends the world.
+/// Every story, in the order of telling. The last but one ends the world, and the last one has its own.
 const STORIES: &[(&str, Story)] = stories![
     coherence::what_is_made_at_one_site_is_there_at_every_other,
     coherence::what_is_closed_at_one_site_opens_at_every_other_whatever_the_distance,
@@ -43,7 +45,10 @@ const STORIES: &[(&str, Story)] = stories![
     programs::git_commits_and_collects_garbage_at_three_sites,
     programs::sqlite_counts_at_two_sites,
     programs::rsync_finds_at_one_site_what_it_copied_at_another,
+    failover::a_client_of_a_killed_server_goes_on_at_another_one,
+    failover::clients_of_a_drained_server_go_on_at_another_one,
     outage::work_goes_on_when_a_cut_link_heals_and_all_copies_are_equal,
+    witness::two_sites_and_a_witness_lose_a_server_and_no_answered_write,
 ];
 
 fn main() -> ExitCode {

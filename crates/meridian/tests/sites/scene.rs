@@ -3,13 +3,16 @@
 //! What must never enter: expectations of a single story.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use server::ReplicationStatus;
-use testbed::{Guest, Job, LinkSettings, Mount, Output, Place, Script, Service, Wan, World};
+use testbed::{
+    Guest, Job, LinkSettings, Mount, NFS_PORT, Output, Place, Script, Service, Wan, World,
+};
 
 use crate::hands::run;
 pub use crate::hands::{Hand, MOUNT, PATIENCE, eventually, finish, lines, program};
@@ -22,6 +25,9 @@ pub const UNCACHED: &str = "/run/w";
 
 /// Where servers call each other.
 const PEER_PORT: u16 = 7643;
+
+/// At every address of a site, also at those that come later.
+const LISTEN: &str = "0.0.0.0:2049";
 
 /// Everybody may write, root is root, and leases outlive a busy machine's hiccups.
 const CONFIGURATION: &str = "\
@@ -149,6 +155,37 @@ impl Sites {
         Hand::begin(place.site(), &self.guests[site], |script| script)
     }
 
+    /// A client at this site that knows its server by a service address, which may move to another site.
+    pub fn traveller(&self, site: usize, service: u8) -> Result<Guest> {
+        let guest = self.world.places()[site].guest("traveller")?;
+        let address = SocketAddr::new(self.wan().service_address(service), NFS_PORT);
+        guest.mount(&Mount::of(address, "/export"), MOUNT)?;
+        Ok(guest)
+    }
+
+    /// Mounts the server of a site at another client than its usual one.
+    pub fn mount_at(&self, guest: &Guest, site: usize, at: &str) -> Result<()> {
+        let address = self.world.places()[site].nfs_address();
+        guest.mount(&Mount::of(address, "/export"), at)
+    }
+
+    /// A process of another client at this site than the usual one.
+    pub fn hand_of(&self, site: usize, guest: &Guest) -> Result<Hand> {
+        Hand::begin(self.world.places()[site].site(), guest, |script| script)
+    }
+
+    /// Ends the server of this site with SIGKILL.
+    pub fn kill_server(&mut self, site: usize) -> Result<()> {
+        self.servers[site].kill()
+    }
+
+    /// Has the server of one site send its clients to that of another, and stop. Returns what is said meanwhile.
+    pub fn drain(&self, from: usize, to: usize) -> Result<String> {
+        let places = self.world.places();
+        let to = places[to].address().to_string();
+        meridian(&places[from], &["drain", "--to", &to])
+    }
+
     /// One process at each site.
     pub fn hands(&self) -> Result<Vec<Hand>> {
         (0..NAMES.len()).map(|site| self.hand(site)).collect()
@@ -250,25 +287,24 @@ pub fn more(job: &Job) -> Result<()> {
     })
 }
 
-fn peer_address(place: &Place) -> String {
+pub fn peer_address(place: &Place) -> String {
     place.at(PEER_PORT).to_string()
 }
 
 /// Starts the server of a place, and waits until it answers.
-fn serve(place: &Place) -> Result<Service> {
+pub fn serve(place: &Place) -> Result<Service> {
     let folder = place.site().folder();
     let file = folder.join("meridian.toml");
     fs::write(&file, CONFIGURATION)?;
-    let listen = place.nfs_address();
-    let mut command = on_data(place, &["serve", "--listen", &listen.to_string()]);
+    let mut command = on_data(place, &["serve", "--listen", LISTEN]);
     command.arg("--config").arg(file);
     let mut server = Service::start(place.site(), "meridian", command)?;
-    server.wait_for_nfs(listen)?;
+    server.wait_for_nfs(place.nfs_address())?;
     Ok(server)
 }
 
 /// Runs the program to its good end, on the data of a place, and returns what it printed.
-fn meridian(place: &Place, words: &[&str]) -> Result<String> {
+pub fn meridian(place: &Place, words: &[&str]) -> Result<String> {
     let output = on_data(place, words).output()?;
     ensure!(
         output.status.success(),

@@ -16,6 +16,9 @@ pub struct LogFilterError(String);
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
+/// What the Raft library says is of use to nobody who did not ask for it.
+const QUIET: &str = "openraft";
+
 impl LogFilter {
     /// What people should write.
     pub(super) const WANTED: &'static str = "\"error\", \"warn\", \"info\", \"debug\" or \"trace\", or levels by module such as \"info,store=debug\"";
@@ -24,6 +27,21 @@ impl LogFilter {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The filter with what goes without saying: the library that views are agreed through is silent, unless the
+    /// filter names it. It reports every message to a peer that is away, as an error; that a peer is away is
+    /// said by others, once.
+    #[must_use]
+    pub fn complete(&self) -> String {
+        let mut directives = self.0.split(',');
+        let talkative = |directive: &str| LEVELS.contains(&directive) && directive != "off";
+        match directives.clone().any(talkative)
+            && !directives.any(|directive| directive.starts_with(QUIET))
+        {
+            true => format!("{},{QUIET}=off", self.0),
+            false => self.0.clone(),
+        }
     }
 }
 
@@ -82,6 +100,21 @@ mod tests {
             "a b=info",
         ] {
             assert!(text.parse::<LogFilter>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_raft_library_is_quiet_unless_it_is_named() {
+        for (text, complete) in [
+            ("info", "info,openraft=off"),
+            ("debug,store=trace", "debug,store=trace,openraft=off"),
+            ("warn", "warn,openraft=off"),
+            ("off", "off"),
+            ("info,openraft=debug", "info,openraft=debug"),
+            ("info,openraft::engine=debug", "info,openraft::engine=debug"),
+        ] {
+            let filter: LogFilter = text.parse().unwrap();
+            assert_eq!(filter.complete(), complete);
         }
     }
 }

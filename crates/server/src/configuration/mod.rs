@@ -22,7 +22,10 @@ pub use duration::{format_duration, parse_duration};
 pub use file::{TREE_WANTED, is_tree_name};
 pub use log_filter::LogFilter;
 pub use problem::{ConfigurationError, Place, Problem};
-pub use replication::{Contention, Durability, NameLookup, ReplicationConfiguration, Strategies};
+pub use replication::{
+    Contention, Durability, Frozen, NameLookup, ReplicationConfiguration, Strategies,
+    WithoutMajority,
+};
 
 /// The user and group that squashed callers become unless configured, `nobody` on most systems.
 const NOBODY: u32 = 65534;

@@ -5,11 +5,13 @@
 use std::time::Duration;
 
 use super::address::PeerListenAddress;
+use super::duration::format_duration;
 use super::section::Section;
 use super::{Configuration, DEFAULT_TREE, file};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// How one replica of a set behaves. Without a set in the data directory none of it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +43,48 @@ pub struct ReplicationConfiguration {
     pub standing_back: Duration,
     /// Which strategies are in use.
     pub strategies: Strategies,
+    /// How long a majority promises to do nothing without a replica.
+    pub site_lease: Duration,
+    /// How much faster or slower than true time clocks may run, in millionths.
+    pub clock_drift_ppm: u32,
+    /// After so much silence it is proposed that a replica leaves the view. Shorter than the lease.
+    pub suspicion: Duration,
+    /// What clients are told while this server may not answer.
+    pub without_majority: WithoutMajority,
+    /// What clients are told of objects whose primary was lost.
+    pub frozen: Frozen,
+    /// Updates kept for a replica that is away.
+    pub kept_updates: u64,
+    /// Bytes a second sent at most to replicas on their way back into the view; `None` is no limit.
+    pub return_rate: Option<u64>,
+    /// Bytes left free at each other replica; `None`: 64 MiB, or less where disks are small.
+    pub space_reserve: Option<u64>,
+    /// From one comparison of the copies to the next; zero: only when somebody asks for it.
+    pub scrub_interval: Duration,
+    /// Bytes a second that it reads at most.
+    pub scrub_rate: u64,
+}
+
+/// What clients are told while no majority of the replicas is in contact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutMajority {
+    /// To come again.
+    Wait,
+    /// That the operation failed.
+    Error,
+    /// Those who read: what the own copy says; the others: to come again.
+    StaleReads,
+}
+
+/// What clients are told of objects whose primary was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frozen {
+    /// To come again.
+    Wait,
+    /// That the operation failed.
+    Error,
+    /// Those who read: what the own copy says; the others: to come again.
+    LastSynchronised,
 }
 
 /// What an update of a directory does that another replica controls.
@@ -117,6 +161,16 @@ impl Default for ReplicationConfiguration {
             revoke_grace: Duration::from_millis(100),
             standing_back: 3 * SECOND,
             strategies: Strategies::default(),
+            site_lease: 5 * SECOND,
+            clock_drift_ppm: 500,
+            suspicion: 3 * SECOND,
+            without_majority: WithoutMajority::Wait,
+            frozen: Frozen::Wait,
+            kept_updates: 1_000_000,
+            return_rate: None,
+            space_reserve: None,
+            scrub_interval: 7 * DAY,
+            scrub_rate: 16 << 20,
         }
     }
 }
@@ -147,6 +201,8 @@ pub(super) fn read(section: &Section<'_>, all: &mut Configuration) {
     let durability = section.choice("durability", &durabilities);
     own.durability = durability.unwrap_or(own.durability);
     times(section, own);
+    losses(section, own);
+    disks(section, own);
     if let Some(switches) = section.table("strategies") {
         strategies(&switches, &mut own.strategies);
         switches.finish();
@@ -196,6 +252,72 @@ fn times(section: &Section<'_>, own: &mut ReplicationConfiguration) {
         ),
     ] {
         *field = section.duration(key, range).unwrap_or(*field);
+    }
+}
+
+/// What a set does about members that are away.
+fn losses(section: &Section<'_>, own: &mut ReplicationConfiguration) {
+    let lease = section.duration("site_lease", 500 * MILLISECOND..=600 * SECOND);
+    own.site_lease = lease.unwrap_or(own.site_lease);
+    own.suspicion = suspicion(section, own.site_lease);
+    let drift = section.integer("clock_drift_ppm", 1..=50_000);
+    let drift = drift.and_then(|drift| u32::try_from(drift).ok());
+    own.clock_drift_ppm = drift.unwrap_or(own.clock_drift_ppm);
+    let answers = [
+        ("wait", WithoutMajority::Wait),
+        ("error", WithoutMajority::Error),
+        ("stale-reads", WithoutMajority::StaleReads),
+    ];
+    let answer = section.choice("without_majority", &answers);
+    own.without_majority = answer.unwrap_or(own.without_majority);
+    own.frozen = frozen(section);
+    let kept = section.integer("kept_updates", 1..=1_000_000_000);
+    own.kept_updates = kept.unwrap_or(own.kept_updates);
+    own.return_rate = section.size("return_rate", 64 << 10..=1 << 40);
+}
+
+/// What keeps the copies equal and lets them fill together.
+fn disks(section: &Section<'_>, own: &mut ReplicationConfiguration) {
+    own.space_reserve = section.size("space_reserve", 0..=1 << 50);
+    let interval = section.duration("scrub_interval", Duration::ZERO..=365 * DAY);
+    own.scrub_interval = interval.unwrap_or(own.scrub_interval);
+    let rate = section.size("scrub_rate", 64 << 10..=1 << 40);
+    own.scrub_rate = rate.unwrap_or(own.scrub_rate);
+}
+
+/// Three fifths of the lease unless it is written down.
+fn suspicion(section: &Section<'_>, lease: Duration) -> Duration {
+    let range = 100 * MILLISECOND..=600 * SECOND;
+    let Some(suspicion) = section.duration("suspicion", range) else {
+        return lease * 3 / 5;
+    };
+    if suspicion >= lease {
+        let (written, lease) = (format_duration(suspicion), format_duration(lease));
+        section.complain(
+            section.place_of("suspicion"),
+            format!("`suspicion` is \"{written}\", and `site_lease` is \"{lease}\""),
+            "write a `suspicion` that is shorter than the `site_lease`, which else runs out before anybody is missed",
+        );
+    }
+    suspicion
+}
+
+fn frozen(section: &Section<'_>) -> Frozen {
+    let fails = section.choice("frozen_access", &[("wait", false), ("error", true)]);
+    let reads = [("refuse", false), ("last-synchronised", true)];
+    let reads = section.choice("frozen_reads", &reads).unwrap_or(false);
+    match (fails.unwrap_or(false), reads) {
+        (false, false) => Frozen::Wait,
+        (true, false) => Frozen::Error,
+        (false, true) => Frozen::LastSynchronised,
+        (true, true) => {
+            section.complain(
+                section.place_of("frozen_reads"),
+                "`frozen_reads` is \"last-synchronised\", and `frozen_access` is \"error\"",
+                "write `frozen_access = \"wait\"`, with which changes wait and reads are answered, or `frozen_reads = \"refuse\"`",
+            );
+            Frozen::Error
+        }
     }
 }
 

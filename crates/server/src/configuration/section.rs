@@ -80,6 +80,12 @@ impl<'t> Section<'t> {
         self.table.get(key).is_some()
     }
 
+    /// Where the value of a key stands, or the table if it is not there.
+    pub(super) fn place_of(&self, key: &str) -> Range<usize> {
+        let value = self.table.get(key);
+        value.map_or_else(|| self.place(), Spanned::span)
+    }
+
     fn value(&self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
         self.known.borrow_mut().push(key);
         self.table.get(key)

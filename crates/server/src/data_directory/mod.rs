@@ -202,7 +202,8 @@ impl DataDirectory {
     }
 }
 
-fn tree_path(data: &Path, name: &str) -> PathBuf {
+/// Where a server with that data directory keeps the tree of that name.
+pub(crate) fn tree_path(data: &Path, name: &str) -> PathBuf {
     data.join(TREES).join(name)
 }
 

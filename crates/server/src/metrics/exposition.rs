@@ -37,6 +37,7 @@ impl Collector for Figures {
         self.encode_totals(&mut encoder)?;
         self.encode_present(&mut encoder)?;
         self.encode_exports(&mut encoder)?;
+        replication::encode_alarms(&self.status, &mut encoder)?;
         replication::encode(&self.status, &mut encoder)
     }
 }

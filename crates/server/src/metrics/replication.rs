@@ -2,6 +2,7 @@
 //!
 //! What must never enter: counting. Everything is taken from the status.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
@@ -9,12 +10,14 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::status::{ReplicaPeerStatus, ReplicationStatus, Status};
+use crate::status::{
+    ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubStatus, Status, ViewStatus,
+};
 
 /// A name, what it means, of which kind it is, and where it is taken from.
 type Figure<S> = (&'static str, &'static str, MetricType, fn(&S) -> f64);
 
-const OF_REPLICAS: [Figure<ReplicationStatus>; 7] = [
+const OF_REPLICAS: [Figure<ReplicationStatus>; 11] = [
     (
         "replica_ready",
         "1 when the whole tree is here",
@@ -57,9 +60,33 @@ const OF_REPLICAS: [Figure<ReplicationStatus>; 7] = [
         MetricType::Counter,
         |replica| replica.shipped_record_bytes as f64,
     ),
+    (
+        "replica_torn_files",
+        "Files that cannot be read because part of them was lost with a server",
+        MetricType::Gauge,
+        |replica| replica.torn_files as f64,
+    ),
+    (
+        "replica_return_objects_left",
+        "Updates, objects or files that this replica lacks on its way back into the view",
+        MetricType::Gauge,
+        |replica| objects_left(replica.returning.as_ref()),
+    ),
+    (
+        "replica_return_bytes_left",
+        "Bytes of contents that it lacks, as far as they are known",
+        MetricType::Gauge,
+        |replica| bytes_left(replica.returning.as_ref()),
+    ),
+    (
+        "replica_return_seconds_left",
+        "Until it lacks nothing; infinite when it does not come nearer",
+        MetricType::Gauge,
+        |replica| seconds_left(replica.returning.as_ref()),
+    ),
 ];
 
-const OF_PEERS: [Figure<ReplicaPeerStatus>; 8] = [
+const OF_PEERS: [Figure<ReplicaPeerStatus>; 12] = [
     (
         "replica_peer_connected",
         "1 while there is a connection",
@@ -108,7 +135,139 @@ const OF_PEERS: [Figure<ReplicaPeerStatus>; 8] = [
         MetricType::Gauge,
         |peer| peer.lag_ms as f64 / 1e3,
     ),
+    (
+        "replica_peer_return_objects_left",
+        "Updates, objects or files that the peer lacks on its way back into the view",
+        MetricType::Gauge,
+        |peer| objects_left(peer.returning.as_ref()),
+    ),
+    (
+        "replica_peer_return_bytes_left",
+        "Bytes of contents that it lacks from here, as far as they are known",
+        MetricType::Gauge,
+        |peer| bytes_left(peer.returning.as_ref()),
+    ),
+    (
+        "replica_peer_return_seconds_left",
+        "Until it lacks nothing from here; infinite when it does not come nearer",
+        MetricType::Gauge,
+        |peer| seconds_left(peer.returning.as_ref()),
+    ),
+    (
+        "replica_peer_available_bytes",
+        "Bytes that clients may still fill at the peer, as it said last; infinite before that",
+        MetricType::Gauge,
+        |peer| {
+            let available = peer.available_bytes;
+            available.map_or(f64::INFINITY, |bytes| bytes as f64)
+        },
+    ),
 ];
+
+const OF_VIEWS: [Figure<ViewStatus>; 6] = [
+    (
+        "view_epoch",
+        "The number of the view",
+        MetricType::Gauge,
+        |view| view.epoch as f64,
+    ),
+    (
+        "view_changes",
+        "Changes of the view since the set was founded",
+        MetricType::Counter,
+        |view| view.epoch as f64,
+    ),
+    (
+        "takes_part",
+        "1 while this server is in the view",
+        MetricType::Gauge,
+        |view| f64::from(u8::from(view.takes_part)),
+    ),
+    (
+        "view_up_to_date",
+        "1 while its copy has everything that clients may ask for",
+        MetricType::Gauge,
+        |view| f64::from(u8::from(view.up_to_date)),
+    ),
+    (
+        "site_lease_seconds",
+        "For how long this server may answer without another promise; infinite when it needs none",
+        MetricType::Gauge,
+        |view| view.lease_ms.map_or(f64::INFINITY, |ms| ms as f64 / 1e3),
+    ),
+    (
+        "frozen_controls",
+        "Controls of lost replicas that keep objects frozen",
+        MetricType::Gauge,
+        |view| view.frozen_controls() as f64,
+    ),
+];
+
+const OF_SCRUBS: [Figure<ScrubStatus>; 8] = [
+    (
+        "scrub_running",
+        "1 while this copy is being compared with the others",
+        MetricType::Gauge,
+        |scrub| f64::from(u8::from(scrub.running)),
+    ),
+    (
+        "scrub_objects",
+        "Objects that the comparison under way has looked at",
+        MetricType::Gauge,
+        |scrub| scrub.objects as f64,
+    ),
+    (
+        "scrub_runs",
+        "Comparisons finished since the start",
+        MetricType::Counter,
+        |scrub| scrub.runs as f64,
+    ),
+    (
+        "scrub_last_finished_seconds",
+        "When the last comparison was finished, in seconds since 1970; 0 if none ever was",
+        MetricType::Gauge,
+        |scrub| scrub.last_finished_unix_s.unwrap_or(0) as f64,
+    ),
+    (
+        "scrub_found",
+        "Contents and objects found wrong",
+        MetricType::Counter,
+        |scrub| scrub.found as f64,
+    ),
+    (
+        "scrub_mended",
+        "Contents got back from a good copy",
+        MetricType::Counter,
+        |scrub| scrub.mended as f64,
+    ),
+    (
+        "scrub_damaged_files",
+        "Files whose content is damaged here now",
+        MetricType::Gauge,
+        |scrub| scrub.damaged as f64,
+    ),
+    (
+        "scrub_undecided_objects",
+        "Objects that differ between copies now, and nobody knows which is right",
+        MetricType::Gauge,
+        |scrub| scrub.undecided as f64,
+    ),
+];
+
+fn objects_left(returning: Option<&ReturnStatus>) -> f64 {
+    returning.map_or(0.0, |returning| returning.objects_left as f64)
+}
+
+fn bytes_left(returning: Option<&ReturnStatus>) -> f64 {
+    let bytes = returning.and_then(|returning| returning.bytes_left);
+    bytes.unwrap_or(0) as f64
+}
+
+fn seconds_left(returning: Option<&ReturnStatus>) -> f64 {
+    let left =
+        |returning: &ReturnStatus| returning.seconds_left.map_or(f64::INFINITY, |s| s as f64);
+    returning.map_or(0.0, left)
+}
 
 /// Writes the figures of every replicated tree; nothing when there is none.
 pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -121,7 +280,10 @@ pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fm
         return Ok(());
     }
     encode_replicas(&trees, encoder)?;
-    encode_peers(&trees, encoder)
+    encode_peers(&trees, encoder)?;
+    encode_views(&trees, encoder)?;
+    encode_scrubs(&trees, encoder)?;
+    encode_members(&trees, encoder)
 }
 
 type Trees<'s> = [(&'s str, &'s ReplicationStatus)];
@@ -152,6 +314,64 @@ fn encode_peers(trees: &Trees<'_>, encoder: &mut DescriptorEncoder<'_>) -> fmt::
     Ok(())
 }
 
+fn encode_views(trees: &Trees<'_>, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    for (name, help, kind, value) in OF_VIEWS {
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for (tree, replica) in trees {
+            let Some(view) = &replica.view else {
+                continue;
+            };
+            let labels = [("tree", *tree)];
+            encode_value(kind, value(view), family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_scrubs(trees: &Trees<'_>, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    for (name, help, kind, value) in OF_SCRUBS {
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for (tree, replica) in trees {
+            let Some(scrub) = &replica.scrub else {
+                continue;
+            };
+            let labels = [("tree", *tree)];
+            encode_value(kind, value(scrub), family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_members(trees: &Trees<'_>, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let (help, kind) = ("1 while the replica is in the view", MetricType::Gauge);
+    let mut family = encoder.encode_descriptor("view_active", help, None, kind)?;
+    for (tree, replica) in trees {
+        let members = replica.view.iter().flat_map(|view| &view.members);
+        for member in members {
+            let slot = member.slot.to_string();
+            let labels = [("tree", *tree), ("slot", slot.as_str())];
+            let active = f64::from(u8::from(member.active));
+            encode_value(kind, active, family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Alarms that stand, each as 1; nothing for those that do not.
+pub(super) fn encode_alarms(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "1 for each kind of alarm that stands";
+    let mut family = encoder.encode_descriptor("alarm", help, None, MetricType::Gauge)?;
+    let standing = status
+        .alarms
+        .iter()
+        .map(|alarm| (&*alarm.tree, &*alarm.name));
+    for (tree, name) in standing.collect::<BTreeSet<_>>() {
+        let labels = [("tree", tree), ("alarm", name)];
+        encode_value(MetricType::Gauge, 1.0, family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
 fn encode_value(kind: MetricType, value: f64, place: MetricEncoder<'_>) -> fmt::Result {
     match kind {
         MetricType::Counter => ConstCounter::new(value).encode(place),
@@ -172,6 +392,7 @@ mod tests {
         let page = exposition(Arc::new(OperationCounters::default()), status.clone());
         assert!(!page.contains("meridian_replica"), "{page}");
         status.exports[0].replication = Some(ReplicationStatus::example());
+        status.alarms = crate::status::alarms(&status.exports[0]);
         let page = exposition(Arc::new(OperationCounters::default()), status);
         for line in [
             "meridian_replica_ready{tree=\"default\"} 1.0",
@@ -179,6 +400,18 @@ mod tests {
             "meridian_replica_peer_connected{tree=\"default\",peer=\"3\"} 0.0",
             "meridian_replica_peer_round_trip_seconds{tree=\"default\",peer=\"1\"} 0.120345",
             "meridian_replica_peer_lag_seconds{tree=\"default\",peer=\"1\"} 4.2",
+            "meridian_replica_peer_return_bytes_left{tree=\"default\",peer=\"1\"} 6291456.0",
+            "meridian_replica_return_seconds_left{tree=\"default\"} 0.0",
+            "meridian_replica_torn_files{tree=\"default\"} 0.0",
+            "meridian_replica_peer_available_bytes{tree=\"default\",peer=\"1\"} 3221225472.0",
+            "meridian_scrub_found_total{tree=\"default\"} 0.0",
+            "meridian_view_epoch{tree=\"default\"} 6.0",
+            "meridian_view_changes_total{tree=\"default\"} 6.0",
+            "meridian_takes_part{tree=\"default\"} 1.0",
+            "meridian_site_lease_seconds{tree=\"default\"} 4.23",
+            "meridian_frozen_controls{tree=\"default\"} 2.0",
+            "meridian_view_active{tree=\"default\",slot=\"3\"} 0.0",
+            "meridian_alarm{tree=\"default\",alarm=\"frozen-objects\"} 1.0",
             "# EOF",
         ] {
             assert!(

@@ -2,6 +2,8 @@
 //!
 //! What must never enter: how questions arrive.
 
+mod administration;
+
 use std::sync::Arc;
 
 use replica::{Durability, Replica};
@@ -9,9 +11,14 @@ use vfs::{Attributes, Credentials, FileSystem, Name, ObjectId, ObjectKind};
 
 use super::overview::Overview;
 use super::trees::Tree;
+use crate::set::MAJORITY_OF_TWO;
 use crate::status::{
     Answer, Answering, DurabilityAnswer, DurabilityQuestion, DurabilitySetting, Question,
+    ViewStatus,
 };
+
+/// What a witness is not asked for.
+const NO_CONTENTS: &str = "this server is a witness: it votes, and keeps no contents; ask a server that keeps the tree (`meridian set members` shows who does)";
 
 impl Overview {
     /// Answers of the socket in the data directory.
@@ -21,6 +28,26 @@ impl Overview {
             Box::pin(async move {
                 match question {
                     Question::Status => Answer::Status(Box::new(overview.status().await)),
+                    Question::Drain(question) => {
+                        let answer = overview.drain(&question);
+                        answer.map_or_else(Answer::Refused, Answer::Drain)
+                    }
+                    Question::View => {
+                        let answer = overview.view().map(Box::new);
+                        answer.map_or_else(Answer::Refused, Answer::View)
+                    }
+                    Question::Frozen => {
+                        let answer = overview.frozen();
+                        answer.map_or_else(Answer::Refused, Answer::Frozen)
+                    }
+                    Question::Thaw(question) => {
+                        let answer = overview.thaw(&question).await;
+                        answer.map_or_else(Answer::Refused, Answer::Thaw)
+                    }
+                    Question::Scrub(question) => {
+                        let answer = overview.scrub(question);
+                        answer.map_or_else(Answer::Refused, Answer::Scrub)
+                    }
                     Question::Durability(question) => {
                         let answer = overview.durability(&question).await;
                         answer.map_or_else(Answer::Refused, Answer::Durability)
@@ -36,6 +63,9 @@ impl Overview {
         let Some((tree, replica)) = replicated.next() else {
             return Err("this server belongs to no set, so it alone keeps its trees, and every change is answered once it has it; `meridian set create` begins a set".to_owned());
         };
+        if replica.is_witness() {
+            return Err(NO_CONTENTS.to_owned());
+        }
         let path = &question.path;
         let object = find(&*tree.file_system, path).await?;
         let mut chosen = None;
@@ -44,6 +74,11 @@ impl Overview {
                 return Err(format!(
                     "{path} is not a directory; set it for the directory that it is in"
                 ));
+            }
+            if setting == DurabilitySetting::Majority
+                && ViewStatus::new(replica.view_status()).has_two_voters()
+            {
+                return Err(format!("{MAJORITY_OF_TWO}, then choose majority"));
             }
             chosen = match setting {
                 DurabilitySetting::Relaxed => Some(Durability::Relaxed),

@@ -3,6 +3,7 @@
 //! What must never enter: what the parts do; they are only put together here.
 
 mod answers;
+mod drain;
 mod names;
 mod overview;
 mod process;
@@ -105,6 +106,15 @@ pub enum ServeError {
     Interrupted,
 }
 
+/// Why a server has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// A signal came.
+    Stopped,
+    /// Its set went on without it: everything is to be opened anew, as after a crash.
+    StartAnew,
+}
+
 /// A server that accepts connections.
 pub struct Server {
     overview: Arc<Overview>,
@@ -192,18 +202,31 @@ impl Server {
     /// # Errors
     /// [`ServeError::StorageFailed`] when a store fails meanwhile, [`ServeError::Interrupted`] when a
     /// second signal comes.
-    pub async fn run(self, mut signals: StopSignals) -> Result<(), ServeError> {
+    pub async fn run(self, mut signals: StopSignals) -> Result<Ending, ServeError> {
         process::tell_ready();
         let ended = tokio::select! {
             signal = signals.next() => {
                 tracing::info!(signal, "stopping: requests under way are finished first");
-                Ok(())
+                process::tell_stopping();
+                Ok(Ending::Stopped)
             }
-            failed = self.keep_house() => Err(failed),
+            why = self.left_behind() => {
+                tracing::warn!(why, "the other replicas went on without this one; it starts anew");
+                Ok(Ending::StartAnew)
+            }
+            failed = self.keep_house() => {
+                process::tell_stopping();
+                Err(failed)
+            }
+            () = self.overview.drained() => {
+                tracing::info!("stopping: clients were sent to other servers");
+                process::tell_stopping();
+                Ok(Ending::Stopped)
+            }
         };
-        process::tell_stopping();
+        let patient = !matches!(ended, Ok(Ending::StartAnew));
         tokio::select! {
-            () = self.put_away() => {}
+            () = self.put_away(patient) => {}
             _ = signals.next() => return Err(ServeError::Interrupted),
         }
         let Server {
@@ -213,6 +236,10 @@ impl Server {
             ..
         } = self;
         drop(status_socket);
+        if matches!(ended, Ok(Ending::StartAnew)) {
+            // Operations that wait for what will not happen hold the stores open until the process is replaced.
+            return ended;
+        }
         // Closing a store waits for its threads.
         let closed = tokio::task::spawn_blocking(move || drop(overview)).await;
         if let Err(error) = closed {
@@ -243,11 +270,35 @@ impl Server {
         }
     }
 
-    async fn put_away(&self) {
+    /// Says why, when a replica cannot go on as it is.
+    async fn left_behind(&self) -> String {
+        let mut replicas = self
+            .overview
+            .trees
+            .iter()
+            .filter_map(|tree| tree.replica.as_ref());
+        let Some(replica) = replicas.next() else {
+            return std::future::pending().await;
+        };
+        let mut left = replica.has_left();
+        let why = left.wait_for(Option::is_some).await;
+        // The sender lives in the replica.
+        why.map(|why| why.clone().unwrap_or_default())
+            .unwrap_or_default()
+    }
+
+    /// Ends everything in order. Without patience for clients and replicas, which wait for something that
+    /// will not happen in this incarnation.
+    async fn put_away(&self, patient: bool) {
         self.stop.send_replace(true);
-        self.overview.transport.drain(DRAIN_PATIENCE).await;
+        let patience = if patient {
+            DRAIN_PATIENCE
+        } else {
+            Duration::ZERO
+        };
+        self.overview.transport.drain(patience).await;
         for tree in &self.overview.trees {
-            let Some(replica) = &tree.replica else {
+            let Some(replica) = tree.replica.as_ref().filter(|_| patient) else {
                 continue;
             };
             if !replica.stop(PARTING_PATIENCE).await {
@@ -271,8 +322,14 @@ async fn replicate(
 ) -> Result<(), ServeError> {
     let meant = |tree: &&mut Tree| tree.name == replication.tree;
     if let Some(tree) = trees.iter_mut().find(meant) {
-        let (store, chosen) = (tree.store.clone(), &configuration.replication);
-        tree.serve_by(replication.begin(store, chosen, incarnation).await?);
+        let begun = replication.begin(tree.store.clone(), configuration, incarnation);
+        tree.serve_by(begun.await?);
+        if tree.is_withheld() {
+            tracing::warn!(
+                path = %tree.path,
+                "this server is a witness of its set: it votes and keeps no contents, so clients find nothing at this path; they mount it from a server that keeps the tree"
+            );
+        }
     }
     Ok(())
 }
@@ -284,7 +341,7 @@ fn service(
     trees: &[Tree],
     operations: Arc<OperationCounters>,
 ) -> Result<Arc<Service>, ServeError> {
-    let namespace = Namespace::new(trees.iter().map(Tree::export).collect())?;
+    let namespace = Namespace::new(trees.iter().filter_map(Tree::export).collect())?;
     let records = data.client_records()?;
     let options = ServiceOptions {
         identity,

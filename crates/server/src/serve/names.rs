@@ -16,6 +16,8 @@ pub(super) struct Names {
     /// Its set, the same at all its replicas: clients reclaim their state at another server when the scope is the
     /// same there. A server that belongs to no set is one of its own.
     pub(super) set: String,
+    /// Its number in the set.
+    pub(super) place: Option<u16>,
 }
 
 impl Names {
@@ -26,6 +28,7 @@ impl Names {
                 Some(membership) => membership.set.to_string(),
                 None => identity.set.to_string(),
             },
+            place: membership.map(|membership| membership.slot.0),
         }
     }
 
@@ -35,6 +38,7 @@ impl Names {
             server: format!("meridian-replica-{}", self.replica).into_bytes(),
             scope: format!("meridian-set-{}", self.set).into_bytes(),
             incarnation,
+            place: self.place,
         }
     }
 }

@@ -16,7 +16,7 @@ use super::trees::Tree;
 use crate::configuration::{Commit, Durability};
 use crate::metrics::{OperationCounters, Page, exposition};
 use crate::status::{
-    ExportStatus, ReplicationStatus, SpaceStatus, Status, StoreStatus, TrafficStatus,
+    ExportStatus, ReplicationStatus, SpaceStatus, Status, StoreStatus, TrafficStatus, alarms,
 };
 use crate::transport::{Traffic, Transport};
 
@@ -46,6 +46,7 @@ impl Overview {
         for tree in &self.trees {
             exports.push(export_status(tree, self.durability).await);
         }
+        let alarms = exports.iter().flat_map(alarms).collect();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
@@ -69,17 +70,15 @@ impl Overview {
             operations: self.operations.total(),
             traffic: traffic_status(self.transport.traffic()),
             exports,
+            alarms,
         }
     }
 
     /// One line for the service manager.
     pub(super) fn summary(&self) -> String {
         let counts = self.service.counts();
-        let paths: Vec<String> = self
-            .trees
-            .iter()
-            .map(|tree| tree.path.to_string())
-            .collect();
+        let shown = self.trees.iter().filter(|tree| !tree.is_withheld());
+        let paths: Vec<String> = shown.map(|tree| tree.path.to_string()).collect();
         let grace = if self.service.in_grace() {
             "; grace period"
         } else {
@@ -140,7 +139,9 @@ async fn export_status(tree: &Tree, durability: Durability) -> ExportStatus {
                 Durability::Relaxed => "relaxed",
                 Durability::Majority => "majority",
             };
-            ReplicationStatus::new(replica.status(), durability.to_owned())
+            let view = replica.view_status();
+            let status = ReplicationStatus::new(replica.status(), view, durability.to_owned());
+            status.with_scrub(replica.scrub_status().into())
         }),
     }
 }

@@ -5,6 +5,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use peer::set::SetDirectory;
 use replica::Replica;
@@ -12,11 +13,11 @@ use store::Store;
 
 use super::ServeError;
 use crate::configuration::{
-    Configuration, Contention, Durability, ExportConfiguration, ListenAddress, NameLookup,
-    PEER_PORT, PeerListenAddress, ReplicationConfiguration,
+    Configuration, Contention, Durability, ExportConfiguration, Frozen, ListenAddress, NameLookup,
+    PEER_PORT, PeerListenAddress, ReplicationConfiguration, WithoutMajority,
 };
 use crate::data_directory::DataDirectory;
-use crate::set::Membership;
+use crate::set::{self, MAJORITY_OF_TWO, Membership};
 use crate::transport::Listener;
 
 /// A server that belongs to a set, ready to meet the others.
@@ -41,6 +42,7 @@ impl Replication {
             return Ok(None);
         }
         let membership = Membership::read(directory)?;
+        warn_of_two(&membership, &configuration.replication);
         let tree = configuration.replication.tree.clone();
         let is_shown = |export: &ExportConfiguration| export.tree == tree;
         if !configuration.exports.iter().any(is_shown) {
@@ -64,12 +66,29 @@ impl Replication {
     pub(super) async fn begin(
         self,
         store: Arc<Store>,
-        chosen: &ReplicationConfiguration,
+        configuration: &Configuration,
         incarnation: u32,
     ) -> Result<Arc<Replica>, ServeError> {
         let (set, socket) = (self.membership.directory, self.listener.into_socket());
-        let replica = Replica::start(store, set, settings(chosen), socket, incarnation.into());
+        let settings = replica::Settings {
+            client_lease: configuration.limits.lease,
+            ..settings(&configuration.replication)
+        };
+        let replica = Replica::start(store, set, settings, socket, incarnation.into());
         Ok(replica.await?)
+    }
+}
+
+/// Says what a set of two cannot do. It is no reason not to start: whoever is to admit the third has to run, and
+/// who joined a moment ago does not know yet who else did.
+fn warn_of_two(membership: &Membership, chosen: &ReplicationConfiguration) {
+    let members = membership.directory.members().unwrap_or_default();
+    let Some(warning) = set::warning(&members) else {
+        return;
+    };
+    tracing::warn!("{warning}");
+    if chosen.durability == Durability::Majority {
+        tracing::error!("`durability` in [replication] is \"majority\", and {MAJORITY_OF_TWO}");
     }
 }
 
@@ -98,7 +117,7 @@ pub(super) fn refusal_to_listen(address: &SocketAddr, error: &io::Error) -> Stri
 /// What the crate of replicas is told, in its own words.
 fn settings(chosen: &ReplicationConfiguration) -> replica::Settings {
     let defaults = replica::Settings::default();
-    replica::Settings {
+    let mut settings = replica::Settings {
         control: control::Settings {
             deep_control_idle: chosen.deep_control_idle,
             file_control_idle: chosen.file_control_idle,
@@ -131,8 +150,33 @@ fn settings(chosen: &ReplicationConfiguration) -> replica::Settings {
             Durability::Majority => replica::Durability::Majority,
         },
         data_delay: chosen.data_delay,
+        site_lease: chosen.site_lease,
+        clock_drift_ppm: chosen.clock_drift_ppm,
+        suspicion: chosen.suspicion,
+        without_majority: match chosen.without_majority {
+            WithoutMajority::Wait => replica::WithoutMajority::Wait,
+            WithoutMajority::Error => replica::WithoutMajority::Error,
+            WithoutMajority::StaleReads => replica::WithoutMajority::StaleReads,
+        },
+        frozen: match chosen.frozen {
+            Frozen::Wait => replica::Frozen::Wait,
+            Frozen::Error => replica::Frozen::Error,
+            Frozen::LastSynchronised => replica::Frozen::LastSynchronised,
+        },
+        kept_updates: chosen.kept_updates,
+        return_bytes_per_second: chosen.return_rate,
+        space_reserve: chosen.space_reserve,
+        scrub_interval: chosen.scrub_interval,
+        scrub_rate: chosen.scrub_rate,
         ..defaults
-    }
+    };
+    // A lease that is shorter than elections would run out in each of them.
+    let (shortest, longest) = (Duration::from_millis(50), Duration::from_millis(500));
+    let heartbeat = (chosen.site_lease / 10).clamp(shortest, longest);
+    settings.views.heartbeat = heartbeat;
+    settings.views.election_min = 3 * heartbeat;
+    settings.views.election_max = 6 * heartbeat;
+    settings
 }
 
 #[cfg(test)]
@@ -144,5 +188,19 @@ mod tests {
         let ours = settings(&ReplicationConfiguration::default());
         let theirs = replica::Settings::default();
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    }
+
+    #[test]
+    fn elections_are_over_before_short_leases_are() {
+        for (lease_ms, heartbeat_ms) in [(500, 50), (1000, 100), (5000, 500), (600_000, 500)] {
+            let chosen = ReplicationConfiguration {
+                site_lease: Duration::from_millis(lease_ms),
+                ..ReplicationConfiguration::default()
+            };
+            let views = settings(&chosen).views;
+            assert_eq!(views.heartbeat, Duration::from_millis(heartbeat_ms));
+            assert!(views.election_min < views.election_max);
+            assert!(views.election_max < chosen.site_lease);
+        }
     }
 }

@@ -41,7 +41,19 @@ impl Tree {
         self.replica = Some(replica);
     }
 
-    pub(super) fn export(&self) -> Export {
+    /// Whether clients are not to see it, because this server is a witness and has no contents.
+    pub(super) fn is_withheld(&self) -> bool {
+        let replica = self.replica.as_ref();
+        replica.is_some_and(|replica| replica.is_witness())
+    }
+
+    /// What clients get of it; `None` when it is withheld.
+    pub(super) fn export(&self) -> Option<Export> {
+        let shown = !self.is_withheld();
+        shown.then(|| self.shown())
+    }
+
+    fn shown(&self) -> Export {
         Export::new(
             self.path.clone(),
             self.file_system.clone(),

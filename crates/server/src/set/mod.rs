@@ -7,6 +7,7 @@
 //! What must never enter: connections to the members of the set.
 
 mod membership;
+mod recovering;
 mod tree_words;
 
 use std::fs;
@@ -24,6 +25,7 @@ use crate::data_directory::{DataDirectory, DataDirectoryError, set_path};
 
 pub(crate) use membership::Membership;
 pub use membership::MembershipError;
+pub use recovering::{LastChance, go_on_with, last_chance};
 
 /// Why something with a set was not done. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +62,30 @@ pub enum SetCommandError {
         /// Why not.
         source: StoreError,
     },
+    /// What the set agreed on cannot be used.
+    #[error(transparent)]
+    Recover(#[from] replica::recovering_set::RecoverError),
+    /// The server itself is not among the survivors.
+    #[error(
+        "this server is replica {own} and not among the survivors; run the command on one of them, or name {own} too"
+    )]
+    NotASurvivor {
+        /// Its slot.
+        own: u16,
+    },
+    /// The server has no contents to go on with.
+    #[error(
+        "this server is replica {own}, a witness, which keeps no contents; run the command on a survivor that keeps the tree"
+    )]
+    Witness {
+        /// Its slot.
+        own: u16,
+    },
+    /// Nobody is given up.
+    #[error(
+        "these are all replicas of the set, so nobody is given up; name with --survivors only those that are left"
+    )]
+    NobodyGivenUp,
     /// The tree's directory cannot be looked at.
     #[error("cannot read {path}: {source}; check the disk and who may read it")]
     Io {
@@ -70,7 +96,7 @@ pub enum SetCommandError {
     },
 }
 
-/// A server that became a replica.
+/// A server that became a replica, or a witness.
 #[derive(Clone, Debug)]
 pub struct Joined {
     /// The set.
@@ -79,6 +105,15 @@ pub struct Joined {
     pub slot: u16,
     /// All members, this one included.
     pub members: Vec<Member>,
+}
+
+impl Joined {
+    /// Whether the server votes only.
+    #[must_use]
+    pub fn is_witness(&self) -> bool {
+        let mut members = self.members.iter();
+        members.any(|member| member.slot == self.slot && member.witness)
+    }
 }
 
 /// Makes the server of this data directory the first replica of a new set, which keeps its tree of this name.
@@ -136,12 +171,25 @@ fn has_tree(data: &DataDirectory, tree: &str) -> Result<bool, SetCommandError> {
     }
 }
 
+/// What a server is invited as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A replica, which keeps the tree.
+    Replica,
+    /// A witness, which votes and keeps no contents.
+    Witness,
+}
+
 /// Makes the token by which one more server joins, once and within `lifetime`. The server may run meanwhile.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
-pub fn invite(data: &Path, lifetime: Duration) -> Result<String, SetCommandError> {
-    let token = SetDirectory::new(set_path(data)).invite(lifetime, SystemTime::now())?;
+pub fn invite(data: &Path, role: Role, lifetime: Duration) -> Result<String, SetCommandError> {
+    let (directory, now) = (SetDirectory::new(set_path(data)), SystemTime::now());
+    let token = match role {
+        Role::Replica => directory.invite(lifetime, now)?,
+        Role::Witness => directory.invite_witness(lifetime, now)?,
+    };
     Ok(token.encode())
 }
 
@@ -173,6 +221,19 @@ pub async fn join(
         members,
     })
 }
+
+/// Why a set of these members cannot go on when one of them is lost; nothing when it can, or has one member.
+#[must_use]
+pub fn warning(members: &[Member]) -> Option<&'static str> {
+    let members = members.iter().filter(|member| !member.revoked);
+    (members.count() == 2).then_some(TWO_VOTERS)
+}
+
+/// What is said to those who ask a set of two for `majority`.
+pub(crate) const MAJORITY_OF_TWO: &str = "with two servers a majority is both of them: every change waits for the other one, and when one is lost the other stops; add a third replica or a witness with `meridian set invite`";
+
+/// What is said of every set of two.
+pub(crate) const TWO_VOTERS: &str = "two servers cannot outvote each other: when one of them is lost or cut off, the other stops answering until it is back; add a third replica or a witness (`meridian set invite`, with --witness for one that keeps no contents)";
 
 /// The members of the set as this data directory knows them, with the place of its own server.
 ///

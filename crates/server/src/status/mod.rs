@@ -2,21 +2,37 @@
 //!
 //! What must never enter: figures about single clients' files, and anything that waits for clients.
 
+mod alarms;
+mod drain;
+mod frozen;
 mod question;
 mod replication;
+mod returning;
+mod scrub;
 mod socket;
 mod text;
+mod views;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use alarms::Alarm;
+pub(crate) use alarms::alarms;
+pub use drain::{DrainAnswer, DrainQuestion};
+pub use frozen::{FrozenStatus, ThawAnswer, ThawQuestion};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
 pub use replication::{ControlStatus, ReplicaPeerStatus, ReplicationStatus};
+pub use returning::ReturnStatus;
+pub use scrub::{ScrubFinding, ScrubQuestion, ScrubStatus};
 pub(crate) use socket::{Answering, StatusSocket};
-pub use socket::{StatusError, ask, ask_durability};
+pub use socket::{
+    StatusError, ask, ask_drain, ask_durability, ask_frozen, ask_scrub, ask_thaw, ask_view,
+};
+pub use text::moment;
+pub use views::{AuditStatus, LossStatus, ViewMemberStatus, ViewStatus};
 
 /// The state of a server at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +75,9 @@ pub struct Status {
     pub traffic: TrafficStatus,
     /// What is served.
     pub exports: Vec<ExportStatus>,
+    /// What deserves attention.
+    #[serde(default)]
+    pub alarms: Vec<Alarm>,
 }
 
 /// What went over connections since the start.
@@ -163,6 +182,7 @@ impl Status {
             operations: 1000,
             traffic: TrafficStatus::default(),
             exports: vec![export],
+            alarms: Vec::new(),
         }
     }
 }

@@ -6,7 +6,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Status;
+use super::{
+    DrainAnswer, DrainQuestion, FrozenStatus, ScrubQuestion, ScrubStatus, Status, ThawAnswer,
+    ThawQuestion, ViewStatus,
+};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +19,16 @@ pub(crate) enum Question {
     Status,
     /// When are updates of this object answered?
     Durability(DurabilityQuestion),
+    /// Send your clients away.
+    Drain(DrainQuestion),
+    /// Who takes part, and since when?
+    View,
+    /// What is frozen?
+    Frozen,
+    /// Give up what a lost replica alone had.
+    Thaw(ThawQuestion),
+    /// How is the comparison of the copies?
+    Scrub(ScrubQuestion),
 }
 
 /// A question about durability, and what it is to be from now on, if it is to change.
@@ -58,6 +71,16 @@ pub(crate) enum Answer {
     Status(Box<Status>),
     /// The setting of an object, after the change if there was one.
     Durability(DurabilityAnswer),
+    /// How many clients are left.
+    Drain(DrainAnswer),
+    /// The view, with the decisions that led to it.
+    View(Box<ViewStatus>),
+    /// Everything that is frozen.
+    Frozen(Vec<FrozenStatus>),
+    /// What is given up.
+    Thaw(ThawAnswer),
+    /// The comparison of the copies.
+    Scrub(ScrubStatus),
     /// Why there is no other answer, and what to do next.
     Refused(String),
 }

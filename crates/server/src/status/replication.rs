@@ -8,13 +8,19 @@ use std::fmt;
 use replica::{ControlView, PeerView, ReplicaStatus};
 use serde::{Deserialize, Serialize};
 
+use super::ReturnStatus;
+use super::scrub::{self, ScrubStatus};
 use super::text::{duration, size};
+use super::views::{Summary, ViewStatus};
 
 /// A replica at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicationStatus {
     /// Its place in the set.
     pub slot: u16,
+    /// Whether it votes only, and keeps no contents; absent in what older servers say.
+    #[serde(default)]
+    pub witness: bool,
     /// The version of the list of members that it knows.
     pub members_version: u64,
     /// The whole tree is here; until then clients are told to come again.
@@ -37,6 +43,21 @@ pub struct ReplicationStatus {
     pub shipped_content_bytes: u64,
     /// Bytes of update records sent to all others together.
     pub shipped_record_bytes: u64,
+    /// How far this one is on its way back into the view.
+    #[serde(default)]
+    pub returning: Option<ReturnStatus>,
+    /// Files of which part was lost with a server, so that they cannot be read.
+    #[serde(default)]
+    pub torn_files: u64,
+    /// Their paths, not all when there are many.
+    #[serde(default)]
+    pub torn_paths: Vec<String>,
+    /// Who takes part; absent in what older servers say.
+    #[serde(default)]
+    pub view: Option<ViewStatus>,
+    /// The comparison of the copies; absent in what older servers say.
+    #[serde(default)]
+    pub scrub: Option<ScrubStatus>,
 }
 
 /// Another member of the set, as this one sees it.
@@ -44,6 +65,9 @@ pub struct ReplicationStatus {
 pub struct ReplicaPeerStatus {
     /// Its place in the set.
     pub slot: u16,
+    /// Whether it keeps no contents.
+    #[serde(default)]
+    pub witness: bool,
     /// Where it is called.
     pub addresses: Vec<String>,
     /// Whether there is a connection.
@@ -62,6 +86,12 @@ pub struct ReplicaPeerStatus {
     pub lag_files: u64,
     /// For how long it has lacked something, in milliseconds.
     pub lag_ms: u64,
+    /// How far it is on its way back into the view, of what this one sends it.
+    #[serde(default)]
+    pub returning: Option<ReturnStatus>,
+    /// Bytes that clients may still fill there, as it said last.
+    #[serde(default)]
+    pub available_bytes: Option<u64>,
     /// Why it is not connected.
     pub last_error: Option<String>,
 }
@@ -85,9 +115,14 @@ pub struct ControlStatus {
 
 impl ReplicationStatus {
     /// What a replica says, with the durability that it was configured with.
-    pub(crate) fn new(replica: ReplicaStatus, durability: String) -> ReplicationStatus {
+    pub(crate) fn new(
+        replica: ReplicaStatus,
+        view: replica::ViewStatus,
+        durability: String,
+    ) -> ReplicationStatus {
         ReplicationStatus {
             slot: replica.slot,
+            witness: replica.witness,
             members_version: replica.members_version,
             ready: replica.ready,
             durability,
@@ -99,6 +134,23 @@ impl ReplicationStatus {
             written_bytes: replica.bytes_written,
             shipped_content_bytes: replica.content_bytes_shipped,
             shipped_record_bytes: replica.record_bytes_shipped,
+            returning: replica.returning.map(ReturnStatus::from),
+            torn_files: replica.torn_files,
+            torn_paths: replica.torn_paths,
+            view: Some(ViewStatus::new(view)),
+            scrub: None,
+        }
+    }
+
+    /// With the comparison of the copies, without its findings.
+    pub(crate) fn with_scrub(self, scrub: ScrubStatus) -> ReplicationStatus {
+        let scrub = ScrubStatus {
+            findings: Vec::new(),
+            ..scrub
+        };
+        ReplicationStatus {
+            scrub: Some(scrub),
+            ..self
         }
     }
 }
@@ -106,6 +158,7 @@ impl ReplicationStatus {
 fn peer(view: PeerView) -> ReplicaPeerStatus {
     ReplicaPeerStatus {
         slot: view.slot,
+        witness: view.witness,
         addresses: view.addresses,
         connected: view.connected,
         round_trip_us: view.round_trip_seconds.map(|seconds| scaled(seconds, 1e6)),
@@ -115,6 +168,8 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         lag_bytes: view.lag_bytes,
         lag_files: view.lag_files,
         lag_ms: scaled(view.lag_seconds, 1e3),
+        returning: view.returning.map(ReturnStatus::from),
+        available_bytes: view.available_bytes,
         last_error: view.last_error,
     }
 }
@@ -138,15 +193,26 @@ fn scaled(seconds: f64, units: f64) -> u64 {
 
 impl fmt::Display for ReplicationStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ready = match self.ready {
-            true => "ready",
-            false => "being filled; clients are told to come again until it is",
+        let ready = match (self.witness, self.ready) {
+            (false, true) => "ready",
+            (false, false) => "being filled; clients are told to come again until it is",
+            (true, true) => "a witness: it votes, and has no contents and no clients",
+            (true, false) => "a witness that learns the tree",
         };
         let shipped = (
             size(self.shipped_content_bytes),
             size(self.shipped_record_bytes),
         );
         writeln!(f, "  replica      {}, {ready}", self.slot)?;
+        if let Some(view) = &self.view {
+            writeln!(f, "  view         {}", Summary(view))?;
+        }
+        if let Some(returning) = &self.returning {
+            writeln!(f, "  returning    {returning}")?;
+        }
+        if let Some(scrub) = &self.scrub {
+            writeln!(f, "  scrub        {}", scrub::Summary(scrub))?;
+        }
         writeln!(f, "  durability   {}", self.durability)?;
         writeln!(
             f,
@@ -175,7 +241,9 @@ impl fmt::Display for ReplicationStatus {
 
 impl fmt::Display for ReplicaPeerStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  peer {:<7} {}", self.slot, self.addresses.join(", "))?;
+        let kind = if self.witness { ", a witness" } else { "" };
+        let addresses = self.addresses.join(", ");
+        writeln!(f, "  peer {:<7} {addresses}{kind}", self.slot)?;
         match (self.connected, self.round_trip_us, &self.last_error) {
             (true, Some(us), _) => {
                 write!(
@@ -191,6 +259,9 @@ impl fmt::Display for ReplicaPeerStatus {
         }
         let (sent, received) = (size(self.sent_bytes), size(self.received_bytes));
         write!(f, "; sent {sent}, received {received}")?;
+        if let Some(returning) = &self.returning {
+            write!(f, "\n    on its way back, {returning}")?;
+        }
         if (self.lag_updates, self.lag_files) == (0, 0) {
             return write!(f, "\n    has everything");
         }
@@ -240,6 +311,7 @@ impl ReplicationStatus {
     pub(crate) fn example() -> ReplicationStatus {
         let near = ReplicaPeerStatus {
             slot: 1,
+            witness: false,
             addresses: vec!["alpha:7643".to_owned()],
             connected: true,
             round_trip_us: Some(120_345),
@@ -249,15 +321,19 @@ impl ReplicationStatus {
             lag_bytes: Some(1 << 20),
             lag_files: 2,
             lag_ms: 4200,
+            returning: Some(ReturnStatus::example()),
+            available_bytes: Some(3 << 30),
             last_error: None,
         };
         let away = ReplicaPeerStatus {
             slot: 3,
+            witness: true,
             addresses: vec!["gamma:7643".to_owned()],
             connected: false,
             round_trip_us: None,
             lag_updates: 0,
             lag_files: 0,
+            returning: None,
             last_error: Some("connection refused".to_owned()),
             ..near.clone()
         };
@@ -279,6 +355,7 @@ impl ReplicationStatus {
         };
         ReplicationStatus {
             slot: 2,
+            witness: false,
             members_version: 3,
             ready: true,
             durability: "relaxed".to_owned(),
@@ -290,6 +367,14 @@ impl ReplicationStatus {
             written_bytes: 4 << 20,
             shipped_content_bytes: 2 << 20,
             shipped_record_bytes: 64 << 10,
+            returning: None,
+            torn_files: 0,
+            torn_paths: Vec::new(),
+            view: Some(ViewStatus::example()),
+            scrub: Some(ScrubStatus {
+                last_finished_unix_s: Some(0),
+                ..ScrubStatus::default()
+            }),
         }
     }
 }
@@ -303,14 +388,17 @@ mod tests {
         assert_eq!(
             ReplicationStatus::example().to_string(),
             "  replica      2, ready
+  view         6, takes part; replicas 1 2, away 3; lease for 4.2 s
+  scrub        last finished 1970-01-01 00:00:00 UTC; found 0, mended 0
   durability   relaxed
   written      4.0 MiB by clients here
   shipped      2.0 MiB of contents, 64.0 KiB of updates
   forwarded    7 operations to others, 9 from others
   peer 1       alpha:7643
     connected, round trip 120.3 ms; sent 3.0 MiB, received 5.0 KiB
+    on its way back, contents: 3 of 10 files, 4.0 MiB sent, 6.0 MiB left, about 12 s to go
     lacks 12 updates, and 1.0 MiB of 2 files, for 4.2 s
-  peer 3       gamma:7643
+  peer 3       gamma:7643, a witness
     NOT CONNECTED: connection refused; sent 3.0 MiB, received 5.0 KiB
     has everything
   controls     2

@@ -20,6 +20,10 @@ use tokio::task::JoinHandle;
 
 use super::Status;
 use super::question::{Answer, DurabilityAnswer, DurabilityQuestion, Question};
+use super::{
+    DrainAnswer, DrainQuestion, FrozenStatus, ScrubQuestion, ScrubStatus, ThawAnswer, ThawQuestion,
+    ViewStatus,
+};
 use crate::data_directory::control_socket;
 
 /// How long either side waits for the other.
@@ -82,6 +86,61 @@ pub async fn ask_durability(
 ) -> Result<DurabilityAnswer, StatusError> {
     match put(data, &Question::Durability(question), FAR_PATIENCE).await? {
         Answer::Durability(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the server that runs on a data directory send its clients away, or asks how far it is.
+///
+/// # Errors
+/// [`StatusError`] says what to do next.
+pub async fn ask_drain(data: &Path, question: DrainQuestion) -> Result<DrainAnswer, StatusError> {
+    match put(data, &Question::Drain(question), FAR_PATIENCE).await? {
+        Answer::Drain(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks the server that runs on a data directory who takes part in its set, and what was decided about that.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it belongs to no set.
+pub async fn ask_view(data: &Path) -> Result<ViewStatus, StatusError> {
+    match put(data, &Question::View, PATIENCE).await? {
+        Answer::View(view) => Ok(*view),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks the server that runs on a data directory what is frozen.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it belongs to no set.
+pub async fn ask_frozen(data: &Path) -> Result<Vec<FrozenStatus>, StatusError> {
+    match put(data, &Question::Frozen, PATIENCE).await? {
+        Answer::Frozen(frozen) => Ok(frozen),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the set give up what a lost replica alone had, or asks what that would be.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it cannot be done; it says what to do next.
+pub async fn ask_thaw(data: &Path, question: ThawQuestion) -> Result<ThawAnswer, StatusError> {
+    match put(data, &Question::Thaw(question), FAR_PATIENCE).await? {
+        Answer::Thaw(answer) => Ok(answer),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the server that runs on a data directory compare its copy with the others', or asks how far that is.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it belongs to no set.
+pub async fn ask_scrub(data: &Path, question: ScrubQuestion) -> Result<ScrubStatus, StatusError> {
+    match put(data, &Question::Scrub(question), PATIENCE).await? {
+        Answer::Scrub(scrub) => Ok(scrub),
         other => Err(unexpected(data, &other)),
     }
 }
@@ -234,7 +293,7 @@ mod tests {
             Box::pin(async move {
                 match question {
                     Question::Status => Answer::Status(Box::new(Status::example())),
-                    Question::Durability(_) => Answer::Refused("not now".to_owned()),
+                    _ => Answer::Refused("not now".to_owned()),
                 }
             })
         })

@@ -35,6 +35,9 @@ impl fmt::Display for Status {
             self.opens, self.locks
         )?;
         write!(f, "  operations   {}", self.operations)?;
+        for alarm in &self.alarms {
+            write!(f, "\n  ALARM        {alarm}")?;
+        }
         self.exports
             .iter()
             .try_for_each(|export| write!(f, "\n{export}"))
@@ -44,7 +47,12 @@ impl fmt::Display for Status {
 impl fmt::Display for ExportStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (available, total) = (self.space.available_bytes, self.space.total_bytes);
-        writeln!(f, "export {}", self.path)?;
+        let replication = self.replication.as_ref();
+        let withheld = match replication.is_some_and(|replication| replication.witness) {
+            true => ", not shown to clients: this server is a witness",
+            false => "",
+        };
+        writeln!(f, "export {}{withheld}", self.path)?;
         writeln!(f, "  tree         {} ({})", self.tree, self.fs_id)?;
         writeln!(
             f,
@@ -72,6 +80,28 @@ pub(super) fn duration(seconds: u64) -> String {
         (0, hours, minutes) => format!("{hours} h {minutes} min"),
         (days, hours, _) => format!("{days} d {hours} h"),
     }
+}
+
+/// A moment given in seconds since 1970, by the calendar.
+#[must_use]
+pub fn moment(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    // Years that begin in March end with the leap day; 719,468 days before 1970 one of their cycles of 400
+    // years began.
+    let day = days + 719_468;
+    let (cycle, of_cycle) = (day / 146_097, day % 146_097);
+    let year_of_cycle = (of_cycle - of_cycle / 1460 + of_cycle / 36_524 - of_cycle / 146_096) / 365;
+    let of_year = of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = 400 * cycle + year_of_cycle + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year}-{month:02}-{day_of_month:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
 /// A number of bytes to three digits or so.
@@ -123,6 +153,15 @@ export /export
             (90_000, "1 d 1 h"),
         ] {
             assert_eq!(duration(seconds), text);
+        }
+        for (unix_s, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59:59 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_709_251_200, "2024-03-01 00:00:00 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(moment(unix_s), text);
         }
         for (bytes, text) in [(1023, "1023 B"), (1024, "1.0 KiB"), (1 << 40, "1.0 TiB")] {
             assert_eq!(size(bytes), text);

@@ -43,6 +43,7 @@ fn serve(limits: TransportLimits) -> Fixture {
             server: vec![1],
             scope: vec![2],
             incarnation: 3,
+            place: None,
         },
         limits: Limits::default(),
         may_reclaim: Vec::new(),

@@ -22,7 +22,7 @@ fn record(number: u64) -> Vec<u8> {
 
 /// Appends records until it is killed. A record's number is printed after `fsync` has returned.
 pub fn write(path: &Path) -> Result<()> {
-    let mut file = File::create_new(path)?;
+    let mut file = File::create(path)?;
     for number in 0.. {
         file.write_all(&record(number))
             .context("an append failed")?;

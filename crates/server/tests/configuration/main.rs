@@ -1,5 +1,7 @@
 //! What configuration files mean, and what is said about wrong ones.
 
+mod replication;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -495,81 +497,4 @@ fn a_missing_file_is_named() {
         error.contains("/nowhere/meridian.toml") && error.contains("--config"),
         "{error}"
     );
-}
-
-#[test]
-fn replication_has_its_settings() {
-    use server::configuration::{Contention, Durability, NameLookup, Strategies};
-    let all = parse(
-        r#"
-        [[export]]
-        path = "/src"
-        tree = "source"
-
-        [replication]
-        tree = "source"
-        listen = "192.0.2.1"
-        data_lanes = 8
-        compression = false
-        data_delay = "0 ms"
-        directory_contention = "wait"
-        namespace = "relaxed"
-        durability = "majority"
-        deep_control_idle = "5 s"
-        file_control_idle = "10 s"
-        revoke_grace = "50 ms"
-        standing_back = "0 ms"
-        strategies = { idle_timer = false, upgrade = false }
-        "#,
-    )
-    .unwrap()
-    .replication;
-    assert_eq!(all.tree, "source");
-    assert_eq!(all.listen.unwrap().0.to_string(), "192.0.2.1:7643");
-    assert_eq!((all.data_lanes, all.compression), (8, false));
-    assert_eq!(all.directory_contention, Contention::Wait);
-    assert_eq!(all.namespace, NameLookup::Relaxed);
-    assert_eq!(all.durability, Durability::Majority);
-    let times = [
-        all.data_delay,
-        all.deep_control_idle,
-        all.file_control_idle,
-        all.revoke_grace,
-        all.standing_back,
-    ];
-    assert_eq!(times.map(|time| time.as_millis()), [0, 5000, 10_000, 50, 0]);
-    let wanted = Strategies {
-        idle_timer: false,
-        upgrade: false,
-        ..Strategies::default()
-    };
-    assert_eq!(all.strategies, wanted);
-}
-
-#[test]
-fn what_is_wrong_with_replication_is_told_with_a_remedy() {
-    for (line, parts) in [
-        ("tree = \"other\"", &["no export shows", "\"default\""][..]),
-        (
-            "data_delay = 5",
-            &["`data_delay` is 5", "\"0 ms\" to \"1 min\""],
-        ),
-        ("revoke_grace = \"2 min\"", &["from \"0 ms\""]),
-        ("durability = \"majorty\"", &["did you mean \"majority\""]),
-        ("compression = \"no\"", &["true or false"]),
-        ("data_lane = 3", &["did you mean `data_lanes`"]),
-        (
-            "strategies = { revok = true }",
-            &["[replication.strategies]", "`revoke`"],
-        ),
-        ("listen = \"here\"", &["192.0.2.1:7643"]),
-    ] {
-        let message = parse(&format!("[replication]\n{line}\n"))
-            .unwrap_err()
-            .to_string();
-        assert!(message.starts_with("meridian.toml:2:"), "{message}");
-        for part in parts {
-            assert!(message.contains(part), "`{part}` is not in: {message}");
-        }
-    }
 }

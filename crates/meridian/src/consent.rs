@@ -1,0 +1,31 @@
+//! Asking a person before something is done that cannot be undone.
+//!
+//! What must never enter: what is to be done.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::bail;
+
+/// The only answer that counts as consent.
+const CONSENT: &str = "yes";
+
+/// Returns when the person has agreed to what was said before, or had done so on the command line.
+///
+/// # Errors
+/// When the person does not agree, or cannot be asked.
+pub(crate) fn obtain(given: bool) -> anyhow::Result<()> {
+    if given {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        bail!("nobody is there to be asked; nothing was done. Say --yes if it is meant");
+    }
+    print!("Type `{CONSENT}` to go on: ");
+    io::stdout().flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    if answer.trim() != CONSENT {
+        bail!("nothing was done");
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! `meridian frozen` and `meridian thaw`: what a lost replica left undecided, and the decision to give it up.
+//!
+//! What must never enter: what freezes, and how it thaws.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use server::{Configuration, ThawAnswer, ThawQuestion};
+
+use crate::arguments::{FrozenArguments, ThawArguments};
+use crate::consent;
+use crate::exit::{Exit, Failure};
+use crate::status::failure;
+
+pub(crate) fn list(arguments: &FrozenArguments) -> Result<Exit, Failure> {
+    let data = directory(arguments.data.as_ref());
+    let frozen = runtime()?.block_on(server::ask_frozen(&data));
+    let frozen = frozen.map_err(failure)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&frozen)?);
+        return Ok(Exit::Success);
+    }
+    if frozen.is_empty() {
+        println!("nothing is frozen");
+    }
+    frozen.iter().for_each(|one| println!("{one}"));
+    Ok(Exit::Success)
+}
+
+pub(crate) fn thaw(arguments: &ThawArguments) -> Result<Exit, Failure> {
+    let data = directory(arguments.data.as_ref());
+    let question = ThawQuestion {
+        lost: arguments.discard,
+        reason: arguments.reason.clone(),
+        meant: false,
+    };
+    let given_up = ask(&data, &question)?;
+    eprintln!("{given_up}");
+    if let Some(what) = given_up.waits_for {
+        return Err(anyhow::anyhow!("nothing was done, because {what}; try again later").into());
+    }
+    consent::obtain(arguments.yes)?;
+    let question = ThawQuestion {
+        meant: true,
+        ..question
+    };
+    println!("{}", ask(&data, &question)?);
+    Ok(Exit::Success)
+}
+
+fn ask(data: &Path, question: &ThawQuestion) -> Result<ThawAnswer, Failure> {
+    let asked = runtime()?.block_on(server::ask_thaw(data, question.clone()));
+    asked.map_err(failure)
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.context("cannot start")
+}
+
+fn directory(data: Option<&PathBuf>) -> PathBuf {
+    data.cloned()
+        .unwrap_or_else(|| Configuration::default().data)
+}

@@ -1,0 +1,104 @@
+//! `meridian recovered`: discarded versions that a server has kept aside.
+//!
+//! What must never enter: where they lie and in which form.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use server::configuration::DEFAULT_TREE;
+use server::recovered::{self, CopiedOut, RecoveredSet};
+use server::{Configuration, moment};
+
+use crate::arguments::{RecoveredCommand, RecoveredPlace};
+use crate::consent;
+use crate::exit::{Exit, Failure};
+
+pub(crate) fn run(command: &RecoveredCommand) -> Result<Exit, Failure> {
+    match command {
+        RecoveredCommand::List { label, place } => list(label.as_deref(), place),
+        RecoveredCommand::Restore {
+            label,
+            path,
+            to,
+            place,
+        } => restore(label, path.as_deref(), to, place),
+        RecoveredCommand::Forget { label, yes, place } => forget(label, *yes, place),
+    }
+}
+
+fn directory(place: &RecoveredPlace) -> PathBuf {
+    let data = place.data.clone();
+    data.unwrap_or_else(|| Configuration::default().data)
+}
+
+fn tree(place: &RecoveredPlace) -> &str {
+    place.tree.as_deref().unwrap_or(DEFAULT_TREE)
+}
+
+fn list(label: Option<&str>, place: &RecoveredPlace) -> Result<Exit, Failure> {
+    let data = directory(place);
+    if let Some(label) = label {
+        recovered::contents(&data, tree(place), label, |line| println!("{line}"))?;
+        return Ok(Exit::Success);
+    }
+    let sets = recovered::list(&data, tree(place))?;
+    if sets.is_empty() {
+        println!("no discarded versions are kept here");
+    }
+    sets.iter().for_each(|set| println!("{}", line(set)));
+    Ok(Exit::Success)
+}
+
+fn line(set: &RecoveredSet) -> String {
+    let saved = moment(u64::try_from(set.saved_at.seconds).unwrap_or(0));
+    format!(
+        "{}  {saved}  {} objects, {} bytes of replica {}: {}",
+        set.label, set.objects, set.bytes, set.replica, set.reason
+    )
+}
+
+fn restore(
+    label: &str,
+    path: Option<&str>,
+    to: &Path,
+    place: &RecoveredPlace,
+) -> Result<Exit, Failure> {
+    let copied = recovered::copy_out(&directory(place), tree(place), label, path, to);
+    let copied = copied.context("not everything was copied")?;
+    let CopiedOut {
+        files,
+        directories,
+        symlinks,
+        ..
+    } = copied;
+    println!(
+        "{files} files, {directories} directories and {symlinks} symbolic links are in {} now; put back through a \
+         mount what is wanted, and remove the set with `meridian recovered forget {label}`",
+        to.display()
+    );
+    if copied.left_out > 0 {
+        println!(
+            "{} objects were left out: removed ones, devices, sockets and pipes",
+            copied.left_out
+        );
+    }
+    for path in copied.incomplete {
+        println!(
+            "INCOMPLETE, part of it had never arrived there: {}",
+            path.display()
+        );
+    }
+    Ok(Exit::Success)
+}
+
+fn forget(label: &str, yes: bool, place: &RecoveredPlace) -> Result<Exit, Failure> {
+    let data = directory(place);
+    let sets = recovered::list(&data, tree(place))?;
+    if let Some(set) = sets.iter().find(|set| set.label == label) {
+        eprintln!("This is removed for ever: {}", line(set));
+        consent::obtain(yes)?;
+    }
+    recovered::forget(&data, tree(place), label)?;
+    println!("{label} is removed");
+    Ok(Exit::Success)
+}

@@ -1,0 +1,57 @@
+//! `meridian scrub`: has a server compare its copy with the others', waits until it is done, and shows what was
+//! found.
+//!
+//! What must never enter: the comparison.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use server::{Configuration, ScrubQuestion, ScrubStatus, StatusError};
+
+use crate::arguments::ScrubArguments;
+use crate::exit::{Exit, Failure};
+use crate::status::failure;
+
+/// How often to ask whether it is done.
+const PAUSE: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(arguments: &ScrubArguments) -> Result<Exit, Failure> {
+    let data = arguments.data.clone();
+    let data = data.unwrap_or_else(|| Configuration::default().data);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let scrub = runtime.block_on(async {
+        match arguments.show {
+            true => ask(&data, false).await,
+            false => carry_out(&data).await,
+        }
+    });
+    let scrub = scrub.map_err(failure)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&scrub)?);
+    } else {
+        println!("{scrub}");
+    }
+    Ok(Exit::Success)
+}
+
+async fn ask(data: &Path, start: bool) -> Result<ScrubStatus, StatusError> {
+    server::ask_scrub(data, ScrubQuestion { start }).await
+}
+
+/// Begins a run and waits for its end. One that is under way does not count: it may have passed by already.
+async fn carry_out(data: &Path) -> Result<ScrubStatus, StatusError> {
+    let before = ask(data, false).await?;
+    ask(data, true).await?;
+    let wanted = before.runs + 1 + u64::from(before.running);
+    loop {
+        let now = ask(data, false).await?;
+        if now.runs >= wanted {
+            return Ok(now);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

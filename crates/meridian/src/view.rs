@@ -1,0 +1,28 @@
+//! `meridian view`: who takes part in the set, who is away and why, and what was decided.
+//!
+//! What must never enter: how views are agreed.
+
+use anyhow::Context;
+use server::Configuration;
+
+use crate::arguments::ViewArguments;
+use crate::exit::{Exit, Failure};
+use crate::status::failure;
+
+pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, Failure> {
+    let data = arguments.data.clone();
+    let data = data.unwrap_or_else(|| Configuration::default().data);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let asked = runtime
+        .context("cannot start")?
+        .block_on(server::ask_view(&data));
+    let view = asked.map_err(failure)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&view)?);
+    } else {
+        println!("{view}");
+    }
+    Ok(Exit::Success)
+}

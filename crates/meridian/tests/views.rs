@@ -1,0 +1,245 @@
+//! Servers of a set that are lost, and what their administrator is told and can do.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use fixture::site::{HASTY, Site, block_on, refuse, succeed};
+use fixture::{Running, complaint, http_get};
+use nfs4_client::{Client, How, Options, StableHow4};
+use server::{FrozenStatus, ViewStatus};
+
+/// How often something is looked for that has to appear.
+const PAUSE: Duration = Duration::from_millis(50);
+
+fn frozen(site: &Site) -> Vec<FrozenStatus> {
+    serde_json::from_str(&succeed(&site.meridian(&["frozen", "--json"]))).unwrap()
+}
+
+fn active(view: &ViewStatus) -> Vec<u16> {
+    let members = view.members.iter().filter(|member| member.active);
+    members.map(|member| member.slot).collect()
+}
+
+/// Waits until a server knows such a view.
+fn until(site: &Site, fact: impl Fn(&ViewStatus) -> bool) -> ViewStatus {
+    loop {
+        let view = site.view();
+        if fact(&view) {
+            return view;
+        }
+        sleep(PAUSE);
+    }
+}
+
+fn until_in_view(site: &Site, slots: &[u16]) -> ViewStatus {
+    until(site, |view| {
+        active(view) == slots && view.takes_part && view.up_to_date
+    })
+}
+
+/// A set of three, all of them in the view.
+fn three() -> [(Site, Running); 3] {
+    let first = Site::configured(HASTY);
+    succeed(&first.set(&["create"]));
+    let first_server = first.place.start();
+    let join = || {
+        let site = Site::configured(HASTY);
+        site.join(&first);
+        let server = site.place.start();
+        (site, server)
+    };
+    let (second, third) = (join(), join());
+    let all = [(first, first_server), second, third];
+    for (site, _) in &all {
+        until_in_view(site, &[1, 2, 3]);
+    }
+    all
+}
+
+/// Has a client of the server change a file and keep it open, so that the server decides about it, and kills
+/// the server.
+fn kill_while_it_decides(server: Running) {
+    block_on(async {
+        let client = Client::connect(Options::at(server.address)).await.unwrap();
+        let root = client.mount("/export").await.unwrap();
+        let file = client.open(&root, "ledger", &How::create(0o644)).await;
+        let file = file.unwrap();
+        let entry = b"an entry".to_vec().into();
+        let written = client.write(&file, 0, entry, StableHow4::FileSync).await;
+        written.unwrap();
+        server.kill();
+    });
+}
+
+#[test]
+fn what_a_lost_server_decided_about_is_frozen_until_it_is_given_up() {
+    let [(first, _first), (second, _second), (_third, third_server)] = three();
+    assert!(frozen(&first).is_empty());
+    kill_while_it_decides(third_server);
+    let present = until(&first, |view| active(view) == [1, 2]);
+    let lost = &present.members[2];
+    assert!(
+        lost.excluded_at_unix_s.is_some() && lost.reason.is_some(),
+        "{lost:?}"
+    );
+    assert!(!present.audit.is_empty());
+    let told = succeed(&first.meridian(&["view"]));
+    assert!(
+        told.contains("AWAY since") && told.contains("decisions"),
+        "{told}"
+    );
+
+    while frozen(&first).is_empty() {
+        sleep(PAUSE);
+    }
+    assert!(frozen(&first).iter().all(|one| one.slot == 3));
+    let told = succeed(&first.meridian(&["frozen"]));
+    assert!(
+        told.contains("replica 3") && told.contains("frozen since"),
+        "{told}"
+    );
+    let status = first.place.status();
+    for name in ["member-away", "frozen-objects"] {
+        let found = status.alarms.iter().any(|alarm| alarm.name == name);
+        assert!(found, "{name}: {:?}", status.alarms);
+    }
+    let page = http_get(status.metrics.unwrap(), "/metrics");
+    for line in [
+        "meridian_view_active{tree=\"default\",slot=\"3\"} 0.0",
+        "meridian_alarm{tree=\"default\",alarm=\"frozen-objects\"} 1.0",
+    ] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+
+    refuse_what_makes_no_sense(&first);
+    let thaw = ["thaw", "--discard", "3", "--reason", "it burnt down"];
+    let asked = loop {
+        let asked = first.meridian(&thaw);
+        // The survivors may not have the same of it yet.
+        if !complaint(&asked).contains("cannot be done yet") {
+            break asked;
+        }
+        sleep(PAUSE);
+    };
+    refuse(&asked, &["for ever", "--yes"]);
+    assert!(!frozen(&first).is_empty(), "nobody has agreed");
+    let thaw = [&thaw[..], &["--yes"]].concat();
+    let told = succeed(&first.meridian(&thaw));
+    assert!(told.contains("is given up"), "{told}");
+    for site in [&first, &second] {
+        while !frozen(site).is_empty() {
+            sleep(PAUSE);
+        }
+        let audit = site.view().audit;
+        let mut recorded = audit.iter();
+        let recorded = recorded.any(|entry| entry.what.contains("it burnt down"));
+        assert!(recorded, "{audit:?}");
+    }
+    refuse(&first.meridian(&thaw), &["frozen any more"]);
+}
+
+fn refuse_what_makes_no_sense(site: &Site) {
+    let thaw = |discard: &str, reason: &str| {
+        site.meridian(&["thaw", "--discard", discard, "--reason", reason, "--yes"])
+    };
+    refuse(&thaw("9", "gone"), &["no replica 9", "meridian view"]);
+    refuse(&thaw("2", "gone"), &["is in the view", "meridian view"]);
+    refuse(&thaw("3", " "), &["--reason"]);
+    let without = site.meridian(&["thaw", "--discard", "3", "--yes"]);
+    assert_eq!(without.status.code(), Some(2), "{}", complaint(&without));
+    assert!(complaint(&without).contains("--reason"));
+}
+
+#[test]
+fn a_survivor_goes_on_alone_when_its_administrator_says_that_the_others_are_gone() {
+    let [
+        (first, first_server),
+        (second, second_server),
+        (_third, third_server),
+    ] = three();
+    second_server.kill();
+    third_server.kill();
+    let recover = |site: &Site, survivors: &str, more: &[&str]| {
+        let arguments = [&["set", "recover", "--survivors", survivors], more].concat();
+        site.meridian(&arguments)
+    };
+    refuse(&recover(&first, "1", &["--yes"]), &["in use by process"]);
+    first_server.kill();
+    refuse(
+        &recover(&first, "1", &[]),
+        &["replicas 2, 3: for ever", "majority", "Say --yes"],
+    );
+    refuse(
+        &recover(&first, "2", &["--yes"]),
+        &["is replica 1", "not among the survivors"],
+    );
+    refuse(
+        &recover(&first, "1,2,3", &["--yes"]),
+        &["nobody is given up"],
+    );
+    refuse(
+        &recover(&first, "1,9", &["--yes"]),
+        &["replica 9 is not in the set"],
+    );
+    let told = succeed(&recover(&first, "1", &["--yes"]));
+    assert!(told.contains("replica 1 now"), "{told}");
+    let told = complaint(&recover(&second, "2", &[]));
+    assert!(told.contains("New members"), "{told}");
+
+    let _first = first.place.start();
+    let view = until_in_view(&first, &[1]);
+    assert_eq!(view.members.len(), 1, "{view:?}");
+    assert_eq!(first.members().matches("removed").count(), 2);
+}
+
+#[test]
+fn a_removed_server_counts_no_longer() {
+    let [(first, _first), (_second, _second_server), (_third, third)] = three();
+    third.stop();
+    succeed(&first.command(&["remove", "3"]));
+    let view = until(&first, |view| view.members.len() == 2);
+    assert!(view.has_two_voters());
+    let status = first.place.status();
+    let warned = status.alarms.iter().any(|alarm| alarm.name == "two-voters");
+    assert!(warned, "{:?}", status.alarms);
+    refuse(
+        &first.durability(&["/", "majority"]),
+        &["third replica or a witness"],
+    );
+}
+
+#[test]
+fn a_server_without_a_set_has_no_view_and_nothing_discarded() {
+    let site = Site::new();
+    for command in [&["view"][..], &["frozen"]] {
+        assert_eq!(
+            site.meridian(command).status.code(),
+            Some(4),
+            "nobody serves"
+        );
+    }
+    let _server = site.place.start();
+    for command in [
+        &["view"][..],
+        &["frozen", "--json"],
+        &["thaw", "--discard", "2", "--reason", "gone", "--yes"],
+    ] {
+        refuse(&site.meridian(command), &["no set", "meridian set create"]);
+    }
+    let told = succeed(&site.meridian(&["recovered", "list"]));
+    assert!(told.contains("no discarded versions"), "{told}");
+    for command in [
+        &["recovered", "list", "thaw-1"][..],
+        &["recovered", "restore", "thaw-1", "--to", "/nowhere"],
+        &["recovered", "forget", "thaw-1", "--yes"],
+    ] {
+        refuse(
+            &site.meridian(command),
+            &["\"thaw-1\"", "meridian recovered list"],
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! Answers about who takes part in the set, and the decision to give up what a lost replica alone had.
+//!
+//! What must never enter: how questions arrive, and what a decision does.
+
+use std::sync::Arc;
+
+use replica::Replica;
+
+use super::NO_CONTENTS;
+use crate::serve::overview::Overview;
+use crate::status::{
+    FrozenStatus, ScrubQuestion, ScrubStatus, ThawAnswer, ThawQuestion, ViewStatus,
+};
+
+impl Overview {
+    /// The view, with the decisions that led to it.
+    pub(super) fn view(&self) -> Result<ViewStatus, String> {
+        Ok(ViewStatus::with_audit(self.replica()?.view_status()))
+    }
+
+    /// Everything that is frozen.
+    pub(super) fn frozen(&self) -> Result<Vec<FrozenStatus>, String> {
+        let frozen = self.replica()?.frozen().into_iter();
+        Ok(frozen.map(FrozenStatus::from).collect())
+    }
+
+    /// Says what thawing would give up, or does it.
+    pub(super) async fn thaw(&self, question: &ThawQuestion) -> Result<ThawAnswer, String> {
+        let replica = self.replica()?;
+        if replica.is_witness() {
+            return Err(NO_CONTENTS.to_owned());
+        }
+        let (lost, reason) = (question.lost, question.reason.trim());
+        let view = ViewStatus::new(replica.view_status());
+        check_thaw(&view, lost, reason)?;
+        let of_it = |frozen: &FrozenStatus| frozen.slot == lost;
+        let loss = view.losses.into_iter().find(|loss| loss.slot == lost);
+        let answer = ThawAnswer {
+            lost,
+            done: question.meant,
+            frozen: self.frozen()?.into_iter().filter(of_it).collect(),
+            waits_for: loss.and_then(|loss| loss.waits_for),
+        };
+        if question.meant {
+            replica.thaw(lost, reason).await?;
+            tracing::warn!(lost, reason, "what a lost replica alone had is given up");
+        }
+        Ok(answer)
+    }
+
+    /// Says how the comparison of the copies is, and has one begin if asked to.
+    pub(super) fn scrub(&self, question: ScrubQuestion) -> Result<ScrubStatus, String> {
+        let replica = self.replica()?;
+        if question.start {
+            replica.scrub();
+            tracing::info!("comparing this copy with the others");
+        }
+        Ok(replica.scrub_status().into())
+    }
+
+    fn replica(&self) -> Result<&Arc<Replica>, String> {
+        let mut replicas = self.trees.iter().filter_map(|tree| tree.replica.as_ref());
+        replicas.next().ok_or_else(|| {
+            "this server belongs to no set, so there is no view; `meridian set create` begins a set"
+                .to_owned()
+        })
+    }
+}
+
+/// Why thawing makes no sense, and what to do instead.
+fn check_thaw(view: &ViewStatus, lost: u16, reason: &str) -> Result<(), String> {
+    if reason.is_empty() {
+        return Err(
+            "say with --reason why its changes are given up; it is kept on record".to_owned(),
+        );
+    }
+    let member = view.members.iter().find(|member| member.slot == lost);
+    if member.is_some_and(|member| member.active) {
+        return Err(format!(
+            "replica {lost} is in the view, so nothing of it is frozen; `meridian view` shows who is away"
+        ));
+    }
+    match view.losses.iter().find(|loss| loss.slot == lost) {
+        Some(loss) if loss.settled => Err(format!(
+            "nothing of replica {lost} is frozen any more; `meridian view` shows when that was decided"
+        )),
+        Some(_) => Ok(()),
+        None if member.is_some() => Err(format!(
+            "replica {lost} has left nothing behind that could be thawed; `meridian frozen` lists what is frozen"
+        )),
+        None => Err(format!(
+            "there is no replica {lost} in the set; `meridian view` lists them"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_lost_replica_left_behind_can_be_thawed() {
+        let mut view = ViewStatus::example();
+        assert_eq!(check_thaw(&view, 3, "it burnt down"), Ok(()));
+        for (lost, reason, parts) in [
+            (3, "", "--reason"),
+            (1, "why not", "is in the view"),
+            (9, "why not", "no replica 9"),
+        ] {
+            let refused = check_thaw(&view, lost, reason).unwrap_err();
+            assert!(refused.contains(parts), "{refused}");
+        }
+        view.losses[0].settled = true;
+        let refused = check_thaw(&view, 3, "again").unwrap_err();
+        assert!(refused.contains("any more"), "{refused}");
+        view.losses.clear();
+        let refused = check_thaw(&view, 3, "again").unwrap_err();
+        assert!(refused.contains("nothing behind"), "{refused}");
+    }
+}

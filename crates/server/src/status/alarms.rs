@@ -1,0 +1,200 @@
+//! What deserves a person's attention, taken from the rest of a status. `docs/operating.md` says of each alarm
+//! what to do.
+//!
+//! What must never enter: asking anybody; an alarm follows from what the status says already.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::text::{moment, size};
+use super::{ExportStatus, ReplicationStatus, ScrubStatus, ViewStatus};
+use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
+
+/// A disk is nearly full when less than this is left, and less than a twentieth.
+const LITTLE_BYTES: u64 = 10 << 30;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// Which alarm: one of a few words that do not change, such as `member-away`.
+    pub name: String,
+    /// The tree that it is about.
+    pub tree: String,
+    /// What is the matter.
+    pub what: String,
+}
+
+impl fmt::Display for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.what)
+    }
+}
+
+/// All that is not as it should be with one export.
+pub(crate) fn alarms(export: &ExportStatus) -> Vec<Alarm> {
+    let mut found = Vec::new();
+    if export.store.failed {
+        found.push((
+            "storage-failed",
+            "stable storage has failed; see the log".to_owned(),
+        ));
+    }
+    let (available, total) = (export.space.available_bytes, export.space.total_bytes);
+    if available < LITTLE_BYTES.min(total / 20) {
+        let what = format!("{} of {} are left", size(available), size(total));
+        found.push(("disk-nearly-full", what));
+    }
+    if let Some(replication) = &export.replication {
+        found.extend(of_replica(replication));
+    }
+    let alarm = |(name, what): (&str, String)| Alarm {
+        name: name.to_owned(),
+        tree: export.tree.clone(),
+        what,
+    };
+    found.into_iter().map(alarm).collect()
+}
+
+fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
+    let mut found: Vec<_> = replica.scrub.iter().flat_map(of_scrub).collect();
+    found.extend(torn(replica));
+    let Some(view) = &replica.view else {
+        return found;
+    };
+    if !view.takes_part {
+        let why = view.obstacle.as_deref().unwrap_or("it asks to be admitted");
+        found.push((
+            "outside-the-view",
+            format!("this server does not take part: {why}"),
+        ));
+    } else if view.lease_ms == Some(0) {
+        let what = "no majority of the set is in contact, so clients are not answered";
+        found.push(("no-lease", what.to_owned()));
+    }
+    for member in view.members.iter().filter(|member| !member.active) {
+        if let (Some(at), Some(reason)) = (member.excluded_at_unix_s, &member.reason)
+            && member.slot != replica.slot
+        {
+            let (slot, since) = (member.slot, moment(at));
+            found.push((
+                "member-away",
+                format!("replica {slot} left the view at {since}: {reason}"),
+            ));
+        }
+    }
+    found.extend(frozen(view));
+    if view.has_two_voters() {
+        let what = match replica.durability.as_str() {
+            "majority" => MAJORITY_OF_TWO,
+            _ => TWO_VOTERS,
+        };
+        found.push(("two-voters", what.to_owned()));
+    }
+    found
+}
+
+fn torn(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
+    let (count, named) = (replica.torn_files, replica.torn_paths.join(", "));
+    let more = count.saturating_sub(replica.torn_paths.len() as u64);
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let what = format!(
+        "part of the contents of {count} files was lost with a server, so they cannot be read: {named}{more}"
+    );
+    (count > 0).then_some(("torn-files", what))
+}
+
+fn of_scrub(scrub: &ScrubStatus) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let (damaged, undecided) = (scrub.damaged, scrub.undecided);
+    if damaged > 0 {
+        let what = format!(
+            "the disk has changed the contents of {damaged} files here; `meridian scrub` names them"
+        );
+        found.push(("damaged-content", what));
+    }
+    if undecided > 0 {
+        let what = format!(
+            "{undecided} objects differ between copies, and nobody knows which is right; `meridian scrub` names them"
+        );
+        found.push(("copies-differ", what));
+    }
+    found
+}
+
+fn frozen(view: &ViewStatus) -> Option<(&'static str, String)> {
+    let lost: Vec<String> = view
+        .losses
+        .iter()
+        .filter(|loss| loss.frozen_controls > 0)
+        .map(|loss| loss.slot.to_string())
+        .collect();
+    let (count, lost) = (view.frozen_controls(), lost.join(" "));
+    let what = format!(
+        "{count} controls of lost replicas ({lost}) keep objects frozen; `meridian frozen` lists them"
+    );
+    (count > 0).then_some(("frozen-objects", what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::Status;
+
+    fn names(export: &ExportStatus) -> Vec<String> {
+        alarms(export).into_iter().map(|alarm| alarm.name).collect()
+    }
+
+    #[test]
+    fn each_alarm_follows_from_the_status() {
+        let mut export = Status::example().exports.remove(0);
+        assert!(names(&export).is_empty());
+        export.space.available_bytes = 100 << 20;
+        export.store.failed = true;
+        assert_eq!(names(&export), ["storage-failed", "disk-nearly-full"]);
+        let mut export = Status::example().exports.remove(0);
+        let mut replica = ReplicationStatus::example();
+        replica.view = Some(ViewStatus::example());
+        export.replication = Some(replica.clone());
+        assert_eq!(names(&export), ["member-away", "frozen-objects"]);
+        let mut torn = export.clone();
+        if let Some(replica) = &mut torn.replication {
+            (replica.torn_files, replica.torn_paths) = (3, vec!["/src/a".to_owned()]);
+        }
+        let first = alarms(&torn).remove(0);
+        assert_eq!(first.name, "torn-files");
+        assert!(first.what.ends_with("/src/a and 2 more"), "{first}");
+        let mut view = ViewStatus::example();
+        view.losses.clear();
+        view.members.truncate(2);
+        view.lease_ms = Some(0);
+        replica.view = Some(view.clone());
+        export.replication = Some(replica.clone());
+        assert_eq!(names(&export), ["no-lease", "two-voters"]);
+        replica.scrub = Some(ScrubStatus {
+            damaged: 1,
+            undecided: 2,
+            ..ScrubStatus::default()
+        });
+        export.replication = Some(replica.clone());
+        assert_eq!(names(&export)[..2], ["damaged-content", "copies-differ"]);
+        replica.scrub = None;
+        view.takes_part = false;
+        view.obstacle = Some("its copy of the tree is not complete".to_owned());
+        replica.view = Some(view);
+        export.replication = Some(replica);
+        let first = alarms(&export).remove(0);
+        assert_eq!(first.name, "outside-the-view");
+        assert!(first.what.ends_with("its copy of the tree is not complete"));
+    }
+
+    #[test]
+    fn what_cannot_be_told_raises_no_alarm() {
+        let mut export = Status::example().exports.remove(0);
+        export.space = crate::status::SpaceStatus::default();
+        assert!(names(&export).is_empty());
+    }
+}

@@ -1,0 +1,144 @@
+//! Objects that nobody may change because the replica that decided about them was lost: what is asked about
+//! them, and what is answered.
+//!
+//! What must never enter: what freezes, and how it thaws.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::text::moment;
+
+/// A control of a lost replica that keeps objects frozen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrozenStatus {
+    /// The replica that was lost.
+    pub slot: u16,
+    /// When it left the view, in seconds since 1970.
+    pub since_unix_s: u64,
+    /// The control's name.
+    pub name: String,
+    /// What it covers.
+    pub paths: Vec<String>,
+    /// Whether it reaches below those.
+    pub deep: bool,
+    /// What would be lost if it were given up.
+    pub open_questions: String,
+}
+
+/// A wish that what a lost replica alone had is given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThawQuestion {
+    /// The replica that was lost.
+    pub lost: u16,
+    /// Why, for the record.
+    pub reason: String,
+    /// Whether it is meant; otherwise it is only told what would be given up.
+    pub meant: bool,
+}
+
+/// What thawing gives up, or has given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThawAnswer {
+    /// The replica that was lost.
+    pub lost: u16,
+    /// Whether it is done.
+    pub done: bool,
+    /// What keeps its objects frozen, or kept them.
+    pub frozen: Vec<FrozenStatus>,
+    /// What has to happen before it can be done.
+    pub waits_for: Option<String>,
+}
+
+impl From<replica::FrozenView> for FrozenStatus {
+    fn from(view: replica::FrozenView) -> FrozenStatus {
+        FrozenStatus {
+            slot: view.slot,
+            since_unix_s: view.since_unix_s,
+            name: view.name,
+            paths: view.paths,
+            deep: view.deep,
+            open_questions: view.open_questions,
+        }
+    }
+}
+
+impl fmt::Display for FrozenStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reach = match self.deep {
+            true => " and everything below",
+            false => "",
+        };
+        let (paths, since) = (self.paths.join(", "), moment(self.since_unix_s));
+        write!(
+            f,
+            "{paths}{reach}\n  frozen since {since}: replica {} decided about it (control {}) and is lost\n  {}",
+            self.slot, self.name, self.open_questions
+        )
+    }
+}
+
+impl fmt::Display for ThawAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lost = self.lost;
+        if self.done {
+            return write!(
+                f,
+                "What replica {lost} alone had is given up. When it comes back, it keeps its discarded versions aside; \
+                 `meridian recovered list` on it shows them."
+            );
+        }
+        write!(
+            f,
+            "Replica {lost} is lost. Thawing gives up, for ever, every change that it alone had answered:"
+        )?;
+        if self.frozen.is_empty() {
+            write!(f, "\n  (nothing of it is frozen at present)")?;
+        }
+        for frozen in &self.frozen {
+            write!(f, "\n{frozen}")?;
+        }
+        match &self.waits_for {
+            Some(what) => write!(f, "\nIt cannot be done yet: {what}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_frozen_and_what_thawing_gives_up_reads_well() {
+        let frozen = FrozenStatus {
+            slot: 3,
+            since_unix_s: 1_790_000_000,
+            name: "3.7.2".to_owned(),
+            paths: vec!["/src".to_owned()],
+            deep: true,
+            open_questions: "what replica 3 changed last is not known".to_owned(),
+        };
+        let told = "/src and everything below
+  frozen since 2026-09-21 14:13:20 UTC: replica 3 decided about it (control 3.7.2) and is lost
+  what replica 3 changed last is not known";
+        assert_eq!(frozen.to_string(), told);
+        let mut answer = ThawAnswer {
+            lost: 3,
+            done: false,
+            frozen: vec![frozen],
+            waits_for: Some("its lease runs".to_owned()),
+        };
+        let question = answer.to_string();
+        assert!(
+            question.contains("for ever") && question.contains(told),
+            "{question}"
+        );
+        assert!(
+            question.ends_with("It cannot be done yet: its lease runs"),
+            "{question}"
+        );
+        answer.done = true;
+        assert!(answer.to_string().contains("meridian recovered list"));
+    }
+}

@@ -1,0 +1,340 @@
+//! What a running server says about who takes part in its set, and about what those left behind who do not.
+//!
+//! What must never enter: the making of these figures; the replica knows them, and here they only get a form
+//! that travels.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::text::moment;
+
+/// The view that is in force here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewStatus {
+    /// The number of the view; 0 when this server has heard of none yet.
+    pub epoch: u64,
+    /// The replica that leads the agreement on views, if it is known.
+    pub leader: Option<u16>,
+    /// Whether this server is in the view.
+    pub takes_part: bool,
+    /// Whether its copy has everything that its clients may ask for.
+    pub up_to_date: bool,
+    /// What keeps it out of the view.
+    pub obstacle: Option<String>,
+    /// For how long it may answer if the others promise nothing more, in milliseconds; absent when it needs no
+    /// promise.
+    pub lease_ms: Option<u64>,
+    /// The configured replicas, by slot.
+    pub members: Vec<ViewMemberStatus>,
+    /// Replicas that left the view with controls that may still stand.
+    pub losses: Vec<LossStatus>,
+    /// What was decided lately, oldest first; only when it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub audit: Vec<AuditStatus>,
+}
+
+/// A configured replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewMemberStatus {
+    /// Its place in the set.
+    pub slot: u16,
+    /// `data` or `witness`.
+    pub kind: String,
+    /// Whether it is in the view.
+    pub active: bool,
+    /// The view since which it is in it, or away.
+    pub since_epoch: u64,
+    /// When it left, in seconds since 1970.
+    pub excluded_at_unix_s: Option<u64>,
+    /// Who asked for that.
+    pub excluded_by: Option<u16>,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// A replica that left the view with controls that may still stand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossStatus {
+    /// Its place in the set.
+    pub slot: u16,
+    /// When it left, in seconds since 1970.
+    pub since_unix_s: u64,
+    /// So many of its controls keep objects frozen.
+    pub frozen_controls: u64,
+    /// Whether all of its controls have ended.
+    pub settled: bool,
+    /// Whether they can be ended now.
+    pub ready_to_settle: bool,
+    /// What has to happen before that.
+    pub waits_for: Option<String>,
+}
+
+/// A decision about the set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditStatus {
+    /// The view that it began, or was made in.
+    pub epoch: u64,
+    /// When, in seconds since 1970, by the clock of who asked for it.
+    pub at_unix_s: u64,
+    /// Who asked for it.
+    pub by: u16,
+    /// What was decided.
+    pub what: String,
+}
+
+impl ViewStatus {
+    /// What a replica says, with the decisions.
+    pub(crate) fn with_audit(view: replica::ViewStatus) -> ViewStatus {
+        let audit = view.audit.clone();
+        let audit = audit.into_iter().map(|entry| AuditStatus {
+            epoch: entry.epoch,
+            at_unix_s: entry.at_unix_s,
+            by: entry.by,
+            what: entry.what,
+        });
+        ViewStatus {
+            audit: audit.collect(),
+            ..ViewStatus::new(view)
+        }
+    }
+
+    /// What a replica says.
+    pub(crate) fn new(view: replica::ViewStatus) -> ViewStatus {
+        ViewStatus {
+            epoch: view.epoch,
+            leader: view.leader,
+            takes_part: view.takes_part,
+            up_to_date: view.up_to_date,
+            obstacle: view.obstacle,
+            // Casts saturate.
+            lease_ms: view.lease_seconds.map(|seconds| (seconds * 1e3) as u64),
+            members: view.members.into_iter().map(member).collect(),
+            losses: view.losses.into_iter().map(loss).collect(),
+            audit: Vec::new(),
+        }
+    }
+
+    /// Controls that keep objects frozen.
+    #[must_use]
+    pub fn frozen_controls(&self) -> u64 {
+        self.losses.iter().map(|loss| loss.frozen_controls).sum()
+    }
+
+    /// Whether the set has exactly two members, be one of them a witness: neither can go on without the other.
+    #[must_use]
+    pub fn has_two_voters(&self) -> bool {
+        self.members.len() == 2
+    }
+}
+
+fn member(view: replica::MemberView) -> ViewMemberStatus {
+    ViewMemberStatus {
+        slot: view.slot,
+        kind: view.kind.to_owned(),
+        active: view.active,
+        since_epoch: view.since_epoch,
+        excluded_at_unix_s: view.excluded_at_unix_s,
+        excluded_by: view.excluded_by,
+        reason: view.reason,
+    }
+}
+
+fn loss(view: replica::LossView) -> LossStatus {
+    LossStatus {
+        slot: view.slot,
+        since_unix_s: view.since_unix_s,
+        frozen_controls: view.frozen_controls as u64,
+        settled: view.settled,
+        ready_to_settle: view.ready_to_settle,
+        waits_for: view.waits_for,
+    }
+}
+
+/// Slots, as people write them.
+fn listed<'s>(members: impl Iterator<Item = &'s ViewMemberStatus>) -> String {
+    let slots: Vec<String> = members.map(|member| member.slot.to_string()).collect();
+    slots.join(" ")
+}
+
+/// One line for `meridian status`.
+pub(super) struct Summary<'s>(pub(super) &'s ViewStatus);
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary(view) = self;
+        let takes_part = match (view.takes_part, view.up_to_date) {
+            (true, true) => "takes part",
+            (true, false) => "takes part as soon as it is up to date",
+            (false, _) => "DOES NOT TAKE PART",
+        };
+        let active = listed(view.members.iter().filter(|member| member.active));
+        write!(f, "{}, {takes_part}; replicas {active}", view.epoch)?;
+        let away = listed(view.members.iter().filter(|member| !member.active));
+        if !away.is_empty() {
+            write!(f, ", away {away}")?;
+        }
+        match view.lease_ms {
+            Some(0) => write!(f, "; NO LEASE"),
+            Some(ms) => write!(f, "; lease for {}.{} s", ms / 1000, ms % 1000 / 100),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The answer to `meridian view`.
+impl fmt::Display for ViewStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "view {}", Summary(self))?;
+        match self.leader {
+            Some(leader) => write!(f, "\n  led by replica {leader}")?,
+            None => write!(f, "\n  led by nobody that is known here")?,
+        }
+        if let Some(obstacle) = &self.obstacle {
+            write!(f, "\n  kept outside: {obstacle}")?;
+        }
+        for member in &self.members {
+            write!(f, "\n{member}")?;
+        }
+        for loss in self.losses.iter().filter(|loss| !loss.settled) {
+            write!(f, "\n{loss}")?;
+        }
+        if !self.audit.is_empty() {
+            write!(f, "\ndecisions, the last one last")?;
+        }
+        for entry in &self.audit {
+            let AuditStatus {
+                epoch, by, what, ..
+            } = entry;
+            let at = moment(entry.at_unix_s);
+            write!(f, "\n  {at}  view {epoch:<5} by replica {by}: {what}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ViewMemberStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.kind == "witness" {
+            "  witness"
+        } else {
+            ""
+        };
+        write!(f, "  replica {:<5}{kind}", self.slot)?;
+        if self.active {
+            return write!(f, " in the view since {}", self.since_epoch);
+        }
+        match (self.excluded_at_unix_s, &self.reason) {
+            (Some(at), Some(reason)) => {
+                write!(f, " AWAY since {}: {reason}", moment(at))?;
+                self.excluded_by
+                    .map_or(Ok(()), |by| write!(f, " (said replica {by})"))
+            }
+            _ => write!(f, " not taken in yet"),
+        }
+    }
+}
+
+impl fmt::Display for LossStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LossStatus {
+            slot,
+            frozen_controls,
+            ..
+        } = self;
+        let since = moment(self.since_unix_s);
+        write!(
+            f,
+            "  replica {slot} is lost since {since}, and {frozen_controls} of its controls keep objects frozen"
+        )?;
+        match &self.waits_for {
+            Some(what) => write!(f, "; nothing can be decided yet: {what}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+impl ViewStatus {
+    /// A view of three that one has left with something.
+    pub(crate) fn example() -> ViewStatus {
+        let present = ViewMemberStatus {
+            slot: 1,
+            kind: "data".to_owned(),
+            active: true,
+            since_epoch: 1,
+            excluded_at_unix_s: None,
+            excluded_by: None,
+            reason: None,
+        };
+        let away = ViewMemberStatus {
+            slot: 3,
+            active: false,
+            since_epoch: 6,
+            excluded_at_unix_s: Some(1_790_000_000),
+            excluded_by: Some(1),
+            reason: Some("it does not answer".to_owned()),
+            ..present.clone()
+        };
+        ViewStatus {
+            epoch: 6,
+            leader: Some(1),
+            takes_part: true,
+            up_to_date: true,
+            obstacle: None,
+            lease_ms: Some(4230),
+            members: vec![
+                present.clone(),
+                ViewMemberStatus { slot: 2, ..present },
+                away,
+            ],
+            losses: vec![LossStatus {
+                slot: 3,
+                since_unix_s: 1_790_000_000,
+                frozen_controls: 2,
+                settled: false,
+                ready_to_settle: true,
+                waits_for: None,
+            }],
+            audit: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_reads_well() {
+        let mut view = ViewStatus::example();
+        view.audit.push(AuditStatus {
+            epoch: 6,
+            at_unix_s: 1_790_000_000,
+            by: 1,
+            what: "replica 3 left: it does not answer".to_owned(),
+        });
+        assert_eq!(
+            view.to_string(),
+            "view 6, takes part; replicas 1 2, away 3; lease for 4.2 s
+  led by replica 1
+  replica 1     in the view since 1
+  replica 2     in the view since 1
+  replica 3     AWAY since 2026-09-21 14:13:20 UTC: it does not answer (said replica 1)
+  replica 3 is lost since 2026-09-21 14:13:20 UTC, and 2 of its controls keep objects frozen
+decisions, the last one last
+  2026-09-21 14:13:20 UTC  view 6     by replica 1: replica 3 left: it does not answer"
+        );
+    }
+
+    #[test]
+    fn a_witness_makes_two_replicas_three_voters() {
+        let mut view = ViewStatus::example();
+        view.members[2].kind = "witness".to_owned();
+        assert!(!view.has_two_voters());
+        let line = view.members[2].to_string();
+        assert!(line.starts_with("  replica 3      witness AWAY"), "{line}");
+        view.members.truncate(2);
+        assert!(view.has_two_voters());
+    }
+}
