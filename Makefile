@@ -2,7 +2,7 @@
 # read, and run alone. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-single test fix bench-server bench-replication posix-suite soak
+.PHONY: help demo demo-single test fix bench-server bench-replication bench-failover posix-suite soak nemesis
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,11 +22,17 @@ fix: ## Format the code and apply what the linter can mend by itself
 bench-server: ## Compare Meridian with NFS-Ganesha on this machine
 	@scripts/bench-server
 
-soak: ## Simulate random runs of the replication protocol for SOAK_MINUTES minutes (default 10)
+soak: ## Look for faults for SOAK_MINUTES minutes (default 10): simulated runs, then real servers that fail
 	@scripts/soak
+
+nemesis: ## Let real servers at three sites fail for two minutes while clients work, and judge the answers
+	@scripts/nemesis
 
 bench-replication: ## Measure replication over an emulated wide area network
 	@scripts/bench-replication
+
+bench-failover: ## Measure how long a lost server is missed, and what it costs to be prepared
+	@scripts/bench-failover
 
 posix-suite: ## Run an independent POSIX suite through the real Linux client
 	@scripts/posix-suite

@@ -148,7 +148,11 @@ impl Service {
         &self.log
     }
 
-    fn ended(&mut self) -> Result<Option<ExitStatus>> {
+    /// How the process has ended, if it has, by itself or by a signal of somebody else.
+    ///
+    /// # Errors
+    /// Fails when it was killed here, or never started.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         match &mut self.child {
             Some(child) => Ok(child.try_wait()?),
             None => bail!("{} was not started", self.name),

@@ -1,7 +1,8 @@
 //! Who has which address on a WAN.
 //!
 //! A site's index, from 1 on, is part of its addresses: site 2 is 10.200.2.1, and guests that boot in
-//! it are in 10.66.0.0/16. All of that can be reached from every site and every guest. What a site has
+//! it are in 10.66.0.0/16. Service addresses, 10.200.0.1 and on, belong to whichever site has them now.
+//! All of that can be reached from every site and every guest. What a site has
 //! for itself alone, 10.99.0.1 above all, is the same in every site.
 //!
 //! What must never enter: devices and routes; see `device`.
@@ -23,6 +24,11 @@ pub(super) const ALL_GUESTS: &str = "10.64.0.0/10";
 /// The address of the site with this index.
 pub(super) fn site(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, SITES, number(index), 1)
+}
+
+/// The service address with this number, from 1 on.
+pub(super) fn service(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, SITES, 0, number)
 }
 
 /// The second byte of the addresses of all guests in the site with this index.
@@ -63,6 +69,7 @@ mod tests {
         for stranger in [
             [10, 200, 0, 1],
             [10, 200, 1, 2],
+            service(1).octets(),
             [10, 64, 1, 1],
             [10, 99, 0, 1],
         ] {

@@ -6,6 +6,8 @@
 //!
 //! What must never enter: what happens to packets (`line`) and what packets look like (`frame`).
 
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::process::{Command, Stdio};
@@ -34,6 +36,8 @@ const TURN: usize = 32;
 pub(crate) struct Lines {
     sites: usize,
     lines: Vec<Line<Buffer>>,
+    /// The indices of the sites that have the service addresses.
+    services: HashMap<Ipv4Addr, usize>,
 }
 
 impl Lines {
@@ -45,7 +49,22 @@ impl Lines {
             lines: (0..count)
                 .map(|seed| Line::new(settings, seed, now))
                 .collect(),
+            services: HashMap::new(),
         }
+    }
+
+    /// Gives a service address to a site, or to none. Returns which site had it.
+    pub(crate) fn give(&mut self, address: Ipv4Addr, to: Option<usize>) -> Option<usize> {
+        match to {
+            Some(to) => self.services.insert(address, to),
+            None => self.services.remove(&address),
+        }
+    }
+
+    /// The index of the site that an address belongs to now.
+    fn index(&self, address: Ipv4Addr) -> Option<usize> {
+        let service = self.services.get(&address).copied();
+        service.or_else(|| addresses::index(address).filter(|index| *index < self.sites))
     }
 
     /// The line from one site to another, by their indices.
@@ -215,9 +234,10 @@ impl Loop {
         let Some(shape) = Shape::of(&scratch.room()[..length]) else {
             return;
         };
-        let to =
-            addresses::index(shape.destination).filter(|to| *to < self.lines.sites && *to != from);
-        let Some(to) = to else { return };
+        let to = self.lines.index(shape.destination);
+        let Some(to) = to.filter(|to| *to != from) else {
+            return;
+        };
         let line = self.lines.between(from, to);
         let due = line.admit(Instant::now(), &shape, &mut self.survivors);
         for run in &self.survivors {

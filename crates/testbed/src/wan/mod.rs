@@ -107,6 +107,35 @@ impl Wan {
         Ok(addresses::site(self.index(name)?).into())
     }
 
+    /// A service address: one that belongs to no site by itself, until [`Wan::move_address`] gives it to one.
+    /// Numbers count from 1.
+    pub fn service_address(&self, number: u8) -> IpAddr {
+        addresses::service(number).into()
+    }
+
+    /// Moves a service address to a site, which is then reached under it from everywhere, or with `None` takes
+    /// it away from all. Whoever had it before loses it first, with its connections' packets.
+    pub fn move_address(&self, number: u8, to: Option<&str>) -> Result<()> {
+        let address = addresses::service(number);
+        let to = to.map(|name| self.index(name)).transpose()?;
+        let give = |to| {
+            let forwarder = &self.network.forwarder;
+            forwarder.ask(move |lines| lines.give(address, to))
+        };
+        let one = format!("{address}/32");
+        let configure = |site: usize, verb: &str| {
+            self.network.sites[site].configure(&["addr", verb, &one, "dev", "lo"])
+        };
+        if let Some(former) = give(None)? {
+            configure(former, "del")?;
+        }
+        if let Some(to) = to {
+            configure(to, "add")?;
+            give(Some(to))?;
+        }
+        Ok(())
+    }
+
     /// The way from one site to another; the way back is a link of its own.
     pub fn link(&self, from: &str, to: &str) -> Result<Link<'_>> {
         let (from, to) = (self.index(from)?, self.index(to)?);

@@ -1,0 +1,287 @@
+//! Clients at every site: they work without end, and record what they did and were answered.
+//!
+//! A client whose request has an unknown outcome comes back as the same client after a restart: its server then
+//! forgets what it held. It reclaims nothing, so that a lock ends, in its own eyes, with the last request that
+//! succeeded under it.
+//!
+//! What must never enter: judgement; see `check`.
+
+pub mod content;
+mod locks;
+mod logs;
+mod names;
+mod registers;
+pub mod tree;
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use nfs4::{NfsStat4, Opnum, Verifier4};
+use nfs4_client::{Client, Error, Options};
+use testbed::{Place, Site};
+use tokio::task::JoinHandle;
+
+use crate::history::{Act, Event, Outcome, Recorder, Time};
+use crate::random::Random;
+use tree::{TOKENS, Tree};
+
+/// How long a request may try: longer than any fault and what follows it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// After this a request counts as lost.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// The longest pause between two things that a client does, in milliseconds.
+const PAUSE_MS_MAX: u64 = 60;
+
+/// How long a client waits after a failure.
+const AFTER_FAILURE: Duration = Duration::from_millis(200);
+
+/// What all clients have in common.
+#[derive(Debug)]
+pub struct Common {
+    /// Where they record.
+    pub recorder: Recorder,
+    /// What they work on.
+    pub tree: Tree,
+    /// Set when they shall finish.
+    pub done: AtomicBool,
+    /// How often a server said that it be asked again later.
+    pub put_off: AtomicU64,
+    seed: u64,
+    last_value: AtomicU64,
+    /// Where each token was last seen.
+    tokens: Vec<AtomicUsize>,
+}
+
+impl Common {
+    /// Clients of a run that begins now.
+    pub fn new(seed: u64, tree: Tree) -> Self {
+        Self {
+            recorder: Recorder::new(),
+            tree,
+            done: AtomicBool::new(false),
+            put_off: AtomicU64::new(0),
+            seed,
+            last_value: AtomicU64::new(0),
+            tokens: (0..TOKENS)
+                .map(|token| AtomicUsize::new(tree::token_start(token)))
+                .collect(),
+        }
+    }
+
+    /// A value that nobody else writes.
+    fn fresh_value(&self) -> u64 {
+        self.last_value.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::Relaxed)
+    }
+}
+
+/// How a server is reached from its own site.
+#[derive(Debug, Clone)]
+pub struct Target {
+    site: Site,
+    address: SocketAddr,
+}
+
+impl Target {
+    /// The server of a place.
+    pub fn of(place: &Place) -> Self {
+        Self {
+            site: place.site().clone(),
+            address: place.nfs_address(),
+        }
+    }
+
+    /// A client called so, in its run of this number.
+    pub async fn client(&self, name: &str, generation: u64) -> Result<Client, Error> {
+        let Self { site, address } = self.clone();
+        let options = Options::dialling(move || {
+            let stream = site.enter(|| TcpStream::connect(address));
+            stream.map_err(io::Error::other)?
+        });
+        Client::connect(Options {
+            owner: name.to_owned().into(),
+            verifier: Verifier4(generation.to_be_bytes()),
+            patience: PATIENCE,
+            renewal: Some(Duration::from_secs(3)),
+            slots: 4,
+            ..options
+        })
+        .await
+    }
+}
+
+/// What a client does.
+#[derive(Debug, Clone, Copy)]
+enum Role {
+    Registers,
+    Names,
+    Locks,
+    Log(usize),
+}
+
+/// Puts clients to work at every site. They end when [`Common::done`] is set.
+pub fn employ(common: &Arc<Common>, places: &[Place]) -> Vec<JoinHandle<()>> {
+    let mut clients = Vec::new();
+    for (site, place) in places.iter().enumerate() {
+        let roles = [
+            Role::Registers,
+            Role::Registers,
+            Role::Names,
+            Role::Locks,
+            Role::Log(site * 2),
+            Role::Log(site * 2 + 1),
+        ];
+        for role in roles {
+            let worker = Worker {
+                common: Arc::clone(common),
+                site,
+                number: clients.len(),
+                random: Random::new(common.seed, 1000 + clients.len() as u64),
+                target: Target::of(place),
+                generation: 0,
+                session: None,
+            };
+            clients.push(tokio::spawn(worker.work(role)));
+        }
+    }
+    clients
+}
+
+/// One client.
+#[derive(Debug)]
+struct Worker {
+    common: Arc<Common>,
+    site: usize,
+    number: usize,
+    random: Random,
+    target: Target,
+    generation: u64,
+    session: Option<Client>,
+}
+
+impl Worker {
+    async fn work(mut self, role: Role) {
+        match role {
+            Role::Registers => self.registers().await,
+            Role::Names => self.names().await,
+            Role::Locks => self.locks().await,
+            Role::Log(log) => self.log(log).await,
+        }
+        if let Some(client) = self.session.take() {
+            self.count_put_off(&client);
+            let _ = tokio::time::timeout(AFTER_FAILURE * 10, client.leave()).await;
+        }
+    }
+
+    /// The client, connected; none when the work is over before a server answers.
+    async fn client(&mut self) -> Option<Client> {
+        while self.session.is_none() && !self.common.is_done() {
+            self.generation += 1;
+            let name = format!("nemesis {} {}", self.common.seed, self.number);
+            let connecting = self.target.client(&name, self.generation);
+            match tokio::time::timeout(LIMIT, connecting).await {
+                Ok(Ok(client)) => self.session = Some(client),
+                Ok(Err(_)) | Err(_) => tokio::time::sleep(AFTER_FAILURE).await,
+            }
+        }
+        self.session.clone()
+    }
+
+    /// A pause, and the client; none when the work is over.
+    async fn next(&mut self) -> Option<Client> {
+        let pause = self.random.below(PAUSE_MS_MAX);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        match self.common.is_done() {
+            true => None,
+            false => self.client().await,
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.common.recorder.now()
+    }
+
+    /// Records what was done since `begin`. After an unknown outcome the client starts anew.
+    async fn record(&mut self, begin: Time, act: Act, outcome: Outcome) {
+        let is_unknown = matches!(outcome, Outcome::Unknown(_));
+        self.common.recorder.record(Event {
+            site: self.site,
+            client: self.number,
+            begin,
+            end: self.now(),
+            act,
+            outcome,
+        });
+        if is_unknown {
+            self.forget().await;
+        }
+    }
+
+    /// Gives the session up.
+    async fn forget(&mut self) {
+        if let Some(client) = self.session.take() {
+            self.count_put_off(&client);
+        }
+        tokio::time::sleep(AFTER_FAILURE).await;
+    }
+
+    fn count_put_off(&self, client: &Client) {
+        let times = client.session().times_put_off();
+        self.common.put_off.fetch_add(times, Ordering::Relaxed);
+    }
+}
+
+/// Waits for an answer, but not for ever.
+async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    match tokio::time::timeout(LIMIT, work).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let cause = format!("no answer for {} s", LIMIT.as_secs());
+            Err(Error::Transport(io::Error::other(cause)))
+        }
+    }
+}
+
+/// What an error says about a request that changes something in one step.
+fn outcome_of(error: &Error) -> Outcome {
+    use NfsStat4 as S;
+    let refusals = [
+        S::Exist,
+        S::NoEnt,
+        S::NoSpc,
+        S::Access,
+        S::Perm,
+        S::ShareDenied,
+        S::Locked,
+        S::RoFs,
+    ];
+    match error {
+        Error::Status { op, status }
+            if *op != Opnum::Sequence as u32 && refusals.contains(status) =>
+        {
+            Outcome::Refused(format!("{status:?}"))
+        }
+        Error::Status { op, status } => {
+            let name =
+                Opnum::try_from(*op).map_or("an operation".to_owned(), |op| format!("{op:?}"));
+            Outcome::Unknown(format!("{name}: {status:?}"))
+        }
+        other => Outcome::Unknown(other.to_string()),
+    }
+}
+
+/// The same for the later steps of several: the first has been done.
+fn unknown(error: &Error) -> Outcome {
+    match outcome_of(error) {
+        Outcome::Refused(what) => Outcome::Unknown(what),
+        other => other,
+    }
+}

@@ -1,0 +1,196 @@
+//! What clients did, when, and what they were answered.
+//!
+//! Times are microseconds since the run began, by one monotonic clock. An event's interval reaches from before its
+//! first request was sent until after its last answer arrived.
+//!
+//! What must never enter: judgement; see `check`.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+/// Microseconds since the run began.
+pub type Time = u64;
+
+/// One thing that a client did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The number of the client's site, from zero.
+    pub site: usize,
+    /// The number of the client, from zero, over all sites.
+    pub client: usize,
+    /// Before its first request was sent.
+    pub begin: Time,
+    /// After its last answer arrived.
+    pub end: Time,
+    /// What was done.
+    pub act: Act,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Act {
+    /// A file was opened, read and closed. Zero stands for what it held before the first write.
+    Read {
+        /// Which.
+        register: usize,
+        /// What it held.
+        saw: Option<Seen>,
+    },
+    /// A file was opened, overwritten and closed.
+    Write {
+        /// Which.
+        register: usize,
+        /// A value that nobody else writes.
+        value: u64,
+    },
+    /// A name was created that must not exist.
+    Create {
+        /// Which of the names that clients compete for.
+        name: u64,
+    },
+    /// A new file was renamed over a name that always exists.
+    Replace {
+        /// Which.
+        name: usize,
+        /// A value that nobody else writes.
+        value: u64,
+    },
+    /// Such a name was opened and read.
+    ReadReplaced {
+        /// Which.
+        name: usize,
+        /// What it held.
+        saw: Option<Seen>,
+    },
+    /// A file was renamed from one directory into another.
+    Move {
+        /// Which.
+        token: usize,
+        /// From which directory.
+        from: usize,
+        /// Into which.
+        to: usize,
+    },
+    /// A counter was incremented under a lock.
+    Section(Section),
+    /// A record was written and committed.
+    Append {
+        /// Which log; each has one writer.
+        log: usize,
+        /// Which record of it, from zero.
+        number: u64,
+    },
+}
+
+/// What was done under a lock.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Section {
+    /// Which counter.
+    pub counter: usize,
+    /// When the lock was asked for by the request that was granted.
+    pub asked: Time,
+    /// When the grant arrived, if one did.
+    pub granted: Option<Time>,
+    /// When the last request was sent that succeeded under the lock: until then it was held.
+    pub held_until: Time,
+    /// What the counter said.
+    pub saw: Option<u64>,
+    /// What was written, if that was answered.
+    pub wrote: Option<u64>,
+}
+
+/// The content of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Seen {
+    /// What one write has written.
+    Value(u64),
+    /// Something that nobody has written.
+    Garbage(String),
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// It was refused, and nothing has happened.
+    Refused(String),
+    /// Whether it happened is not known.
+    Unknown(String),
+}
+
+impl Event {
+    /// True when it was answered as done.
+    pub fn is_done(&self) -> bool {
+        self.outcome == Outcome::Done
+    }
+
+    /// True when it certainly did not happen.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.outcome, Outcome::Refused(_))
+    }
+}
+
+impl Act {
+    /// A word for tables.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Act::Read { .. } => "read",
+            Act::Write { .. } => "write",
+            Act::Create { .. } => "exclusive create",
+            Act::Replace { .. } => "replace by rename",
+            Act::ReadReplaced { .. } => "read a replaced name",
+            Act::Move { .. } => "move",
+            Act::Section(_) => "section under a lock",
+            Act::Append { .. } => "append and commit",
+        }
+    }
+}
+
+/// The clock of a run, and what has been recorded so far.
+#[derive(Debug)]
+pub struct Recorder {
+    began: Instant,
+    events: Mutex<Vec<Event>>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Recorder {
+    /// Begins a run now.
+    pub fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            events: Mutex::default(),
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Time {
+        // A run of half a million years would saturate.
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Keeps an event.
+    pub fn record(&self, event: Event) {
+        self.lock().push(event);
+    }
+
+    /// All events so far, in the order of their ends.
+    pub fn events(&self) -> Vec<Event> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Event>> {
+        // An event is pushed whole or not at all.
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

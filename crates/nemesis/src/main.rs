@@ -1,0 +1,146 @@
+//! `nemesis`: lets real servers fail by a seed while clients work, and judges what the clients were answered.
+//!
+//! It exits with 0 when every promise was kept, with 3 when one was broken, with 1 when the run could not be done.
+//!
+//! What must never enter: anything a test would want to call.
+
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use nemesis::schedule::{Kind, Profile};
+use nemesis::{report, run};
+use testbed::Requirements;
+
+/// The exit code of a broken promise.
+const BROKEN: u8 = 3;
+
+/// Lets servers at several sites fail while clients work, and judges what the clients were answered
+#[derive(Debug, Parser)]
+#[command(name = "nemesis")]
+struct Arguments {
+    /// Draws faults and work; the same seed draws the same faults [default: a new one]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// For how long things fail
+    #[arg(long, value_name = "MINUTES", default_value_t = 2.0)]
+    minutes: f64,
+    /// How many sites: 3 or 5
+    #[arg(long, default_value_t = 3)]
+    sites: usize,
+    /// Kinds of faults; `none` for a run without [default: all but skew]
+    #[arg(long, value_delimiter = ',')]
+    faults: Vec<String>,
+    /// Let a majority fail at once
+    #[arg(long)]
+    majority: bool,
+    /// Instead of drawn faults, restart every server once, one after another, as for an upgrade
+    #[arg(long, conflicts_with_all = ["faults", "majority"])]
+    rolling: bool,
+    /// The time from one site to another and back, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 60)]
+    round_trip: u64,
+    /// Waits longer than this, at sites that suffer nothing, are violations
+    #[arg(long, value_name = "SECONDS")]
+    stall_limit: Option<u64>,
+    /// A file with more of the servers' configuration
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// The server program [default: the one built beside this program]
+    #[arg(long, value_name = "FILE")]
+    meridian: Option<PathBuf>,
+    /// Where a folder for the run is made
+    #[arg(long, value_name = "DIR", default_value = "target/nemesis")]
+    output: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match carry_out(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(BROKEN),
+        Err(error) => {
+            eprintln!("nemesis: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// True when every promise was kept.
+fn carry_out(arguments: &Arguments) -> Result<bool> {
+    ensure!(
+        matches!(arguments.sites, 3 | 5),
+        "a run has 3 or 5 sites, not {}",
+        arguments.sites
+    );
+    ensure!(
+        (0.1..=600.0).contains(&arguments.minutes),
+        "a run takes 0.1 to 600 minutes"
+    );
+    let needs = Requirements::site().with_wan();
+    if !needs.admit("nemesis, which needs sites and a WAN between them")? {
+        bail!("there is no WAN on this machine, see above");
+    }
+    let seed = arguments.seed.unwrap_or_else(new_seed);
+    let order = run::Order {
+        profile: Profile {
+            seed,
+            sites: arguments.sites,
+            length: Duration::from_secs_f64(arguments.minutes * 60.0),
+            kinds: kinds(&arguments.faults)?,
+            majority: arguments.majority,
+            rolling: arguments.rolling,
+        },
+        round_trip: Duration::from_millis(arguments.round_trip),
+        stall_limit: arguments.stall_limit.map(Duration::from_secs),
+        settings: match &arguments.settings {
+            Some(file) => std::fs::read_to_string(file)
+                .with_context(|| format!("could not read {}", file.display()))?,
+            None => String::new(),
+        },
+        program: program(arguments.meridian.as_deref())?,
+        folder: run::folder(&arguments.output, seed)?,
+    };
+    eprintln!("nemesis: seed {seed}");
+    let outcome = run::run(&order)?;
+    report::write(&order, &outcome)?;
+    print!("{}", report::in_short(&order, &outcome));
+    Ok(outcome.violations.is_empty())
+}
+
+fn kinds(words: &[String]) -> Result<Vec<Kind>> {
+    match words {
+        [] => Ok(Kind::USUAL.to_vec()),
+        [none] if none == "none" => Ok(Vec::new()),
+        words => {
+            let kinds = words.iter().map(|word| {
+                let kind = <Kind as clap::ValueEnum>::from_str(word, false);
+                kind.map_err(|_| anyhow::anyhow!("there is no fault `{word}`; write kill, restart, stop, cut, oneway, fill, skew or none"))
+            });
+            kinds.collect()
+        }
+    }
+}
+
+fn program(named: Option<&Path>) -> Result<PathBuf> {
+    let program = match named {
+        Some(named) => named.to_owned(),
+        None => std::env::current_exe()?.with_file_name("meridian"),
+    };
+    let advice = || {
+        format!(
+            "there is no {}; run `cargo build --package meridian`, or name it with --meridian",
+            program.display()
+        )
+    };
+    program.canonicalize().with_context(advice)
+}
+
+/// Another one every second.
+fn new_seed() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs() % 1_000_000_000)
+}

@@ -1,0 +1,289 @@
+//! One run from its beginning to its verdict.
+//!
+//! What must never enter: what single clients do, and judgement.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use crate::check::{self, Violation};
+use crate::clients::tree::{LEDGER, Tree};
+use crate::clients::{Common, Target, employ};
+use crate::history::{Event, Time};
+use crate::sampling::{Sample, Samples};
+use crate::schedule::{Kind, Profile, name};
+use crate::stage::{Stage, Suffered};
+use crate::survey::Survey;
+use crate::world::{Plan, Sites, is_quiet, server};
+
+/// How long clients may take to finish what they are about.
+const FAREWELL: Duration = Duration::from_secs(120);
+
+/// What a run is made of.
+#[derive(Debug, Serialize)]
+pub struct Order {
+    /// What faults are drawn from.
+    pub profile: Profile,
+    /// The time from one site to another and back.
+    pub round_trip: Duration,
+    /// Longer waits of clients whose site suffers nothing are violations.
+    pub stall_limit: Option<Duration>,
+    /// More of the servers' configuration.
+    pub settings: String,
+    /// The server program.
+    pub program: PathBuf,
+    /// Where the run's files go.
+    pub folder: PathBuf,
+}
+
+/// All that a run has shown.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What clients did.
+    pub events: Vec<Event>,
+    /// What failed.
+    pub faults: Vec<Suffered>,
+    /// How the servers were.
+    pub samples: Vec<Sample>,
+    /// What was broken.
+    pub violations: Vec<Violation>,
+    /// How often a server said that it be asked again later.
+    pub put_off: u64,
+}
+
+/// Runs.
+///
+/// # Errors
+/// Fails where the run could not be done; what the servers did wrong is in the outcome.
+pub fn run(order: &Order) -> Result<Outcome> {
+    if order.profile.kinds.contains(&Kind::Skew) {
+        server::require_clocks()?;
+    }
+    let disks = order.folder.join("disks");
+    let sites = Sites::set_up(&Plan {
+        program: &order.program,
+        sites: order.profile.sites,
+        round_trip: order.round_trip,
+        settings: &order.settings,
+        folder: &disks,
+    })?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let outcome = in_sites(order, &sites, &runtime);
+    for site in 0..sites.places().len() {
+        sites.server(site).keep_log(&order.folder)?;
+    }
+    runtime.shutdown_background();
+    let mut outcome = outcome?;
+    check_data(order, &sites, &mut outcome)?;
+    Ok(outcome)
+}
+
+/// Has every server's data checked, and keeps it where a promise was broken.
+fn check_data(order: &Order, sites: &Sites, outcome: &mut Outcome) -> Result<()> {
+    for site in 0..sites.places().len() {
+        if let Some(found) = sites.server(site).check()? {
+            outcome.violations.push(Violation {
+                promise: "the data on disk is in order",
+                what: format!("that of {} is not: {found}", name(site)),
+                at: None,
+            });
+        }
+    }
+    if !outcome.violations.is_empty() {
+        for site in 0..sites.places().len() {
+            sites.server(site).keep_data(&order.folder)?;
+        }
+    }
+    Ok(())
+}
+
+fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> {
+    let places = sites.places();
+    let tree = runtime.block_on(async {
+        let client = Target::of(&places[0]).client("gardener", 1).await?;
+        let tree = Tree::plant(&client, places.len()).await?;
+        client.leave().await?;
+        anyhow::Ok(tree)
+    })?;
+    let path = format!("/{LEDGER}");
+    sites.doors()[0].ask(&["durability", &path, "majority"])?;
+    sites.wait_until("quiet", is_quiet)?;
+
+    eprintln!("nemesis: {} sites at work", places.len());
+    let common = Arc::new(Common::new(order.profile.seed, tree));
+    let samples = Arc::new(Samples::default());
+    let clients = {
+        let _context = runtime.enter();
+        employ(&common, places)
+    };
+    let askers = samples.begin(&common, sites.doors());
+    let mut stage = Stage::new(sites, &common);
+    let suffered = stage.faults(&order.profile);
+    let after = suffered.and_then(|()| stage.afterwards());
+    common.done.store(true, Ordering::Relaxed);
+    let stuck = runtime.block_on(farewell(clients));
+    for asker in askers {
+        asker
+            .join()
+            .ok()
+            .context("a thread that asks servers died")?;
+    }
+    after?;
+    let mut violations = stage.violations;
+    violations.extend(stuck);
+    eprintln!("nemesis: waiting until everything is everywhere");
+    violations.extend(verdict_at_rest(sites, &common, runtime));
+    let events = common.recorder.events();
+    if let Some(limit) = order.stall_limit {
+        violations.extend(stalls(&events, &stage.faults, limit));
+    }
+    violations.sort_by_key(|violation| violation.at.unwrap_or(Time::MAX));
+    Ok(Outcome {
+        events,
+        faults: stage.faults,
+        samples: samples.all(),
+        violations,
+        put_off: common.put_off.load(Ordering::Relaxed),
+    })
+}
+
+/// Waits for clients to finish.
+async fn farewell(clients: Vec<JoinHandle<()>>) -> Option<Violation> {
+    let deadline = tokio::time::Instant::now() + FAREWELL;
+    let mut stuck = 0;
+    for client in clients {
+        match tokio::time::timeout_at(deadline, client).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => stuck += 1,
+        }
+    }
+    (stuck > 0).then(|| Violation {
+        promise: "no operation waits for ever",
+        what: format!("{stuck} clients have no answer {FAREWELL:?} after everything was mended"),
+        at: None,
+    })
+}
+
+/// Everything that can be judged when nothing moves any more, and that it comes to rest.
+fn verdict_at_rest(sites: &Sites, common: &Common, runtime: &Runtime) -> Vec<Violation> {
+    let in_the_end = |promise, error: anyhow::Error| Violation {
+        promise,
+        what: format!("{error:#}"),
+        at: None,
+    };
+    let mut violations = Vec::new();
+    if let Err(error) = sites.wait_until("quiet", is_quiet) {
+        violations.push(in_the_end("everything comes to rest", error));
+    }
+    let mut surveys = Vec::new();
+    for (site, place) in sites.places().iter().enumerate() {
+        let target = Target::of(place);
+        let taking = async {
+            let taking = Survey::take(site, &target, &common.tree);
+            match tokio::time::timeout(FAREWELL, taking).await {
+                Ok(survey) => survey,
+                Err(_) => bail!("it takes longer than {FAREWELL:?}"),
+            }
+        };
+        match runtime.block_on(taking) {
+            Ok(survey) => surveys.push(survey),
+            Err(error) => {
+                let error = error.context(format!("at {}", name(site)));
+                violations.push(in_the_end("the whole tree can be read", error));
+            }
+        }
+    }
+    violations.extend(check::judge(&common.recorder.events(), &surveys));
+    violations
+}
+
+/// Waits that were too long although the client's own site suffered nothing meanwhile.
+fn stalls(events: &[Event], faults: &[Suffered], limit: Duration) -> Vec<Violation> {
+    let limit = limit.as_micros() as Time;
+    let suffers = |event: &Event| {
+        faults.iter().any(|suffered| {
+            suffered.fault.victim == event.site
+                && suffered.begin < event.end
+                && suffered.end.is_none_or(|end| end + limit > event.begin)
+        })
+    };
+    let long = events
+        .iter()
+        .filter(|event| event.end - event.begin > limit);
+    let broken = long.filter(|event| !suffers(event)).map(|event| Violation {
+        promise: "no operation waits for long while a majority is up",
+        what: format!(
+            "client {} at {} waited {:.1} s for: {}",
+            event.client,
+            name(event.site),
+            (event.end - event.begin) as f64 / 1e6,
+            event.act.kind()
+        ),
+        at: Some(event.begin),
+    });
+    broken.collect()
+}
+
+/// The folder of a run, new and empty.
+pub fn folder(base: &Path, seed: u64) -> Result<PathBuf> {
+    crate::world::disk::sweep();
+    let folder = base.join(seed.to_string());
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)
+            .with_context(|| format!("could not remove {}", folder.display()))?;
+    }
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("could not create {}", folder.display()))?;
+    folder
+        .canonicalize()
+        .with_context(|| format!("could not find {}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{self, Act};
+    use crate::schedule::{Blow, Fault};
+
+    #[test]
+    fn only_waits_at_sites_without_a_fault_count() {
+        let event = |site, begin, end| Event {
+            site,
+            client: 0,
+            begin,
+            end,
+            act: Act::Write {
+                register: 0,
+                value: 1,
+            },
+            outcome: history::Outcome::Done,
+        };
+        let suffered = Suffered {
+            fault: Fault {
+                victim: 0,
+                kind: Kind::Kill,
+                blow: Blow::Kill,
+                begin: Duration::ZERO,
+                end: Duration::ZERO,
+            },
+            begin: 1_000_000,
+            end: Some(9_000_000),
+        };
+        let limit = Duration::from_secs(5);
+        let faults = [suffered];
+        let judged = |event: Event| stalls(&[event], &faults, limit).len();
+        assert_eq!(judged(event(0, 2_000_000, 10_000_000)), 0);
+        assert_eq!(judged(event(1, 2_000_000, 10_000_000)), 1);
+        assert_eq!(judged(event(1, 2_000_000, 6_000_000)), 0);
+        assert_eq!(judged(event(0, 20_000_000, 28_000_000)), 1);
+    }
+}

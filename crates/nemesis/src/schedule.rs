@@ -1,0 +1,318 @@
+//! Which faults a run suffers, and when: drawn from its seed.
+//!
+//! What must never enter: processes and links; `world` carries the faults out.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::random::Random;
+
+/// Nothing fails before this, so that clients are at work.
+pub const WARM_UP: Duration = Duration::from_secs(6);
+
+/// The shortest and the longest fault.
+const LENGTH: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(18)];
+
+/// The shortest and the longest time between the beginnings of two faults.
+const GAP: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(12)];
+
+/// A kind of faults.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The server is killed as by `kill -9`, and started again at the end
+    Kill,
+    /// The server is told to end, as for an upgrade, and started again at the end
+    Restart,
+    /// The server is stopped by SIGSTOP, and continued
+    Stop,
+    /// The site is cut off from all others, or from one, in both directions
+    Cut,
+    /// The site is cut off in one direction: it is heard and hears nothing, or the reverse
+    Oneway,
+    /// The server's disk is full
+    Fill,
+    /// The server is killed and started with a clock that is wrong and runs too fast or too slow
+    Skew,
+}
+
+impl Kind {
+    /// All kinds that need nothing but the testbed.
+    pub const USUAL: [Kind; 6] = [
+        Kind::Kill,
+        Kind::Restart,
+        Kind::Stop,
+        Kind::Cut,
+        Kind::Oneway,
+        Kind::Fill,
+    ];
+
+    /// What a site can suffer only one of at a time.
+    fn part(self) -> Part {
+        match self {
+            Kind::Kill | Kind::Restart | Kind::Stop | Kind::Skew => Part::Process,
+            Kind::Cut | Kind::Oneway => Part::Link,
+            Kind::Fill => Part::Disk,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Process,
+    Link,
+    Disk,
+}
+
+/// What is done to a site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Blow {
+    /// See [`Kind::Kill`].
+    Kill,
+    /// See [`Kind::Restart`].
+    Restart,
+    /// See [`Kind::Stop`].
+    Stop,
+    /// No packet from or to these sites.
+    Cut(Vec<usize>),
+    /// No packet to these sites.
+    Mute(Vec<usize>),
+    /// No packet from these sites.
+    Deafen(Vec<usize>),
+    /// So many bytes are left on the disk.
+    Fill(u64),
+    /// The time of day is wrong by so many seconds.
+    WrongClock(i64),
+    /// All clocks are too fast by so many millionths: at most as much as servers count with.
+    UnevenClock(i64),
+}
+
+/// A fault of one site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// The number of the site.
+    pub victim: usize,
+    /// Its kind.
+    pub kind: Kind,
+    /// What is done.
+    pub blow: Blow,
+    /// After the run's beginning.
+    pub begin: Duration,
+    /// After the run's beginning.
+    pub end: Duration,
+}
+
+/// What faults are drawn from.
+#[derive(Debug, Clone, Serialize)]
+pub struct Profile {
+    /// The seed.
+    pub seed: u64,
+    /// How many sites there are.
+    pub sites: usize,
+    /// When every fault has ended.
+    pub length: Duration,
+    /// The kinds; none for a run without faults.
+    pub kinds: Vec<Kind>,
+    /// Whether a majority may suffer at once.
+    pub majority: bool,
+    /// Instead of drawn faults, every server is restarted once, one after another.
+    pub rolling: bool,
+}
+
+impl Profile {
+    /// How many sites may suffer at once.
+    fn victims_max(&self) -> usize {
+        match self.majority {
+            true => self.sites,
+            false => self.sites.saturating_sub(1) / 2,
+        }
+    }
+}
+
+/// Draws the faults of a run, in the order of their beginnings.
+pub fn draw(profile: &Profile) -> Vec<Fault> {
+    let mut random = Random::new(profile.seed, 1);
+    let mut faults: Vec<Fault> = Vec::new();
+    let mut begin = WARM_UP;
+    while begin + LENGTH[0] <= profile.length {
+        let end = (begin + time(&mut random, LENGTH)).min(profile.length);
+        faults.extend(one(profile, &mut random, &faults, begin, end));
+        begin += time(&mut random, GAP);
+    }
+    faults
+}
+
+/// A fault between these times that goes with those that there are.
+fn one(
+    profile: &Profile,
+    random: &mut Random,
+    faults: &[Fault],
+    begin: Duration,
+    end: Duration,
+) -> Option<Fault> {
+    let kind = *random.one_of(&profile.kinds)?;
+    let meanwhile: Vec<&Fault> = faults.iter().filter(|fault| fault.end > begin).collect();
+    let victims: BTreeSet<usize> = meanwhile.iter().map(|fault| fault.victim).collect();
+    let candidates: Vec<usize> = match victims.len() < profile.victims_max() {
+        true => (0..profile.sites).collect(),
+        false => victims.into_iter().collect(),
+    };
+    let is_free = |site: &usize| {
+        let mut at_site = meanwhile.iter().filter(|fault| fault.victim == *site);
+        at_site.all(|fault| fault.kind.part() != kind.part())
+    };
+    let candidates: Vec<usize> = candidates.into_iter().filter(is_free).collect();
+    let victim = *random.one_of(&candidates)?;
+    Some(Fault {
+        victim,
+        kind,
+        blow: blow(profile, random, kind, victim),
+        begin,
+        end,
+    })
+}
+
+fn blow(profile: &Profile, random: &mut Random, kind: Kind, victim: usize) -> Blow {
+    let others: Vec<usize> = (0..profile.sites).filter(|&site| site != victim).collect();
+    match kind {
+        Kind::Kill => Blow::Kill,
+        Kind::Restart => Blow::Restart,
+        Kind::Stop => Blow::Stop,
+        Kind::Cut => Blow::Cut(some(random, others)),
+        Kind::Oneway if random.below(2) == 0 => Blow::Mute(some(random, others)),
+        Kind::Oneway => Blow::Deafen(some(random, others)),
+        Kind::Fill => Blow::Fill(random.between(0, 4 << 20)),
+        Kind::Skew if random.below(2) == 0 => Blow::WrongClock(random.between(0, 600) as i64 - 300),
+        Kind::Skew => Blow::UnevenClock(random.between(0, 1000) as i64 - 500),
+    }
+}
+
+/// All of them mostly, else one.
+fn some(random: &mut Random, sites: Vec<usize>) -> Vec<usize> {
+    match random.below(3) {
+        0 => random.one_of(&sites).copied().into_iter().collect(),
+        _ => sites,
+    }
+}
+
+fn time(random: &mut Random, [low, high]: [Duration; 2]) -> Duration {
+    let ms = random.between(low.as_millis() as u64, high.as_millis() as u64);
+    Duration::from_millis(ms)
+}
+
+impl fmt::Display for Blow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |sites: &[usize]| {
+            let names: Vec<&str> = sites.iter().map(|&site| name(site)).collect();
+            names.join(" and ")
+        };
+        match self {
+            Blow::Kill => write!(f, "killed"),
+            Blow::Restart => write!(f, "restarted"),
+            Blow::Stop => write!(f, "stopped"),
+            Blow::Cut(sites) => write!(f, "cut off from {}", names(sites)),
+            Blow::Mute(sites) => write!(f, "not heard by {}", names(sites)),
+            Blow::Deafen(sites) => write!(f, "does not hear {}", names(sites)),
+            Blow::Fill(left) => write!(f, "disk full, {} KiB left", left >> 10),
+            Blow::WrongClock(seconds) => write!(f, "clock {seconds:+} s wrong"),
+            Blow::UnevenClock(millionths) => write!(f, "clock {millionths:+} millionths too fast"),
+        }
+    }
+}
+
+/// The name of a site.
+pub fn name(site: usize) -> &'static str {
+    const NAMES: [&str; 5] = ["paris", "oslo", "rome", "lima", "perth"];
+    NAMES.get(site).copied().unwrap_or("elsewhere")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(seed: u64, sites: usize, majority: bool) -> Profile {
+        Profile {
+            seed,
+            sites,
+            length: Duration::from_secs(600),
+            kinds: vec![
+                Kind::Kill,
+                Kind::Restart,
+                Kind::Stop,
+                Kind::Cut,
+                Kind::Oneway,
+                Kind::Fill,
+                Kind::Skew,
+            ],
+            majority,
+            rolling: false,
+        }
+    }
+
+    /// The most sites that suffer at one time.
+    fn most(faults: &[Fault]) -> usize {
+        let at = |time: Duration| {
+            let suffering = faults
+                .iter()
+                .filter(|fault| fault.begin <= time && time < fault.end);
+            let victims: BTreeSet<usize> = suffering.map(|fault| fault.victim).collect();
+            victims.len()
+        };
+        faults
+            .iter()
+            .map(|fault| at(fault.begin))
+            .max()
+            .unwrap_or(0)
+    }
+
+    #[test]
+    fn never_more_than_a_minority_suffers_at_once() {
+        for seed in 0..200 {
+            assert!(most(&draw(&profile(seed, 3, false))) <= 1, "{seed}");
+            assert!(most(&draw(&profile(seed, 5, false))) <= 2, "{seed}");
+        }
+        assert!((0..50).any(|seed| most(&draw(&profile(seed, 5, false))) == 2));
+        assert!((0..50).any(|seed| most(&draw(&profile(seed, 3, true))) >= 2));
+    }
+
+    #[test]
+    fn a_site_suffers_one_fault_of_a_part_at_a_time() {
+        for seed in 0..200 {
+            let faults = draw(&profile(seed, 3, true));
+            for (index, fault) in faults.iter().enumerate() {
+                let clash = faults[..index].iter().find(|earlier| {
+                    earlier.victim == fault.victim
+                        && earlier.kind.part() == fault.kind.part()
+                        && earlier.end > fault.begin
+                });
+                assert_eq!(clash, None, "{seed}: {fault:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_faults_and_every_kind_comes_up() {
+        assert_eq!(draw(&profile(3, 3, false)), draw(&profile(3, 3, false)));
+        assert_ne!(draw(&profile(3, 3, false)), draw(&profile(4, 3, false)));
+        let faults: Vec<Fault> = (0..20)
+            .flat_map(|seed| draw(&profile(seed, 3, false)))
+            .collect();
+        let kinds: BTreeSet<Kind> = faults.iter().map(|fault| fault.kind).collect();
+        assert_eq!(kinds.len(), 7);
+        assert!(
+            faults
+                .iter()
+                .all(|fault| fault.begin >= WARM_UP && fault.end <= Duration::from_secs(600))
+        );
+        let none = Profile {
+            kinds: Vec::new(),
+            ..profile(1, 3, false)
+        };
+        assert_eq!(draw(&none), Vec::new());
+    }
+}

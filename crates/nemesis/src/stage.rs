@@ -1,0 +1,247 @@
+//! What happens during a run: faults that come and go, restarts one by one, and servers that must not end by themselves.
+//!
+//! What must never enter: how a fault is done (`world`), which there are (`schedule`), and judgement of answers.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::check::Violation;
+use crate::clients::Common;
+use crate::history::{Act, Event, Time};
+use crate::schedule::{Blow, Fault, Kind, Profile, draw, name};
+use crate::world::{Sites, is_whole, server};
+
+/// Clients work undisturbed for so long before each of the restarts one by one.
+const BETWEEN_RESTARTS: Duration = Duration::from_secs(4);
+
+/// How often faults and servers are looked after.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A server that has ended by itself is started again after this.
+const RESTART_AFTER: Duration = Duration::from_secs(3);
+
+/// For so long clients work on after everything is mended.
+const AFTERWARDS: Duration = Duration::from_secs(8);
+
+/// So soon after everything is mended every site must have written something.
+const MENDED_WITHIN: Duration = Duration::from_secs(90);
+
+/// A fault as it happened.
+#[derive(Debug, Clone, Serialize)]
+pub struct Suffered {
+    /// Which.
+    pub fault: Fault,
+    /// When it began.
+    pub begin: Time,
+    /// When it was mended.
+    pub end: Option<Time>,
+}
+
+/// Faults that come and go, and servers that must not end by themselves.
+pub(crate) struct Stage<'s> {
+    sites: &'s Sites,
+    common: &'s Common,
+    pub(crate) faults: Vec<Suffered>,
+    pub(crate) violations: Vec<Violation>,
+    /// Servers that have ended by themselves, and when they are started again.
+    ended: Vec<(usize, Instant)>,
+}
+
+impl<'s> Stage<'s> {
+    pub(crate) fn new(sites: &'s Sites, common: &'s Common) -> Self {
+        Self {
+            sites,
+            common,
+            faults: Vec::new(),
+            violations: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.common.recorder.now()
+    }
+
+    /// Lets all faults of a profile happen, and returns when they are mended.
+    pub(crate) fn faults(&mut self, profile: &Profile) -> Result<()> {
+        match profile.rolling {
+            true => self.restart_one_by_one(),
+            false => self.drawn(profile),
+        }
+    }
+
+    /// Restarts every server in turn, the next one when the set is whole again, as for an upgrade.
+    fn restart_one_by_one(&mut self) -> Result<()> {
+        for victim in 0..self.sites.places().len() {
+            std::thread::sleep(BETWEEN_RESTARTS);
+            let begin = Duration::from_micros(self.now());
+            self.strike(Fault {
+                victim,
+                kind: Kind::Restart,
+                blow: Blow::Restart,
+                begin,
+                end: begin,
+            })?;
+            self.mend(self.faults.len() - 1)?;
+            if let Err(error) = self.sites.wait_until("whole", is_whole) {
+                self.violations.push(Violation {
+                    promise: "the set is whole after a restart",
+                    what: format!("that of {}: {error:#}", name(victim)),
+                    at: Some(self.now()),
+                });
+            }
+            self.look_after()?;
+        }
+        Ok(())
+    }
+
+    fn drawn(&mut self, profile: &Profile) -> Result<()> {
+        let mut coming = draw(profile).into_iter().peekable();
+        loop {
+            let time = Duration::from_micros(self.now());
+            for index in 0..self.faults.len() {
+                if self.faults[index].end.is_none() && self.faults[index].fault.end <= time {
+                    self.mend(index)?;
+                }
+            }
+            while let Some(fault) = coming.next_if(|fault| fault.begin <= time) {
+                self.strike(fault)?;
+            }
+            self.look_after()?;
+            let is_mended = self.faults.iter().all(|suffered| suffered.end.is_some());
+            if coming.peek().is_none() && is_mended && time >= profile.length {
+                return Ok(());
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    fn strike(&mut self, fault: Fault) -> Result<()> {
+        let begin = self.now();
+        let site = name(fault.victim);
+        eprintln!(
+            "nemesis: {:7.3} s  {site}: {}",
+            begin as f64 / 1e6,
+            fault.blow
+        );
+        self.sites.begin(&fault)?;
+        self.faults.push(Suffered {
+            fault,
+            begin,
+            end: None,
+        });
+        Ok(())
+    }
+
+    fn mend(&mut self, index: usize) -> Result<()> {
+        let fault = self.faults[index].fault.clone();
+        self.sites.end(&fault)?;
+        let end = self.now();
+        self.faults[index].end = Some(end);
+        let site = name(fault.victim);
+        eprintln!(
+            "nemesis: {:7.3} s  {site}: mended, {}",
+            end as f64 / 1e6,
+            fault.blow
+        );
+        Ok(())
+    }
+
+    /// Notes servers that have ended by themselves, and starts them again.
+    fn look_after(&mut self) -> Result<()> {
+        for site in 0..self.sites.places().len() {
+            if self.ended.iter().any(|(ended, _)| *ended == site) {
+                continue;
+            }
+            let Some(how) = self.sites.server(site).collapse()? else {
+                continue;
+            };
+            let at = self.now();
+            eprintln!(
+                "nemesis: {:7.3} s  {} HAS ENDED: {how}",
+                at as f64 / 1e6,
+                name(site)
+            );
+            self.violations.push(Violation {
+                promise: "a server goes on",
+                what: format!("that of {} has ended: {how}", name(site)),
+                at: Some(at),
+            });
+            self.ended.push((site, Instant::now() + RESTART_AFTER));
+        }
+        for (site, _) in self
+            .ended
+            .extract_if(.., |(_, again)| *again <= Instant::now())
+        {
+            self.sites.server(site).start(server::Clock::True)?;
+        }
+        Ok(())
+    }
+
+    /// Lets clients work on, and notes sites at which nothing can be written any more.
+    pub(crate) fn afterwards(&mut self) -> Result<()> {
+        let mended = self.now();
+        let began = Instant::now();
+        loop {
+            self.look_after()?;
+            let events = self.common.recorder.events();
+            let idle: Vec<&str> = (0..self.sites.places().len())
+                .filter(|&site| !writes_after(&events, site, mended))
+                .map(name)
+                .collect();
+            if idle.is_empty() && began.elapsed() >= AFTERWARDS {
+                return Ok(());
+            }
+            if began.elapsed() > MENDED_WITHIN {
+                self.violations.push(Violation {
+                    promise: "work goes on when everything is mended",
+                    what: format!("nothing was written at {idle:?} for {MENDED_WITHIN:?}"),
+                    at: Some(mended),
+                });
+                return Ok(());
+            }
+            std::thread::sleep(TICK * 10);
+        }
+    }
+}
+
+/// Whether a write and a record that began after a time were answered as done.
+fn writes_after(events: &[Event], site: usize, time: Time) -> bool {
+    let mut later = events
+        .iter()
+        .rev()
+        .filter(|event| event.site == site && event.is_done() && event.begin > time);
+    let is_change = |event: &Event| matches!(event.act, Act::Write { .. } | Act::Append { .. });
+    later.any(is_change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history;
+
+    #[test]
+    fn a_site_counts_as_mended_when_it_has_written() {
+        let read = Event {
+            site: 1,
+            client: 0,
+            begin: 10,
+            end: 11,
+            act: Act::Read {
+                register: 0,
+                saw: None,
+            },
+            outcome: history::Outcome::Done,
+        };
+        let write = Event {
+            act: Act::Append { log: 0, number: 1 },
+            ..read.clone()
+        };
+        assert!(!writes_after(std::slice::from_ref(&read), 1, 5));
+        assert!(writes_after(&[read, write.clone()], 1, 5));
+        assert!(!writes_after(std::slice::from_ref(&write), 1, 10));
+        assert!(!writes_after(&[write], 0, 5));
+    }
+}

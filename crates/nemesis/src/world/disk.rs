@@ -1,0 +1,108 @@
+//! The disk of a server: a file system of its own in memory, which can be filled without harm to others.
+//!
+//! What survives here is what survives `kill -9`; losses of power are for the tests of the store.
+//!
+//! What must never enter: what lies on it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::io::Errno;
+
+/// The size of a disk. Memory is taken as it is filled.
+const SIZE: &str = "size=2g";
+
+/// What mounts are called; the process that made them follows, so that those of dead runs are known.
+const MARK: &str = "nemesis-";
+
+/// A file system of its own, gone when dropped.
+#[derive(Debug)]
+pub struct Disk {
+    folder: PathBuf,
+    balloon: PathBuf,
+}
+
+impl Disk {
+    /// Mounts a new one at `folder`.
+    pub fn mount(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("could not create {}", folder.display()))?;
+        let source = format!("{MARK}{}", std::process::id());
+        let output = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", SIZE, &source])
+            .arg(folder)
+            .output()
+            .context("could not start mount")?;
+        ensure!(
+            output.status.success(),
+            "no file system could be mounted at {}: {}",
+            folder.display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        Ok(Self {
+            folder: folder.to_owned(),
+            balloon: folder.join("balloon"),
+        })
+    }
+
+    /// Where the server may keep its data.
+    pub fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// Leaves so many bytes.
+    pub fn fill(&self, left: u64) -> Result<()> {
+        let balloon = File::create(&self.balloon)?;
+        loop {
+            let room = statvfs(&self.folder)?;
+            let size = (room.f_bavail * room.f_frsize).saturating_sub(left);
+            if size == 0 {
+                return Ok(());
+            }
+            match fallocate(&balloon, FallocateFlags::empty(), 0, size) {
+                Ok(()) => return Ok(()),
+                // The server has used some of it since.
+                Err(Errno::NOSPC) => {}
+                Err(error) => return Err(error).context("could not fill the disk"),
+            }
+        }
+    }
+
+    /// Gives the room back.
+    pub fn empty(&self) -> Result<()> {
+        match fs::remove_file(&self.balloon) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        unmount(&self.folder);
+    }
+}
+
+/// Unmounts what runs have left that were killed.
+pub fn sweep() {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    for line in mounts.lines() {
+        let mut words = line.split(' ');
+        let (Some(source), Some(folder)) = (words.next(), words.next()) else {
+            continue;
+        };
+        let owner = source.strip_prefix(MARK);
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            unmount(Path::new(folder));
+        }
+    }
+}
+
+/// At once for newcomers, and for good when nobody uses it any more.
+fn unmount(folder: &Path) {
+    // What is left is swept by a later run.
+    let _ = Command::new("umount").arg("-l").arg(folder).status();
+}

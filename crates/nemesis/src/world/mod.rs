@@ -1,0 +1,271 @@
+//! Sites far apart with a server each, and what can be done to them.
+//!
+//! What must never enter: when faults happen (`schedule`), and clients.
+
+pub mod disk;
+pub mod server;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use testbed::{LinkSettings, Place, Signal, World};
+
+use crate::schedule::{Blow, Fault, name};
+use disk::Disk;
+use server::{Clock, Door, Server};
+
+/// How long a set may take to become ready.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often it is looked at meanwhile.
+const POLL: Duration = Duration::from_millis(100);
+
+/// There can be hundreds.
+const CONTROLS_SHOWN: usize = 4;
+
+/// The bandwidth between sites, in bits a second.
+const BANDWIDTH: u64 = 1_000_000_000;
+
+/// The sites of a run.
+#[derive(Debug)]
+pub struct Sites {
+    servers: Vec<Mutex<Server>>,
+    /// How many faults cut each direction between two sites.
+    cuts: Mutex<BTreeMap<(usize, usize), u32>>,
+    world: World,
+}
+
+/// What a set of servers is made of.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// The server program.
+    pub program: &'a Path,
+    /// How many.
+    pub sites: usize,
+    /// The time from one site to another and back.
+    pub round_trip: Duration,
+    /// More of the configuration, in its own words.
+    pub settings: &'a str,
+    /// Where the disks are mounted.
+    pub folder: &'a Path,
+}
+
+impl Sites {
+    /// Sets a set of servers up and waits until all of them are ready.
+    pub fn set_up(plan: &Plan) -> Result<Self> {
+        disk::sweep();
+        let names: Vec<&str> = (0..plan.sites).map(name).collect();
+        let links = LinkSettings::round_trip(plan.round_trip).bandwidth(BANDWIDTH);
+        let world = World::new(&names, &links)?;
+        let mut servers: Vec<Server> = Vec::new();
+        for place in world.places() {
+            let disk = Disk::mount(&plan.folder.join(place.name()))?;
+            let first = servers.first();
+            let server = Server::set_up(place, plan.program, plan.settings, disk, first);
+            servers.push(server.with_context(|| format!("at {}", place.name()))?);
+        }
+        let sites = Self {
+            servers: servers.into_iter().map(Mutex::new).collect(),
+            cuts: Mutex::default(),
+            world,
+        };
+        sites.wait_until("ready", is_whole)?;
+        Ok(sites)
+    }
+
+    /// The places, in the order of the sites.
+    pub fn places(&self) -> &[Place] {
+        self.world.places()
+    }
+
+    /// How each server is asked something.
+    pub fn doors(&self) -> Vec<Door> {
+        (0..self.servers.len())
+            .map(|site| self.server(site).door())
+            .collect()
+    }
+
+    /// A server. Faults and restarts of one site exclude each other.
+    pub fn server(&self, site: usize) -> MutexGuard<'_, Server> {
+        // A server is usable whatever interrupted its last fault.
+        self.servers[site]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a fault begin.
+    pub fn begin(&self, fault: &Fault) -> Result<()> {
+        let mut server = self.server(fault.victim);
+        match &fault.blow {
+            Blow::Kill => server.kill(),
+            Blow::Restart => server.stop(),
+            Blow::Stop => server.signal(Signal::STOP),
+            Blow::Fill(left) => server.disk().fill(*left),
+            Blow::WrongClock(seconds) => {
+                server.kill()?;
+                server.start(Clock::Wrong(*seconds))
+            }
+            Blow::UnevenClock(millionths) => {
+                server.kill()?;
+                server.start(Clock::Uneven(*millionths))
+            }
+            Blow::Cut(_) | Blow::Mute(_) | Blow::Deafen(_) => self.cut(fault),
+        }
+    }
+
+    /// Ends it.
+    pub fn end(&self, fault: &Fault) -> Result<()> {
+        let mut server = self.server(fault.victim);
+        match &fault.blow {
+            Blow::Kill | Blow::Restart => server.start(Clock::True),
+            Blow::Stop => server.signal(Signal::CONT),
+            Blow::Fill(_) => server.disk().empty(),
+            Blow::WrongClock(_) | Blow::UnevenClock(_) => {
+                server.kill()?;
+                server.start(Clock::True)
+            }
+            Blow::Cut(_) | Blow::Mute(_) | Blow::Deafen(_) => self.heal(fault),
+        }
+    }
+
+    fn cut(&self, fault: &Fault) -> Result<()> {
+        let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        for (from, to) in directions(fault) {
+            *cuts.entry((from, to)).or_default() += 1;
+            self.world.wan().link(name(from), name(to))?.cut()?;
+        }
+        Ok(())
+    }
+
+    fn heal(&self, fault: &Fault) -> Result<()> {
+        let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        for (from, to) in directions(fault) {
+            let count = cuts.entry((from, to)).or_default();
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.world.wan().link(name(from), name(to))?.heal()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until every server says so of the replicated tree.
+    pub fn wait_until(&self, what: &str, fact: impl Fn(&Value) -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        for (site, door) in self.doors().iter().enumerate() {
+            loop {
+                let status = door.replication();
+                if status.as_ref().is_ok_and(&fact) {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    let said = status.map_or_else(|error| format!("nothing: {error:#}"), shown);
+                    bail!(
+                        "{} is not {what} after {PATIENCE:?}; it says\n{said}",
+                        name(site)
+                    );
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The directions in which nothing passes.
+fn directions(fault: &Fault) -> Vec<(usize, usize)> {
+    let victim = fault.victim;
+    let out = |sites: &[usize]| sites.iter().map(|&site| (victim, site)).collect::<Vec<_>>();
+    let back = |sites: &[usize]| sites.iter().map(|&site| (site, victim)).collect::<Vec<_>>();
+    match &fault.blow {
+        Blow::Cut(sites) => [out(sites), back(sites)].concat(),
+        Blow::Mute(sites) => out(sites),
+        Blow::Deafen(sites) => back(sites),
+        _ => Vec::new(),
+    }
+}
+
+/// What a status says, with the first few of the controls only.
+fn shown(mut status: Value) -> String {
+    if let Some(controls) = status["controls"].as_array_mut() {
+        controls.truncate(CONTROLS_SHOWN);
+    }
+    format!("{status:#}")
+}
+
+/// The whole tree is here, all others are met, and where views are agreed everybody is in this one.
+pub fn is_whole(status: &Value) -> bool {
+    let Some(peers) = status["peers"].as_array() else {
+        return false;
+    };
+    let all_in_view = status["view"]["members"].as_array().is_none_or(|members| {
+        members.len() == peers.len() + 1 && members.iter().all(|member| member["active"] == true)
+    });
+    status["ready"] == true
+        && status["view"]["takes_part"] != false
+        && status["view"]["up_to_date"] != false
+        && all_in_view
+        && peers.iter().all(|peer| peer["connected"] == true)
+}
+
+/// Besides, nobody lacks anything and nothing is controlled.
+pub fn is_quiet(status: &Value) -> bool {
+    let mut peers = status["peers"].as_array().into_iter().flatten();
+    let lacks = |peer: &Value| peer["lag_updates"] != 0 || peer["lag_files"] != 0;
+    is_whole(status) && status["controls_total"] == 0 && !peers.any(lacks)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schedule::Kind;
+
+    #[test]
+    fn directions_are_those_in_which_nothing_passes() {
+        let fault = |blow| Fault {
+            victim: 1,
+            kind: Kind::Cut,
+            blow,
+            begin: Duration::ZERO,
+            end: Duration::ZERO,
+        };
+        let cut = directions(&fault(Blow::Cut(vec![0, 2])));
+        assert_eq!(cut, [(1, 0), (1, 2), (0, 1), (2, 1)]);
+        assert_eq!(directions(&fault(Blow::Mute(vec![0]))), [(1, 0)]);
+        assert_eq!(directions(&fault(Blow::Deafen(vec![0]))), [(0, 1)]);
+        assert_eq!(directions(&fault(Blow::Kill)), []);
+    }
+
+    #[test]
+    fn a_set_is_quiet_when_nobody_lacks_or_controls_anything() {
+        let status = |controls: u64, lag: u64, connected: bool| {
+            json!({"ready": true, "controls_total": controls, "peers": [
+                {"connected": connected, "lag_updates": lag, "lag_files": 0}]})
+        };
+        assert!(is_quiet(&status(0, 0, true)));
+        assert!(!is_quiet(&status(1, 0, true)));
+        assert!(!is_quiet(&status(0, 1, true)));
+        assert!(!is_quiet(&status(0, 0, false)));
+        assert!(is_whole(&status(1, 1, true)));
+        assert!(!is_quiet(&json!({})));
+        let mut late = status(0, 0, true);
+        late["view"] = json!({"takes_part": true, "up_to_date": false});
+        assert!(!is_whole(&late));
+        let in_view = |takes_part: bool, active: bool| {
+            let mut status = status(0, 0, true);
+            let members = json!([{"active": active}, {"active": true}]);
+            status["view"] = json!({"takes_part": takes_part, "members": members});
+            is_whole(&status)
+        };
+        assert!(in_view(true, true) && !in_view(false, true) && !in_view(true, false));
+        let mut early = status(0, 0, true);
+        early["view"] = json!({"takes_part": true, "members": [{"active": true}]});
+        assert!(!is_whole(&early), "a peer is not a member of the view yet");
+    }
+}

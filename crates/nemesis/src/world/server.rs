@@ -1,0 +1,296 @@
+//! One server: its process, its disk, and the answers to `meridian status`.
+//!
+//! What must never enter: the other sites.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use testbed::{Place, Service, Signal};
+
+use super::disk::Disk;
+
+/// Everybody may write, root is root, and what a dead client held is soon free.
+const CONFIGURATION: &str = "\
+[[export]]
+path = \"/export\"
+[[export.allow]]
+clients = \"*\"
+squash = \"none\"
+[time]
+lease_seconds = 10
+[metrics]
+listen = \"off\"
+";
+
+/// Where servers call each other.
+const PEER_PORT: u16 = 7643;
+
+/// How many lines of a log explain why a server has ended.
+const LOG_LINES: usize = 12;
+
+/// Where Debian puts the library that shows a process another time.
+const CLOCK_LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+
+/// A server, running or not.
+#[derive(Debug)]
+pub struct Server {
+    place: Place,
+    program: PathBuf,
+    disk: Disk,
+    service: Service,
+    /// It was killed on purpose and has not been started since.
+    is_down: bool,
+}
+
+impl Server {
+    /// Makes a server a member of the set that `inviter` began, or begins one, and starts it.
+    pub fn set_up(
+        place: &Place,
+        program: &Path,
+        settings: &str,
+        disk: Disk,
+        inviter: Option<&Server>,
+    ) -> Result<Self> {
+        let address = place.at(PEER_PORT).to_string();
+        let data = disk.data();
+        let words = match inviter {
+            None => vec!["set".to_owned(), "create".to_owned()],
+            Some(inviter) => {
+                let token = ask(program, &inviter.disk.data(), &["set", "invite"])?;
+                vec!["set".to_owned(), "join".to_owned(), token.trim().to_owned()]
+            }
+        };
+        let mut join = place.command(program);
+        join.args(words)
+            .args(["--address", &address])
+            .arg("--data")
+            .arg(&data);
+        succeed(join)?;
+        let configuration = place.site().folder().join("meridian.toml");
+        fs::write(&configuration, format!("{CONFIGURATION}{settings}"))?;
+        let service = Service::start(
+            place.site(),
+            "meridian",
+            command(place, program, &data, &configuration),
+        )?;
+        let mut server = Self {
+            place: place.clone(),
+            program: program.to_owned(),
+            disk,
+            service,
+            is_down: false,
+        };
+        server.service.wait_for_nfs(place.nfs_address())?;
+        Ok(server)
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Its disk.
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// The program and the data directory, for those who ask it something.
+    pub fn door(&self) -> Door {
+        Door {
+            program: self.program.clone(),
+            data: self.disk.data(),
+        }
+    }
+
+    /// Kills it as `kill -9` does.
+    pub fn kill(&mut self) -> Result<()> {
+        self.is_down = true;
+        self.service.kill()
+    }
+
+    /// Tells it to end, and waits until it has; it must say that all went well.
+    pub fn stop(&mut self) -> Result<()> {
+        self.is_down = true;
+        let status = self.service.stop()?;
+        ensure!(
+            status.success(),
+            "told to end, the server ended with {status}"
+        );
+        Ok(())
+    }
+
+    /// Starts it with this clock.
+    pub fn start(&mut self, clock: Clock) -> Result<()> {
+        let configuration = self.place.site().folder().join("meridian.toml");
+        let mut command = command(
+            &self.place,
+            &self.program,
+            &self.disk.data(),
+            &configuration,
+        );
+        command.envs(clock.environment());
+        self.service.kill()?;
+        self.service = Service::start(self.place.site(), "meridian", command)?;
+        self.is_down = false;
+        Ok(())
+    }
+
+    /// Stops the process, or lets it continue.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        match self.is_down || self.service.ended()?.is_some() {
+            true => Ok(()),
+            false => self.service.signal(signal),
+        }
+    }
+
+    /// Whether it has ended although nobody killed it, with how and the end of its log.
+    pub fn collapse(&mut self) -> Result<Option<String>> {
+        if self.is_down {
+            return Ok(None);
+        }
+        let Some(status) = self.service.ended()? else {
+            return Ok(None);
+        };
+        let log = fs::read(self.service.log()).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).replace('\r', "");
+        let lines: Vec<&str> = log.lines().collect();
+        let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+        Ok(Some(format!("{status}; the end of its log:\n{end}")))
+    }
+
+    /// Kills it and says what `meridian check` finds wrong with its data, if anything.
+    pub fn check(&mut self) -> Result<Option<String>> {
+        self.kill()?;
+        let mut command = Command::new(&self.program);
+        command.arg("check").arg("--data").arg(self.disk.data());
+        let output = command.output().context("could not start the check")?;
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).trim().to_owned();
+        Ok((!output.status.success()).then(|| format!("{}: {said}", output.status)))
+    }
+
+    /// Copies its data into a folder, for a person to look at.
+    pub fn keep_data(&self, folder: &Path) -> Result<()> {
+        let mut command = Command::new("cp");
+        command.args(["-a", "--sparse=always"]);
+        command.arg(self.disk.data());
+        command.arg(folder.join(format!("data-{}", self.place.name())));
+        succeed(command).map(|_| ())
+    }
+
+    /// Copies its log into a folder.
+    pub fn keep_log(&self, folder: &Path) -> Result<()> {
+        let name = format!("{}.log", self.place.name());
+        fs::copy(self.service.log(), folder.join(name))?;
+        Ok(())
+    }
+}
+
+/// How a running server is asked something.
+#[derive(Debug, Clone)]
+pub struct Door {
+    program: PathBuf,
+    data: PathBuf,
+}
+
+impl Door {
+    /// What it says of the replicated tree; fails where it does not answer within seconds.
+    pub fn replication(&self) -> Result<Value> {
+        let text = self.ask(&["status", "--json"])?;
+        let status: Value = serde_json::from_str(&text)?;
+        let found = status.pointer("/exports/0/replication").cloned();
+        found
+            .filter(|found| !found.is_null())
+            .context("it serves no replicated tree")
+    }
+
+    /// Runs a command of the server's program on its data directory.
+    pub fn ask(&self, words: &[&str]) -> Result<String> {
+        ask(&self.program, &self.data, words)
+    }
+}
+
+/// What a server takes for the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// The time.
+    True,
+    /// The time of day is ahead by so many seconds. The monotonic clock is true: a process that sees it jump against
+    /// the kernel's would wait wrongly.
+    Wrong(i64),
+    /// All clocks are too fast by so many millionths.
+    Uneven(i64),
+}
+
+impl Clock {
+    /// How the library is told.
+    fn environment(self) -> Vec<(&'static str, String)> {
+        let library = ("LD_PRELOAD", CLOCK_LIBRARY.to_owned());
+        match self {
+            Clock::True => Vec::new(),
+            Clock::Wrong(seconds) => vec![
+                library,
+                ("FAKETIME", format!("{seconds:+}s")),
+                ("DONT_FAKE_MONOTONIC", "1".to_owned()),
+                ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ],
+            Clock::Uneven(millionths) => {
+                let rate = 1.0 + millionths as f64 / 1e6;
+                vec![library, ("FAKETIME", format!("+0s x{rate:.6}"))]
+            }
+        }
+    }
+}
+
+/// Fails where no process can be shown a wrong clock.
+pub fn require_clocks() -> Result<()> {
+    if !Path::new(CLOCK_LIBRARY).exists() {
+        bail!("{CLOCK_LIBRARY} is missing; install the package libfaketime, or leave `skew` out");
+    }
+    Ok(())
+}
+
+fn command(place: &Place, program: &Path, data: &Path, configuration: &Path) -> Command {
+    let mut command = place.command(program);
+    command.arg("serve").arg("--data").arg(data);
+    command.arg("--config").arg(configuration);
+    command.args(["--listen", &place.nfs_address().to_string()]);
+    command
+}
+
+/// A server that is stopped answers nobody, so that an end is set to waiting.
+fn ask(program: &Path, data: &Path, words: &[&str]) -> Result<String> {
+    let mut command = Command::new("timeout");
+    command.arg("5").arg(program).args(words);
+    command.arg("--data").arg(data);
+    succeed(command)
+}
+
+fn succeed(mut command: Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("could not start {command:?}"))?;
+    ensure!(
+        output.status.success(),
+        "{command:?} ended with {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_are_told_in_the_words_of_the_library() {
+        let told = |clock: Clock| clock.environment().get(1).map(|(_, words)| words.clone());
+        assert_eq!(told(Clock::True), None);
+        assert_eq!(told(Clock::Wrong(-30)).as_deref(), Some("-30s"));
+        assert_eq!(told(Clock::Uneven(-400)).as_deref(), Some("+0s x0.999600"));
+    }
+}
