@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Load(LoadArguments),
     /// Measure what replication costs and brings, over an emulated wide area network
     Replication(ReplicationArguments),
+    /// Measure how long a lost server is missed, and what it costs to be prepared
+    Failover(FailoverArguments),
     /// Run programs on a local disk and keep what they did to their files
     Record(RecordArguments),
 }
@@ -72,6 +74,15 @@ pub(crate) enum Part {
     Package,
     /// One large file
     Bulk,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FailoverArguments {
+    /// Fewer trials and updates, for a first impression
+    #[arg(long)]
+    pub(crate) quick: bool,
+    #[command(flatten)]
+    pub(crate) run: RunArguments,
 }
 
 #[derive(Debug, Args)]

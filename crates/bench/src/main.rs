@@ -4,6 +4,7 @@
 //!   reports medians, spreads and ratios. `make bench-server` calls it.
 //! - `bench replication` runs sets of replicas far apart, each beside a server that is alone.
 //!   `make bench-replication` calls it, with a trace that `bench record` has made.
+//! - `bench failover` kills servers of such sets, and measures until work goes on. `make bench-failover` calls it.
 //! - `bench load` drives one server that runs already, for a profiler to look at.
 //!
 //! Everything that is read is compared with what was written, and everything that is counted is
@@ -17,6 +18,7 @@
 mod arguments;
 mod comparison;
 mod contender;
+mod failover;
 mod figures;
 mod load;
 mod machine;
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Server(server) => comparison::run(&server),
         Command::Load(load) => load::run(&load),
         Command::Replication(arguments) => replication::run(&arguments),
+        Command::Failover(arguments) => failover::run(&arguments),
         Command::Record(record) => record::run(&record),
     };
     match outcome {

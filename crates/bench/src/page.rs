@@ -17,21 +17,36 @@ const TEMPLATE: &str = include_str!("../page.md");
 pub(crate) fn publish(file: &Path, date: &str, report: &Report) -> Result<()> {
     ensure!(is_date(date), "'{date}' is no date; write it as 2026-01-31");
     let known = fs::read_to_string(file).unwrap_or_default();
-    let (_, section) = split(&known);
-    write(file, &(text(date, report) + section))
+    let [_, replication, failover] = split(&known);
+    write(file, &(text(date, report) + replication + failover))
 }
 
-/// Replaces the section on replication, which is the page's end, and leaves the rest.
+/// Replaces the section on replication, and leaves the rest.
 pub(crate) fn publish_replication(file: &Path, date: &str, section: &str) -> Result<()> {
     ensure!(is_date(date), "'{date}' is no date; write it as 2026-01-31");
     let known = fs::read_to_string(file).unwrap_or_default();
-    let (rest, _) = split(&known);
-    write(file, &format!("{}\n\n{section}", rest.trim_end()))
+    let [rest, _, failover] = split(&known);
+    let section = section.trim_end();
+    write(
+        file,
+        &format!("{}\n\n{section}\n{failover}", rest.trim_end()),
+    )
 }
 
-/// The page before the section on replication, and that section.
-fn split(page: &str) -> (&str, &str) {
-    page.split_at(page.find("\n## Replication\n").unwrap_or(page.len()))
+/// Replaces the section on failover, which is the page's end, and leaves the rest.
+pub(crate) fn publish_failover(file: &Path, date: &str, section: &str) -> Result<()> {
+    ensure!(is_date(date), "'{date}' is no date; write it as 2026-01-31");
+    let known = fs::read_to_string(file).unwrap_or_default();
+    let [rest, replication, _] = split(&known);
+    let before = format!("{rest}{replication}");
+    write(file, &format!("{}\n\n{section}", before.trim_end()))
+}
+
+/// The page before the section on replication, that section, and the section on failover.
+fn split(page: &str) -> [&str; 3] {
+    let (rest, failover) = page.split_at(page.find("\n## Failover\n").unwrap_or(page.len()));
+    let (page, replication) = rest.split_at(rest.find("\n## Replication\n").unwrap_or(rest.len()));
+    [page, replication, failover]
 }
 
 fn write(file: &Path, text: &str) -> Result<()> {
@@ -91,13 +106,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_section_on_replication_is_the_pages_end() {
-        let page = "# Page\n\nrest\n\n## Replication\n\nsection\n";
-        assert_eq!(
-            split(page),
-            ("# Page\n\nrest\n", "\n## Replication\n\nsection\n")
-        );
-        assert_eq!(split("# Page\n"), ("# Page\n", ""));
+    fn sections_of_other_benchmarks_are_the_pages_end() {
+        let page = "# Page\n\nrest\n\n## Replication\n\nsection\n\n## Failover\n\nend\n";
+        let (rest, replication) = ("# Page\n\nrest\n", "\n## Replication\n\nsection\n");
+        assert_eq!(split(page), [rest, replication, "\n## Failover\n\nend\n"]);
+        assert_eq!(split("# Page\n"), ["# Page\n", "", ""]);
+        let without = format!("{rest}\n## Failover\n");
+        assert_eq!(split(&without), [rest, "", "\n## Failover\n"]);
     }
 
     #[test]

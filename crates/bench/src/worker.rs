@@ -33,8 +33,13 @@ pub(crate) struct Target {
 impl Target {
     /// A client of the server, and the root of the export.
     pub(crate) async fn client(&self) -> Result<(Client, NfsFh4)> {
+        self.client_with(PATIENCE).await
+    }
+
+    /// The same with this patience for each request.
+    pub(crate) async fn client_with(&self, patience: Duration) -> Result<(Client, NfsFh4)> {
         let options = Options {
-            patience: PATIENCE,
+            patience,
             ..self.options()
         };
         let client = Client::connect(options)

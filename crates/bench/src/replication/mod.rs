@@ -10,7 +10,7 @@ mod bulk;
 mod latency;
 mod package;
 mod report;
-mod sites;
+pub(crate) mod sites;
 
 use std::fs;
 use std::path::Path;

@@ -67,11 +67,21 @@ pub(crate) struct Sent {
 impl Sites {
     /// Makes `count` sites and a set of a replica in each, on new folders in `disk`.
     pub(crate) fn start(program: &Path, disk: &Path, count: usize) -> Result<Self> {
+        let folder = disk.join(format!("set-of-{count}"));
+        Self::start_with(program, &folder, count, "")
+    }
+
+    /// The same in a folder that is made, with these lines behind the configuration of all servers.
+    pub(crate) fn start_with(
+        program: &Path,
+        disk: &Path,
+        count: usize,
+        settings: &str,
+    ) -> Result<Self> {
         let names = NAMES.get(..count).context("there are names for 8 sites")?;
         eprintln!("bench: starting a set of {count} replicas");
         let world = World::new(names, &LinkSettings::default())?;
-        let disk = disk.join(format!("set-of-{count}"));
-        fs::create_dir(&disk)?;
+        fs::create_dir(disk)?;
         let mut replicas: Vec<Server> = Vec::new();
         for place in world.places() {
             let data = disk.join(place.name());
@@ -89,16 +99,16 @@ impl Sites {
                 }
             }
             let listen = place.nfs_address();
-            replicas.push(Server::start(place, program, data, listen)?);
+            replicas.push(Server::start(place, program, data, listen, settings)?);
         }
         let first = &world.places()[0];
-        let alone = Server::start(first, program, disk.join("alone"), first.at(ALONE_PORT))?;
+        let alone = Server::start(first, program, disk.join("alone"), first.at(ALONE_PORT), "")?;
         let sites = Self {
             replicas,
             alone,
             world,
         };
-        sites.wait_until("ready", is_ready)?;
+        sites.wait_for_all()?;
         Ok(sites)
     }
 
@@ -160,15 +170,25 @@ impl Sites {
         Ok(sent)
     }
 
+    /// Waits until every server has the tree and sees all others.
+    pub(crate) fn wait_for_all(&self) -> Result<()> {
+        self.wait_until("ready", is_ready)
+    }
+
     fn wait_until(&self, what: &str, fact: impl Fn(&Value) -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         for replica in &self.replicas {
             loop {
-                let status = replica.replication()?;
-                if fact(&status)? {
+                let late = Instant::now() > deadline;
+                let status = match replica.replication() {
+                    // A server that starts anew is silent for a moment.
+                    Err(_) if !late => Value::Null,
+                    answer => answer?,
+                };
+                if !status.is_null() && fact(&status)? {
                     break;
                 }
-                if Instant::now() > deadline {
+                if late {
                     let name = replica.place.name();
                     replica.place.site().keep_folder();
                     bail!(
@@ -184,10 +204,16 @@ impl Sites {
 }
 
 impl Server {
-    fn start(place: &Place, program: &Path, data: PathBuf, address: SocketAddr) -> Result<Self> {
+    fn start(
+        place: &Place,
+        program: &Path,
+        data: PathBuf,
+        address: SocketAddr,
+        settings: &str,
+    ) -> Result<Self> {
         let name = format!("meridian-{}", address.port());
         let configuration = place.site().folder().join(format!("{name}.toml"));
-        fs::write(&configuration, configuration_text())?;
+        fs::write(&configuration, configuration_text() + settings)?;
         let mut command = place.command(program);
         command.arg("serve").arg("--data").arg(&data);
         command.arg("--config").arg(&configuration);
@@ -230,14 +256,30 @@ impl Server {
         Ok(time.total())
     }
 
+    /// Kills it as `kill -9` does.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.service.kill()
+    }
+
+    /// Starts it again.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.service.restart()?;
+        self.service.wait_for_nfs(self.address)
+    }
+
+    /// The file with what it logs.
+    pub(crate) fn log(&self) -> &Path {
+        self.service.log()
+    }
+
+    /// Runs a command of the server's program on its data directory.
+    pub(crate) fn ask(&self, words: &[&str]) -> Result<String> {
+        run(&self.place, &self.program, &self.data, words)
+    }
+
     /// What it says of replication.
-    fn replication(&self) -> Result<Value> {
-        let text = run(
-            &self.place,
-            &self.program,
-            &self.data,
-            &["status", "--json"],
-        )?;
+    pub(crate) fn replication(&self) -> Result<Value> {
+        let text = self.ask(&["status", "--json"])?;
         let status: Value = serde_json::from_str(&text)?;
         let found = status.pointer("/exports/0/replication").cloned();
         let found = found.filter(|found| !found.is_null());
@@ -250,7 +292,10 @@ fn is_ready(status: &Value) -> Result<bool> {
     let peers = status["peers"]
         .as_array()
         .context("a status has no peers")?;
-    Ok(ready && peers.iter().all(|peer| peer["connected"] == true))
+    let mut members = status["view"]["members"].as_array().into_iter().flatten();
+    let in_view =
+        status["view"]["takes_part"] != false && members.all(|member| member["active"] == true);
+    Ok(ready && in_view && peers.iter().all(|peer| peer["connected"] == true))
 }
 
 fn lacks_nothing(status: &Value) -> Result<bool> {
