@@ -37,14 +37,17 @@ async fn miss(set: &mut Set, (files, length): (usize, usize)) -> Crashed {
     })
     .await;
     let directory = set.sites[0].directory(ROOT, "made").await.unwrap();
-    let away = set.crash(2).await;
     let replica = set.sites[0].replica.clone();
+    let before = replica.view_status().epoch;
+    let away = set.crash(2).await;
+    // Agreed is not enough: whoever still follows the former view sends as fast as ever.
     eventually("the others go on without it", || {
-        let members = replica.view_status().members;
-        members
+        let status = replica.view_status();
+        let gone = status
+            .members
             .iter()
-            .any(|member| member.slot == 3 && !member.active)
-            && replica.ready()
+            .any(|member| member.slot == 3 && !member.active);
+        status.epoch > before && gone && replica.ready()
     })
     .await;
     for number in 0..files {
