@@ -52,7 +52,7 @@ fn configuration(arguments: &ServeArguments) -> Result<Configuration, Failure> {
 async fn serve(configuration: Configuration) -> Result<Ending, ServeError> {
     let mut signals = StopSignals::listen().map_err(ServeError::Signals)?;
     let server = tokio::select! {
-        server = Server::start(configuration) => server?,
+        server = Server::start_when_there_is_room(configuration) => server?,
         signal = signals.next() => {
             tracing::info!(signal, "stopped before everything was open");
             return Ok(Ending::Stopped);

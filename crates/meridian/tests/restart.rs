@@ -4,6 +4,12 @@
 
 mod fixture;
 
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
 use fixture::{Place, Running};
 use nfs4_client::{Client, Error, How, Options, StableHow4};
 use rustix::process::Signal;
@@ -135,4 +141,63 @@ fn a_stop_under_load_loses_no_acknowledged_file() {
             assert_eq!(content.unwrap(), "content", "file {number} of {written}");
         }
     });
+}
+
+/// Takes all room of a disk.
+fn fill(balloon: &Path) {
+    let mut balloon = File::create(balloon).unwrap();
+    let full = std::io::copy(&mut std::io::repeat(0), &mut balloon).unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::StorageFull);
+}
+
+#[test]
+fn a_server_on_a_full_disk_starts_once_there_is_room() {
+    let place = Place::new("");
+    fs::create_dir(place.data()).unwrap();
+    let Some(_disk) = SmallDisk::mounted(&place.data()) else {
+        return;
+    };
+    place.start().stop();
+    let balloon = place.data().join("balloon");
+    fill(&balloon);
+    let server = std::thread::scope(|scope| {
+        let starting = scope.spawn(|| place.start());
+        while !place.read_log().contains("the disk is full") {
+            assert!(!starting.is_finished(), "{}", place.read_log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        fs::remove_file(&balloon).unwrap();
+        starting.join().unwrap()
+    });
+    assert!(server.answers_null());
+    server.stop();
+}
+
+/// A file system in memory, gone with the test.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mounted(path: &Path) -> Option<SmallDisk> {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]);
+        if mount
+            .arg(path)
+            .status()
+            .is_ok_and(|status| status.success())
+        {
+            return Some(SmallDisk(path.to_owned()));
+        }
+        eprintln!("NOT TESTED: only the superuser can mount the small disk that this test needs");
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg("-l").arg(&self.0).status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "the small disk stays mounted"
+        );
+    }
 }

@@ -4,9 +4,11 @@
 
 mod keeper;
 mod leading;
+mod silence;
 mod voters;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -46,6 +48,8 @@ struct Core {
     state: watch::Receiver<Arc<ViewState>>,
     /// Held while this member changes who votes.
     voters: tokio::sync::Mutex<()>,
+    /// While true, this member tells nobody that it leads.
+    silent: Arc<AtomicBool>,
 }
 
 impl Views {
@@ -63,9 +67,11 @@ impl Views {
         let log = Log::open(Arc::clone(&ledger)).await?;
         let machine = Machine::open(ledger).await?;
         let state = machine.watch();
+        let silent = Arc::new(AtomicBool::new(false));
         let network = Network {
             own: slot,
             courier: Arc::clone(&courier),
+            silent: Arc::clone(&silent),
         };
         let raft = Raft::new(id(slot), config, network, log, machine)
             .await
@@ -77,8 +83,18 @@ impl Views {
             raft,
             state,
             voters: tokio::sync::Mutex::new(()),
+            silent,
         });
-        let keeper = tokio::spawn(keeper::keep(Arc::clone(&core)));
+        let (keeping, speaking) = (
+            keeper::keep(Arc::clone(&core)),
+            silence::keep(Arc::clone(&core)),
+        );
+        let keeper = tokio::spawn(async {
+            tokio::select! {
+                () = keeping => {}
+                () = speaking => {}
+            }
+        });
         Ok(Arc::new(Views {
             core,
             keeper: Mutex::new(Some(keeper)),

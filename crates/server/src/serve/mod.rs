@@ -8,6 +8,7 @@ mod names;
 mod overview;
 mod process;
 mod replication;
+mod room;
 mod signals;
 mod trees;
 

@@ -1,6 +1,7 @@
 //! The library's network: requests as bytes, by courier.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use openraft::error::{
@@ -23,6 +24,8 @@ use crate::courier::{Courier, CourierError};
 pub(crate) struct Network {
     pub(crate) own: ReplicaSlot,
     pub(crate) courier: Arc<dyn Courier>,
+    /// While true, nobody is told that this member leads.
+    pub(crate) silent: Arc<AtomicBool>,
 }
 
 /// The way to one other replica.
@@ -30,6 +33,7 @@ pub(crate) struct Line {
     own: ReplicaSlot,
     to: ReplicaSlot,
     courier: Arc<dyn Courier>,
+    silent: Arc<AtomicBool>,
 }
 
 type Failure<E> = RPCError<u64, EmptyNode, RaftError<u64, E>>;
@@ -87,6 +91,7 @@ impl RaftNetworkFactory<Types> for Network {
             // Slots are 16 bits; nobody has the last one, so nothing is sent for what is no slot.
             to: slot(target).unwrap_or(ReplicaSlot(u16::MAX)),
             courier: Arc::clone(&self.courier),
+            silent: Arc::clone(&self.silent),
         }
     }
 }
@@ -97,6 +102,10 @@ impl RaftNetwork<Types> for Line {
         rpc: AppendEntriesRequest<Types>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<u64>, RPCError<u64, EmptyNode, RaftError<u64>>> {
+        if self.silent.load(Ordering::Acquire) {
+            let error = CourierError::Unreachable;
+            return Err(RPCError::Unreachable(Unreachable::new(&error)));
+        }
         let request = Request::Append(rpc);
         match self.ask(request, RPCTypes::AppendEntries, &option).await? {
             Answer::Append(answer) => Ok(answer),

@@ -155,3 +155,21 @@ async fn a_refusal_says_why_and_changes_nothing() {
     assert_eq!(outcome, Outcome::Refused(words));
     assert_eq!(set.state(2).epoch, 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_heard_and_hears_nobody_is_excluded() {
+    let set = Set::found(3).await;
+    let deaf = set.leader(1).await;
+    set.deafen(deaf);
+    let rest: Vec<u16> = (1..=3).filter(|number| *number != deaf).collect();
+    set.exclude(rest[0], deaf).await;
+    until("the other one knows", || {
+        !set.state(rest[1]).is_active(slot(deaf))
+    })
+    .await;
+    set.cut(&[deaf], &rest, false);
+    until("the deaf one knows", || {
+        !set.state(deaf).is_active(slot(deaf))
+    })
+    .await;
+}

@@ -189,6 +189,21 @@ impl Set {
         }
     }
 
+    /// Cuts the links to one member; what it says still arrives everywhere.
+    pub(super) fn deafen(&self, number: u16) {
+        let others = self
+            .links
+            .running
+            .lock()
+            .unwrap()
+            .keys()
+            .copied()
+            .collect::<Vec<_>>();
+        let others = others.into_iter().filter(|other| *other != slot(number));
+        let mut cut = self.links.cut.lock().unwrap();
+        cut.extend(others.map(|other| (other, slot(number))));
+    }
+
     /// The number of the leader that `at` and the leader itself agree on.
     pub(super) async fn leader(&self, at: u16) -> u16 {
         let known = || {
