@@ -13,6 +13,7 @@ use store::{RowChange, Store};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::Inbox;
+use crate::losses;
 use crate::sessions;
 use crate::shared::Shared;
 use crate::streams::{OBJECTS, StreamError, malformed};
@@ -202,6 +203,7 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
     } else {
         note(shared, Held::Rows).await?;
     }
+    losses::begin_awareness(shared);
     let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
     for inbox in &inboxes {
         if inbox.applied() > shared.store.applied(inbox.from)? {

@@ -7,13 +7,18 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use control::Tree;
-use vfs::{Credentials, FileSystem, ObjectId, Result, XattrMode, XattrName};
+use store::RowChange;
+use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, XattrName};
 
 use crate::door::Door;
 use crate::losses;
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::turn::Turn;
+
+/// The tags of the tables of names and of extended attributes (docs/disk-format.md).
+const LINKS: u8 = 3;
+const XATTRS: u8 = 4;
 
 /// The attribute, in the `user.` name space.
 const ATTRIBUTE: &[u8] = b"meridian.durability";
@@ -135,6 +140,48 @@ impl Shared {
         }
     }
 
+    /// Those objects of a foreign update that may come under `majority` with it and are `relaxed` before: they get
+    /// another place, or their attributes are set.
+    pub(crate) async fn relaxed_before(&self, changes: &[RowChange]) -> Vec<ObjectId> {
+        let attributes = changes.iter().filter(|change| change.table == XATTRS);
+        let set = attributes.filter_map(|change| object_in(&change.key));
+        let names = || changes.iter().filter(|change| change.table == LINKS);
+        let gone = names().filter(|change| change.value.is_none());
+        let moved = gone
+            .filter_map(|change| object_in(&change.key))
+            .filter(|object| {
+                let mut new = names().filter(|change| change.value.is_some());
+                new.any(|change| object_in(&change.key) == Some(*object))
+            });
+        let mut relaxed = Vec::new();
+        for object in set.chain(moved) {
+            if self.durability_of(object).await.0 == Durability::Relaxed {
+                relaxed.push(object);
+            }
+        }
+        relaxed
+    }
+
+    /// Notes that an update has brought one of these objects under `majority`, if it has.
+    pub(crate) async fn note_protected(
+        &self,
+        objects: &[ObjectId],
+        by: ReplicaSlot,
+        position: u64,
+    ) {
+        for object in objects {
+            if self.durability_of(*object).await.0 == Durability::Majority {
+                return self.losses.awareness().changed(by, position);
+            }
+        }
+    }
+
+    /// The same for what was changed here just now.
+    pub(crate) async fn note_protected_here(&self, object: ObjectId) {
+        let position = self.engine.turn(|turn| turn.ledger.last_position);
+        self.note_protected(&[object], self.slot(), position).await;
+    }
+
     async fn own_durability(&self, object: ObjectId) -> Option<Durability> {
         let root = Credentials::root();
         let value = self.store.xattr(&root, object, &attribute()).await.ok()?;
@@ -168,6 +215,17 @@ impl Door {
         let set = self.set_xattr(&root, directory, &name, value.into(), XattrMode::Any);
         set.await.map(|_| ())
     }
+}
+
+/// Whether an extended attribute is this setting.
+pub(crate) fn is_setting(name: &XattrName) -> bool {
+    name.as_bytes() == ATTRIBUTE
+}
+
+/// The object that a row of names or attributes belongs to.
+fn object_in(key: &[u8]) -> Option<ObjectId> {
+    let object = key.first_chunk::<8>()?;
+    Some(ObjectId::from_u64(u64::from_be_bytes(*object)))
 }
 
 fn ignore_missing<T>(outcome: Result<T>) -> Result<()> {

@@ -9,6 +9,7 @@
 //! What must never enter: who is lost (`views`), and the rules of replication control.
 
 mod adopting;
+mod awareness;
 mod contents;
 mod relay;
 mod takeover;
@@ -30,6 +31,8 @@ use tokio::time::Instant;
 use vfs::ReplicaSlot;
 use view::{SettledBy, ViewState};
 
+use awareness::Awareness;
+
 use crate::administration::decide_settlement;
 use crate::shared::Shared;
 use crate::views;
@@ -43,6 +46,7 @@ pub(crate) struct Losses {
     /// Settlements that have taken effect here.
     settled: Mutex<BTreeSet<u64>>,
     equalling: Mutex<BTreeMap<ReplicaSlot, contents::Equalling>>,
+    awareness: Mutex<Awareness>,
 }
 
 impl Losses {
@@ -50,6 +54,13 @@ impl Losses {
     fn settles_now(&self, id: u64) -> bool {
         let settled = self.settled.lock();
         settled.unwrap_or_else(PoisonError::into_inner).insert(id)
+    }
+
+    /// Who answers as today's durability asks.
+    pub(crate) fn awareness(&self) -> MutexGuard<'_, Awareness> {
+        self.awareness
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn equalling(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, contents::Equalling>> {
@@ -81,6 +92,20 @@ pub(crate) async fn apply_settlements(shared: &Arc<Shared>, state: &ViewState) {
             });
         }
     }
+}
+
+/// What was made up to here may have brought anything under `majority`.
+pub(crate) fn begin_awareness(shared: &Shared) {
+    let own = shared.engine.turn(|turn| turn.ledger.last_position);
+    let others: Vec<(ReplicaSlot, u64)> = {
+        let inboxes = shared.inboxes();
+        let applied = inboxes.iter();
+        applied
+            .map(|(slot, inbox)| (*slot, inbox.applied()))
+            .collect()
+    };
+    let all = others.into_iter().chain([(shared.slot(), own)]);
+    shared.losses.awareness().begin(all);
 }
 
 /// Others take part than before: whatever was found out counts no more.

@@ -264,6 +264,7 @@ async fn apply_record(
     };
     let objects: Vec<ObjectId> = update.changes.iter().filter_map(object_of).collect();
     let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
+    let relaxed = shared.relaxed_before(&update.changes).await;
     let granted = |turn: &mut Turn<'_>| match exempt(shared, inbox.from, record.position) {
         true => has_all_before(shared, turn, &record.after),
         false => may_apply(turn, &under),
@@ -310,6 +311,9 @@ async fn apply_record(
             Err(error) => return Err(error),
             Ok(ticket) => {
                 inbox.note_rows(ticket);
+                shared
+                    .note_protected(&relaxed, inbox.from, update.position)
+                    .await;
                 reached(shared, inbox, update.position);
                 return Ok(Some(ticket));
             }

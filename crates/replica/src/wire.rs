@@ -123,6 +123,10 @@ pub(crate) struct Ask {
     pub(crate) available: u64,
     /// Lost replicas whose stream the sender has applied so far, with all contents that came with it.
     pub(crate) whole: Vec<(u16, u64)>,
+    /// Which replicas have answered as today's durability asks, each after a place of its stream.
+    pub(crate) aware: Vec<(u16, u64)>,
+    /// The sender waits for a majority where no directory says anything.
+    pub(crate) majority_by_default: bool,
 }
 
 /// The answer to an [`Ask`].

@@ -84,6 +84,38 @@ async fn with_majority_the_others_take_over_and_nothing_answered_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_under_majority_after_its_primary_was_lost_is_not_taken_over() {
+    let mut set = Set::failing(3).await;
+    let directory = set.sites[0].directory(ROOT, "theirs").await.unwrap();
+    let file = set.sites[0].file(directory, "file").await.unwrap();
+    set.sites[0].write_stably(file, b"old").await.unwrap();
+    set.rest().await;
+    let open = set.sites[0].open(file, "a writer", fixture::WRITE).await;
+    open.unwrap();
+    set.sites[0].write_stably(file, b"answered").await.unwrap();
+    let lost = set.crash(0).await;
+    until_left(&set, 0, 1).await;
+    let replica = set.sites[0].replica.clone();
+    let asked = patiently(|| replica.set_durability(ROOT, Some(Durability::Majority)));
+    asked.await.unwrap();
+    eventually("nothing else is in the way of going on", || {
+        let losses = replica.view_status().losses;
+        losses.iter().any(|loss| loss.ready_to_settle)
+    })
+    .await;
+    assert_eq!(
+        set.sites[0].try_read(file, Duration::from_secs(2)).await,
+        Err(Error::Delay),
+        "it was answered when the lost replica alone had to have it"
+    );
+    drop(replica);
+    set.revive(0, lost).await;
+    set.revive_until_ready(0).await;
+    assert_eq!(set.sites[1].read(file).await.unwrap(), b"answered");
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_given_up_is_kept_aside_where_it_was_made() {
     let mut set = Set::failing(3).await;
     let directory = set.sites[0].directory(ROOT, "theirs").await.unwrap();

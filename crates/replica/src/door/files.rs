@@ -14,8 +14,9 @@ use vfs::{
 
 use super::pin::Effect;
 use super::{Door, subject_of};
+use crate::durability::is_setting;
 use crate::forward::Operation as O;
-use crate::settings::NameSpace;
+use crate::settings::{Durability, NameSpace};
 use crate::views;
 
 #[async_trait]
@@ -136,7 +137,12 @@ impl FileSystem for Door {
             let (source, target) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
             O::Rename(who.clone(), source, target)
         };
-        self.change(from.0, &[to.0], attempt, operation).await
+        let changed = self.change(from.0, &[to.0], attempt, operation).await?;
+        let shared = &self.shared;
+        if from.0 != to.0 && shared.durability_of(from.0).await.0 == Durability::Relaxed {
+            shared.note_protected_here(to.0).await;
+        }
+        Ok(changed)
     }
 
     async fn link(
@@ -336,7 +342,11 @@ impl FileSystem for Door {
             store.set_xattr(who, id, name, value.clone(), mode).await
         };
         let operation = || O::SetXattr(who.clone(), id, name.clone(), value.clone(), mode);
-        self.change(id, &[], attempt, operation).await
+        let changed = self.change(id, &[], attempt, operation).await?;
+        if is_setting(name) {
+            self.shared.note_protected_here(id).await;
+        }
+        Ok(changed)
     }
 
     async fn remove_xattr(
@@ -347,7 +357,11 @@ impl FileSystem for Door {
     ) -> Result<DirectoryChange> {
         let attempt = || self.shared.store.remove_xattr(who, id, name);
         let operation = || O::RemoveXattr(who.clone(), id, name.clone());
-        self.change(id, &[], attempt, operation).await
+        let changed = self.change(id, &[], attempt, operation).await?;
+        if is_setting(name) {
+            self.shared.note_protected_here(id).await;
+        }
+        Ok(changed)
     }
 
     async fn xattrs(

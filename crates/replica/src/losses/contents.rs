@@ -224,6 +224,28 @@ fn files_to_supply(
     Some(mine.map(|file| (file, lacking(&file))).collect())
 }
 
+/// Up to which place of a lost replica's stream somebody has the contents of each file.
+pub(super) fn complete_through(shared: &Shared, lost: ReplicaSlot) -> u64 {
+    let others = survivors(shared);
+    let all = shared.losses.equalling();
+    let Some(told) = all
+        .get(&lost)
+        .and_then(|one| one.told(shared.slot(), &others))
+    else {
+        return 0;
+    };
+    let files: BTreeSet<ObjectId> = told
+        .values()
+        .flat_map(|lacks| lacks.keys())
+        .copied()
+        .collect();
+    let furthest = files.into_iter().filter_map(|file| {
+        let through = |lacks: &&Lacks| lacks.get(&file).map_or(u64::MAX, |lack| lack.through);
+        told.values().map(through).max()
+    });
+    furthest.min().unwrap_or(u64::MAX)
+}
+
 /// Files that whoever has the best of them has sent: they are complete, or as good as they get.
 async fn take_over_sent(shared: &Arc<Shared>, lost: ReplicaSlot) {
     let others = survivors(shared);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vfs::{ObjectId, ReplicaSlot};
 use view::SettledBy;
 
-use super::{is_first, settle, waits_for};
+use super::{applied_here, contents, is_first, settle, waits_for};
 use crate::settings::Durability;
 use crate::shared::Shared;
 
@@ -31,8 +31,22 @@ pub(super) async fn take_over(shared: &Arc<Shared>, lost: ReplicaSlot) {
             return;
         }
     }
+    if !covers(shared, lost) {
+        return tracing::debug!(
+            replica = lost.0,
+            "what it answered is not all known to be here"
+        );
+    }
     match settle(shared, lost, SettledBy::Takeover).await {
         Ok(()) => tracing::warn!(replica = lost.0, "a lost replica's objects are taken over"),
         Err(why) => tracing::debug!(why, "a lost replica's objects are not taken over yet"),
     }
+}
+
+/// Whether everything is here that the lost replica had answered before it knew that it had to wait for a majority.
+fn covers(shared: &Shared, lost: ReplicaSlot) -> bool {
+    let since = shared.losses.awareness().since(lost);
+    since.is_some_and(|since| {
+        since <= applied_here(shared, lost) && since <= contents::complete_through(shared, lost)
+    })
 }

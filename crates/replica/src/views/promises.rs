@@ -14,6 +14,7 @@ use view::{Decision, Outcome};
 
 use super::{entering, standing, unix_seconds};
 use crate::losses;
+use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::wire::{self, Ask, Promise};
 
@@ -40,6 +41,7 @@ impl News {
 
 /// Asks for promises until the replica stops, and proposes that those leave who do not answer.
 pub(crate) async fn keep(shared: Arc<Shared>) {
+    losses::begin_awareness(&shared);
     let interval = shared.settings.site_lease / ASKED_PER_LEASE;
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -77,6 +79,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
     let others = shared.others();
     let applied = applied_here(shared);
     let whole = losses::whole_here(shared);
+    let aware = shared.losses.awareness().known();
     for slot in others {
         let ask = shared.engine.turn(|turn| Ask {
             asked: standing::now().0,
@@ -92,6 +95,8 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             up_to_date: shared.standing.is_up_to_date(),
             available,
             whole: whole.clone(),
+            aware: aware.clone(),
+            majority_by_default: shared.settings.durability == Durability::Majority,
         });
         let message = wire::body(wire::ASK, &ask);
         shared.post.send(slot, Lane::Control, message);
@@ -119,6 +124,8 @@ pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
         entering::greet_unknown(shared, from);
         entering::look_at_debts(shared);
     }
+    let by_default = shared.settings.durability == Durability::Majority;
+    shared.losses.awareness().heard(from, &ask, by_default);
     let available = ask.available;
     shared.note_said(from, ask);
     shared.note_room(from, available);
