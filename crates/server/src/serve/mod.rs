@@ -112,7 +112,7 @@ pub enum ServeError {
 pub enum Ending {
     /// A signal came.
     Stopped,
-    /// Its set went on without it: everything is to be opened anew, as after a crash.
+    /// Its set went on without it, or its disk is full: everything is to be opened anew, as after a crash.
     StartAnew,
 }
 
@@ -217,7 +217,7 @@ impl Server {
             }
             failed = self.keep_house() => {
                 process::tell_stopping();
-                Err(failed)
+                room::end_of(failed, self.data.path())
             }
             () = self.overview.drained() => {
                 tracing::info!("stopping: clients were sent to other servers");

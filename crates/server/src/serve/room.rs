@@ -1,4 +1,4 @@
-//! A server that cannot start because the disk is full.
+//! A server that cannot start, or go on, because the disk is full.
 //!
 //! It must not end: a service manager gives up after a few attempts, and then nobody starts it once there is room again.
 //!
@@ -7,12 +7,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{ServeError, Server};
+use super::{Ending, ServeError, Server};
 use crate::configuration::Configuration;
 use crate::data_directory::DataDirectoryError;
 
-/// With less room than this nothing can be opened.
-const LEAST_BYTES: u64 = 1 << 20;
+/// With less room than this something may not have fitted.
+const LEAST_BYTES: u64 = 32 << 20;
 
 /// Between attempts.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ impl Server {
                 Err(error) if error.may_be_lack_of_room() => error,
                 started => return started,
             };
-            if free_bytes(&configuration.data).is_none_or(|free| free >= LEAST_BYTES) {
+            if !is_full(&configuration.data) {
                 return Err(error);
             }
             tracing::error!(
@@ -57,9 +57,18 @@ impl ServeError {
     }
 }
 
-/// Room for the data directory, which need not be there yet; `None` when nobody can say.
-fn free_bytes(data: &Path) -> Option<u64> {
-    let there = data.ancestors().find(|path| path.exists())?;
-    let below = rustix::fs::statvfs(there).ok()?;
-    Some(below.f_bavail.saturating_mul(below.f_frsize))
+/// How a server ends whose store has failed: if the disk is full, it starts anew, as after a crash.
+pub(super) fn end_of(failure: ServeError, data: &Path) -> Result<Ending, ServeError> {
+    if !is_full(data) {
+        return Err(failure);
+    }
+    tracing::error!(%failure, ?data, "the disk is full; free some space, and the server goes on by itself");
+    Ok(Ending::StartAnew)
+}
+
+/// Whether there is too little room for the data directory, which need not be there yet.
+fn is_full(data: &Path) -> bool {
+    let there = data.ancestors().find(|path| path.exists());
+    let below = there.and_then(|there| rustix::fs::statvfs(there).ok());
+    below.is_some_and(|below| below.f_bavail.saturating_mul(below.f_frsize) < LEAST_BYTES)
 }
