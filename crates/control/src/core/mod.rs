@@ -81,6 +81,8 @@ pub struct ControlCore {
     own: OwnControls,
     endings: BTreeMap<u64, Ending>,
     former: Former,
+    /// This replica takes part anew in a view of this incarnation: it has heard of no end before that.
+    joined: bool,
     next_number: u64,
     /// How far each peer has applied this replica's stream.
     applied: BTreeMap<ReplicaSlot, Position>,
@@ -140,6 +142,7 @@ impl ControlCore {
             own: OwnControls::default(),
             endings: BTreeMap::new(),
             former: Former::Unsettled,
+            joined: false,
             next_number: 1,
             applied: BTreeMap::new(),
             last_move: Position(0),

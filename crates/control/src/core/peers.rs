@@ -46,7 +46,10 @@ impl ControlCore {
             Message::Disown { name } => self.on_disown(tree, from, name),
             Message::Renounce { before } => self.on_renounce(tree, from, before),
             Message::Renounced { before } => self.on_renounced(from, before),
-            Message::Repeat => self.repeat_to(from),
+            Message::Repeat => {
+                self.repeat_to(tree, from);
+                self.ask_again(from);
+            }
             Message::Report {
                 part,
                 last,
@@ -232,19 +235,19 @@ impl ControlCore {
     /// on the former one may be lost.
     pub fn handle_connected(&mut self, now: Moment, tree: &impl Tree, peer: ReplicaSlot) {
         let tree = &Remembered::new(tree);
-        self.repeat_to(peer);
+        self.repeat_to(tree, peer);
         self.ask_again(peer);
         self.run(now, tree);
     }
 
-    pub(super) fn repeat_to(&mut self, peer: ReplicaSlot) {
+    pub(super) fn repeat_to(&mut self, tree: &impl Tree, peer: ReplicaSlot) {
         let floor = self.floor();
         let unanswered = self.own.iter().filter(|(_, control)| {
             !control.election.acknowledged_by(peer) && control.state <= State::Draining
         });
         let mut messages: Vec<Message> = unanswered
             .map(|(_, control)| Message::Propose {
-                proposal: control.proposal.clone(),
+                proposal: control.proposal.told_again(tree),
                 replaces: None,
                 floor,
             })
@@ -253,7 +256,7 @@ impl ControlCore {
         let unaware = endings.filter(|(_, ending)| ending.unaware.contains(&peer));
         messages.extend(unaware.filter_map(|(number, _)| self.end_message(*number)));
         messages.extend(self.renunciation_for(peer));
-        messages.extend(self.report_for(peer));
+        messages.extend(self.report_for(tree, peer));
         for message in messages {
             self.send(peer, message, Mark(0));
         }

@@ -55,6 +55,7 @@ impl ControlCore {
         let outside = self.view.has_lost(self.slot);
         if outside || newcomer && !former.active.contains(&self.slot) {
             self.forget_grants(tree, outside || self.former.is_unsettled());
+            self.joined = true;
         }
         self.forget_those_who_left(&former);
         for peer in std::mem::take(&mut self.ahead_of_us) {
@@ -62,7 +63,7 @@ impl ControlCore {
         }
         self.open_reports();
         for peer in self.peers() {
-            self.repeat_to(peer);
+            self.repeat_to(tree, peer);
         }
         self.to_judge
             .extend(self.own.iter().map(|(number, _)| number));
@@ -204,12 +205,15 @@ impl ControlCore {
     }
 
     /// This replica's report as of now, for a member that may need it: it may have been started anew.
-    pub(super) fn report_for(&self, peer: ReplicaSlot) -> Vec<Message> {
+    pub(super) fn report_for(&self, tree: &impl Tree, peer: ReplicaSlot) -> Vec<Message> {
         let outside = self.view.has_lost(peer) || self.view.has_lost(self.slot);
         if outside || !self.reports.entered {
             return Vec::new();
         }
-        parts(&self.own_report())
+        let mut report = self.own_report();
+        let told = report.lost.iter_mut().chain(&mut report.held);
+        told.for_each(|control| *control = control.told_again(tree));
+        parts(&report)
     }
 
     fn own_report(&self) -> Report {
