@@ -171,6 +171,11 @@ impl Replica {
         self.site.up
     }
 
+    /// Whether it has ended a control that it held as an earlier incarnation.
+    pub(crate) fn has_renounced(&self, name: ControlName) -> bool {
+        self.site.renounced && name.incarnation.0 < self.site.incarnation
+    }
+
     /// How far every stream has been applied here, the own one included.
     pub(crate) fn heads(&self) -> Heads {
         let mut heads = self.applied.clone();
@@ -180,7 +185,7 @@ impl Replica {
 
     /// Makes a copy from stable storage, here or elsewhere, the own one.
     pub(crate) fn take_copy(&mut self, copy: &Stable) {
-        self.tree = copy.tree.clone();
+        self.tree = self.tree.replaced_by(&copy.tree);
         self.applied = copy.heads.clone();
         self.applied.remove(&self.slot);
         self.done = copy.done.clone();
