@@ -174,17 +174,8 @@ fn asks_about_an_end(mut acceptor: ControlCore) {
         commands(&mut acceptor)
     };
     for peer in [0, 1] {
-        let (lost, held) = (Vec::new(), Vec::new());
-        let (part, last) = (0, true);
-        hear(
-            peer,
-            Message::Report {
-                part,
-                last,
-                lost,
-                held,
-            },
-        );
+        let (part, last, told) = (0, true, Told::default());
+        hear(peer, Message::Report { part, last, told });
     }
     let propose = Message::Propose {
         proposal: proposal.clone(),

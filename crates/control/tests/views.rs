@@ -243,6 +243,33 @@ fn counterexample_38_reports_tell_what_only_the_holder_knows() {
     }));
 }
 
+/// 0 has won file 3 with 1. 2 had asked for it too, and been started anew before anybody heard of that; then 0 is
+/// lost. What 2 remembers of its own proposal proves nothing about that of 0.
+#[test]
+fn what_was_asked_for_before_a_start_ends_nobodys_control() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.wire.retain(|(_, to, _)| *to == 1);
+    set.deliver();
+    assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+    set.submit(2, 7, write(3));
+    set.wire.clear();
+    let before: Vec<Proposal> = set.cores[2].acknowledged().cloned().collect();
+    assert_eq!(before.len(), 1, "it has acknowledged its own proposal");
+    let settings = Settings::default();
+    set.cores[2] = ControlCore::new(slot(2), Incarnation(2), view(3), settings);
+    for grant in before {
+        set.cores[2].restore(&set.tree, grant);
+    }
+    let rest = without(3, 2, &[1, 2], &[]);
+    for member in [1, 2] {
+        enter_view(&mut set, member, &rest);
+    }
+    set.deliver();
+    assert_eq!(frozen_at(&set, 1, 3), Some(name(0, 1)));
+    assert_eq!(frozen_at(&set, 2, 3), Some(name(0, 1)));
+}
+
 #[test]
 fn an_agreed_decision_ends_what_is_frozen() {
     let mut set = lost_with(3, &[1, 2], |_| {});

@@ -171,11 +171,6 @@ impl Replica {
         self.site.up
     }
 
-    /// Whether it has ended a control that it held as an earlier incarnation.
-    pub(crate) fn has_renounced(&self, name: ControlName) -> bool {
-        self.site.renounced && name.incarnation.0 < self.site.incarnation
-    }
-
     /// How far every stream has been applied here, the own one included.
     pub(crate) fn heads(&self) -> Heads {
         let mut heads = self.applied.clone();

@@ -50,12 +50,7 @@ impl ControlCore {
                 self.repeat_to(tree, from);
                 self.ask_again(from);
             }
-            Message::Report {
-                part,
-                last,
-                lost,
-                held,
-            } => self.on_report(tree, from, part, last, lost, held),
+            Message::Report { part, last, told } => self.on_report(tree, from, part, last, told),
             Message::Revoke { name } => self.on_revoke(now, from, name),
         }
         self.run(now, tree);

@@ -1,6 +1,6 @@
 //! I2: no replica acknowledges two controls that conflict by Figure 2, unless both are frozen: of two lost
-//! replicas one may have won only what the other had given up unheard. Nor is anything wrong when one of those is back
-//! and has given up what it held, and that has not been heard either.
+//! replicas one may have won only what the other had given up unheard. What somebody had asked for before it was
+//! started anew is like that, too: it may never have won it, or have given it up since, unheard.
 
 use super::Broken;
 use crate::replica::Replica;
@@ -9,14 +9,14 @@ use control::Proposal;
 
 pub(crate) fn check(world: &World, replica: &Replica) -> Result<(), Broken> {
     let view = replica.core.view();
-    let renounced = |grant: &Proposal| {
+    let former = |grant: &Proposal| {
         let holder = world.replicas.get(&grant.name.holder);
-        holder.is_some_and(|holder| holder.has_renounced(grant.name))
+        holder.is_some_and(|holder| grant.name.incarnation.0 < holder.site.incarnation)
     };
     let grants: Vec<_> = replica.core.acknowledged().collect();
     for (place, one) in grants.iter().enumerate() {
         let mut others = grants[place + 1..].iter();
-        let lost = |grant: &Proposal| !view.active.contains(&grant.name.holder) || renounced(grant);
+        let lost = |grant: &Proposal| !view.active.contains(&grant.name.holder) || former(grant);
         let conflict = others
             .find(|other| !(lost(one) && lost(other)) && one.conflicts_with(&replica.tree, other));
         if let Some(other) = conflict {
