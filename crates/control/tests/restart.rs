@@ -215,3 +215,27 @@ fn a_newcomer_asks_about_competitors_whose_end_it_was_never_told() {
     drop(commands(&mut acceptor));
     asks_about_an_end(acceptor);
 }
+
+/// 0 has released a control, and only 2 has not noted it yet. 1 has, and acknowledges it once more: because it was
+/// started anew, or because somebody named it as the next to be granted.
+#[test]
+fn an_end_is_told_again_to_who_acknowledges_what_has_ended() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.deliver();
+    let (now, tree) = (at_milliseconds(10_000), set.tree.clone());
+    set.now = now;
+    set.cores[0].handle_timer(now, &tree);
+    set.drain(0);
+    set.wire.retain(|(_, to, _)| *to == 1);
+    set.deliver();
+    assert_eq!(set.cores[0].unfinished(), 1, "2 has not noted the end");
+    let (epoch, name) = (Epoch(1), name(0, 1));
+    let message = Message::Acknowledge { name };
+    set.cores[0].handle_message(now, &tree, slot(1), Envelope { epoch, message });
+    set.drain(0);
+    let disowned = |(_, to, envelope): &(u16, u16, Envelope)| {
+        *to == 1 && envelope.message == Message::Disown { name }
+    };
+    assert!(set.wire.iter().any(disowned));
+}

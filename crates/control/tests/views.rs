@@ -270,6 +270,64 @@ fn what_was_asked_for_before_a_start_ends_nobodys_control() {
     assert_eq!(frozen_at(&set, 2, 3), Some(name(0, 1)));
 }
 
+fn renounced_by_0(set: &mut Set, replica: u16) {
+    let (now, tree) = (set.now, set.tree.clone());
+    let epoch = Epoch(2);
+    let message = Message::Renounce {
+        before: Incarnation(2),
+    };
+    let core = &mut set.cores[usize::from(replica)];
+    core.handle_message(now, &tree, slot(0), Envelope { epoch, message });
+    set.drain(replica);
+}
+
+/// 0 is lost with file 3, comes back, and says that this is over, first to 1 only. So 1 acknowledges what 2 asks for,
+/// and is started anew. What 2 had told before makes 1 freeze what is over; 2 relies on its word all the same.
+#[test]
+fn what_was_acknowledged_in_a_view_stands_after_a_start_within_it() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.wire.retain(|(_, to, _)| *to == 1);
+    set.deliver();
+    // What needs two controls is not handed to who holds one of them.
+    let (file, parent) = (id(3), id(1));
+    set.submit(2, 7, Update::Link { file, parent });
+    set.wire.clear();
+    let rest = without(3, 2, &[1, 2], &[]);
+    for member in [1, 2] {
+        enter_view(&mut set, member, &rest);
+    }
+    set.deliver();
+    assert_eq!(frozen_at(&set, 2, 3), Some(name(0, 1)));
+    renounced_by_0(&mut set, 1);
+    set.deliver();
+    let before: Vec<Proposal> = set.cores[1].acknowledged().cloned().collect();
+    let names: Vec<ControlName> = before.iter().map(|grant| grant.name).collect();
+    assert_eq!(names, [name(2, 1)]);
+    let settings = Settings::default();
+    set.cores[1] = ControlCore::new(slot(1), Incarnation(2), view(3), settings);
+    for grant in before {
+        set.cores[1].restore(&set.tree, grant);
+    }
+    let (now, tree) = (set.now, set.tree.clone());
+    enter_view(&mut set, 1, &rest);
+    set.cores[2].handle_connected(now, &tree, slot(1));
+    set.drain(2);
+    set.deliver();
+    assert_eq!(frozen_at(&set, 1, 3), Some(name(0, 1)));
+    renounced_by_0(&mut set, 2);
+    set.deliver();
+    assert!(matches!(set.outcomes[&7], Outcome::Admitted { at: 2, .. }));
+    assert!(set.cores[1].is_in_dispute(name(2, 1)));
+    let known = |set: &Set| {
+        let mut acknowledged = set.cores[1].acknowledged();
+        acknowledged.any(|grant| grant.name == name(2, 1))
+    };
+    assert!(known(&set), "it stands in everybody's way");
+    renounced_by_0(&mut set, 1);
+    assert!(known(&set) && !set.cores[1].is_in_dispute(name(2, 1)));
+}
+
 #[test]
 fn an_agreed_decision_ends_what_is_frozen() {
     let mut set = lost_with(3, &[1, 2], |_| {});

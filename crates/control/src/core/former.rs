@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use vfs::ReplicaSlot;
 
 /// A replica has forgotten nothing when it starts for the first time.
-const FIRST_START: Incarnation = Incarnation(1);
+pub(super) const FIRST_START: Incarnation = Incarnation(1);
 
 /// How far the end of the former incarnations' controls has come.
 #[derive(Clone, Debug)]

@@ -152,23 +152,17 @@ impl ControlCore {
         same_object.map(|(number, _)| number)
     }
 
-    /// An answer to a control whose end is on its way needs none; any other that we do not have makes
-    /// the sender clear its record.
+    /// An answer to a control whose end is on its way to the sender needs none; any other that we do not have makes
+    /// the sender clear its record. It may have noted the end and forgotten that, or have heard of the control only
+    /// from whoever released another one for it.
     fn disown_if_unknown(&mut self, from: ReplicaSlot, name: ControlName) {
-        let ending = self
-            .own_number(name)
-            .is_some_and(|number| self.endings.contains_key(&number));
+        let number = self.own_number(name);
+        let ending = number.and_then(|number| self.endings.get(&number));
+        let ending = ending.is_some_and(|ending| ending.unaware.contains(&from));
         let ours = name.holder == self.slot && !self.may_be_needed(name);
         if ours && !ending && self.settings.rules.end_to_all() {
             self.send(from, Message::Disown { name }, Mark(0));
         }
-    }
-
-    /// Whether a peer that asks about a control has noted its end, others not yet: it has forgotten that.
-    fn has_noted_end(&self, peer: ReplicaSlot, name: ControlName) -> bool {
-        let number = self.own_number(name);
-        let ending = number.and_then(|number| self.endings.get(&number));
-        ending.is_some_and(|ending| !ending.unaware.contains(&peer))
     }
 
     fn on_end(
@@ -219,9 +213,6 @@ impl ControlCore {
             .filter(|number| self.own.find(*number).is_some())
         {
             Some(number) => self.revoke(now, number),
-            None if self.has_noted_end(from, name) => {
-                self.send(from, Message::Disown { name }, Mark(0));
-            }
             None => self.disown_if_unknown(from, name),
         }
     }

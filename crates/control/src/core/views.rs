@@ -6,6 +6,7 @@
 //! member, until it is given back or an agreed decision ends it. How views are agreed never enters.
 
 use super::ControlCore;
+use super::former::FIRST_START;
 use crate::acceptor::Answer;
 use crate::claim::Proposal;
 use crate::command::Record;
@@ -36,6 +37,8 @@ pub(super) struct Reports {
     open: bool,
     /// A view has been entered since the start.
     entered: bool,
+    /// It is the first one since the start, and this replica had taken part before that.
+    first: bool,
     others: BTreeMap<ReplicaSlot, Report>,
 }
 
@@ -193,9 +196,11 @@ impl ControlCore {
 
     fn open_reports(&mut self) {
         let takes_part = !self.view.has_lost(self.slot);
+        let first = !self.reports.entered && self.incarnation > FIRST_START;
         self.reports = Reports {
             open: takes_part,
             entered: true,
+            first,
             others: BTreeMap::new(),
         };
         if takes_part && self.settings.rules.reports_before_acknowledging() {
@@ -352,8 +357,13 @@ impl ControlCore {
             !self.view.has_lost(name.holder) && !former.clone().any(|former| former.name == *name)
         });
         for name in undecided.collect::<Vec<_>>() {
-            self.persist(Record::Ended(name));
-            self.acceptor.retract(tree, name);
+            if self.reports.first {
+                // Its holder may have been told in this very view that it is acknowledged here.
+                self.acceptor.dispute(name);
+            } else {
+                self.persist(Record::Ended(name));
+                self.acceptor.retract(tree, name);
+            }
         }
         self.learn(tree, control);
     }

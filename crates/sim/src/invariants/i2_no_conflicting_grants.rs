@@ -1,6 +1,7 @@
 //! I2: no replica acknowledges two controls that conflict by Figure 2, unless both are frozen: of two lost
 //! replicas one may have won only what the other had given up unheard. What somebody had asked for before it was
-//! started anew is like that, too: it may never have won it, or have given it up since, unheard.
+//! started anew is like that, too: it may never have won it, or have given it up since, unheard. What is in dispute
+//! is not acknowledged.
 
 use super::Broken;
 use crate::replica::Replica;
@@ -13,7 +14,9 @@ pub(crate) fn check(world: &World, replica: &Replica) -> Result<(), Broken> {
         let holder = world.replicas.get(&grant.name.holder);
         holder.is_some_and(|holder| grant.name.incarnation.0 < holder.site.incarnation)
     };
-    let grants: Vec<_> = replica.core.acknowledged().collect();
+    let grants = replica.core.acknowledged();
+    let grants = grants.filter(|grant| !replica.core.is_in_dispute(grant.name));
+    let grants: Vec<_> = grants.collect();
     for (place, one) in grants.iter().enumerate() {
         let mut others = grants[place + 1..].iter();
         let lost = |grant: &Proposal| !view.active.contains(&grant.name.holder) || former(grant);
