@@ -243,6 +243,48 @@ fn counterexample_38_reports_tell_what_only_the_holder_knows() {
     }));
 }
 
+/// 0 holds file 3, and 2 has acknowledged it. 2 leaves and 1 comes; then 2 comes back, and has forgotten it, and at once
+/// 0 is lost. Whether 1 gets the file as well.
+fn gets_what_a_newcomer_was_not_told(admitted_when_settled: bool) -> bool {
+    let mut set = Set::new(3, tree(), Settings::default());
+    let first = without(3, 2, &[0, 2], &[]);
+    for member in [0, 2] {
+        enter_view(&mut set, member, &first);
+    }
+    set.deliver();
+    set.submit(0, 1, write(3));
+    set.deliver();
+    assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+    let second = without(3, 3, &[0, 1], &[(1, 3)]);
+    for member in [0, 1, 2] {
+        enter_view(&mut set, member, &second);
+    }
+    if admitted_when_settled {
+        set.deliver();
+        assert!(set.cores[0].is_settled() && set.cores[1].is_settled());
+    }
+    set.wire.clear();
+    let since = [(1, 3), (2, 4)];
+    let third = without(3, 4, &[0, 1, 2], &since);
+    let fourth = without(3, 5, &[1, 2], &since);
+    for view in [third, fourth] {
+        for member in [1, 2] {
+            enter_view(&mut set, member, &view);
+        }
+        set.wire.retain(|(_, to, _)| *to != 0);
+        set.deliver();
+    }
+    set.submit(1, 7, write(3));
+    set.deliver();
+    matches!(set.outcomes.get(&7), Some(Outcome::Admitted { .. }))
+}
+
+#[test]
+fn nobody_is_admitted_before_every_member_knows_what_the_others_hold() {
+    assert!(!gets_what_a_newcomer_was_not_told(true));
+    assert!(gets_what_a_newcomer_was_not_told(false));
+}
+
 /// 0 has won file 3 with 1. 2 had asked for it too, and been started anew before anybody heard of that; then 0 is
 /// lost. What 2 remembers of its own proposal proves nothing about that of 0.
 #[test]

@@ -81,6 +81,10 @@ pub(crate) async fn apply_settlements(shared: &Arc<Shared>, state: &ViewState) {
             });
         }
     }
+    if let Err(error) = views::go_through(shared, state).await {
+        // The store has failed, which ends the server.
+        tracing::error!(%error, "settlements cannot be noted");
+    }
 }
 
 /// Others take part than before: whatever was found out counts no more.

@@ -123,6 +123,8 @@ pub(crate) struct Ask {
     pub(crate) available: u64,
     /// Lost replicas whose stream the sender has applied so far, with all contents that came with it.
     pub(crate) whole: Vec<(u16, u64)>,
+    /// Every member of the view has reported to the sender.
+    pub(crate) settled: bool,
 }
 
 /// The answer to an [`Ask`].

@@ -92,6 +92,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             up_to_date: shared.standing.is_up_to_date(),
             available,
             whole: whole.clone(),
+            settled: turn.core.is_settled(),
         });
         let message = wire::body(wire::ASK, &ask);
         shared.post.send(slot, Lane::Control, message);
