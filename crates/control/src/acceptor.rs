@@ -41,6 +41,9 @@ pub(crate) struct Acceptor {
     paused: bool,
     /// Proposals that were granted before the pause and made again during it.
     repeated: Vec<ControlName>,
+    /// Controls that were acknowledged before the start and are not acknowledged again: something may have been won
+    /// that excludes them, or their holders may rely on what was acknowledged. They stand in everybody's way.
+    disputed: BTreeSet<ControlName>,
 }
 
 impl Acceptor {
@@ -53,6 +56,7 @@ impl Acceptor {
             arrivals: 0,
             paused: false,
             repeated: Vec::new(),
+            disputed: BTreeSet::new(),
         }
     }
 
@@ -129,6 +133,9 @@ impl Acceptor {
                 self.repeated.push(name);
                 return Vec::new();
             }
+            if self.disputed.contains(&name) {
+                return Vec::new();
+            }
             return vec![Answer::GrantedBefore(name)];
         }
         if let Some(waiter) = self.waiting.get_mut(name) {
@@ -148,11 +155,17 @@ impl Acceptor {
         answers
     }
 
-    /// Records what was acknowledged before a restart; nothing conflicted then.
+    /// Records what was acknowledged before a restart. What excluded each other then was in dispute, and is again.
     pub(crate) fn restore(&mut self, tree: &impl Tree, grant: Proposal) {
-        if !self.table().contains(grant.name) {
-            self.waiting.grant(tree, grant);
+        if self.table().contains(grant.name) {
+            return;
         }
+        let against = self.conflicts(tree, &grant);
+        if !against.is_empty() {
+            self.disputed.insert(grant.name);
+            self.disputed.extend(against);
+        }
+        self.waiting.grant(tree, grant);
     }
 
     /// Records a control that an applied update brought along (inheritance); it cannot conflict,
@@ -163,6 +176,7 @@ impl Acceptor {
             return None;
         }
         if self.table().contains(name) {
+            self.disputed.remove(&name);
             return Some(Answer::GrantedBefore(name));
         }
         self.waiting.take(name);
@@ -296,7 +310,8 @@ impl Acceptor {
         self.paused = false;
         let repeated = std::mem::take(&mut self.repeated);
         let repeated = repeated.into_iter();
-        let granted = repeated.filter(|name| self.table().contains(*name));
+        let granted =
+            repeated.filter(|name| self.table().contains(*name) && !self.disputed.contains(name));
         let mut answers: Vec<Answer> = granted.map(Answer::GrantedBefore).collect();
         answers.extend(self.settle(tree, view));
         answers
@@ -309,6 +324,35 @@ impl Acceptor {
             let arrival = self.next_arrival();
             self.waiting.add(tree, Waiter::new(grant, arrival, false));
         }
+    }
+
+    /// Keeps a control that was acknowledged before the start, and acknowledges it no more while anything excludes it.
+    pub(crate) fn dispute(&mut self, name: ControlName) {
+        self.disputed.insert(name);
+    }
+
+    /// Whether a control is acknowledged here, and not in dispute.
+    pub(crate) fn acknowledges(&self, name: ControlName) -> bool {
+        self.table().contains(name) && !self.disputed.contains(&name)
+    }
+
+    pub(crate) fn is_disputed(&self, name: ControlName) -> bool {
+        self.disputed.contains(&name)
+    }
+
+    /// Acknowledges again what nothing excludes any more.
+    fn end_disputes(&mut self, tree: &impl Tree) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        for name in std::mem::take(&mut self.disputed) {
+            match self.table().grant(name) {
+                Some(grant) if !self.conflicts(tree, grant).is_empty() => {
+                    self.disputed.insert(name);
+                }
+                Some(_) => answers.push(Answer::GrantedBefore(name)),
+                None => {}
+            }
+        }
+        answers
     }
 
     /// Forgets what was granted, but to `keep`, and what waits. Returns the names of the former.
@@ -338,8 +382,11 @@ impl Acceptor {
 
     /// Grants every waiting proposal that now fits, in order, and reports changed obstacles to the rest.
     pub(crate) fn settle(&mut self, tree: &impl Tree, view: &View) -> Vec<Answer> {
-        let mut answers = Vec::new();
-        if self.waiting.is_empty() || self.paused {
+        if self.paused {
+            return Vec::new();
+        }
+        let mut answers = self.end_disputes(tree);
+        if self.waiting.is_empty() {
             return answers;
         }
         let order = self.order();

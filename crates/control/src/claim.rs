@@ -77,6 +77,19 @@ impl Proposal {
         }
     }
 
+    /// The same proposal as it is made again: its objects may have been moved since it was made first, and who
+    /// hears of it now may not have heard of that.
+    pub(crate) fn told_again(&self, tree: &impl Tree) -> Proposal {
+        let mut told = self.clone();
+        for claim in &mut told.claims {
+            let known = std::mem::take(&mut claim.ancestors);
+            let mut above = ancestors(tree, claim.object);
+            above.extend(known);
+            claim.ancestors = above.into_iter().collect();
+        }
+        told
+    }
+
     /// Whether two different holders' proposals exclude each other (Figure 2).
     pub fn conflicts_with(&self, tree: &impl Tree, other: &Proposal) -> bool {
         self.name.holder != other.name.holder

@@ -35,7 +35,7 @@ pub use claim::{Claim, Depth, Obstacle, Proposal, Rank};
 pub use command::{Admission, Command, Mark, OperationId, Record};
 pub use core::{ControlCore, Overloaded};
 pub use lease::{LeaseSettings, SiteLease};
-pub use message::{Envelope, MAX_OBSTACLES, Message};
+pub use message::{Envelope, MAX_OBSTACLES, Message, Told};
 pub use moment::Moment;
 pub use name::{ControlName, Epoch, Incarnation, Position};
 pub use rules::Rules;

@@ -17,6 +17,17 @@ pub struct Envelope {
     pub message: Message,
 }
 
+/// Controls that one member of a new view tells the others of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// Controls of replicas outside the view that the sender acknowledges.
+    pub lost: Vec<Proposal>,
+    /// The sender's own controls in force.
+    pub held: Vec<Proposal>,
+    /// What it had asked for before it was started anew. It does not know which of those a majority acknowledged.
+    pub former: Vec<Proposal>,
+}
+
 /// The closed vocabulary of replication control. Every message may arrive late, twice or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
@@ -88,10 +99,8 @@ pub enum Message {
         part: u32,
         /// No part follows.
         last: bool,
-        /// Controls of replicas outside the view that the sender acknowledges.
-        lost: Vec<Proposal>,
-        /// The sender's own controls in force.
-        held: Vec<Proposal>,
+        /// What this part tells.
+        told: Told,
     },
     /// To one whose view was ahead: I have reached it; say again what I dropped meanwhile.
     Repeat,

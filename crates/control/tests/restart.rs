@@ -158,11 +158,10 @@ fn a_restart_leaves_no_orphan_of_what_the_restarted_replica_did_not_remember() {
     assert!(matches!(set.outcomes[&2], Outcome::Admitted { at: 1, .. }));
 }
 
-#[test]
-fn a_restarted_acceptor_asks_about_competitors_whose_end_it_may_have_forgotten() {
+/// An acceptor hears of a proposal that made way for another one, whose end it was not told.
+fn asks_about_an_end(mut acceptor: ControlCore) {
     let tree = tree();
-    let settings = Settings::default();
-    let mut acceptor = ControlCore::new(slot(2), Incarnation(2), view(3), settings);
+    let in_force = acceptor.epoch();
     let proposal = Proposal {
         name: name(1, 1),
         claims: vec![Claim::new(&tree, id(3), Depth::Shallow)],
@@ -170,10 +169,14 @@ fn a_restarted_acceptor_asks_about_competitors_whose_end_it_may_have_forgotten()
         behind: vec![name(0, 5)],
     };
     let mut hear = |from, message| {
-        let epoch = Epoch(1);
+        let epoch = in_force;
         acceptor.handle_message(Moment(0), &tree, slot(from), Envelope { epoch, message });
         commands(&mut acceptor)
     };
+    for peer in [0, 1] {
+        let (part, last, told) = (0, true, Told::default());
+        hear(peer, Message::Report { part, last, told });
+    }
     let propose = Message::Propose {
         proposal: proposal.clone(),
         replaces: None,
@@ -188,4 +191,51 @@ fn a_restarted_acceptor_asks_about_competitors_whose_end_it_may_have_forgotten()
     assert!(said.iter().any(asks));
     let said = hear(0, Message::Disown { name: name(0, 5) });
     assert!(said.contains(&Command::Persist(Record::Granted(proposal))));
+}
+
+#[test]
+fn a_restarted_acceptor_asks_about_competitors_whose_end_it_may_have_forgotten() {
+    let settings = Settings::default();
+    let acceptor = ControlCore::new(slot(2), Incarnation(2), view(3), settings);
+    asks_about_an_end(acceptor);
+}
+
+#[test]
+fn a_newcomer_asks_about_competitors_whose_end_it_was_never_told() {
+    let mut before = view(3);
+    before.active.remove(&slot(2));
+    let settings = Settings::default();
+    let mut acceptor = ControlCore::new(slot(2), Incarnation(1), before, settings);
+    let joined = View {
+        epoch: Epoch(2),
+        since: [(slot(2), Epoch(2))].into(),
+        ..view(3)
+    };
+    acceptor.handle_view(Moment(0), &tree(), joined);
+    drop(commands(&mut acceptor));
+    asks_about_an_end(acceptor);
+}
+
+/// 0 has released a control, and only 2 has not noted it yet. 1 has, and acknowledges it once more: because it was
+/// started anew, or because somebody named it as the next to be granted.
+#[test]
+fn an_end_is_told_again_to_who_acknowledges_what_has_ended() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.deliver();
+    let (now, tree) = (at_milliseconds(10_000), set.tree.clone());
+    set.now = now;
+    set.cores[0].handle_timer(now, &tree);
+    set.drain(0);
+    set.wire.retain(|(_, to, _)| *to == 1);
+    set.deliver();
+    assert_eq!(set.cores[0].unfinished(), 1, "2 has not noted the end");
+    let (epoch, name) = (Epoch(1), name(0, 1));
+    let message = Message::Acknowledge { name };
+    set.cores[0].handle_message(now, &tree, slot(1), Envelope { epoch, message });
+    set.drain(0);
+    let disowned = |(_, to, envelope): &(u16, u16, Envelope)| {
+        *to == 1 && envelope.message == Message::Disown { name }
+    };
+    assert!(set.wire.iter().any(disowned));
 }

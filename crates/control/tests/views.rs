@@ -243,6 +243,133 @@ fn counterexample_38_reports_tell_what_only_the_holder_knows() {
     }));
 }
 
+/// 0 holds file 3, and 2 has acknowledged it. 2 leaves and 1 comes; then 2 comes back, and has forgotten it, and at once
+/// 0 is lost. Whether 1 gets the file as well.
+fn gets_what_a_newcomer_was_not_told(admitted_when_settled: bool) -> bool {
+    let mut set = Set::new(3, tree(), Settings::default());
+    let first = without(3, 2, &[0, 2], &[]);
+    for member in [0, 2] {
+        enter_view(&mut set, member, &first);
+    }
+    set.deliver();
+    set.submit(0, 1, write(3));
+    set.deliver();
+    assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+    let second = without(3, 3, &[0, 1], &[(1, 3)]);
+    for member in [0, 1, 2] {
+        enter_view(&mut set, member, &second);
+    }
+    if admitted_when_settled {
+        set.deliver();
+        assert!(set.cores[0].is_settled() && set.cores[1].is_settled());
+    }
+    set.wire.clear();
+    let since = [(1, 3), (2, 4)];
+    let third = without(3, 4, &[0, 1, 2], &since);
+    let fourth = without(3, 5, &[1, 2], &since);
+    for view in [third, fourth] {
+        for member in [1, 2] {
+            enter_view(&mut set, member, &view);
+        }
+        set.wire.retain(|(_, to, _)| *to != 0);
+        set.deliver();
+    }
+    set.submit(1, 7, write(3));
+    set.deliver();
+    matches!(set.outcomes.get(&7), Some(Outcome::Admitted { .. }))
+}
+
+#[test]
+fn nobody_is_admitted_before_every_member_knows_what_the_others_hold() {
+    assert!(!gets_what_a_newcomer_was_not_told(true));
+    assert!(gets_what_a_newcomer_was_not_told(false));
+}
+
+/// 0 has won file 3 with 1. 2 had asked for it too, and been started anew before anybody heard of that; then 0 is
+/// lost. What 2 remembers of its own proposal proves nothing about that of 0.
+#[test]
+fn what_was_asked_for_before_a_start_ends_nobodys_control() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.wire.retain(|(_, to, _)| *to == 1);
+    set.deliver();
+    assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+    set.submit(2, 7, write(3));
+    set.wire.clear();
+    let before: Vec<Proposal> = set.cores[2].acknowledged().cloned().collect();
+    assert_eq!(before.len(), 1, "it has acknowledged its own proposal");
+    let settings = Settings::default();
+    set.cores[2] = ControlCore::new(slot(2), Incarnation(2), view(3), settings);
+    for grant in before {
+        set.cores[2].restore(&set.tree, grant);
+    }
+    let rest = without(3, 2, &[1, 2], &[]);
+    for member in [1, 2] {
+        enter_view(&mut set, member, &rest);
+    }
+    set.deliver();
+    assert_eq!(frozen_at(&set, 1, 3), Some(name(0, 1)));
+    assert_eq!(frozen_at(&set, 2, 3), Some(name(0, 1)));
+}
+
+fn renounced_by_0(set: &mut Set, replica: u16) {
+    let (now, tree) = (set.now, set.tree.clone());
+    let epoch = Epoch(2);
+    let message = Message::Renounce {
+        before: Incarnation(2),
+    };
+    let core = &mut set.cores[usize::from(replica)];
+    core.handle_message(now, &tree, slot(0), Envelope { epoch, message });
+    set.drain(replica);
+}
+
+/// 0 is lost with file 3, comes back, and says that this is over, first to 1 only. So 1 acknowledges what 2 asks for,
+/// and is started anew. What 2 had told before makes 1 freeze what is over; 2 relies on its word all the same.
+#[test]
+fn what_was_acknowledged_in_a_view_stands_after_a_start_within_it() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.wire.retain(|(_, to, _)| *to == 1);
+    set.deliver();
+    // What needs two controls is not handed to who holds one of them.
+    let (file, parent) = (id(3), id(1));
+    set.submit(2, 7, Update::Link { file, parent });
+    set.wire.clear();
+    let rest = without(3, 2, &[1, 2], &[]);
+    for member in [1, 2] {
+        enter_view(&mut set, member, &rest);
+    }
+    set.deliver();
+    assert_eq!(frozen_at(&set, 2, 3), Some(name(0, 1)));
+    renounced_by_0(&mut set, 1);
+    set.deliver();
+    let before: Vec<Proposal> = set.cores[1].acknowledged().cloned().collect();
+    let names: Vec<ControlName> = before.iter().map(|grant| grant.name).collect();
+    assert_eq!(names, [name(2, 1)]);
+    let settings = Settings::default();
+    set.cores[1] = ControlCore::new(slot(1), Incarnation(2), view(3), settings);
+    for grant in before {
+        set.cores[1].restore(&set.tree, grant);
+    }
+    let (now, tree) = (set.now, set.tree.clone());
+    enter_view(&mut set, 1, &rest);
+    set.cores[2].handle_connected(now, &tree, slot(1));
+    set.drain(2);
+    set.deliver();
+    assert_eq!(frozen_at(&set, 1, 3), Some(name(0, 1)));
+    renounced_by_0(&mut set, 2);
+    set.deliver();
+    assert!(matches!(set.outcomes[&7], Outcome::Admitted { at: 2, .. }));
+    assert!(set.cores[1].is_in_dispute(name(2, 1)));
+    let known = |set: &Set| {
+        let mut acknowledged = set.cores[1].acknowledged();
+        acknowledged.any(|grant| grant.name == name(2, 1))
+    };
+    assert!(known(&set), "it stands in everybody's way");
+    renounced_by_0(&mut set, 1);
+    assert!(known(&set) && !set.cores[1].is_in_dispute(name(2, 1)));
+}
+
 #[test]
 fn an_agreed_decision_ends_what_is_frozen() {
     let mut set = lost_with(3, &[1, 2], |_| {});

@@ -17,6 +17,7 @@ use crate::losses;
 use crate::sessions;
 use crate::shared::Shared;
 use crate::streams::{OBJECTS, StreamError, malformed};
+use crate::views;
 use crate::wire::{self, BasePage, Row, Wanted};
 
 /// About so many bytes of rows travel in one message.
@@ -171,13 +172,18 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
     match page {
         BasePage::Begin => {
             tracing::info!(peer = inbox.from.0, "receiving the tree");
-            shared.store.begin_resync().await
+            shared.store.begin_resync().await?;
+            views::note_known(shared).await
         }
         BasePage::Rows(rows) => {
             let rows = rows.into_iter().map(RowChange::from).collect();
             shared.store.install_base(rows).await
         }
         BasePage::Rest(positions) => {
+            let own = positions.iter().find(|(slot, _)| *slot == shared.slot().0);
+            if let Some((_, position)) = own {
+                shared.note_trimmed(*position).await?;
+            }
             let positions = positions
                 .into_iter()
                 .map(|(slot, position)| (ReplicaSlot(slot), position));

@@ -92,6 +92,10 @@ pub(crate) async fn apply_settlements(shared: &Arc<Shared>, state: &ViewState) {
             });
         }
     }
+    if let Err(error) = views::go_through(shared, state).await {
+        // The store has failed, which ends the server.
+        tracing::error!(%error, "settlements cannot be noted");
+    }
 }
 
 /// What was made up to here may have brought anything under `majority`.

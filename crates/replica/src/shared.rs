@@ -301,6 +301,17 @@ impl Shared {
         through.map_or(0, |through| u64::from_be_bytes(*through))
     }
 
+    /// The copy that takes the place of this one has our stream up to here, and we have none of it any more: whoever
+    /// lacks some of it cannot get that from us.
+    pub(crate) async fn note_trimmed(&self, position: u64) -> Result<()> {
+        if position > self.trimmed() {
+            let rows = vec![(TRIMMED.to_vec(), Some(position.to_be_bytes().to_vec()))];
+            let ticket = self.store.put_facts(rows).await?;
+            self.store.wait_stable(ticket).await?;
+        }
+        Ok(())
+    }
+
     /// Somebody has changed the data of these files, while this replica takes no part.
     pub(crate) fn note_writer(&self, writer: ReplicaSlot, files: &[ObjectId]) {
         if !files.is_empty() && !self.standing.is_up_to_date() {

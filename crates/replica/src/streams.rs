@@ -244,7 +244,8 @@ pub(crate) fn malformed(error: wire::Malformed) -> Error {
     Error::Io(error.to_string())
 }
 
-/// Applies a record once its controls have been granted here. `None`: the session that brought it is over.
+/// Applies a record once its controls have been granted here. `None`: the session that brought it is over, or it was
+/// decided to go on without the record while it waited.
 async fn apply_record(
     shared: &Arc<Shared>,
     inbox: &Arc<Inbox>,
@@ -271,7 +272,10 @@ async fn apply_record(
     };
     let oversee = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
         shared.engine.turn(|turn| {
-            granted(turn).ok_or(Error::Refused(0))?;
+            let given_up = shared.is_given_up(inbox.from);
+            granted(turn)
+                .filter(|()| !given_up)
+                .ok_or(Error::Refused(0))?;
             commit()?;
             turn.ledger.heard.insert(inbox.from, record.position);
             let own = (shared.slot(), shared.incarnation);
@@ -297,7 +301,7 @@ async fn apply_record(
         })
     };
     loop {
-        let is_over = || inbox.session() != session;
+        let is_over = || inbox.session() != session || shared.is_given_up(inbox.from);
         shared
             .engine
             .until(|turn| is_over().then_some(()).or_else(|| granted(turn)))

@@ -127,6 +127,8 @@ pub(crate) struct Ask {
     pub(crate) aware: Vec<(u16, u64)>,
     /// The sender waits for a majority where no directory says anything.
     pub(crate) majority_by_default: bool,
+    /// Every member of the view has reported to the sender.
+    pub(crate) settled: bool,
 }
 
 /// The answer to an [`Ask`].

@@ -146,6 +146,42 @@ async fn what_is_given_up_is_kept_aside_where_it_was_made() {
     set.assert_equal().await;
 }
 
+/// The fifth replica is away while the first makes something, is given up, and comes back with another's copy. It lacks
+/// what the first made and has no record of any more, and nobody remembers up to where that was kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_away_while_somebody_was_given_up_misses_nothing_when_that_one_is_back() {
+    let mut set = Set::failing(5).await;
+    let directory = set.sites[0].directory(ROOT, "theirs").await.unwrap();
+    let file = set.sites[0].file(directory, "file").await.unwrap();
+    set.sites[0].write(file, 0, b"old").await.unwrap();
+    set.rest().await;
+    let away = set.crash(4).await;
+    until_left(&set, 0, 5).await;
+    let missed = set.sites[0].file(directory, "missed").await.unwrap();
+    let others = [1, 2, 3].map(|at| set.sites[at].store.clone());
+    eventually("the others have it", || {
+        others.iter().all(|store| store.file_size(missed).is_ok())
+    })
+    .await;
+    drop(others);
+    set.sites[0].write(file, 0, b"never sent").await.unwrap();
+    let lost = set.crash(0).await;
+    until_left(&set, 0, 1).await;
+    let thawed = tokio::time::timeout(2 * PATIENCE, async {
+        while let Err(why) = set.sites[0].replica.thaw(1, "its disk is gone").await {
+            assert!(why.starts_with("not yet"), "{why}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    thawed.await.unwrap();
+    set.revive(0, lost).await;
+    set.revive_until_ready(0).await;
+    set.revive(4, away).await;
+    set.revive_until_ready(4).await;
+    set.sites[4].find(directory, "missed").await.unwrap();
+    set.assert_equal().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_are_restarted_one_after_another_while_clients_of_the_others_work() {
     let mut set = Set::of(3).await;

@@ -24,10 +24,10 @@
 //! | 4, 5 | c | |
 //! | 6, 19, 23, 27, 29 | s | |
 //! | 10 | m; two members at once in v | |
-//! | 38 | v, with the rule off as well: three cores and a lost connection are all it takes. Random runs hardly show it, because here a proposal made again tells the same as a report | |
+//! | 38 | v, with the rule off as well: three cores and a lost connection are all it takes; and with an admission before everybody has heard the reports. Random runs hardly show it, because here a proposal made again tells the same as a report | |
 //! | 11 (an acceptor without ids), 30, 35, 36 | l | 11: witnesses |
 //! | 12, 13 (and 17 in part) | `shipping/tests/counterexamples.rs` of `replica` | |
-//! | 14 | | durability by majority, and contents in pieces, which the model does not have |
+//! | 14 | `losses/verdict.rs` of `replica`: who is complete furthest is best, against who has heard of the newest | all of it in one run: durability by majority, and contents in pieces, which the model does not have |
 //! | 15, 16, 17, 26 | f | |
 //! | 20 | | reading clients: tests of the crate `replica` |
 //! | 21, 33 | c | |

@@ -180,7 +180,7 @@ impl Replica {
 
     /// Makes a copy from stable storage, here or elsewhere, the own one.
     pub(crate) fn take_copy(&mut self, copy: &Stable) {
-        self.tree = copy.tree.clone();
+        self.tree = self.tree.replaced_by(&copy.tree);
         self.applied = copy.heads.clone();
         self.applied.remove(&self.slot);
         self.done = copy.done.clone();

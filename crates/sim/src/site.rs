@@ -89,6 +89,7 @@ impl Stable {
             Change::Replaced(copy) => {
                 let grants = std::mem::take(&mut self.grants);
                 *self = Stable {
+                    tree: self.tree.replaced_by(&copy.tree),
                     grants,
                     dirty: BTreeMap::new(),
                     ..(*copy).clone()
@@ -294,8 +295,10 @@ impl Site {
         self.journal.len()
     }
 
-    /// Throws away what never became stable, and whoever waited for it.
+    /// Throws away what never became stable, and whoever waited for it. A copy that was not kept is needed still.
     pub(crate) fn forget_unstable(&mut self) {
+        let mut lost = self.journal.iter();
+        self.cut |= lost.any(|change| matches!(change, Change::Replaced(_)));
         self.journal.clear();
         self.deferred.clear();
         self.marks.clear();

@@ -149,6 +149,14 @@ impl Copy {
         self.floor = settlements << 32;
     }
 
+    /// Another replica's copy in the place of this one. What is in force here stays in force.
+    pub(crate) fn replaced_by(&self, other: &Copy) -> Copy {
+        Copy {
+            nodes: other.nodes.clone(),
+            floor: self.floor.max(other.floor),
+        }
+    }
+
     /// What the object is, if it exists here.
     #[must_use]
     pub fn subject(&self, object: ObjectId) -> Option<Subject> {

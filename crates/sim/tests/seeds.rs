@@ -22,9 +22,23 @@ const FAILED_ONCE: [u64; 12] = [
     117_655_836_007_028,
 ];
 
-/// Refusals of a replica that was started anew. (Seed 411 was another: a control that only its holder, started
-/// anew, still knew.)
-const FAILED_ONCE_FAILING: [u64; 1] = [117_656_316_805_225];
+/// Refusals of a replica that was started anew; a newcomer that was never told of an end; what waited of a stream
+/// that was settled; a copy that was lost with a crash; a copy that undid a settlement; a newcomer that had not heard of a
+/// move; competitors of own proposals after a start; a former proposal that ended what others had won; an end that
+/// a newcomer was not told; an acknowledgement that was taken back within a view. (Seed 411 was another: a control that
+/// only its holder, started anew, still knew.)
+const FAILED_ONCE_FAILING: [u64; 10] = [
+    117_656_316_805_225,
+    20_139,
+    23_255,
+    9_002_641,
+    9_004_145,
+    9_014_353,
+    9_012_951,
+    9_024_817,
+    9_104_653,
+    9_106_115,
+];
 
 /// From here on half of the seeds have writes that take their time.
 const SLOW_WRITES_FROM: u64 = 1_000_000;

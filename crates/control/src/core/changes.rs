@@ -28,8 +28,8 @@ impl ControlCore {
 
     /// This replica's tree has lost a link from `parent` to `object`. A rename is an unlinking and a
     /// linking; already at the first of the two calls the tree shows the result, and only the path above
-    /// each parent is looked at. What waits here is not granted before all of an update's links are told:
-    /// halfway a control that moves seems to be in neither place. Nor are closes answered before the update
+    /// each parent is looked at. Nothing is granted and nothing ends here before all of an update's links
+    /// are told: halfway a control that moves seems to be in neither place, and is counted in one only. Nor are closes answered before the update
     /// itself is told: others may not know yet where the file is.
     pub fn handle_unlinked(
         &mut self,
@@ -52,13 +52,14 @@ impl ControlCore {
     ) {
         self.acceptor.note_link(tree, object, parent, change);
         self.note_moved(tree, object, parent, change);
-        if change == Change::Add {
-            self.settle_links(tree);
-        } else if self.acceptor.has_waiting() {
-            self.links_unsettled = true;
+        match change {
+            Change::Add => {
+                self.settle_links(tree);
+                self.advance(now, tree);
+            }
+            Change::Remove => self.links_unsettled |= self.acceptor.has_waiting(),
         }
-        self.advance(now, tree);
-        if self.links_unsettled || self.closes.any_woken() {
+        if change == Change::Remove || self.closes.any_woken() {
             self.deadlines.insert((now, NO_CONTROL));
         }
         self.arm_timer();

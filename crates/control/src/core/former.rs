@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use vfs::ReplicaSlot;
 
 /// A replica has forgotten nothing when it starts for the first time.
-const FIRST_START: Incarnation = Incarnation(1);
+pub(super) const FIRST_START: Incarnation = Incarnation(1);
 
 /// How far the end of the former incarnations' controls has come.
 #[derive(Clone, Debug)]
@@ -105,10 +105,11 @@ impl ControlCore {
         }
     }
 
-    /// A replica that was started anew has forgotten which controls have ended. A proposal that made way
-    /// for one of those would wait here for ever; so its holder is asked, and disowns it.
+    /// A replica that was started anew has forgotten which controls have ended, and one that takes part for the
+    /// first time was never told. A proposal that made way for one of those would wait here for ever; so its
+    /// holder is asked, and disowns it.
     pub(super) fn ask_about(&mut self, behind: &[ControlName]) {
-        if self.incarnation <= FIRST_START {
+        if self.incarnation <= FIRST_START && !self.joined {
             return;
         }
         let unknown = behind.iter().filter(|name| {

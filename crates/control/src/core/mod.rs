@@ -81,6 +81,8 @@ pub struct ControlCore {
     own: OwnControls,
     endings: BTreeMap<u64, Ending>,
     former: Former,
+    /// This replica takes part anew in a view of this incarnation: it has heard of no end before that.
+    joined: bool,
     next_number: u64,
     /// How far each peer has applied this replica's stream.
     applied: BTreeMap<ReplicaSlot, Position>,
@@ -140,6 +142,7 @@ impl ControlCore {
             own: OwnControls::default(),
             endings: BTreeMap::new(),
             former: Former::Unsettled,
+            joined: false,
             next_number: 1,
             applied: BTreeMap::new(),
             last_move: Position(0),
@@ -191,12 +194,19 @@ impl ControlCore {
         !self.settings.rules.grant_before_apply()
             || under
                 .iter()
-                .all(|name| self.acceptor.table().contains(*name) || self.acceptor.has_ended(*name))
+                .all(|name| self.acceptor.acknowledges(*name) || self.acceptor.has_ended(*name))
     }
 
     /// The controls this replica acknowledges now, for status pages and for checking invariants.
     pub fn acknowledged(&self) -> impl Iterator<Item = &Proposal> {
         self.acceptor.table().grants()
+    }
+
+    /// Whether a control that was acknowledged before the start is not acknowledged again for now, because something
+    /// may have been won that excludes it. It stands in everybody's way.
+    #[must_use]
+    pub fn is_in_dispute(&self, name: ControlName) -> bool {
+        self.acceptor.is_disputed(name)
     }
 
     /// How many controls of other replicas are acknowledged here. With none, no read is forwarded.

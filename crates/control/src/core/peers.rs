@@ -46,13 +46,11 @@ impl ControlCore {
             Message::Disown { name } => self.on_disown(tree, from, name),
             Message::Renounce { before } => self.on_renounce(tree, from, before),
             Message::Renounced { before } => self.on_renounced(from, before),
-            Message::Repeat => self.repeat_to(from),
-            Message::Report {
-                part,
-                last,
-                lost,
-                held,
-            } => self.on_report(tree, from, part, last, lost, held),
+            Message::Repeat => {
+                self.repeat_to(tree, from);
+                self.ask_again(from);
+            }
+            Message::Report { part, last, told } => self.on_report(tree, from, part, last, told),
             Message::Revoke { name } => self.on_revoke(now, from, name),
         }
         self.run(now, tree);
@@ -154,23 +152,17 @@ impl ControlCore {
         same_object.map(|(number, _)| number)
     }
 
-    /// An answer to a control whose end is on its way needs none; any other that we do not have makes
-    /// the sender clear its record.
+    /// An answer to a control whose end is on its way to the sender needs none; any other that we do not have makes
+    /// the sender clear its record. It may have noted the end and forgotten that, or have heard of the control only
+    /// from whoever released another one for it.
     fn disown_if_unknown(&mut self, from: ReplicaSlot, name: ControlName) {
-        let ending = self
-            .own_number(name)
-            .is_some_and(|number| self.endings.contains_key(&number));
+        let number = self.own_number(name);
+        let ending = number.and_then(|number| self.endings.get(&number));
+        let ending = ending.is_some_and(|ending| ending.unaware.contains(&from));
         let ours = name.holder == self.slot && !self.may_be_needed(name);
         if ours && !ending && self.settings.rules.end_to_all() {
             self.send(from, Message::Disown { name }, Mark(0));
         }
-    }
-
-    /// Whether a peer that asks about a control has noted its end, others not yet: it has forgotten that.
-    fn has_noted_end(&self, peer: ReplicaSlot, name: ControlName) -> bool {
-        let number = self.own_number(name);
-        let ending = number.and_then(|number| self.endings.get(&number));
-        ending.is_some_and(|ending| !ending.unaware.contains(&peer))
     }
 
     fn on_end(
@@ -221,9 +213,6 @@ impl ControlCore {
             .filter(|number| self.own.find(*number).is_some())
         {
             Some(number) => self.revoke(now, number),
-            None if self.has_noted_end(from, name) => {
-                self.send(from, Message::Disown { name }, Mark(0));
-            }
             None => self.disown_if_unknown(from, name),
         }
     }
@@ -232,19 +221,19 @@ impl ControlCore {
     /// on the former one may be lost.
     pub fn handle_connected(&mut self, now: Moment, tree: &impl Tree, peer: ReplicaSlot) {
         let tree = &Remembered::new(tree);
-        self.repeat_to(peer);
+        self.repeat_to(tree, peer);
         self.ask_again(peer);
         self.run(now, tree);
     }
 
-    pub(super) fn repeat_to(&mut self, peer: ReplicaSlot) {
+    pub(super) fn repeat_to(&mut self, tree: &impl Tree, peer: ReplicaSlot) {
         let floor = self.floor();
         let unanswered = self.own.iter().filter(|(_, control)| {
             !control.election.acknowledged_by(peer) && control.state <= State::Draining
         });
         let mut messages: Vec<Message> = unanswered
             .map(|(_, control)| Message::Propose {
-                proposal: control.proposal.clone(),
+                proposal: control.proposal.told_again(tree),
                 replaces: None,
                 floor,
             })
@@ -253,7 +242,7 @@ impl ControlCore {
         let unaware = endings.filter(|(_, ending)| ending.unaware.contains(&peer));
         messages.extend(unaware.filter_map(|(number, _)| self.end_message(*number)));
         messages.extend(self.renunciation_for(peer));
-        messages.extend(self.report_for(peer));
+        messages.extend(self.report_for(tree, peer));
         for message in messages {
             self.send(peer, message, Mark(0));
         }

@@ -61,6 +61,7 @@ impl ControlCore {
         if let Some(former) = former {
             self.persist(Record::Ended(former));
         }
+        self.ask_about(&proposal.behind);
         let answers = self.acceptor.propose(tree, &self.view, proposal, former);
         self.answers.extend(answers);
     }

@@ -6,10 +6,11 @@
 //! member, until it is given back or an agreed decision ends it. How views are agreed never enters.
 
 use super::ControlCore;
+use super::former::FIRST_START;
 use crate::acceptor::Answer;
 use crate::claim::Proposal;
 use crate::command::Record;
-use crate::message::Message;
+use crate::message::{Message, Told};
 use crate::moment::Moment;
 use crate::name::{ControlName, Epoch, Incarnation};
 use crate::own::State;
@@ -26,8 +27,7 @@ const PART_BYTES: usize = 24 << 10;
 struct Report {
     next: u32,
     complete: bool,
-    lost: Vec<Proposal>,
-    held: Vec<Proposal>,
+    told: Told,
 }
 
 /// The reports of the present view.
@@ -37,6 +37,8 @@ pub(super) struct Reports {
     open: bool,
     /// A view has been entered since the start.
     entered: bool,
+    /// It is the first one since the start, and this replica had taken part before that.
+    first: bool,
     others: BTreeMap<ReplicaSlot, Report>,
 }
 
@@ -55,6 +57,7 @@ impl ControlCore {
         let outside = self.view.has_lost(self.slot);
         if outside || newcomer && !former.active.contains(&self.slot) {
             self.forget_grants(tree, outside || self.former.is_unsettled());
+            self.joined = true;
         }
         self.forget_those_who_left(&former);
         for peer in std::mem::take(&mut self.ahead_of_us) {
@@ -62,7 +65,7 @@ impl ControlCore {
         }
         self.open_reports();
         for peer in self.peers() {
-            self.repeat_to(peer);
+            self.repeat_to(tree, peer);
         }
         self.to_judge
             .extend(self.own.iter().map(|(number, _)| number));
@@ -193,9 +196,11 @@ impl ControlCore {
 
     fn open_reports(&mut self) {
         let takes_part = !self.view.has_lost(self.slot);
+        let first = !self.reports.entered && self.incarnation > FIRST_START;
         self.reports = Reports {
             open: takes_part,
             entered: true,
+            first,
             others: BTreeMap::new(),
         };
         if takes_part && self.settings.rules.reports_before_acknowledging() {
@@ -204,25 +209,25 @@ impl ControlCore {
     }
 
     /// This replica's report as of now, for a member that may need it: it may have been started anew.
-    pub(super) fn report_for(&self, peer: ReplicaSlot) -> Vec<Message> {
+    pub(super) fn report_for(&self, tree: &impl Tree, peer: ReplicaSlot) -> Vec<Message> {
         let outside = self.view.has_lost(peer) || self.view.has_lost(self.slot);
         if outside || !self.reports.entered {
             return Vec::new();
         }
-        parts(&self.own_report())
+        let mut told = self.own_report();
+        for control in told.all_mut() {
+            *control = control.told_again(tree);
+        }
+        parts(&told)
     }
 
-    fn own_report(&self) -> Report {
+    fn own_report(&self) -> Told {
         let own = self.own.iter();
         let held = own.filter(|(_, control)| control.state != State::Undecided);
-        Report {
-            next: 0,
-            complete: true,
+        Told {
             lost: self.frozen().cloned().collect(),
-            held: held
-                .map(|(_, control)| control.proposal.clone())
-                .chain(self.former_controls().cloned())
-                .collect(),
+            held: held.map(|(_, control)| control.proposal.clone()).collect(),
+            former: self.former_controls().cloned().collect(),
         }
     }
 
@@ -232,8 +237,7 @@ impl ControlCore {
         from: ReplicaSlot,
         part: u32,
         last: bool,
-        lost: Vec<Proposal>,
-        held: Vec<Proposal>,
+        told: Told,
     ) {
         if !self.reports.open {
             return;
@@ -249,8 +253,7 @@ impl ControlCore {
             return;
         }
         report.next += 1;
-        report.lost.extend(lost);
-        report.held.extend(held);
+        report.told.extend(told);
         report.complete = last;
         self.try_to_settle(tree);
     }
@@ -264,15 +267,12 @@ impl ControlCore {
             return;
         }
         self.reports.open = false;
-        let others = std::mem::take(&mut self.reports.others);
-        // A holder that was started anew does not propose again what it held, and others who had
-        // acknowledged that may know nothing any more.
-        let held = others.values().flat_map(|report| &report.held);
-        let learns = self.settings.rules.reports_tell_held();
-        held.filter(|_| learns)
-            .for_each(|control| self.freeze(tree, control.clone()));
-        for control in self.may_have_been_won(tree, &others) {
-            self.freeze(tree, control);
+        let others = std::mem::take(&mut self.reports.others).into_values();
+        let mut reports: Vec<Told> = others.map(|report| report.told).collect();
+        reports.push(self.own_report());
+        self.learn_what_is_held(tree, &reports);
+        for control in self.may_have_been_won(tree, &reports) {
+            self.freeze(tree, control, &reports);
         }
         let answers = self.acceptor.resume(tree, &self.view);
         self.answers.extend(answers);
@@ -295,23 +295,41 @@ impl ControlCore {
         }
     }
 
+    /// A holder that was started anew does not propose again what it held, and others who had acknowledged that
+    /// may know nothing any more.
+    fn learn_what_is_held(&mut self, tree: &impl Tree, reports: &[Told]) {
+        if !self.settings.rules.reports_tell_held() {
+            return;
+        }
+        let former = self.former(tree, reports);
+        let held = reports.iter().flat_map(|told| &told.held).chain(&former);
+        let own = self.slot;
+        for control in held.filter(|control| control.name.holder != own) {
+            self.freeze(tree, control.clone(), reports);
+        }
+    }
+
+    /// What members had asked for before they were started anew, unless somebody holds what excludes it: that ends.
+    fn former(&mut self, tree: &impl Tree, reports: &[Told]) -> Vec<Proposal> {
+        let former = reports.iter().flat_map(|told| told.former.clone());
+        let (over, former): (Vec<_>, Vec<_>) =
+            former.partition(|control| is_excluded(tree, control, reports));
+        for control in over {
+            self.end_foreign(tree, control.name);
+        }
+        former
+    }
+
     /// Controls of those who left, unless the members together prove that no majority can have acknowledged
     /// one, or that somebody here holds what excludes it. The latter end.
-    fn may_have_been_won(
-        &mut self,
-        tree: &impl Tree,
-        others: &BTreeMap<ReplicaSlot, Report>,
-    ) -> Vec<Proposal> {
+    fn may_have_been_won(&mut self, tree: &impl Tree, reports: &[Told]) -> Vec<Proposal> {
         let mut acknowledged: BTreeMap<ControlName, (usize, Proposal)> = BTreeMap::new();
-        let own = self.own_report();
-        let reports = others.values().chain([&own]);
-        for control in reports.clone().flat_map(|report| &report.lost) {
+        for control in reports.iter().flat_map(|told| &told.lost) {
             let entry = acknowledged
                 .entry(control.name)
                 .or_insert_with(|| (0, control.clone()));
             entry.0 += 1;
         }
-        let held: Vec<Proposal> = reports.flat_map(|report| report.held.clone()).collect();
         let silent = self.view.configured.difference(&self.view.active).count();
         let enough = match self.settings.rules.freezes_across_configurations() {
             true => self.view.majority_of_neighbours(),
@@ -319,8 +337,7 @@ impl ControlCore {
         };
         let freezes = self.settings.rules.lost_controls_freeze();
         let won = |count: usize, control: &Proposal| {
-            let excluded = held.iter().any(|other| other.conflicts_with(tree, control));
-            freezes && count + silent >= enough && !excluded
+            freezes && count + silent >= enough && !is_excluded(tree, control, reports)
         };
         let (won, lost): (Vec<_>, Vec<_>) = acknowledged
             .into_values()
@@ -332,13 +349,21 @@ impl ControlCore {
     }
 
     /// A control that somebody holds, or may hold, stands in everybody's way from now on. What was granted
-    /// here against it cannot have been won, and waits.
-    fn freeze(&mut self, tree: &impl Tree, control: Proposal) {
+    /// here against it cannot have been won, and waits; but of two that may be held nobody knows which was won.
+    fn freeze(&mut self, tree: &impl Tree, control: Proposal, reports: &[Told]) {
+        let former = reports.iter().flat_map(|told| &told.former);
         let against = self.acceptor.conflicts(tree, &control).into_iter();
-        let undecided = against.filter(|name| !self.view.has_lost(name.holder));
+        let undecided = against.filter(|name| {
+            !self.view.has_lost(name.holder) && !former.clone().any(|former| former.name == *name)
+        });
         for name in undecided.collect::<Vec<_>>() {
-            self.persist(Record::Ended(name));
-            self.acceptor.retract(tree, name);
+            if self.reports.first {
+                // Its holder may have been told in this very view that it is acknowledged here.
+                self.acceptor.dispute(name);
+            } else {
+                self.persist(Record::Ended(name));
+                self.acceptor.retract(tree, name);
+            }
         }
         self.learn(tree, control);
     }
@@ -355,28 +380,50 @@ impl ControlCore {
     }
 }
 
-fn parts(report: &Report) -> Vec<Message> {
-    let lost = report.lost.iter().map(|control| (false, control));
-    let controls = lost.chain(report.held.iter().map(|control| (true, control)));
-    let mut parts: Vec<(usize, Vec<Proposal>, Vec<Proposal>)> = vec![Default::default()];
-    for (held, control) in controls {
-        let bytes = bytes_of(control);
-        if parts.last().is_some_and(|part| part.0 + bytes > PART_BYTES) {
-            parts.push(Default::default());
-        }
-        if let Some((sum, lost, own)) = parts.last_mut() {
-            *sum += bytes;
-            if held { own } else { lost }.push(control.clone());
-        }
+/// Whether a member of the view holds what excludes a control, so that no majority can have acknowledged that. What
+/// a member had asked for before it was started anew it may never have won, so that excludes nothing.
+fn is_excluded(tree: &impl Tree, control: &Proposal, reports: &[Told]) -> bool {
+    let mut held = reports.iter().flat_map(|told| &told.held);
+    held.any(|other| other.conflicts_with(tree, control))
+}
+
+impl Told {
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Proposal> {
+        let Told { lost, held, former } = self;
+        lost.iter_mut().chain(held).chain(former)
     }
+
+    fn extend(&mut self, more: Told) {
+        self.lost.extend(more.lost);
+        self.held.extend(more.held);
+        self.former.extend(more.former);
+    }
+}
+
+fn parts(told: &Told) -> Vec<Message> {
+    let mut parts: Vec<(usize, Told)> = vec![Default::default()];
+    let mut tell = |controls: &[Proposal], list: fn(&mut Told) -> &mut Vec<Proposal>| {
+        for control in controls {
+            let bytes = bytes_of(control);
+            if parts.last().is_some_and(|part| part.0 + bytes > PART_BYTES) {
+                parts.push(Default::default());
+            }
+            if let Some((sum, part)) = parts.last_mut() {
+                *sum += bytes;
+                list(part).push(control.clone());
+            }
+        }
+    };
+    tell(&told.lost, |part| &mut part.lost);
+    tell(&told.held, |part| &mut part.held);
+    tell(&told.former, |part| &mut part.former);
     let count = parts.len();
     let numbered = (0_u32..).zip(parts);
     numbered
-        .map(|(part, (_, lost, held))| Message::Report {
+        .map(|(part, (_, told))| Message::Report {
             part,
             last: part as usize + 1 == count,
-            lost,
-            held,
+            told,
         })
         .collect()
 }

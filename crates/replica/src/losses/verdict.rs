@@ -94,6 +94,19 @@ mod tests {
         assert_eq!(of(&[lack(10, None, false), torn]), (2, Quality::Mixed));
     }
 
+    /// A COMMIT of the first range was answered by A and B; of the second, C has everything and B nothing, and the first
+    /// has not come to C. A is lost.
+    #[test]
+    fn counterexample_14_the_newest_copy_does_not_win_over_one_that_is_complete_further() {
+        let (first, second) = (10, 20);
+        let complete = |b, c| of(&[lack(b, None, true), lack(c, None, true)]).0;
+        let (b, c) = (1, 2);
+        // C is complete only up to where the first range begins, and so never acknowledged the second.
+        assert_eq!(complete(first, first - 1), b);
+        // If the newest that each has heard of counted instead, the first range would be lost.
+        assert_eq!(complete(first, second), c);
+    }
+
     #[test]
     fn with_majority_whoever_is_complete_furthest_has_what_was_answered() {
         let (further, before) = (lack(20, None, true), lack(10, Some(5), true));

@@ -97,6 +97,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             whole: whole.clone(),
             aware: aware.clone(),
             majority_by_default: shared.settings.durability == Durability::Majority,
+            settled: turn.core.is_settled(),
         });
         let message = wire::body(wire::ASK, &ask);
         shared.post.send(slot, Lane::Control, message);

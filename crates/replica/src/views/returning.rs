@@ -11,6 +11,7 @@ use vfs::ReplicaSlot;
 use view::{Decision, Outcome, Settlement};
 
 use super::degraded::lack_of_room;
+use super::missed;
 use super::unix_seconds;
 use crate::arrivals::Inbox;
 use crate::base::{self, Held};
@@ -128,6 +129,9 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Option<(ReplicaSlot, u64)>) 
     }
     if let Some(settlement) = undealt(shared)? {
         return accept(shared, &settlement).await;
+    }
+    if let Some(state) = shared.view_state() {
+        missed::go_through(shared, &state).await?;
     }
     let delivered = shared.engine.turn(|turn| turn.ledger.former.is_none());
     if delivered && shared.needs_copy.load(Ordering::Acquire) {
@@ -261,6 +265,12 @@ fn behind(shared: &Shared, slot: ReplicaSlot) -> Option<String> {
     let Some((said, _)) = said.filter(|(_, at)| at.elapsed() < fresh) else {
         return Some(format!("replica {place} does not answer"));
     };
+    if !said.settled || said.epoch != shared.standing.view().epoch.0 {
+        // Who takes part anew forgets what it had acknowledged. Before that everybody else has to know of it.
+        return Some(format!(
+            "replica {place} has not heard from every member of the view"
+        ));
+    }
     let applied = shared.inbox(slot).map_or(0, |inbox| inbox.applied());
     let updates = said.position.saturating_sub(applied);
     let bytes = shared

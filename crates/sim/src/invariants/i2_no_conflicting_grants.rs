@@ -1,16 +1,25 @@
 //! I2: no replica acknowledges two controls that conflict by Figure 2, unless both are frozen: of two lost
-//! replicas one may have won only what the other had given up unheard.
+//! replicas one may have won only what the other had given up unheard. What somebody had asked for before it was
+//! started anew is like that, too: it may never have won it, or have given it up since, unheard. What is in dispute
+//! is not acknowledged.
 
 use super::Broken;
 use crate::replica::Replica;
+use crate::world::World;
 use control::Proposal;
 
-pub(crate) fn check(replica: &Replica) -> Result<(), Broken> {
+pub(crate) fn check(world: &World, replica: &Replica) -> Result<(), Broken> {
     let view = replica.core.view();
-    let grants: Vec<_> = replica.core.acknowledged().collect();
+    let former = |grant: &Proposal| {
+        let holder = world.replicas.get(&grant.name.holder);
+        holder.is_some_and(|holder| grant.name.incarnation.0 < holder.site.incarnation)
+    };
+    let grants = replica.core.acknowledged();
+    let grants = grants.filter(|grant| !replica.core.is_in_dispute(grant.name));
+    let grants: Vec<_> = grants.collect();
     for (place, one) in grants.iter().enumerate() {
         let mut others = grants[place + 1..].iter();
-        let lost = |grant: &Proposal| !view.active.contains(&grant.name.holder);
+        let lost = |grant: &Proposal| !view.active.contains(&grant.name.holder) || former(grant);
         let conflict = others
             .find(|other| !(lost(one) && lost(other)) && one.conflicts_with(&replica.tree, other));
         if let Some(other) = conflict {

@@ -26,7 +26,7 @@ pub(crate) fn check_step(world: &World, slot: ReplicaSlot) -> Result<(), Broken>
         return Ok(());
     };
     i1_one_primary::check(world, replica)?;
-    i2_no_conflicting_grants::check(replica)?;
+    i2_no_conflicting_grants::check(world, replica)?;
     i3_closed_is_seen::check(world, replica)?;
     i6_ancestry::check(replica)
 }

@@ -251,6 +251,9 @@ impl World {
         } else if outside || longer {
             replica.site.stale = true;
         }
+        // What has arrived of the stream and was not applied is given up with the rest.
+        replica.arrived.retain(|(origin, _), _| *origin != lost);
+        replica.contents.retain(|(origin, _)| *origin != lost);
         let core = &mut replica.core;
         core.handle_loss_settled(now, &replica.tree, lost, None, below);
         if model.versions_count_settlements {
