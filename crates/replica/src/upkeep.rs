@@ -131,8 +131,12 @@ fn look_for_members(shared: &Arc<Shared>) {
     }
 }
 
-/// Takes the durable marks off files that everybody has.
+/// Takes the durable marks off files that everybody has. Until this replica is up to date they tell what it has to put
+/// aside, should the others have gone on without it.
 async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
+    if !shared.standing.is_up_to_date() {
+        return Ok(());
+    }
     let shipped = shared.engine.turn(|turn| {
         let known = turn.ledger.known_everywhere();
         if turn.ledger.born.len() > BIRTHS {
