@@ -242,3 +242,24 @@ impl Inbox {
         self.waiting().session
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_relayed_behind_a_gap() {
+        let (inbox, _queue) = Inbox::new(ReplicaSlot(3), 0);
+        let message = |text: &'static str| Bytes::from_static(text.as_bytes());
+        inbox.keep(5, 8, &message("to 8"));
+        inbox.keep(8, 9, &message("to 9"));
+        inbox.keep(12, 14, &message("to 14"));
+        assert!(
+            inbox.kept_behind(4).is_empty(),
+            "what follows 4 is not kept"
+        );
+        assert_eq!(inbox.kept_behind(6), [message("to 8"), message("to 9")]);
+        assert_eq!(inbox.kept_behind(8), [message("to 9")]);
+        assert_eq!(inbox.kept_behind(13), [message("to 14")]);
+    }
+}

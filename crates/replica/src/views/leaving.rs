@@ -109,7 +109,10 @@ fn who_takes_their_places(
     });
     let fit: BTreeMap<ReplicaSlot, u64> = fit.collect();
     let enough = left.count() + fit.len() >= state.majority();
-    enough.then_some(fit).unwrap_or_default()
+    match enough {
+        true => fit,
+        false => BTreeMap::new(),
+    }
 }
 
 /// Whether somebody outside, who says this, lacks nothing that those who are left have.

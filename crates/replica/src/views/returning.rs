@@ -237,7 +237,10 @@ pub(crate) fn absent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
     let agreed = others.peek().is_some()
         && others
             .all(|ask| ask.epoch == view.epoch.0 && silent.iter().all(|slot| misses(slot, ask)));
-    agreed.then_some(silent).unwrap_or_default()
+    match agreed {
+        true => silent,
+        false => BTreeSet::new(),
+    }
 }
 
 /// Finds out whether this replica could take the places of members that are absent, which its questions tell.
