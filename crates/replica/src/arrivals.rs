@@ -118,8 +118,9 @@ impl Inbox {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a message that is applied here, for those who may lack it.
-    pub(crate) fn keep(&self, through: u64, records: &Bytes) {
+    /// Keeps a message that is applied here, for those who may lack it. Before it the stream was applied up to
+    /// `behind`.
+    pub(crate) fn keep(&self, behind: u64, through: u64, records: &Bytes) {
         let mut kept = self.kept();
         if kept
             .messages
@@ -130,7 +131,11 @@ impl Inbox {
         }
         let records = records.clone();
         kept.bytes += records.len();
-        kept.messages.push_back(Kept { through, records });
+        kept.messages.push_back(Kept {
+            behind,
+            through,
+            records,
+        });
         while kept.bytes > KEPT_BYTES {
             kept.drop_first();
         }
@@ -148,11 +153,19 @@ impl Inbox {
         }
     }
 
-    /// The messages behind a position.
+    /// The messages behind a position, without a gap between them; none when what follows it is not kept.
     pub(crate) fn kept_behind(&self, position: u64) -> Vec<Bytes> {
         let kept = self.kept();
-        let behind = kept.messages.iter().filter(|kept| kept.through > position);
-        behind.map(|kept| kept.records.clone()).collect()
+        let mut messages = Vec::new();
+        let mut reached = position;
+        for kept in kept.messages.iter().filter(|kept| kept.through > position) {
+            if kept.behind > reached {
+                break;
+            }
+            reached = kept.through;
+            messages.push(kept.records.clone());
+        }
+        messages
     }
 
     /// Whether a peer has not been sent what is kept for so long; if so, it counts as sent now.
@@ -227,5 +240,26 @@ impl Inbox {
     /// Which session this is.
     pub(crate) fn session(&self) -> u64 {
         self.waiting().session
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_relayed_behind_a_gap() {
+        let (inbox, _queue) = Inbox::new(ReplicaSlot(3), 0);
+        let message = |text: &'static str| Bytes::from_static(text.as_bytes());
+        inbox.keep(5, 8, &message("to 8"));
+        inbox.keep(8, 9, &message("to 9"));
+        inbox.keep(12, 14, &message("to 14"));
+        assert!(
+            inbox.kept_behind(4).is_empty(),
+            "what follows 4 is not kept"
+        );
+        assert_eq!(inbox.kept_behind(6), [message("to 8"), message("to 9")]);
+        assert_eq!(inbox.kept_behind(8), [message("to 9")]);
+        assert_eq!(inbox.kept_behind(13), [message("to 14")]);
     }
 }

@@ -18,6 +18,7 @@ use crate::scrub;
 use crate::sessions;
 use crate::shared::Shared;
 use crate::shipping::{Piece, PieceId};
+use crate::turn::Turn;
 use crate::views;
 use crate::wire::{self, Completed, PieceDone, PieceHead, Stretch, Wanted};
 
@@ -67,6 +68,10 @@ async fn ship_piece(
     piece: Piece,
 ) -> std::result::Result<(), peer::SendError> {
     let to = session.peer().slot;
+    if !may_send(shared, to, piece.file) {
+        try_again(shared, to, piece.file, piece.id);
+        return Ok(());
+    }
     let message = match read(shared, to, &piece).await {
         Ok(Some(message)) => message,
         Ok(None) => {
@@ -96,8 +101,22 @@ async fn ship_piece(
     Ok(())
 }
 
+/// Whether a file's content may be sent. Where a lost replica's data is missing it goes only to those who know that this one
+/// has the best of it, and to those who begin with a copy of all there is.
+fn may_send(shared: &Shared, to: ReplicaSlot, file: ObjectId) -> bool {
+    !shared
+        .engine
+        .turn(|turn| losses::withholds(shared, turn, file))
+        || losses::supplies(shared, to, file)
+        || shared.conversations.owes(to, file)
+}
+
 /// Reads what a file holds there now; `None` when there is nothing to send.
 async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Option<Message>> {
+    let initial = shared.conversations.owes(to, piece.file);
+    // Before it is read: what is missing may come meanwhile.
+    let partial =
+        shared.store.is_incomplete(piece.file) && losses::supplies(shared, to, piece.file);
     let version = shared.store.attributes(piece.file).await;
     let version = version.map_or(0, |attributes| attributes.change.0);
     let store = shared.store.clone();
@@ -130,7 +149,6 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
     if content.is_empty() {
         return Ok(None);
     }
-    let initial = shared.conversations.owes(to, file);
     let completes = completes(shared, to, piece);
     let mut head = PieceHead {
         id: piece.id.0,
@@ -139,6 +157,7 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
         initial,
         completes,
         version,
+        partial,
         stretches: Vec::new(),
     };
     let payload = lay_out(&mut head, content);
@@ -283,6 +302,8 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
         }
         let outcome = match is_superseded(&shared, inbox.from, &piece.head) {
             true => Ok(()),
+            false if is_former(&shared, inbox.from, &piece.head).await => Ok(()),
+            false if is_unexpected(&shared, inbox.from, &piece.head) => Err(Error::Delay),
             false if is_outdated(&shared, &piece.head).await => {
                 ask_last_writer(&shared, inbox.from, piece.head.file)
             }
@@ -340,6 +361,34 @@ fn is_superseded(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
                 grant.name == foreign && claims.any(|claim| claim.object == head.file)
             })
     })
+}
+
+/// Whether the contents of a file of which a lost replica's data is missing come from somebody who has not the best of it. They
+/// would be mixed with what comes from the right one; the sender reads again a little later.
+fn is_unexpected(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+    let (store, file) = (&shared.store, head.file);
+    let frozen = || {
+        let lacks_other = !store.lacks_data_of(file).contains(&from) && !store.is_to_fetch(file);
+        let frozen = |turn: &mut Turn<'_>| losses::lacks_frozen(shared, turn, file);
+        lacks_other && shared.takes_part() && shared.engine.turn(frozen)
+    };
+    let awaited = || store.is_incomplete(file) && losses::is_supplied_by(shared, from, file);
+    (head.partial || frozen()) && !awaited()
+}
+
+/// Whether a file was changed by somebody else since the sender had all of it here: a former incarnation of the sender
+/// may not have known that everybody had it.
+async fn is_former(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+    let (store, file) = (&shared.store, head.file);
+    if !shared.standing.is_up_to_date()
+        || head.initial
+        || store.is_to_fetch(file)
+        || store.lacks_data_of(file).contains(&from)
+    {
+        return false;
+    }
+    let here = store.attributes(file).await;
+    here.is_ok_and(|here| head.version < here.change.0)
 }
 
 /// Whether the sender had not yet got a change of the file that is here. Only somebody who follows without

@@ -17,7 +17,8 @@ mod verdict;
 mod witnessed;
 
 pub(crate) use contents::{
-    at_stake, completed, incomplete, reached_everybody, send_completed, settle_flagged,
+    at_stake, completed, incomplete, is_supplied_by, reached_everybody, send_completed,
+    settle_flagged, supplies,
 };
 pub(crate) use relay::{Kept, relayed};
 
@@ -28,13 +29,14 @@ use std::time::Duration;
 
 use control::Incarnation;
 use tokio::time::Instant;
-use vfs::ReplicaSlot;
+use vfs::{ObjectId, ReplicaSlot};
 use view::{SettledBy, ViewState};
 
 use awareness::Awareness;
 
 use crate::administration::decide_settlement;
 use crate::shared::Shared;
+use crate::turn::Turn;
 use crate::views;
 
 /// How often to look.
@@ -142,7 +144,9 @@ pub(crate) async fn attend(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(PAUSE).await;
         relay::forget_what_all_have(&shared);
-        let lacking = lacking_of_lost(&shared).map(|lost| (lost, "lacks"));
+        relay::relay_to_returning(&shared);
+        let lacking = lacking_of_lost(&shared, &views::absent(&shared));
+        let lacking = lacking.map(|lost| (lost, "lacks"));
         let differing = match shared.is_witness {
             true => lacking.or_else(|| Some((witnessed::beyond_all(&shared)?, "alone has"))),
             false => lacking,
@@ -212,6 +216,18 @@ fn is_first(shared: &Shared) -> bool {
     survivors(shared).into_iter().all(|slot| slot > own)
 }
 
+/// The members of the view that take part since later than a lost one did.
+fn late(shared: &Shared, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
+    let state = shared.view_state();
+    let gone = state
+        .as_ref()
+        .and_then(|state| state.members.get(&lost))
+        .map_or(u64::MAX, |member| member.since_epoch);
+    let since = shared.standing.view().since;
+    let late = since.into_iter().filter(|(_, since)| since.0 >= gone);
+    late.map(|(slot, _)| slot).collect()
+}
+
 /// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
 /// view.
 fn applied_by_others(shared: &Shared, lost: ReplicaSlot) -> Option<BTreeMap<ReplicaSlot, u64>> {
@@ -228,14 +244,18 @@ fn applied_by_others(shared: &Shared, lost: ReplicaSlot) -> Option<BTreeMap<Repl
         .collect()
 }
 
-/// A replica out of the view of whose stream this one lacks what somebody in the view holds. What only a witness
-/// has heard of, nobody holds.
-pub(crate) fn lacking_of_lost(shared: &Shared) -> Option<ReplicaSlot> {
+/// A replica out of the view, or absent from it, of whose stream this one lacks what somebody in the view holds. What
+/// only a witness has heard of, nobody holds.
+pub(crate) fn lacking_of_lost(
+    shared: &Shared,
+    absent: &BTreeSet<ReplicaSlot>,
+) -> Option<ReplicaSlot> {
     let view = shared.standing.view();
     let witnesses = shared.engine.turn(|turn| turn.ledger.witnesses.clone());
     let news = shared.news();
     let others = shared.others().into_iter();
-    let mut lost = others.filter(|slot| !view.active.contains(slot));
+    let gone = |slot: &ReplicaSlot| !view.active.contains(slot) || absent.contains(slot);
+    let mut lost = others.filter(gone);
     lost.find(|lost| {
         let here = applied_here(shared, *lost);
         let said = view
@@ -248,8 +268,62 @@ pub(crate) fn lacking_of_lost(shared: &Shared) -> Option<ReplicaSlot> {
     })
 }
 
-fn applied_here(shared: &Shared, lost: ReplicaSlot) -> u64 {
+pub(crate) fn applied_here(shared: &Shared, lost: ReplicaSlot) -> u64 {
     shared.inbox(lost).map_or(0, |inbox| inbox.acknowledged())
+}
+
+/// Whether this replica, which takes part anew, has of the lost ones what nothing protects any more: their updates as far
+/// as anybody has them, and the contents of files that no frozen control covers. Everybody in the view had those when
+/// the control ended.
+pub(crate) fn has_what_the_lost_left(shared: &Shared, turn: &Turn<'_>) -> bool {
+    let epoch = shared.standing.view().epoch.0;
+    let news = shared.news();
+    let members = shared.others();
+    let others = turn.ledger.active.difference(&turn.ledger.witnesses);
+    let others: Vec<&ReplicaSlot> = others.filter(|slot| **slot != shared.slot()).collect();
+    let mut lost = lost(shared)
+        .into_iter()
+        .filter(|lost| members.contains(lost));
+    lost.all(|lost| {
+        let here = applied_here(shared, lost);
+        let level = others.iter().all(|slot| {
+            let said = news.get(slot).and_then(|news| news.said.as_ref());
+            said.is_some_and(|(ask, _)| {
+                let beyond = |(of, applied): &(u16, u64)| *of == lost.0 && *applied > here;
+                ask.epoch == epoch && !ask.applied.iter().any(beyond)
+            })
+        });
+        let incomplete = shared.store.incomplete_files(lost);
+        let frozen = |file| is_frozen_by(turn, lost, file);
+        level && incomplete.is_ok_and(|files| files.into_iter().all(|(file, ..)| frozen(file)))
+    })
+}
+
+/// Whether a control of a lost replica covers a file.
+fn is_frozen_by(turn: &Turn<'_>, lost: ReplicaSlot, file: ObjectId) -> bool {
+    let mut frozen = turn.core.frozen();
+    frozen.any(|grant| grant.name.holder == lost && turn.covers(grant, file))
+}
+
+/// Whether data of a file is missing here that a lost replica has, which nobody else can change meanwhile.
+pub(crate) fn lacks_frozen(shared: &Shared, turn: &Turn<'_>, file: ObjectId) -> bool {
+    let mut missing = shared.store.lacks_data_of(file).into_iter();
+    missing.any(|lost| is_frozen_by(turn, lost, file))
+}
+
+/// Whether what is here of a file must not be taken for its present version: a lost replica's data is missing, and a control of
+/// that one stands, or this replica does not know yet what the others have of it. An earlier version that this replica
+/// itself wrote would else replace the lost one's when that is back.
+pub(crate) fn withholds(shared: &Shared, turn: &Turn<'_>, file: ObjectId) -> bool {
+    let missing = shared.store.lacks_data_of(file);
+    if missing.is_empty() {
+        return false;
+    }
+    let former = turn.ledger.former.as_ref();
+    let own = former.is_some_and(|former| former.files.contains(&file));
+    let gone = |slot: &ReplicaSlot| !turn.ledger.active.contains(slot) && *slot != shared.slot();
+    let unknown = || !shared.standing.is_up_to_date() && missing.iter().any(gone);
+    !own && (unknown() || lacks_frozen(shared, turn, file))
 }
 
 /// Lost replicas whose streams are applied here so far, with all their contents.

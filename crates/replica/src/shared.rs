@@ -29,7 +29,7 @@ use crate::sessions::Conversations;
 use crate::settings::Settings;
 use crate::streams;
 use crate::turn::Engine;
-use crate::views::{Arrival, Debt, News, Standing};
+use crate::views::{self, Arrival, Debt, Fit, News, Standing};
 use crate::wire::{self, Ask, Origin};
 
 /// A forwarded operation that has not been answered by then is given up; its outcome is unknown.
@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     arrival: Mutex<Arrival>,
     /// What keeps this replica outside the view, for people.
     obstacle: Mutex<Option<String>>,
+    /// Without whom this replica could take part.
+    fit: Mutex<Option<Fit>>,
     /// What cannot be stored here at present, for people.
     trouble: Mutex<Option<String>>,
     /// Who changed files last while this replica took no part.
@@ -154,6 +156,7 @@ impl Shared {
             debts: Mutex::default(),
             arrival: Mutex::default(),
             obstacle: Mutex::default(),
+            fit: Mutex::default(),
             trouble: Mutex::default(),
             writers: Mutex::default(),
             needs_copy: AtomicBool::new(false),
@@ -197,12 +200,15 @@ impl Shared {
     }
 
     /// Whether it is up to this replica to supply another one with the tree: the first of those that take
-    /// part and hold it does.
+    /// part, answer, and hold it does.
     pub(crate) fn supplies_base(&self, to: ReplicaSlot) -> bool {
+        let silent = views::silent(self);
         let first = self.engine.turn(|turn| {
             let ledger = &turn.ledger;
             let mut holders = ledger.active.difference(&ledger.witnesses);
-            holders.find(|slot| **slot != to).copied()
+            holders
+                .find(|slot| **slot != to && !silent.contains(slot))
+                .copied()
         });
         first == Some(self.slot()) && self.is_whole() && self.standing.is_up_to_date()
     }
@@ -348,6 +354,14 @@ impl Shared {
             }
             *known = obstacle;
         }
+    }
+
+    pub(crate) fn fit(&self) -> MutexGuard<'_, Option<Fit>> {
+        locked(&self.fit)
+    }
+
+    pub(crate) fn set_fit(&self, fit: Option<Fit>) {
+        *self.fit() = fit;
     }
 
     pub(crate) fn trouble(&self) -> Option<String> {

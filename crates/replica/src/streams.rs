@@ -202,6 +202,7 @@ async fn apply_message(
     message: &Bytes,
 ) -> Result<()> {
     let Records { records, through } = wire::decode(message).map_err(malformed)?;
+    let behind = inbox.applied();
     let mut last = None;
     for record in records {
         if record.position <= inbox.applied() {
@@ -219,7 +220,7 @@ async fn apply_message(
     if let Some(ticket) = last {
         shared.store.wait_stable(ticket).await?;
     }
-    inbox.keep(through, message);
+    inbox.keep(behind, through, message);
     acknowledge(shared, inbox);
     Ok(())
 }

@@ -522,6 +522,22 @@ impl Turn<'_> {
         }
     }
 
+    /// Whether all who take part, but for the absent, have everything that earlier incarnations made.
+    pub(crate) fn has_handed_over(&self, absent: &BTreeSet<ReplicaSlot>) -> bool {
+        let Some(former) = &self.ledger.former else {
+            return true;
+        };
+        let ledger = &self.ledger;
+        let counts = |slot: &ReplicaSlot| ledger.active.contains(slot) && !absent.contains(slot);
+        let lacks = |file: &ObjectId| ledger.unshipped.lacking(*file).any(|slot| counts(&slot));
+        let peers = ledger.unshipped.peers().map(|(slot, _)| slot);
+        let mut peers = peers.filter(counts).peekable();
+        let applied = |slot: ReplicaSlot| ledger.applied.get(&slot).copied().unwrap_or(0);
+        peers.peek().is_some()
+            && peers.all(|slot| applied(slot) >= former.position)
+            && !former.files.iter().any(lacks)
+    }
+
     /// Whether a control covers a file by itself or through a directory above it.
     pub(crate) fn covers(&self, grant: &Proposal, file: ObjectId) -> bool {
         let above = control::ancestors(&self.tree, file);

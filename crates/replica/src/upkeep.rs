@@ -9,8 +9,9 @@ use tokio::sync::broadcast::error::RecvError;
 use vfs::{Error, ObjectId};
 
 use crate::shared::{Shared, TRIMMED};
+use crate::turn::Turn;
 use crate::views;
-use crate::{progress, sessions};
+use crate::{losses, progress, sessions};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -74,8 +75,12 @@ pub(crate) async fn renew_recovered(shared: Arc<Shared>, recovered: Vec<ObjectId
     }
 }
 
-/// Says whether it is done.
+/// Says whether it is done. A version of which a lost replica has a part comes first, or what is decided about it.
 async fn renew(shared: &Shared, file: ObjectId) -> bool {
+    let lacks_frozen = |turn: &mut Turn<'_>| losses::lacks_frozen(shared, turn, file);
+    if shared.store.is_abandoned(file) || shared.engine.turn(lacks_frozen) {
+        return false;
+    }
     give_new_version(shared, file, || shared.store.renew(file)).await
 }
 
@@ -126,8 +131,12 @@ fn look_for_members(shared: &Arc<Shared>) {
     }
 }
 
-/// Takes the durable marks off files that everybody has.
+/// Takes the durable marks off files that everybody has. Until this replica is up to date they tell what it has to put
+/// aside, should the others have gone on without it.
 async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
+    if !shared.standing.is_up_to_date() {
+        return Ok(());
+    }
     let shipped = shared.engine.turn(|turn| {
         let known = turn.ledger.known_everywhere();
         if turn.ledger.born.len() > BIRTHS {

@@ -127,8 +127,15 @@ pub(crate) struct Ask {
     pub(crate) aware: Vec<(u16, u64)>,
     /// The sender waits for a majority where no directory says anything.
     pub(crate) majority_by_default: bool,
-    /// Every member of the view has reported to the sender.
+    /// Which start of the sender this is.
+    pub(crate) incarnation: u64,
+    /// The sender takes part and knows what froze when the view began.
     pub(crate) settled: bool,
+    /// Members of the view that have not answered the sender, which is one of them, for too long.
+    pub(crate) misses: Vec<u16>,
+    /// The sender, which takes no part, could be admitted if it were not for these members of the view. Nobody:
+    /// it could not.
+    pub(crate) fit_without: Vec<u16>,
 }
 
 /// The answer to an [`Ask`].
@@ -321,6 +328,8 @@ pub(crate) struct PieceHead {
     pub(crate) completes: Option<u64>,
     /// The version of the file that was read, at least.
     pub(crate) version: u64,
+    /// The sender lacks some of the file itself, of a lost replica's, and has the best of it.
+    pub(crate) partial: bool,
     pub(crate) stretches: Vec<Stretch>,
 }
 

@@ -13,8 +13,8 @@ use peer::Lane;
 use tokio::time::{Duration, Instant};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
-use super::verdict::{Best, Lacks, Quality, best};
-use super::{applied_by_others, applied_here, survivors};
+use super::verdict::{Best, Lacks, Quality, Reports, best};
+use super::{applied_by_others, applied_here, late, survivors};
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::wire::{self, Completed, Incomplete, Lack};
@@ -33,6 +33,10 @@ pub(crate) struct Equalling {
     own: Lacks,
     reports: BTreeMap<ReplicaSlot, Report>,
     supplied: bool,
+    /// Those whom this replica supplies with files that are complete nowhere.
+    supplies: BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>,
+    /// Who takes part since later than the lost one did.
+    late: BTreeSet<ReplicaSlot>,
     /// Who has sent all of a file since then.
     sent: BTreeMap<ObjectId, ReplicaSlot>,
     /// Files that are complete nowhere, and here as in the best copy.
@@ -58,17 +62,16 @@ impl Equalling {
     }
 
     /// What all survivors lack, once everybody has told.
-    fn told(
-        &self,
-        own: ReplicaSlot,
-        others: &[ReplicaSlot],
-    ) -> Option<BTreeMap<ReplicaSlot, &Lacks>> {
+    fn told(&self, own: ReplicaSlot, others: &[ReplicaSlot]) -> Option<Reports<'_>> {
         let others = others.iter().map(|slot| {
             let report = self.reports.get(slot)?;
             let counts = report.complete && report.applied == self.applied;
             counts.then_some((*slot, &report.files))
         });
-        others.chain([Some((own, &self.own))]).collect()
+        let lacks: Option<_> = others.chain([Some((own, &self.own))]).collect();
+        let lacks = lacks?;
+        let late = self.late.clone();
+        Some(Reports { lacks, late })
     }
 }
 
@@ -91,6 +94,7 @@ pub(super) async fn equal(shared: &Arc<Shared>, lost: ReplicaSlot) {
             *equalling = Equalling {
                 applied: here,
                 own: own.clone(),
+                late: late(shared, lost),
                 reports: std::mem::take(&mut equalling.reports),
                 ..Equalling::default()
             };
@@ -183,8 +187,10 @@ fn supply(shared: &Arc<Shared>, lost: ReplicaSlot) {
             return;
         };
         equalling.supplied = true;
-        let incomplete = mine.keys().filter(|file| equalling.own.contains_key(file));
-        equalling.level.extend(incomplete);
+        let incomplete = mine.iter();
+        let incomplete = incomplete.filter(|(file, _)| equalling.own.contains_key(file));
+        equalling.supplies = incomplete.map(|(file, to)| (*file, to.clone())).collect();
+        equalling.level.extend(equalling.supplies.keys());
         mine
     };
     shared.engine.turn(|turn| {
@@ -209,6 +215,7 @@ fn files_to_supply(
 ) -> Option<BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>> {
     let told = equalling.told(own, others)?;
     let files: BTreeSet<ObjectId> = told
+        .lacks
         .values()
         .flat_map(|lacks| lacks.keys())
         .copied()
@@ -218,7 +225,8 @@ fn files_to_supply(
         best.is_some_and(|best| best.slot == own)
     });
     let lacking = |file: &ObjectId| {
-        let lacking = told.iter().filter(|(_, lacks)| lacks.contains_key(file));
+        let lacking = told.lacks.iter();
+        let lacking = lacking.filter(|(_, lacks)| lacks.contains_key(file));
         lacking.map(|(slot, _)| *slot).collect()
     };
     Some(mine.map(|file| (file, lacking(&file))).collect())
@@ -235,15 +243,34 @@ pub(super) fn complete_through(shared: &Shared, lost: ReplicaSlot) -> u64 {
         return 0;
     };
     let files: BTreeSet<ObjectId> = told
+        .lacks
         .values()
         .flat_map(|lacks| lacks.keys())
         .copied()
         .collect();
     let furthest = files.into_iter().filter_map(|file| {
         let through = |lacks: &&Lacks| lacks.get(&file).map_or(u64::MAX, |lack| lack.through);
-        told.values().map(through).max()
+        told.lacks.values().map(through).max()
     });
     furthest.min().unwrap_or(u64::MAX)
+}
+
+/// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
+pub(crate) fn supplies(shared: &Shared, to: ReplicaSlot, file: ObjectId) -> bool {
+    let all = shared.losses.equalling();
+    let mut supplied = all.values().filter_map(|one| one.supplies.get(&file));
+    supplied.any(|receivers| receivers.contains(&to))
+}
+
+/// Whether a peer has the best of a file of which a lost replica had sent this one only a part.
+pub(crate) fn is_supplied_by(shared: &Shared, from: ReplicaSlot, file: ObjectId) -> bool {
+    let others = survivors(shared);
+    let all = shared.losses.equalling();
+    all.values().any(|equalling| {
+        let told = equalling.told(shared.slot(), &others);
+        let best = told.and_then(|told| best(&told, file));
+        equalling.own.contains_key(&file) && best.is_some_and(|best| best.slot == from)
+    })
 }
 
 /// Files that whoever has the best of them has sent: they are complete, or as good as they get.
@@ -267,6 +294,8 @@ async fn take_over_sent(shared: &Arc<Shared>, lost: ReplicaSlot) {
         let whole = match best.quality {
             Quality::Complete => {
                 settle_flagged(shared, lost, file, u64::MAX).await;
+                // Whoever takes part anew may wait for it.
+                shared.engine.stir();
                 continue;
             }
             Quality::Before(size) => Some(size),

@@ -11,7 +11,9 @@ use tokio::time::{Duration, Instant};
 use vfs::ReplicaSlot;
 
 use super::{applied_by_others, applied_here};
+use crate::arrivals::Inbox;
 use crate::shared::Shared;
+use crate::views;
 use crate::wire::{self, Malformed, Relayed};
 
 /// What was relayed is given so long before it is relayed again.
@@ -26,21 +28,48 @@ pub(super) async fn relay(shared: &Arc<Shared>, lost: ReplicaSlot) {
     let ahead_of_all = others.values().all(|applied| *applied <= here);
     let behind = others.iter().filter(|(_, applied)| **applied < here);
     for (slot, applied) in behind.filter(|_| ahead_of_all) {
-        if !inbox.may_relay(*slot, Instant::now(), AGAIN) {
+        send_kept(shared, &inbox, *slot, *applied);
+    }
+}
+
+/// Sends those outside the view, who are on their way back, what is kept here of replicas that cannot send it themselves:
+/// lost ones, and members that do not answer.
+pub(super) fn relay_to_returning(shared: &Arc<Shared>) {
+    let view = shared.standing.view();
+    if !shared.takes_part() {
+        return;
+    }
+    let silent = views::silent(shared);
+    let news = shared.news();
+    let gone = |slot: &ReplicaSlot| {
+        silent.contains(slot) || (!view.active.contains(slot) && !shared.is_given_up(*slot))
+    };
+    let others = shared.others();
+    for slot in others.iter().filter(|slot| !view.active.contains(slot)) {
+        let said = news.get(slot).and_then(|news| news.said.as_ref());
+        let Some((ask, _)) = said.filter(|_| shared.post.is_in_session(*slot)) else {
             continue;
+        };
+        for of in others.iter().filter(|of| *of != slot && gone(of)) {
+            let applied = ask.applied.iter().find(|(lost, _)| *lost == of.0);
+            let behind = applied.filter(|(_, applied)| *applied < applied_here(shared, *of));
+            if let (Some((_, applied)), Some(inbox)) = (behind, shared.inbox(*of)) {
+                send_kept(shared, &inbox, *slot, *applied);
+            }
         }
-        let kept = inbox.kept_behind(*applied);
-        tracing::info!(
-            of = lost.0,
-            to = slot.0,
-            messages = kept.len(),
-            "relaying updates"
-        );
-        for records in kept {
-            let of = lost.0;
-            let message = wire::payload(wire::RELAYED, &Relayed { of, records });
-            shared.post.send(*slot, Lane::Metadata, message);
-        }
+    }
+}
+
+fn send_kept(shared: &Arc<Shared>, inbox: &Inbox, to: ReplicaSlot, behind: u64) {
+    if !inbox.may_relay(to, Instant::now(), AGAIN) {
+        return;
+    }
+    let kept = inbox.kept_behind(behind);
+    let of = inbox.from.0;
+    tracing::info!(of, to = to.0, messages = kept.len(), "relaying updates");
+    for records in kept {
+        let message = wire::payload(wire::RELAYED, &Relayed { of, records });
+        shared.post.send(to, Lane::Metadata, message);
     }
 }
 
@@ -66,6 +95,8 @@ pub(super) fn forget_what_all_have(shared: &Arc<Shared>) {
 /// A message of a stream, kept.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
+    /// Before it the stream was applied here up to this place.
+    pub(crate) behind: u64,
     pub(crate) through: u64,
     pub(crate) records: Bytes,
 }

@@ -3,7 +3,7 @@
 //! Everybody decides alike, from what all have reported. What must never enter: how it is sent to the others.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -30,22 +30,39 @@ pub(super) struct Best {
     pub(super) quality: Quality,
 }
 
+/// What survivors have of a lost replica's files.
+pub(super) struct Reports<'a> {
+    /// What each lacks.
+    pub(super) lacks: BTreeMap<ReplicaSlot, &'a Lacks>,
+    /// Those who were outside the view when the replica was lost. A whole version that one of them has may be one that
+    /// the others had replaced completely.
+    pub(super) late: BTreeSet<ReplicaSlot>,
+}
+
 /// The survivor with the best copy. A version that is whole is better than a mixture; with durability `majority`, where
 /// everything that was answered as stable is at whoever is complete furthest, that one is best.
-pub(super) fn best(reports: &BTreeMap<ReplicaSlot, &Lacks>, file: ObjectId) -> Option<Best> {
-    let lack = |lacks: &Lacks| lacks.get(&file).copied();
-    let mut lacking = reports.values().filter_map(|lacks| lack(lacks));
-    let majority = lacking.any(|lack| lack.majority);
-    let rank = |lacks: &Lacks| match lack(lacks) {
+pub(super) fn best(reports: &Reports<'_>, file: ObjectId) -> Option<Best> {
+    let all = || reports.lacks.values().filter_map(|lacks| lacks.get(&file));
+    let majority = all().any(|lack| lack.majority);
+    let furthest = all().map(|lack| lack.through).max();
+    let lack = |slot: &ReplicaSlot, lacks: &Lacks| {
+        let mut lack = lacks.get(&file).copied()?;
+        if reports.late.contains(slot) && Some(lack.through) < furthest {
+            lack.whole = None;
+        }
+        Some(lack)
+    };
+    let rank = |slot: &ReplicaSlot, lacks: &Lacks| match lack(slot, lacks) {
         None => (2, u64::MAX, true),
         Some(lack) if majority => (1, lack.through, lack.whole.is_some()),
         Some(lack) => (u8::from(lack.whole.is_some()), lack.through, true),
     };
     let best = reports
+        .lacks
         .iter()
-        .max_by_key(|(slot, lacks)| (rank(lacks), Reverse(**slot)));
+        .max_by_key(|(slot, lacks)| (rank(slot, lacks), Reverse(**slot)));
     let (slot, lacks) = best?;
-    let quality = match lack(lacks) {
+    let quality = match lack(slot, lacks) {
         None => Quality::Complete,
         Some(Lack {
             whole: Some(size), ..
@@ -75,8 +92,17 @@ mod tests {
     }
 
     fn of(reports: &[Lacks]) -> (u16, Quality) {
+        of_whom_came(reports, &[])
+    }
+
+    /// Some of them after the replica was lost.
+    fn of_whom_came(reports: &[Lacks], late: &[u16]) -> (u16, Quality) {
         let slots = (1..).map(ReplicaSlot);
-        let best = best(&slots.zip(reports).collect(), FILE).unwrap();
+        let reports = Reports {
+            lacks: slots.zip(reports).collect(),
+            late: late.iter().copied().map(ReplicaSlot).collect(),
+        };
+        let best = best(&reports, FILE).unwrap();
         (best.slot.0, best.quality)
     }
 
@@ -105,6 +131,17 @@ mod tests {
         assert_eq!(complete(first, first - 1), b);
         // If the newest that each has heard of counted instead, the first range would be lost.
         assert_eq!(complete(first, second), c);
+    }
+
+    #[test]
+    fn what_was_replaced_while_somebody_was_away_is_not_the_version_before() {
+        let (torn, older) = (lack(20, None, false), lack(10, Some(5), false));
+        let both = [torn.clone(), older.clone()];
+        assert_eq!(of_whom_came(&both, &[2]), (1, Quality::Mixed));
+        let same = [torn, lack(20, Some(5), false)];
+        assert_eq!(of_whom_came(&same, &[2]), (2, Quality::Before(5)));
+        let before = [lack(20, Some(7), false), older];
+        assert_eq!(of_whom_came(&before, &[2]), (1, Quality::Before(7)));
     }
 
     #[test]

@@ -85,6 +85,9 @@ pub struct Backlog {
     pub(super) forget_in_flight: bool,
 }
 
+/// No peer lacks so many bytes of files of known length.
+const LONGEST: u64 = u64::MAX / 2;
+
 impl Backlog {
     /// The backlog of a peer that lacks nothing.
     #[must_use]
@@ -291,7 +294,9 @@ impl Backlog {
     /// length is not known here.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        u64::try_from(self.bytes).unwrap_or(u64::MAX)
+        let known = u64::try_from(self.bytes).ok();
+        // Of a file of unknown length the first part may have been acknowledged.
+        known.filter(|bytes| *bytes <= LONGEST).unwrap_or(u64::MAX)
     }
 
     /// Since when the peer lacks something of the file that has been incomplete longest.

@@ -12,6 +12,7 @@ use control::{Epoch, Position};
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
+use crate::losses;
 use crate::shared::Shared;
 use crate::wire::{self, CaughtUp, Entered};
 
@@ -115,12 +116,23 @@ pub(crate) fn look_at_debts(shared: &Shared) {
     if debts.is_empty() {
         return;
     }
+    let owed: BTreeSet<ObjectId> = debts
+        .values()
+        .flat_map(|debt| &debt.files)
+        .copied()
+        .collect();
     let paid: Vec<(ReplicaSlot, u64)> = shared.engine.turn(|turn| {
+        let withheld = owed.iter().copied();
+        let withheld: BTreeSet<ObjectId> = withheld
+            .filter(|file| losses::lacks_frozen(shared, turn, *file))
+            .collect();
         let ledger = &mut turn.ledger;
         for (slot, debt) in debts.iter_mut() {
             if let Some(backlog) = ledger.unshipped.peer(*slot) {
                 debt.files.retain(|file| backlog.lacks(*file));
             }
+            // They are frozen; whoever ends that sends all of them to everybody.
+            debt.files.retain(|file| !withheld.contains(file));
         }
         let applied = |slot| ledger.applied.get(slot).copied().unwrap_or(0);
         let paid = debts.iter();
@@ -157,6 +169,7 @@ async fn catch_up(shared: Arc<Shared>, since: Epoch) {
             let mut others = turn.ledger.active.iter().filter(|slot| **slot != own);
             let done = shared.is_whole()
                 && turn.core.is_settled()
+                && losses::has_what_the_lost_left(&shared, turn)
                 && others.all(|slot| {
                     arrival.caught_up.contains(slot) || turn.ledger.witnesses.contains(slot)
                 });

@@ -142,6 +142,11 @@ fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view
         let members = state.members.iter();
         let witnesses = members.filter(|(_, member)| member.kind == Kind::Witness);
         turn.ledger.witnesses = witnesses.map(|(slot, _)| *slot).collect();
+        if !former.active.contains(&shared.slot()) {
+            // What is handed over to all who take part now is none of the controls that this replica reports, which it
+            // may remember although they have ended: they would end what a lost one has won since.
+            turn.settle_all_contents();
+        }
         turn.core.handle_view(turn.now, &turn.tree, view.clone());
         turn.settle_all_contents();
         turn.stirred = true;

@@ -2,7 +2,7 @@
 //!
 //! Views are agreed by the crate `view`; here they take effect. `configuring` tells it of new
 //! members; `seam` gives it connections and
-//! storage, `following` enters agreed views, `promises` keeps the site lease and notices who is silent,
+//! storage, `following` enters agreed views, `promises` keeps the site lease, `leaving` has those leave who are silent,
 //! `entering` brings those who take part anew up to date, `returning` gets this replica back into the view, `missed`
 //! finds out what was decided without it, and `degraded` takes it out when it cannot store what others have changed.
 //!
@@ -12,6 +12,7 @@ mod configuring;
 mod degraded;
 mod entering;
 mod following;
+mod leaving;
 mod missed;
 mod promises;
 mod returning;
@@ -22,11 +23,12 @@ pub(crate) use configuring::configure;
 pub(crate) use degraded::{Attempts, degraded};
 pub(crate) use entering::{Arrival, Debt, caught_up, entered, exempt, say_entered};
 pub(crate) use following::{begin, follow, notice_end};
+pub(crate) use leaving::{exclude, silent};
 pub(crate) use missed::{go_through, note_known};
-pub(crate) use promises::{News, asked, exclude, keep, promised};
+pub(crate) use promises::{News, asked, keep, promised};
 pub(crate) use returning::{
-    come_back, forget_others_went_on, needs_copy_anew, remember_others_went_on, take_copy_anew,
-    too_far,
+    Fit, absent, come_back, forget_others_went_on, needs_copy_anew, remember_others_went_on,
+    take_copy_anew, too_far,
 };
 pub(crate) use seam::{Facts, answer};
 pub(crate) use standing::Standing;

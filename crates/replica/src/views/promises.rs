@@ -1,8 +1,9 @@
-//! Asking for promises, giving them, and noticing who is silent.
+//! Asking for promises and giving them.
 //!
 //! The questions also carry what replicas decide by: how far each is.
+//!
+//! What must never enter: what is decided by that.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,8 @@ use peer::Lane;
 use tokio::time::{Instant, MissedTickBehavior};
 use vfs::FileSystem;
 use vfs::ReplicaSlot;
-use view::{Decision, Outcome};
 
-use super::{entering, standing, unix_seconds};
+use super::{entering, leaving, returning, standing};
 use crate::losses;
 use crate::settings::Durability;
 use crate::shared::Shared;
@@ -39,7 +39,7 @@ impl News {
     }
 }
 
-/// Asks for promises until the replica stops, and proposes that those leave who do not answer.
+/// Asks for promises until the replica stops, and has those leave who do not answer.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     losses::begin_awareness(&shared);
     let interval = shared.settings.site_lease / ASKED_PER_LEASE;
@@ -66,12 +66,9 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             false => space.map_or(0, |space| space.available_bytes),
         };
         ask_all(&shared, available);
-        if let Some(silent) = silent(&shared) {
-            let limit = shared.settings.suspicion;
-            let exclusion = exclude(&shared, silent, "it does not answer");
-            // Another attempt follows.
-            let _ = tokio::time::timeout(limit.min(Duration::from_secs(2)), exclusion).await;
-        }
+        let limit = shared.settings.suspicion.min(Duration::from_secs(2));
+        // Another attempt follows.
+        let _ = tokio::time::timeout(limit, leaving::part_with_the_silent(&shared)).await;
     }
 }
 
@@ -80,6 +77,8 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
     let applied = applied_here(shared);
     let whole = losses::whole_here(shared);
     let aware = shared.losses.awareness().known();
+    let misses = leaving::silent(shared).into_iter().map(|slot| slot.0);
+    let misses: Vec<u16> = misses.collect();
     for slot in others {
         let ask = shared.engine.turn(|turn| Ask {
             asked: standing::now().0,
@@ -97,7 +96,10 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             whole: whole.clone(),
             aware: aware.clone(),
             majority_by_default: shared.settings.durability == Durability::Majority,
-            settled: turn.core.is_settled(),
+            incarnation: shared.incarnation,
+            settled: shared.takes_part() && turn.core.is_settled(),
+            misses: misses.clone(),
+            fit_without: returning::fit_without(shared, turn.core.epoch().0),
         });
         let message = wire::body(wire::ASK, &ask);
         shared.post.send(slot, Lane::Control, message);
@@ -140,44 +142,5 @@ pub(crate) fn promised(shared: &Shared, from: ReplicaSlot, promise: Promise) {
     shared.note_heard(from);
     if promise.given {
         shared.standing.promise(from, promise.asked);
-    }
-}
-
-/// A member of the view that has not answered for too long.
-fn silent(shared: &Shared) -> Option<ReplicaSlot> {
-    let view = shared.standing.view();
-    if !view.active.contains(&shared.slot()) {
-        return None;
-    }
-    let limit = shared.settings.suspicion;
-    let news: BTreeMap<ReplicaSlot, News> = shared.news();
-    let mut others = view.active.iter().filter(|slot| **slot != shared.slot());
-    let silent = |slot: &&ReplicaSlot| {
-        news.get(slot)
-            .is_some_and(|news| news.heard.elapsed() > limit)
-    };
-    others.find(silent).copied()
-}
-
-/// Proposes that a member leaves the view.
-pub(crate) async fn exclude(shared: &Arc<Shared>, slot: ReplicaSlot, reason: &str) {
-    let Some(views) = shared.views.get() else {
-        return;
-    };
-    let decision = Decision::Exclude {
-        slot,
-        by: shared.slot(),
-        seen_epoch: shared.standing.view().epoch.0,
-        reason: reason.to_owned(),
-        at_unix_s: unix_seconds(),
-    };
-    match views.decide(decision).await {
-        Ok(Outcome::Applied) => {
-            tracing::warn!(peer = slot.0, reason, "a replica leaves the view");
-        }
-        Ok(Outcome::Refused(why)) => {
-            tracing::debug!(peer = slot.0, why, "a replica does not leave the view");
-        }
-        Err(error) => tracing::debug!(peer = slot.0, %error, "nothing is decided"),
     }
 }

@@ -1,8 +1,10 @@
 //! Back into the view: what a replica outside it does until it may take part again.
 //!
 //! It has handed over what it alone had (its former controls have ended), follows everybody's stream, and
-//! lacks so little that nobody is kept waiting for the rest. Then it asks to be admitted.
+//! lacks so little that nobody is kept waiting for the rest. Then it asks to be admitted. Where only members that
+//! nobody can reach are in its way it says so, and those who are left may have it take their places (`leaving`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use crate::arrivals::Inbox;
 use crate::base::{self, Held};
 use crate::losses;
 use crate::shared::Shared;
+use crate::wire::Ask;
 
 /// How often to see whether it may be asked.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -109,6 +112,9 @@ pub(crate) async fn come_back(shared: Arc<Shared>) {
         let pause = match obstacle(&shared) {
             Some(obstacle) => {
                 shared.set_obstacle(Some(obstacle));
+                if let Err(error) = offer(&shared).await {
+                    return tracing::error!(%error, "this replica cannot come back");
+                }
                 PAUSE
             }
             None if shared.takes_part() && !was_started_anew(&shared) => PAUSE,
@@ -133,7 +139,8 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Option<(ReplicaSlot, u64)>) 
     if let Some(state) = shared.view_state() {
         missed::go_through(shared, &state).await?;
     }
-    let delivered = shared.engine.turn(|turn| turn.ledger.former.is_none());
+    let absent = absent(shared);
+    let delivered = shared.engine.turn(|turn| turn.has_handed_over(&absent));
     if delivered && shared.needs_copy.load(Ordering::Acquire) {
         base::give_up_copy(shared).await?;
         let rows = vec![(COPY_ANEW.to_vec(), None)];
@@ -141,7 +148,7 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Option<(ReplicaSlot, u64)>) 
         shared.standing.leave("it needs a whole copy of the tree");
     }
     if *shared.held.borrow() == Held::Rows
-        && let Some((slot, inbox)) = supplier(shared)
+        && let Some((slot, inbox)) = supplier(shared, &absent)
         && asked.replace((slot, inbox.session())) != Some((slot, inbox.session()))
     {
         base::want(shared, slot)?;
@@ -150,11 +157,12 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Option<(ReplicaSlot, u64)>) 
 }
 
 /// Who supplies this replica with contents, if it is in contact.
-fn supplier(shared: &Shared) -> Option<(ReplicaSlot, Arc<Inbox>)> {
+fn supplier(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<(ReplicaSlot, Arc<Inbox>)> {
     let slot = shared.engine.turn(|turn| {
         let ledger = &turn.ledger;
         let mut holders = ledger.active.difference(&ledger.witnesses);
-        holders.find(|slot| **slot != shared.slot()).copied()
+        let there = |slot: &&ReplicaSlot| **slot != shared.slot() && !absent.contains(slot);
+        holders.find(there).copied()
     })?;
     let inbox = shared.inbox(slot)?;
     shared.post.is_in_session(slot).then_some((slot, inbox))
@@ -207,8 +215,66 @@ async fn accept(shared: &Arc<Shared>, settlement: &Settlement) -> vfs::Result<()
     Ok(())
 }
 
+/// Which members would have to leave the view so that this replica could be admitted to it.
+#[derive(Debug)]
+pub(crate) struct Fit {
+    epoch: u64,
+    without: BTreeSet<ReplicaSlot>,
+}
+
+/// Members of the view that neither this replica, which is outside, nor any other member has heard of lately.
+pub(crate) fn absent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
+    if shared.takes_part() {
+        return BTreeSet::new();
+    }
+    let view = shared.standing.view();
+    let fresh = shared.settings.site_lease * NEWS_LEASES;
+    let news = shared.news();
+    let heard = |slot: &ReplicaSlot| {
+        let (ask, at) = news.get(slot)?.said.as_ref()?;
+        (at.elapsed() < fresh).then_some(ask)
+    };
+    let silent = view.active.iter().filter(|slot| heard(slot).is_none());
+    let silent: BTreeSet<ReplicaSlot> = silent.copied().collect();
+    let mut others = view.active.iter().filter_map(heard).peekable();
+    let misses = |slot: &ReplicaSlot, ask: &Ask| ask.misses.contains(&slot.0);
+    let agreed = others.peek().is_some()
+        && others
+            .all(|ask| ask.epoch == view.epoch.0 && silent.iter().all(|slot| misses(slot, ask)));
+    match agreed {
+        true => silent,
+        false => BTreeSet::new(),
+    }
+}
+
+/// Finds out whether this replica could take the places of members that are absent, which its questions tell.
+async fn offer(shared: &Arc<Shared>) -> vfs::Result<()> {
+    let (epoch, without) = (shared.standing.view().epoch.0, absent(shared));
+    let fit = !without.is_empty() && obstacle_but_for(shared, &without).is_none();
+    if fit {
+        note_others_went_on(shared).await?;
+    }
+    shared.set_fit(fit.then_some(Fit { epoch, without }));
+    Ok(())
+}
+
+/// The members without which this replica could be admitted to the view of this number, for its questions.
+pub(super) fn fit_without(shared: &Shared, epoch: u64) -> Vec<u16> {
+    let fit = shared.fit();
+    let fit = fit.as_ref().filter(|fit| fit.epoch == epoch);
+    match fit {
+        Some(fit) if !shared.takes_part() => fit.without.iter().map(|slot| slot.0).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// What keeps this replica outside; `None` when nothing does, or when it is inside.
 fn obstacle(shared: &Shared) -> Option<String> {
+    obstacle_but_for(shared, &BTreeSet::new())
+}
+
+/// What would keep it outside if some members were not in the view.
+fn obstacle_but_for(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
     if shared.takes_part() {
         // Asked to go on as a new incarnation it need not have delivered anything.
         return None;
@@ -231,18 +297,21 @@ fn obstacle(shared: &Shared) -> Option<String> {
     if !shared.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
     }
-    let unsettled = shared.engine.turn(|turn| turn.ledger.former.is_some());
-    if unsettled {
+    let handed_over = shared.engine.turn(|turn| match absent.is_empty() {
+        true => turn.ledger.former.is_none(),
+        false => turn.has_handed_over(absent),
+    });
+    if !handed_over {
         return Some("the others lack updates that were made here".to_owned());
     }
-    if let Some(lost) = losses::lacking_of_lost(shared) {
+    if let Some(lost) = losses::lacking_of_lost(shared, absent) {
         return Some(format!(
             "it lacks updates of replica {}, which is lost",
             lost.0
         ));
     }
-    let mut active = view.active.iter();
-    active.find_map(|slot| behind(shared, *slot))
+    let mut present = view.active.difference(absent);
+    present.find_map(|slot| behind(shared, *slot))
 }
 
 /// Whether the others know this member of the view as an earlier incarnation. Before they know better it

@@ -255,6 +255,18 @@ impl Store {
         self.inner.incomplete.contains(file) || self.inner.unfetched.contains(file)
     }
 
+    /// The primaries whose data of a file is missing here. A crash may have forgotten that it came.
+    #[must_use]
+    pub fn lacks_data_of(&self, file: ObjectId) -> Vec<ReplicaSlot> {
+        self.inner.incomplete.primaries(file)
+    }
+
+    /// Whether all data of a file is to be fetched, see [`Store::files_to_fetch`].
+    #[must_use]
+    pub fn is_to_fetch(&self, file: ObjectId) -> bool {
+        self.inner.unfetched.contains(file)
+    }
+
     /// Files whose data has changed under an update record since [`Store::forget_unshipped`].
     ///
     /// # Errors

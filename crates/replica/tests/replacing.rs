@@ -1,0 +1,325 @@
+//! One replica takes the place of another one, where too few would be left in between: the second of three is lost while
+//! the first that was lost is on its way back.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::time::Duration;
+
+use fixture::{Crashed, PATIENCE, ROOT, Set, Site, eventually};
+use replica::{Durability, Settings};
+use store::ContentPiece;
+use vfs::{Error, ObjectId};
+
+const MIB: usize = 1 << 20;
+
+/// So long that it takes many pieces.
+const LENGTH: usize = 64 * MIB;
+
+/// Waits until a replica follows a view without another one and may answer.
+async fn until_left(site: &Site, lost: u16) {
+    let replica = site.replica.clone();
+    eventually("the others go on without the lost replica", || {
+        let view = replica.view_status();
+        let mut members = view.members.iter();
+        let agreed = view.audit.last().map_or(0, |entry| entry.epoch);
+        members.any(|member| member.slot == lost && !member.active)
+            && replica.ready()
+            && view.epoch == agreed
+    })
+    .await;
+}
+
+/// Three replicas with a file of these contents, of which the second is lost.
+async fn without_the_second(
+    change: impl FnOnce(&mut Settings),
+    durability: Durability,
+    contents: &[u8],
+) -> (Set, Crashed, ObjectId) {
+    let mut set = Set::failing_with(3, change).await;
+    set.sites[0]
+        .replica
+        .set_durability(ROOT, Some(durability))
+        .await
+        .unwrap();
+    // Made by the one that is lost: what it notes about its own changes must not be taken for later ones.
+    let directory = set.sites[1].directory(ROOT, "shared").await.unwrap();
+    let file = set.sites[1].file(directory, "file").await.unwrap();
+    for (at, bytes) in contents.chunks(MIB).enumerate() {
+        let offset = (at * MIB) as u64;
+        set.sites[1].write(file, offset, bytes).await.unwrap();
+    }
+    set.rest().await;
+    // What has come before is certain to be on its disk.
+    set.sites[1].file(directory, "last").await.unwrap();
+    set.rest().await;
+    let second = set.crash(1).await;
+    for site in &set.sites {
+        until_left(site, 2).await;
+    }
+    (set, second, file)
+}
+
+/// The third replica is lost too, and the second comes back and takes its place.
+async fn replace(set: &mut Set, second: Crashed) -> Crashed {
+    let third = set.crash(1).await;
+    set.revive(1, second).await;
+    set.revive_until_ready(1).await;
+    for site in &set.sites {
+        until_left(site, 3).await;
+    }
+    let audit = set.sites[0].replica.view_status().audit;
+    let words = "excluded replica 3 and admitted replica 2 in one step";
+    assert!(
+        audit.iter().any(|entry| entry.what.starts_with(words)),
+        "{audit:?}"
+    );
+    third
+}
+
+/// Both of the first two replicas make something, so that either needs the other one.
+async fn work_at_both(set: &Set) {
+    for at in 0..2 {
+        let name = format!("made-at-{at}");
+        let made = set.sites[at].file(ROOT, &name).await.unwrap();
+        set.sites[at].write(made, 0, b"made").await.unwrap();
+        assert_eq!(set.sites[1 - at].read(made).await.unwrap(), b"made");
+    }
+}
+
+/// The third replica comes back.
+async fn return_of_the_third(set: &mut Set, third: Crashed) {
+    set.revive(2, third).await;
+    set.revive_until_ready(2).await;
+}
+
+async fn assert_reads(set: &Set, file: ObjectId, wanted: &[u8]) {
+    for (at, site) in set.sites.iter().enumerate() {
+        let read = site.read(file).await.unwrap();
+        let (read, wanted) = (
+            String::from_utf8_lossy(&read),
+            String::from_utf8_lossy(wanted),
+        );
+        assert_eq!(read, wanted, "at site {at}");
+    }
+}
+
+/// The bytes of a file as they lie in one copy.
+fn bytes_in(site: &Site, file: ObjectId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for piece in site.store.content(file, 0, u64::MAX).unwrap() {
+        match piece {
+            ContentPiece::Data { bytes: more, .. } => bytes.extend_from_slice(&more),
+            ContentPiece::Hole(hole) => bytes.resize(bytes.len() + hole.length as usize, 0),
+        }
+    }
+    bytes
+}
+
+/// Decides that what the third replica alone had is given up.
+async fn thaw(survivor: &Site) {
+    let thawed = async {
+        while let Err(why) = survivor.replica.thaw(3, "its disk is gone").await {
+            assert!(why.starts_with("not yet"), "{why}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, thawed).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_back_takes_the_place_of_one_that_had_sent_everything() {
+    let (mut set, second, file) =
+        without_the_second(|_| {}, Durability::Relaxed, b"old contents everywhere").await;
+    set.sites[1].write_stably(file, b"OLD").await.unwrap();
+    let directory = set.sites[1].find(ROOT, "shared").await.unwrap().id;
+    let more = set.sites[1]
+        .save(directory, "more", b"of the third")
+        .await
+        .unwrap();
+    let replica = set.sites[1].replica.clone();
+    eventually("everything is with the other one", || {
+        let status = replica.status();
+        let mut peers = status.peers.iter();
+        let other = peers.find(|peer| peer.slot == 1).unwrap();
+        status.controls_total == 0 && other.lag_updates == 0 && other.lag_files == 0
+    })
+    .await;
+    drop(replica);
+    let third = replace(&mut set, second).await;
+    assert_eq!(set.sites[0].replica.frozen(), []);
+    assert_reads(&set, file, b"OLD contents everywhere").await;
+    assert_reads(&set, more, b"of the third").await;
+    work_at_both(&set).await;
+    set.sites[1].write(file, 0, b"New").await.unwrap();
+    return_of_the_third(&mut set, third).await;
+    assert_reads(&set, file, b"New contents everywhere").await;
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_majority_nothing_that_was_answered_is_lost_with_two_of_three() {
+    let (mut set, second, file) =
+        without_the_second(|_| {}, Durability::Majority, b"old contents everywhere").await;
+    set.sites[1].write_stably(file, b"answered").await.unwrap();
+    let third = replace(&mut set, second).await;
+    assert_reads(&set, file, b"answeredents everywhere").await;
+    work_at_both(&set).await;
+    set.sites[1].write_stably(file, b"goes on!").await.unwrap();
+    return_of_the_third(&mut set, third).await;
+    assert_reads(&set, file, b"goes on!ents everywhere").await;
+    set.assert_equal().await;
+}
+
+/// The third replica has changed the file, and nothing of that has come.
+async fn lost_before_contents() -> (Set, Crashed, ObjectId) {
+    let delay = Duration::from_secs(6);
+    let (mut set, second, file) = without_the_second(
+        |settings| settings.data_delay = delay,
+        Durability::Relaxed,
+        b"old",
+    )
+    .await;
+    // Stably, or the crash might take it.
+    let newer = b"written and lost";
+    set.sites[1].write_stably(file, newer).await.unwrap();
+    let first = set.sites[0].store.clone();
+    eventually("the first hears of it", || first.is_incomplete(file)).await;
+    drop(first);
+    let third = replace(&mut set, second).await;
+    work_at_both(&set).await;
+    (set, third, file)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_lost_one_brings_back_is_not_mixed_with_what_the_others_had() {
+    let (mut set, third, file) = lost_before_contents().await;
+    let replica = set.sites[1].replica.clone();
+    eventually("both have the same of it", || {
+        let losses = replica.view_status().losses;
+        losses
+            .iter()
+            .any(|loss| loss.slot == 3 && loss.ready_to_settle)
+    })
+    .await;
+    drop(replica);
+    return_of_the_third(&mut set, third).await;
+    assert_reads(&set, file, b"written and lost").await;
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_lost_one_alone_had_is_given_up_for_the_version_before() {
+    let (mut set, third, file) = lost_before_contents().await;
+    thaw(&set.sites[0]).await;
+    assert_reads(&set, file, b"old").await;
+    set.sites[1].write(file, 3, b" and new").await.unwrap();
+    return_of_the_third(&mut set, third).await;
+    assert_reads(&set, file, b"old and new").await;
+    assert_eq!(set.sites[2].recovered().len(), 1, "its version is kept");
+    set.assert_equal().await;
+}
+
+/// The third replica was lost when the first had got a part of what it had written over the file, and not all. On a
+/// machine where all arrives at once it is tried again.
+async fn lost_amid_contents() -> (Set, Crashed, ObjectId) {
+    for _ in 0..8 {
+        let (mut set, second, file) = without_the_second(
+            |settings| settings.peer.data_window_bytes = 2 << 20,
+            Durability::Relaxed,
+            &vec![b'o'; LENGTH],
+        )
+        .await;
+        // At once: of several writes the first ones could come whole.
+        let bytes = vec![b'n'; LENGTH];
+        set.sites[1].write_stably(file, &bytes).await.unwrap();
+        let first = set.sites[0].store.clone();
+        eventually("some of it arrives", || {
+            let pieces = first.content(file, 0, 1).unwrap();
+            matches!(&pieces[..], [ContentPiece::Data { bytes, .. }] if bytes[0] == b'n')
+        })
+        .await;
+        drop(first);
+        let third = replace_amid(&mut set, second, file).await;
+        if let Some(third) = third {
+            return (set, third, file);
+        }
+    }
+    panic!("all contents arrive before a replica can be stopped");
+}
+
+async fn replace_amid(set: &mut Set, second: Crashed, file: ObjectId) -> Option<Crashed> {
+    let third = set.crash(1).await;
+    let first = &set.sites[0];
+    if !first.store.is_incomplete(file) || !bytes_in(first, file).contains(&b'o') {
+        return None;
+    }
+    set.revive(1, second).await;
+    set.revive_until_ready(1).await;
+    Some(third)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_which_a_part_had_come_is_the_version_before_or_refused_and_never_a_mixture() {
+    let (mut set, third, file) = lost_amid_contents().await;
+    thaw(&set.sites[0]).await;
+    for site in &set.sites {
+        match site.read(file).await {
+            Ok(read) => assert!(read.iter().all(|byte| *byte == b'o'), "a mixture is read"),
+            // Its crash has made the returned one forget that what it has is whole.
+            Err(error) => assert!(matches!(error, Error::Io(_)), "{error:?}"),
+        }
+    }
+    set.sites[0].truncate(file, 0).await.unwrap();
+    set.sites[0].write(file, 0, b"anew").await.unwrap();
+    work_at_both(&set).await;
+    return_of_the_third(&mut set, third).await;
+    assert_reads(&set, file, b"anew").await;
+    assert_eq!(set.sites[2].recovered().len(), 1, "its version is kept");
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_which_a_part_had_come_is_whole_when_the_lost_one_is_back() {
+    let (mut set, third, file) = lost_amid_contents().await;
+    work_at_both(&set).await;
+    return_of_the_third(&mut set, third).await;
+    set.rest().await;
+    for site in &set.sites {
+        assert!(bytes_in(site, file).iter().all(|byte| *byte == b'n'));
+    }
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_that_was_replaced_while_one_was_away_does_not_come_back_with_it() {
+    let delay = Duration::from_secs(3);
+    let (mut set, second, file) = without_the_second(
+        |settings| settings.data_delay = delay,
+        Durability::Relaxed,
+        b"the oldest",
+    )
+    .await;
+    // This one reaches the first whole.
+    set.sites[1]
+        .write_stably(file, b"the middle")
+        .await
+        .unwrap();
+    let first = set.sites[0].store.clone();
+    eventually("the first hears of it", || first.is_incomplete(file)).await;
+    eventually("the first has it", || !first.is_incomplete(file)).await;
+    // Of this one nothing comes.
+    set.sites[1]
+        .write_stably(file, b"the newest")
+        .await
+        .unwrap();
+    eventually("the first hears of it", || first.is_incomplete(file)).await;
+    drop(first);
+    let third = replace(&mut set, second).await;
+    thaw(&set.sites[1]).await;
+    assert_reads(&set, file, b"the middle").await;
+    return_of_the_third(&mut set, third).await;
+    assert_reads(&set, file, b"the middle").await;
+    set.assert_equal().await;
+}
