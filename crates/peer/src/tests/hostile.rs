@@ -28,8 +28,8 @@ async fn dial(identity: &Identity, address: &str) -> TlsStream<TcpStream> {
 
 fn hello(identity: &Identity, incarnation: u64) -> Hello {
     Hello {
-        version_min: 1,
-        version_max: 1,
+        version_min: 2,
+        version_max: 2,
         set: Bytes::copy_from_slice(&identity.set.0),
         slot: identity.slot.0.into(),
         incarnation,

@@ -139,14 +139,14 @@ async fn versions_without_a_common_one_are_told_which_to_upgrade() {
     let set = TestSet::of(2).await;
     let first = Replica::start(set.identity(1), 1, quick()).await;
     let newer = Settings {
-        versions: 2..=4,
+        versions: 3..=4,
         ..quick()
     };
     let second = Replica::start(set.identity(2), 1, newer).await;
     let peer = second.connect(1, &first.address);
     until_error(
         &peer,
-        "versions 1 to 1 of the protocol between replicas, the other 2 to 4",
+        "versions 2 to 2 of the protocol between replicas, the other 3 to 4",
     )
     .await;
 }
