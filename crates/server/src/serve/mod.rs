@@ -216,8 +216,11 @@ impl Server {
                 Ok(Ending::StartAnew)
             }
             failed = self.keep_house() => {
-                process::tell_stopping();
-                room::end_of(failed, self.data.path())
+                let end = room::end_of(failed, self.data.path());
+                if end.is_err() {
+                    process::tell_stopping();
+                }
+                end
             }
             () = self.overview.drained() => {
                 tracing::info!("stopping: clients were sent to other servers");
