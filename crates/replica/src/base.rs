@@ -115,8 +115,9 @@ async fn send_page(
 /// A peer that has taken all rows says of which files it needs the contents.
 pub(crate) fn wanted(shared: &Arc<Shared>, from: ReplicaSlot, wanted: Wanted) {
     if wanted.copy {
-        let size = |file: &ObjectId| shared.store.file_size(*file).unwrap_or(0);
-        let files = wanted.files.iter().map(|file| (*file, size(file)));
+        // What was removed since the rows were sent is not sent.
+        let size = |file: &ObjectId| Some((*file, shared.store.file_size(*file).ok()?));
+        let files = wanted.files.iter().filter_map(size);
         shared.conversations.owe(from, files, wanted.last);
     }
     shared.engine.turn(|turn| {

@@ -361,6 +361,21 @@ pub(crate) fn has_content(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
     look_at_base(shared, peer);
 }
 
+/// Nobody is sent the contents of some files any more, because they were removed or others have changed them: no copy waits for
+/// them.
+pub(crate) fn let_go_of_dropped(shared: &Shared) {
+    let dropped = shared
+        .engine
+        .turn(|turn| turn.ledger.unshipped.take_dropped());
+    for peer in shared.conversations.beginners() {
+        for file in &dropped {
+            if shared.conversations.owes(peer, *file) {
+                has_content(shared, peer, *file);
+            }
+        }
+    }
+}
+
 /// Tells a peer when it has everything that it began without.
 pub(crate) fn look_at_base(shared: &Shared, peer: ReplicaSlot) {
     let complete = shared.conversations.with(peer, |conversation| {

@@ -141,3 +141,28 @@ async fn a_return_by_log_is_seen_and_limited_too() {
     set.revive_until_ready(2).await;
     set.assert_equal().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_does_not_wait_for_what_is_removed_meanwhile() {
+    let (files, length) = (10, 64 << 10);
+    let mut set = Set::failing_with(3, |settings| settings.kept_updates = 4).await;
+    let away = miss(&mut set, (files, length)).await;
+    let store = set.sites[0].store.clone();
+    eventually("too few updates are kept", || {
+        store.updates(1, files).unwrap().len() < files
+    })
+    .await;
+    drop(store);
+    set.revive(2, away).await;
+    in_time(&mut set, "the supplier sends contents", |set| {
+        views(set).is_some_and(|(_, peer)| peer.stage == Stage::Contents && peer.objects_left > 5)
+    })
+    .await;
+    let directory = set.sites[0].find(ROOT, "made").await.unwrap().id;
+    for number in 0..files {
+        let name = format!("file-{number}");
+        set.sites[0].remove(directory, &name).await.unwrap();
+    }
+    set.revive_until_ready(2).await;
+    set.assert_equal().await;
+}
