@@ -179,6 +179,28 @@ async fn catch_up(shared: Arc<Shared>, since: Epoch) {
     up_to_date(&shared, since);
 }
 
+/// What this replica, which takes part anew, waits for, for people.
+pub(super) fn waits_for(shared: &Shared) -> Option<String> {
+    if !shared.is_whole() {
+        return Some("its copy of the tree is not complete".to_owned());
+    }
+    shared.engine.turn(|turn| {
+        if !turn.core.is_settled() {
+            return Some("not every member of the view has reported".to_owned());
+        }
+        if !losses::has_what_the_lost_left(shared, turn) {
+            return Some("it lacks what a lost replica left".to_owned());
+        }
+        let arrival = shared.arrival();
+        let own = shared.slot();
+        let mut others = turn.ledger.active.iter().filter(|slot| **slot != own);
+        let owing = others.find(|slot| {
+            !arrival.caught_up.contains(slot) && !turn.ledger.witnesses.contains(slot)
+        });
+        owing.map(|slot| format!("it does not have everything of replica {} yet", slot.0))
+    })
+}
+
 fn up_to_date(shared: &Arc<Shared>, since: Epoch) {
     let view = shared.standing.view();
     if view.since.get(&shared.slot()) != Some(&since) {

@@ -13,6 +13,7 @@ use vfs::ReplicaSlot;
 use view::{Decision, Outcome, Settlement};
 
 use super::degraded::lack_of_room;
+use super::entering;
 use super::missed;
 use super::unix_seconds;
 use crate::arrivals::Inbox;
@@ -117,7 +118,15 @@ pub(crate) async fn come_back(shared: Arc<Shared>) {
                 }
                 PAUSE
             }
-            None if shared.takes_part() && !was_started_anew(&shared) => PAUSE,
+            None if shared.takes_part() && !was_started_anew(&shared) => {
+                let up_to_date = shared.standing.is_up_to_date();
+                shared.set_obstacle(if up_to_date {
+                    None
+                } else {
+                    entering::waits_for(&shared)
+                });
+                PAUSE
+            }
             None => {
                 shared.set_obstacle(None);
                 ask(&shared).await;
