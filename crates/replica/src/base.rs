@@ -118,7 +118,7 @@ pub(crate) fn wanted(shared: &Arc<Shared>, from: ReplicaSlot, wanted: Wanted) {
         // What was removed since the rows were sent is not sent.
         let size = |file: &ObjectId| Some((*file, shared.store.file_size(*file).ok()?));
         let files = wanted.files.iter().filter_map(size);
-        shared.conversations.owe(from, files, wanted.last);
+        shared.conversations.owe(from, files);
     }
     shared.engine.turn(|turn| {
         let (now, follows) = (turn.now, Position(turn.ledger.last_position));
@@ -131,6 +131,7 @@ pub(crate) fn wanted(shared: &Arc<Shared>, from: ReplicaSlot, wanted: Wanted) {
     shared.engine.ring_contents();
     if wanted.copy && wanted.last {
         tracing::info!(peer = from.0, "shipping contents");
+        shared.conversations.named(from);
         sessions::look_at_base(shared, from);
     }
 }

@@ -18,6 +18,9 @@ use crate::turn::Turn;
 use crate::wire::{self, BasePage, Greeting};
 use crate::{base, contents, streams, views};
 
+/// So many files that a copy waits for are looked at in one go.
+const LOOKED_AT: usize = 4096;
+
 /// What is going on with each peer that has a session.
 #[derive(Default)]
 pub(crate) struct Conversations(Mutex<BTreeMap<ReplicaSlot, Conversation>>);
@@ -133,14 +136,19 @@ impl Conversations {
         owes == Some(true)
     }
 
+    /// The first of these files, at most so many, once all are named.
+    fn owed(&self, peer: ReplicaSlot, count: usize) -> Vec<ObjectId> {
+        let owed = self.with(peer, |conversation| {
+            let owed = conversation.base.iter().filter(|_| conversation.named);
+            let files = owed.flat_map(|owed| owed.files.keys());
+            files.take(count).copied().collect()
+        });
+        owed.unwrap_or_default()
+    }
+
     /// The peer has to get the contents of these files, and of those it may yet name, before its copy is
     /// complete.
-    pub(crate) fn owe(
-        &self,
-        peer: ReplicaSlot,
-        files: impl Iterator<Item = (ObjectId, u64)>,
-        last: bool,
-    ) {
+    pub(crate) fn owe(&self, peer: ReplicaSlot, files: impl Iterator<Item = (ObjectId, u64)>) {
         self.with(peer, |conversation| {
             let sent_before = conversation.sent;
             let owed = conversation.base.get_or_insert_with(|| Owed {
@@ -148,8 +156,13 @@ impl Conversations {
                 ..Owed::default()
             });
             files.for_each(|(file, size)| owed.add(file, size));
-            conversation.named = last;
+            conversation.named = false;
         });
+    }
+
+    /// The peer has named all of these files, and all of them count as lacking.
+    pub(crate) fn named(&self, peer: ReplicaSlot) {
+        self.with(peer, |conversation| conversation.named = true);
     }
 
     /// The rows of so many objects are sent to a peer from now on.
@@ -361,17 +374,21 @@ pub(crate) fn has_content(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
     look_at_base(shared, peer);
 }
 
-/// Nobody is sent the contents of some files any more, because they were removed or others have changed them: no copy waits for
-/// them.
-pub(crate) fn let_go_of_dropped(shared: &Shared) {
-    let dropped = shared
-        .engine
-        .turn(|turn| turn.ledger.unshipped.take_dropped());
+/// Looks for files that a copy waits for and that nobody needs to send any more: they were removed, cut, or changed by
+/// others.
+pub(crate) fn let_go_of_settled(shared: &Shared) {
     for peer in shared.conversations.beginners() {
-        for file in &dropped {
-            if shared.conversations.owes(peer, *file) {
-                has_content(shared, peer, *file);
-            }
+        let owed = shared.conversations.owed(peer, LOOKED_AT);
+        let settled: Vec<ObjectId> = shared.engine.turn(|turn| {
+            let Some(backlog) = turn.ledger.unshipped.peer(peer) else {
+                return Vec::new();
+            };
+            owed.into_iter()
+                .filter(|file| !backlog.lacks(*file))
+                .collect()
+        });
+        for file in settled {
+            has_content(shared, peer, file);
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     loop {
         ticks.tick().await;
         look_for_members(&shared);
-        sessions::let_go_of_dropped(&shared);
+        sessions::let_go_of_settled(&shared);
         progress::tell(&shared);
         views::configure(&shared).await;
         let outcome = match forget_marks(&shared).await {

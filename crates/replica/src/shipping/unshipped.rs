@@ -14,8 +14,6 @@ use vfs::{ObjectId, ReplicaSlot};
 pub struct Unshipped {
     settings: Settings,
     peers: BTreeMap<ReplicaSlot, Backlog>,
-    /// Files that nobody is sent any more, since they were last asked for.
-    dropped: Vec<ObjectId>,
 }
 
 impl Unshipped {
@@ -25,7 +23,6 @@ impl Unshipped {
         Unshipped {
             settings,
             peers: BTreeMap::new(),
-            dropped: Vec::new(),
         }
     }
 
@@ -81,12 +78,6 @@ impl Unshipped {
         for backlog in self.peers.values_mut() {
             backlog.removed(file);
         }
-        self.dropped.push(file);
-    }
-
-    /// The files of [`Unshipped::removed`] since the last call.
-    pub fn take_dropped(&mut self) -> Vec<ObjectId> {
-        std::mem::take(&mut self.dropped)
     }
 
     /// [`Backlog::hurry`] for every peer.
