@@ -4,6 +4,7 @@
 //!
 //! What must never enter: what else may be wrong with a disk.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -46,14 +47,16 @@ impl Server {
 impl ServeError {
     /// Whether it says that something could not be written.
     fn may_be_lack_of_room(&self) -> bool {
-        matches!(
-            self,
-            ServeError::DataDirectory(DataDirectoryError::Io { .. })
-                | ServeError::Membership(_)
-                | ServeError::Replica(_)
-                | ServeError::StatusSocket(_)
-                | ServeError::Tree { .. }
-        )
+        match self {
+            ServeError::DataDirectory(DataDirectoryError::Io { source, .. }) => {
+                source.kind() == ErrorKind::StorageFull
+            }
+            ServeError::Membership(_)
+            | ServeError::Replica(_)
+            | ServeError::StatusSocket(_)
+            | ServeError::Tree { .. } => true,
+            _ => false,
+        }
     }
 }
 
@@ -70,5 +73,8 @@ pub(super) fn end_of(failure: ServeError, data: &Path) -> Result<Ending, ServeEr
 fn is_full(data: &Path) -> bool {
     let there = data.ancestors().find(|path| path.exists());
     let below = there.and_then(|there| rustix::fs::statvfs(there).ok());
-    below.is_some_and(|below| below.f_bavail.saturating_mul(below.f_frsize) < LEAST_BYTES)
+    // What has no size, like `/proc`, is no disk.
+    below.is_some_and(|below| {
+        below.f_blocks > 0 && below.f_bavail.saturating_mul(below.f_frsize) < LEAST_BYTES
+    })
 }
