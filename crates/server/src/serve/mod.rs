@@ -215,8 +215,7 @@ impl Server {
                 tracing::warn!(why, "the other replicas went on without this one; it starts anew");
                 Ok(Ending::StartAnew)
             }
-            failed = self.keep_house() => {
-                let end = room::end_of(failed, self.data.path());
+            end = self.keep_house() => {
                 if end.is_err() {
                     process::tell_stopping();
                 }
@@ -253,14 +252,16 @@ impl Server {
         ended
     }
 
-    /// Looks after leases until a store fails.
-    async fn keep_house(&self) -> ServeError {
+    /// Looks after leases until a store fails. Returns how the server ends then.
+    async fn keep_house(&self) -> Result<Ending, ServeError> {
         let mut ticks = tokio::time::interval(HOUSEKEEPING);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut supervisor = process::Supervisor::default();
         let mut chores = JoinSet::new();
+        let mut room = room::Watch::default();
         loop {
             ticks.tick().await;
+            room.look(self.data.path());
             // What vanished clients held may be another site's to let go, so nothing here waits for it.
             while chores.try_join_next().is_some() {}
             if chores.is_empty() {
@@ -268,7 +269,7 @@ impl Server {
                 chores.spawn(async move { service.housekeep().await });
             }
             if let Some(tree) = self.overview.failed_tree() {
-                return ServeError::StorageFailed(tree.name.clone());
+                return room.end_of(ServeError::StorageFailed(tree.name.clone()));
             }
             supervisor.tell_alive(|| self.overview.summary());
         }
