@@ -49,6 +49,13 @@ impl Health {
         }
     }
 
+    /// Whether it failed because a disk was full. The embedded store tells of that in the system's words only.
+    pub(crate) fn has_lacked_room(&self) -> bool {
+        let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();
+        let words = full.split(" (").next().unwrap_or(&full);
+        self.0.get().is_some_and(|reason| reason.contains(words))
+    }
+
     pub(crate) fn has_failed(&self) -> bool {
         self.0.get().is_some()
     }
@@ -255,6 +262,15 @@ mod tests {
         let (waited, ()) = tokio::join!(commits.wait(Ticket(1), &health), failing);
         assert!(matches!(waited, Err(vfs::Error::Io(_))));
         assert!(health.check().is_err());
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let full = std::io::Error::from(rustix::io::Errno::NOSPC);
+        let (lacking, broken) = (Health::default(), Health::default());
+        lacking.fail(&format!("metadata store: Io({full:?})"));
+        broken.fail("metadata store: Io(Input/output error)");
+        assert!(lacking.has_lacked_room() && !broken.has_lacked_room());
     }
 
     #[test]

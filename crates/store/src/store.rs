@@ -123,6 +123,12 @@ impl Store {
         }
     }
 
+    /// Whether stable storage has failed because the disk was full: opened anew, the store may go on.
+    #[must_use]
+    pub fn has_lacked_room(&self) -> bool {
+        self.inner.health.has_lacked_room()
+    }
+
     /// The row that an update record speaks of, as it is now.
     ///
     /// # Errors

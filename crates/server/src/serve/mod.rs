@@ -258,10 +258,8 @@ impl Server {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut supervisor = process::Supervisor::default();
         let mut chores = JoinSet::new();
-        let mut room = room::Watch::default();
         loop {
             ticks.tick().await;
-            room.look(self.data.path());
             // What vanished clients held may be another site's to let go, so nothing here waits for it.
             while chores.try_join_next().is_some() {}
             if chores.is_empty() {
@@ -269,7 +267,7 @@ impl Server {
                 chores.spawn(async move { service.housekeep().await });
             }
             if let Some(tree) = self.overview.failed_tree() {
-                return room.end_of(ServeError::StorageFailed(tree.name.clone()));
+                return room::end_of(tree);
             }
             supervisor.tell_alive(|| self.overview.summary());
         }

@@ -6,17 +6,14 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::{Ending, ServeError, Server};
+use super::{Ending, ServeError, Server, Tree};
 use crate::configuration::Configuration;
 use crate::data_directory::DataDirectoryError;
 
 /// With less room than this something may not have fitted.
 const LEAST_BYTES: u64 = 32 << 20;
-
-/// A store that fails so soon after the disk was full fails because of that.
-const MOMENT: Duration = Duration::from_secs(60);
 
 /// Between attempts.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -63,29 +60,14 @@ impl ServeError {
     }
 }
 
-/// Looks at the room of a running server's disk.
-#[derive(Debug, Default)]
-pub(super) struct Watch {
-    full: Option<Instant>,
-}
-
-impl Watch {
-    /// To be called now and then.
-    pub(super) fn look(&mut self, data: &Path) {
-        if is_full(data) {
-            self.full = Some(Instant::now());
-        }
+/// How a server ends whose store has failed: if the disk was full, it starts anew, as after a crash.
+pub(super) fn end_of(tree: &Tree) -> Result<Ending, ServeError> {
+    let failure = ServeError::StorageFailed(tree.name.clone());
+    if !tree.store.has_lacked_room() {
+        return Err(failure);
     }
-
-    /// How a server ends whose store has failed: if the disk is full, or was a moment ago, it starts anew, as after a
-    /// crash.
-    pub(super) fn end_of(&self, failure: ServeError) -> Result<Ending, ServeError> {
-        if self.full.is_none_or(|full| full.elapsed() > MOMENT) {
-            return Err(failure);
-        }
-        tracing::error!(%failure, "the disk was full; free some space, and the server goes on by itself");
-        Ok(Ending::StartAnew)
-    }
+    tracing::error!(%failure, "the disk was full; free some space, and the server goes on by itself");
+    Ok(Ending::StartAnew)
 }
 
 /// Whether there is too little room for the data directory, which need not be there yet.
