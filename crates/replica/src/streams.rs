@@ -30,9 +30,10 @@ const RECORDS_AT_ONCE: usize = 256;
 /// extended attribute.
 const MESSAGE_BYTES: usize = 256 << 10;
 
-/// The tags of the tables of objects and of extended attributes (docs/disk-format.md).
+/// The tags of the tables of objects, of their names and of extended attributes (docs/disk-format.md).
 pub(crate) const OBJECTS: u8 = 1;
-const XATTRS: u8 = 4;
+pub(crate) const LINKS: u8 = 3;
+pub(crate) const XATTRS: u8 = 4;
 
 /// Updates that come one by one travel together if they come within such a time, unless the peer has
 /// applied those before: a message for each would keep everybody's processors busier than the updates do.
@@ -264,7 +265,8 @@ async fn apply_record(
             false => record.data,
         },
     };
-    let objects: Vec<ObjectId> = update.changes.iter().filter_map(object_of).collect();
+    let object = |change| object_in(OBJECTS, change);
+    let objects: Vec<ObjectId> = update.changes.iter().filter_map(object).collect();
     let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
     let relaxed = shared.relaxed_before(&update.changes).await;
     let granted = |turn: &mut Turn<'_>| match exempt(shared, inbox.from, record.position) {
@@ -326,9 +328,10 @@ async fn apply_record(
     }
 }
 
-fn object_of(change: &RowChange) -> Option<ObjectId> {
+/// The object that a row of one of these tables belongs to; `None` for a row of another table.
+pub(crate) fn object_in(table: u8, change: &RowChange) -> Option<ObjectId> {
     let key = change.key.first_chunk::<8>()?;
-    (change.table == OBJECTS).then(|| ObjectId::from_u64(u64::from_be_bytes(*key)))
+    (change.table == table).then(|| ObjectId::from_u64(u64::from_be_bytes(*key)))
 }
 
 /// Another primary has changed a file: what a former incarnation of ours wanted to ship of it is out of

@@ -39,6 +39,14 @@ pub(super) struct Reports<'a> {
     pub(super) late: BTreeSet<ReplicaSlot>,
 }
 
+impl Reports<'_> {
+    /// Those of which somebody lacks something.
+    pub(super) fn files(&self) -> BTreeSet<ObjectId> {
+        let lacks = self.lacks.values();
+        lacks.flat_map(|lacks| lacks.keys()).copied().collect()
+    }
+}
+
 /// The survivor with the best copy. A version that is whole is better than a mixture; with durability `majority`, where
 /// everything that was answered as stable is at whoever is complete furthest, that one is best.
 pub(super) fn best(reports: &Reports<'_>, file: ObjectId) -> Option<Best> {
