@@ -285,6 +285,9 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
         if let Some(inbox) = shared.inbox(from) {
             say_hello(shared, &inbox, false);
         }
+        if !shared.standing.is_up_to_date() {
+            base::ask_for_lacking(shared, from);
+        }
     }
     let peer = shared.endpoint.get().and_then(|all| all.peer(from));
     let Some(Ok(session)) = peer.map(|peer| peer.session()) else {

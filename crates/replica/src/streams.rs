@@ -30,10 +30,12 @@ const RECORDS_AT_ONCE: usize = 256;
 /// extended attribute.
 const MESSAGE_BYTES: usize = 256 << 10;
 
-/// The tags of the tables of objects, of their names and of extended attributes (docs/disk-format.md).
+/// The tags of the tables of objects, of their names, of extended attributes, and of the files that lack data of others
+/// (docs/disk-format.md).
 pub(crate) const OBJECTS: u8 = 1;
 pub(crate) const LINKS: u8 = 3;
 pub(crate) const XATTRS: u8 = 4;
+pub(crate) const INCOMPLETE: u8 = 18;
 
 /// Updates that come one by one travel together if they come within such a time, unless the peer has
 /// applied those before: a message for each would keep everybody's processors busier than the updates do.
