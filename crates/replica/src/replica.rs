@@ -152,6 +152,7 @@ impl Replica {
             tokio::spawn(views::follow(shared.clone(), states)),
             tokio::spawn(ended),
             tokio::spawn(views::keep(shared.clone())),
+            tokio::spawn(views::watch(shared.clone())),
             tokio::spawn(views::come_back(shared.clone())),
             tokio::spawn(losses::attend(shared.clone())),
             tokio::spawn(leavings::keep(shared.clone())),

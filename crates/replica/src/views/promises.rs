@@ -20,6 +20,8 @@ use crate::wire::{self, Ask, Promise};
 
 /// So many times a promise is asked for while one lasts.
 const ASKED_PER_LEASE: u32 = 5;
+/// How often to look for something that others wait to hear; then it is asked at once.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What is known of a peer lately.
 #[derive(Clone, Debug)]
@@ -39,15 +41,50 @@ impl News {
     }
 }
 
-/// Asks for promises until the replica stops, and has those leave who do not answer.
+/// What others go on by as soon as they hear it, while they do without a lost replica or let one in.
+#[derive(Debug, PartialEq)]
+struct Tidings {
+    epoch: u64,
+    settled: bool,
+    up_to_date: bool,
+    /// How far the streams of those outside the view are applied.
+    applied: Vec<(u16, u64)>,
+    whole: Vec<(u16, u64)>,
+    fit_without: Vec<u16>,
+}
+
+impl Tidings {
+    fn of(shared: &Shared) -> Tidings {
+        let view = shared.standing.view();
+        let (epoch, settled) = shared
+            .engine
+            .turn(|turn| (turn.core.epoch().0, turn.core.is_settled()));
+        let mut applied = applied_here(shared);
+        applied.retain(|(slot, _)| !view.active.contains(&ReplicaSlot(*slot)));
+        Tidings {
+            epoch,
+            settled: shared.takes_part() && settled,
+            up_to_date: shared.standing.is_up_to_date(),
+            applied,
+            whole: losses::whole_here(shared),
+            fit_without: returning::fit_without(shared, epoch),
+        }
+    }
+}
+
+/// Asks for promises until the replica stops.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     losses::begin_awareness(&shared);
     let interval = shared.settings.site_lease / ASKED_PER_LEASE;
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut told = Tidings::of(&shared);
     let mut last = Instant::now();
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = news(&shared, &told) => {}
+        }
         if last.elapsed() > 3 * interval {
             // This process was stopped for a while; answers of that time are still to be read.
             shared.forget_silence();
@@ -65,10 +102,18 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             true => u64::MAX,
             false => space.map_or(0, |space| space.available_bytes),
         };
+        told = Tidings::of(&shared);
         ask_all(&shared, available);
-        let limit = shared.settings.suspicion.min(Duration::from_secs(2));
-        // Another attempt follows.
-        let _ = tokio::time::timeout(limit, leaving::part_with_the_silent(&shared)).await;
+    }
+}
+
+/// Returns when there is something to tell.
+async fn news(shared: &Shared, told: &Tidings) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if Tidings::of(shared) != *told {
+            return;
+        }
     }
 }
 
