@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::Moment;
 use peer::Lane;
 use tokio::time::{Instant, MissedTickBehavior};
 use vfs::FileSystem;
@@ -16,12 +17,17 @@ use super::{entering, leaving, returning, standing};
 use crate::losses;
 use crate::settings::Durability;
 use crate::shared::Shared;
+use crate::turn::Turn;
 use crate::wire::{self, Ask, Promise};
 
 /// So many times a promise is asked for while one lasts.
 const ASKED_PER_LEASE: u32 = 5;
 /// How often to look for something that others wait to hear; then it is asked at once.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// What was changed within this time before need not have arrived: contents rest for a moment before they are sent, and
+/// take a round trip.
+const LATELY: Duration = Duration::from_secs(2);
 
 /// What is known of a peer lately.
 #[derive(Clone, Debug)]
@@ -130,11 +136,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             epoch: turn.core.epoch().0,
             position: turn.ledger.last_position,
             applied: applied.clone(),
-            owed: turn
-                .ledger
-                .unshipped
-                .peer(slot)
-                .map_or(0, |backlog| backlog.files() as u64),
+            owed: owed(shared, turn, slot),
             steady: turn.core.is_steady(),
             up_to_date: shared.standing.is_up_to_date(),
             available,
@@ -149,6 +151,14 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
         let message = wire::body(wire::ASK, &ask);
         shared.post.send(slot, Lane::Control, message);
     }
+}
+
+/// Of so many files somebody lacks more than what was changed just now: whoever writes all the time owes always something.
+fn owed(shared: &Shared, turn: &mut Turn<'_>, to: ReplicaSlot) -> u64 {
+    let lately = LATELY + shared.settings.data_delay;
+    let lately = Moment(turn.now.0.saturating_sub(lately.as_micros() as u64));
+    let backlog = turn.ledger.unshipped.peer(to);
+    backlog.map_or(0, |backlog| backlog.files_since_before(lately) as u64)
 }
 
 fn applied_here(shared: &Shared) -> Vec<(u16, u64)> {
