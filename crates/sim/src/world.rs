@@ -7,6 +7,7 @@ mod disk;
 mod execution;
 mod faults;
 mod messages;
+mod reading;
 mod returning;
 mod truth;
 mod views;
@@ -19,6 +20,7 @@ use crate::network::Links;
 use crate::packet::Packet;
 use crate::plan::Plan;
 use crate::random::Random;
+use crate::reading::{Question, Reader};
 use crate::replica::Replica;
 use crate::site::{Change, Deferred};
 use crate::tree::{Edit, Intent, Outcome};
@@ -42,6 +44,8 @@ enum Event {
     },
     Alarm(ReplicaSlot),
     Submit(u64),
+    /// A client looks something up.
+    Look(Question),
     Write(ReplicaSlot, u64, Vec<ControlName>),
     Reconnect(ReplicaSlot, ReplicaSlot),
     /// A disk has written what it was given; in this incarnation.
@@ -98,6 +102,8 @@ pub struct World {
     pub replicas: BTreeMap<ReplicaSlot, Replica>,
     /// The operations of all clients; an operation's number is its place.
     pub operations: Vec<Operation>,
+    /// Clients that only read, with what they keep; a client's number is its place.
+    pub readers: Vec<Reader>,
     /// The newest version of each object, at whichever primary made it.
     pub newest: BTreeMap<ObjectId, u64>,
     /// What clients were told is closed.
@@ -153,6 +159,7 @@ impl World {
         let mut world = World {
             replicas: replicas.collect(),
             operations: Vec::new(),
+            readers: Vec::new(),
             newest: BTreeMap::new(),
             closed: BTreeMap::new(),
             removed: BTreeSet::new(),
@@ -356,6 +363,11 @@ impl World {
                 let home = self.operations[place(number)].home;
                 self.begin(home, number);
                 self.settle(home);
+                vec![home]
+            }
+            Event::Look(question) => {
+                let home = self.readers[question.reader].home;
+                self.take_question(home, question);
                 vec![home]
             }
             Event::Write(slot, number, under) => {

@@ -55,6 +55,8 @@ pub struct Model {
     pub majority_stays: bool,
     /// Who waits outside the view takes the place of who is silent where too few would remain.
     pub places_are_taken: bool,
+    /// A directory's entries are answered from the same copy as its attributes.
+    pub entries_from_copy_of_attributes: bool,
 }
 
 impl Model {
@@ -69,6 +71,7 @@ impl Model {
         silence_is_noticed: true,
         majority_stays: true,
         places_are_taken: true,
+        entries_from_copy_of_attributes: true,
     };
 }
 
