@@ -41,6 +41,7 @@
 
 mod history;
 pub mod invariants;
+mod locks;
 mod network;
 mod packet;
 mod plan;

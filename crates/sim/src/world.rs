@@ -6,6 +6,7 @@ mod connections;
 mod disk;
 mod execution;
 mod faults;
+mod locks;
 mod messages;
 mod reading;
 mod returning;
@@ -16,6 +17,7 @@ pub use faults::{Fault, Model};
 
 use crate::history::History;
 use crate::invariants::{self, Closed};
+use crate::locks::Locks;
 use crate::network::Links;
 use crate::packet::Packet;
 use crate::plan::Plan;
@@ -108,6 +110,7 @@ pub struct World {
     pub newest: BTreeMap<ObjectId, u64>,
     /// What clients were told is closed.
     pub closed: BTreeMap<ObjectId, Closed>,
+    locks: Locks,
     /// Files that some primary has removed; nobody can open them any more.
     removed: BTreeSet<ObjectId>,
     /// Which replica made the newest version of each object.
@@ -162,6 +165,7 @@ impl World {
             readers: Vec::new(),
             newest: BTreeMap::new(),
             closed: BTreeMap::new(),
+            locks: Locks::default(),
             removed: BTreeSet::new(),
             maker: BTreeMap::new(),
             discarded: BTreeSet::new(),
@@ -361,6 +365,7 @@ impl World {
             }
             Event::Submit(number) => {
                 let home = self.operations[place(number)].home;
+                self.note_client(number);
                 self.begin(home, number);
                 self.settle(home);
                 vec![home]
@@ -420,13 +425,14 @@ impl World {
 
     fn finish(&mut self, slot: ReplicaSlot, number: u64, outcome: Outcome) {
         let now = self.now;
-        let operation = &mut self.operations[place(number)];
-        if operation.home == slot {
+        let operation = &self.operations[place(number)];
+        let home = operation.home;
+        if home == slot {
             if !self.failures || operation.outcome.is_none() {
-                operation.outcome = Some((outcome, now));
+                let outcome = self.tell_of_lock(number, outcome);
+                self.operations[place(number)].outcome = Some((outcome, now));
             }
         } else {
-            let home = operation.home;
             self.send(slot, home, Packet::Finished(number, outcome));
         }
     }
