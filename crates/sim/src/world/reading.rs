@@ -1,4 +1,7 @@
 //! How replicas answer clients that read: from their own copy, or from the copy of whoever controls the directory.
+//!
+//! Only where no replica fails: that nobody shows a version which a crash takes back and lets somebody make again is
+//! the store's affair, and the model's disks do not have it.
 
 use super::{Event, World};
 use crate::packet::Packet;
@@ -10,6 +13,7 @@ use vfs::ObjectId;
 impl World {
     /// A client that reads at a replica. Returns its number.
     pub fn reader(&mut self, home: ReplicaSlot) -> usize {
+        assert!(!self.failures, "disks in the model may take versions back");
         self.readers.push(Reader::new(home));
         self.readers.len() - 1
     }
@@ -26,12 +30,9 @@ impl World {
         self.schedule(at, Event::Look(question));
     }
 
-    /// Answers a question at a replica, or hands it to where it is answered. A question that nobody answers the client
-    /// asks again some other time.
+    /// Answers a question at a replica, or hands it to where it is answered: to the primary, or back to where it came
+    /// from if another one is primary by now. What is not known there the client asks for again some other time.
     pub(super) fn take_question(&mut self, slot: ReplicaSlot, question: Question) {
-        if !self.may_answer(slot) {
-            return;
-        }
         let home = self.readers[question.reader].home;
         let replica = self.replica(slot);
         let primary = replica
@@ -45,10 +46,9 @@ impl World {
                     self.hand_answer(slot, question, answer);
                 }
             }
-            Some(primary) if slot == home && !self.is_lost(slot, primary.holder) => {
+            Some(primary) if slot == home => {
                 self.send(slot, primary.holder, Packet::Question(question));
             }
-            Some(_) if slot == home => {}
             Some(_) => self.send(slot, home, Packet::Question(question)),
         }
     }
@@ -73,14 +73,10 @@ impl World {
         }
     }
 
-    /// The client's home has an answer, which it passes on while it may.
+    /// The client's home has an answer, and passes it on.
     pub(super) fn take_answer(&mut self, question: Question, answer: Answer) {
         let reader = &mut self.readers[question.reader];
         let home = reader.home;
-        if !self.may_answer(home) {
-            return;
-        }
-        let reader = &mut self.readers[question.reader];
         if let Some(next) = reader.take(question, answer) {
             self.take_question(home, next);
         }
