@@ -131,7 +131,7 @@ mod tests {
     /// A COMMIT of the first range was answered by A and B; of the second, C has everything and B nothing, and the first
     /// has not come to C. A is lost.
     #[test]
-    fn counterexample_14_the_newest_copy_does_not_win_over_one_that_is_complete_further() {
+    fn the_newest_copy_does_not_win_over_one_that_is_complete_further() {
         let (first, second) = (10, 20);
         let complete = |b, c| of(&[lack(b, None, true), lack(c, None, true)]).0;
         let (b, c) = (1, 2);
