@@ -22,7 +22,7 @@ use crate::shipping::{bytes_of, merge};
 use crate::turn::Turn;
 use crate::views::exempt;
 use crate::wire::{self, Applied, Note, Record, Records};
-use crate::{base, contents, views};
+use crate::{base, contents, sessions, views};
 
 /// So many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
@@ -77,6 +77,8 @@ pub(crate) async fn send(
 pub(crate) enum StreamError {
     #[error("updates cannot be read: {0}")]
     Store(#[from] Error),
+    #[error("what the peer lacks is not kept any more")]
+    Trimmed,
     #[error(transparent)]
     Send(#[from] peer::SendError),
 }
@@ -88,6 +90,10 @@ async fn send_some(
     through: u64,
 ) -> std::result::Result<u64, StreamError> {
     let found = shared.store.updates(sent + 1, RECORDS_AT_ONCE)?;
+    if sent < shared.trimmed() {
+        sessions::too_far_behind(shared, session.peer().slot);
+        return Err(StreamError::Trimmed);
+    }
     let complete = found.len() < RECORDS_AT_ONCE;
     let mut updates = Vec::new();
     for update in found.into_iter().take_while(|one| one.position <= through) {

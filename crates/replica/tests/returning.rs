@@ -20,6 +20,9 @@ const MANY: (usize, usize) = (120, 16 << 10);
 /// Slow enough that a test sees what happens meanwhile.
 const SLOW: u64 = 64 << 10;
 
+/// What was changed no longer ago keeps nobody outside.
+const LATELY: Duration = Duration::from_secs(3);
+
 /// So long a change rests before its contents are sent, where that is to show.
 const RESTS: Duration = Duration::from_secs(1);
 
@@ -61,6 +64,7 @@ async fn miss(set: &mut Set, (files, length): (usize, usize)) -> Crashed {
         let bytes = vec![number as u8; length];
         set.sites[0].write(file, 0, &bytes).await.unwrap();
     }
+    tokio::time::sleep(LATELY).await;
     away
 }
 
