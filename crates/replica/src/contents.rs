@@ -2,6 +2,7 @@
 //!
 //! What is sent when, and when what arrives may be put in place, is decided in `shipping`.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -69,7 +70,7 @@ async fn ship_piece(
 ) -> std::result::Result<(), peer::SendError> {
     let to = session.peer().slot;
     if !may_send(shared, to, piece.file) {
-        try_again(shared, to, piece.file, piece.id);
+        try_again(shared, to, piece.file, piece.range, piece.id);
         return Ok(());
     }
     let message = match read(shared, to, &piece).await {
@@ -87,7 +88,7 @@ async fn ship_piece(
                 tracing::error!(file = %piece.file, %error, "contents cannot be read");
                 scrub::suspect(shared, piece.file);
             }
-            try_again(shared, to, piece.file, piece.id);
+            try_again(shared, to, piece.file, piece.range, piece.id);
             return Ok(());
         }
     };
@@ -117,8 +118,10 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
     // Before it is read: what is missing may come meanwhile.
     let partial =
         shared.store.is_incomplete(piece.file) && losses::supplies(shared, to, piece.file);
-    let version = shared.store.attributes(piece.file).await;
-    let version = version.map_or(0, |attributes| attributes.change.0);
+    let version = version_here(shared, piece.file).await;
+    if initial && lacks_of_active(shared, piece.file) {
+        return Err(Error::Delay);
+    }
     let store = shared.store.clone();
     let (file, range) = (piece.file, piece.range.clone());
     let length = range.end - range.start;
@@ -138,6 +141,10 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
             return Ok(None);
         }
     };
+    if initial && version_here(shared, piece.file).await != version {
+        // Its data may still be on its way.
+        return Err(Error::Delay);
+    }
     let end = content.last().map_or(piece.range.start, end_of);
     if end < piece.range.end {
         shared.engine.turn(|turn| {
@@ -162,6 +169,19 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
     };
     let payload = lay_out(&mut head, content);
     Ok(Some(wire::body(wire::PIECE, &head).with_payload(payload)))
+}
+
+async fn version_here(shared: &Shared, file: ObjectId) -> u64 {
+    let attributes = shared.store.attributes(file).await;
+    attributes.map_or(0, |attributes| attributes.change.0)
+}
+
+/// Whether data of a file is missing here that another member of the view sends. What is here is no version then, and where it
+/// goes it could take the place of what has come from that one already.
+fn lacks_of_active(shared: &Shared, file: ObjectId) -> bool {
+    let missing = shared.store.lacks_data_of(file);
+    let active = |turn: &mut Turn<'_>| missing.iter().any(|slot| turn.ledger.active.contains(slot));
+    !missing.is_empty() && shared.engine.turn(active)
 }
 
 /// The place of our stream up to which the peer has the whole file with this piece, which has been read;
@@ -217,19 +237,25 @@ pub(crate) fn done(shared: &Arc<Shared>, by: ReplicaSlot, done: PieceDone) {
         return acknowledged(shared, by, id);
     }
     tracing::debug!(peer = by.0, "a peer could not store contents; trying again");
-    try_again(shared, by, done.file, id);
+    try_again(shared, by, done.file, 0..u64::MAX, id);
 }
 
-/// Has a file shipped anew, a little later.
-fn try_again(shared: &Arc<Shared>, to: ReplicaSlot, file: ObjectId, id: PieceId) {
+/// Has a range of a file shipped anew, a little later.
+fn try_again(
+    shared: &Arc<Shared>,
+    to: ReplicaSlot,
+    file: ObjectId,
+    range: Range<u64>,
+    id: PieceId,
+) {
     let shared = shared.clone();
     tokio::spawn(async move {
         tokio::time::sleep(FAILURE_PAUSE).await;
         shared.engine.turn(|turn| {
             let (now, follows) = (turn.now, Position(turn.ledger.last_position));
             if let Some(backlog) = turn.ledger.unshipped.peer(to) {
-                backlog.changed(now, file, 0..u64::MAX, follows);
-                // Not complete, since all of it has just changed.
+                backlog.changed(now, file, range, follows);
+                // Not complete, since that has just changed.
                 let _complete = backlog.acknowledged(id);
             }
         });
@@ -312,7 +338,6 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
         if let (Ok(()), Some(position)) = (&outcome, piece.head.completes) {
             losses::settle_flagged(&shared, inbox.from, piece.head.file, position).await;
         }
-        sessions::pass_on(&shared, piece.head.file);
         if let Err(error) = &outcome
             && *error != Error::Delay
         {
@@ -381,7 +406,6 @@ fn is_unexpected(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
 async fn is_former(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
     let (store, file) = (&shared.store, head.file);
     if !shared.standing.is_up_to_date()
-        || head.initial
         || store.is_to_fetch(file)
         || store.lacks_data_of(file).contains(&from)
     {

@@ -450,23 +450,6 @@ fn welcome(turn: &mut Turn<'_>, slot: ReplicaSlot, witness: bool) {
     }
 }
 
-/// Content of a file has arrived here: peers that begin with a copy from here get it too.
-pub(crate) fn pass_on(shared: &Shared, file: ObjectId) {
-    let beginners = shared.conversations.beginners();
-    if beginners.is_empty() {
-        return;
-    }
-    shared.engine.turn(|turn| {
-        let (now, follows) = (turn.now, Position(turn.ledger.last_position));
-        for slot in &beginners {
-            if let Some(backlog) = turn.ledger.unshipped.peer(*slot) {
-                backlog.changed(now, file, 0..u64::MAX, follows);
-            }
-        }
-    });
-    shared.engine.ring_contents();
-}
-
 /// Talks to the members of a list from now on, and to no others.
 pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
     let current: BTreeSet<ReplicaSlot> = list
