@@ -95,7 +95,8 @@ fn text(date: &str, report: &Report) -> String {
     page
 }
 
-fn is_date(text: &str) -> bool {
+/// Whether it is written as 2026-01-31 is.
+pub(crate) fn is_date(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
     lengths == [4, 2, 2] && parts.concat().bytes().all(|byte| byte.is_ascii_digit())

@@ -1,0 +1,8 @@
+//! All experiments, in the order in which they run and are shown.
+//!
+//! What must never enter: what they do.
+
+use super::experiment::Experiment;
+
+/// Each once. A new one is added here.
+pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[];
