@@ -3,6 +3,19 @@
 //! What must never enter: what they do.
 
 use super::experiment::Experiment;
+use super::sharing::{Contention, SharedStrategies};
+use super::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8};
+use super::wan_bytes::WanBytes;
 
 /// Each once. A new one is added here.
-pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[];
+pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
+    &Figure5,
+    &Figure6,
+    &Figure7,
+    &Figure8,
+    &Ablation,
+    &SharedStrategies,
+    &Contention,
+    &Durability,
+    &WanBytes,
+];

@@ -21,7 +21,11 @@ mod plot;
 mod progress;
 mod raw;
 mod run;
+mod sharing;
+mod ssh_build;
 mod statistics;
+mod strategies;
 mod table;
+mod wan_bytes;
 
 pub(crate) use run::run;

@@ -155,6 +155,20 @@ impl Sites {
         Ok(lacks.sum::<Result<f64>>()? == 0.0)
     }
 
+    /// Bytes that have left the first site, with all headers.
+    pub(crate) fn sent_by_first(&self) -> Result<u64> {
+        let first = self.world.places()[0].name();
+        let links = self.world.wan().links();
+        let links = links.filter(|link| link.from() == first);
+        links.map(|link| Ok(link.report()?.traffic.bytes)).sum()
+    }
+
+    /// Fails unless every server is still the process that was started.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        let mut all = self.replicas.iter().chain([&self.alone]);
+        all.try_for_each(|server| server.processor_time().map(drop))
+    }
+
     /// What was sent so far.
     pub(crate) fn sent(&self) -> Result<Sent> {
         let Traffic { bytes, .. } = self.world.wan().traffic()?;
@@ -204,7 +218,8 @@ impl Sites {
 }
 
 impl Server {
-    fn start(
+    /// Starts one in a place, with these lines behind its configuration.
+    pub(crate) fn start(
         place: &Place,
         program: &Path,
         data: PathBuf,
