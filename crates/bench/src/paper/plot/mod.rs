@@ -109,6 +109,15 @@ pub(crate) struct Value {
 }
 
 impl Value {
+    /// Without a spread.
+    pub(crate) fn exactly(value: f64) -> Self {
+        Self {
+            mean: value,
+            low: value,
+            high: value,
+        }
+    }
+
     /// Of a summary, in another unit.
     pub(crate) fn of(summary: Summary, unit: f64) -> Self {
         Self {

@@ -3,9 +3,11 @@
 //!
 //! What must never enter: how the package is played.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
-use super::stands::Setup;
+use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
 use super::{LOCAL, figures, round_trip, shortened};
 use crate::paper::experiment::{Extent, Point, Shown};
@@ -22,8 +24,8 @@ const RELAXED: &str = "relaxed";
 /// How many replicas: of three, two are a majority.
 const REPLICAS: usize = 3;
 
-/// From this round trip on, in milliseconds, waiting for a majority leaves a machine idle.
-const IDLE_FROM_MS: f64 = 10.0;
+/// From this round trip on waiting for a majority leaves the machine idle.
+const IDLE_FROM: Duration = Duration::from_millis(10);
 
 /// How many steps a quick run plays.
 const QUICK_STEPS: usize = 150;
@@ -56,7 +58,10 @@ impl Sweep for Durability {
             round_trip: distance,
             thinks: false,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
-            is_patient: is_majority && distance.as_secs_f64() * 1e3 >= IDLE_FROM_MS,
+            beside: match is_majority && distance >= IDLE_FROM {
+                true => Beside::Everything,
+                false => Beside::Nothing,
+            },
         })
     }
 

@@ -152,14 +152,12 @@ impl Experiment for Figure5 {
         let play = |job: &Job| {
             let distance = round_trip(&job.point.x)?;
             let mut distant = Distant::start(field, &job.point.series)?;
-            let outcome = distant.play(
-                Play {
-                    trace,
-                    thinks: true,
-                },
-                distance,
-                "package",
-            );
+            let package = Play {
+                trace,
+                thinks: true,
+                turn: None,
+            };
+            let outcome = distant.play(package, distance, "package");
             book.keep(job, outcome.with_context(|| job.to_string())?)
         };
         let is_near = |job: &&Job| round_trip(&job.point.x).is_ok_and(|time| time < IDLE_FROM);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::stands::{Setup, Stands};
+use super::stands::{Beside, Setup, Stands};
 use crate::paper::experiment::{Book, Experiment, Extent, Job, Point, Shown};
 use crate::paper::field::Field;
 use crate::paper::statistics::Results;
@@ -65,9 +65,9 @@ impl<T: Sweep> Experiment for T {
         let (mut patient, mut others) = (Vec::new(), Vec::new());
         for job in jobs {
             let setup = self.setup(&job.point, field.extent)?;
-            let kind = match setup.is_patient {
-                true => &mut patient,
-                false => &mut others,
+            let kind = match setup.beside {
+                Beside::Nothing => &mut others,
+                Beside::Pauses | Beside::Everything => &mut patient,
             };
             kind.push((job, setup));
         }

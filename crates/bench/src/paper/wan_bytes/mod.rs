@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use super::experiment::{Book, Experiment, Extent, Job, Outcome, Point, Shown};
 use super::field::Field;
 use super::plot::{self, Axis, Chart, Plot};
-use super::ssh_build::stands::{Setup, Stands};
+use super::ssh_build::stands::{Beside, Setup, Stands};
 use super::ssh_build::sweep::side_by_side;
 use super::statistics::Results;
 use super::table::{self, Figure, Heads};
@@ -147,7 +147,10 @@ fn one(stands: &mut Stands<'_>, field: &Field, point: &Point) -> Result<Outcome>
         round_trip: ROUND_TRIP,
         thinks: point.x == BUILD_THINKING,
         steps: field.extent.choose(usize::MAX, QUICK_STEPS),
-        is_patient: false,
+        beside: match point.x.as_str() {
+            BUILD_THINKING => Beside::Pauses,
+            _ => Beside::Nothing,
+        },
     };
     let small = work::ALL.iter().find(|work| work.title() == point.x);
     let mut outcome = match small {
