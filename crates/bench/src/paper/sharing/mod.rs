@@ -43,7 +43,7 @@ const CONTENTIONS: [(&str, &str); 2] = [
 
 /// How long clients work.
 fn length(extent: Extent) -> Duration {
-    extent.choose(Duration::from_secs(40), Duration::from_secs(4))
+    extent.choose(Duration::from_secs(30), Duration::from_secs(4))
 }
 
 /// Points for these series, by the share of updates in the common directory, in percent.
@@ -193,7 +193,7 @@ impl Experiment for SharedStrategies {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        points(&VARIANTS, extent.choose(&[0, 5, 20, 100], &[20]))
+        points(&VARIANTS, extent.choose(&[0, 10, 100], &[10]))
     }
 
     fn expected(&self, _: &Point, extent: Extent) -> Duration {

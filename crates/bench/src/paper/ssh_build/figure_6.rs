@@ -67,7 +67,7 @@ impl Sweep for Figure6 {
             round_trip: distance,
             thinks,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
-            beside: match thinks && is_fine && distance >= IDLE_FROM {
+            beside: match is_fine && distance >= IDLE_FROM {
                 true => Beside::Everything,
                 false => beside(thinks),
             },

@@ -28,7 +28,7 @@ impl Sweep for Figure8 {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let counts: &[usize] = extent.choose(&[2, 3, 4, 5, 6, 8], &[2, 4]);
+        let counts: &[usize] = extent.choose(&[2, 3, 4, 6, 8], &[2, 4]);
         let panels: &[bool] = extent.choose(&[false, true], &[false]);
         let mut points = Vec::new();
         for &thinks in panels {

@@ -178,12 +178,16 @@ impl<'a> Stands<'a> {
 }
 
 impl Setup {
-    /// About how long it keeps everybody waiting; far less is known than this looks like. The whole package has about 30000
-    /// steps, takes a server about 10 s, and has 180 s of pauses.
+    /// About how long it keeps everybody waiting; far less is known than this looks like. The whole package has about 350000
+    /// steps, takes a server about 10 s, has pauses of 150 s, and of what waits for a distant server perhaps 10000 requests do.
     pub(in crate::paper) fn expected(&self, steps_all: usize, side_by_side: usize) -> Duration {
         let share = self.steps.min(steps_all) as f64 / steps_all as f64;
-        let pauses = if self.thinks { 180.0 } else { 0.0 };
-        let seconds = 3.0 + share * (10.0 + pauses) * (1.0 + self.replicas as f64 / 20.0);
+        let pauses = if self.thinks { 150.0 } else { 0.0 };
+        let waits = match self.beside {
+            Beside::Everything => self.round_trip.as_secs_f64() * 10_000.0,
+            _ => 0.0,
+        };
+        let seconds = 3.0 + share * (10.0 + pauses + waits) * (1.0 + self.replicas as f64 / 20.0);
         let beside = match self.beside {
             Beside::Nothing => 1,
             _ => side_by_side,

@@ -34,6 +34,11 @@ pub(super) trait Sweep: Sync {
         4
     }
 
+    /// See [`Experiment::is_at_once`].
+    fn is_at_once(&self) -> bool {
+        false
+    }
+
     /// See [`Experiment::shown`].
     fn shown(&self, results: &Results, extent: Extent) -> Shown;
 }
@@ -59,6 +64,10 @@ impl<T: Sweep> Experiment for T {
             Ok(setup) => setup.expected(STEPS_ALL, self.side_by_side()),
             Err(_) => Duration::ZERO,
         }
+    }
+
+    fn is_at_once(&self, _: Extent) -> bool {
+        Sweep::is_at_once(self)
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
