@@ -271,7 +271,7 @@ fn write(
     }
     if !failures.is_empty() {
         bail!(
-            "{} experiments failed; what was measured is kept",
+            "{} of the experiments failed; what was measured is kept",
             failures.len()
         );
     }

@@ -157,7 +157,8 @@ fn one(stands: &mut Stands<'_>, field: &Field, point: &Point) -> Result<Outcome>
         thinks: point.x == BUILD_THINKING,
         steps: field.extent.choose(usize::MAX, QUICK_STEPS),
         beside: match point.x.as_str() {
-            BUILD_THINKING => Beside::Pauses,
+            // What crosses does not depend on how busy the machine is.
+            BUILD_THINKING => Beside::Everything,
             _ => Beside::Nothing,
         },
     };
