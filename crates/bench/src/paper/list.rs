@@ -3,6 +3,7 @@
 //! What must never enter: what they do.
 
 use super::experiment::Experiment;
+use super::kernel_build::KernelBuild;
 use super::sharing::{Contention, SharedStrategies};
 use super::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8};
 use super::wan_bytes::WanBytes;
@@ -10,6 +11,7 @@ use super::wan_bytes::WanBytes;
 /// Each once. A new one is added here.
 pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Figure5,
+    &KernelBuild,
     &Figure6,
     &Figure7,
     &Figure8,

@@ -15,6 +15,7 @@
 
 mod experiment;
 mod field;
+mod kernel_build;
 mod list;
 mod page;
 mod plot;
