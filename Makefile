@@ -2,7 +2,7 @@
 # read, and run alone. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-single test fix bench-server bench-replication bench-failover posix-suite soak nemesis
+.PHONY: help demo demo-single test fix bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ bench-replication: ## Measure replication over an emulated wide area network
 
 bench-failover: ## Measure how long a lost server is missed, and what it costs to be prepared
 	@scripts/bench-failover
+
+bench-paper: ## Repeat the experiments of the papers; ARGS=--quick for a first impression
+	@scripts/bench-paper $(ARGS)
 
 posix-suite: ## Run an independent POSIX suite through the real Linux client
 	@scripts/posix-suite

@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Replication(ReplicationArguments),
     /// Measure how long a lost server is missed, and what it costs to be prepared
     Failover(FailoverArguments),
+    /// Repeat the experiments of the papers, and show them beside what the papers say
+    Paper(PaperArguments),
     /// Run programs on a local disk and keep what they did to their files
     Record(RecordArguments),
 }
@@ -83,6 +85,41 @@ pub(crate) struct FailoverArguments {
     pub(crate) quick: bool,
     #[command(flatten)]
     pub(crate) run: RunArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PaperArguments {
+    /// Few trials of shortened work, in about ten minutes, to see that everything works
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only these experiments [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Discard earlier results of these experiments instead of going on with them
+    #[arg(long)]
+    pub(crate) afresh: bool,
+    /// Measure nothing, show what was measured
+    #[arg(long, conflicts_with = "afresh")]
+    pub(crate) show: bool,
+    /// Write the results to docs/evaluation.md, under this date
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub(crate) publish: Option<String>,
+    /// The trace of a package, made by `bench record`
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "crates/bench/traces/dropbear.trace"
+    )]
+    pub(crate) trace: PathBuf,
+    /// Folder on the disk to use, where a work folder is made and removed
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub(crate) disk: PathBuf,
+    /// The server program [default: the one built beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) meridian: Option<PathBuf>,
+    /// Folder for raw results, plots and the page; quick runs use its subfolder `quick`
+    #[arg(long, value_name = "DIR", default_value = "target/bench/paper")]
+    pub(crate) output: PathBuf,
 }
 
 #[derive(Debug, Args)]

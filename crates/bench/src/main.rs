@@ -5,6 +5,7 @@
 //! - `bench replication` runs sets of replicas far apart, each beside a server that is alone.
 //!   `make bench-replication` calls it, with a trace that `bench record` has made.
 //! - `bench failover` kills servers of such sets, and measures until work goes on. `make bench-failover` calls it.
+//! - `bench paper` repeats the experiments of the papers; `make bench-paper` calls it.
 //! - `bench load` drives one server that runs already, for a profiler to look at.
 //!
 //! Everything that is read is compared with what was written, and everything that is counted is
@@ -23,11 +24,13 @@ mod figures;
 mod load;
 mod machine;
 mod page;
+mod paper;
 mod processor;
 mod record;
 mod replay;
 mod replication;
 mod report;
+mod sites;
 mod tally;
 mod trace;
 mod turn;
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Load(load) => load::run(&load),
         Command::Replication(arguments) => replication::run(&arguments),
         Command::Failover(arguments) => failover::run(&arguments),
+        Command::Paper(arguments) => paper::run(&arguments),
         Command::Record(record) => record::run(&record),
     };
     match outcome {

@@ -65,12 +65,6 @@ fn text(date: &str, report: &Report) -> String {
     let machine = &conditions.machine;
     let places = [
         ("{date}", date.to_owned()),
-        ("{cores}", machine.cores.to_string()),
-        ("{memory}", machine.memory_gib.to_string()),
-        ("{kernel}", machine.kernel.clone()),
-        ("{file_system}", machine.file_system.clone()),
-        ("{append}", machine.append_us.to_string()),
-        ("{create}", machine.create_us.to_string()),
         ("{meridian}", conditions.meridian.clone()),
         ("{ganesha}", conditions.ganesha.clone()),
         ("{rounds}", conditions.rounds.to_string()),
@@ -88,14 +82,15 @@ fn text(date: &str, report: &Report) -> String {
         ),
         ("{costs_table}", report.costs()),
     ];
-    let mut page = TEMPLATE.to_owned();
+    let mut page = machine.fill(TEMPLATE);
     for (place, value) in places {
         page = page.replace(place, value.trim_end());
     }
     page
 }
 
-fn is_date(text: &str) -> bool {
+/// Whether it is written as 2026-01-31 is.
+pub(crate) fn is_date(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
     lengths == [4, 2, 2] && parts.concat().bytes().all(|byte| byte.is_ascii_digit())

@@ -43,7 +43,9 @@ use nfs4_client::Client;
 
 use crate::trace::{Step, Trace};
 pub(crate) use compare::{Outcome, compare};
+pub(crate) use content::Text;
 use kernel::Kernel;
+pub(crate) use requests::Requests;
 pub(crate) use work::Counts;
 
 /// Shorter pauses are saved up, as timers cannot keep them.

@@ -155,6 +155,30 @@ impl Sites {
         Ok(lacks.sum::<Result<f64>>()? == 0.0)
     }
 
+    /// Bytes that have left the first site, with all headers.
+    pub(crate) fn sent_by_first(&self) -> Result<u64> {
+        let first = self.world.places()[0].name();
+        let links = self.world.wan().links();
+        let links = links.filter(|link| link.from() == first);
+        links.map(|link| Ok(link.report()?.traffic.bytes)).sum()
+    }
+
+    /// By how much the WAN handed frames over too late since its settings changed: the mean of the worst
+    /// link. It says how busy the machine was.
+    pub(crate) fn lateness(&self) -> Result<Duration> {
+        let mut worst = Duration::ZERO;
+        for link in self.world.wan().links() {
+            worst = worst.max(link.report()?.lateness.mean());
+        }
+        Ok(worst)
+    }
+
+    /// Fails unless every server is still the process that was started.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        let mut all = self.replicas.iter().chain([&self.alone]);
+        all.try_for_each(|server| server.processor_time().map(drop))
+    }
+
     /// What was sent so far.
     pub(crate) fn sent(&self) -> Result<Sent> {
         let Traffic { bytes, .. } = self.world.wan().traffic()?;
@@ -204,7 +228,8 @@ impl Sites {
 }
 
 impl Server {
-    fn start(
+    /// Starts one in a place, with these lines behind its configuration.
+    pub(crate) fn start(
         place: &Place,
         program: &Path,
         data: PathBuf,

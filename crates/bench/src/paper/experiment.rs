@@ -1,0 +1,167 @@
+//! What an experiment is: points to measure, a way to measure them, and a way to show what came out.
+//!
+//! What must never enter: a particular experiment, and where results are kept.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use testbed::Requirements;
+
+use super::field::Field;
+use super::plot::Plot;
+use super::statistics::Results;
+
+/// How much is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Everything, for publication.
+    Whole,
+    /// Few and short trials, all experiments within about ten minutes: shows that everything works.
+    Quick,
+}
+
+impl Extent {
+    /// How often every point is measured.
+    pub(crate) fn trials(self) -> u32 {
+        match self {
+            Extent::Whole => 5,
+            Extent::Quick => 2,
+        }
+    }
+
+    /// One of two, by extent.
+    pub(crate) fn choose<T>(self, whole: T, quick: T) -> T {
+        match self {
+            Extent::Whole => whole,
+            Extent::Quick => quick,
+        }
+    }
+}
+
+/// One configuration that is measured.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Point {
+    /// The chart it belongs to, such as a workload; empty where there is one only.
+    pub(crate) panel: String,
+    /// What is compared there, such as a server.
+    pub(crate) series: String,
+    /// Its place on the horizontal axis: a number, such as `0.2`, or a word.
+    pub(crate) x: String,
+}
+
+impl Point {
+    /// A point by its three names.
+    pub(crate) fn new(panel: impl ToString, series: impl ToString, x: impl ToString) -> Self {
+        Self {
+            panel: panel.to_string(),
+            series: series.to_string(),
+            x: x.to_string(),
+        }
+    }
+}
+
+impl std::fmt::Display for Point {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let parts = [&self.panel, &self.series, &self.x];
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        f.write_str(&parts.cloned().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A point in one trial.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Job {
+    /// What is measured.
+    pub(crate) point: Point,
+    /// For which time, from 1.
+    pub(crate) trial: u32,
+}
+
+impl std::fmt::Display for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, trial {}", self.point, self.trial)
+    }
+}
+
+/// What one trial at one point has yielded: figures by their names, each name with its unit (`build_s`, `wire_bytes`).
+pub(crate) type Outcome = BTreeMap<String, f64>;
+
+/// Another program that takes part, with the version that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Peer {
+    /// What it is called.
+    pub(crate) name: String,
+    /// What it says of itself.
+    pub(crate) version: String,
+}
+
+/// Where outcomes go, each as soon as it is there. Threads share it.
+pub(crate) trait Book: Sync {
+    /// Keeps the outcome of a job. A job that is not kept in the end counts as a fault of the experiment.
+    ///
+    /// # Errors
+    /// Fails when it cannot be written.
+    fn keep(&self, job: &Job, outcome: Outcome) -> Result<()>;
+}
+
+/// Something to be measured, and shown.
+pub(crate) trait Experiment: Sync {
+    /// Its name in files and on the command line, such as `figure-6`.
+    fn name(&self) -> &'static str;
+
+    /// What the testbed must have for it.
+    fn needs(&self) -> Requirements {
+        Requirements::site().with_wan()
+    }
+
+    /// The programs beside Meridian that take part. Asked before anything is measured.
+    ///
+    /// # Errors
+    /// Fails when one is missing, saying what to do.
+    fn peers(&self) -> Result<Vec<Peer>> {
+        Ok(Vec::new())
+    }
+
+    /// Everything beside points, trials, extent, trace and versions that decides about results, as text: results under
+    /// other settings are not taken for these.
+    fn settings(&self, extent: Extent) -> String;
+
+    /// What is measured, in the order of one round.
+    fn points(&self, extent: Extent) -> Vec<Point>;
+
+    /// About how long one trial at a point keeps everybody waiting. Only proportions matter, for the time left.
+    fn expected(&self, point: &Point, extent: Extent) -> Duration;
+
+    /// Whether all trials are handed over at once, because several can be measured at the same time. Otherwise the jobs of
+    /// one round are, so that the series alternate from trial to trial.
+    fn is_at_once(&self, _extent: Extent) -> bool {
+        false
+    }
+
+    /// Measures these jobs, which are those of a round, or of all rounds, that are not in the book yet, and keeps each
+    /// outcome as soon as it is there.
+    ///
+    /// # Errors
+    /// Fails when a trial was not valid: contents differ at another site, or a server has not run all the time.
+    fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()>;
+
+    /// How the results are shown.
+    fn shown(&self, results: &Results, extent: Extent) -> Shown;
+}
+
+/// An experiment's part of the page.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// The heading.
+    pub(crate) title: &'static str,
+    /// What was run, and how to read it; Markdown.
+    pub(crate) about: String,
+    /// What the papers say, each statement with its section; Markdown.
+    pub(crate) claims: &'static str,
+    /// Tables, in Markdown.
+    pub(crate) tables: Vec<String>,
+    /// Plots, in their order on the page.
+    pub(crate) plots: Vec<Plot>,
+}

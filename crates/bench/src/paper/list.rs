@@ -1,0 +1,23 @@
+//! All experiments, in the order in which they run and are shown.
+//!
+//! What must never enter: what they do.
+
+use super::experiment::Experiment;
+use super::kernel_build::KernelBuild;
+use super::sharing::{Contention, SharedStrategies};
+use super::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8};
+use super::wan_bytes::WanBytes;
+
+/// Each once. A new one is added here.
+pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
+    &Figure5,
+    &KernelBuild,
+    &Figure6,
+    &Figure7,
+    &Figure8,
+    &Ablation,
+    &SharedStrategies,
+    &Contention,
+    &Durability,
+    &WanBytes,
+];
