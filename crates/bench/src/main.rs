@@ -30,6 +30,7 @@ mod record;
 mod replay;
 mod replication;
 mod report;
+mod sites;
 mod tally;
 mod trace;
 mod turn;

@@ -5,6 +5,7 @@
 //!
 //! What must never enter: how a trace is recorded, and how it is replayed.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
@@ -175,6 +176,44 @@ impl Trace {
         }
     }
 
+    /// Its first steps; what is still open then is closed.
+    pub(crate) fn beginning(&self, steps: usize) -> Self {
+        let mut beginning = Self::new(self.title.clone());
+        beginning.paths.clone_from(&self.paths);
+        let (mut left, mut open) = (steps, BTreeSet::new());
+        for phase in &self.phases {
+            if left == 0 {
+                break;
+            }
+            let kept = &phase.steps[..left.min(phase.steps.len())];
+            left -= kept.len();
+            for step in kept {
+                match step.action {
+                    Action::Open { open: number, .. } => drop(open.insert(number)),
+                    Action::Close { open: number } => drop(open.remove(&number)),
+                    _ => {}
+                }
+            }
+            beginning.phases.push(Phase {
+                name: phase.name.clone(),
+                steps: kept.to_vec(),
+            });
+        }
+        let closes = open.into_iter().map(|open| Step {
+            think_us: 0,
+            action: Action::Close { open },
+        });
+        if let Some(last) = beginning.phases.last_mut() {
+            last.steps.extend(closes);
+        }
+        beginning
+    }
+
+    /// How many steps it has.
+    pub(crate) fn steps(&self) -> usize {
+        self.phases.iter().map(|phase| phase.steps.len()).sum()
+    }
+
     /// Reads a file made by [`Trace::write`].
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let shown = file.display();
@@ -231,5 +270,44 @@ mod tests {
         let step = &found.phases[0].steps[0];
         assert_eq!(step.action, Action::MakeDirectory { path: 0 });
         assert_eq!(step.think_us, 7);
+    }
+
+    #[test]
+    fn a_beginning_closes_what_it_has_opened() {
+        let open = |open| Action::Open {
+            open,
+            path: 0,
+            writes: true,
+            creates: true,
+            exclusive: false,
+            truncates: false,
+        };
+        let phase = |name: &str, actions: &[Action]| Phase {
+            name: name.to_owned(),
+            steps: actions
+                .iter()
+                .map(|action| Step {
+                    think_us: 1,
+                    action: action.clone(),
+                })
+                .collect(),
+        };
+        let mut trace = Trace::new("made up".to_owned());
+        let first = [open(1), open(2), Action::Close { open: 1 }];
+        trace.phases.push(phase("first", &first));
+        let second = [open(3), Action::Close { open: 2 }];
+        trace.phases.push(phase("second", &second));
+        let beginning = trace.beginning(4);
+        assert_eq!(beginning.phases.len(), 2);
+        assert_eq!(beginning.phases[0].steps.len(), 3);
+        let last: Vec<&Action> = beginning.phases[1]
+            .steps
+            .iter()
+            .map(|step| &step.action)
+            .collect();
+        let closed = [Action::Close { open: 2 }, Action::Close { open: 3 }];
+        assert_eq!(last, [&open(3), &closed[0], &closed[1]]);
+        assert_eq!(trace.beginning(1).steps(), 2);
+        assert_eq!(trace.beginning(100).steps(), 6);
     }
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::takeover::onlook;
-use crate::replication::sites::Sites;
+use crate::sites::Sites;
 use crate::worker::Target;
 
 /// The size of each file, in bytes.

@@ -10,7 +10,7 @@ use nfs4::NfsFh4;
 use nfs4_client::{Client, How, StableHow4};
 use serde::Serialize;
 
-use crate::replication::sites::Sites;
+use crate::sites::Sites;
 
 /// The size of each file, in bytes.
 const SIZE: usize = 4096;

@@ -22,7 +22,7 @@ use crate::comparison::WorkFolder;
 use crate::contender::{meridian_program, version};
 use crate::machine::Machine;
 use crate::page;
-use crate::replication::sites::Sites;
+use crate::sites::Sites;
 use report::{Conditions, Report};
 
 /// How many replicas.

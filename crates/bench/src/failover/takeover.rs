@@ -13,7 +13,7 @@ use nfs4_client::{Client, How, StableHow4};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use crate::replication::sites::Sites;
+use crate::sites::Sites;
 use crate::worker::Target;
 
 /// What is written at once, in bytes.

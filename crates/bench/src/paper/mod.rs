@@ -15,8 +15,10 @@
 
 mod experiment;
 mod field;
+mod grid;
 mod list;
 mod page;
+mod peers;
 mod plot;
 mod progress;
 mod raw;

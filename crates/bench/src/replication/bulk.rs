@@ -17,8 +17,8 @@ use serde::Serialize;
 use testbed::LinkSettings;
 use tokio::task::JoinSet;
 
-use super::sites::Sites;
 use crate::processor::ProcessorTime;
+use crate::sites::Sites;
 use crate::tally::Tally;
 use crate::worker::Random;
 

@@ -12,7 +12,7 @@ use nfs4_client::{Client, How, OpenFile, StableHow4};
 use serde::Serialize;
 use testbed::LinkSettings;
 
-use super::sites::Sites;
+use crate::sites::Sites;
 use crate::tally::Tally;
 use crate::worker::Target;
 

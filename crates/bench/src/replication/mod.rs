@@ -10,7 +10,6 @@ mod bulk;
 mod latency;
 mod package;
 mod report;
-pub(crate) mod sites;
 
 use std::fs;
 use std::path::Path;
@@ -24,9 +23,9 @@ use crate::comparison::WorkFolder;
 use crate::contender::{meridian_program, version};
 use crate::machine::Machine;
 use crate::page;
+use crate::sites::Sites;
 use crate::trace::Trace;
 use report::{Conditions, Report};
-use sites::Sites;
 
 /// Round trips, in microseconds.
 const DISTANCES_US: [u64; 4] = [200, 60_000, 120_000, 200_000];

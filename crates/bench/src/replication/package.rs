@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use testbed::LinkSettings;
 
-use super::sites::{Sent, Server, Sites};
 use crate::replay::{Played, Replay, compare};
+use crate::sites::{Sent, Server, Sites};
 use crate::trace::{Step, Trace};
 use crate::worker::Target;
 

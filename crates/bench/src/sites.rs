@@ -79,11 +79,22 @@ impl Sites {
         settings: &str,
     ) -> Result<Self> {
         let names = NAMES.get(..count).context("there are names for 8 sites")?;
-        eprintln!("bench: starting a set of {count} replicas");
         let world = World::new(names, &LinkSettings::default())?;
+        Self::start_in(world, program, disk, count, settings)
+    }
+
+    /// The same in the first `count` places of a world, whose others stay free.
+    pub(crate) fn start_in(
+        world: World,
+        program: &Path,
+        disk: &Path,
+        count: usize,
+        settings: &str,
+    ) -> Result<Self> {
+        eprintln!("bench: starting a set of {count} replicas");
         fs::create_dir(disk)?;
         let mut replicas: Vec<Server> = Vec::new();
-        for place in world.places() {
+        for place in world.places().iter().take(count) {
             let data = disk.join(place.name());
             let address = place.at(PEER_PORT).to_string();
             match replicas.first() {
@@ -110,6 +121,11 @@ impl Sites {
         };
         sites.wait_for_all()?;
         Ok(sites)
+    }
+
+    /// The places, those of the replicas first.
+    pub(crate) fn world(&self) -> &World {
+        &self.world
     }
 
     /// Changes every link.
@@ -153,6 +169,20 @@ impl Sites {
             .context("a status has no peers")?;
         let lacks = peers.iter().map(|peer| number(peer, "lag_files"));
         Ok(lacks.sum::<Result<f64>>()? == 0.0)
+    }
+
+    /// Bytes that have left the first site, with all headers.
+    pub(crate) fn sent_by_first(&self) -> Result<u64> {
+        let first = self.world.places()[0].name();
+        let links = self.world.wan().links();
+        let links = links.filter(|link| link.from() == first);
+        links.map(|link| Ok(link.report()?.traffic.bytes)).sum()
+    }
+
+    /// Fails unless every server is still the process that was started.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        let mut all = self.replicas.iter().chain([&self.alone]);
+        all.try_for_each(|server| server.processor_time().map(drop))
     }
 
     /// What was sent so far.
@@ -204,7 +234,8 @@ impl Sites {
 }
 
 impl Server {
-    fn start(
+    /// Starts one in a place, with these lines behind its configuration.
+    pub(crate) fn start(
         place: &Place,
         program: &Path,
         data: PathBuf,

@@ -1,0 +1,174 @@
+//! Files of a job on an NFS server, as a client of one site reaches it.
+//!
+//! What must never enter: which server it is, and when files are written and read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nfs4::{NfsFh4, NfsStat4};
+use nfs4_client::{Client, How, OpenFile, STAT, StableHow4};
+use tokio::task::JoinSet;
+
+use super::material::{BLOCK, Checksum, Material};
+use crate::worker::Target;
+
+/// Requests under way at once while a file is written or read. At 120 ms they hold twice what a link of 1 Gbit/s does.
+const DEPTH: usize = 32;
+
+/// How long a request may be put off. A server with much to send to others makes its clients wait.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long a new directory may take until another site sees it.
+const VISIBLE: Duration = Duration::from_secs(30);
+
+/// The directory of one job, at one server.
+#[derive(Debug, Clone)]
+pub(super) struct NfsFolder {
+    client: Client,
+    folder: NfsFh4,
+}
+
+impl NfsFolder {
+    /// Makes the directory.
+    pub(super) async fn make(target: &Target, name: &str) -> Result<Self> {
+        let (client, root) = target.client_with(PATIENCE).await?;
+        let folder = client.create_directory(&root, name, 0o755).await?;
+        Ok(Self { client, folder })
+    }
+
+    /// Finds it, at another site perhaps, once it is seen there.
+    pub(super) async fn find(target: &Target, name: &str) -> Result<Self> {
+        let (client, root) = target.client_with(PATIENCE).await?;
+        let deadline = Instant::now() + VISIBLE;
+        loop {
+            match client.lookup(&root, name).await {
+                Ok(folder) => return Ok(Self { client, folder }),
+                Err(error) if error.status() != Some(NfsStat4::NoEnt) => return Err(error.into()),
+                Err(_) if Instant::now() > deadline => bail!("{name} did not appear"),
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+
+    /// Writes a file and closes it, so that all of it is stable.
+    pub(super) async fn write(&self, name: &str, material: Material) -> Result<()> {
+        let create = How::create(0o644).by(name.to_owned());
+        let file = self.client.open(&self.folder, name, &create).await?;
+        if material.blocks() > 0 {
+            write_blocks(&self.client, &file, material).await?;
+            self.client.commit(&file.handle, 0, 0).await?;
+        }
+        Ok(self.client.close(&file).await?)
+    }
+
+    /// Whether there is a file of this name.
+    pub(super) async fn has(&self, name: &str) -> Result<bool> {
+        match self.client.lookup(&self.folder, name).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.status() == Some(NfsStat4::NoEnt) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads a file whole, and returns its checksum.
+    pub(super) async fn read(&self, name: &str) -> Result<Checksum> {
+        let open = How::read().by(format!("{name} again"));
+        let file = self.client.open(&self.folder, name, &open).await?;
+        let attributes = self.client.getattr(&file.handle, STAT).await?;
+        let length = attributes.size.context("a file has no size")?;
+        let crcs = read_blocks(&self.client, &file, length).await?;
+        self.client.close(&file).await?;
+        Ok(Checksum::of(length, crcs.into_iter()))
+    }
+
+    /// Removes the directory with everything in it, and ends the session.
+    pub(super) async fn remove(self, target: &Target, name: &str) -> Result<()> {
+        let entries = self.client.readdir(&self.folder, STAT).await?;
+        for entry in entries {
+            self.client.remove(&self.folder, entry.name).await?;
+        }
+        let root = self.client.mount(&target.export).await?;
+        self.client.remove(&root, name).await?;
+        self.leave().await
+    }
+
+    /// Ends the session.
+    pub(super) async fn leave(self) -> Result<()> {
+        Ok(self.client.leave().await?)
+    }
+}
+
+async fn write_blocks(client: &Client, file: &OpenFile, material: Material) -> Result<()> {
+    let next = Arc::new(AtomicU64::new(0));
+    let mut writers = JoinSet::new();
+    for _ in 0..DEPTH.min(material.blocks() as usize) {
+        let (client, file, next) = (client.clone(), file.clone(), Arc::clone(&next));
+        writers.spawn(async move {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= material.blocks() {
+                    return Ok::<(), anyhow::Error>(());
+                }
+                let mut offset = number * BLOCK as u64;
+                let mut data = material.block(number);
+                while !data.is_empty() {
+                    let part = data.split_to(data.len().min(client.io_max() as usize));
+                    let length = part.len();
+                    let written = client.write(&file, offset, part, StableHow4::Unstable);
+                    ensure!(
+                        written.await?.count as usize == length,
+                        "a WRITE fell short"
+                    );
+                    offset += length as u64;
+                }
+            }
+        });
+    }
+    while let Some(done) = writers.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+/// The CRC-32C of each block.
+async fn read_blocks(client: &Client, file: &OpenFile, length: u64) -> Result<Vec<u32>> {
+    let count = length.div_ceil(BLOCK as u64);
+    let next = Arc::new(AtomicU64::new(0));
+    let mut readers = JoinSet::new();
+    for _ in 0..DEPTH.min(count as usize) {
+        let (client, file, next) = (client.clone(), file.clone(), Arc::clone(&next));
+        readers.spawn(async move {
+            let mut found = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return Ok::<_, anyhow::Error>(found);
+                }
+                let begin = number * BLOCK as u64;
+                let end = length.min(begin + BLOCK as u64);
+                found.push((number, read_block(&client, &file, begin, end).await?));
+            }
+        });
+    }
+    let mut crcs = vec![0; count as usize];
+    while let Some(found) = readers.join_next().await {
+        for (number, crc) in found?? {
+            crcs[number as usize] = crc;
+        }
+    }
+    Ok(crcs)
+}
+
+async fn read_block(client: &Client, file: &OpenFile, begin: u64, end: u64) -> Result<u32> {
+    let (mut at, mut crc) = (begin, 0);
+    while at < end {
+        let wanted = (end - at).min(client.io_max().into()) as u32;
+        let part = client.read(file, at, wanted).await?;
+        ensure!(!part.data.is_empty(), "a file ends early, at byte {at}");
+        crc = crc32c::crc32c_append(crc, &part.data);
+        at += part.data.len() as u64;
+    }
+    Ok(crc)
+}
