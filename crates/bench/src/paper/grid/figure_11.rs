@@ -154,7 +154,9 @@ fn about(extent: Extent) -> String {
          same for all and counts for nobody; the smaller it is, the more the files decide. Every input is compared with what \
          its task has written, by a checksum, where it is read.\n\n\
          *One NFS server* stands at a fourth site, as far from the three as these are from each other. *Meridian, 3 replicas* is \
-         a set with a server at each site, with defaults. *GridFTP* writes to local files and copies what another site needs by \
+         a set with a server at each site, with defaults; every site writes into a directory of its own, as each of the papers' nodes \
+         has a folder of its own. *One directory* means that all sites write into the same, so that it is always controlled \
+         by somebody else. *GridFTP* writes to local files and copies what another site needs by \
          `globus-url-copy` with eight streams, output and semaphore in one session, to several consumers at the same time; \
          it is run anonymously and without encryption, and neither launching nor cleaning up counts, as in the papers. Links carry \
          1 Gbit/s. NFS clients are native ones, which keep up to 32 requests of 1 MiB under way. NFS servers answer when data is on \

@@ -6,6 +6,7 @@
 //!
 //! What must never enter: which servers there are, and how they are started.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use testbed::GridFtp;
 use tokio::task::JoinSet;
 
-use super::graph::{Consumer, Graph, SITES, TASKS, site_of};
+use super::graph::{Consumer, Graph, Output, SITES, TASKS, site_of};
 use super::material::{Checksum, Material};
 use super::nfs::NfsFolder;
 use super::staged::{self, LocalFolder};
@@ -65,7 +66,7 @@ pub(super) async fn run(graph: Graph, divisor: u32, seed: u64, field: Field) -> 
         "a job needs a server a site"
     );
     let job = Arc::new(Job {
-        checksums: Mutex::new(vec![None; graph.arcs.len()]),
+        checksums: Mutex::new(vec![None; graph.outputs.len()]),
         processors: (0..sites).map(|_| tokio::sync::Mutex::default()).collect(),
         graph,
         divisor,
@@ -111,13 +112,15 @@ impl Job {
     async fn take_inputs(&self, consumer: Consumer) -> Result<()> {
         let ground = &self.field.grounds[self.site(consumer.site())];
         for number in self.graph.inputs(consumer) {
-            while !ground.has(&semaphore(number)).await? {
+            let output = &self.graph.outputs[number];
+            let writer = self.site(site_of(output.from));
+            while !ground.has(writer, &semaphore(number)).await? {
                 tokio::time::sleep(POLL).await;
             }
-            if self.graph.arcs[number].bytes == 0 {
+            if output.bytes == 0 {
                 continue;
             }
-            let found = ground.read(&output(number)).await?;
+            let found = ground.read(writer, &content(number)).await?;
             let written = self.checksum(number)?;
             ensure!(
                 Some(found) == written,
@@ -132,30 +135,36 @@ impl Job {
         let site = self.site(site_of(task));
         let ground = &self.field.grounds[site];
         let mut transfers = JoinSet::new();
-        for number in self.graph.outputs(task) {
-            let arc = self.graph.arcs[number];
+        for number in self.graph.outputs_of(task) {
+            let output = &self.graph.outputs[number];
             let mut names = Vec::new();
-            if arc.bytes > 0 {
-                let material = Material::new(self.seed << 8 | number as u64, arc.bytes);
-                ground.write(&output(number), material).await?;
+            if output.bytes > 0 {
+                let material = Material::new(self.seed << 8 | number as u64, output.bytes);
+                ground.write(site, &content(number), material).await?;
                 self.set_checksum(number, material.checksum())?;
-                names.push(output(number));
+                names.push(content(number));
             }
-            // A stage copies it behind the output, so it may lie here before.
-            ground
-                .write(&semaphore(number), Material::new(0, 0))
-                .await?;
+            let nothing = Material::new(0, 0);
+            ground.write(site, &semaphore(number), nothing).await?;
             names.push(semaphore(number));
-            let to = self.site(arc.to.site());
-            if let (Some(servers), true) = (self.servers([site, to]), site != to) {
-                let folders = [self.folder(site)?, self.folder(to)?];
-                transfers.spawn(staged::send(servers, folders, names));
+            for to in self.other_sites(output) {
+                if let Some(servers) = self.servers([site, to]) {
+                    let folders = [self.folder(site)?, self.folder(to)?];
+                    transfers.spawn(staged::send(servers, folders, names.clone()));
+                }
             }
         }
         while let Some(sent) = transfers.join_next().await {
             sent??;
         }
         Ok(())
+    }
+
+    /// The sites that need a file and do not make it, each once.
+    fn other_sites(&self, output: &Output) -> BTreeSet<usize> {
+        let here = self.site(site_of(output.from));
+        let sites = output.to.iter().map(|to| self.site(to.site()));
+        sites.filter(|&site| site != here).collect()
     }
 
     /// The servers of two sites, where files are staged.
@@ -184,31 +193,32 @@ impl Job {
     }
 }
 
+/// Files of the site `writer`, which is of interest where each has a directory of its own.
 impl Ground {
-    async fn has(&self, name: &str) -> Result<bool> {
+    async fn has(&self, writer: usize, name: &str) -> Result<bool> {
         match self {
-            Self::Shared(folder) => folder.has(name).await,
+            Self::Shared(folder) => folder.has(writer, name).await,
             Self::Local(folder) => Ok(folder.has(name)),
         }
     }
 
-    async fn read(&self, name: &str) -> Result<Checksum> {
+    async fn read(&self, writer: usize, name: &str) -> Result<Checksum> {
         match self {
-            Self::Shared(folder) => folder.read(name).await,
+            Self::Shared(folder) => folder.read(writer, name).await,
             Self::Local(folder) => folder.read(name).await,
         }
     }
 
-    async fn write(&self, name: &str, material: Material) -> Result<()> {
+    async fn write(&self, writer: usize, name: &str, material: Material) -> Result<()> {
         match self {
-            Self::Shared(folder) => folder.write(name, material).await,
+            Self::Shared(folder) => folder.write(writer, name, material).await,
             Self::Local(folder) => folder.write(name, material).await,
         }
     }
 }
 
 /// The file of an output.
-fn output(number: usize) -> String {
+fn content(number: usize) -> String {
     format!("output-{number}")
 }
 
@@ -248,7 +258,7 @@ mod tests {
         let (folder, field) = one_node("wrong");
         // The first output seems to be there before it was written, and holds something else.
         let (other, nothing) = (Material::new(99, 5), Material::new(0, 0));
-        folder.write(&output(0), other).await.unwrap();
+        folder.write(&content(0), other).await.unwrap();
         folder.write(&semaphore(0), nothing).await.unwrap();
         let ran = run(Graph::of(Benchmark::Hc, Class::S), 1, 1, field).await;
         folder.remove().unwrap();

@@ -23,39 +23,46 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a new directory may take until another site sees it.
 const VISIBLE: Duration = Duration::from_secs(30);
 
-/// The directory of one job, at one server.
+/// The directory of one job at one server, with one in it for the files of each site, or for those of all.
 #[derive(Debug, Clone)]
 pub(super) struct NfsFolder {
     client: Client,
-    folder: NfsFh4,
+    folders: Vec<NfsFh4>,
 }
 
 impl NfsFolder {
-    /// Makes the directory.
-    pub(super) async fn make(target: &Target, name: &str) -> Result<Self> {
+    /// Makes the directory, with `count` in it: one a site, or a single one.
+    pub(super) async fn make(target: &Target, name: &str, count: usize) -> Result<Self> {
         let (client, root) = target.client_with(PATIENCE).await?;
-        let folder = client.create_directory(&root, name, 0o755).await?;
-        Ok(Self { client, folder })
+        let home = client.create_directory(&root, name, 0o755).await?;
+        let mut folders = Vec::new();
+        for site in 0..count {
+            let own = site_name(site);
+            folders.push(client.create_directory(&home, &*own, 0o755).await?);
+        }
+        Ok(Self { client, folders })
     }
 
-    /// Finds it, at another site perhaps, once it is seen there.
-    pub(super) async fn find(target: &Target, name: &str) -> Result<Self> {
+    /// Finds it, at another site perhaps, once all of it is seen there.
+    pub(super) async fn find(target: &Target, name: &str, count: usize) -> Result<Self> {
         let (client, root) = target.client_with(PATIENCE).await?;
-        let deadline = Instant::now() + VISIBLE;
-        loop {
-            match client.lookup(&root, name).await {
-                Ok(folder) => return Ok(Self { client, folder }),
-                Err(error) if error.status() != Some(NfsStat4::NoEnt) => return Err(error.into()),
-                Err(_) if Instant::now() > deadline => bail!("{name} did not appear"),
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            }
+        let mut folders = Vec::new();
+        for site in 0..count {
+            let path = format!("{name}/{}", site_name(site));
+            folders.push(appearing(&client, &root, &path).await?);
         }
+        Ok(Self { client, folders })
+    }
+
+    /// The directory with the files of a site.
+    fn folder(&self, site: usize) -> &NfsFh4 {
+        &self.folders[site % self.folders.len()]
     }
 
     /// Writes a file and closes it, so that all of it is stable.
-    pub(super) async fn write(&self, name: &str, material: Material) -> Result<()> {
+    pub(super) async fn write(&self, site: usize, name: &str, material: Material) -> Result<()> {
         let create = How::create(0o644).by(name.to_owned());
-        let file = self.client.open(&self.folder, name, &create).await?;
+        let file = self.client.open(self.folder(site), name, &create).await?;
         if material.blocks() > 0 {
             write_blocks(&self.client, &file, material).await?;
             self.client.commit(&file.handle, 0, 0).await?;
@@ -64,8 +71,8 @@ impl NfsFolder {
     }
 
     /// Whether there is a file of this name.
-    pub(super) async fn has(&self, name: &str) -> Result<bool> {
-        match self.client.lookup(&self.folder, name).await {
+    pub(super) async fn has(&self, site: usize, name: &str) -> Result<bool> {
+        match self.client.lookup(self.folder(site), name).await {
             Ok(_) => Ok(true),
             Err(error) if error.status() == Some(NfsStat4::NoEnt) => Ok(false),
             Err(error) => Err(error.into()),
@@ -73,9 +80,9 @@ impl NfsFolder {
     }
 
     /// Reads a file whole, and returns its checksum.
-    pub(super) async fn read(&self, name: &str) -> Result<Checksum> {
+    pub(super) async fn read(&self, site: usize, name: &str) -> Result<Checksum> {
         let open = How::read().by(format!("{name} again"));
-        let file = self.client.open(&self.folder, name, &open).await?;
+        let file = self.client.open(self.folder(site), name, &open).await?;
         let attributes = self.client.getattr(&file.handle, STAT).await?;
         let length = attributes.size.context("a file has no size")?;
         let crcs = read_blocks(&self.client, &file, length).await?;
@@ -85,11 +92,14 @@ impl NfsFolder {
 
     /// Removes the directory with everything in it, and ends the session.
     pub(super) async fn remove(self, target: &Target, name: &str) -> Result<()> {
-        let entries = self.client.readdir(&self.folder, STAT).await?;
-        for entry in entries {
-            self.client.remove(&self.folder, entry.name).await?;
-        }
         let root = self.client.mount(&target.export).await?;
+        let home = self.client.lookup(&root, name).await?;
+        for (site, folder) in self.folders.iter().enumerate() {
+            for entry in self.client.readdir(folder, STAT).await? {
+                self.client.remove(folder, entry.name).await?;
+            }
+            self.client.remove(&home, &*site_name(site)).await?;
+        }
         self.client.remove(&root, name).await?;
         self.leave().await
     }
@@ -97,6 +107,23 @@ impl NfsFolder {
     /// Ends the session.
     pub(super) async fn leave(self) -> Result<()> {
         Ok(self.client.leave().await?)
+    }
+}
+
+fn site_name(site: usize) -> String {
+    format!("site-{site}")
+}
+
+/// An object that another site has made, once it is seen here.
+async fn appearing(client: &Client, root: &NfsFh4, path: &str) -> Result<NfsFh4> {
+    let deadline = Instant::now() + VISIBLE;
+    loop {
+        match client.walk(root, path).await {
+            Ok(found) => return Ok(found),
+            Err(error) if error.status() != Some(NfsStat4::NoEnt) => return Err(error.into()),
+            Err(_) if Instant::now() > deadline => bail!("{path} did not appear"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
     }
 }
 

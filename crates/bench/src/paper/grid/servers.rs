@@ -36,18 +36,21 @@ pub(super) enum System {
     Distant,
     /// One distant NFS-Ganesha.
     DistantGanesha,
-    /// Three replicas, a near one for each site.
+    /// Three replicas, a near one for each site; every site writes into a directory of its own.
     Replicated,
+    /// The same, but all sites write into one directory.
+    ReplicatedShared,
     /// Files staged by GridFTP.
     GridFtp,
 }
 
 impl System {
     /// All, in the order in which they take turns.
-    pub(super) const ALL: [Self; 4] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::Distant,
         Self::DistantGanesha,
         Self::Replicated,
+        Self::ReplicatedShared,
         Self::GridFtp,
     ];
 
@@ -57,6 +60,7 @@ impl System {
             Self::Distant => "one NFS server: Meridian",
             Self::DistantGanesha => "one NFS server: Ganesha",
             Self::Replicated => "Meridian, 3 replicas",
+            Self::ReplicatedShared => "3 replicas, one directory",
             Self::GridFtp => "GridFTP",
         }
     }
@@ -152,10 +156,14 @@ impl Servers {
         }
         self.runtime.block_on(async {
             let mut grounds = Vec::new();
+            let folders = match system {
+                System::ReplicatedShared => 1,
+                _ => SITES,
+            };
             for target in self.targets(system)? {
                 let folder = match grounds.is_empty() {
-                    true => NfsFolder::make(&target, name).await?,
-                    false => NfsFolder::find(&target, name).await?,
+                    true => NfsFolder::make(&target, name, folders).await?,
+                    false => NfsFolder::find(&target, name, folders).await?,
                 };
                 grounds.push(Ground::Shared(folder));
             }
@@ -175,7 +183,9 @@ impl Servers {
             _ => self.distant.from(place),
         };
         Ok(match system {
-            System::Replicated => self.sites.replicas.iter().map(Server::target).collect(),
+            System::Replicated | System::ReplicatedShared => {
+                self.sites.replicas.iter().map(Server::target).collect()
+            }
             _ => places.iter().map(from).collect(),
         })
     }
