@@ -15,6 +15,7 @@
 
 mod experiment;
 mod field;
+mod files;
 mod grid;
 mod list;
 mod page;
@@ -23,7 +24,12 @@ mod plot;
 mod progress;
 mod raw;
 mod run;
+mod sharing;
+mod ssh_build;
 mod statistics;
+mod strategies;
 mod table;
+mod today;
+mod wan_bytes;
 
 pub(crate) use run::run;

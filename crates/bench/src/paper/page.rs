@@ -23,6 +23,8 @@ pub(crate) struct Conditions {
     pub(crate) meridian: String,
     /// The package that was recorded.
     pub(crate) package: String,
+    /// How many steps it has.
+    pub(crate) steps: usize,
     /// How much was done.
     pub(crate) extent: Extent,
     /// The other programs.
@@ -103,6 +105,7 @@ fn text(
         ("{meridian}", conditions.meridian.clone()),
         ("{peers}", listed(&peers)),
         ("{package}", conditions.package.clone()),
+        ("{steps}", conditions.steps.to_string()),
         ("{cores}", machine.cores.to_string()),
         ("{memory}", machine.memory_gib.to_string()),
         ("{kernel}", machine.kernel.clone()),

@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: &PaperArguments) -> Result<()> {
         machine: Machine::describe(disk.path())?,
         meridian,
         package: trace.title.clone(),
+        steps: trace.steps(),
         extent,
         peers: Vec::new(),
     };

@@ -15,9 +15,8 @@ use testbed::GridFtp;
 use tokio::task::JoinSet;
 
 use super::graph::{Consumer, Graph, Output, SITES, TASKS, site_of};
-use super::material::{Checksum, Material};
-use super::nfs::NfsFolder;
-use super::staged::{self, LocalFolder};
+use super::staging;
+use crate::paper::files::{Checksum, LocalFolder, Material, NfsFolder};
 
 /// The pause between two looks for a semaphore file.
 pub(super) const POLL: Duration = Duration::from_millis(10);
@@ -150,7 +149,7 @@ impl Job {
             for to in self.other_sites(output) {
                 if let Some(servers) = self.servers([site, to]) {
                     let folders = [self.folder(site)?, self.folder(to)?];
-                    transfers.spawn(staged::send(servers, folders, names.clone()));
+                    transfers.spawn(staging::send(servers, folders, names.clone()));
                 }
             }
         }

@@ -5,10 +5,8 @@
 mod figure_11;
 mod graph;
 mod job;
-mod material;
-mod nfs;
 mod servers;
-mod staged;
+mod staging;
 mod table_2;
 
 use anyhow::{Context, Result};

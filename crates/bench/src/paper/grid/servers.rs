@@ -13,10 +13,9 @@ use tokio::runtime::Runtime;
 
 use super::graph::{Graph, SITES};
 use super::job::{self, Ground};
-use super::nfs::NfsFolder;
-use super::staged::LocalFolder;
 use crate::paper::experiment::Outcome;
 use crate::paper::field::{Field, Folder};
+use crate::paper::files::{LocalFolder, NfsFolder};
 use crate::sites::{Server, Sites};
 use crate::worker::Target;
 
@@ -148,8 +147,10 @@ impl Servers {
     /// Makes the job's folder as each site sees it.
     fn prepare(&self, system: System, name: &str) -> Result<Vec<Ground>> {
         if system == System::GridFtp {
+            // GridFTP wants absolute paths.
+            let disk = self.folder.path().canonicalize()?;
             let folders = NAMES[..SITES].iter().map(|site| {
-                let path = self.folder.path().join(format!("staged-{site}")).join(name);
+                let path = disk.join(format!("staged-{site}")).join(name);
                 LocalFolder::make(path).map(Ground::Local)
             });
             return folders.collect();

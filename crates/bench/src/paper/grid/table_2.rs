@@ -10,10 +10,10 @@ use testbed::Requirements;
 use super::graph::{Benchmark, Class, Graph, single_node};
 use super::job::{self, Ground};
 use super::servers::runtime;
-use super::staged::LocalFolder;
 use super::{divisor, panel, problem};
 use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Point, Shown};
 use crate::paper::field::Field;
+use crate::paper::files::LocalFolder;
 use crate::paper::statistics::Results;
 use crate::paper::table::{cell, row};
 

@@ -1,4 +1,4 @@
-//! What tasks write: bytes that do not compress, another sequence for every output of every job, and a checksum.
+//! What files hold: bytes that do not compress, another sequence for every file, and a checksum.
 //!
 //! What must never enter: files.
 
@@ -9,14 +9,14 @@ use bytes::Bytes;
 use crate::worker::Random;
 
 /// The size of one request, and of one part of a checksum.
-pub(super) const BLOCK: usize = 1 << 20;
+pub(crate) const BLOCK: usize = 1 << 20;
 
 /// The noise that all contents are cut from.
 const POOL: usize = 8 * BLOCK;
 
-/// The content of one output.
+/// The content of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Material {
+pub(crate) struct Material {
     /// Which content.
     seed: u64,
     /// Its length in bytes.
@@ -25,24 +25,24 @@ pub(super) struct Material {
 
 /// The checksum of a content: of its length, and of the checksums of its blocks in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Checksum {
+pub(crate) struct Checksum {
     length: u64,
     crc: u32,
 }
 
 impl Material {
     /// Of this length, another for every seed.
-    pub(super) fn new(seed: u64, length: u64) -> Self {
+    pub(crate) fn new(seed: u64, length: u64) -> Self {
         Self { seed, length }
     }
 
     /// How many blocks it has; the last may be shorter.
-    pub(super) fn blocks(self) -> u64 {
+    pub(crate) fn blocks(self) -> u64 {
         self.length.div_ceil(BLOCK as u64)
     }
 
     /// One of them.
-    pub(super) fn block(self, number: u64) -> Bytes {
+    pub(crate) fn block(self, number: u64) -> Bytes {
         let left = self.length - number * BLOCK as u64;
         let length = left.min(BLOCK as u64) as usize;
         let mut random = Random::from_seed(self.seed << 20 | number);
@@ -53,7 +53,7 @@ impl Material {
     }
 
     /// Its checksum.
-    pub(super) fn checksum(self) -> Checksum {
+    pub(crate) fn checksum(self) -> Checksum {
         let crcs = (0..self.blocks()).map(|number| crc32c::crc32c(&self.block(number)));
         Checksum::of(self.length, crcs)
     }
@@ -61,7 +61,7 @@ impl Material {
 
 impl Checksum {
     /// Of blocks of [`BLOCK`] bytes, by the CRC-32C of each.
-    pub(super) fn of(length: u64, crcs: impl Iterator<Item = u32>) -> Self {
+    pub(crate) fn of(length: u64, crcs: impl Iterator<Item = u32>) -> Self {
         let crc = crcs.fold(0, |sum, crc| crc32c::crc32c_append(sum, &crc.to_le_bytes()));
         Self { length, crc }
     }

@@ -1,7 +1,6 @@
-//! Files of a job on the sites' own disks, copied by GridFTP to where they are needed, as the scripts of the papers
-//! stage them.
+//! Files in a folder of this machine: of a site's own disk, or of a file system that is mounted.
 //!
-//! What must never enter: when files are written and read.
+//! What must never enter: how they come to other sites.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -9,29 +8,33 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use testbed::{GridFtp, GridFtpOptions};
 
 use super::material::{BLOCK, Checksum, Material};
 
-/// The folder of one job at one site.
+/// The folder.
 #[derive(Debug, Clone)]
-pub(super) struct LocalFolder(Arc<PathBuf>);
+pub(crate) struct LocalFolder(Arc<PathBuf>);
 
 impl LocalFolder {
     /// Makes it.
-    pub(super) fn make(path: PathBuf) -> Result<Self> {
+    pub(crate) fn make(path: PathBuf) -> Result<Self> {
         fs::create_dir_all(&path)
             .with_context(|| format!("could not create {}", path.display()))?;
-        Ok(Self(Arc::new(path.canonicalize()?)))
+        Ok(Self(Arc::new(path)))
+    }
+
+    /// One that is there.
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self(Arc::new(path))
     }
 
     /// A file in it.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
     /// Writes a file; it is not asked to be on the disk.
-    pub(super) async fn write(&self, name: &str, material: Material) -> Result<()> {
+    pub(crate) async fn write(&self, name: &str, material: Material) -> Result<()> {
         let path = self.path(name);
         off_the_runtime(move || {
             let mut file = File::create(path)?;
@@ -44,38 +47,24 @@ impl LocalFolder {
     }
 
     /// Whether there is a file of this name.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.path(name).exists()
     }
 
     /// Reads a file whole, and returns its checksum.
-    pub(super) async fn read(&self, name: &str) -> Result<Checksum> {
+    pub(crate) async fn read(&self, name: &str) -> Result<Checksum> {
         let path = self.path(name);
         off_the_runtime(move || checksum(&path)).await
     }
 
     /// Removes it with everything in it.
-    pub(super) fn remove(&self) -> Result<()> {
+    pub(crate) fn remove(&self) -> Result<()> {
         Ok(fs::remove_dir_all(&*self.0)?)
     }
 }
 
-/// Sends files to the folder of another site, in one session, in their order.
-pub(super) async fn send(
-    servers: [Arc<GridFtp>; 2],
-    folders: [LocalFolder; 2],
-    names: Vec<String>,
-) -> Result<()> {
-    off_the_runtime(move || {
-        let [from, to] = servers;
-        let pair = |name: &String| (folders[0].path(name), folders[1].path(name));
-        let pairs: Vec<_> = names.iter().map(pair).collect();
-        from.send(&to, &pairs, GridFtpOptions::EIGHT_STREAMS)
-    })
-    .await
-}
-
-async fn off_the_runtime<T: Send + 'static>(
+/// Does what would keep a thread of the runtime waiting.
+pub(crate) async fn off_the_runtime<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     tokio::task::spawn_blocking(work).await?

@@ -1,4 +1,4 @@
-//! Files of a job on an NFS server, as a client of one site reaches it.
+//! Files on an NFS server, as a client of one site reaches it.
 //!
 //! What must never enter: which server it is, and when files are written and read.
 
@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
 use nfs4::{NfsFh4, NfsStat4};
 use nfs4_client::{Client, How, OpenFile, STAT, StableHow4};
 use tokio::task::JoinSet;
@@ -23,16 +24,16 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a new directory may take until another site sees it.
 const VISIBLE: Duration = Duration::from_secs(30);
 
-/// The directory of one job at one server, with one in it for the files of each site, or for those of all.
+/// A directory at one server, with one in it for the files of each site, or for those of all.
 #[derive(Debug, Clone)]
-pub(super) struct NfsFolder {
+pub(crate) struct NfsFolder {
     client: Client,
     folders: Vec<NfsFh4>,
 }
 
 impl NfsFolder {
     /// Makes the directory, with `count` in it: one a site, or a single one.
-    pub(super) async fn make(target: &Target, name: &str, count: usize) -> Result<Self> {
+    pub(crate) async fn make(target: &Target, name: &str, count: usize) -> Result<Self> {
         let (client, root) = target.client_with(PATIENCE).await?;
         let home = client.create_directory(&root, name, 0o755).await?;
         let mut folders = Vec::new();
@@ -44,7 +45,7 @@ impl NfsFolder {
     }
 
     /// Finds it, at another site perhaps, once all of it is seen there.
-    pub(super) async fn find(target: &Target, name: &str, count: usize) -> Result<Self> {
+    pub(crate) async fn find(target: &Target, name: &str, count: usize) -> Result<Self> {
         let (client, root) = target.client_with(PATIENCE).await?;
         let mut folders = Vec::new();
         for site in 0..count {
@@ -60,18 +61,22 @@ impl NfsFolder {
     }
 
     /// Writes a file and closes it, so that all of it is stable.
-    pub(super) async fn write(&self, site: usize, name: &str, material: Material) -> Result<()> {
+    pub(crate) async fn write(&self, site: usize, name: &str, material: Material) -> Result<()> {
         let create = How::create(0o644).by(name.to_owned());
         let file = self.client.open(self.folder(site), name, &create).await?;
-        if material.blocks() > 0 {
-            write_blocks(&self.client, &file, material).await?;
-            self.client.commit(&file.handle, 0, 0).await?;
+        match material.blocks() {
+            0 => {}
+            1 => write_once(&self.client, &file, material.block(0)).await?,
+            _ => {
+                write_blocks(&self.client, &file, material).await?;
+                self.client.commit(&file.handle, 0, 0).await?;
+            }
         }
         Ok(self.client.close(&file).await?)
     }
 
     /// Whether there is a file of this name.
-    pub(super) async fn has(&self, site: usize, name: &str) -> Result<bool> {
+    pub(crate) async fn has(&self, site: usize, name: &str) -> Result<bool> {
         match self.client.lookup(self.folder(site), name).await {
             Ok(_) => Ok(true),
             Err(error) if error.status() == Some(NfsStat4::NoEnt) => Ok(false),
@@ -80,7 +85,7 @@ impl NfsFolder {
     }
 
     /// Reads a file whole, and returns its checksum.
-    pub(super) async fn read(&self, site: usize, name: &str) -> Result<Checksum> {
+    pub(crate) async fn read(&self, site: usize, name: &str) -> Result<Checksum> {
         let open = How::read().by(format!("{name} again"));
         let file = self.client.open(self.folder(site), name, &open).await?;
         let attributes = self.client.getattr(&file.handle, STAT).await?;
@@ -91,7 +96,7 @@ impl NfsFolder {
     }
 
     /// Removes the directory with everything in it, and ends the session.
-    pub(super) async fn remove(self, target: &Target, name: &str) -> Result<()> {
+    pub(crate) async fn remove(self, target: &Target, name: &str) -> Result<()> {
         let root = self.client.mount(&target.export).await?;
         let home = self.client.lookup(&root, name).await?;
         for (site, folder) in self.folders.iter().enumerate() {
@@ -105,7 +110,7 @@ impl NfsFolder {
     }
 
     /// Ends the session.
-    pub(super) async fn leave(self) -> Result<()> {
+    pub(crate) async fn leave(self) -> Result<()> {
         Ok(self.client.leave().await?)
     }
 }
@@ -125,6 +130,17 @@ async fn appearing(client: &Client, root: &NfsFh4, path: &str) -> Result<NfsFh4>
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
+}
+
+/// A single WRITE FILE_SYNC, as Linux writes what fits into one request; a COMMIT where it does not.
+async fn write_once(client: &Client, file: &OpenFile, data: Bytes) -> Result<()> {
+    if data.len() > client.io_max() as usize {
+        return Ok(client.write_all(file, 0, &data).await?);
+    }
+    let length = data.len();
+    let written = client.write(file, 0, data, StableHow4::FileSync).await?;
+    ensure!(written.count as usize == length, "a WRITE fell short");
+    Ok(())
 }
 
 async fn write_blocks(client: &Client, file: &OpenFile, material: Material) -> Result<()> {

@@ -1,0 +1,97 @@
+//! The strategies of section 3.3 switched off in turn, under the package alone. What they are worth when several sites
+//! work in one place is another experiment (`sharing`).
+//!
+//! What must never enter: how the package is played.
+
+use anyhow::{Context, Result};
+
+use super::stands::Setup;
+use super::sweep::Sweep;
+use super::{LOCAL, THINKING, figures, panel, round_trip, shortened};
+use crate::paper::experiment::{Extent, Point, Shown};
+use crate::paper::plot::{self, Axis, Chart, Plot};
+use crate::paper::statistics::Results;
+use crate::paper::strategies::{ALL_ON, VARIANTS};
+use crate::paper::table::{self, Heads};
+
+/// How many steps a quick run plays.
+const QUICK_STEPS: usize = 8_000;
+
+/// The ablation.
+#[derive(Debug)]
+pub(crate) struct Ablation;
+
+impl Sweep for Ablation {
+    fn name(&self) -> &'static str {
+        "ablation"
+    }
+
+    fn points(&self, extent: Extent) -> Vec<Point> {
+        let distances: &[&str] = extent.choose(&["0.2", "120"], &["120"]);
+        let mut points = Vec::new();
+        for x in distances {
+            let variants = VARIANTS.iter().map(|(name, _)| *name).chain([LOCAL]);
+            points.extend(variants.map(|series| Point::new(panel(true), series, x)));
+        }
+        points
+    }
+
+    fn setup(&self, point: &Point, extent: Extent) -> Result<Setup> {
+        let variant = VARIANTS.iter().find(|(name, _)| *name == point.series);
+        let settings = match point.series.as_str() {
+            LOCAL => "",
+            _ => variant.context("there is no such variant")?.1,
+        };
+        Ok(Setup {
+            replicas: if point.series == LOCAL { 1 } else { 2 },
+            settings: settings.to_owned(),
+            round_trip: round_trip(&point.x)?,
+            thinks: true,
+            steps: extent.choose(usize::MAX, QUICK_STEPS),
+            is_patient: true,
+        })
+    }
+
+    fn side_by_side(&self) -> usize {
+        6
+    }
+
+    fn shown(&self, results: &Results, extent: Extent) -> Shown {
+        let about = format!(
+            "Two replicas, and each of the four strategies of section 3.3 off in turn: without the *idle timer* control of a \
+             subtree ends at once instead of after 1 s without changes; without *revoke* nobody asks for a control; without \
+             *file control* a written file has none of its own, so writes keep the subtree's; without *upgrade* many small controls \
+             are not replaced by one of a subtree. Last, without deep control at all. With think time, all series side by \
+             side, one client at one site; with several sites see the next section.{}",
+            shortened(extent, QUICK_STEPS)
+        );
+        let heads = Heads {
+            panel: "",
+            series: "strategies",
+            x: "round trip (ms)",
+        };
+        let charts = figures(results).into_iter().map(|figure| Chart {
+            title: figure.title.replace(" (s)", ""),
+            x: Axis::linear("round trip between sites (ms)"),
+            y: Axis::linear("time (s)"),
+            marks: plot::bars(results, THINKING, figure.name, 1.0),
+        });
+        Shown {
+            title: "Ablation: each strategy off in turn",
+            about,
+            claims: include_str!("../claims/ablation.md"),
+            tables: vec![table::by_point(
+                results,
+                heads,
+                &figures(results),
+                Some(ALL_ON),
+            )],
+            plots: vec![Plot {
+                name: "",
+                title: "SSH-Build with each strategy of section 3.3 off in turn".to_owned(),
+                columns: 2,
+                charts: charts.collect(),
+            }],
+        }
+    }
+}

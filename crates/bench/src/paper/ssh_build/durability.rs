@@ -1,0 +1,100 @@
+//! Durability: an answer once this server has a change, against once a majority has it, as the authors' earlier design
+//! did.
+//!
+//! What must never enter: how the package is played.
+
+use anyhow::Result;
+
+use super::stands::Setup;
+use super::sweep::Sweep;
+use super::{LOCAL, figures, round_trip, shortened};
+use crate::paper::experiment::{Extent, Point, Shown};
+use crate::paper::plot::{self, Axis, Chart, Plot};
+use crate::paper::statistics::Results;
+use crate::paper::table::{self, Heads};
+
+/// Answers wait for a majority.
+const MAJORITY: &str = "majority";
+
+/// Answers wait for one server.
+const RELAXED: &str = "relaxed";
+
+/// How many replicas: of three, two are a majority.
+const REPLICAS: usize = 3;
+
+/// From this round trip on, in milliseconds, waiting for a majority leaves a machine idle.
+const IDLE_FROM_MS: f64 = 10.0;
+
+/// How many steps a quick run plays.
+const QUICK_STEPS: usize = 150;
+
+/// The comparison.
+#[derive(Debug)]
+pub(crate) struct Durability;
+
+impl Sweep for Durability {
+    fn name(&self) -> &'static str {
+        "durability"
+    }
+
+    fn points(&self, extent: Extent) -> Vec<Point> {
+        let distances: &[&str] = extent.choose(&["0.2", "20", "60", "120"], &["0.2", "20", "120"]);
+        let series = |x: &&str| [RELAXED, MAJORITY, LOCAL].map(|series| Point::new("", series, x));
+        distances.iter().flat_map(series).collect()
+    }
+
+    fn setup(&self, point: &Point, extent: Extent) -> Result<Setup> {
+        let is_majority = point.series == MAJORITY;
+        let settings = match is_majority {
+            true => "[replication]\ndurability = \"majority\"\n",
+            false => "",
+        };
+        let distance = round_trip(&point.x)?;
+        Ok(Setup {
+            replicas: if point.series == LOCAL { 1 } else { REPLICAS },
+            settings: settings.to_owned(),
+            round_trip: distance,
+            thinks: false,
+            steps: extent.choose(usize::MAX, QUICK_STEPS),
+            is_patient: is_majority && distance.as_secs_f64() * 1e3 >= IDLE_FROM_MS,
+        })
+    }
+
+    fn shown(&self, results: &Results, extent: Extent) -> Shown {
+        let about = format!(
+            "Three replicas. With *relaxed* durability, the default and the main paper's choice, a change is answered once the \
+             server near has it on its disk; with *majority* once two of three have, which is what the authors' earlier \
+             design asked for. Without think time. Where answers wait for distant servers, the distances run side by \
+             side.{}",
+            shortened(extent, QUICK_STEPS)
+        );
+        let heads = Heads {
+            panel: "",
+            series: "durability",
+            x: "round trip (ms)",
+        };
+        let charts = figures(results).into_iter().map(|figure| Chart {
+            title: figure.title.replace(" (s)", ""),
+            x: Axis::linear("round trip between sites (ms)"),
+            y: Axis::log("time (s)"),
+            marks: plot::lines(results, "", figure.name, 1.0, Some(LOCAL)),
+        });
+        Shown {
+            title: "Durability: one server, or a majority",
+            about,
+            claims: include_str!("../claims/durability.md"),
+            tables: vec![table::by_point(
+                results,
+                heads,
+                &figures(results),
+                Some(RELAXED),
+            )],
+            plots: vec![Plot {
+                name: "",
+                title: "SSH-Build with relaxed and majority durability".to_owned(),
+                columns: 2,
+                charts: charts.collect(),
+            }],
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Figure 5: one server without replicas that is more and more distant from its client.
+//!
+//! What must never enter: how the package is played.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use testbed::{Ganesha, LinkSettings, Requirements, World};
+
+use super::sweep::side_by_side;
+use super::{Play, SERVER, TOTAL, figures, round_trip, shortened};
+use crate::contender::version;
+use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown};
+use crate::paper::field::{Field, Folder};
+use crate::paper::plot::{self, Axis, Chart, Plot};
+use crate::paper::statistics::Results;
+use crate::paper::table::{self, Figure, Heads};
+use crate::sites::Server;
+use crate::worker::Target;
+
+const MERIDIAN: &str = "Meridian";
+const GANESHA: &str = "NFS-Ganesha";
+
+/// From this round trip on the machine is idle most of the time, and so many plays go on side by side.
+const IDLE_FROM: Duration = Duration::from_millis(20);
+const SIDE_BY_SIDE: usize = 10;
+
+/// How many steps a quick run plays.
+const QUICK_STEPS: usize = 250;
+
+/// Figure 5.
+#[derive(Debug)]
+pub(crate) struct Figure5;
+
+/// A server and, far from it, the site of its client.
+struct Distant {
+    world: World,
+    target: Target,
+    server: Kind,
+    /// Goes after the server.
+    _folder: Folder,
+}
+
+enum Kind {
+    Meridian(Server),
+    Ganesha(Ganesha),
+}
+
+impl Distant {
+    fn start(field: &Field, series: &str) -> Result<Self> {
+        let folder = field.folder()?;
+        let world = World::new(&["server", "client"], &LinkSettings::default())?;
+        let (place, client) = (world.place("server")?, world.place("client")?);
+        let server = match series {
+            MERIDIAN => {
+                let data = folder.path().join("data");
+                let address = place.nfs_address();
+                Kind::Meridian(Server::start(place, &field.program, data, address, "")?)
+            }
+            _ => {
+                let address = place.nfs_address();
+                Kind::Ganesha(Ganesha::start_at(place.site(), folder.path(), address)?)
+            }
+        };
+        let target = match &server {
+            Kind::Meridian(server) => server.from(client),
+            Kind::Ganesha(ganesha) => Target {
+                site: Some(client.site().clone()),
+                address: ganesha.address(),
+                export: Ganesha::EXPORT.to_owned(),
+            },
+        };
+        Ok(Self {
+            target,
+            server,
+            world,
+            _folder: folder,
+        })
+    }
+
+    fn play(&mut self, play: Play<'_>, distance: Duration, home: &str) -> Result<Outcome> {
+        let wan = self.world.wan();
+        wan.set(&LinkSettings::round_trip(distance))?;
+        let played = play.at(&self.target, home)?;
+        // What is there is the same from wherever one looks.
+        wan.set(&LinkSettings::default())?;
+        played.check_at(&self.target)?;
+        match &mut self.server {
+            Kind::Meridian(server) => drop(server.processor_time()?),
+            Kind::Ganesha(ganesha) => {
+                let ended = ganesha.service().ended()?;
+                ensure!(ended.is_none(), "{GANESHA} has ended: {ended:?}");
+            }
+        }
+        Ok(played.figures)
+    }
+}
+
+impl Experiment for Figure5 {
+    fn name(&self) -> &'static str {
+        "figure-5"
+    }
+
+    fn needs(&self) -> Requirements {
+        Requirements::site().with_wan().with_ganesha()
+    }
+
+    fn peers(&self) -> Result<Vec<Peer>> {
+        let version = version(Path::new("ganesha.nfsd"), "-v")?;
+        let name = GANESHA.to_owned();
+        Ok(vec![Peer { name, version }])
+    }
+
+    fn settings(&self, _: Extent) -> String {
+        format!("{QUICK_STEPS} {SIDE_BY_SIDE} {IDLE_FROM:?}")
+    }
+
+    fn points(&self, extent: Extent) -> Vec<Point> {
+        let distances: &[&str] =
+            extent.choose(&["0.2", "1", "5", "20", "60", "120"], &["0.2", "20", "120"]);
+        let both = |x: &&str| [MERIDIAN, GANESHA].map(|series| Point::new("", series, x));
+        distances.iter().flat_map(both).collect()
+    }
+
+    /// The whole package makes about 22000 requests, and has pauses of 180 s.
+    fn expected(&self, point: &Point, extent: Extent) -> Duration {
+        let distance = round_trip(&point.x).unwrap_or_default();
+        let (requests, rest) = extent.choose((22_000.0, 190.0), (200.0, 4.0));
+        let seconds = distance.as_secs_f64() * requests + rest;
+        let beside = if distance < IDLE_FROM {
+            1
+        } else {
+            SIDE_BY_SIDE
+        };
+        Duration::from_secs_f64(seconds / beside as f64)
+    }
+
+    fn is_at_once(&self, _: Extent) -> bool {
+        true
+    }
+
+    fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
+        let beginning;
+        let trace = match field.extent {
+            Extent::Whole => &field.trace,
+            Extent::Quick => {
+                beginning = field.trace.beginning(QUICK_STEPS);
+                &beginning
+            }
+        };
+        let play = |job: &Job| {
+            let distance = round_trip(&job.point.x)?;
+            let mut distant = Distant::start(field, &job.point.series)?;
+            let outcome = distant.play(
+                Play {
+                    trace,
+                    thinks: true,
+                },
+                distance,
+                "package",
+            );
+            book.keep(job, outcome.with_context(|| job.to_string())?)
+        };
+        let is_near = |job: &&Job| round_trip(&job.point.x).is_ok_and(|time| time < IDLE_FROM);
+        let (near, far): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(is_near);
+        near.into_iter().try_for_each(play)?;
+        side_by_side(SIDE_BY_SIDE, &far, |job| play(job))
+    }
+
+    fn shown(&self, results: &Results, extent: Extent) -> Shown {
+        let about = format!(
+            "The package played at one server without replicas, at a growing distance from the client, with think time: that of \
+             the programs is in all times. From 20 ms on, where everybody mostly waits for packets, up to {SIDE_BY_SIDE} plays go on side by \
+             side, each with a server of its own. Compared afterwards is what the server itself shows.{}",
+            shortened(extent, QUICK_STEPS)
+        );
+        let heads = Heads {
+            panel: "",
+            series: "server",
+            x: "round trip (ms)",
+        };
+        let mut columns = figures(results);
+        columns.insert(0, Figure::plain(SERVER, "all, without pauses (s)"));
+        let chart = |title: &str, figure: &str| Chart {
+            title: title.to_owned(),
+            x: Axis::log("round trip between client and server (ms)"),
+            y: Axis::log("time (s)"),
+            marks: plot::lines(results, "", figure, 1.0, None),
+        };
+        Shown {
+            title: "Figure 5: one distant server",
+            about,
+            claims: include_str!("../claims/figure-5.md"),
+            tables: vec![table::by_point(results, heads, &columns, Some(GANESHA))],
+            plots: vec![Plot {
+                name: "",
+                title: "SSH-Build at one distant server (Figure 5)".to_owned(),
+                columns: 2,
+                charts: vec![
+                    chart("with think time", TOTAL),
+                    chart("the server's and the network's time alone", SERVER),
+                ],
+            }],
+        }
+    }
+}

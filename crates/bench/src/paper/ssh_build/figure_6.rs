@@ -1,0 +1,101 @@
+//! Figure 6: fine-grained against hierarchical replication control.
+//!
+//! What must never enter: how the package is played.
+
+use anyhow::Result;
+
+use super::stands::Setup;
+use super::sweep::Sweep;
+use super::{LOCAL, THINKING, charts_by_phase, figures, panel, round_trip, shortened};
+use crate::paper::experiment::{Extent, Point, Shown};
+use crate::paper::plot::Plot;
+use crate::paper::statistics::Results;
+use crate::paper::table::{self, Heads};
+
+/// Control of single files and directories only.
+const FINE: &str = "fine-grained";
+
+/// Control of whole subtrees, as every server has it by default.
+const HIERARCHICAL: &str = "hierarchical";
+
+/// What makes control fine-grained.
+const NO_DEEP_CONTROL: &str = "[replication.strategies]\ndeep_control = false\n";
+
+/// How many steps a quick run plays.
+const QUICK_STEPS: usize = 500;
+
+/// Figure 6.
+#[derive(Debug)]
+pub(crate) struct Figure6;
+
+impl Sweep for Figure6 {
+    fn name(&self) -> &'static str {
+        "figure-6"
+    }
+
+    fn points(&self, extent: Extent) -> Vec<Point> {
+        let distances: &[&str] =
+            extent.choose(&["0.2", "20", "60", "120", "200"], &["0.2", "60", "200"]);
+        let panels: &[bool] = extent.choose(&[false, true], &[false]);
+        let mut points = Vec::new();
+        for &thinks in panels {
+            for x in distances {
+                let series = [FINE, HIERARCHICAL, LOCAL];
+                points.extend(series.map(|series| Point::new(panel(thinks), series, x)));
+            }
+        }
+        points
+    }
+
+    fn setup(&self, point: &Point, extent: Extent) -> Result<Setup> {
+        let thinks = point.panel == THINKING;
+        let is_fine = point.series == FINE;
+        Ok(Setup {
+            replicas: if point.series == LOCAL { 1 } else { 2 },
+            settings: if is_fine { NO_DEEP_CONTROL } else { "" }.to_owned(),
+            round_trip: round_trip(&point.x)?,
+            thinks,
+            steps: extent.choose(usize::MAX, QUICK_STEPS),
+            is_patient: thinks,
+        })
+    }
+
+    fn shown(&self, results: &Results, extent: Extent) -> Shown {
+        let about = format!(
+            "Two replicas; the package is played at one of them, the other is more and more distant. *Fine-grained* control covers \
+             single files and directories (`deep_control = false`), *hierarchical* control covers subtrees, as is the \
+             default, with a timeout of 1 s. The *single local server* has no replica; it is the line to reach.{}",
+            shortened(extent, QUICK_STEPS)
+        );
+        let heads = Heads {
+            panel: "",
+            series: "control",
+            x: "round trip (ms)",
+        };
+        let panels = results.panels();
+        let plot = |thinks: bool| Plot {
+            name: if thinks { "thinking" } else { "" },
+            title: format!("SSH-Build with two replicas, {} (Figure 6)", panel(thinks)),
+            columns: 2,
+            charts: charts_by_phase(results, panel(thinks), Some(LOCAL)),
+        };
+        let thinkings = [false, true].into_iter();
+        let thinkings = thinkings.filter(|&thinks| panels.contains(&panel(thinks)));
+        let heads = Heads {
+            panel: "pauses",
+            ..heads
+        };
+        Shown {
+            title: "Figure 6: fine-grained and hierarchical control",
+            about,
+            claims: include_str!("../claims/figure-6.md"),
+            tables: vec![table::by_point(
+                results,
+                heads,
+                &figures(results),
+                Some(LOCAL),
+            )],
+            plots: thinkings.map(plot).collect(),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Figure 8: more replicas, and what their number costs the primary.
+//!
+//! What must never enter: how the package is played.
+
+use anyhow::{Context, Result};
+
+use super::stands::Setup;
+use super::sweep::Sweep;
+use super::{LOCAL, THINKING, TOTAL, figures, panel, round_trip, shortened};
+use crate::paper::experiment::{Extent, Point, Shown};
+use crate::paper::plot::{self, Axis, Chart, Plot};
+use crate::paper::statistics::Results;
+use crate::paper::table::{self, Figure, Heads};
+
+/// Series, with their round trips in milliseconds.
+const NETWORKS: [(&str, &str); 2] = [("LAN, 0.2 ms", "0.2"), ("WAN, 120 ms", "120")];
+
+/// How many steps a quick run plays.
+const QUICK_STEPS: usize = 4_000;
+
+/// Figure 8.
+#[derive(Debug)]
+pub(crate) struct Figure8;
+
+impl Sweep for Figure8 {
+    fn name(&self) -> &'static str {
+        "figure-8"
+    }
+
+    fn points(&self, extent: Extent) -> Vec<Point> {
+        let counts: &[usize] = extent.choose(&[2, 3, 4, 5, 6, 8], &[2, 4]);
+        let panels: &[bool] = extent.choose(&[false, true], &[false]);
+        let mut points = Vec::new();
+        for &thinks in panels {
+            for count in counts {
+                let network = |(name, _)| Point::new(panel(thinks), name, count);
+                points.extend(NETWORKS.map(network));
+                points.push(Point::new(panel(thinks), LOCAL, count));
+            }
+        }
+        points
+    }
+
+    fn setup(&self, point: &Point, extent: Extent) -> Result<Setup> {
+        let thinks = point.panel == THINKING;
+        let is_local = point.series == LOCAL;
+        let network = NETWORKS.iter().find(|(name, _)| *name == point.series);
+        let distance = match network {
+            Some((_, distance)) => distance,
+            None if is_local => "0.2",
+            None => anyhow::bail!("there is no network {}", point.series),
+        };
+        let count = point.x.parse().context("no number of replicas")?;
+        Ok(Setup {
+            replicas: if is_local { 1 } else { count },
+            settings: String::new(),
+            round_trip: round_trip(distance)?,
+            thinks,
+            steps: extent.choose(usize::MAX, QUICK_STEPS),
+            is_patient: thinks,
+        })
+    }
+
+    fn side_by_side(&self) -> usize {
+        3
+    }
+
+    fn shown(&self, results: &Results, extent: Extent) -> Shown {
+        let about = format!(
+            "The package played at one of 2 to 8 replicas, each 0.2 ms (LAN) or 120 ms (WAN) from each other. All replicas share two \
+             cores here, which the papers' did not: without think time the work of the replicas competes with that of the \
+             primary, with think time there is room for both. What left the primary's site counts until all replicas had \
+             everything, with all headers.{}",
+            shortened(extent, QUICK_STEPS)
+        );
+        let heads = Heads {
+            panel: "pauses",
+            series: "network",
+            x: "replicas",
+        };
+        let mut columns = figures(results);
+        columns.insert(
+            0,
+            Figure {
+                name: "first_out_bytes",
+                title: "left the primary's site (MB)",
+                unit: 1e6,
+            },
+        );
+        let mut charts = Vec::new();
+        for panel in results.panels() {
+            let marks = |figure, unit| plot::lines(results, panel, figure, unit, Some(LOCAL));
+            charts.push(chart(panel, "time (s)", marks(TOTAL, 1.0)));
+            let title = "sent by the primary's site (MB)";
+            charts.push(chart(panel, title, marks("first_out_bytes", 1e6)));
+        }
+        Shown {
+            title: "Figure 8: more replicas",
+            about,
+            claims: include_str!("../claims/figure-8.md"),
+            tables: vec![table::by_point(results, heads, &columns, Some(LOCAL))],
+            plots: vec![Plot {
+                name: "",
+                title: "SSH-Build with more replicas (Figure 8)".to_owned(),
+                columns: 2,
+                charts,
+            }],
+        }
+    }
+}
+
+fn chart(title: &str, y: &str, marks: plot::Marks) -> Chart {
+    Chart {
+        title: title.to_owned(),
+        x: Axis::linear("replicas"),
+        y: Axis::linear(y),
+        marks,
+    }
+}

@@ -1,0 +1,178 @@
+//! Servers that wait for the package: sets of replicas and single servers, started when they are first needed.
+//!
+//! What must never enter: points, and figures.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use testbed::{LinkSettings, World};
+
+use super::Play;
+use crate::paper::experiment::Outcome;
+use crate::paper::field::{Field, Folder};
+use crate::sites::{Server, Sites};
+
+/// So many servers may wait while others work: an idle set renews its leases, and that costs a little.
+const SERVERS_MAX: usize = 10;
+
+/// What is played where.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::paper) struct Setup {
+    /// How many replicas; one stands for a server without replication.
+    pub(in crate::paper) replicas: usize,
+    /// Lines of the configuration of all of them.
+    pub(in crate::paper) settings: String,
+    /// From each replica to each and back.
+    pub(in crate::paper) round_trip: Duration,
+    /// Whether the pauses of the recording are kept.
+    pub(in crate::paper) thinks: bool,
+    /// How many steps of the recording are played at most.
+    pub(in crate::paper) steps: usize,
+    /// Whether it spends nearly all its time waiting, and may do so beside others.
+    pub(in crate::paper) is_patient: bool,
+}
+
+/// Servers that run.
+struct Stand {
+    replicas: usize,
+    settings: String,
+    servers: Servers,
+    /// Goes after the servers.
+    _folder: Folder,
+}
+
+enum Servers {
+    Set(Sites),
+    Alone {
+        server: Server,
+        /// Goes after the server.
+        _world: World,
+    },
+}
+
+impl Stand {
+    fn start(field: &Field, setup: &Setup) -> Result<Self> {
+        let folder = field.folder()?;
+        let (program, settings) = (&field.program, &setup.settings);
+        let servers = match setup.replicas {
+            1 => {
+                let world = World::new(&["a"], &LinkSettings::default())?;
+                let place = world.places().first().context("a world has a place")?;
+                let data = folder.path().join("alone");
+                let address = place.nfs_address();
+                let server = Server::start(place, program, data, address, settings)?;
+                Servers::Alone {
+                    server,
+                    _world: world,
+                }
+            }
+            count => {
+                let disk = folder.path().join("set");
+                Servers::Set(Sites::start_with(program, &disk, count, settings)?)
+            }
+        };
+        Ok(Self {
+            replicas: setup.replicas,
+            settings: settings.clone(),
+            servers,
+            _folder: folder,
+        })
+    }
+
+    fn fits(&self, setup: &Setup) -> bool {
+        self.replicas == setup.replicas && self.settings == setup.settings
+    }
+
+    fn play(&self, play: Play<'_>, setup: &Setup, home: &str) -> Result<Outcome> {
+        match &self.servers {
+            Servers::Set(sites) => {
+                sites.set(&LinkSettings::round_trip(setup.round_trip))?;
+                play.at_set(sites, home)
+            }
+            Servers::Alone { server, .. } => {
+                let played = play.at(&server.target(), home)?;
+                played.check_at(&server.target())?;
+                server.processor_time()?;
+                Ok(played.figures)
+            }
+        }
+    }
+}
+
+/// The servers of a round.
+pub(in crate::paper) struct Stands<'a> {
+    field: &'a Field,
+    stands: Vec<Stand>,
+    played: usize,
+}
+
+impl<'a> Stands<'a> {
+    /// None yet.
+    pub(in crate::paper) fn of(field: &'a Field) -> Self {
+        Self {
+            field,
+            stands: Vec::new(),
+            played: 0,
+        }
+    }
+
+    /// Plays the package at servers of this kind, that run already or are started.
+    pub(in crate::paper) fn play(&mut self, setup: &Setup) -> Result<Outcome> {
+        let home = self.home();
+        let beginning = self.field.trace.beginning(setup.steps);
+        let play = Play {
+            trace: &beginning,
+            thinks: setup.thinks,
+        };
+        self.stand(setup)?.play(play, setup, &home)
+    }
+
+    /// The set of this kind, with its distances.
+    pub(in crate::paper) fn sites(&mut self, setup: &Setup) -> Result<&Sites> {
+        match &self.stand(setup)?.servers {
+            Servers::Set(sites) => {
+                sites.set(&LinkSettings::round_trip(setup.round_trip))?;
+                Ok(sites)
+            }
+            Servers::Alone { .. } => bail!("a single server is no set"),
+        }
+    }
+
+    /// The name of a new directory.
+    pub(in crate::paper) fn home(&mut self) -> String {
+        self.played += 1;
+        format!("work-{}", self.played)
+    }
+
+    fn stand(&mut self, setup: &Setup) -> Result<&Stand> {
+        let at = match self.stands.iter().position(|stand| stand.fits(setup)) {
+            Some(at) => at,
+            None => {
+                self.make_room(setup.replicas);
+                self.stands.push(Stand::start(self.field, setup)?);
+                self.stands.len() - 1
+            }
+        };
+        Ok(&self.stands[at])
+    }
+
+    /// Stops those that were started first, as many as is needed.
+    fn make_room(&mut self, servers: usize) {
+        let running = |stands: &[Stand]| stands.iter().map(|stand| stand.replicas).sum::<usize>();
+        while !self.stands.is_empty() && running(&self.stands) + servers > SERVERS_MAX {
+            self.stands.remove(0);
+        }
+    }
+}
+
+impl Setup {
+    /// About how long it keeps everybody waiting; far less is known than this looks like. The whole package has about 30000
+    /// steps, takes a server about 10 s, and has 180 s of pauses.
+    pub(in crate::paper) fn expected(&self, steps_all: usize, side_by_side: usize) -> Duration {
+        let share = self.steps.min(steps_all) as f64 / steps_all as f64;
+        let pauses = if self.thinks { 180.0 } else { 0.0 };
+        let seconds = 3.0 + share * (10.0 + pauses) * (1.0 + self.replicas as f64 / 20.0);
+        let beside = if self.is_patient { side_by_side } else { 1 };
+        Duration::from_secs_f64(seconds / beside.max(1) as f64)
+    }
+}

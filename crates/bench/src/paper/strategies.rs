@@ -1,0 +1,25 @@
+//! The strategies of section 3.3 of the main paper, each off in turn, as servers are configured.
+//!
+//! What must never enter: what is measured with them.
+
+/// With all strategies.
+pub(crate) const ALL_ON: &str = "all strategies";
+
+/// Names, and lines of a configuration.
+pub(crate) const VARIANTS: [(&str, &str); 6] = [
+    (ALL_ON, ""),
+    (
+        "no idle timer",
+        "[replication.strategies]\nidle_timer = false\n",
+    ),
+    ("no revoke", "[replication.strategies]\nrevoke = false\n"),
+    (
+        "no file control",
+        "[replication.strategies]\nfile_control = false\n",
+    ),
+    ("no upgrade", "[replication.strategies]\nupgrade = false\n"),
+    (
+        "no deep control",
+        "[replication.strategies]\ndeep_control = false\n",
+    ),
+];

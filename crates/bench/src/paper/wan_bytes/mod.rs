@@ -1,0 +1,168 @@
+//! What crosses the WAN for what was written, with the means against it switched off in turn.
+//!
+//! What must never enter: how long things took.
+
+mod work;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::experiment::{Book, Experiment, Extent, Job, Outcome, Point, Shown};
+use super::field::Field;
+use super::plot::{self, Axis, Chart, Plot};
+use super::ssh_build::stands::{Setup, Stands};
+use super::ssh_build::sweep::side_by_side;
+use super::statistics::Results;
+use super::table::{self, Figure, Heads};
+
+/// From one site to the other and back.
+const ROUND_TRIP: Duration = Duration::from_millis(120);
+
+/// Names, and lines of a configuration. What rests for no time is sent before it can be overwritten or removed.
+const VARIANTS: [(&str, &str); 3] = [
+    ("as by default", ""),
+    ("no elision", "[replication]\ndata_delay = \"0 ms\"\n"),
+    ("no compression", "[replication]\ncompression = false\n"),
+];
+
+/// The package without and with the pauses of the recording.
+const BUILD: &str = "SSH-Build";
+const BUILD_THINKING: &str = "SSH-Build with think time";
+
+/// How many steps a quick run plays.
+const QUICK_STEPS: usize = 1_500;
+
+/// The comparison.
+#[derive(Debug)]
+pub(crate) struct WanBytes;
+
+impl Experiment for WanBytes {
+    fn name(&self) -> &'static str {
+        "wan-bytes"
+    }
+
+    fn settings(&self, _: Extent) -> String {
+        format!(
+            "{ROUND_TRIP:?} {VARIANTS:?} {QUICK_STEPS} {}",
+            work::settings()
+        )
+    }
+
+    fn points(&self, extent: Extent) -> Vec<Point> {
+        let package: &[&str] = extent.choose(&[BUILD, BUILD_THINKING], &[BUILD]);
+        let works = work::ALL.iter().map(|work| work.title());
+        let works = package.iter().copied().chain(works);
+        let all = works.flat_map(|x| VARIANTS.map(|(name, _)| Point::new("", name, x)));
+        all.collect()
+    }
+
+    fn expected(&self, point: &Point, extent: Extent) -> Duration {
+        let seconds = match (point.x.as_str(), extent) {
+            (BUILD_THINKING, _) => 70,
+            (BUILD, Extent::Whole) => 15,
+            _ => 5,
+        };
+        Duration::from_secs(seconds)
+    }
+
+    fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
+        let measure = |stands: &mut Stands<'_>, job: &Job| {
+            let outcome = one(stands, field, &job.point).with_context(|| job.to_string())?;
+            book.keep(job, outcome)
+        };
+        let thinks = |job: &&Job| job.point.x == BUILD_THINKING;
+        let (patient, others): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(thinks);
+        let mut stands = Stands::of(field);
+        for job in others {
+            measure(&mut stands, job)?;
+        }
+        drop(stands);
+        side_by_side(VARIANTS.len(), &patient, |job| {
+            measure(&mut Stands::of(field), job)
+        })
+    }
+
+    fn shown(&self, results: &Results, extent: Extent) -> Shown {
+        let heads = Heads {
+            panel: "",
+            series: "server",
+            x: "work",
+        };
+        let megabytes = |name, title| Figure {
+            name,
+            title,
+            unit: 1e6,
+        };
+        let columns = [
+            megabytes("written_bytes", "written (MB)"),
+            megabytes("content_bytes", "contents shipped (MB)"),
+            megabytes("record_bytes", "records (MB)"),
+            megabytes("wire_bytes", "on the wire (MB)"),
+            Figure::plain("content_per_written", "contents / written"),
+            Figure::plain("wire_per_written", "wire / written"),
+        ];
+        let chart = |title: &str, figure: &str| Chart {
+            title: title.to_owned(),
+            x: Axis::linear(""),
+            y: Axis::linear("bytes for each byte written"),
+            marks: plot::bars(results, "", figure, 1.0),
+        };
+        Shown {
+            title: "Bytes on the WAN",
+            about: format!(
+                "Two replicas {} ms apart, one client at the first. *Written* is what was in WRITE requests; *contents shipped* are \
+                 counted before compression; *records* are changes of names and attributes; *on the wire* is \
+                 everything, both ways, with all headers, until the other site had everything. *No elision*: contents are \
+                 sent at once (`data_delay = \"0 ms\"`), not after 0.2 s in which they may be overwritten or removed. \
+                 *No compression*: `compression = false`. That consecutive records are merged cannot be switched off.{}\n\n{}",
+                ROUND_TRIP.as_millis(),
+                super::ssh_build::shortened(extent, QUICK_STEPS),
+                work::described()
+            ),
+            claims: include_str!("../claims/wan-bytes.md"),
+            tables: vec![table::by_point(results, heads, &columns, None)],
+            plots: vec![Plot {
+                name: "",
+                title: "Bytes sent to the other site for each byte written".to_owned(),
+                columns: 1,
+                charts: vec![
+                    chart(
+                        "contents shipped, before compression",
+                        "content_per_written",
+                    ),
+                    chart("everything on the wire", "wire_per_written"),
+                ],
+            }],
+        }
+    }
+}
+
+fn one(stands: &mut Stands<'_>, field: &Field, point: &Point) -> Result<Outcome> {
+    let known = VARIANTS.iter().find(|(name, _)| *name == point.series);
+    let (_, settings) = known.context("there is no such series")?;
+    let setup = Setup {
+        replicas: 2,
+        settings: (*settings).to_owned(),
+        round_trip: ROUND_TRIP,
+        thinks: point.x == BUILD_THINKING,
+        steps: field.extent.choose(usize::MAX, QUICK_STEPS),
+        is_patient: false,
+    };
+    let small = work::ALL.iter().find(|work| work.title() == point.x);
+    let mut outcome = match small {
+        Some(work) => {
+            let home = stands.home();
+            work.measure(stands.sites(&setup)?, &home)?
+        }
+        None => stands.play(&setup)?,
+    };
+    let figure = |name: &str| outcome.get(name).copied().context("a figure is missing");
+    let written = figure("written_bytes")?;
+    let shares = [
+        ("content_per_written", figure("content_bytes")? / written),
+        ("wire_per_written", figure("wire_bytes")? / written),
+    ];
+    outcome.extend(shares.map(|(name, value)| (name.to_owned(), value)));
+    Ok(outcome)
+}
