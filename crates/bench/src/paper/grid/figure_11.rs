@@ -11,7 +11,7 @@ use super::graph::{Benchmark, Class, Graph, single_node};
 use super::servers::{BANDWIDTH, Servers, System};
 use super::{divisor, job, panel, problem};
 use crate::contender::version;
-use crate::paper::experiment::{Book, Experiment, Extent, Job, Peer, Point, Shown};
+use crate::paper::experiment::{Book, Experiment, Extent, Job, Peer, Point, Shown, by_place};
 use crate::paper::field::Field;
 use crate::paper::peers;
 use crate::paper::plot::{self, Axis, Chart, Plot};
@@ -76,17 +76,19 @@ impl Experiment for Figure11 {
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
-        let mut servers = Servers::start(field)?;
-        for job in jobs {
-            let (benchmark, class) = problem(&job.point.panel)?;
-            let mut systems = System::ALL.into_iter();
-            let system = systems.find(|system| system.name() == job.point.series);
-            let system = system.context("there is no such series")?;
-            let distance = job.point.x.parse::<f64>().context("a place is a number")?;
+        for (x, jobs) in by_place(jobs) {
+            let distance = x.parse::<f64>().context("a place is a number")?;
             let round_trip = Duration::from_secs_f64(distance / 1000.0);
-            let graph = Graph::of(benchmark, class);
-            let outcome = servers.run(&graph, divisor(field.extent), system, round_trip);
-            book.keep(job, outcome.with_context(|| job.to_string())?)?;
+            let mut servers = Servers::start(field, round_trip)?;
+            for job in jobs {
+                let (benchmark, class) = problem(&job.point.panel)?;
+                let mut systems = System::ALL.into_iter();
+                let system = systems.find(|system| system.name() == job.point.series);
+                let system = system.context("there is no such series")?;
+                let graph = Graph::of(benchmark, class);
+                let outcome = servers.run(&graph, divisor(field.extent), system);
+                book.keep(job, outcome.with_context(|| job.to_string())?)?;
+            }
         }
         Ok(())
     }

@@ -53,6 +53,14 @@ impl System {
         Self::GridFtp,
     ];
 
+    /// How many directories the files of a job lie in.
+    fn folders(self) -> usize {
+        match self {
+            Self::ReplicatedShared => 1,
+            _ => SITES,
+        }
+    }
+
     /// How plots and tables call it.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -78,10 +86,12 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Starts all of them.
-    pub(super) fn start(field: &Field) -> Result<Self> {
+    /// Starts all of them, at sites this far from each other. A connection that has known a shorter distance would not
+    /// find out how much a longer one carries.
+    pub(super) fn start(field: &Field, round_trip: Duration) -> Result<Self> {
         let folder = field.folder()?;
-        let world = World::new(&NAMES, &LinkSettings::default())?;
+        let link = LinkSettings::round_trip(round_trip).bandwidth(BANDWIDTH);
+        let world = World::new(&NAMES, &link)?;
         let disk = folder.path().join("set");
         let sites = Sites::start_in(world, &field.program, &disk, SITES, "")?;
         let fourth = fourth(&sites)?;
@@ -104,21 +114,13 @@ impl Servers {
         })
     }
 
-    /// Runs a job at sites this far from each other, and cleans up after it.
+    /// Runs a job and cleans up after it.
     ///
     /// # Errors
     /// Fails when an output is read differently from what was written, and when a server has died.
-    pub(super) fn run(
-        &mut self,
-        graph: &Graph,
-        divisor: u32,
-        system: System,
-        round_trip: Duration,
-    ) -> Result<Outcome> {
+    pub(super) fn run(&mut self, graph: &Graph, divisor: u32, system: System) -> Result<Outcome> {
         self.jobs += 1;
         let name = format!("job-{}", self.jobs);
-        let link = LinkSettings::round_trip(round_trip).bandwidth(BANDWIDTH);
-        self.sites.set(&link)?;
         let grounds = self.prepare(system, &name)?;
         self.sites.wait_for_quiet()?;
         let wire = self.sites.sent()?.wire;
@@ -134,8 +136,6 @@ impl Servers {
         self.sites.wait_for_copies()?;
         let wire = self.sites.sent()?.wire - wire;
         self.check_running()?;
-        // Cleaning up is nobody's work.
-        self.sites.set(&LinkSettings::default())?;
         self.clear(system, grounds, &name)?;
         let figures = [
             ("turnaround_s", turnaround.as_secs_f64()),
@@ -157,10 +157,7 @@ impl Servers {
         }
         self.runtime.block_on(async {
             let mut grounds = Vec::new();
-            let folders = match system {
-                System::ReplicatedShared => 1,
-                _ => SITES,
-            };
+            let folders = system.folders();
             for target in self.targets(system)? {
                 let folder = match grounds.is_empty() {
                     true => NfsFolder::make(&target, name, folders).await?,
@@ -176,11 +173,7 @@ impl Servers {
     fn targets(&self, system: System) -> Result<Vec<Target>> {
         let places = &self.sites.world().places()[..SITES];
         let from = |place: &Place| match system {
-            System::DistantGanesha => Target {
-                site: Some(place.site().clone()),
-                address: self.ganesha.address(),
-                export: Ganesha::EXPORT.to_owned(),
-            },
+            System::DistantGanesha => self.ganesha_from(place),
             _ => self.distant.from(place),
         };
         Ok(match system {
@@ -191,24 +184,32 @@ impl Servers {
         })
     }
 
+    /// Removes all files of a job, near to where they are.
     fn clear(&self, system: System, grounds: Vec<Ground>, name: &str) -> Result<()> {
-        let targets = match system {
-            System::GridFtp => Vec::new(),
-            _ => self.targets(system)?,
-        };
         self.runtime.block_on(async {
-            for (number, ground) in grounds.into_iter().enumerate() {
+            for ground in grounds {
                 match ground {
                     Ground::Local(folder) => folder.remove()?,
-                    Ground::Shared(folder) if number == 0 => {
-                        let target = targets.first().context("a job has sites")?;
-                        folder.remove(target, name).await?;
-                    }
                     Ground::Shared(folder) => folder.leave().await?,
                 }
             }
-            Ok(())
+            let near = match system {
+                System::GridFtp => return Ok(()),
+                System::Distant => self.distant.target(),
+                System::DistantGanesha => self.ganesha_from(fourth(&self.sites)?),
+                System::Replicated | System::ReplicatedShared => self.sites.replicas[0].target(),
+            };
+            let folder = NfsFolder::find(&near, name, system.folders()).await?;
+            folder.remove(&near, name).await
         })
+    }
+
+    fn ganesha_from(&self, place: &Place) -> Target {
+        Target {
+            site: Some(place.site().clone()),
+            address: self.ganesha.address(),
+            export: Ganesha::EXPORT.to_owned(),
+        }
     }
 
     /// Fails unless every server is the process that was started.

@@ -16,7 +16,9 @@ use tokio::runtime::Runtime;
 
 use super::stand::Stand;
 use super::{BANDWIDTH, GLUSTER, MERIDIAN, RSYNC, link, outcome};
-use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown};
+use crate::paper::experiment::{
+    Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown, by_place,
+};
 use crate::paper::field::{Field, runtime};
 use crate::paper::peers;
 use crate::paper::plot::{self, Axis, Chart, Plot};
@@ -74,24 +76,27 @@ impl Experiment for Age {
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
-        let stand = Stand::start(field)?;
-        let mut mounted = stand.gluster()?;
-        let (here, there) = (stand.local(0)?, stand.local(1)?);
-        let rsync = Rsync::start(stand.place(1)?, &there)?;
-        for (number, job) in jobs.iter().enumerate() {
-            stand.sites.set(&link(&job.point.x)?)?;
+        for (x, jobs) in by_place(jobs) {
+            let stand = Stand::start(field, &link(x)?)?;
+            let mut mounted = stand.gluster()?;
+            let (here, there) = (stand.local(0)?, stand.local(1)?);
+            let rsync = Rsync::start(stand.place(1)?, &there)?;
             let span = span(field.extent);
-            let seen = match job.point.series.as_str() {
-                MERIDIAN => at_set(&stand, &format!("age-{number}"), span),
-                GLUSTER => at_gluster(&mounted.mounts, &format!("age-{number}"), span),
-                RSYNC => by_rsync(&stand, &rsync, [&here, &there], span),
-                _ => bail!("there is no such series"),
-            };
-            mounted.check_running()?;
-            stand.sites.check_running()?;
-            book.keep(job, seen.with_context(|| job.to_string())?)?;
+            for (number, job) in jobs.into_iter().enumerate() {
+                let name = format!("age-{number}");
+                let seen = match job.point.series.as_str() {
+                    MERIDIAN => at_set(&stand, &name, span),
+                    GLUSTER => at_gluster(&mounted.mounts, &name, span),
+                    RSYNC => by_rsync(&stand, &rsync, [&here, &there], span),
+                    _ => bail!("there is no such series"),
+                };
+                mounted.check_running()?;
+                stand.sites.check_running()?;
+                book.keep(job, seen.with_context(|| job.to_string())?)?;
+            }
+            mounted.stop()?;
         }
-        mounted.stop()
+        Ok(())
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {

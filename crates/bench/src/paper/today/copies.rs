@@ -7,12 +7,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use testbed::{GridFtp, GridFtpOptions, Requirements, Rsync};
+use testbed::{GridFtp, GridFtpOptions, LinkSettings, Requirements, Rsync};
 use tokio::runtime::Runtime;
 
 use super::stand::{Mounted, SITES, Stand};
 use super::{BANDWIDTH, GLUSTER, GRIDFTP, MERIDIAN, RSYNC, link, outcome};
-use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown};
+use crate::paper::experiment::{
+    Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown, by_place,
+};
 use crate::paper::field::{Field, runtime};
 use crate::paper::files::{LocalFolder, Material, NfsFolder};
 use crate::paper::peers;
@@ -120,16 +122,18 @@ impl Experiment for Copies {
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
-        let mut bench = Bench::start(field)?;
-        for (number, job) in jobs.iter().enumerate() {
-            let load = Load::of(&job.point.panel, field.extent)?;
-            let seed = u64::from(job.trial) << 20 | number as u64;
-            bench.stand.sites.set(&link(&job.point.x)?)?;
-            let name = format!("copies-{number}");
-            let copied = bench.copy(&job.point.series, load, seed, &name);
-            book.keep(job, copied.with_context(|| job.to_string())?)?;
+        for (x, jobs) in by_place(jobs) {
+            let mut bench = Bench::start(field, &link(x)?)?;
+            for (number, job) in jobs.into_iter().enumerate() {
+                let load = Load::of(&job.point.panel, field.extent)?;
+                let seed = u64::from(job.trial) << 20 | number as u64;
+                let name = format!("copies-{number}");
+                let copied = bench.copy(&job.point.series, load, seed, &name);
+                book.keep(job, copied.with_context(|| job.to_string())?)?;
+            }
+            bench.mounted.stop()?;
         }
-        bench.mounted.stop()
+        Ok(())
     }
 
     fn shown(&self, results: &Results, _extent: Extent) -> Shown {
@@ -180,8 +184,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn start(field: &Field) -> Result<Self> {
-        let stand = Stand::start(field)?;
+    fn start(field: &Field, link: &LinkSettings) -> Result<Self> {
+        let stand = Stand::start(field, link)?;
         let (mut transfers, mut rsyncs) = (Vec::new(), Vec::new());
         for site in 0..SITES {
             let served = stand.local(site)?.join("rsync");

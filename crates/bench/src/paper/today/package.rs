@@ -3,14 +3,17 @@
 //! What must never enter: how a trace is replayed.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use testbed::Requirements;
 
-use super::stand::Stand;
+use super::stand::{Mounted, Stand};
 use super::{BANDWIDTH, GLUSTER, MERIDIAN, link, outcome};
-use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown};
+use crate::paper::experiment::{
+    Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown, by_place,
+};
 use crate::paper::field::{Field, runtime};
 use crate::paper::peers;
 use crate::paper::plot::{self, Axis, Chart, Plot};
@@ -60,33 +63,25 @@ impl Experiment for Package {
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
         let trace = field.trace.beginning(steps(field.extent));
-        let stand = Stand::start(field)?;
-        let mut mounted = stand.gluster()?;
-        let reference = stand.local(0)?;
-        play_calls(&trace, reference.clone())?;
-        for (number, job) in jobs.iter().enumerate() {
-            let home = format!("package-{number}");
-            stand.sites.set(&link(&job.point.x)?)?;
-            let played = match job.point.series.as_str() {
-                MERIDIAN => at_set(&stand, &trace, &home),
-                GLUSTER => {
-                    let [first, .., last] = &mounted.mounts[..] else {
-                        bail!("GlusterFS has several sites");
-                    };
-                    let here = first.path().join(&home);
-                    fs::create_dir(&here)?;
-                    let took = play_calls(&trace, here)?;
-                    same_tree(&reference, &last.path().join(&home))
-                        .context("the last site has something else than was written")?;
-                    Ok(outcome([("total_s", took), ("everywhere_s", took)]))
-                }
-                _ => bail!("there is no such series"),
-            };
-            mounted.check_running()?;
-            stand.sites.check_running()?;
-            book.keep(job, played.with_context(|| job.to_string())?)?;
+        for (x, jobs) in by_place(jobs) {
+            let stand = Stand::start(field, &link(x)?)?;
+            let mut mounted = stand.gluster()?;
+            let reference = stand.local(0)?;
+            play_calls(&trace, reference.clone())?;
+            for (number, job) in jobs.into_iter().enumerate() {
+                let home = format!("package-{number}");
+                let played = match job.point.series.as_str() {
+                    MERIDIAN => at_set(&stand, &trace, &home),
+                    GLUSTER => at_gluster(&mounted, &trace, &home, &reference),
+                    _ => bail!("there is no such series"),
+                };
+                mounted.check_running()?;
+                stand.sites.check_running()?;
+                book.keep(job, played.with_context(|| job.to_string())?)?;
+            }
+            mounted.stop()?;
         }
-        mounted.stop()
+        Ok(())
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
@@ -129,13 +124,26 @@ impl Experiment for Package {
 }
 
 /// Plays all phases by system calls in a folder.
-fn play_calls(trace: &Trace, folder: std::path::PathBuf) -> Result<Duration> {
+fn play_calls(trace: &Trace, folder: PathBuf) -> Result<Duration> {
     let mut calls = Calls::begin(trace, folder);
     let mut took = Duration::ZERO;
     for phase in &trace.phases {
         took += calls.play(&phase.steps)?;
     }
     Ok(took)
+}
+
+/// Plays all phases where the volume is mounted at the first site, and compares at the last.
+fn at_gluster(mounted: &Mounted, trace: &Trace, home: &str, reference: &Path) -> Result<Outcome> {
+    let [first, .., last] = &mounted.mounts[..] else {
+        bail!("GlusterFS has several sites");
+    };
+    let here = first.path().join(home);
+    fs::create_dir(&here)?;
+    let took = play_calls(trace, here)?;
+    same_tree(reference, &last.path().join(home))
+        .context("the last site has something else than was written")?;
+    Ok(outcome([("total_s", took), ("everywhere_s", took)]))
 }
 
 /// Plays all phases at the first replica, and compares at the last.

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use testbed::{Gluster, GlusterMount, Place};
+use testbed::{Gluster, GlusterMount, LinkSettings, Place, World};
 
 use crate::paper::field::{Field, Folder};
 use crate::sites::Sites;
@@ -29,11 +29,13 @@ pub(super) struct Mounted {
 }
 
 impl Stand {
-    /// Starts the set.
-    pub(super) fn start(field: &Field) -> Result<Self> {
+    /// Starts the set, at sites with these links. A connection that has known a shorter distance would not find out how
+    /// much a longer one carries.
+    pub(super) fn start(field: &Field, link: &LinkSettings) -> Result<Self> {
         let folder = field.folder()?;
+        let world = World::new(&["a", "b", "c"], link)?;
         let disk = folder.path().join("set");
-        let sites = Sites::start_with(&field.program, &disk, SITES, "")?;
+        let sites = Sites::start_in(world, &field.program, &disk, SITES, "")?;
         Ok(Self { sites, folder })
     }
 
