@@ -179,6 +179,16 @@ impl Sites {
         links.map(|link| Ok(link.report()?.traffic.bytes)).sum()
     }
 
+    /// By how much the WAN handed frames over too late since its settings changed: the mean of the worst
+    /// link. It says how busy the machine was.
+    pub(crate) fn lateness(&self) -> Result<Duration> {
+        let mut worst = Duration::ZERO;
+        for link in self.world.wan().links() {
+            worst = worst.max(link.report()?.lateness.mean());
+        }
+        Ok(worst)
+    }
+
     /// Fails unless every server is still the process that was started.
     pub(crate) fn check_running(&self) -> Result<()> {
         let mut all = self.replicas.iter().chain([&self.alone]);

@@ -64,6 +64,8 @@ pub struct Settings {
     /// How long a change of a file rests before its content is shipped, so that what is overwritten or
     /// removed at once never crosses the wide area.
     pub data_delay: Duration,
+    /// Whether consecutive updates are made one before they are sent, so that of each row only the last state travels.
+    pub merging: bool,
     /// How long a client's operation waits for control before the client is told to come again. Less than the
     /// minute after which a Linux client asks on its own; more than elections take, because whoever comes
     /// again finds control gone that was won for it.
@@ -106,6 +108,7 @@ impl Default for Settings {
             name_space: NameSpace::default(),
             durability: Durability::default(),
             data_delay: Duration::from_millis(200),
+            merging: true,
             patience: Duration::from_secs(50),
             site_lease: Duration::from_secs(5),
             clock_drift_ppm: 500,

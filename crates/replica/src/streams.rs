@@ -94,7 +94,7 @@ async fn send_some(
     let mut last = sent;
     let mut bytes = 0;
     let mut records = Vec::new();
-    for record in merge(updates) {
+    for record in merge(updates, shared.settings.merging) {
         last = record.position;
         bytes += bytes_of(&record);
         records.push(record);

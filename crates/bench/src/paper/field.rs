@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
+use tokio::sync::Mutex;
 
 use super::experiment::Extent;
 use crate::trace::Trace;
@@ -21,6 +22,8 @@ pub(crate) struct Field {
     pub(crate) extent: Extent,
     /// The package whose unpacking, configuring and building was recorded.
     pub(crate) trace: Trace,
+    /// Held while work goes on that leaves no pauses, by those that run beside others.
+    pub(crate) turn: Mutex<()>,
     disk: PathBuf,
     folders: AtomicU64,
 }
@@ -32,6 +35,7 @@ impl Field {
             program,
             extent,
             trace,
+            turn: Mutex::new(()),
             disk: disk.to_owned(),
             folders: AtomicU64::new(0),
         }

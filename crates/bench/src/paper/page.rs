@@ -40,6 +40,8 @@ pub(crate) struct Section {
     pub(crate) shown: Shown,
     /// How many trials every point has.
     pub(crate) trials: usize,
+    /// By how many microseconds the WAN was late in the mean of the worst trial, where that was looked at.
+    pub(crate) late_us: Option<f64>,
 }
 
 /// Writes the page to a file, and the plots into a folder beside it.
@@ -140,6 +142,9 @@ impl Section {
         if trials < wanted {
             text += &format!("**Not finished: some points have {trials} of {wanted} trials.**\n\n");
         }
+        if let Some(late) = self.late_us {
+            text += &format!("In the worst trial packets came {late:.0} µs late in the mean.\n\n");
+        }
         for plot in &shown.plots {
             let file = folder.join(plot_file(self.name, plot.name));
             text += &format!("![{}]({})\n\n", plot.title, file.display());
@@ -167,6 +172,7 @@ mod tests {
                 plots: Vec::new(),
             },
             trials,
+            late_us: Some(31.4),
         }
     }
 
@@ -175,6 +181,7 @@ mod tests {
         let whole = section(5).text(Path::new(""), Extent::Whole);
         assert!(whole.starts_with("## Nothing\n\nIt is about nothing.\n\nWhat the papers say:"));
         assert!(whole.ends_with("| a |\n|---|\n\n"), "{whole}");
+        assert!(whole.contains("packets came 31 µs late"));
         assert!(!whole.contains("Not finished"));
         let half = section(3).text(Path::new(""), Extent::Whole);
         assert!(half.contains("some points have 3 of 5 trials"));

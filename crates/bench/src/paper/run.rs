@@ -15,7 +15,7 @@ use super::list::EXPERIMENTS;
 use super::page::{self, Conditions, Section};
 use super::progress::{Progress, in_words};
 use super::raw::{RawFile, file_hash, settings_hash};
-use super::statistics::Results;
+use super::statistics::{LATENESS, Results};
 use crate::arguments::PaperArguments;
 use crate::comparison::WorkFolder;
 use crate::contender::{meridian_program, version};
@@ -257,6 +257,7 @@ fn write(
                 name,
                 shown,
                 trials,
+                late_us: results.largest(LATENESS),
             });
         }
     }
@@ -270,7 +271,7 @@ fn write(
     }
     if !failures.is_empty() {
         bail!(
-            "{} experiments failed; what was measured is kept",
+            "{} of the experiments failed; what was measured is kept",
             failures.len()
         );
     }

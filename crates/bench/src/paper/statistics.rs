@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 use super::experiment::{Outcome, Point};
 
+/// The name of the figure that says by how many microseconds the WAN was late in the mean.
+pub(crate) const LATENESS: &str = "wan_late_us";
+
 /// Several trials of one figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Summary {
@@ -111,6 +114,13 @@ impl Results {
     /// A figure at a point over all trials.
     pub(crate) fn summary(&self, point: &Point, figure: &str) -> Option<Summary> {
         self.derived(point, |outcome| outcome.get(figure).copied())
+    }
+
+    /// The largest value of a figure in any trial.
+    pub(crate) fn largest(&self, figure: &str) -> Option<f64> {
+        let trials = self.outcomes.values().flat_map(BTreeMap::values);
+        let values = trials.filter_map(|outcome| outcome.get(figure).copied());
+        values.reduce(f64::max)
     }
 
     /// A value made of the figures of each trial at a point, over all trials that have it.

@@ -30,13 +30,17 @@ struct Merged {
     rows: MergedRows,
 }
 
-/// Makes as few records of consecutive updates as may be; their order stays.
-pub(crate) fn merge(updates: impl IntoIterator<Item = (UpdateRecord, Note)>) -> Vec<Record> {
+/// Makes as few records of consecutive updates as may be; their order stays. With `is_on` false each update becomes a record of its
+/// own, to see what merging is worth.
+pub(crate) fn merge(
+    updates: impl IntoIterator<Item = (UpdateRecord, Note)>,
+    is_on: bool,
+) -> Vec<Record> {
     let mut records = Vec::new();
     let mut current: Option<Merged> = None;
     for (update, note) in updates {
         let apart = match &mut current {
-            Some(merged) if merged.may_take(&note) => merged.take(update, &note),
+            Some(merged) if is_on && merged.may_take(&note) => merged.take(update, &note),
             _ => Some(update),
         };
         if let Some(update) = apart {
@@ -147,7 +151,7 @@ mod tests {
             update(7, &[("a", Some("2"))]),
             update(9, &[("b", None)]),
         ];
-        let merged = merge(updates.map(|update| (update, note(1))));
+        let merged = merge(updates.map(|update| (update, note(1))), true);
         let [record] = merged.as_slice() else {
             panic!("one record is enough: {merged:?}");
         };
@@ -163,7 +167,7 @@ mod tests {
     fn updates_under_different_controls_stay_apart() {
         let updates = [(1, 1), (2, 1), (3, 2), (4, 1)];
         let updates = updates.map(|(position, under)| (update(position, &[]), note(under)));
-        let merged = merge(updates);
+        let merged = merge(updates, true);
         let positions: Vec<u64> = merged.iter().map(|record| record.position).collect();
         assert_eq!(positions, [2, 3, 4]);
     }
@@ -178,7 +182,7 @@ mod tests {
             };
             (update(position, &[]), note)
         });
-        let merged = merge(updates);
+        let merged = merge(updates, true);
         let order: Vec<_> = merged
             .iter()
             .map(|record| (record.position, record.after[0].1))
@@ -189,7 +193,16 @@ mod tests {
     #[test]
     fn a_record_stays_small() {
         let many = 1..=2 * UPDATES as u64 + 1;
-        let merged = merge(many.map(|position| (update(position, &[]), note(1))));
+        let merged = merge(many.map(|position| (update(position, &[]), note(1))), true);
         assert_eq!(merged.len(), 3);
+    }
+
+    #[test]
+    fn updates_stay_apart_where_merging_is_off() {
+        let updates = [1, 2, 5].map(|position| (update(position, &[("a", Some("1"))]), note(1)));
+        let records = merge(updates, false);
+        let positions: Vec<u64> = records.iter().map(|record| record.position).collect();
+        assert_eq!(positions, [1, 2, 5]);
+        assert!(records.iter().all(|record| record.rows.len() == 1));
     }
 }

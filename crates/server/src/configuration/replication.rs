@@ -25,6 +25,8 @@ pub struct ReplicationConfiguration {
     pub data_lanes: u32,
     /// Whether file contents are compressed on their way where that pays.
     pub compression: bool,
+    /// Whether consecutive updates of names and attributes are made one before they are sent.
+    pub merging: bool,
     /// How long changed file contents rest before they are sent.
     pub data_delay: Duration,
     /// What an update of a directory does that another replica controls.
@@ -152,6 +154,7 @@ impl Default for ReplicationConfiguration {
             listen: None,
             data_lanes: 4,
             compression: true,
+            merging: true,
             data_delay: Duration::from_millis(200),
             directory_contention: Contention::Forward,
             namespace: NameLookup::Strict,
@@ -184,6 +187,7 @@ pub(super) fn read(section: &Section<'_>, all: &mut Configuration) {
     let lanes = lanes.and_then(|lanes| u32::try_from(lanes).ok());
     own.data_lanes = lanes.unwrap_or(own.data_lanes);
     own.compression = section.switch("compression").unwrap_or(own.compression);
+    own.merging = section.switch("merging").unwrap_or(own.merging);
     let contentions = [("forward", Contention::Forward), ("wait", Contention::Wait)];
     let contention = section.choice("directory_contention", &contentions);
     own.directory_contention = contention.unwrap_or(own.directory_contention);

@@ -150,6 +150,7 @@ fn settings(chosen: &ReplicationConfiguration) -> replica::Settings {
             Durability::Majority => replica::Durability::Majority,
         },
         data_delay: chosen.data_delay,
+        merging: chosen.merging,
         site_lease: chosen.site_lease,
         clock_drift_ppm: chosen.clock_drift_ppm,
         suspicion: chosen.suspicion,

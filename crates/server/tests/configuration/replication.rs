@@ -21,6 +21,7 @@ fn replication_has_its_settings() {
         listen = "192.0.2.1"
         data_lanes = 8
         compression = false
+        merging = false
         data_delay = "0 ms"
         directory_contention = "wait"
         namespace = "relaxed"
@@ -45,7 +46,10 @@ fn replication_has_its_settings() {
     .replication;
     assert_eq!(all.tree, "source");
     assert_eq!(all.listen.unwrap().0.to_string(), "192.0.2.1:7643");
-    assert_eq!((all.data_lanes, all.compression), (8, false));
+    assert_eq!(
+        (all.data_lanes, all.compression, all.merging),
+        (8, false, false)
+    );
     assert_eq!(all.directory_contention, Contention::Wait);
     assert_eq!(all.namespace, NameLookup::Relaxed);
     assert_eq!(all.durability, Durability::Majority);

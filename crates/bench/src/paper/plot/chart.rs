@@ -4,7 +4,7 @@
 
 use super::scale::{Scale, Span};
 use super::svg::{Svg, text_width};
-use super::{Bars, CHART, COLOURS, Chart, Line, Marks, Value};
+use super::{Bars, CHART, COLOURS, Chart, Line, Marks, Sample, Value};
 
 /// Room beside the area of a chart: left, right, above, below.
 const LEFT: f64 = 66.0;
@@ -163,9 +163,17 @@ fn label(svg: &mut Svg, (x, y): (f64, f64), text: &str, width: f64) {
 }
 
 /// The sample of a series in the legend.
-pub(super) fn sample(svg: &mut Svg, (x, y): (f64, f64), number: usize, is_reference: bool) {
-    svg.path(&[(x, y), (x + 26.0, y)], &stroke(number, is_reference));
-    mark(svg, (x + 13.0, y), number);
+pub(super) fn sample(svg: &mut Svg, (x, y): (f64, f64), number: usize, sample: Sample) {
+    match sample {
+        Sample::Line(is_reference) => {
+            svg.path(&[(x, y), (x + 26.0, y)], &stroke(number, is_reference));
+            mark(svg, (x + 13.0, y), number);
+        }
+        Sample::Bar => {
+            let style = format!("fill=\"{}\"", colour(number));
+            svg.rectangle((x + 9.0, y - 6.0), (17.0, 12.0), &style);
+        }
+    }
 }
 
 fn number_of(names: &[&str], name: &str) -> usize {

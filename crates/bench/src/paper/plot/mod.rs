@@ -88,6 +88,15 @@ pub(crate) struct Line {
     pub(crate) dots: Vec<(f64, Value)>,
 }
 
+/// What stands beside a name in the legend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sample {
+    /// A line with its mark, dashed for the one that others are compared with.
+    Line(bool),
+    /// A piece of a bar.
+    Bar,
+}
+
 /// A bar in each group.
 #[derive(Debug, Clone)]
 pub(crate) struct Bars {
@@ -109,6 +118,15 @@ pub(crate) struct Value {
 }
 
 impl Value {
+    /// Without a spread.
+    pub(crate) fn exactly(value: f64) -> Self {
+        Self {
+            mean: value,
+            low: value,
+            high: value,
+        }
+    }
+
     /// Of a summary, in another unit.
     pub(crate) fn of(summary: Summary, unit: f64) -> Self {
         Self {
@@ -196,7 +214,7 @@ impl Plot {
         svg.bold(MARGIN, MARGIN + 15.0, 17.0, &self.title);
         for (number, (name, (x, y))) in names.iter().zip(&legend).enumerate() {
             let (x, y) = (MARGIN + x, MARGIN + TITLE + y + 8.0);
-            chart::sample(&mut svg, (x, y), number, self.is_reference(name));
+            chart::sample(&mut svg, (x, y), number, self.sample(name));
             svg.text(x + 32.0, y + 4.0, "start", name);
         }
         for (number, chart) in self.charts.iter().enumerate() {
@@ -218,14 +236,17 @@ impl Plot {
         names
     }
 
-    fn is_reference(&self, name: &str) -> bool {
-        self.charts.iter().any(|chart| match &chart.marks {
+    /// How a series looks in the legend.
+    fn sample(&self, name: &str) -> Sample {
+        let mut charts = self.charts.iter();
+        let found = charts.find_map(|chart| match &chart.marks {
             Marks::Lines(lines) => {
-                let mut lines = lines.iter();
-                lines.any(|line| line.name == name && line.is_reference)
+                let line = lines.iter().find(|line| line.name == name)?;
+                Some(Sample::Line(line.is_reference))
             }
-            Marks::Bars { .. } => false,
-        })
+            Marks::Bars { .. } => None,
+        });
+        found.unwrap_or(Sample::Bar)
     }
 }
 

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use super::experiment::{Book, Experiment, Extent, Job, Point, Shown};
 use super::field::Field;
 use super::plot::{self, Axis, Chart, Plot};
-use super::ssh_build::stands::{Setup, Stands};
+use super::ssh_build::stands::{Beside, Setup, Stands};
 use super::statistics::Results;
 use super::strategies::{ALL_ON, VARIANTS};
 use super::table::{self, Figure, Heads};
@@ -43,7 +43,7 @@ const CONTENTIONS: [(&str, &str); 2] = [
 
 /// How long clients work.
 fn length(extent: Extent) -> Duration {
-    extent.choose(Duration::from_secs(40), Duration::from_secs(5))
+    extent.choose(Duration::from_secs(30), Duration::from_secs(4))
 }
 
 /// Points for these series, by the share of updates in the common directory, in percent.
@@ -71,7 +71,7 @@ fn measure(series: &[(&str, &str)], field: &Field, jobs: &[Job], book: &dyn Book
             round_trip: ROUND_TRIP,
             thinks: false,
             steps: 0,
-            is_patient: false,
+            beside: Beside::Nothing,
         };
         let load = Load {
             percent: job.point.x.parse().context("no share")?,
@@ -151,7 +151,7 @@ impl Experiment for Contention {
     fn points(&self, extent: Extent) -> Vec<Point> {
         points(
             &CONTENTIONS,
-            extent.choose(&[0, 1, 5, 20, 50, 100], &[5, 50, 100]),
+            extent.choose(&[0, 1, 5, 20, 50, 100], &[10, 100]),
         )
     }
 
@@ -193,7 +193,7 @@ impl Experiment for SharedStrategies {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        points(&VARIANTS, extent.choose(&[0, 5, 20, 100], &[20]))
+        points(&VARIANTS, extent.choose(&[0, 10, 100], &[10]))
     }
 
     fn expected(&self, _: &Point, extent: Extent) -> Duration {

@@ -16,6 +16,7 @@ use nfs4_client::{Client, How};
 
 use crate::paper::experiment::Outcome;
 use crate::paper::field::runtime;
+use crate::paper::statistics::LATENESS;
 use crate::replay::Requests;
 use crate::sites::{Server, Sites};
 use crate::tally::Tally;
@@ -89,6 +90,7 @@ pub(super) fn measure(sites: &Sites, home: &str, load: Load) -> Result<Outcome> 
     }
     let updates = here.files.len() as f64;
     let more = [
+        (LATENESS, sites.lateness()?.as_secs_f64() * 1e6),
         ("updates", updates),
         ("updates_per_s", updates / took.as_secs_f64()),
         ("delays", (here.delays + there.delays) as f64),

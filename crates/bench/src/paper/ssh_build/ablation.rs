@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::stands::Setup;
 use super::sweep::Sweep;
-use super::{LOCAL, THINKING, figures, panel, round_trip, shortened};
+use super::{LOCAL, THINKING, beside, figures, panel, round_trip, shortened};
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::{self, Axis, Chart, Plot};
 use crate::paper::statistics::Results;
@@ -15,7 +15,7 @@ use crate::paper::strategies::{ALL_ON, VARIANTS};
 use crate::paper::table::{self, Heads};
 
 /// How many steps a quick run plays.
-const QUICK_STEPS: usize = 8_000;
+const QUICK_STEPS: usize = 500;
 
 /// The ablation.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Sweep for Ablation {
             round_trip: round_trip(&point.x)?,
             thinks: true,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
-            is_patient: true,
+            beside: beside(true),
         })
     }
 

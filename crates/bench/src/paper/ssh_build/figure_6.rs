@@ -2,13 +2,17 @@
 //!
 //! What must never enter: how the package is played.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
-use super::stands::Setup;
+use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
-use super::{LOCAL, THINKING, charts_by_phase, figures, panel, round_trip, shortened};
+use super::{
+    LOCAL, THINKING, TOTAL, beside, charts_by_phase, figures, panel, round_trip, shortened,
+};
 use crate::paper::experiment::{Extent, Point, Shown};
-use crate::paper::plot::Plot;
+use crate::paper::plot::{Axis, Chart, Line, Marks, Plot, Value};
 use crate::paper::statistics::Results;
 use crate::paper::table::{self, Heads};
 
@@ -18,11 +22,17 @@ const FINE: &str = "fine-grained";
 /// Control of whole subtrees, as every server has it by default.
 const HIERARCHICAL: &str = "hierarchical";
 
+/// What the whole time is to be at most, as a share of a single local server's.
+const AIM: f64 = 1.05;
+
 /// What makes control fine-grained.
 const NO_DEEP_CONTROL: &str = "[replication.strategies]\ndeep_control = false\n";
 
+/// From this round trip on fine-grained control leaves the machine idle.
+const IDLE_FROM: Duration = Duration::from_millis(20);
+
 /// How many steps a quick run plays.
-const QUICK_STEPS: usize = 500;
+const QUICK_STEPS: usize = 300;
 
 /// Figure 6.
 #[derive(Debug)]
@@ -50,13 +60,17 @@ impl Sweep for Figure6 {
     fn setup(&self, point: &Point, extent: Extent) -> Result<Setup> {
         let thinks = point.panel == THINKING;
         let is_fine = point.series == FINE;
+        let distance = round_trip(&point.x)?;
         Ok(Setup {
             replicas: if point.series == LOCAL { 1 } else { 2 },
             settings: if is_fine { NO_DEEP_CONTROL } else { "" }.to_owned(),
-            round_trip: round_trip(&point.x)?,
+            round_trip: distance,
             thinks,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
-            is_patient: thinks,
+            beside: match is_fine && distance >= IDLE_FROM {
+                true => Beside::Everything,
+                false => beside(thinks),
+            },
         })
     }
 
@@ -85,6 +99,18 @@ impl Sweep for Figure6 {
             panel: "pauses",
             ..heads
         };
+        let ratio = |thinks: bool| Chart {
+            title: panel(thinks).to_owned(),
+            x: Axis::linear("round trip between sites (ms)"),
+            y: Axis::linear("time / single local server's"),
+            marks: aim_and_ratio(results, panel(thinks)),
+        };
+        let ratios = Plot {
+            name: "ratio",
+            title: "Hierarchical control beside a single local server".to_owned(),
+            columns: 2,
+            charts: thinkings.clone().map(ratio).collect(),
+        };
         Shown {
             title: "Figure 6: fine-grained and hierarchical control",
             about,
@@ -95,7 +121,28 @@ impl Sweep for Figure6 {
                 &figures(results),
                 Some(LOCAL),
             )],
-            plots: thinkings.map(plot).collect(),
+            plots: thinkings.clone().map(plot).chain([ratios]).collect(),
         }
     }
+}
+
+/// The whole time under hierarchical control by that at the single local server, trial by trial, and what it should be at most.
+fn aim_and_ratio(results: &Results, panel: &str) -> Marks {
+    let places = results.places(panel).into_iter();
+    let dots = places.filter_map(|x| {
+        let [ours, local] = [HIERARCHICAL, LOCAL].map(|series| Point::new(panel, series, x));
+        let ratio = results.ratio(&ours, &local, TOTAL)?;
+        Some((x.parse().ok()?, Value::of(ratio, 1.0)))
+    });
+    let dots: Vec<(f64, Value)> = dots.collect();
+    let aim = dots.iter().map(|(x, _)| (*x, Value::exactly(AIM)));
+    let line = |name: &str, is_reference, dots| Line {
+        name: name.to_owned(),
+        is_reference,
+        dots,
+    };
+    Marks::Lines(vec![
+        line("aim: at most 1.05", true, aim.collect()),
+        line("hierarchical / single local server", false, dots),
+    ])
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::stands::Setup;
 use super::sweep::Sweep;
-use super::{LOCAL, charts_by_phase, figures, round_trip, shortened};
+use super::{LOCAL, beside, charts_by_phase, figures, round_trip, shortened};
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::Plot;
 use crate::paper::statistics::Results;
@@ -28,7 +28,7 @@ impl Sweep for Figure7 {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] = extent.choose(&["0.2", "60", "120", "200"], &["0.2", "120"]);
+        let distances: &[&str] = extent.choose(&["0.2", "60", "120", "200"], &["120"]);
         let mut points = Vec::new();
         for x in distances {
             points.extend(TIMEOUTS.map(|timeout| Point::new("", timeout, x)));
@@ -52,7 +52,7 @@ impl Sweep for Figure7 {
             round_trip: round_trip(&point.x)?,
             thinks: true,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
-            is_patient: true,
+            beside: beside(true),
         })
     }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::stands::Setup;
 use super::sweep::Sweep;
-use super::{LOCAL, THINKING, TOTAL, figures, panel, round_trip, shortened};
+use super::{LOCAL, THINKING, TOTAL, beside, figures, panel, round_trip, shortened};
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::{self, Axis, Chart, Plot};
 use crate::paper::statistics::Results;
@@ -16,7 +16,7 @@ use crate::paper::table::{self, Figure, Heads};
 const NETWORKS: [(&str, &str); 2] = [("LAN, 0.2 ms", "0.2"), ("WAN, 120 ms", "120")];
 
 /// How many steps a quick run plays.
-const QUICK_STEPS: usize = 4_000;
+const QUICK_STEPS: usize = 2_000;
 
 /// Figure 8.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Sweep for Figure8 {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let counts: &[usize] = extent.choose(&[2, 3, 4, 5, 6, 8], &[2, 4]);
+        let counts: &[usize] = extent.choose(&[2, 3, 4, 6, 8], &[2, 4]);
         let panels: &[bool] = extent.choose(&[false, true], &[false]);
         let mut points = Vec::new();
         for &thinks in panels {
@@ -57,7 +57,7 @@ impl Sweep for Figure8 {
             round_trip: round_trip(distance)?,
             thinks,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
-            is_patient: thinks,
+            beside: beside(thinks),
         })
     }
 

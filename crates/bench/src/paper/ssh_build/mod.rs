@@ -24,16 +24,18 @@ pub(crate) use figure_8::Figure8;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use tokio::sync::Mutex;
 
 use super::experiment::{Extent, Outcome};
 use super::field::runtime;
 use super::plot::{self, Axis, Chart};
-use super::statistics::Results;
+use super::statistics::{LATENESS, Results};
 use super::table::Figure;
 use crate::replay::{self, Replay};
 use crate::sites::Sites;
-use crate::trace::Trace;
+use crate::trace::{Phase, Trace};
 use crate::worker::Target;
+use stands::Beside;
 
 /// The name of the figure with the whole time.
 pub(crate) const TOTAL: &str = "total_s";
@@ -47,6 +49,9 @@ const THINKING: &str = "with think time";
 /// The series that others are compared with.
 const LOCAL: &str = "single local server";
 
+/// Less than these pauses in a phase are hardly any.
+const DENSE: Duration = Duration::from_secs(3);
+
 /// How a package is played.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Play<'a> {
@@ -54,6 +59,8 @@ pub(crate) struct Play<'a> {
     pub(crate) trace: &'a Trace,
     /// Whether the pauses of the recording are kept.
     pub(crate) thinks: bool,
+    /// Held during phases without pauses worth mentioning, by plays that run beside others.
+    pub(crate) turn: Option<&'a Mutex<()>>,
 }
 
 /// A package that was played.
@@ -82,6 +89,10 @@ impl Play<'_> {
         let mut replay = Replay::begin(self.trace, client.clone(), directory, self.thinks);
         let (mut figures, mut all) = (Outcome::new(), replay::Played::default());
         for phase in &self.trace.phases {
+            let _turn = match self.turn {
+                Some(turn) if is_dense(phase) => Some(turn.lock().await),
+                _ => None,
+            };
             let played = replay.play(&phase.steps).await;
             let played = played.with_context(|| format!("{} went wrong", phase.name))?;
             figures.insert(format!("{}_s", phase.name), played.took.as_secs_f64());
@@ -106,7 +117,7 @@ impl Play<'_> {
 
     /// The same at the first replica of a set, from quiet on, with everything brought to the others and compared at the last
     /// of them. Adds `behind_s`, how long after the end all had everything, `wire_bytes`, `first_out_bytes`, which left
-    /// the first site, `content_bytes` and `record_bytes`.
+    /// the first site, `content_bytes`, `record_bytes`, and [`LATENESS`].
     ///
     /// # Errors
     /// Fails when the copy differs, and when a server has not run all the time.
@@ -124,6 +135,7 @@ impl Play<'_> {
         sites.check_running()?;
         let more = [
             ("behind_s", behind),
+            (LATENESS, sites.lateness()?.as_secs_f64() * 1e6),
             ("wire_bytes", sent.wire as f64),
             ("first_out_bytes", (out_after - out) as f64),
             ("content_bytes", sent.content as f64),
@@ -151,7 +163,13 @@ impl Played {
     }
 }
 
-/// The columns of its phases that have results, and of the whole.
+/// Whether a phase has hardly any pauses, so that those who play it at the same time are in each other's way.
+fn is_dense(phase: &Phase) -> bool {
+    let pauses = phase.steps.iter().map(|step| u64::from(step.think_us));
+    Duration::from_micros(pauses.sum()) < DENSE
+}
+
+/// The columns of its phases that have results, and of the whole where there are several.
 pub(crate) fn figures(results: &Results) -> Vec<Figure> {
     let phases = [
         Figure::plain("unpack_s", "unpack (s)"),
@@ -164,7 +182,12 @@ pub(crate) fn figures(results: &Results) -> Vec<Figure> {
         let mut points = points.iter();
         points.any(|point| results.summary(point, figure.name).is_some())
     };
-    phases.into_iter().filter(has).collect()
+    let found: Vec<Figure> = phases.into_iter().filter(has).collect();
+    match found.len() {
+        // One phase is the whole.
+        ..=2 => found.into_iter().take(1).collect(),
+        _ => found,
+    }
 }
 
 /// Words for a shortened package, to stand on the page.
@@ -200,5 +223,13 @@ fn panel(thinks: bool) -> &'static str {
     match thinks {
         true => THINKING,
         false => "without think time",
+    }
+}
+
+/// What may go on beside a play with and without pauses.
+fn beside(thinks: bool) -> Beside {
+    match thinks {
+        true => Beside::Pauses,
+        false => Beside::Nothing,
     }
 }

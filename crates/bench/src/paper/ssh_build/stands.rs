@@ -28,8 +28,19 @@ pub(in crate::paper) struct Setup {
     pub(in crate::paper) thinks: bool,
     /// How many steps of the recording are played at most.
     pub(in crate::paper) steps: usize,
-    /// Whether it spends nearly all its time waiting, and may do so beside others.
-    pub(in crate::paper) is_patient: bool,
+    /// What may go on at the same time.
+    pub(in crate::paper) beside: Beside,
+}
+
+/// What may go on beside a play without being in its way, nor it in theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::paper) enum Beside {
+    /// Nothing: it keeps the machine busy all the time.
+    Nothing,
+    /// Other plays, in its pauses; phases without pauses take turns.
+    Pauses,
+    /// Other plays: it waits for a distant server all the time.
+    Everything,
 }
 
 /// Servers that run.
@@ -123,6 +134,7 @@ impl<'a> Stands<'a> {
         let play = Play {
             trace: &beginning,
             thinks: setup.thinks,
+            turn: (setup.beside == Beside::Pauses).then_some(&self.field.turn),
         };
         self.stand(setup)?.play(play, setup, &home)
     }
@@ -166,13 +178,20 @@ impl<'a> Stands<'a> {
 }
 
 impl Setup {
-    /// About how long it keeps everybody waiting; far less is known than this looks like. The whole package has about 30000
-    /// steps, takes a server about 10 s, and has 180 s of pauses.
+    /// About how long it keeps everybody waiting; far less is known than this looks like. The whole package has about 350000
+    /// steps, takes a server about 10 s, has pauses of 150 s, and of what waits for a distant server perhaps 10000 requests do.
     pub(in crate::paper) fn expected(&self, steps_all: usize, side_by_side: usize) -> Duration {
         let share = self.steps.min(steps_all) as f64 / steps_all as f64;
-        let pauses = if self.thinks { 180.0 } else { 0.0 };
-        let seconds = 3.0 + share * (10.0 + pauses) * (1.0 + self.replicas as f64 / 20.0);
-        let beside = if self.is_patient { side_by_side } else { 1 };
+        let pauses = if self.thinks { 150.0 } else { 0.0 };
+        let waits = match self.beside {
+            Beside::Everything => self.round_trip.as_secs_f64() * 10_000.0,
+            _ => 0.0,
+        };
+        let seconds = 3.0 + share * (10.0 + pauses + waits) * (1.0 + self.replicas as f64 / 20.0);
+        let beside = match self.beside {
+            Beside::Nothing => 1,
+            _ => side_by_side,
+        };
         Duration::from_secs_f64(seconds / beside.max(1) as f64)
     }
 }

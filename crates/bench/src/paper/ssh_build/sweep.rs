@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::stands::{Setup, Stands};
+use super::stands::{Beside, Setup, Stands};
 use crate::paper::experiment::{Book, Experiment, Extent, Job, Point, Shown};
 use crate::paper::field::Field;
 use crate::paper::statistics::Results;
@@ -32,6 +32,11 @@ pub(super) trait Sweep: Sync {
     /// How many jobs that mostly wait go on at the same time.
     fn side_by_side(&self) -> usize {
         4
+    }
+
+    /// See [`Experiment::is_at_once`].
+    fn is_at_once(&self) -> bool {
+        false
     }
 
     /// See [`Experiment::shown`].
@@ -61,13 +66,17 @@ impl<T: Sweep> Experiment for T {
         }
     }
 
+    fn is_at_once(&self, _: Extent) -> bool {
+        Sweep::is_at_once(self)
+    }
+
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
         let (mut patient, mut others) = (Vec::new(), Vec::new());
         for job in jobs {
             let setup = self.setup(&job.point, field.extent)?;
-            let kind = match setup.is_patient {
-                true => &mut patient,
-                false => &mut others,
+            let kind = match setup.beside {
+                Beside::Nothing => &mut others,
+                Beside::Pauses | Beside::Everything => &mut patient,
             };
             kind.push((job, setup));
         }
