@@ -54,13 +54,15 @@ impl Rsync {
         &mut self.service
     }
 
-    /// Makes the served folder equal to one of another place: `rsync --archive --delete`.
+    /// Makes the served folder equal to one of another place: `rsync --archive --delete`. Times of change are compared
+    /// to the nanosecond; by itself rsync does not see that a file has changed within a second and kept its length.
     ///
     /// # Errors
     /// Fails when rsync does, also when a file vanished while it was looked at.
     pub fn update_from(&self, place: &Place, folder: &Path) -> Result<()> {
         let mut command = place.command("rsync");
-        command.args(["--archive", "--delete", &format!("{}/", plain(folder)?)]);
+        command.args(["--archive", "--delete", "--modify-window=-1"]);
+        command.arg(format!("{}/", plain(folder)?));
         command.arg(format!("rsync://{}/{MODULE}/", self.place.at(PORT)));
         let output = command
             .output()

@@ -108,6 +108,12 @@ fn rsync_makes_a_folder_equal_and_stops() -> Result<()> {
     rsync.update_from(paris, &here)?;
     ensure!(same_files(&here, &there)? == 1);
     ensure!(!there.join("old").exists(), "what is gone here stays there");
+    // As long as before, and changed within the same second.
+    let mut changed = bytes(100_000);
+    changed.reverse();
+    fs::write(here.join("new"), changed)?;
+    rsync.update_from(paris, &here)?;
+    ensure!(same_files(&here, &there)? == 1);
     stop(rsync.service())
 }
 
