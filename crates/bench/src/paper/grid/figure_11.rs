@@ -141,7 +141,7 @@ fn problems(extent: Extent) -> Vec<(Benchmark, Class)> {
 /// Round trips in milliseconds.
 fn distances(class: Class, extent: Extent) -> &'static [&'static str] {
     match (extent, class) {
-        (Extent::Quick, _) => &["0.2", "120"],
+        (Extent::Quick, _) => &["0.2", "60"],
         (Extent::Whole, Class::A) => &["0.2", "60", "120"],
         (Extent::Whole, _) => &["0.2", "30", "60", "90", "120"],
     }

@@ -49,7 +49,7 @@ impl Experiment for Package {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] = extent.choose(&["0.2", "20", "60", "120"], &["0.2", "60"]);
+        let distances: &[&str] = extent.choose(&["0.2", "20", "60", "120"], &["60"]);
         let series = |x: &&str| [MERIDIAN, GLUSTER].map(|series| Point::new("", series, x));
         distances.iter().flat_map(series).collect()
     }
