@@ -37,6 +37,23 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// A template with its places for a machine (`{cores}`, `{memory}` and so on) filled.
+    pub(crate) fn fill(&self, template: &str) -> String {
+        let places = [
+            ("{cores}", self.cores.to_string()),
+            ("{memory}", self.memory_gib.to_string()),
+            ("{kernel}", self.kernel.clone()),
+            ("{file_system}", self.file_system.clone()),
+            ("{append}", self.append_us.to_string()),
+            ("{create}", self.create_us.to_string()),
+        ];
+        let mut text = template.to_owned();
+        for (place, value) in places {
+            text = text.replace(place, &value);
+        }
+        text
+    }
+
     /// Looks at this machine and at the disk that `folder` lies on.
     pub(crate) fn describe(folder: &Path) -> Result<Self> {
         let cores = std::thread::available_parallelism().context("could not count the cores")?;

@@ -65,12 +65,6 @@ fn text(date: &str, report: &Report) -> String {
     let machine = &conditions.machine;
     let places = [
         ("{date}", date.to_owned()),
-        ("{cores}", machine.cores.to_string()),
-        ("{memory}", machine.memory_gib.to_string()),
-        ("{kernel}", machine.kernel.clone()),
-        ("{file_system}", machine.file_system.clone()),
-        ("{append}", machine.append_us.to_string()),
-        ("{create}", machine.create_us.to_string()),
         ("{meridian}", conditions.meridian.clone()),
         ("{ganesha}", conditions.ganesha.clone()),
         ("{rounds}", conditions.rounds.to_string()),
@@ -88,7 +82,7 @@ fn text(date: &str, report: &Report) -> String {
         ),
         ("{costs_table}", report.costs()),
     ];
-    let mut page = TEMPLATE.to_owned();
+    let mut page = machine.fill(TEMPLATE);
     for (place, value) in places {
         page = page.replace(place, value.trim_end());
     }

@@ -84,4 +84,8 @@ rules! {
     promises_bind,
     /// Deep control counts for a close only at replicas that know the file to be below it.
     close_waits_for_moves,
+    /// The end of a control counts in every later view than the one it was told in.
+    ends_outlive_views,
+    /// What was said in another view than its hearer's is said again when both are in the same one.
+    said_again_in_new_view,
 }

@@ -158,6 +158,30 @@ fn a_restart_leaves_no_orphan_of_what_the_restarted_replica_did_not_remember() {
     assert!(matches!(set.outcomes[&2], Outcome::Admitted { at: 1, .. }));
 }
 
+/// A replica has held and released a control, and is started anew as this incarnation, in which its numbers begin again.
+/// Returns what becomes of the next one.
+fn numbers_begin_again_in(incarnation: u64) -> Option<Outcome> {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.deliver();
+    set.run_until(at_milliseconds(10_000));
+    assert_eq!(set.agreed(), [], "it has ended everywhere");
+    let settings = Settings::default();
+    set.cores[0] = ControlCore::new(slot(0), Incarnation(incarnation), view(3), settings);
+    set.alarms.remove(&0);
+    set.submit(0, 2, write(3));
+    set.deliver();
+    set.run_until(at_milliseconds(100_000));
+    set.outcomes.remove(&2)
+}
+
+#[test]
+fn counterexample_39_numbers_after_a_restart_are_those_of_another_incarnation() {
+    let admitted = numbers_begin_again_in(2);
+    assert!(matches!(admitted, Some(Outcome::Admitted { at: 0, .. })));
+    assert_eq!(numbers_begin_again_in(1), None, "it is taken for ended");
+}
+
 /// An acceptor hears of a proposal that made way for another one, whose end it was not told.
 fn asks_about_an_end(mut acceptor: ControlCore) {
     let tree = tree();

@@ -16,7 +16,7 @@ use crate::arrivals::Inbox;
 use crate::losses;
 use crate::sessions;
 use crate::shared::Shared;
-use crate::streams::{OBJECTS, StreamError, malformed};
+use crate::streams::{INCOMPLETE, OBJECTS, StreamError, malformed};
 use crate::views;
 use crate::wire::{self, BasePage, Row, Wanted};
 
@@ -148,19 +148,34 @@ pub(crate) fn want(shared: &Shared, supplier: ReplicaSlot) -> Result<()> {
         .figures
         .to_fetch
         .store(files.len() as u64, Ordering::Relaxed);
+    ask(shared, supplier, true, &files);
+    Ok(())
+}
+
+/// Asks a member for what this replica lacks of its data: the rows that say so came with the copy, and the member does
+/// not know of that.
+pub(crate) fn ask_for_lacking(shared: &Shared, of: ReplicaSlot) {
+    // A store that has failed ends the server elsewhere.
+    let lacking = shared.store.incomplete_files(of).unwrap_or_default();
+    let files: Vec<ObjectId> = lacking.into_iter().map(|(file, ..)| file).collect();
+    if !files.is_empty() {
+        ask(shared, of, false, &files);
+    }
+}
+
+fn ask(shared: &Shared, peer: ReplicaSlot, copy: bool, files: &[ObjectId]) {
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
     for part in 0..count {
         let first = part * FILES_AT_ONCE;
         let end = files.len().min(first + FILES_AT_ONCE);
         let wanted = Wanted {
-            copy: true,
+            copy,
             files: files[first..end].to_vec(),
             last: part + 1 == count,
         };
         let message = wire::body(wire::WANTED, &wanted);
-        shared.post.send(supplier, Lane::Control, message);
+        shared.post.send(peer, Lane::Control, message);
     }
-    Ok(())
 }
 
 /// Notes durably that this replica's copy is to be replaced by another one's; it has to start anew then.
@@ -178,8 +193,10 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
             views::note_known(shared).await
         }
         BasePage::Rows(rows) => {
-            let rows = rows.into_iter().map(RowChange::from).collect();
-            shared.store.install_base(rows).await
+            let rows = rows.into_iter().map(RowChange::from);
+            // A witness lacks all contents, and nobody waits for that.
+            let rows = rows.filter(|row| !shared.is_witness || row.table != INCOMPLETE);
+            shared.store.install_base(rows.collect()).await
         }
         BasePage::Rest(positions) => {
             let own = positions.iter().find(|(slot, _)| *slot == shared.slot().0);
@@ -226,6 +243,7 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
         turn.stirred = true;
     });
     for inbox in inboxes {
+        ask_for_lacking(shared, inbox.from);
         let applied = shared.store.applied(inbox.from)?;
         shared
             .engine

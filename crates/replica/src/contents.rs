@@ -387,16 +387,17 @@ async fn is_former(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool
     {
         return false;
     }
-    let here = store.attributes(file).await;
-    here.is_ok_and(|here| head.version < here.change.0)
+    is_older(shared, head).await
 }
 
 /// Whether the sender had not yet got a change of the file that is here. Only somebody who follows without
 /// regard to controls sees that; the sender reads again a little later.
 async fn is_outdated(shared: &Shared, head: &PieceHead) -> bool {
-    if shared.standing.is_up_to_date() {
-        return false;
-    }
+    !shared.standing.is_up_to_date() && is_older(shared, head).await
+}
+
+/// Whether what was sent is of an earlier version than is here.
+async fn is_older(shared: &Shared, head: &PieceHead) -> bool {
     let here = shared.store.attributes(head.file).await;
     here.is_ok_and(|here| head.version < here.change.0)
 }

@@ -3,7 +3,7 @@
 //! The setting is an extended attribute of a directory and holds for everything below, as far as no
 //! directory below says otherwise; so it is replicated, backed up and moved like any other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 
 use control::Tree;
@@ -14,11 +14,8 @@ use crate::door::Door;
 use crate::losses;
 use crate::settings::Durability;
 use crate::shared::Shared;
+use crate::streams::{LINKS, XATTRS, object_in};
 use crate::turn::Turn;
-
-/// The tags of the tables of names and of extended attributes (docs/disk-format.md).
-const LINKS: u8 = 3;
-const XATTRS: u8 = 4;
 
 /// The attribute, in the `user.` name space.
 const ATTRIBUTE: &[u8] = b"meridian.durability";
@@ -143,16 +140,17 @@ impl Shared {
     /// Those objects of a foreign update that may come under `majority` with it and are `relaxed` before: they get
     /// another place, or their attributes are set.
     pub(crate) async fn relaxed_before(&self, changes: &[RowChange]) -> Vec<ObjectId> {
-        let attributes = changes.iter().filter(|change| change.table == XATTRS);
-        let set = attributes.filter_map(|change| object_in(&change.key));
-        let names = || changes.iter().filter(|change| change.table == LINKS);
-        let gone = names().filter(|change| change.value.is_none());
-        let moved = gone
-            .filter_map(|change| object_in(&change.key))
-            .filter(|object| {
-                let mut new = names().filter(|change| change.value.is_some());
-                new.any(|change| object_in(&change.key) == Some(*object))
-            });
+        let set = changes
+            .iter()
+            .filter_map(|change| object_in(XATTRS, change));
+        let names = |there: bool| {
+            let names = changes
+                .iter()
+                .filter(move |change| change.value.is_some() == there);
+            names.filter_map(|change| object_in(LINKS, change))
+        };
+        let named: BTreeSet<ObjectId> = names(true).collect();
+        let moved = names(false).filter(|object| named.contains(object));
         let mut relaxed = Vec::new();
         for object in set.chain(moved) {
             if self.durability_of(object).await.0 == Durability::Relaxed {
@@ -180,6 +178,13 @@ impl Shared {
     pub(crate) async fn note_protected_here(&self, object: ObjectId) {
         let position = self.engine.turn(|turn| turn.ledger.last_position);
         self.note_protected(&[object], self.slot(), position).await;
+    }
+
+    /// An extended attribute was changed here just now: perhaps this setting.
+    pub(crate) async fn note_attribute(&self, object: ObjectId, name: &XattrName) {
+        if name.as_bytes() == ATTRIBUTE {
+            self.note_protected_here(object).await;
+        }
     }
 
     async fn own_durability(&self, object: ObjectId) -> Option<Durability> {
@@ -215,17 +220,6 @@ impl Door {
         let set = self.set_xattr(&root, directory, &name, value.into(), XattrMode::Any);
         set.await.map(|_| ())
     }
-}
-
-/// Whether an extended attribute is this setting.
-pub(crate) fn is_setting(name: &XattrName) -> bool {
-    name.as_bytes() == ATTRIBUTE
-}
-
-/// The object that a row of names or attributes belongs to.
-fn object_in(key: &[u8]) -> Option<ObjectId> {
-    let object = key.first_chunk::<8>()?;
-    Some(ObjectId::from_u64(u64::from_be_bytes(*object)))
 }
 
 fn ignore_missing<T>(outcome: Result<T>) -> Result<()> {

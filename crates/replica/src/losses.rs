@@ -11,6 +11,8 @@
 mod adopting;
 mod awareness;
 mod contents;
+#[cfg(test)]
+mod counterexamples;
 mod relay;
 mod takeover;
 mod verdict;

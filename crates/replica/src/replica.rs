@@ -132,6 +132,7 @@ impl Replica {
             _ => take_up_former(&shared, &grants)?,
         }
         views::remember_others_went_on(&shared)?;
+        shared.remember_trimmed()?;
         let views = views::begin(&shared).await?;
         let anew = views::needs_copy_anew(&shared.store)?;
         shared.needs_copy.fetch_or(anew, Ordering::AcqRel);
@@ -152,6 +153,7 @@ impl Replica {
             tokio::spawn(views::follow(shared.clone(), states)),
             tokio::spawn(ended),
             tokio::spawn(views::keep(shared.clone())),
+            tokio::spawn(views::watch(shared.clone())),
             tokio::spawn(views::come_back(shared.clone())),
             tokio::spawn(losses::attend(shared.clone())),
             tokio::spawn(leavings::keep(shared.clone())),

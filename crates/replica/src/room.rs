@@ -212,6 +212,40 @@ mod tests {
         assert_eq!(room.least(), Some(3));
     }
 
+    /// Three replicas with equal disks fill them, each with files that it controls. What was admitted is everywhere
+    /// before each tells how much is left. Returns how many disks could not take what was answered.
+    fn fill_equal_disks(reserve: u64) -> usize {
+        const WRITE_BYTES: u64 = 10;
+        let slots = [1, 2, 3].map(ReplicaSlot);
+        let rooms = slots.map(|_| Room::new(Some(reserve)));
+        let mut free = [105_u64; 3];
+        loop {
+            for (slot, room) in slots.iter().zip(&rooms) {
+                let others = slots.iter().zip(free).filter(|(other, _)| *other != slot);
+                others.for_each(|(other, free)| room.set(*other, free, Some(0)));
+            }
+            // The store refuses what its own disk cannot take, too.
+            let places = rooms.iter().zip(free);
+            let admitted = places
+                .filter(|(room, free)| *free >= WRITE_BYTES + reserve && room.take(WRITE_BYTES));
+            let written = admitted.count() as u64 * WRITE_BYTES;
+            if written == 0 {
+                return 0;
+            }
+            let overflowing = free.iter().filter(|free| **free < written).count();
+            if overflowing > 0 {
+                return overflowing;
+            }
+            free.iter_mut().for_each(|free| *free -= written);
+        }
+    }
+
+    #[test]
+    fn counterexample_28_equal_disks_do_not_fill_together_beyond_the_reserve() {
+        assert_eq!(fill_equal_disks(20), 0);
+        assert_eq!(fill_equal_disks(0), 3, "every replica leaves the view");
+    }
+
     #[test]
     fn the_reserve_suits_a_small_disk_unless_it_is_set() {
         let space = Space {

@@ -285,6 +285,9 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
         if let Some(inbox) = shared.inbox(from) {
             say_hello(shared, &inbox, false);
         }
+        if !shared.standing.is_up_to_date() {
+            base::ask_for_lacking(shared, from);
+        }
     }
     let peer = shared.endpoint.get().and_then(|all| all.peer(from));
     let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
@@ -292,12 +295,7 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
     };
     let has = Held::from_number(greeting.held);
     if has > Held::Nothing && greeting.applied < shared.trimmed() {
-        tracing::warn!(
-            peer = from.0,
-            "updates that a peer lacks are not kept any more"
-        );
-        let message = peer::Message::new(wire::TOO_FAR, bytes::Bytes::new());
-        return shared.post.send(from, Lane::Control, message);
+        return too_far_behind(shared, from);
     }
     if has > Held::Nothing {
         applied(shared, from, greeting.applied);
@@ -313,6 +311,16 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
     if first_time(shared, from, |conversation| &mut conversation.sending) {
         start_sending(shared, session, greeting.applied);
     }
+}
+
+/// A peer lacks updates that are not kept any more: it has to take a whole copy.
+pub(crate) fn too_far_behind(shared: &Shared, peer: ReplicaSlot) {
+    tracing::warn!(
+        peer = peer.0,
+        "updates that a peer lacks are not kept any more"
+    );
+    let message = peer::Message::new(wire::TOO_FAR, bytes::Bytes::new());
+    shared.post.send(peer, Lane::Control, message);
 }
 
 /// Whether something happens for the first time in a conversation.

@@ -36,7 +36,7 @@ use crate::wire::{self, Ask, Origin};
 const FORWARD_LIMIT: Duration = Duration::from_secs(600);
 
 /// The fact that says up to where updates were removed.
-pub(crate) const TRIMMED: &[u8] = b"trimmed";
+const TRIMMED: &[u8] = b"trimmed";
 
 /// Counts for people and metrics.
 #[derive(Debug, Default)]
@@ -87,6 +87,7 @@ pub(crate) struct Shared {
     writers: Mutex<BTreeMap<ObjectId, ReplicaSlot>>,
     /// Somebody does not keep any more what this replica lacks.
     pub(crate) needs_copy: AtomicBool,
+    trimmed: AtomicU64,
     pub(crate) losses: Losses,
     pub(crate) returns: Returns,
     /// For what those are sent who are not in the view.
@@ -160,6 +161,7 @@ impl Shared {
             trouble: Mutex::default(),
             writers: Mutex::default(),
             needs_copy: AtomicBool::new(false),
+            trimmed: AtomicU64::new(0),
             losses: Losses::default(),
             returns: Returns::default(),
             pace,
@@ -298,22 +300,29 @@ impl Shared {
             .collect()
     }
 
-    /// Updates of our stream up to here are not kept any more.
+    /// The last record that is not kept any more.
     pub(crate) fn trimmed(&self) -> u64 {
-        let facts = self.store.facts(TRIMMED).unwrap_or_default();
-        let through = facts
-            .first()
-            .and_then(|(_, value)| value.first_chunk::<8>());
-        through.map_or(0, |through| u64::from_be_bytes(*through))
+        self.trimmed.load(Ordering::Acquire)
     }
 
-    /// The copy that takes the place of this one has our stream up to here, and we have none of it any more: whoever
+    /// What an earlier incarnation has noted.
+    pub(crate) fn remember_trimmed(&self) -> Result<()> {
+        let facts = self.store.facts(TRIMMED)?;
+        let noted = facts.first();
+        let noted = noted.and_then(|(_, value)| value.first_chunk::<8>());
+        let noted = noted.map_or(0, |noted| u64::from_be_bytes(*noted));
+        self.trimmed.store(noted, Ordering::Release);
+        Ok(())
+    }
+
+    /// Our stream up to here is kept no longer, or was never kept in this copy, which took the place of another: whoever
     /// lacks some of it cannot get that from us.
     pub(crate) async fn note_trimmed(&self, position: u64) -> Result<()> {
         if position > self.trimmed() {
             let rows = vec![(TRIMMED.to_vec(), Some(position.to_be_bytes().to_vec()))];
             let ticket = self.store.put_facts(rows).await?;
             self.store.wait_stable(ticket).await?;
+            self.trimmed.fetch_max(position, Ordering::AcqRel);
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use crate::shipping::{bytes_of, merge};
 use crate::turn::Turn;
 use crate::views::exempt;
 use crate::wire::{self, Applied, Note, Record, Records};
-use crate::{base, contents, views};
+use crate::{base, contents, sessions, views};
 
 /// So many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
@@ -30,9 +30,12 @@ const RECORDS_AT_ONCE: usize = 256;
 /// extended attribute.
 const MESSAGE_BYTES: usize = 256 << 10;
 
-/// The tags of the tables of objects and of extended attributes (docs/disk-format.md).
+/// The tags of the tables of objects, of their names, of extended attributes, and of the files that lack data of others
+/// (docs/disk-format.md).
 pub(crate) const OBJECTS: u8 = 1;
-const XATTRS: u8 = 4;
+pub(crate) const LINKS: u8 = 3;
+pub(crate) const XATTRS: u8 = 4;
+pub(crate) const INCOMPLETE: u8 = 18;
 
 /// Updates that come one by one travel together if they come within such a time, unless the peer has
 /// applied those before: a message for each would keep everybody's processors busier than the updates do.
@@ -74,6 +77,8 @@ pub(crate) async fn send(
 pub(crate) enum StreamError {
     #[error("updates cannot be read: {0}")]
     Store(#[from] Error),
+    #[error("what the peer lacks is not kept any more")]
+    Trimmed,
     #[error(transparent)]
     Send(#[from] peer::SendError),
 }
@@ -85,6 +90,10 @@ async fn send_some(
     through: u64,
 ) -> std::result::Result<u64, StreamError> {
     let found = shared.store.updates(sent + 1, RECORDS_AT_ONCE)?;
+    if sent < shared.trimmed() {
+        sessions::too_far_behind(shared, session.peer().slot);
+        return Err(StreamError::Trimmed);
+    }
     let complete = found.len() < RECORDS_AT_ONCE;
     let mut updates = Vec::new();
     for update in found.into_iter().take_while(|one| one.position <= through) {
@@ -264,7 +273,8 @@ async fn apply_record(
             false => record.data,
         },
     };
-    let objects: Vec<ObjectId> = update.changes.iter().filter_map(object_of).collect();
+    let object = |change| object_in(OBJECTS, change);
+    let objects: Vec<ObjectId> = update.changes.iter().filter_map(object).collect();
     let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
     let relaxed = shared.relaxed_before(&update.changes).await;
     let granted = |turn: &mut Turn<'_>| match exempt(shared, inbox.from, record.position) {
@@ -326,9 +336,10 @@ async fn apply_record(
     }
 }
 
-fn object_of(change: &RowChange) -> Option<ObjectId> {
+/// The object that a row of one of these tables belongs to; `None` for a row of another table.
+pub(crate) fn object_in(table: u8, change: &RowChange) -> Option<ObjectId> {
     let key = change.key.first_chunk::<8>()?;
-    (change.table == OBJECTS).then(|| ObjectId::from_u64(u64::from_be_bytes(*key)))
+    (change.table == table).then(|| ObjectId::from_u64(u64::from_be_bytes(*key)))
 }
 
 /// Another primary has changed a file: what a former incarnation of ours wanted to ship of it is out of

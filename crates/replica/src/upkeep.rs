@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use vfs::{Error, ObjectId};
 
-use crate::shared::{Shared, TRIMMED};
+use crate::shared::Shared;
 use crate::turn::Turn;
 use crate::views;
 use crate::{losses, progress, sessions};
@@ -165,8 +165,7 @@ async fn trim(shared: &Shared, trimmed: &mut u64) -> vfs::Result<()> {
         .turn(|turn| turn.ledger.needed_by_nobody(kept));
     if through > *trimmed {
         if let Some(last) = last_record(shared, through)? {
-            let rows = vec![(TRIMMED.to_vec(), Some(last.to_be_bytes().to_vec()))];
-            shared.store.put_facts(rows).await?;
+            shared.note_trimmed(last).await?;
         }
         shared.store.trim_updates(through).await?;
         *trimmed = through;

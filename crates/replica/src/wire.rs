@@ -113,7 +113,8 @@ pub(crate) struct Ask {
     pub(crate) position: u64,
     /// How far it has applied the stream of each other replica, stably.
     pub(crate) applied: Vec<(u16, u64)>,
-    /// Of so many files the receiver lacks something that comes from the sender.
+    /// Of so many files the receiver has been lacking something of the sender's for longer than what was just changed takes
+    /// to arrive.
     pub(crate) owed: u64,
     /// All own controls are acknowledged everywhere.
     pub(crate) steady: bool,

@@ -4,6 +4,8 @@
 
 mod fixture;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fixture::{Crashed, ROOT, Set, eventually};
@@ -17,6 +19,12 @@ const MANY: (usize, usize) = (120, 16 << 10);
 
 /// Slow enough that a test sees what happens meanwhile.
 const SLOW: u64 = 64 << 10;
+
+/// What was changed no longer ago keeps nobody outside.
+const LATELY: Duration = Duration::from_secs(3);
+
+/// So long a change rests before its contents are sent, where that is to show.
+const RESTS: Duration = Duration::from_secs(1);
 
 /// How long a slow return may take until something is seen of it.
 const LONG: Duration = Duration::from_secs(120);
@@ -56,6 +64,7 @@ async fn miss(set: &mut Set, (files, length): (usize, usize)) -> Crashed {
         let bytes = vec![number as u8; length];
         set.sites[0].write(file, 0, &bytes).await.unwrap();
     }
+    tokio::time::sleep(LATELY).await;
     away
 }
 
@@ -164,5 +173,40 @@ async fn a_copy_does_not_wait_for_what_is_removed_meanwhile() {
         set.sites[0].remove(directory, &name).await.unwrap();
     }
     set.revive_until_ready(2).await;
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_back_is_admitted_however_steadily_the_others_write() {
+    // What is changed rests for so long that many files are always on their way.
+    let mut set = Set::failing_with(3, |settings| settings.data_delay = RESTS).await;
+    let directory = set.sites[0].directory(ROOT, "made").await.unwrap();
+    let away = set.crash(2).await;
+    let busy = set.sites.remove(0);
+    let over = Arc::new(AtomicBool::new(false));
+    let until = Arc::clone(&over);
+    let writer = tokio::spawn(async move {
+        for number in 0.. {
+            let file = busy.file(directory, &format!("file-{number}")).await;
+            busy.write(file.unwrap(), 0, b"contents").await.unwrap();
+            if until.load(Ordering::Relaxed) {
+                return (busy, number);
+            }
+        }
+        panic!("there are no more numbers")
+    });
+    let replica = set.sites[0].replica.clone();
+    eventually("the others go on without it", || {
+        let status = replica.view_status();
+        let mut members = status.members.iter();
+        members.any(|member| member.slot == 3 && !member.active)
+    })
+    .await;
+    set.revive(1, away).await;
+    set.revive_until_ready(1).await;
+    over.store(true, Ordering::Relaxed);
+    let (busy, last) = writer.await.unwrap();
+    assert!(last > 10 * 64, "it writes so little that nothing is shown");
+    set.sites.insert(0, busy);
     set.assert_equal().await;
 }

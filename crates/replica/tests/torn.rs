@@ -51,15 +51,29 @@ fn first_byte(site: &Site, file: ObjectId) -> Option<u8> {
 /// A set of which the first replica was lost when the others had got a part of a file's contents, and not all. On a machine
 /// where all arrives at once it is tried again.
 async fn lost_amid_contents() -> (Set, fixture::Crashed, ObjectId) {
+    let (set, _, lost, file) = lost_amid_contents_of(3, false).await;
+    (set, lost, file)
+}
+
+/// The same with so many replicas, of which the last was perhaps away since before.
+async fn lost_amid_contents_of(
+    count: usize,
+    one_away: bool,
+) -> (Set, Option<fixture::Crashed>, fixture::Crashed, ObjectId) {
     for _ in 0..8 {
-        let mut set = Set::failing_with(3, |settings| {
+        let mut set = Set::failing_with(count, |settings| {
             settings.peer.data_window_bytes = 2 << 20;
+            settings.kept_updates = 4;
         })
         .await;
         let directory = set.sites[0].directory(ROOT, "theirs").await.unwrap();
         let file = set.sites[0].file(directory, "file").await.unwrap();
         set.sites[0].truncate(file, LENGTH as u64).await.unwrap();
         set.rest().await;
+        let away = match one_away {
+            true => Some(set.crash(count - 1).await),
+            false => None,
+        };
         for at in 0..LENGTH / MIB {
             let bytes = vec![b'n'; MIB];
             set.sites[0]
@@ -78,7 +92,7 @@ async fn lost_amid_contents() -> (Set, fixture::Crashed, ObjectId) {
         let torn =
             |site: &Site| site.store.is_incomplete(file) && bytes_in(site, file).contains(&0);
         if set.sites.iter().all(torn) {
-            return (set, lost, file);
+            return (set, away, lost, file);
         }
     }
     panic!("all contents arrive before a replica can be stopped");
@@ -195,5 +209,58 @@ async fn what_was_torn_is_whole_again_when_the_lost_replica_is_back() {
     set.revive_until_ready(0).await;
     let read = set.sites[2].read(file).await.unwrap();
     assert!(read.iter().all(|byte| *byte == b'n'));
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_is_taken_of_a_part_knows_that_it_is_one() {
+    let (mut set, away, lost, file) = lost_amid_contents_of(5, true).await;
+    // More than is kept for the one that is away.
+    for number in 0..20 {
+        let name = format!("meanwhile {number}");
+        set.sites[0].directory(ROOT, &name).await.unwrap();
+    }
+    let replica = set.sites[0].replica.clone();
+    eventually("those who are left have the same of it", || {
+        let losses = replica.view_status().losses;
+        losses
+            .iter()
+            .any(|loss| loss.slot == 1 && loss.ready_to_settle)
+    })
+    .await;
+    set.revive(3, away.unwrap()).await;
+    set.revive_until_ready(3).await;
+    assert!(set.sites[3].store.is_incomplete(file));
+    thaw(&set.sites[0]).await;
+    let sites = &set.sites;
+    eventually("everybody knows that it is torn", || {
+        sites
+            .iter()
+            .all(|site| site.replica.status().torn_files == 1)
+    })
+    .await;
+    set.sites[3].truncate(file, 0).await.unwrap();
+    set.sites[3].write(file, 0, b"new").await.unwrap();
+    set.revive(0, lost).await;
+    set.revive_until_ready(0).await;
+    assert_eq!(set.sites[0].read(file).await.unwrap(), b"new");
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_is_taken_of_a_part_is_whole_when_the_lost_replica_is_back() {
+    let (mut set, away, lost, file) = lost_amid_contents_of(5, true).await;
+    for number in 0..20 {
+        let name = format!("meanwhile {number}");
+        set.sites[0].directory(ROOT, &name).await.unwrap();
+    }
+    set.revive(3, away.unwrap()).await;
+    set.revive_until_ready(3).await;
+    set.revive(0, lost).await;
+    set.revive_until_ready(0).await;
+    for site in &set.sites {
+        let read = site.read(file).await.unwrap();
+        assert!(read.iter().all(|byte| *byte == b'n'));
+    }
     set.assert_equal().await;
 }

@@ -3,6 +3,7 @@
 //! Only messages of replication control are real; the rest stands in for distribution and forwarding.
 
 use crate::network::Lane;
+use crate::reading::{Answer, Question};
 use crate::replica::{Content, StreamUpdate};
 use crate::site::{Heads, Logged, Stable};
 use crate::tree::Outcome;
@@ -22,6 +23,9 @@ pub(crate) enum Packet {
     Forward(u64),
     Returned(u64),
     Finished(u64, Outcome),
+    /// What a client that reads asks, on its way to the primary or back.
+    Question(Question),
+    Answer(Question, Answer),
     /// Promise that you join no view without me; asked at this moment of my clock.
     Ask(Moment),
     /// I promise what you asked for at that moment.
@@ -65,6 +69,7 @@ impl Packet {
             Packet::Ask(_) | Packet::Promise(_) | Packet::Known => Lane::Control,
             Packet::Content(_) | Packet::Stored(_) => Lane::Data,
             Packet::Forward(_) | Packet::Returned(_) | Packet::Finished(..) => Lane::Forward,
+            Packet::Question(_) | Packet::Answer(..) => Lane::Forward,
         }
     }
 

@@ -108,7 +108,7 @@ impl Replica {
                 Edit::Leave { parent, object, .. } => {
                     self.core.handle_unlinked(now, &self.tree, object, parent);
                 }
-                Edit::Version { .. } => {}
+                Edit::Version { .. } | Edit::Lock { .. } => {}
             }
         }
         for edit in edits {

@@ -47,6 +47,20 @@ pub enum Intent {
         /// The new name.
         new: u64,
     },
+    /// Lock a file.
+    Lock {
+        /// The file.
+        file: ObjectId,
+        /// Who wants the lock.
+        client: u64,
+    },
+    /// Give a lock back.
+    Unlock {
+        /// The file.
+        file: ObjectId,
+        /// Who has the lock.
+        client: u64,
+    },
 }
 
 /// How an operation ended for its client.
@@ -88,6 +102,13 @@ pub enum Edit {
         /// Its version.
         version: u64,
     },
+    /// A file is locked, or not any more.
+    Lock {
+        /// The file.
+        file: ObjectId,
+        /// By whom.
+        by: Option<u64>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +116,7 @@ struct Node {
     entries: Option<BTreeMap<u64, ObjectId>>,
     parents: Vec<ObjectId>,
     version: u64,
+    lock: Option<u64>,
 }
 
 /// A copy of the tree.
@@ -119,6 +141,7 @@ impl Default for Copy {
             entries: Some(BTreeMap::new()),
             parents: Vec::new(),
             version: 0,
+            lock: None,
         };
         let nodes = BTreeMap::from([(ObjectId::ROOT, root)]);
         Copy { nodes, floor: 0 }
@@ -168,6 +191,18 @@ impl Copy {
         })
     }
 
+    /// Who has locked a file.
+    #[must_use]
+    pub fn lock_of(&self, file: ObjectId) -> Option<u64> {
+        self.nodes.get(&file)?.lock
+    }
+
+    /// All locked files, and who has locked them.
+    pub(crate) fn locks(&self) -> impl Iterator<Item = (ObjectId, u64)> {
+        let nodes = self.nodes.iter();
+        nodes.filter_map(|(file, node)| Some((*file, node.lock?)))
+    }
+
     /// The names in a directory.
     #[must_use]
     pub fn entries(&self, directory: ObjectId) -> Option<&BTreeMap<u64, ObjectId>> {
@@ -182,7 +217,8 @@ impl Copy {
     #[must_use]
     pub fn resolve(&self, intent: &Intent) -> Option<Update> {
         match *intent {
-            Intent::Write(file) => {
+            // Who has the lock only the primary knows.
+            Intent::Write(file) | Intent::Lock { file, .. } | Intent::Unlock { file, .. } => {
                 let subject = self.subject(file)?;
                 let is_file = !matches!(subject, Subject::Directory(_));
                 is_file.then_some(Update::Change(subject))
@@ -241,6 +277,14 @@ impl Copy {
         let mut edits = Vec::new();
         match *intent {
             Intent::Write(file) => edits.extend(self.touched(&[file])),
+            Intent::Lock { file, client } => {
+                let by = Some(client);
+                edits.push(Edit::Lock { file, by });
+            }
+            Intent::Unlock { file, client } => {
+                let by = self.lock_of(file).filter(|holder| *holder != client);
+                edits.push(Edit::Lock { file, by });
+            }
             Intent::Create {
                 parent,
                 name,
@@ -331,6 +375,13 @@ impl Copy {
                 }
                 None => false,
             },
+            Edit::Lock { file, by } => match self.nodes.get_mut(&file) {
+                Some(node) => {
+                    node.lock = by;
+                    true
+                }
+                None => false,
+            },
         }
     }
 
@@ -347,6 +398,7 @@ impl Copy {
                 entries,
                 parents: Vec::new(),
                 version: 0,
+                lock: None,
             });
         }
         let free = self

@@ -6,7 +6,9 @@ mod connections;
 mod disk;
 mod execution;
 mod faults;
+mod locks;
 mod messages;
+mod reading;
 mod returning;
 mod truth;
 mod views;
@@ -15,10 +17,12 @@ pub use faults::{Fault, Model};
 
 use crate::history::History;
 use crate::invariants::{self, Closed};
+use crate::locks::Locks;
 use crate::network::Links;
 use crate::packet::Packet;
 use crate::plan::Plan;
 use crate::random::Random;
+use crate::reading::{Question, Reader};
 use crate::replica::Replica;
 use crate::site::{Change, Deferred};
 use crate::tree::{Edit, Intent, Outcome};
@@ -42,6 +46,8 @@ enum Event {
     },
     Alarm(ReplicaSlot),
     Submit(u64),
+    /// A client looks something up.
+    Look(Question),
     Write(ReplicaSlot, u64, Vec<ControlName>),
     Reconnect(ReplicaSlot, ReplicaSlot),
     /// A disk has written what it was given; in this incarnation.
@@ -98,10 +104,13 @@ pub struct World {
     pub replicas: BTreeMap<ReplicaSlot, Replica>,
     /// The operations of all clients; an operation's number is its place.
     pub operations: Vec<Operation>,
+    /// Clients that only read, with what they keep; a client's number is its place.
+    pub readers: Vec<Reader>,
     /// The newest version of each object, at whichever primary made it.
     pub newest: BTreeMap<ObjectId, u64>,
     /// What clients were told is closed.
     pub closed: BTreeMap<ObjectId, Closed>,
+    locks: Locks,
     /// Files that some primary has removed; nobody can open them any more.
     removed: BTreeSet<ObjectId>,
     /// Which replica made the newest version of each object.
@@ -153,8 +162,10 @@ impl World {
         let mut world = World {
             replicas: replicas.collect(),
             operations: Vec::new(),
+            readers: Vec::new(),
             newest: BTreeMap::new(),
             closed: BTreeMap::new(),
+            locks: Locks::default(),
             removed: BTreeSet::new(),
             maker: BTreeMap::new(),
             discarded: BTreeSet::new(),
@@ -354,8 +365,14 @@ impl World {
             }
             Event::Submit(number) => {
                 let home = self.operations[place(number)].home;
+                self.note_client(number);
                 self.begin(home, number);
                 self.settle(home);
+                vec![home]
+            }
+            Event::Look(question) => {
+                let home = self.readers[question.reader].home;
+                self.take_question(home, question);
                 vec![home]
             }
             Event::Write(slot, number, under) => {
@@ -408,13 +425,14 @@ impl World {
 
     fn finish(&mut self, slot: ReplicaSlot, number: u64, outcome: Outcome) {
         let now = self.now;
-        let operation = &mut self.operations[place(number)];
-        if operation.home == slot {
+        let operation = &self.operations[place(number)];
+        let home = operation.home;
+        if home == slot {
             if !self.failures || operation.outcome.is_none() {
-                operation.outcome = Some((outcome, now));
+                let outcome = self.tell_of_lock(number, outcome);
+                self.operations[place(number)].outcome = Some((outcome, now));
             }
         } else {
-            let home = operation.home;
             self.send(slot, home, Packet::Finished(number, outcome));
         }
     }

@@ -5,7 +5,7 @@
 mod fixture;
 
 use fixture::pair::{LEADER, Pair, apply, update};
-use fixture::{READ, open_owner};
+use fixture::{Fixture, READ, open_owner};
 use store::ForeignUpdate;
 use vfs::{Error, FileSystem, ObjectId, ReplicaSlot};
 
@@ -104,4 +104,38 @@ async fn what_is_no_file_has_no_data_to_lack() {
     assert!(matches!(refused, Err(Error::Invalid(_))));
     assert_eq!(pair.follower.store().applied(LEADER), Ok(0));
     assert!(pair.follower.find(ROOT, "d").await.is_err());
+}
+
+#[tokio::test]
+async fn a_copy_lacks_what_its_supplier_lacks_and_an_update_tells_nothing_of_that() {
+    let pair = Pair::new().await;
+    let id = pair.leader.file(ROOT, "f").await;
+    pair.follow_one(&[]).await;
+    pair.leader.write(id, 0, b"one").await.unwrap();
+    pair.follow_one(&[id]).await;
+    let mut third = Fixture::beside(&pair.follower);
+    let (from, to) = (pair.follower.store(), third.store());
+    let marked = from.incomplete_files(LEADER).unwrap();
+    assert_eq!(marked.len(), 1);
+    to.begin_base().await.unwrap();
+    let mut scan = from.base().await.unwrap();
+    let mut mark = None;
+    while let page = scan.next_page(100).unwrap()
+        && !page.is_empty()
+    {
+        mark = page.last().cloned();
+        to.install_base(page).await.unwrap();
+    }
+    to.finish_base(scan.positions.clone()).await.unwrap();
+    assert_eq!(to.incomplete_files(LEADER).unwrap(), marked);
+    third.crash();
+    assert_eq!(third.store().incomplete_files(LEADER).unwrap(), marked);
+    let told = ForeignUpdate {
+        from: OTHER,
+        position: 1,
+        changes: vec![mark.unwrap()],
+        incomplete: Vec::new(),
+    };
+    let told = apply(third.store(), told, &mut Vec::new()).await;
+    assert!(matches!(told, Err(Error::Invalid(_))), "{told:?}");
 }

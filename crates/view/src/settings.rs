@@ -26,7 +26,7 @@ impl Default for Settings {
         Settings {
             heartbeat: Duration::from_millis(500),
             election_min: Duration::from_millis(1500),
-            election_max: Duration::from_millis(3000),
+            election_max: Duration::from_millis(2500),
             decision_limit: Duration::from_secs(10),
             newcomer_limit: Duration::from_secs(30),
         }

@@ -66,11 +66,6 @@ impl Report {
         let places = [
             ("{date}", date.to_owned()),
             ("{meridian}", conditions.meridian.clone()),
-            ("{cores}", machine.cores.to_string()),
-            ("{memory}", machine.memory_gib.to_string()),
-            ("{kernel}", machine.kernel.clone()),
-            ("{file_system}", machine.file_system.clone()),
-            ("{append}", machine.append_us.to_string()),
             ("{round_trip}", conditions.round_trip_ms.to_string()),
             ("{trials}", conditions.trials.to_string()),
             ("{rounds}", conditions.rounds.to_string()),
@@ -81,7 +76,7 @@ impl Report {
             ("{absence}", self.absence()),
             ("{cost}", self.cost()),
         ];
-        let mut section = TEMPLATE.to_owned();
+        let mut section = machine.fill(TEMPLATE);
         for (place, value) in places {
             section = section.replace(place, value.trim_end());
         }

@@ -4,6 +4,7 @@
 
 use super::experiment::Experiment;
 use super::grid::{Figure11, Table2};
+use super::kernel_build::KernelBuild;
 use super::sharing::{Contention, SharedStrategies};
 use super::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8};
 use super::today::{Age, Copies, Package};
@@ -12,6 +13,7 @@ use super::wan_bytes::WanBytes;
 /// Each once. A new one is added here.
 pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Figure5,
+    &KernelBuild,
     &Figure6,
     &Figure7,
     &Figure8,

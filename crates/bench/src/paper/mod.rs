@@ -17,6 +17,7 @@ mod experiment;
 mod field;
 mod files;
 mod grid;
+mod kernel_build;
 mod list;
 mod page;
 mod peers;

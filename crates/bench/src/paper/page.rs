@@ -108,15 +108,9 @@ fn text(
         ("{peers}", listed(&peers)),
         ("{package}", conditions.package.clone()),
         ("{steps}", conditions.steps.to_string()),
-        ("{cores}", machine.cores.to_string()),
-        ("{memory}", machine.memory_gib.to_string()),
-        ("{kernel}", machine.kernel.clone()),
-        ("{file_system}", machine.file_system.clone()),
-        ("{append}", machine.append_us.to_string()),
-        ("{create}", machine.create_us.to_string()),
         ("{sections}", all.join("\n")),
     ];
-    let mut page = TEMPLATE.to_owned();
+    let mut page = machine.fill(TEMPLATE);
     for (place, value) in places {
         page = page.replace(place, &value);
     }

@@ -5,6 +5,9 @@
 /// With all strategies.
 pub(crate) const ALL_ON: &str = "all strategies";
 
+/// Without control of subtrees, as the first design of the papers.
+pub(crate) const NO_DEEP_CONTROL: &str = "no deep control";
+
 /// Names, and lines of a configuration.
 pub(crate) const VARIANTS: [(&str, &str); 6] = [
     (ALL_ON, ""),
@@ -19,7 +22,7 @@ pub(crate) const VARIANTS: [(&str, &str); 6] = [
     ),
     ("no upgrade", "[replication.strategies]\nupgrade = false\n"),
     (
-        "no deep control",
+        NO_DEEP_CONTROL,
         "[replication.strategies]\ndeep_control = false\n",
     ),
 ];

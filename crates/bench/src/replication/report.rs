@@ -63,11 +63,6 @@ impl Report {
         let places = [
             ("{date}", date.to_owned()),
             ("{meridian}", conditions.meridian.clone()),
-            ("{cores}", machine.cores.to_string()),
-            ("{memory}", machine.memory_gib.to_string()),
-            ("{kernel}", machine.kernel.clone()),
-            ("{file_system}", machine.file_system.clone()),
-            ("{append}", machine.append_us.to_string()),
             ("{package}", conditions.package.clone()),
             ("{beginnings}", conditions.beginnings.to_string()),
             ("{following}", conditions.following.to_string()),
@@ -78,7 +73,7 @@ impl Report {
             ("{bytes_table}", self.bytes()),
             ("{bulk}", self.bulk()),
         ];
-        let mut section = TEMPLATE.to_owned();
+        let mut section = machine.fill(TEMPLATE);
         for (place, value) in places {
             section = section.replace(place, value.trim_end());
         }

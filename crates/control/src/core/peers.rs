@@ -68,7 +68,8 @@ impl ControlCore {
     fn is_in_force(&mut self, from: ReplicaSlot, envelope: &Envelope) -> bool {
         let Envelope { epoch, message } = envelope;
         let epoch: Epoch = *epoch;
-        if ends_something(message) && epoch <= self.view.epoch {
+        let outlives = self.settings.rules.ends_outlive_views();
+        if ends_something(message) && outlives && epoch <= self.view.epoch {
             return true;
         }
         match epoch.cmp(&self.view.epoch) {

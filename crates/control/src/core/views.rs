@@ -60,11 +60,13 @@ impl ControlCore {
             self.joined = true;
         }
         self.forget_those_who_left(&former);
-        for peer in std::mem::take(&mut self.ahead_of_us) {
+        let ahead_of_us = std::mem::take(&mut self.ahead_of_us);
+        let repeated = self.settings.rules.said_again_in_new_view();
+        for peer in ahead_of_us.into_iter().filter(|_| repeated) {
             self.send_now(peer, Message::Repeat);
         }
         self.open_reports();
-        for peer in self.peers() {
+        for peer in self.peers().into_iter().filter(|_| repeated) {
             self.repeat_to(tree, peer);
         }
         self.to_judge

@@ -14,7 +14,6 @@ use vfs::{
 
 use super::pin::Effect;
 use super::{Door, subject_of};
-use crate::durability::is_setting;
 use crate::forward::Operation as O;
 use crate::settings::{Durability, NameSpace};
 use crate::views;
@@ -343,9 +342,7 @@ impl FileSystem for Door {
         };
         let operation = || O::SetXattr(who.clone(), id, name.clone(), value.clone(), mode);
         let changed = self.change(id, &[], attempt, operation).await?;
-        if is_setting(name) {
-            self.shared.note_protected_here(id).await;
-        }
+        self.shared.note_attribute(id, name).await;
         Ok(changed)
     }
 
@@ -358,9 +355,7 @@ impl FileSystem for Door {
         let attempt = || self.shared.store.remove_xattr(who, id, name);
         let operation = || O::RemoveXattr(who.clone(), id, name.clone());
         let changed = self.change(id, &[], attempt, operation).await?;
-        if is_setting(name) {
-            self.shared.note_protected_here(id).await;
-        }
+        self.shared.note_attribute(id, name).await;
         Ok(changed)
     }
 

@@ -214,13 +214,7 @@ fn files_to_supply(
     equalling: &Equalling,
 ) -> Option<BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>> {
     let told = equalling.told(own, others)?;
-    let files: BTreeSet<ObjectId> = told
-        .lacks
-        .values()
-        .flat_map(|lacks| lacks.keys())
-        .copied()
-        .collect();
-    let mine = files.into_iter().filter(|file| {
+    let mine = told.files().into_iter().filter(|file| {
         let best = best(&told, *file);
         best.is_some_and(|best| best.slot == own)
     });
@@ -242,13 +236,7 @@ pub(super) fn complete_through(shared: &Shared, lost: ReplicaSlot) -> u64 {
     else {
         return 0;
     };
-    let files: BTreeSet<ObjectId> = told
-        .lacks
-        .values()
-        .flat_map(|lacks| lacks.keys())
-        .copied()
-        .collect();
-    let furthest = files.into_iter().filter_map(|file| {
+    let furthest = told.files().into_iter().filter_map(|file| {
         let through = |lacks: &&Lacks| lacks.get(&file).map_or(u64::MAX, |lack| lack.through);
         told.lacks.values().map(through).max()
     });

@@ -39,6 +39,14 @@ pub(super) struct Reports<'a> {
     pub(super) late: BTreeSet<ReplicaSlot>,
 }
 
+impl Reports<'_> {
+    /// Those of which somebody lacks something.
+    pub(super) fn files(&self) -> BTreeSet<ObjectId> {
+        let lacks = self.lacks.values();
+        lacks.flat_map(|lacks| lacks.keys()).copied().collect()
+    }
+}
+
 /// The survivor with the best copy. A version that is whole is better than a mixture; with durability `majority`, where
 /// everything that was answered as stable is at whoever is complete furthest, that one is best.
 pub(super) fn best(reports: &Reports<'_>, file: ObjectId) -> Option<Best> {
@@ -123,7 +131,7 @@ mod tests {
     /// A COMMIT of the first range was answered by A and B; of the second, C has everything and B nothing, and the first
     /// has not come to C. A is lost.
     #[test]
-    fn counterexample_14_the_newest_copy_does_not_win_over_one_that_is_complete_further() {
+    fn the_newest_copy_does_not_win_over_one_that_is_complete_further() {
         let (first, second) = (10, 20);
         let complete = |b, c| of(&[lack(b, None, true), lack(c, None, true)]).0;
         let (b, c) = (1, 2);

@@ -305,6 +305,13 @@ impl Backlog {
         self.ages.first().map(|&(since, _)| since)
     }
 
+    /// Of how many files the peer has been lacking something since before a moment.
+    #[must_use]
+    pub fn files_since_before(&self, moment: Moment) -> usize {
+        let earlier = self.ages.iter().take_while(|(since, _)| *since < moment);
+        earlier.count()
+    }
+
     fn is_full(&self) -> bool {
         self.in_flight_cost >= self.settings.in_flight_bytes
     }

@@ -14,6 +14,7 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use crate::losses;
 use crate::shared::Shared;
+use crate::turn::Turn;
 use crate::wire::{self, CaughtUp, Entered};
 
 /// What this replica owes one that takes part anew.
@@ -161,22 +162,27 @@ pub(super) fn begin(shared: &Arc<Shared>, since: Epoch) {
 }
 
 async fn catch_up(shared: Arc<Shared>, since: Epoch) {
-    let own = shared.slot();
-    shared
-        .engine
-        .until(|turn| {
-            let arrival = shared.arrival();
-            let mut others = turn.ledger.active.iter().filter(|slot| **slot != own);
-            let done = shared.is_whole()
-                && turn.core.is_settled()
-                && losses::has_what_the_lost_left(&shared, turn)
-                && others.all(|slot| {
-                    arrival.caught_up.contains(slot) || turn.ledger.witnesses.contains(slot)
-                });
-            done.then_some(())
+    tokio::select! {
+        () = shared.engine.until(|turn| has_everything(&shared, turn).then_some(())) => {
+            up_to_date(&shared, since);
+        }
+        // It may have found that it needs a whole copy. Whoever starts it anew waits for all that uses the store to end.
+        () = shared.parted() => {}
+    }
+}
+
+/// Whether everything is here that was made before this replica took part.
+fn has_everything(shared: &Shared, turn: &mut Turn<'_>) -> bool {
+    let arrival = shared.arrival();
+    let mut others = turn.ledger.active.iter();
+    shared.is_whole()
+        && turn.core.is_settled()
+        && losses::has_what_the_lost_left(shared, turn)
+        && others.all(|slot| {
+            *slot == shared.slot()
+                || arrival.caught_up.contains(slot)
+                || turn.ledger.witnesses.contains(slot)
         })
-        .await;
-    up_to_date(&shared, since);
 }
 
 /// What this replica, which takes part anew, waits for, for people.

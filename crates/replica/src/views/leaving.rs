@@ -8,7 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use vfs::ReplicaSlot;
 use view::{Decision, Outcome, ViewState};
 
@@ -19,6 +21,11 @@ use crate::wire::Ask;
 
 /// Why somebody is excluded, for people.
 const SILENT: &str = "it does not answer";
+
+/// How often to look for somebody silent.
+const LOOK: Duration = Duration::from_millis(200);
+/// An attempt to decide takes so long at most.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// Members of the view that have not answered for too long.
 pub(crate) fn silent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
@@ -36,8 +43,24 @@ pub(crate) fn silent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
     silent.copied().collect()
 }
 
+/// Has those leave who do not answer, until the replica stops.
+pub(crate) async fn watch(shared: Arc<Shared>) {
+    let mut last = Instant::now();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if last.elapsed() > 5 * LOOK {
+            // This process was stopped for a while; answers of that time are still to be read.
+            shared.forget_silence();
+        }
+        let limit = shared.settings.suspicion.min(LONGEST);
+        // Another attempt follows.
+        let _ = tokio::time::timeout(limit, part_with_the_silent(&shared)).await;
+        last = Instant::now();
+    }
+}
+
 /// Proposes that a silent member leaves the view, or that somebody takes the places of all silent ones.
-pub(super) async fn part_with_the_silent(shared: &Arc<Shared>) {
+async fn part_with_the_silent(shared: &Arc<Shared>) {
     let out = silent(shared);
     let (Some(first), Some(state)) = (out.first(), shared.view_state()) else {
         return;

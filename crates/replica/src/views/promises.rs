@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::Moment;
 use peer::Lane;
 use tokio::time::{Instant, MissedTickBehavior};
 use vfs::FileSystem;
@@ -16,10 +17,17 @@ use super::{entering, leaving, returning, standing};
 use crate::losses;
 use crate::settings::Durability;
 use crate::shared::Shared;
+use crate::turn::Turn;
 use crate::wire::{self, Ask, Promise};
 
 /// So many times a promise is asked for while one lasts.
 const ASKED_PER_LEASE: u32 = 5;
+/// How often to look for something that others wait to hear; then it is asked at once.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What was changed within this time before need not have arrived: contents rest for a moment before they are sent, and
+/// take a round trip.
+const LATELY: Duration = Duration::from_secs(2);
 
 /// What is known of a peer lately.
 #[derive(Clone, Debug)]
@@ -39,15 +47,50 @@ impl News {
     }
 }
 
-/// Asks for promises until the replica stops, and has those leave who do not answer.
+/// What others go on by as soon as they hear it, while they do without a lost replica or let one in.
+#[derive(Debug, PartialEq)]
+struct Tidings {
+    epoch: u64,
+    settled: bool,
+    up_to_date: bool,
+    /// How far the streams of those outside the view are applied.
+    applied: Vec<(u16, u64)>,
+    whole: Vec<(u16, u64)>,
+    fit_without: Vec<u16>,
+}
+
+impl Tidings {
+    fn of(shared: &Shared) -> Tidings {
+        let view = shared.standing.view();
+        let (epoch, settled) = shared
+            .engine
+            .turn(|turn| (turn.core.epoch().0, turn.core.is_settled()));
+        let mut applied = applied_here(shared);
+        applied.retain(|(slot, _)| !view.active.contains(&ReplicaSlot(*slot)));
+        Tidings {
+            epoch,
+            settled: shared.takes_part() && settled,
+            up_to_date: shared.standing.is_up_to_date(),
+            applied,
+            whole: losses::whole_here(shared),
+            fit_without: returning::fit_without(shared, epoch),
+        }
+    }
+}
+
+/// Asks for promises until the replica stops.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     losses::begin_awareness(&shared);
     let interval = shared.settings.site_lease / ASKED_PER_LEASE;
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut told = Tidings::of(&shared);
     let mut last = Instant::now();
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = news(&shared, &told) => {}
+        }
         if last.elapsed() > 3 * interval {
             // This process was stopped for a while; answers of that time are still to be read.
             shared.forget_silence();
@@ -65,10 +108,18 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             true => u64::MAX,
             false => space.map_or(0, |space| space.available_bytes),
         };
+        told = Tidings::of(&shared);
         ask_all(&shared, available);
-        let limit = shared.settings.suspicion.min(Duration::from_secs(2));
-        // Another attempt follows.
-        let _ = tokio::time::timeout(limit, leaving::part_with_the_silent(&shared)).await;
+    }
+}
+
+/// Returns when there is something to tell.
+async fn news(shared: &Shared, told: &Tidings) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if Tidings::of(shared) != *told {
+            return;
+        }
     }
 }
 
@@ -85,11 +136,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             epoch: turn.core.epoch().0,
             position: turn.ledger.last_position,
             applied: applied.clone(),
-            owed: turn
-                .ledger
-                .unshipped
-                .peer(slot)
-                .map_or(0, |backlog| backlog.files() as u64),
+            owed: owed(shared, turn, slot),
             steady: turn.core.is_steady(),
             up_to_date: shared.standing.is_up_to_date(),
             available,
@@ -104,6 +151,14 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
         let message = wire::body(wire::ASK, &ask);
         shared.post.send(slot, Lane::Control, message);
     }
+}
+
+/// Of so many files somebody lacks more than what was changed just now: whoever writes all the time owes always something.
+fn owed(shared: &Shared, turn: &mut Turn<'_>, to: ReplicaSlot) -> u64 {
+    let lately = LATELY + shared.settings.data_delay;
+    let lately = Moment(turn.now.0.saturating_sub(lately.as_micros() as u64));
+    let backlog = turn.ledger.unshipped.peer(to);
+    backlog.map_or(0, |backlog| backlog.files_since_before(lately) as u64)
 }
 
 fn applied_here(shared: &Shared) -> Vec<(u16, u64)> {

@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Between two requests.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
-/// So few updates and files may be on their way when it asks.
+/// So few updates and files, but for those changed just now, may be on their way when it asks.
 const UPDATES: u64 = 1000;
 const FILES: u64 = 64;
 /// And so many bytes of contents.

@@ -176,7 +176,7 @@ fn settings(chosen: &ReplicationConfiguration) -> replica::Settings {
     let heartbeat = (chosen.site_lease / 10).clamp(shortest, longest);
     settings.views.heartbeat = heartbeat;
     settings.views.election_min = 3 * heartbeat;
-    settings.views.election_max = 6 * heartbeat;
+    settings.views.election_max = 5 * heartbeat;
     settings
 }
 

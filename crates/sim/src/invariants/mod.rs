@@ -5,6 +5,7 @@
 mod i1_one_primary;
 mod i2_no_conflicting_grants;
 mod i3_closed_is_seen;
+mod i3_kept_entries;
 mod i4_identical_copies;
 mod i5_answered_is_kept;
 mod i6_ancestry;
@@ -28,6 +29,7 @@ pub(crate) fn check_step(world: &World, slot: ReplicaSlot) -> Result<(), Broken>
     i1_one_primary::check(world, replica)?;
     i2_no_conflicting_grants::check(world, replica)?;
     i3_closed_is_seen::check(world, replica)?;
+    i3_kept_entries::check(world, replica)?;
     i6_ancestry::check(replica)
 }
 

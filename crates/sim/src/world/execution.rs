@@ -28,9 +28,12 @@ impl World {
         }
         if let Intent::Write(_) = intent {
             self.begin_write(slot, number, under);
+        } else if self.refuses_lock(slot, &intent) {
+            self.finish(slot, number, Outcome::Refused);
         } else {
             self.check_controlled_by_no_other(slot, &intent);
             self.change_tree(slot, number, &intent, under);
+            self.note_unlocked(number);
             self.finish_when_stable(slot, number);
         }
     }
@@ -218,12 +221,16 @@ impl World {
                 .core
                 .handle_update(&replica.tree, &update, &born, position);
         }
+        let kept_here =
+            |edit: &Edit| matches!(edit, Edit::Lock { .. }) && !self.model.locks_are_in_every_copy;
+        let travels = edits.iter().filter(|edit| !kept_here(edit));
         let shipped = Arc::new(StreamUpdate {
             under,
-            edits: edits.clone(),
+            edits: travels.copied().collect(),
             origin: number,
             inherited,
         });
+        let replica = self.replica(slot);
         replica.done.insert(number);
         replica.stream.push(shipped.clone());
         self.forget_removed(slot, &edits);

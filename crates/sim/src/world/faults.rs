@@ -55,6 +55,12 @@ pub struct Model {
     pub majority_stays: bool,
     /// Who waits outside the view takes the place of who is silent where too few would remain.
     pub places_are_taken: bool,
+    /// A directory's entries are answered from the same copy as its attributes.
+    pub entries_from_copy_of_attributes: bool,
+    /// Locks are part of what every copy has, and not of what their primary remembers.
+    pub locks_are_in_every_copy: bool,
+    /// What the clients of a lost replica have locked is given up when they have stayed away for a lease, not before.
+    pub absent_clients_have_a_lease: bool,
 }
 
 impl Model {
@@ -69,6 +75,9 @@ impl Model {
         silence_is_noticed: true,
         majority_stays: true,
         places_are_taken: true,
+        entries_from_copy_of_attributes: true,
+        locks_are_in_every_copy: true,
+        absent_clients_have_a_lease: true,
     };
 }
 

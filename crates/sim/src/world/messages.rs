@@ -79,6 +79,8 @@ impl World {
             Packet::Forward(number) => self.begin(to, number),
             Packet::Returned(number) => self.begin(to, number),
             Packet::Finished(number, outcome) => self.finish(to, number, outcome),
+            Packet::Question(question) => self.take_question(to, question),
+            Packet::Answer(question, answer) => self.take_answer(question, answer),
             packet => self.deliver_of_failures(from, to, packet, stamp),
         }
     }

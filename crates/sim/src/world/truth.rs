@@ -57,7 +57,7 @@ impl World {
         let files: BTreeSet<ObjectId> = edits
             .filter_map(|edit| match *edit {
                 Edit::Enter { object, .. } | Edit::Leave { object, .. } => Some(object),
-                Edit::Version { .. } => None,
+                Edit::Version { .. } | Edit::Lock { .. } => None,
             })
             .collect();
         for file in files {
@@ -72,6 +72,9 @@ impl World {
 
     /// What only a replica that is given up has does not exist any more.
     pub(super) fn note_decision(&mut self, decision: &Decision) {
+        if let Decision::View(view) = decision {
+            self.locks.note_view(&view.active, self.now);
+        }
         let Decision::Settled { lost, through, .. } = *decision else {
             return;
         };
@@ -86,6 +89,7 @@ impl World {
             .collect();
         let numbers = given_up.iter().map(|(_, _, update)| update.origin);
         self.discarded.extend(numbers);
+        self.forget_discarded_locks();
         for object in self.objects_made_by(lost) {
             let versions = survivors
                 .iter()

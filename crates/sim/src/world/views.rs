@@ -28,6 +28,7 @@ impl World {
         self.exclude_the_silent(slot);
         if self.runs(slot, incarnation) {
             self.synchronise(slot);
+            self.look_after_absent(slot);
         }
     }
 

@@ -173,6 +173,9 @@ impl Inner {
                     mutation.enter_row(Table::Denials, &change);
                     entered.denials.push((id, denials));
                 }
+                ForeignRow::Incomplete { .. } => {
+                    return Err(Error::Invalid("an update tells what its sender lacks"));
+                }
                 ForeignRow::Other { table, change } => mutation.enter_row(table, &change),
             }
         }

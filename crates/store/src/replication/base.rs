@@ -3,6 +3,7 @@
 //! The rows come in pages, as they were at one moment; the content of files follows like that of any other
 //! update. A copy that was interrupted is begun again from nothing.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::foreign_row::ForeignRow;
+use super::incomplete::Mark;
 use crate::codec::Fields;
 use crate::counters::Sequence;
 use crate::inner::Inner;
@@ -70,8 +72,8 @@ pub struct BaseScan {
     /// Where to go on: which of the shared tables, and from which key.
     table: usize,
     from: Vec<u8>,
-    /// Locks and denials, from memory.
-    held: Vec<RowChange>,
+    /// What is known in memory: locks and denials, and which files lack data of others.
+    held: VecDeque<RowChange>,
     /// Where the copy stands in the stream of each replica, the store's own included.
     pub positions: Vec<(ReplicaSlot, u64)>,
 }
@@ -112,7 +114,12 @@ impl BaseScan {
             self.table += 1;
             self.from.clear();
         }
-        page.append(&mut self.held);
+        while (bytes < max_bytes || page.is_empty())
+            && let Some(row) = self.held.pop_front()
+        {
+            bytes += row.key.len() + row.value.as_ref().map_or(0, Bytes::len);
+            page.push(row);
+        }
         Ok(page)
     }
 }
@@ -147,13 +154,23 @@ impl Inner {
             picture: self.metadata.picture(),
             table: 0,
             from: Vec::new(),
-            held: self.all_held(),
+            held: self.all_held().chain(self.all_lacking()).collect(),
             positions,
         })
     }
 
+    /// The marks of files that lack data of others, or that are abandoned.
+    fn all_lacking(&self) -> impl Iterator<Item = RowChange> + use<> {
+        let row = |(of, mark): (_, Mark)| RowChange {
+            table: Table::Incomplete as u8,
+            key: Bytes::copy_from_slice(&key::incomplete(of)),
+            value: Some(mark.encode().into()),
+        };
+        self.incomplete.all().into_iter().map(row)
+    }
+
     /// The locks and denials of all files, as update records carry them.
-    fn all_held(&self) -> Vec<RowChange> {
+    fn all_held(&self) -> impl Iterator<Item = RowChange> + use<> {
         let row = |table: Table, id, value: Vec<u8>| RowChange {
             table: table as u8,
             key: Bytes::copy_from_slice(&key::object(id)),
@@ -172,7 +189,7 @@ impl Inner {
         held.extend(
             locked.filter_map(|id| Some(row(Table::Locks, id, encode_locks(locks.of(id))?))),
         );
-        held
+        held.into_iter()
     }
 
     pub(crate) fn base_state(&self) -> Result<BaseState> {
@@ -273,7 +290,11 @@ impl Inner {
             }
             mutation.follow();
             for row in group {
-                mutation.install(row)?;
+                // What this replica made itself and lacks now is lacking nowhere else.
+                let own = matches!(row, ForeignRow::Incomplete { of: (_, from), .. } if from == self.slot);
+                if !own {
+                    mutation.install(row)?;
+                }
             }
             mutation.commit_local()?;
         }

@@ -1,7 +1,8 @@
 //! Rows that come from another replica: what they mean, and whether they can be at all.
 
-use vfs::{Error, ObjectId, Result};
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
+use super::incomplete::Mark;
 use crate::codec::Malformed;
 use crate::data::MAX_FILE_BYTES;
 use crate::inner::Inner;
@@ -34,6 +35,11 @@ pub(super) enum ForeignRow {
         id: ObjectId,
         denials: Vec<Denial>,
         change: RowChange,
+    },
+    /// A file lacks data of another replica. Only copies of a whole tree have such.
+    Incomplete {
+        of: (ObjectId, ReplicaSlot),
+        mark: Mark,
     },
     /// Names of a directory, or an extended attribute: taken over as it is.
     Other { table: Table, change: RowChange },
@@ -97,6 +103,10 @@ impl Inner {
                 denials: value.map_or(Ok(Vec::new()), decode_denials)?,
                 change,
             }),
+            Some(Table::Incomplete) => Ok(ForeignRow::Incomplete {
+                of: key::parse_incomplete(&change.key)?,
+                mark: Mark::decode(value.ok_or(Malformed("a mark of missing data is empty"))?)?,
+            }),
             _ => Err(Malformed("it belongs to a table that is not shared")),
         }
     }
@@ -133,6 +143,10 @@ impl Mutation<'_> {
                 self.then(move |inner, _| {
                     inner.shares().follow(id, denials);
                 });
+            }
+            ForeignRow::Incomplete { of, mark } => {
+                self.put_local(Table::Incomplete, &key::incomplete(of), &mark.encode());
+                self.then(move |inner, _| inner.incomplete.set(of, Some(mark)));
             }
             ForeignRow::Link { change, .. } => self.enter_row(Table::Links, &change),
             ForeignRow::Other { table, change } => self.enter_row(table, &change),

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
+use super::torn::NOBODY;
 use crate::codec::{Fields, Malformed};
 use crate::inner::Inner;
 use crate::metadata::{Metadata, MetadataError, Table};
@@ -102,6 +103,16 @@ impl Incomplete {
         self.marks().missing.get(&of).copied()
     }
 
+    /// All marks, with the file and whose data it lacks.
+    pub(super) fn all(&self) -> Vec<(Of, Mark)> {
+        let marks = self.marks();
+        marks
+            .missing
+            .iter()
+            .map(|(of, mark)| (*of, *mark))
+            .collect()
+    }
+
     /// The files that lack data of one primary.
     pub(super) fn of_primary(&self, from: ReplicaSlot) -> Vec<(ObjectId, Mark)> {
         let marks = self.marks();
@@ -168,7 +179,7 @@ fn all_of(file: ObjectId) -> RangeInclusive<Of> {
 }
 
 impl Mark {
-    fn decode(row: &[u8]) -> std::result::Result<Mark, Malformed> {
+    pub(super) fn decode(row: &[u8]) -> std::result::Result<Mark, Malformed> {
         let mut fields = Fields::new(row);
         if fields.u8()? != VERSION {
             return Err(Malformed(
@@ -289,6 +300,16 @@ impl Inner {
             mutation.remove_local(Table::Incomplete, &key::incomplete((file, slot)));
         }
         mutation.then(move |inner, _| inner.incomplete.forget(file));
+    }
+
+    /// All data of a file's version turns out to be here; the marks go, unless it is abandoned, which is not about data.
+    pub(super) fn unmark_lacking(&self, mutation: &mut Mutation<'_>, file: ObjectId) {
+        let primaries = self.incomplete.primaries(file).into_iter();
+        for slot in primaries.filter(|slot| *slot != NOBODY) {
+            let of = (file, slot);
+            mutation.remove_local(Table::Incomplete, &key::incomplete(of));
+            mutation.then(move |inner, _| inner.incomplete.set(of, None));
+        }
     }
 
     pub(super) async fn note_complete(

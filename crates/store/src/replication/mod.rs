@@ -314,7 +314,8 @@ impl Store {
         self.inner.lock_changes.subscribe()
     }
 
-    /// A copy of all rows that replicas keep, as they are at one moment.
+    /// A copy of all rows that replicas keep, as they are at one moment. It tells also which files are abandoned or
+    /// lack data of others here, and so will where the copy goes.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.

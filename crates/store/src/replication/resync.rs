@@ -220,6 +220,8 @@ impl Inner {
             mutation.put_quietly(id, &row);
         }
         if matches!(verdict, Verdict::Keep { .. }) {
+            // All data of this version is here, whatever whoever sent the rows lacks of it.
+            self.unmark_lacking(mutation, id);
             return Ok(());
         }
         if row.size > 0 {

@@ -22,7 +22,7 @@ use crate::rows::key;
 use crate::store::Store;
 
 /// Stands for the primary in marks of abandoned files; no replica has this place.
-const NOBODY: ReplicaSlot = ReplicaSlot(u16::MAX);
+pub(super) const NOBODY: ReplicaSlot = ReplicaSlot(u16::MAX);
 
 /// The key of the row that says which decisions have been carried out, before a replica's slot.
 const DECIDED: &[u8] = b"abandoned";

@@ -148,18 +148,26 @@ fn draw_bars(
     }
 }
 
-/// What stands below a group, in two lines where one is too long.
+/// What stands below a group, in several lines where one is too long.
 fn label(svg: &mut Svg, (x, y): (f64, f64), text: &str, width: f64) {
-    let breaks = text.match_indices(' ').map(|(at, _)| at);
-    let middle = text.len() / 2;
-    let best = breaks.min_by_key(|at| at.abs_diff(middle));
-    match best {
-        Some(at) if text_width(text) > width => {
-            svg.text(x, y - 2.0, "middle", &text[..at]);
-            svg.text(x, y + 10.0, "middle", &text[at + 1..]);
-        }
-        _ => svg.text(x, y, "middle", text),
+    for (number, line) in wrapped(text, width).iter().enumerate() {
+        svg.text(x, y + 12.0 * number as f64, "middle", line);
     }
+}
+
+/// A text in lines of whole words that are no wider than this, if the words are not.
+fn wrapped(text: &str, width: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if text_width(line) + text_width(" ") + text_width(word) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// The sample of a series in the legend.
@@ -225,5 +233,18 @@ fn mark(svg: &mut Svg, (x, y): (f64, f64), number: usize) {
             &around(&[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)]),
             &style,
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_labels_have_several_lines() {
+        let width = text_width("SSH-Build with");
+        let lines = wrapped("SSH-Build with think time", width);
+        assert_eq!(lines, ["SSH-Build with", "think time"]);
+        assert_eq!(wrapped("growing", 1.0), ["growing"]);
     }
 }

@@ -156,7 +156,7 @@ impl Axis {
 }
 
 /// The lines of one panel of results: a line for each series, over places that are numbers. The `reference` is the series
-/// that others are compared with.
+/// that others are compared with. A single place has no lines but bars.
 pub(crate) fn lines(
     results: &Results,
     panel: &str,
@@ -164,6 +164,9 @@ pub(crate) fn lines(
     unit: f64,
     reference: Option<&str>,
 ) -> Marks {
+    if results.places(panel).len() < 2 {
+        return bars(results, panel, figure, unit);
+    }
     let line = |series: &&str| {
         let points = results.points().iter();
         let points = points.filter(|point| point.panel == panel && point.series == *series);

@@ -43,7 +43,7 @@ const CONTENTIONS: [(&str, &str); 2] = [
 
 /// How long clients work.
 fn length(extent: Extent) -> Duration {
-    extent.choose(Duration::from_secs(30), Duration::from_secs(4))
+    extent.choose(Duration::from_secs(30), Duration::from_secs(3))
 }
 
 /// Points for these series, by the share of updates in the common directory, in percent.

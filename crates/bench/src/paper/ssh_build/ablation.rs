@@ -3,16 +3,21 @@
 //!
 //! What must never enter: how the package is played.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 
-use super::stands::Setup;
+use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
 use super::{LOCAL, THINKING, beside, figures, panel, round_trip, shortened};
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::{self, Axis, Chart, Plot};
 use crate::paper::statistics::Results;
-use crate::paper::strategies::{ALL_ON, VARIANTS};
+use crate::paper::strategies::{ALL_ON, NO_DEEP_CONTROL, VARIANTS};
 use crate::paper::table::{self, Heads};
+
+/// From this round trip on waiting for each file's control leaves the machine idle.
+const IDLE_FROM: Duration = Duration::from_millis(20);
 
 /// How many steps a quick run plays.
 const QUICK_STEPS: usize = 500;
@@ -42,13 +47,17 @@ impl Sweep for Ablation {
             LOCAL => "",
             _ => variant.context("there is no such variant")?.1,
         };
+        let distance = round_trip(&point.x)?;
         Ok(Setup {
             replicas: if point.series == LOCAL { 1 } else { 2 },
             settings: settings.to_owned(),
-            round_trip: round_trip(&point.x)?,
+            round_trip: distance,
             thinks: true,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
-            beside: beside(true),
+            beside: match point.series == NO_DEEP_CONTROL && distance >= IDLE_FROM {
+                true => Beside::Everything,
+                false => beside(true),
+            },
         })
     }
 

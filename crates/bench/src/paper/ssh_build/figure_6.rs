@@ -44,8 +44,7 @@ impl Sweep for Figure6 {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] =
-            extent.choose(&["0.2", "20", "60", "120", "200"], &["0.2", "60", "200"]);
+        let distances: &[&str] = extent.choose(&["0.2", "20", "60", "120", "200"], &["0.2", "120"]);
         let panels: &[bool] = extent.choose(&[false, true], &[false]);
         let mut points = Vec::new();
         for &thinks in panels {

@@ -208,7 +208,11 @@ pub(crate) fn round_trip(x: &str) -> Result<Duration> {
 }
 
 /// A chart for each phase and one for all, over round trips.
-fn charts_by_phase(results: &Results, panel: &str, reference: Option<&str>) -> Vec<Chart> {
+pub(super) fn charts_by_phase(
+    results: &Results,
+    panel: &str,
+    reference: Option<&str>,
+) -> Vec<Chart> {
     let charts = figures(results).into_iter().map(|figure| Chart {
         title: figure.title.replace(" (s)", ""),
         x: Axis::linear("round trip between sites (ms)"),

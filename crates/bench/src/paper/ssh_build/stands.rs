@@ -13,7 +13,7 @@ use crate::paper::field::{Field, Folder};
 use crate::sites::{Server, Sites};
 
 /// So many servers may wait while others work: an idle set renews its leases, and that costs a little.
-const SERVERS_MAX: usize = 10;
+const SERVERS_MAX: usize = 12;
 
 /// What is played where.
 #[derive(Debug, Clone, PartialEq)]

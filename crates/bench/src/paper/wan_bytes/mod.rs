@@ -29,7 +29,7 @@ const VARIANTS: [(&str, &str); 4] = [
 
 /// The package without and with the pauses of the recording.
 const BUILD: &str = "SSH-Build";
-const BUILD_THINKING: &str = "SSH-Build with think time";
+const BUILD_THINKING: &str = "SSH-Build, thinking";
 
 /// How many steps a quick run plays.
 const QUICK_STEPS: usize = 1_500;
@@ -133,7 +133,7 @@ impl Experiment for WanBytes {
             plots: vec![Plot {
                 name: "",
                 title: "Bytes sent to the other site for each byte written".to_owned(),
-                columns: 1,
+                columns: 2,
                 charts: vec![
                     chart(
                         "contents shipped, before compression",

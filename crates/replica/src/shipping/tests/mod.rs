@@ -5,4 +5,5 @@
 mod counterexamples;
 mod order;
 mod properties;
+mod receiver;
 mod world;

@@ -229,3 +229,14 @@ fn a_hundred_thousand_files_cost_little_each() {
     }
     assert_eq!((complete, backlog.files()), (100_000, 0));
 }
+
+#[test]
+fn what_was_changed_lately_is_told_from_what_is_old() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(10), 1, 0..4);
+    change(&mut backlog, Moment(20), 2, 0..4);
+    change(&mut backlog, Moment(30), 1, 4..8);
+    assert_eq!(backlog.files_since_before(Moment(10)), 0);
+    assert_eq!(backlog.files_since_before(Moment(11)), 1);
+    assert_eq!(backlog.files_since_before(Moment(21)), 2);
+}

@@ -17,13 +17,28 @@ pub struct Parcel {
 }
 
 /// A replica that applies what it is sent. A crash takes back rows, not bytes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Receiver {
+    /// Whether it drops what lies beyond the file as it knows it, and what is of no file that it knows.
+    pub clips: bool,
     sizes: BTreeMap<ObjectId, u64>,
     bytes: BTreeMap<ObjectId, Vec<u8>>,
     pub applied: usize,
     stable: (BTreeMap<ObjectId, u64>, usize),
     unstable_pieces: Vec<PieceId>,
+}
+
+impl Default for Receiver {
+    fn default() -> Receiver {
+        Receiver {
+            clips: true,
+            sizes: BTreeMap::new(),
+            bytes: BTreeMap::new(),
+            applied: 0,
+            stable: Default::default(),
+            unstable_pieces: Vec::new(),
+        }
+    }
 }
 
 impl Receiver {
@@ -40,6 +55,11 @@ impl Receiver {
 
     pub fn apply_piece(&mut self, parcel: &Parcel) {
         self.unstable_pieces.push(parcel.id);
+        if !self.clips {
+            let end = parcel.offset + parcel.bytes.len() as u64;
+            let size = self.sizes.entry(parcel.file).or_default();
+            *size = end.max(*size);
+        }
         let Some(&size) = self.sizes.get(&parcel.file) else {
             return;
         };

@@ -1,5 +1,6 @@
 //! A primary, a network and a receiver, as small as they can be while everything that may go wrong can.
 
+use super::receiver::{Parcel, Receiver, Row};
 use crate::shipping::{Arrivals, Backlog, Piece, PieceId, Settings};
 use control::{Moment, Position};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,66 +22,6 @@ pub fn settings() -> Settings {
     }
 }
 
-/// An update record: the size of a file after it, or none when it was removed.
-pub type Row = (ObjectId, Option<u64>);
-
-/// A piece with its contents.
-#[derive(Clone, Debug)]
-pub struct Parcel {
-    id: PieceId,
-    file: ObjectId,
-    offset: u64,
-    bytes: Vec<u8>,
-}
-
-/// A replica that applies what it is sent. A crash takes back rows, not bytes.
-#[derive(Clone, Debug, Default)]
-pub struct Receiver {
-    sizes: BTreeMap<ObjectId, u64>,
-    bytes: BTreeMap<ObjectId, Vec<u8>>,
-    pub applied: usize,
-    stable: (BTreeMap<ObjectId, u64>, usize),
-    unstable_pieces: Vec<PieceId>,
-}
-
-impl Receiver {
-    pub fn apply_row(&mut self, &(file, size): &Row) {
-        self.applied += 1;
-        if let Some(size) = size {
-            self.sizes.insert(file, size);
-            self.bytes.entry(file).or_default().truncate(size as usize);
-        } else {
-            self.sizes.remove(&file);
-            self.bytes.remove(&file);
-        }
-    }
-
-    fn apply_piece(&mut self, parcel: &Parcel) {
-        self.unstable_pieces.push(parcel.id);
-        let Some(&size) = self.sizes.get(&parcel.file) else {
-            return;
-        };
-        let bytes = self.bytes.entry(parcel.file).or_default();
-        for (offset, byte) in (parcel.offset..size).zip(&parcel.bytes) {
-            let offset = offset as usize;
-            bytes.resize(bytes.len().max(offset + 1), 0);
-            bytes[offset] = *byte;
-        }
-    }
-
-    pub fn content(&self, file: ObjectId) -> Option<Vec<u8>> {
-        let size = *self.sizes.get(&file)?;
-        let mut bytes = self.bytes.get(&file).cloned().unwrap_or_default();
-        bytes.resize(size as usize, 0);
-        Some(bytes)
-    }
-
-    fn crash(&mut self) {
-        (self.sizes, self.applied) = self.stable.clone();
-        self.unstable_pieces.clear();
-    }
-}
-
 /// Everything, and what has to hold at every step.
 pub struct World {
     pub now: Moment,
@@ -90,6 +31,8 @@ pub struct World {
     pub receiver: Receiver,
     /// Whether pieces wait for the position they follow.
     pub pieces_wait: bool,
+    /// Whether files that were changed and perhaps not sent are sent as a whole after a crash of the primary.
+    pub marked_before_written: bool,
     /// Changes that the backlog has not been told of.
     late: VecDeque<(ObjectId, Range<u64>, Position)>,
     /// Pieces that are not read yet.
@@ -114,6 +57,7 @@ impl World {
             log: Vec::new(),
             receiver: Receiver::default(),
             pieces_wait: true,
+            marked_before_written: true,
             late: VecDeque::new(),
             taken: Vec::new(),
             lanes: Default::default(),
@@ -300,9 +244,8 @@ impl World {
     }
 
     pub fn make_stable(&mut self) {
-        let receiver = &mut self.receiver;
-        receiver.stable = (receiver.sizes.clone(), receiver.applied);
-        self.acknowledgements.append(&mut receiver.unstable_pieces);
+        let mut stable = self.receiver.make_stable();
+        self.acknowledgements.append(&mut stable);
     }
 
     pub fn deliver_acknowledgement(&mut self, choice: usize) -> bool {
@@ -331,7 +274,7 @@ impl World {
         self.lanes = Default::default();
         self.arrivals = Arrivals::default();
         self.acknowledgements.clear();
-        self.receiver.unstable_pieces.clear();
+        self.receiver.forget_pieces();
         self.taken.clear();
         self.in_flight.clear();
     }
@@ -342,7 +285,7 @@ impl World {
     }
 
     /// The primary loses what was written in `range` of every file, and everything it knew of backlogs;
-    /// all files are marked as unshipped.
+    /// all files are marked as unshipped, unless it forgets that too.
     pub fn crash_primary(&mut self, range: &Range<u64>) {
         self.forget_session();
         self.late.clear();
@@ -351,7 +294,9 @@ impl World {
         for (&file, bytes) in &mut self.files {
             let lost = bytes.iter_mut().skip(range.start as usize);
             lost.take(range.clone().count()).for_each(|byte| *byte = 0);
-            self.late.push_back((file, 0..u64::MAX, follows));
+            if self.marked_before_written {
+                self.late.push_back((file, 0..u64::MAX, follows));
+            }
         }
         while self.tell_late() {}
     }
@@ -393,6 +338,6 @@ impl World {
         assert_eq!((self.backlog.bytes(), self.backlog.oldest()), (0, None));
         assert_eq!(self.backlog.next_due(), None);
         let same = |(&file, bytes)| self.receiver.content(file).as_ref() == Some(bytes);
-        self.receiver.sizes.len() == self.files.len() && self.files.iter().all(same)
+        self.receiver.count() == self.files.len() && self.files.iter().all(same)
     }
 }

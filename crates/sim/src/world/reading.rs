@@ -1,0 +1,84 @@
+//! How replicas answer clients that read: from their own copy, or from the copy of whoever controls the directory.
+//!
+//! Only where no replica fails: that nobody shows a version which a crash takes back and lets somebody make again is
+//! the store's affair, and the model's disks do not have it.
+
+use super::{Event, World};
+use crate::packet::Packet;
+use crate::reading::{Answer, Entry, Question, Reader};
+use control::ReplicaSlot;
+use std::time::Duration;
+use vfs::ObjectId;
+
+impl World {
+    /// A client that reads at a replica. Returns its number.
+    pub fn reader(&mut self, home: ReplicaSlot) -> usize {
+        assert!(!self.failures, "disks in the model may take versions back");
+        self.readers.push(Reader::new(home));
+        self.readers.len() - 1
+    }
+
+    /// Lets a client that reads look a name up after a while.
+    pub fn look(&mut self, after: Duration, reader: usize, directory: ObjectId, name: u64) {
+        let question = Question {
+            reader,
+            directory,
+            name,
+            under: None,
+        };
+        let at = self.now.after(after);
+        self.schedule(at, Event::Look(question));
+    }
+
+    /// Answers a question at a replica, or hands it to where it is answered: to the primary, or back to where it came
+    /// from if another one is primary by now. What is not known there the client asks for again some other time.
+    pub(super) fn take_question(&mut self, slot: ReplicaSlot, question: Question) {
+        let home = self.readers[question.reader].home;
+        let replica = self.replica(slot);
+        let primary = replica
+            .core
+            .foreign_control(&replica.tree, question.directory);
+        let same_copy = self.model.entries_from_copy_of_attributes;
+        let elsewhere = primary.filter(|_| same_copy || question.under.is_none());
+        match elsewhere {
+            None => {
+                if let Some(answer) = self.answer(slot, question) {
+                    self.hand_answer(slot, question, answer);
+                }
+            }
+            Some(primary) if slot == home => {
+                self.send(slot, primary.holder, Packet::Question(question));
+            }
+            Some(_) => self.send(slot, home, Packet::Question(question)),
+        }
+    }
+
+    fn answer(&self, slot: ReplicaSlot, question: Question) -> Option<Answer> {
+        let tree = &self.replicas[&slot].tree;
+        let of = tree.version(question.directory)?;
+        if question.under.is_none() {
+            return Some(Answer::Change(of));
+        }
+        let entries = tree.entries(question.directory)?;
+        let object = entries.get(&question.name).copied();
+        Some(Answer::Entry(Entry { object, of }))
+    }
+
+    fn hand_answer(&mut self, slot: ReplicaSlot, question: Question, answer: Answer) {
+        let home = self.readers[question.reader].home;
+        if slot == home {
+            self.take_answer(question, answer);
+        } else {
+            self.send(slot, home, Packet::Answer(question, answer));
+        }
+    }
+
+    /// The client's home has an answer, and passes it on.
+    pub(super) fn take_answer(&mut self, question: Question, answer: Answer) {
+        let reader = &mut self.readers[question.reader];
+        let home = reader.home;
+        if let Some(next) = reader.take(question, answer) {
+            self.take_question(home, next);
+        }
+    }
+}
