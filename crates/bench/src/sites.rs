@@ -79,11 +79,22 @@ impl Sites {
         settings: &str,
     ) -> Result<Self> {
         let names = NAMES.get(..count).context("there are names for 8 sites")?;
-        eprintln!("bench: starting a set of {count} replicas");
         let world = World::new(names, &LinkSettings::default())?;
+        Self::start_in(world, program, disk, count, settings)
+    }
+
+    /// The same in the first `count` places of a world, whose others stay free.
+    pub(crate) fn start_in(
+        world: World,
+        program: &Path,
+        disk: &Path,
+        count: usize,
+        settings: &str,
+    ) -> Result<Self> {
+        eprintln!("bench: starting a set of {count} replicas");
         fs::create_dir(disk)?;
         let mut replicas: Vec<Server> = Vec::new();
-        for place in world.places() {
+        for place in world.places().iter().take(count) {
             let data = disk.join(place.name());
             let address = place.at(PEER_PORT).to_string();
             match replicas.first() {
@@ -110,6 +121,11 @@ impl Sites {
         };
         sites.wait_for_all()?;
         Ok(sites)
+    }
+
+    /// The places, those of the replicas first.
+    pub(crate) fn world(&self) -> &World {
+        &self.world
     }
 
     /// Changes every link.

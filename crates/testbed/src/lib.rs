@@ -4,7 +4,8 @@
 //! - A [`Service`] is any server program started inside a site, which may be killed and restarted.
 //! - A [`Guest`] is a User Mode Linux kernel, an ordinary process, that mounts what a service
 //!   exports and runs shell scripts ([`Script`]) or native programs against it.
-//! - [`Ganesha`] is NFS-Ganesha as a [`Service`]: the peer to compare with.
+//! - [`Ganesha`] is NFS-Ganesha as a [`Service`]: the peer to compare with. [`GridFtp`], [`Gluster`] and [`Rsync`]
+//!   are what people use today between sites.
 //! - A [`Wan`] joins sites by a network with delay, jitter, loss, bandwidth and cuts of its own in each
 //!   direction, and counts what crosses it. A [`World`] is several sites with a WAN between them.
 //! - [`measure`] says what such a network really does.
@@ -81,13 +82,17 @@
 
 mod channel;
 mod ganesha;
+mod gluster;
+mod gridftp;
 mod guest;
 pub mod measure;
 mod mount;
 mod packages;
+mod private;
 mod probe;
 mod reaper;
 mod requirements;
+mod rsync;
 mod script;
 mod service;
 mod site;
@@ -95,9 +100,12 @@ mod wan;
 mod world;
 
 pub use ganesha::Ganesha;
+pub use gluster::{Gluster, GlusterMount};
+pub use gridftp::{GridFtp, GridFtpOptions};
 pub use guest::{Guest, GuestConfig, Job};
 pub use mount::Mount;
 pub use requirements::{Lack, Remedy, Requirements, host_mounts_nfs4};
+pub use rsync::Rsync;
 pub use rustix::process::Signal;
 pub use script::{Output, Script, quoted};
 pub use service::Service;

@@ -1,5 +1,5 @@
 //! Installation of Debian packages without their services: the testbed wants the programs of
-//! `nfs-common` and `nfs-ganesha`, not daemons on the machine's own ports.
+//! `nfs-common`, `nfs-ganesha` and others, not daemons on the machine's own ports.
 //!
 //! What must never enter: which packages are wanted; see `requirements`.
 
@@ -21,9 +21,15 @@ const POLICY_TEXT: &str =
 
 /// Units that packages enable by themselves, and a program that tells whether its package was there
 /// before, in which case the machine's owner decided.
-const UNITS: [(&str, &str); 4] = [
+const UNITS: [(&str, &str); 7] = [
     ("nfs-ganesha.service", "/usr/bin/ganesha.nfsd"),
     ("nfs-ganesha-lock.service", "/usr/bin/ganesha.nfsd"),
+    ("glusterd.service", "/usr/sbin/glusterd"),
+    (
+        "globus-gridftp-server.service",
+        "/usr/sbin/globus-gridftp-server",
+    ),
+    ("rsync.service", "/usr/bin/rsync"),
     ("rpcbind.socket", "/sbin/rpcbind"),
     ("rpcbind.service", "/sbin/rpcbind"),
 ];

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
@@ -21,6 +21,9 @@ pub struct Requirements {
     site: bool,
     guest: bool,
     ganesha: bool,
+    gluster: bool,
+    gridftp: bool,
+    rsync: bool,
     wan: bool,
     host_client: bool,
     programs: bool,
@@ -82,6 +85,30 @@ impl Requirements {
     pub fn with_ganesha(self) -> Self {
         Self {
             ganesha: true,
+            ..self
+        }
+    }
+
+    /// For [`crate::Gluster`] too.
+    pub fn with_gluster(self) -> Self {
+        Self {
+            gluster: true,
+            ..self
+        }
+    }
+
+    /// For [`crate::GridFtp`] too.
+    pub fn with_gridftp(self) -> Self {
+        Self {
+            gridftp: true,
+            ..self
+        }
+    }
+
+    /// For [`crate::Rsync`] too.
+    pub fn with_rsync(self) -> Self {
+        Self {
+            rsync: true,
             ..self
         }
     }
@@ -178,10 +205,16 @@ impl Requirements {
                  SYS_ADMIN, NET_ADMIN and SYS_PTRACE",
             );
         }
-        if (self.guest || self.wan) && is_root && !opens_tun() {
+        if (self.guest || self.wan) && is_root && !opens("/dev/net/tun") {
             lack(
                 "/dev/net/tun cannot be opened",
                 "run `modprobe tun`, or start the container with --device /dev/net/tun",
+            );
+        }
+        if self.gluster && is_root && !opens("/dev/fuse") {
+            lack(
+                "/dev/fuse cannot be opened",
+                "run `modprobe fuse`, or start the container with --device /dev/fuse",
             );
         }
         if self.guest && !cfg!(target_arch = "x86_64") {
@@ -195,7 +228,7 @@ impl Requirements {
 
     /// The programs and files that will be used, each with its Debian package.
     fn programs(self) -> Vec<(&'static str, &'static str)> {
-        let parts: [(bool, &[(&str, &str)]); 5] = [
+        let parts: [(bool, &[(&str, &str)]); 8] = [
             (self.site, &[("ip", "iproute2")]),
             (
                 self.guest,
@@ -229,6 +262,22 @@ impl Requirements {
                     ),
                 ],
             ),
+            (
+                self.gluster,
+                &[
+                    ("glusterd", "glusterfs-server"),
+                    ("gluster", "glusterfs-cli"),
+                    ("glusterfs", "glusterfs-client"),
+                ],
+            ),
+            (
+                self.gridftp,
+                &[
+                    ("globus-gridftp-server", "globus-gridftp-server-progs"),
+                    ("globus-url-copy", "globus-gass-copy-progs"),
+                ],
+            ),
+            (self.rsync, &[("rsync", "rsync")]),
         ];
         let wanted = parts.into_iter().filter(|(wanted, _)| *wanted);
         wanted
@@ -273,12 +322,8 @@ fn makes_namespaces() -> bool {
     succeeds(Command::new("unshare").args(["--net", "--mount", "true"]))
 }
 
-fn opens_tun() -> bool {
-    File::options()
-        .read(true)
-        .write(true)
-        .open(Path::new("/dev/net/tun"))
-        .is_ok()
+fn opens(device: &str) -> bool {
+    File::options().read(true).write(true).open(device).is_ok()
 }
 
 /// Runs a command for its exit code alone.

@@ -3,7 +3,8 @@
 //! What must never enter: what any particular server needs on its command line.
 
 use std::fs::{self, File};
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -73,9 +74,25 @@ impl Service {
     /// # Errors
     /// Fails at once, with the end of the log, when the process has ended.
     pub fn wait_for_nfs(&mut self, address: SocketAddr) -> Result<()> {
+        self.wait_for_answer(address, probe::null_call)
+    }
+
+    /// Waits until the server accepts connections at `address`, at most a minute.
+    ///
+    /// # Errors
+    /// As [`Service::wait_for_nfs`].
+    pub fn wait_for_port(&mut self, address: SocketAddr) -> Result<()> {
+        self.wait_for_answer(address, |address| TcpStream::connect(address).map(drop))
+    }
+
+    fn wait_for_answer(
+        &mut self,
+        address: SocketAddr,
+        ask: impl Fn(SocketAddr) -> io::Result<()> + Sync,
+    ) -> Result<()> {
         let deadline = Instant::now() + START_PATIENCE;
         loop {
-            let answer = self.site.enter(|| probe::null_call(address))?;
+            let answer = self.site.enter(|| ask(address))?;
             let Err(error) = answer else { return Ok(()) };
             if let Some(status) = self.ended()? {
                 let log = self.log_end();

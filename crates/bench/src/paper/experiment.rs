@@ -85,6 +85,19 @@ impl std::fmt::Display for Job {
     }
 }
 
+/// Jobs by their place on the horizontal axis, in the order in which places come first: for experiments that start
+/// servers anew at each.
+pub(crate) fn by_place(jobs: &[Job]) -> Vec<(&str, Vec<&Job>)> {
+    let mut groups: Vec<(&str, Vec<&Job>)> = Vec::new();
+    for job in jobs {
+        match groups.iter_mut().find(|(x, _)| *x == job.point.x) {
+            Some((_, group)) => group.push(job),
+            None => groups.push((&job.point.x, vec![job])),
+        }
+    }
+    groups
+}
+
 /// What one trial at one point has yielded: figures by their names, each name with its unit (`build_s`, `wire_bytes`).
 pub(crate) type Outcome = BTreeMap<String, f64>;
 
@@ -164,4 +177,22 @@ pub(crate) struct Shown {
     pub(crate) tables: Vec<String>,
     /// Plots, in their order on the page.
     pub(crate) plots: Vec<Plot>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_grouped_by_place_and_keep_their_order() {
+        let job = |panel: &str, x: &str| Job {
+            point: Point::new(panel, "series", x),
+            trial: 1,
+        };
+        let jobs = [job("one", "0.2"), job("one", "60"), job("two", "0.2")];
+        let groups = by_place(&jobs);
+        assert_eq!(groups.len(), 2);
+        assert_eq!(groups[0], ("0.2", vec![&jobs[0], &jobs[2]]));
+        assert_eq!(groups[1], ("60", vec![&jobs[1]]));
+    }
 }

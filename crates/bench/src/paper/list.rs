@@ -3,9 +3,11 @@
 //! What must never enter: what they do.
 
 use super::experiment::Experiment;
+use super::grid::{Figure11, Table2};
 use super::kernel_build::KernelBuild;
 use super::sharing::{Contention, SharedStrategies};
 use super::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8};
+use super::today::{Age, Copies, Package};
 use super::wan_bytes::WanBytes;
 
 /// Each once. A new one is added here.
@@ -15,9 +17,14 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Figure6,
     &Figure7,
     &Figure8,
+    &Table2,
+    &Figure11,
     &Ablation,
     &SharedStrategies,
     &Contention,
     &Durability,
     &WanBytes,
+    &Package,
+    &Copies,
+    &Age,
 ];

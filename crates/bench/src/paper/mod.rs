@@ -15,9 +15,12 @@
 
 mod experiment;
 mod field;
+mod files;
+mod grid;
 mod kernel_build;
 mod list;
 mod page;
+mod peers;
 mod plot;
 mod progress;
 mod raw;
@@ -27,6 +30,7 @@ mod ssh_build;
 mod statistics;
 mod strategies;
 mod table;
+mod today;
 mod wan_bytes;
 
 pub(crate) use run::run;

@@ -27,6 +27,7 @@
 //!
 //! [`Trace`]: crate::trace::Trace
 
+mod calls;
 mod compare;
 mod content;
 mod kernel;
@@ -42,6 +43,7 @@ use nfs4::NfsFh4;
 use nfs4_client::Client;
 
 use crate::trace::{Step, Trace};
+pub(crate) use calls::{Calls, same_tree};
 pub(crate) use compare::{Outcome, compare};
 pub(crate) use content::Text;
 use kernel::Kernel;

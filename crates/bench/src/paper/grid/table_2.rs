@@ -1,0 +1,104 @@
+//! Table 2: the benchmarks on one node with a local file system.
+//!
+//! What must never enter: servers.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use testbed::Requirements;
+
+use super::graph::{Benchmark, Class, Graph, single_node};
+use super::job::{self, Ground};
+use super::servers::runtime;
+use super::{divisor, panel, problem};
+use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Point, Shown};
+use crate::paper::field::Field;
+use crate::paper::files::LocalFolder;
+use crate::paper::statistics::Results;
+use crate::paper::table::{cell, row};
+
+/// The figure that is measured.
+const TURNAROUND: &str = "turnaround_s";
+
+/// Table 2.
+#[derive(Debug)]
+pub(crate) struct Table2;
+
+impl Experiment for Table2 {
+    fn name(&self) -> &'static str {
+        "table-2"
+    }
+
+    fn needs(&self) -> Requirements {
+        Requirements::default()
+    }
+
+    fn settings(&self, extent: Extent) -> String {
+        format!("{} {:?}", divisor(extent), job::POLL)
+    }
+
+    fn points(&self, extent: Extent) -> Vec<Point> {
+        let classes: &[Class] = extent.choose(&Class::ALL, &[Class::S, Class::W]);
+        let of = |&class: &Class| {
+            Benchmark::ALL.map(|benchmark| Point::new("", "one node", panel(benchmark, class)))
+        };
+        classes.iter().flat_map(of).collect()
+    }
+
+    fn expected(&self, point: &Point, extent: Extent) -> Duration {
+        let Ok((benchmark, class)) = problem(&point.x) else {
+            return Duration::ZERO;
+        };
+        single_node(benchmark, class) / divisor(extent) + Duration::from_millis(200)
+    }
+
+    fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
+        let folder = field.folder()?;
+        let runtime = runtime()?;
+        for (number, job) in jobs.iter().enumerate() {
+            let (benchmark, class) = problem(&job.point.x)?;
+            let local = LocalFolder::make(folder.path().join(format!("job-{number}")))?;
+            let node = job::Field {
+                grounds: vec![Ground::Local(local.clone())],
+                stage: Vec::new(),
+            };
+            let graph = Graph::of(benchmark, class);
+            let ran = job::run(graph, divisor(field.extent), number as u64, node);
+            let turnaround = runtime.block_on(ran)?.as_secs_f64();
+            local.remove()?;
+            book.keep(job, Outcome::from([(TURNAROUND.to_owned(), turnaround)]))?;
+        }
+        Ok(())
+    }
+
+    fn shown(&self, results: &Results, extent: Extent) -> Shown {
+        let divisor = divisor(extent);
+        let scaled = format!("the same, divided by {divisor} (s)");
+        let heads = ["problem", "the authors' node (s)", &scaled, "here (s)"];
+        let mut table = row(heads.into_iter()) + "|---|--:|--:|--:|\n";
+        for point in results.points() {
+            let Ok((benchmark, class)) = problem(&point.x) else {
+                continue;
+            };
+            let theirs = single_node(benchmark, class);
+            let found = results.summary(point, TURNAROUND);
+            let cells = [
+                point.x.clone(),
+                theirs.as_secs().to_string(),
+                format!("{:.2}", (theirs / divisor).as_secs_f64()),
+                found.map_or(String::new(), |found| cell(found, 1.0)),
+            ];
+            table += &row(cells.iter().map(String::as_str));
+        }
+        Shown {
+            title: "Table 2: the NAS Grid Benchmarks on one node",
+            about: "All tasks at one node, one computing at a time, with files on its own disk. The times of computing are the \
+                    authors', scaled, so only what the last column has on top of the one before was measured here: writing, \
+                    finding and reading files."
+                .to_owned(),
+            claims: include_str!("../claims/table-2.md"),
+            tables: vec![table],
+            plots: Vec::new(),
+        }
+    }
+}
