@@ -142,7 +142,7 @@ fn server(status: &Status) -> Vec<(&'static str, String)> {
         ("open files", status.opens.to_string()),
         ("locks", status.locks.to_string()),
         ("operations", status.operations.to_string()),
-        ("changes are answered", commit(&status.commit).to_owned()),
+        ("commit", status.commit.clone()),
         ("NFS clients call", listen.join(", ")),
         ("data directory", visible(&status.data.to_string_lossy())),
     ];
@@ -152,13 +152,6 @@ fn server(status: &Status) -> Vec<(&'static str, String)> {
         told.insert(0, ("grace period", grace.to_owned()));
     }
     told
-}
-
-fn commit(word: &str) -> &'static str {
-    match word {
-        "async" => "at once (async); a crash of the machine may lose the last moments",
-        _ => "once they are on stable storage (sync)",
-    }
 }
 
 fn export(export: &ExportStatus) -> ExportPart {

@@ -79,10 +79,7 @@ fn own(replication: &ReplicationStatus, addresses: &[String]) -> Site {
         (false, _) => ("this server, DOES NOT TAKE PART", false),
     };
     let figures = vec![
-        (
-            "changes are answered",
-            durability(&replication.durability).to_owned(),
-        ),
+        ("durability", replication.durability.clone()),
         ("written by clients", size(replication.written_bytes)),
         ("forwarded to others", operations(replication.forwarded)),
         ("carried out for others", operations(replication.served)),
@@ -101,13 +98,6 @@ fn own(replication: &ReplicationStatus, addresses: &[String]) -> Site {
         well,
         figures,
         notes,
-    }
-}
-
-fn durability(word: &str) -> &'static str {
-    match word {
-        "majority" => "once a majority has them",
-        _ => "once this server has them",
     }
 }
 
