@@ -3,6 +3,7 @@
 //! What must never enter: what the page shows.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use super::offer::Offer;
 use super::section::Section;
@@ -35,12 +36,8 @@ pub(super) fn read(section: &Section<'_>, all: &mut Configuration) {
     let wanted = "ADDRESS:PORT, such as \"127.0.0.1:9650\" or \"[::1]:9650\", or \"off\"";
     page.listen = section.parsed("listen", wanted).unwrap_or(page.listen);
     page.allow_remote = section.switch("allow_remote").unwrap_or(page.allow_remote);
-    let names = section.list::<String>(
-        "names",
-        "a host name such as \"alpha.example\", or a list of them",
-    );
-    let names = names.unwrap_or_default();
-    page.names = names.iter().map(|name| name.to_ascii_lowercase()).collect();
+    let names = section.list::<HostName>("names", HostName::WANTED);
+    page.names = names.into_iter().flatten().map(|name| name.0).collect();
     if let Offer::At(address) = page.listen
         && !page.allow_remote
         && !is_local(address)
@@ -53,6 +50,26 @@ pub(super) fn read(section: &Section<'_>, all: &mut Configuration) {
                 "write \"127.0.0.1:{port}\", and look at it from elsewhere through ssh: `ssh -L {port}:127.0.0.1:{port} SERVER`, then http://127.0.0.1:{port}/. If everybody who reaches {address} may read it, add `allow_remote = true`"
             ),
         );
+    }
+}
+
+/// A name by which browsers ask, in lower case; without a port, which browsers may add.
+struct HostName(String);
+
+impl HostName {
+    /// What people should write.
+    const WANTED: &'static str = "a host name such as \"alpha.example\", or a list of them";
+}
+
+impl FromStr for HostName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<HostName, ()> {
+        let fits = |letter: char| letter.is_ascii_alphanumeric() || "-.".contains(letter);
+        let is_name = !text.is_empty() && text.chars().all(fits);
+        is_name
+            .then(|| HostName(text.to_ascii_lowercase()))
+            .ok_or(())
     }
 }
 

@@ -33,8 +33,9 @@ pub struct PageError {
     source: io::Error,
 }
 
-/// Says how everything is, at each question.
-pub(crate) type Source = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Facts> + Send>> + Send + Sync>;
+/// Says how everything is, at each question; nothing when the server has stopped.
+pub(crate) type Source =
+    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Option<Facts>> + Send>> + Send + Sync>;
 
 /// However many look, the server is not asked more often than this.
 const FRESH: Duration = Duration::from_secs(1);
@@ -183,6 +184,7 @@ impl Page {
         }
         let facts = tokio::time::timeout(PATIENCE, (self.source)()).await;
         let facts = facts.map_err(|_| Failure::Slow)?;
+        let facts = facts.ok_or(Failure::Stopped)?;
         let drawn = Picture::new(&facts).render();
         let drawn: Arc<str> = drawn.map_err(|_| Failure::Drawing)?.into();
         *last = Some((Instant::now(), drawn.clone()));
@@ -193,6 +195,7 @@ impl Page {
 /// Why there is no page.
 enum Failure {
     Slow,
+    Stopped,
     Drawing,
 }
 
@@ -203,6 +206,7 @@ impl IntoResponse for Failure {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The server takes too long to say how it is; `meridian status` and the log may tell why.\n",
             ),
+            Failure::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "The server is stopping.\n"),
             Failure::Drawing => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "The page could not be drawn; `meridian status` says the same.\n",

@@ -31,8 +31,8 @@ pub(super) async fn begin(
     }
     let names = &configuration.page.names;
     let page = |address| {
-        let source = overview.clone().into_source();
-        page::serve(address, names.clone(), source, stopping.clone())
+        let (source, stop) = (overview.as_source(), stopping.clone());
+        page::serve(address, names.clone(), source, stop)
     };
     if let Some(bound) = offered(configuration.page.listen, page, "the status page").await? {
         overview.page.get_or_init(|| bound);

@@ -129,11 +129,13 @@ impl Overview {
         self.history().add(now, sample);
     }
 
-    /// What the page shows, at each question.
-    pub(super) fn into_source(self: Arc<Overview>) -> Source {
+    /// What the page shows, at each question; nothing any more when the server has stopped. A browser that takes its time
+    /// keeps no store open.
+    pub(super) fn as_source(self: &Arc<Overview>) -> Source {
+        let overview = Arc::downgrade(self);
         Arc::new(move || {
-            let overview = self.clone();
-            Box::pin(async move { overview.facts().await })
+            let overview = overview.upgrade();
+            Box::pin(async move { Some(overview?.facts().await) })
         })
     }
 

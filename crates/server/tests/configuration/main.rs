@@ -460,6 +460,12 @@ const WRONG: &[Wrong] = &[
         "`allow_remote = true`",
     ),
     wrong(
+        "[page]\nnames = [\"alpha.example\", \"alpha:9650\"]",
+        "2:27",
+        "`names` is \"alpha:9650\"",
+        "a host name such as",
+    ),
+    wrong(
         "[log]\nlevel = \"loud\"",
         "2:9",
         "`level` is \"loud\"",
