@@ -193,7 +193,10 @@ fn two_sites_show_their_link_and_who_controls_what_whatever_it_is_called() {
             .await
             .unwrap();
         let root = client.mount("/export").await.unwrap();
-        let file = client.open(&root, evil, &How::create(0o600)).await.unwrap();
+        let file = client
+            .open(&root, nfs4::Component4(evil.into()), &How::create(0o600))
+            .await
+            .unwrap();
         let content = vec![7; 1 << 18].into();
         let written = client.write(&file, 0, content, StableHow4::FileSync).await;
         written.unwrap();

@@ -48,9 +48,15 @@ fn write(server: &Running, name: &[u8]) {
     block_on(async {
         let client = Client::connect(Options::at(server.address)).await.unwrap();
         let root = client.mount("/export").await.unwrap();
-        let file = client.open(&root, name.to_vec(), &How::create(0o644)).await;
-        let content = vec![7; 1 << 18].into();
-        let written = client.write(&file.unwrap(), 0, content, StableHow4::FileSync);
+        let file = client
+            .open(
+                &root,
+                nfs4::Component4(name.to_vec().into()),
+                &How::create(0o644),
+            )
+            .await;
+        let (file, content) = (file.unwrap(), vec![7; 1 << 18].into());
+        let written = client.write(&file, 0, content, StableHow4::FileSync);
         written.await.unwrap();
     });
 }
