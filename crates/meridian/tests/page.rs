@@ -42,6 +42,8 @@ fn a_server_on_its_own_shows_how_it_is() {
         "on its own",
         "All is well",
         "kept by this server alone",
+        // Without scripts the browser asks again by itself.
+        "<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>",
         "The last minutes",
         &listening,
     ] {

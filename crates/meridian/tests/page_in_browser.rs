@@ -128,17 +128,3 @@ fn people_see_it_live_on_a_desk_and_on_a_phone() {
     browser.wait(&shows("The server does not answer."));
     assert_eq!(browser.value("window.loadedOnce"), true);
 }
-
-#[test]
-#[ignore = "needs Chromium: make test-page"]
-fn it_works_without_scripts() {
-    let place = Place::new("");
-    let _server = place.start();
-    let browser = Browser::start();
-    browser.allow_scripts(false);
-    browser.open(&format!("http://{}/", page_of(&place)));
-    let source = browser.source();
-    assert!(source.contains("All is well."), "{source}");
-    assert!(source.contains("http-equiv=\"refresh\""), "{source}");
-    browser.allow_scripts(true);
-}
