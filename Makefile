@@ -2,7 +2,7 @@
 # read, and run alone. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-single test fix bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
+.PHONY: help demo demo-single test test-page fix bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ demo-single: ## One server: mount it with the real Linux client, do visible work
 
 test: ## Prove everything: format, lints, architecture, unit tests, the real Linux client
 	@scripts/test
+
+test-page: ## Look at the status page with a real browser, which is installed if it is missing
+	@scripts/test-page
 
 fix: ## Format the code and apply what the linter can mend by itself
 	@scripts/fix

@@ -62,6 +62,15 @@ peer_address_of() {
 
 # A set of three replicas, and two servers without.
 start_servers() {
+  start_set
+  serve alpha alone "$(address_of alone)"
+  serve beta far "$(address_of far)"
+  await_answer alone
+  await_answer far
+}
+
+# A set of three replicas, in touch with each other.
+start_set() {
   say "a set of three replicas"
   echo "   alpha \$ meridian set create --address $(peer_address_of alpha)"
   at alpha "$meridian" set create --data "$work/alpha" --address "$(peer_address_of alpha)" >"$work/alpha.set"
@@ -81,10 +90,6 @@ start_servers() {
     head -n 1 "$work/$site.set" | sed 's/^/   /'
     serve "$site" "$site" "$(address_of "$site")"
   done
-  serve alpha alone "$(address_of alone)"
-  serve beta far "$(address_of far)"
-  await_answer alone
-  await_answer far
   for site in "${sites[@]}"; do
     await_set "$site"
     echo "   $site is ready: mount -t nfs4 $(host_of "$site"):/export"

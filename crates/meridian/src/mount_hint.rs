@@ -52,6 +52,9 @@ pub(crate) fn announcement(status: &Status, host: &str) -> String {
             .map(|at| mount_command(*at, host, &export.path));
         text.extend(commands.map(|command| format!("    {command}\n")));
     }
+    if let Some(page) = status.page {
+        text += &format!("  http://{page}/ shows how it is\n");
+    }
     text
 }
 

@@ -114,6 +114,10 @@ fn what_a_lost_server_decided_about_is_frozen_until_it_is_given_up() {
     ] {
         assert!(page.contains(line), "{line}: {page}");
     }
+    let page = http_get(status.page.unwrap(), "/now");
+    for part in ["nobody may change it", "meridian thaw --discard 3", "AWAY"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
 
     refuse_what_makes_no_sense(&first);
     let thaw = ["thaw", "--discard", "3", "--reason", "it burnt down"];

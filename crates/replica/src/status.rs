@@ -145,6 +145,18 @@ impl Replica {
     }
 }
 
+impl Replica {
+    /// Bytes sent to all other members together and received from them since the start, as they went over the wire.
+    #[must_use]
+    pub fn wire_bytes(&self) -> (u64, u64) {
+        let endpoint = self.shared().endpoint.get();
+        let peers = endpoint.map_or_else(Vec::new, peer::Endpoint::status);
+        let sent = peers.iter().map(|peer| peer.sent_bytes).sum();
+        let received = peers.iter().map(|peer| peer.received_bytes).sum();
+        (sent, received)
+    }
+}
+
 /// What the ledger says of one peer.
 struct Lag {
     updates: u64,

@@ -13,6 +13,7 @@ mod check;
 pub mod configuration;
 mod data_directory;
 mod metrics;
+mod page;
 pub mod recovered;
 mod serve;
 pub mod set;

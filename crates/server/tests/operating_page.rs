@@ -56,13 +56,14 @@ fn documented_keys(page: &str, heading: &str) -> BTreeSet<String> {
 }
 
 /// The tables at the top of the file.
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
     "export",
     "time",
     "limits",
     "store",
     "replication",
     "metrics",
+    "page",
     "log",
 ];
 
@@ -82,6 +83,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         ("[replication]", "\n`[replication]`"),
         ("[replication.strategies]", "\n`[replication.strategies]`"),
         ("[metrics]", "\n`[metrics]`"),
+        ("[page]", "\n`[page]`"),
         ("[log]", "\n`[log]`"),
     ] {
         let mut known = known_keys(table);
@@ -133,6 +135,9 @@ fn the_packaged_file_shows_all_defaults() {
     // The default is less where disks are small.
     assert_eq!(replication.space_reserve.take(), Some(64 << 20));
     assert_eq!(replication, defaults.replication);
+    assert_eq!(all.page.allow_remote, defaults.page.allow_remote);
+    // There are no names unless some are written down; the file shows how.
+    assert_eq!(all.page.names, ["alpha.example"]);
     assert_eq!(all.log, defaults.log);
     let file = fs::read_to_string(repository().join("packaging/meridian.toml")).unwrap();
     let settings: BTreeSet<&str> = file
@@ -148,6 +153,7 @@ fn the_packaged_file_shows_all_defaults() {
         "[replication]",
         "[replication.strategies]",
         "[metrics]",
+        "[page]",
         "[log]",
         "[[export]]\npath = \"/x\"",
     ] {

@@ -2,10 +2,8 @@
 //!
 //! What must never enter: how TOML is read, and what the settings do.
 
-use std::net::AddrParseError;
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use nfs4_server::{AccessMode, AccessRule, AddressRange, PseudoPath, Squash};
@@ -15,8 +13,8 @@ use super::address::ListenAddress;
 use super::problem::Problem;
 use super::section::{Problems, Section};
 use super::{
-    Commit, Configuration, DEFAULT_TREE, ExportConfiguration, LogFilter, LogFormat,
-    MetricsConfiguration, NOBODY, default_rules, replication,
+    Commit, Configuration, DEFAULT_TREE, ExportConfiguration, LogFilter, LogFormat, NOBODY,
+    default_rules, page, replication,
 };
 
 /// What RPC and COMPOUND headers take beside the data of a READ or WRITE, in bytes.
@@ -79,6 +77,7 @@ fn configuration(top: Section<'_>) -> Configuration {
         // After the exports, of which it names one.
         ("replication", replication::read),
         ("metrics", metrics),
+        ("page", page::read),
         ("log", log),
     ] {
         if let Some(section) = top.table(name) {
@@ -258,17 +257,6 @@ fn store(section: &Section<'_>, all: &mut Configuration) {
 fn metrics(section: &Section<'_>, all: &mut Configuration) {
     let wanted = "ADDRESS:PORT, such as \"127.0.0.1:9649\", or \"off\"";
     all.metrics = section.parsed("listen", wanted).unwrap_or(all.metrics);
-}
-
-impl FromStr for MetricsConfiguration {
-    type Err = AddrParseError;
-
-    fn from_str(text: &str) -> Result<MetricsConfiguration, AddrParseError> {
-        match text {
-            "off" => Ok(MetricsConfiguration::Off),
-            address => address.parse().map(MetricsConfiguration::At),
-        }
-    }
 }
 
 fn log(section: &Section<'_>, all: &mut Configuration) {

@@ -8,11 +8,12 @@ mod duration;
 mod file;
 mod log_filter;
 mod nearest;
+mod offer;
+mod page;
 mod problem;
 mod replication;
 mod section;
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use nfs4_server::{AccessMode, AccessRule, AddressRange, Limits, PseudoPath, Squash};
@@ -21,6 +22,8 @@ pub use address::{ListenAddress, NFS_PORT, PEER_PORT, PeerAddress, PeerListenAdd
 pub use duration::{format_duration, parse_duration};
 pub use file::{TREE_WANTED, is_tree_name};
 pub use log_filter::LogFilter;
+pub use offer::Offer;
+pub use page::PageConfiguration;
 pub use problem::{ConfigurationError, Place, Problem};
 pub use replication::{
     Contention, Durability, Frozen, NameLookup, ReplicationConfiguration, Strategies,
@@ -35,6 +38,7 @@ pub const DEFAULT_TREE: &str = "default";
 const DEFAULT_EXPORT: &str = "/export";
 const DEFAULT_DATA: &str = "/var/lib/meridian";
 const METRICS_PORT: u16 = 9649;
+const PAGE_PORT: u16 = 9650;
 
 /// A complete and validated configuration.
 #[derive(Clone, Debug)]
@@ -56,7 +60,9 @@ pub struct Configuration {
     /// How the replicated tree is kept equal everywhere.
     pub replication: ReplicationConfiguration,
     /// Where to answer Prometheus.
-    pub metrics: MetricsConfiguration,
+    pub metrics: Offer,
+    /// Where browsers find the status page.
+    pub page: PageConfiguration,
     /// What to log, and how.
     pub log: LogConfiguration,
 }
@@ -113,24 +119,6 @@ impl Default for StoreConfiguration {
     }
 }
 
-/// Where to answer Prometheus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricsConfiguration {
-    /// Nowhere.
-    Off,
-    /// There, unless the port is taken: nobody asked for it, so a second server on one machine
-    /// must not fail for it.
-    IfFree(SocketAddr),
-    /// There.
-    At(SocketAddr),
-}
-
-impl Default for MetricsConfiguration {
-    fn default() -> MetricsConfiguration {
-        MetricsConfiguration::IfFree(SocketAddr::from((Ipv4Addr::LOCALHOST, METRICS_PORT)))
-    }
-}
-
 /// What to log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfiguration {
@@ -163,7 +151,8 @@ impl Default for Configuration {
             },
             store: StoreConfiguration::default(),
             replication: ReplicationConfiguration::default(),
-            metrics: MetricsConfiguration::default(),
+            metrics: Offer::here(METRICS_PORT),
+            page: PageConfiguration::default(),
             log: LogConfiguration {
                 filter: LogFilter::default(),
                 format: LogFormat::Text,

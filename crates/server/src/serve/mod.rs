@@ -5,6 +5,7 @@
 mod answers;
 mod drain;
 mod names;
+mod offers;
 mod overview;
 mod process;
 mod replication;
@@ -15,7 +16,7 @@ mod trees;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use nfs4_server::{Identity, Namespace, NamespaceError, Service, ServiceOptions};
@@ -24,9 +25,10 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use vfs::FileSystem;
 
-use crate::configuration::{Configuration, MetricsConfiguration};
+use crate::configuration::Configuration;
 use crate::data_directory::{DataDirectory, DataDirectoryError};
-use crate::metrics::{self, EndpointError, OperationCounters};
+use crate::metrics::{EndpointError, OperationCounters};
+use crate::page::PageError;
 use crate::set::MembershipError;
 use crate::status::{Status, StatusSocket};
 use crate::transport::{self, ListenError, Listener, Transport};
@@ -80,6 +82,9 @@ pub enum ServeError {
     /// The metrics port cannot be used.
     #[error(transparent)]
     Metrics(#[from] EndpointError),
+    /// The status page cannot be offered.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// A store cannot be opened.
     #[error("cannot open the tree \"{tree}\": {source}")]
     Tree {
@@ -172,11 +177,11 @@ impl Server {
             listen: listeners.iter().map(|listener| listener.address).collect(),
             started: Instant::now(),
             metrics: OnceLock::new(),
+            page: OnceLock::new(),
+            history: Mutex::default(),
         });
         let (stop, stopping) = watch::channel(false);
-        if let Some(address) = metrics(&configuration, &overview, &stopping).await? {
-            overview.metrics.get_or_init(|| address);
-        }
+        offers::begin(&configuration, &overview, &stopping).await?;
         for listener in listeners {
             let accepting =
                 transport::accept(listener, overview.transport.clone(), stopping.clone());
@@ -355,24 +360,4 @@ fn service(
         clock: Instant::now,
     };
     Ok(Service::new(namespace, options))
-}
-
-/// Starts to answer Prometheus as configured; returns where.
-async fn metrics(
-    configuration: &Configuration,
-    overview: &Arc<Overview>,
-    stopping: &watch::Receiver<bool>,
-) -> Result<Option<SocketAddr>, ServeError> {
-    let serve = |address| metrics::serve(address, overview.clone().into_page(), stopping.clone());
-    match configuration.metrics {
-        MetricsConfiguration::Off => Ok(None),
-        MetricsConfiguration::At(address) => Ok(Some(serve(address).await?)),
-        MetricsConfiguration::IfFree(address) => match serve(address).await {
-            Ok(bound) => Ok(Some(bound)),
-            Err(error) => {
-                tracing::warn!(%error, "running without metrics");
-                Ok(None)
-            }
-        },
-    }
 }

@@ -18,6 +18,8 @@ pub(super) struct Names {
     pub(super) set: String,
     /// Its number in the set.
     pub(super) place: Option<u16>,
+    /// Where the other replicas called it when it started.
+    pub(super) addresses: Vec<String>,
 }
 
 impl Names {
@@ -29,6 +31,7 @@ impl Names {
                 None => identity.set.to_string(),
             },
             place: membership.map(|membership| membership.slot.0),
+            addresses: membership.map_or_else(Vec::new, Membership::own_addresses),
         }
     }
 

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use nfs4_server::Service;
@@ -15,6 +15,7 @@ use super::names::Names;
 use super::trees::Tree;
 use crate::configuration::{Commit, Durability};
 use crate::metrics::{OperationCounters, Page, exposition};
+use crate::page::{Facts, History, Sample, Source};
 use crate::status::{
     ExportStatus, ReplicationStatus, SpaceStatus, Status, StoreStatus, TrafficStatus, alarms,
 };
@@ -36,6 +37,10 @@ pub(super) struct Overview {
     pub(super) started: Instant,
     /// Known last, since the figures are made here.
     pub(super) metrics: OnceLock<SocketAddr>,
+    /// The same of the status page.
+    pub(super) page: OnceLock<SocketAddr>,
+    /// What the charts of the page show.
+    pub(super) history: Mutex<History>,
 }
 
 impl Overview {
@@ -57,6 +62,7 @@ impl Overview {
             incarnation: self.incarnation,
             listen: self.listen.clone(),
             metrics: self.metrics.get().copied(),
+            page: self.page.get().copied(),
             commit: match self.commit {
                 Commit::Sync => "sync".to_owned(),
                 Commit::Async => "async".to_owned(),
@@ -104,6 +110,50 @@ impl Overview {
                 exposition(overview.operations.clone(), status)
             })
         })
+    }
+}
+
+/// For the status page.
+impl Overview {
+    /// Adds what the counters say now to the last minutes.
+    pub(super) fn remember(&self, now: Instant) {
+        let replicas = self.trees.iter().filter_map(|tree| tree.replica.as_ref());
+        let mut sample = Sample {
+            operations: self.operations.total(),
+            ..Sample::default()
+        };
+        for (sent, received) in replicas.map(|replica| replica.wire_bytes()) {
+            sample.sent_bytes += sent;
+            sample.received_bytes += received;
+        }
+        self.history().add(now, sample);
+    }
+
+    /// What the page shows, at each question; nothing any more when the server has stopped. A browser that takes its time
+    /// keeps no store open.
+    pub(super) fn as_source(self: &Arc<Overview>) -> Source {
+        let overview = Arc::downgrade(self);
+        Arc::new(move || {
+            let overview = overview.upgrade();
+            Box::pin(async move { Some(overview?.facts().await) })
+        })
+    }
+
+    async fn facts(&self) -> Facts {
+        let host = rustix::system::uname();
+        Facts {
+            host: host.nodename().to_string_lossy().into_owned(),
+            status: self.status().await,
+            own_addresses: self.names.addresses.clone(),
+            // A server that belongs to no set has nothing frozen.
+            frozen: self.frozen().unwrap_or_default(),
+            rates: self.history().rates(Instant::now()),
+        }
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        // What another task was doing to it when it panicked is at most one sample.
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -94,12 +94,10 @@ fn warn_of_two(membership: &Membership, chosen: &ReplicationConfiguration) {
 
 /// All addresses of the machine, at the port that the others were told of.
 fn at_own_port(membership: &Membership) -> PeerListenAddress {
-    let members = membership.directory.members().unwrap_or_default();
-    let own = members
+    let addresses = membership.own_addresses();
+    let mut ports = addresses
         .iter()
-        .find(|member| member.slot == membership.slot.0);
-    let addresses = own.iter().flat_map(|own| &own.addresses);
-    let mut ports = addresses.filter_map(|address| address.rsplit_once(':')?.1.parse().ok());
+        .filter_map(|address| address.rsplit_once(':')?.1.parse().ok());
     let port = ports.next().unwrap_or(PEER_PORT);
     let PeerListenAddress(ListenAddress(mut address)) = PeerListenAddress::EVERYWHERE;
     address.set_port(port);

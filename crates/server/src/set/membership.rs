@@ -57,4 +57,13 @@ impl Membership {
             directory,
         })
     }
+
+    /// Where the other replicas call this server, as its files say now; nothing when they cannot be read.
+    pub(crate) fn own_addresses(&self) -> Vec<String> {
+        let members = self.directory.members().unwrap_or_default();
+        let own = members
+            .into_iter()
+            .find(|member| member.slot == self.slot.0);
+        own.map_or_else(Vec::new, |own| own.addresses)
+    }
 }

@@ -24,6 +24,7 @@ pub use drain::{DrainAnswer, DrainQuestion};
 pub use frozen::{FrozenStatus, ThawAnswer, ThawQuestion};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
+pub(crate) use replication::short_time;
 pub use replication::{ControlStatus, ReplicaPeerStatus, ReplicationStatus};
 pub use returning::ReturnStatus;
 pub use scrub::{ScrubFinding, ScrubQuestion, ScrubStatus};
@@ -32,6 +33,7 @@ pub use socket::{
     StatusError, ask, ask_drain, ask_durability, ask_frozen, ask_scrub, ask_thaw, ask_view,
 };
 pub use text::moment;
+pub(crate) use text::{duration, size};
 pub use views::{AuditStatus, LossStatus, ViewMemberStatus, ViewStatus};
 
 /// The state of a server at one moment.
@@ -55,6 +57,9 @@ pub struct Status {
     pub listen: Vec<SocketAddr>,
     /// Where Prometheus is answered.
     pub metrics: Option<SocketAddr>,
+    /// Where browsers find the status page; absent in what older servers say.
+    #[serde(default)]
+    pub page: Option<SocketAddr>,
     /// `sync` or `async`.
     pub commit: String,
     /// Whether only reclaims are accepted.
@@ -172,6 +177,7 @@ impl Status {
             incarnation: 1_700_000_000,
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 2049))],
             metrics: None,
+            page: None,
             commit: "sync".to_owned(),
             in_grace: true,
             connections: 2,

@@ -297,7 +297,7 @@ impl fmt::Display for Line<'_> {
 }
 
 /// A time that is mostly short.
-fn short_time(ms: u64) -> String {
+pub(crate) fn short_time(ms: u64) -> String {
     match ms {
         0..1000 => format!("{ms} ms"),
         1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),

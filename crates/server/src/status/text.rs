@@ -12,6 +12,9 @@ impl fmt::Display for Status {
         let metrics = self
             .metrics
             .map_or("off".to_owned(), |at| format!("http://{at}/metrics"));
+        let page = self
+            .page
+            .map_or("off".to_owned(), |at| format!("http://{at}/"));
         let grace = if self.in_grace {
             "yes: clients reclaim what they held"
         } else {
@@ -22,6 +25,7 @@ impl fmt::Display for Status {
         writeln!(f, "  data         {}", self.data.display())?;
         writeln!(f, "  listening    {}", listen.join(", "))?;
         writeln!(f, "  metrics      {metrics}")?;
+        writeln!(f, "  page         {page}")?;
         writeln!(f, "  commit       {}", self.commit)?;
         writeln!(f, "  grace        {grace}")?;
         writeln!(
@@ -71,7 +75,7 @@ impl fmt::Display for ExportStatus {
     }
 }
 
-pub(super) fn duration(seconds: u64) -> String {
+pub(crate) fn duration(seconds: u64) -> String {
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
     let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
     match (days, hours, minutes) {
@@ -105,7 +109,7 @@ pub fn moment(unix_s: u64) -> String {
 }
 
 /// A number of bytes to three digits or so.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut unit = 0;
     let mut tenths = bytes.saturating_mul(10);
@@ -132,6 +136,7 @@ mod tests {
   data         /var/lib/meridian
   listening    127.0.0.1:2049
   metrics      off
+  page         off
   commit       sync
   grace        yes: clients reclaim what they held
   clients      1 (1 sessions, 2 connections)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nfs4_server::{AccessMode, Squash};
 use server::Configuration;
 use server::configuration::{
-    Commit, ConfigurationError, ExportConfiguration, LogFormat, MetricsConfiguration, Overrides,
+    Commit, ConfigurationError, ExportConfiguration, LogFormat, Offer, Overrides, PageConfiguration,
 };
 
 fn parse(text: &str) -> Result<Configuration, ConfigurationError> {
@@ -29,7 +29,9 @@ fn an_empty_file_is_a_complete_configuration() {
         (export.path.to_string().as_str(), export.tree.as_str()),
         ("/export", "default")
     );
-    assert!(matches!(all.metrics, MetricsConfiguration::IfFree(_)));
+    assert!(matches!(all.metrics, Offer::IfFree(_)));
+    let page = Offer::IfFree(SocketAddr::from(([127, 0, 0, 1], 9650)));
+    assert_eq!((all.page.listen, all.page.allow_remote), (page, false));
 }
 
 #[test]
@@ -104,6 +106,11 @@ fn every_key_is_understood() {
         [metrics]
         listen = "127.0.0.1:1"
 
+        [page]
+        listen = "192.0.2.1:2"
+        allow_remote = true
+        names = ["Alpha.example", "beta.example"]
+
         [log]
         level = "warn,store=debug"
         format = "json"
@@ -170,8 +177,14 @@ fn every_key_is_understood() {
     assert_eq!(all.store.reserve_bytes, Some(100_000_000));
     assert_eq!(
         all.metrics,
-        MetricsConfiguration::At(SocketAddr::from(([127, 0, 0, 1], 1)))
+        Offer::At(SocketAddr::from(([127, 0, 0, 1], 1)))
     );
+    let page = PageConfiguration {
+        listen: Offer::At(SocketAddr::from(([192, 0, 2, 1], 2))),
+        allow_remote: true,
+        names: vec!["alpha.example".to_owned(), "beta.example".to_owned()],
+    };
+    assert_eq!(all.page, page);
     assert_eq!(all.log.filter.as_str(), "warn,store=debug");
     assert_eq!(all.log.format, LogFormat::Json);
 }
@@ -182,7 +195,7 @@ fn short_forms_are_understood() {
         parse("listen = \"127.0.0.1\"\n[metrics]\nlisten = \"off\"\n[time]\nlease_seconds = 9\n");
     let all = all.unwrap();
     assert_eq!(all.listen[0].to_string(), "127.0.0.1:2049");
-    assert_eq!(all.metrics, MetricsConfiguration::Off);
+    assert_eq!(all.metrics, Offer::Off);
     assert_eq!(
         all.limits.grace,
         Duration::from_secs(9),
@@ -427,6 +440,30 @@ const WRONG: &[Wrong] = &[
         "2:10",
         "`listen` is \"no\"",
         "\"off\"",
+    ),
+    wrong(
+        "[page]\nlisten = \"9650\"",
+        "2:10",
+        "`listen` is \"9650\"",
+        "[::1]:9650",
+    ),
+    wrong(
+        "[page]\nlisten = \"0.0.0.0:9651\"",
+        "2:10",
+        "other machines reach",
+        "ssh -L 9651:127.0.0.1:9651",
+    ),
+    wrong(
+        "[page]\nlisten = \"[2001:db8::1]:80\"\nallow_remote = false",
+        "2:10",
+        "other machines reach",
+        "`allow_remote = true`",
+    ),
+    wrong(
+        "[page]\nnames = [\"alpha.example\", \"alpha:9650\"]",
+        "2:27",
+        "`names` is \"alpha:9650\"",
+        "a host name such as",
     ),
     wrong(
         "[log]\nlevel = \"loud\"",

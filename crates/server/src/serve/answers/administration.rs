@@ -19,7 +19,7 @@ impl Overview {
     }
 
     /// Everything that is frozen.
-    pub(super) fn frozen(&self) -> Result<Vec<FrozenStatus>, String> {
+    pub(in crate::serve) fn frozen(&self) -> Result<Vec<FrozenStatus>, String> {
         let frozen = self.replica()?.frozen().into_iter();
         Ok(frozen.map(FrozenStatus::from).collect())
     }

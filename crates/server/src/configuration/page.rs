@@ -1,0 +1,79 @@
+//! `[page]`: where browsers find the status page, and who may ask for it.
+//!
+//! What must never enter: what the page shows.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use super::offer::Offer;
+use super::section::Section;
+use super::{Configuration, PAGE_PORT};
+
+/// Where browsers find the status page. It asks for no password and names files, so it is for this machine unless
+/// somebody says in so many words that it is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageConfiguration {
+    /// Where it is answered.
+    pub listen: Offer,
+    /// Whether that may be an address that other machines reach.
+    pub allow_remote: bool,
+    /// The names, beside `localhost` and addresses, by which browsers may ask for it, in lower case.
+    pub names: Vec<String>,
+}
+
+impl Default for PageConfiguration {
+    fn default() -> PageConfiguration {
+        PageConfiguration {
+            listen: Offer::here(PAGE_PORT),
+            allow_remote: false,
+            names: Vec::new(),
+        }
+    }
+}
+
+pub(super) fn read(section: &Section<'_>, all: &mut Configuration) {
+    let page = &mut all.page;
+    let wanted = "ADDRESS:PORT, such as \"127.0.0.1:9650\" or \"[::1]:9650\", or \"off\"";
+    page.listen = section.parsed("listen", wanted).unwrap_or(page.listen);
+    page.allow_remote = section.switch("allow_remote").unwrap_or(page.allow_remote);
+    let names = section.list::<HostName>("names", HostName::WANTED);
+    page.names = names.into_iter().flatten().map(|name| name.0).collect();
+    if let Offer::At(address) = page.listen
+        && !page.allow_remote
+        && !is_local(address)
+    {
+        let port = address.port();
+        section.complain(
+            section.place_of("listen"),
+            format!("`listen` is {address}, which other machines reach, and the page asks nobody for a password"),
+            format!(
+                "write \"127.0.0.1:{port}\", and look at it from elsewhere through ssh: `ssh -L {port}:127.0.0.1:{port} SERVER`, then http://127.0.0.1:{port}/. If everybody who reaches {address} may read it, add `allow_remote = true`"
+            ),
+        );
+    }
+}
+
+/// A name by which browsers ask, in lower case; without a port, which browsers may add.
+struct HostName(String);
+
+impl HostName {
+    /// What people should write.
+    const WANTED: &'static str = "a host name such as \"alpha.example\", or a list of them";
+}
+
+impl FromStr for HostName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<HostName, ()> {
+        let fits = |letter: char| letter.is_ascii_alphanumeric() || "-.".contains(letter);
+        let is_name = !text.is_empty() && text.chars().all(fits);
+        is_name
+            .then(|| HostName(text.to_ascii_lowercase()))
+            .ok_or(())
+    }
+}
+
+/// Whether only this machine reaches an address.
+fn is_local(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}

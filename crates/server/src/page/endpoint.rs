@@ -1,0 +1,217 @@
+//! A small HTTP server for browsers: what is answered, to whom, and with which headers.
+//!
+//! What must never enter: anything that changes the server, and what the page looks like.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, watch};
+
+use super::connections::BoundedListener;
+use super::host;
+use super::picture::{Facts, Picture};
+
+/// The status page cannot be offered there.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot offer the status page at {address}: {source}; set `listen` in [page] to another address, or to \"off\""
+)]
+pub struct PageError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+/// Says how everything is, at each question; nothing when the server has stopped.
+pub(crate) type Source =
+    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Option<Facts>> + Send>> + Send + Sync>;
+
+/// However many look, the server is not asked more often than this.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// How long the server may take to say how it is.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Who asked under a name that is not known reads this.
+const MISDIRECTED: &str = "This page is answered to browsers that ask for it by an address, as localhost, or by a name that `names` in [page] of the server's configuration lists.\n";
+
+/// Headers of every answer. No page of somebody else's can show, read or embed what is answered here.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (header::CACHE_CONTROL, "no-store"),
+    // One request a connection, so that idle browsers keep no places.
+    (header::CONNECTION, "close"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+];
+
+/// What the changing part of the page may do by itself: nothing.
+const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
+
+/// The page that is there whatever the figures say.
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Frame<'p> {
+    /// Style and script of the page carry it; whatever else might get in does not, so browsers ignore it.
+    nonce: String,
+    /// The changing part: HTML, escaped where it was made.
+    now: &'p str,
+}
+
+struct Page {
+    source: Source,
+    /// Under which it may be asked for, beside addresses and `localhost`.
+    names: Vec<String>,
+    /// What was drawn last, and when.
+    last: Mutex<Option<(Instant, Arc<str>)>>,
+}
+
+/// Answers browsers that ask for the page by an address, as `localhost` or by one of these names, until `stop` says true.
+/// Returns where it listens.
+///
+/// # Errors
+/// [`PageError`] when it cannot listen there.
+pub(crate) async fn serve(
+    address: SocketAddr,
+    names: Vec<String>,
+    source: Source,
+    mut stop: watch::Receiver<bool>,
+) -> Result<SocketAddr, PageError> {
+    let wrong = |source| PageError { address, source };
+    let listener = TcpListener::bind(address).await.map_err(wrong)?;
+    let bound = listener.local_addr().map_err(wrong)?;
+    let page = Page {
+        source,
+        names,
+        last: Mutex::default(),
+    };
+    let routes = routes(Arc::new(page));
+    tokio::spawn(async move {
+        let stopped = async move {
+            // An error means that the server is gone, which is a reason to stop as well.
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        let served = axum::serve(BoundedListener::new(listener), routes)
+            .with_graceful_shutdown(stopped)
+            .await;
+        if let Err(error) = served {
+            tracing::error!(%error, "the status page is no longer answered");
+        }
+    });
+    Ok(bound)
+}
+
+fn routes(page: Arc<Page>) -> Router {
+    Router::new()
+        .route("/", get(whole))
+        .route("/now", get(changing))
+        .fallback(nothing_here)
+        .layer(middleware::from_fn_with_state(page.clone(), guard))
+        .layer(middleware::map_response(with_headers))
+        .with_state(page)
+}
+
+/// Lets nobody in who came under another server's name.
+async fn guard(State(page): State<Arc<Page>>, request: Request, next: Next) -> Response {
+    if is_expected(request.headers(), &page.names) {
+        return next.run(request).await;
+    }
+    (StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).into_response()
+}
+
+fn is_expected(headers: &HeaderMap, names: &[String]) -> bool {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
+        (Some(Ok(host)), None) => host::is_expected(host, names),
+        _ => false,
+    }
+}
+
+async fn with_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let policy = headers.entry(header::CONTENT_SECURITY_POLICY);
+    policy.or_insert(HeaderValue::from_static(NOTHING));
+    response
+}
+
+async fn nothing_here() -> (StatusCode, &'static str) {
+    (StatusCode::NOT_FOUND, "There is only one page, at /.\n")
+}
+
+async fn whole(State(page): State<Arc<Page>>) -> Result<impl IntoResponse, Failure> {
+    let now = page.now().await?;
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|_| Failure::Drawing)?;
+    let nonce = format!("{:032x}", u128::from_be_bytes(random));
+    let policy = format!(
+        "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    let frame = Frame { nonce, now: &now };
+    let html = frame.render().map_err(|_| Failure::Drawing)?;
+    Ok(([(header::CONTENT_SECURITY_POLICY, policy)], Html(html)))
+}
+
+async fn changing(State(page): State<Arc<Page>>) -> Result<Html<String>, Failure> {
+    Ok(Html(page.now().await?.to_string()))
+}
+
+impl Page {
+    /// The changing part, at most a moment old.
+    async fn now(&self) -> Result<Arc<str>, Failure> {
+        let mut last = self.last.lock().await;
+        if let Some((at, drawn)) = &*last
+            && at.elapsed() < FRESH
+        {
+            return Ok(drawn.clone());
+        }
+        let facts = tokio::time::timeout(PATIENCE, (self.source)()).await;
+        let facts = facts.map_err(|_| Failure::Slow)?;
+        let facts = facts.ok_or(Failure::Stopped)?;
+        let drawn = Picture::new(&facts).render();
+        let drawn: Arc<str> = drawn.map_err(|_| Failure::Drawing)?.into();
+        *last = Some((Instant::now(), drawn.clone()));
+        Ok(drawn)
+    }
+}
+
+/// Why there is no page.
+enum Failure {
+    Slow,
+    Stopped,
+    Drawing,
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let (status, text) = match self {
+            Failure::Slow => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The server takes too long to say how it is; `meridian status` and the log may tell why.\n",
+            ),
+            Failure::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "The server is stopping.\n"),
+            Failure::Drawing => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "The page could not be drawn; `meridian status` says the same.\n",
+            ),
+        };
+        (status, text).into_response()
+    }
+}

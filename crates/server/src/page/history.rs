@@ -1,0 +1,125 @@
+//! The last minutes of what the server does and sends, for the charts of the page.
+//!
+//! What must never enter: more than the last minutes; Prometheus keeps the rest.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// How often counters are looked at.
+pub(crate) const SAMPLED_EVERY: Duration = Duration::from_secs(2);
+
+/// How far back the charts reach.
+pub(super) const SPAN: Duration = Duration::from_secs(600);
+
+/// More samples are not kept, however often they are taken. One more than fit, as rates lie between two.
+const SAMPLES_MAX: usize = (SPAN.as_secs() / SAMPLED_EVERY.as_secs()) as usize + 1;
+
+/// Counters at one moment, all since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// NFS operations executed.
+    pub(crate) operations: u64,
+    /// Bytes sent to other replicas, as they went over the wire.
+    pub(crate) sent_bytes: u64,
+    /// Bytes received from them.
+    pub(crate) received_bytes: u64,
+}
+
+/// What went on between two samples, each by the second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rate {
+    /// How long ago the later one was.
+    pub(super) age: Duration,
+    /// Operations.
+    pub(super) operations: f64,
+    /// Bytes to other replicas.
+    pub(super) sent_bytes: f64,
+    /// Bytes from them.
+    pub(super) received_bytes: f64,
+}
+
+/// Samples of the last minutes, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct History(VecDeque<(Instant, Sample)>);
+
+impl History {
+    /// Adds what the counters say now.
+    pub(crate) fn add(&mut self, now: Instant, sample: Sample) {
+        while self.0.len() >= SAMPLES_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, sample));
+    }
+
+    /// The rates between the samples that are no older than the charts reach, oldest first.
+    pub(crate) fn rates(&self, now: Instant) -> Vec<Rate> {
+        let later = self.0.iter().skip(1);
+        let rates = self.0.iter().zip(later).filter_map(|(one, other)| {
+            let rate = between(*one, *other, now)?;
+            (rate.age <= SPAN).then_some(rate)
+        });
+        rates.collect()
+    }
+}
+
+fn between(
+    (began, before): (Instant, Sample),
+    (ended, after): (Instant, Sample),
+    now: Instant,
+) -> Option<Rate> {
+    let seconds = ended.saturating_duration_since(began).as_secs_f64();
+    // A peer that leaves the set takes its counters along, and none becomes smaller otherwise.
+    let rate = |before: u64, after: u64| after.saturating_sub(before) as f64 / seconds;
+    (seconds > 0.0).then(|| Rate {
+        age: now.saturating_duration_since(ended),
+        operations: rate(before.operations, after.operations),
+        sent_bytes: rate(before.sent_bytes, after.sent_bytes),
+        received_bytes: rate(before.received_bytes, after.received_bytes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(operations: u64, sent_bytes: u64) -> Sample {
+        Sample {
+            operations,
+            sent_bytes,
+            received_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn rates_lie_between_samples_and_never_below_nothing() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut history = History::default();
+        assert!(history.rates(at(9)).is_empty());
+        history.add(at(0), sample(100, 1000));
+        history.add(at(2), sample(300, 5000));
+        history.add(at(2), sample(300, 5000));
+        history.add(at(6), sample(300, 2000));
+        let rates = history.rates(at(9));
+        let told: Vec<_> = rates
+            .iter()
+            .map(|rate| (rate.age.as_secs(), rate.operations, rate.sent_bytes))
+            .collect();
+        assert_eq!(told, [(7, 100.0, 2000.0), (3, 0.0, 0.0)]);
+        assert_eq!(
+            history.rates(at(604)).len(),
+            1,
+            "what is too old is not drawn"
+        );
+    }
+
+    #[test]
+    fn it_stays_small_however_long_the_server_runs() {
+        let start = Instant::now();
+        let mut history = History::default();
+        for second in 0..10_000 {
+            history.add(start + Duration::from_secs(second), sample(second, 0));
+        }
+        assert_eq!(history.0.len(), SAMPLES_MAX);
+    }
+}

@@ -1,0 +1,77 @@
+//! What nobody may change because the replica that decided about it is lost, and what an administrator can do.
+//!
+//! What must never enter: the doing.
+
+use std::path::Path;
+
+use super::names::{quoted, visible};
+use super::reach;
+use crate::status::{FrozenStatus, LossStatus, ReplicationStatus, moment};
+
+/// So many are listed; `meridian frozen` has the others.
+const LISTED: usize = 50;
+
+/// Everything that is frozen.
+pub(super) struct FrozenPart {
+    pub(super) objects: Vec<FrozenObjects>,
+    /// Those that are not listed.
+    pub(super) more: usize,
+    /// One for each replica that is lost.
+    pub(super) ways: Vec<Way>,
+}
+
+/// Objects under one control of a lost replica.
+pub(super) struct FrozenObjects {
+    pub(super) paths: String,
+    pub(super) reach: &'static str,
+    pub(super) slot: u16,
+    pub(super) since: String,
+    pub(super) open_questions: String,
+}
+
+/// How what one lost replica keeps frozen can be thawed.
+pub(super) struct Way {
+    pub(super) slot: u16,
+    /// What would give up what it alone had.
+    pub(super) command: String,
+    /// What has to happen before that; empty if nothing has to.
+    pub(super) waits_for: String,
+}
+
+/// What is to be shown, if anything is frozen.
+pub(super) fn part(
+    frozen: &[FrozenStatus],
+    replication: &ReplicationStatus,
+    data: &Path,
+) -> Option<FrozenPart> {
+    let losses = replication.view.iter().flat_map(|view| &view.losses);
+    let freezing = losses.filter(|loss| loss.frozen_controls > 0);
+    let ways: Vec<Way> = freezing.map(|loss| way(loss, data)).collect();
+    (!frozen.is_empty()).then(|| FrozenPart {
+        objects: frozen.iter().take(LISTED).map(objects).collect(),
+        more: frozen.len().saturating_sub(LISTED),
+        ways,
+    })
+}
+
+fn objects(frozen: &FrozenStatus) -> FrozenObjects {
+    FrozenObjects {
+        paths: visible(&frozen.paths.join(", ")),
+        reach: reach(frozen.deep),
+        slot: frozen.slot,
+        since: moment(frozen.since_unix_s),
+        open_questions: visible(&frozen.open_questions),
+    }
+}
+
+fn way(loss: &LossStatus, data: &Path) -> Way {
+    let data = visible(&quoted(&data.to_string_lossy()));
+    Way {
+        slot: loss.slot,
+        command: format!(
+            "meridian thaw --discard {} --reason 'WHY' --data {data}",
+            loss.slot
+        ),
+        waits_for: loss.waits_for.clone().unwrap_or_default(),
+    }
+}

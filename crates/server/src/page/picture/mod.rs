@@ -1,0 +1,330 @@
+//! What the page shows, in the words that it shows it with: a template has nothing to decide but where it stands.
+//!
+//! What must never enter: HTML; texts are escaped where the templates take them up.
+
+mod charts;
+mod frozen;
+mod names;
+mod remedies;
+mod sites;
+
+use askama::Template;
+
+use self::charts::Chart;
+use self::frozen::FrozenPart;
+use self::names::visible;
+use self::sites::{Site, sites};
+use super::history::Rate;
+use crate::status::{
+    Alarm, ControlStatus, ExportStatus, FrozenStatus, ReplicationStatus, Status, duration,
+    short_time, size,
+};
+
+/// So many controls are listed; `meridian status` has the others.
+const CONTROLS_LISTED: usize = 50;
+
+/// Everything that is known at one moment.
+pub(crate) struct Facts {
+    /// What people call the machine.
+    pub(crate) host: String,
+    /// The server.
+    pub(crate) status: Status,
+    /// Where the other replicas call this one, if it belongs to a set.
+    pub(crate) own_addresses: Vec<String>,
+    /// What nobody may change because a replica is lost.
+    pub(crate) frozen: Vec<FrozenStatus>,
+    /// The last minutes, oldest first.
+    pub(crate) rates: Vec<Rate>,
+}
+
+/// The changing part of the page.
+#[derive(Template)]
+#[template(path = "now.html")]
+pub(super) struct Picture {
+    /// The server in one line.
+    title: String,
+    /// What the title of the window says.
+    host: String,
+    alarms: Vec<AlarmPart>,
+    /// Names and values about the server itself.
+    server: Vec<(&'static str, String)>,
+    charts: Vec<Chart>,
+    exports: Vec<ExportPart>,
+    /// Of the tree that the set keeps, if there is a set.
+    set: Option<SetPart>,
+}
+
+/// An alarm, and what to do.
+struct AlarmPart {
+    name: String,
+    tree: String,
+    what: String,
+    remedy: &'static str,
+}
+
+/// A tree that is served.
+struct ExportPart {
+    path: String,
+    room: String,
+    objects: u64,
+    note: &'static str,
+}
+
+/// What the servers of the set do together.
+struct SetPart {
+    /// The view in one line.
+    view: String,
+    /// This server first.
+    sites: Vec<Site>,
+    controls: Vec<ControlPart>,
+    /// Controls that are not listed.
+    controls_more: u64,
+    frozen: Option<FrozenPart>,
+}
+
+/// Who decides about some objects now.
+struct ControlPart {
+    paths: String,
+    reach: &'static str,
+    holder: String,
+    here: bool,
+    since: String,
+    why: String,
+}
+
+impl Picture {
+    pub(super) fn new(facts: &Facts) -> Picture {
+        let status = &facts.status;
+        let replicated = status.exports.iter().find_map(|export| {
+            let replication = export.replication.as_ref()?;
+            Some(replication)
+        });
+        Picture {
+            title: title(facts, replicated),
+            host: facts.host.clone(),
+            alarms: status.alarms.iter().map(alarm).collect(),
+            server: server(status),
+            charts: charts::charts(&facts.rates, replicated.is_some()),
+            exports: status.exports.iter().map(export).collect(),
+            set: replicated.map(|replication| set(facts, replication)),
+        }
+    }
+}
+
+fn title(facts: &Facts, replicated: Option<&ReplicationStatus>) -> String {
+    let (host, version) = (&facts.host, &facts.status.version);
+    let up = duration(facts.status.uptime_seconds);
+    match replicated {
+        Some(replication) => format!(
+            "replica {} on {host}, Meridian {version}, up {up}",
+            replication.slot
+        ),
+        None => format!("{host}, Meridian {version}, up {up}, on its own"),
+    }
+}
+
+fn alarm(alarm: &Alarm) -> AlarmPart {
+    AlarmPart {
+        name: alarm.name.clone(),
+        tree: alarm.tree.clone(),
+        what: visible(&alarm.what),
+        remedy: remedies::remedy(&alarm.name),
+    }
+}
+
+fn server(status: &Status) -> Vec<(&'static str, String)> {
+    let listen: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
+    let mut told = vec![
+        (
+            "clients",
+            format!("{} ({} connections)", status.clients, status.connections),
+        ),
+        ("open files", status.opens.to_string()),
+        ("locks", status.locks.to_string()),
+        ("operations", status.operations.to_string()),
+        ("commit", status.commit.clone()),
+        ("NFS clients call", listen.join(", ")),
+        ("data directory", visible(&status.data.to_string_lossy())),
+    ];
+    if status.in_grace {
+        let grace =
+            "clients reclaim what they held; nobody opens or locks anything new until they have";
+        told.insert(0, ("grace period", grace.to_owned()));
+    }
+    told
+}
+
+fn export(export: &ExportStatus) -> ExportPart {
+    let (available, total) = (export.space.available_bytes, export.space.total_bytes);
+    let note = match &export.replication {
+        Some(replication) if replication.witness => {
+            "not shown to clients: this server is a witness"
+        }
+        Some(replication) if !replication.ready => {
+            "being filled; clients are told to come again until it is"
+        }
+        Some(_) => "kept by the set",
+        None => "kept by this server alone",
+    };
+    ExportPart {
+        path: visible(&export.path),
+        room: format!("{} of {} available", size(available), size(total)),
+        objects: export.store.objects,
+        note,
+    }
+}
+
+fn set(facts: &Facts, replication: &ReplicationStatus) -> SetPart {
+    let listed = replication.controls.iter().take(CONTROLS_LISTED);
+    let controls: Vec<_> = listed.map(|one| control(one, replication.slot)).collect();
+    SetPart {
+        view: sites::view(replication),
+        sites: sites(replication, &facts.own_addresses),
+        controls_more: replication
+            .controls_total
+            .saturating_sub(controls.len() as u64),
+        controls,
+        frozen: frozen::part(&facts.frozen, replication, &facts.status.data),
+    }
+}
+
+fn control(control: &ControlStatus, own: u16) -> ControlPart {
+    let here = control.holder == own;
+    ControlPart {
+        paths: visible(&control.paths.join(", ")),
+        reach: reach(control.deep),
+        holder: match here {
+            true => "this server".to_owned(),
+            false => format!("replica {}", control.holder),
+        },
+        here,
+        since: short_time(control.age_ms),
+        why: control.held_because.clone().unwrap_or_default(),
+    }
+}
+
+/// Which objects at a path are meant.
+fn reach(deep: bool) -> &'static str {
+    match deep {
+        true => "deep: with everything below",
+        false => "shallow: without what is below",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::alarms;
+
+    fn alone() -> Facts {
+        Facts {
+            host: "alpha".to_owned(),
+            status: Status::example(),
+            own_addresses: Vec::new(),
+            frozen: Vec::new(),
+            rates: Vec::new(),
+        }
+    }
+
+    fn in_a_set() -> Facts {
+        let mut facts = alone();
+        let export = &mut facts.status.exports[0];
+        export.replication = Some(ReplicationStatus::example());
+        facts.status.alarms = alarms(export);
+        facts.own_addresses = vec!["beta:7643".to_owned()];
+        facts.frozen = vec![FrozenStatus {
+            slot: 3,
+            since_unix_s: 1_790_000_000,
+            name: "3.7.2".to_owned(),
+            paths: vec!["/lost".to_owned()],
+            deep: true,
+            open_questions: "what replica 3 changed last is not known".to_owned(),
+        }];
+        facts
+    }
+
+    fn drawn(facts: &Facts) -> String {
+        Picture::new(facts).render().unwrap()
+    }
+
+    fn assert_shown(html: &str, parts: &[&str]) {
+        for part in parts {
+            assert!(html.contains(part), "`{part}` is not in\n{html}");
+        }
+    }
+
+    #[test]
+    fn a_server_on_its_own_shows_what_applies_to_it() {
+        let html = drawn(&alone());
+        assert_shown(
+            &html,
+            &[
+                "on its own",
+                "All is well",
+                "/export",
+                "kept by this server alone",
+                "grace period",
+            ],
+        );
+        for absent in ["Sites", "controls", "Frozen", "Between sites"] {
+            assert!(!html.contains(absent), "`{absent}` is in\n{html}");
+        }
+    }
+
+    #[test]
+    fn a_replica_shows_sites_links_controls_and_what_is_frozen() {
+        let html = drawn(&in_a_set());
+        assert_shown(
+            &html,
+            &[
+                "replica 2 on alpha",
+                "2 alarms",
+                "member-away",
+                "beta:7643",
+                "120.3 ms",
+                "12 updates",
+                "connection refused",
+                "/src",
+                "deep: with everything below",
+                "12.3 s",
+                "updates are not everywhere",
+                "/notes/today",
+                "/lost",
+                "meridian thaw --discard 3",
+            ],
+        );
+    }
+
+    #[test]
+    fn names_of_files_cannot_become_anything_else() {
+        let mut facts = in_a_set();
+        let evil = "/<img src=x onerror=alert(1)>\"'&{{x}}\u{202e}\n";
+        if let Some(replication) = &mut facts.status.exports[0].replication {
+            replication.controls[0].paths = vec![evil.to_owned()];
+            replication.peers[1].last_error = Some(evil.to_owned());
+        }
+        facts.frozen[0].paths = vec![evil.to_owned()];
+        facts.status.alarms[0].what = evil.to_owned();
+        facts.status.data = evil.into();
+        let html = drawn(&facts);
+        assert!(!html.contains("<img"), "{html}");
+        assert!(!html.contains('\u{202e}'), "{html}");
+        assert!(html.matches("img src=x").count() >= 5, "{html}");
+        assert_shown(&html, &["\\u{202e}\\u{a}"]);
+    }
+
+    #[test]
+    fn long_lists_end_with_how_many_there_are_besides() {
+        let mut facts = in_a_set();
+        if let Some(replication) = &mut facts.status.exports[0].replication {
+            let one = replication.controls[0].clone();
+            replication.controls = vec![one; 1000];
+            replication.controls_total = 4000;
+        }
+        let one = facts.frozen[0].clone();
+        facts.frozen = vec![one; 1000];
+        let html = drawn(&facts);
+        assert_shown(&html, &["3950 more", "950 more"]);
+        assert!(html.len() < 200_000, "{} bytes", html.len());
+    }
+}

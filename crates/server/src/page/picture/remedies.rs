@@ -1,0 +1,58 @@
+//! What to do about each alarm, in a sentence or two. `docs/operating.md` says it at length.
+//!
+//! What must never enter: finding out whether an alarm stands.
+
+/// What a person does about the alarm of this name.
+pub(super) fn remedy(alarm: &str) -> &'static str {
+    match alarm {
+        "member-away" => {
+            "Look at its machine and at the links to it. It comes back by itself. If it never will: operating.md, “A replica is lost”."
+        }
+        "frozen-objects" => {
+            "Bring that replica back, which thaws them by itself. The list below says what to do if it cannot be brought back."
+        }
+        "torn-files" => {
+            "Restore the files from what was kept aside (`meridian recovered list`), from the server that was given up, or from a backup; or remove them."
+        }
+        "outside-the-view" => {
+            "Mostly nothing: it is catching up. If replicas do not answer, look at the links; if the disk is full, make room."
+        }
+        "no-lease" => {
+            "Bring servers or links back. If a majority is gone for ever: operating.md, “The majority is lost”."
+        }
+        "damaged-content" => {
+            "Mostly nothing: contents are got back from another replica. Look at the disk. If the alarm stays, no replica in contact has a good copy: `meridian scrub --show` names the files."
+        }
+        "copies-differ" => {
+            "`meridian scrub --show` names the objects. Look at each through a server of every site, and write it anew where it is right."
+        }
+        "two-voters" => {
+            "Let a third replica or a witness join: `meridian set invite`, with `--witness` for one that keeps no contents."
+        }
+        "disk-nearly-full" => {
+            "Make room. Clients of all servers of a set get “no space” from the smallest disk."
+        }
+        "storage-failed" => {
+            "The server ends, and its service manager starts it again. If it fails again: replace the disk, then `meridian check`."
+        }
+        _ => "operating.md, “What to look at”, says what to do.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_alarm_that_is_documented_has_a_remedy() {
+        let page = include_str!("../../../../../docs/operating.md");
+        let table = page.split("| alarm | what it means | what to do |").nth(1);
+        let rows = table.unwrap().lines().skip(2);
+        let rows = rows.take_while(|row| row.starts_with('|'));
+        let alarms: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+        assert!(alarms.len() >= 10, "{alarms:?}");
+        for alarm in alarms {
+            assert_ne!(remedy(alarm), remedy(""), "{alarm}");
+        }
+    }
+}
