@@ -73,7 +73,6 @@ fn shows(text: &str) -> String {
 }
 
 #[test]
-#[ignore = "needs Chromium: make test-page"]
 fn people_see_it_live_on_a_desk_and_on_a_phone() {
     let [
         (first, first_server),

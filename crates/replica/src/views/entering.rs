@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use control::{Epoch, Position, Subject};
+use control::{Epoch, Position};
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -44,6 +44,10 @@ pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
         .get(&slot)
         .map_or(0, |since| since.0);
     let debt = shared.engine.turn(|turn| {
+        let own = turn.core.own_controls();
+        let own: BTreeSet<ObjectId> = own
+            .flat_map(|(_, control)| control.claims.iter().map(|claim| claim.object))
+            .collect();
         let lacking: BTreeSet<ObjectId> = match turn.ledger.unshipped.peer(slot) {
             Some(backlog) => backlog.lacking().collect(),
             None => BTreeSet::new(),
@@ -54,11 +58,7 @@ pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
         Debt {
             epoch: since,
             through: turn.ledger.last_position,
-            // What is controlled here is read here, until the newcomer has it as well: it knows that.
-            files: lacking
-                .into_iter()
-                .filter(|file| !turn.core.controls(&turn.tree, Subject::File(*file)))
-                .collect(),
+            files: lacking.difference(&own).copied().collect(),
         }
     });
     shared.owe(slot, debt);
