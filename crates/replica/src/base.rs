@@ -163,7 +163,8 @@ pub(crate) fn ask_for_lacking(shared: &Shared, of: ReplicaSlot) {
     }
 }
 
-fn ask(shared: &Shared, peer: ReplicaSlot, copy: bool, files: &[ObjectId]) {
+/// Asks a peer for the contents of files, as the rest of a copy or by themselves.
+pub(crate) fn ask(shared: &Shared, peer: ReplicaSlot, copy: bool, files: &[ObjectId]) {
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
     for part in 0..count {
         let first = part * FILES_AT_ONCE;

@@ -14,6 +14,7 @@ use store::ContentPiece;
 use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::{Inbox, Piece as Arrived};
+use crate::base;
 use crate::losses;
 use crate::scrub;
 use crate::sessions;
@@ -21,7 +22,7 @@ use crate::shared::Shared;
 use crate::shipping::{Piece, PieceId};
 use crate::turn::Turn;
 use crate::views;
-use crate::wire::{self, Completed, PieceDone, PieceHead, Stretch, Wanted};
+use crate::wire::{self, Completed, PieceDone, PieceHead, Stretch};
 
 /// How long a peer that could not put a piece in place is left alone.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
@@ -171,6 +172,7 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
     Ok(Some(wire::body(wire::PIECE, &head).with_payload(payload)))
 }
 
+/// The version of a file in the local copy; zero when it is not there.
 async fn version_here(shared: &Shared, file: ObjectId) -> u64 {
     let attributes = shared.store.attributes(file).await;
     attributes.map_or(0, |attributes| attributes.change.0)
@@ -422,8 +424,7 @@ async fn is_outdated(shared: &Shared, head: &PieceHead) -> bool {
 
 /// Whether what was sent is of an earlier version than is here.
 async fn is_older(shared: &Shared, head: &PieceHead) -> bool {
-    let here = shared.store.attributes(head.file).await;
-    here.is_ok_and(|here| head.version < here.change.0)
+    head.version < version_here(shared, head.file).await
 }
 
 /// Of a file that somebody else has changed since, the contents are asked for there, since that replica has
@@ -431,13 +432,7 @@ async fn is_older(shared: &Shared, head: &PieceHead) -> bool {
 fn ask_last_writer(shared: &Shared, from: ReplicaSlot, file: ObjectId) -> Result<()> {
     match shared.last_writer(file) {
         Some(writer) if writer != from => {
-            let wanted = Wanted {
-                copy: false,
-                files: vec![file],
-                last: true,
-            };
-            let message = wire::body(wire::WANTED, &wanted);
-            shared.post.send(writer, Lane::Control, message);
+            base::ask(shared, writer, false, &[file]);
             Ok(())
         }
         _ => Err(Error::Delay),

@@ -143,9 +143,7 @@ impl Replica {
             record_bytes_shipped: figures.record_bytes.load(Ordering::Relaxed),
         }
     }
-}
 
-impl Replica {
     /// Bytes sent to all other members together and received from them since the start, as they went over the wire.
     #[must_use]
     pub fn wire_bytes(&self) -> (u64, u64) {
