@@ -256,9 +256,7 @@ fn try_again(
         shared.engine.turn(|turn| {
             let (now, follows) = (turn.now, Position(turn.ledger.last_position));
             if let Some(backlog) = turn.ledger.unshipped.peer(to) {
-                backlog.changed(now, file, range, follows);
-                // Not complete, since that has just changed.
-                let _complete = backlog.acknowledged(id);
+                backlog.failed(now, id, file, range, follows);
             }
         });
         shared.engine.ring_contents();

@@ -176,19 +176,39 @@ async fn a_copy_does_not_wait_for_what_is_removed_meanwhile() {
     set.assert_equal().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_back_is_admitted_however_steadily_the_others_write() {
-    // What is changed rests for so long that many files are always on their way.
-    let mut set = Set::failing_with(3, |settings| settings.data_delay = RESTS).await;
+/// What the first replica does all the time while the third goes and comes back.
+#[derive(Clone, Copy, PartialEq)]
+enum Steadily {
+    /// Another file with every write.
+    ManyFiles,
+    /// The same file again and again, here and there.
+    OneFile,
+}
+
+/// The third replica goes and comes back while the first writes without a pause. Returns how often it has written.
+async fn comes_back_while_the_first_writes(set: &mut Set, what: Steadily) -> u64 {
     let directory = set.sites[0].directory(ROOT, "made").await.unwrap();
+    let same = set.sites[0].file(directory, "same").await.unwrap();
     let away = set.crash(2).await;
     let busy = set.sites.remove(0);
     let over = Arc::new(AtomicBool::new(false));
     let until = Arc::clone(&over);
     let writer = tokio::spawn(async move {
         for number in 0.. {
-            let file = busy.file(directory, &format!("file-{number}")).await;
-            busy.write(file.unwrap(), 0, b"contents").await.unwrap();
+            let (file, offset) = match what {
+                Steadily::OneFile => {
+                    // Without a pause nobody could follow at all.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    (same, number % 10 * 4096)
+                }
+                Steadily::ManyFiles => {
+                    let file = busy.file(directory, &format!("file-{number}")).await;
+                    (file.unwrap(), 0)
+                }
+            };
+            busy.write(file, offset, &number.to_be_bytes())
+                .await
+                .unwrap();
             if until.load(Ordering::Relaxed) {
                 return (busy, number);
             }
@@ -205,8 +225,26 @@ async fn one_that_is_back_is_admitted_however_steadily_the_others_write() {
     set.revive(1, away).await;
     set.revive_until_ready(1).await;
     over.store(true, Ordering::Relaxed);
-    let (busy, last) = writer.await.unwrap();
-    assert!(last > 10 * 64, "it writes so little that nothing is shown");
+    let (busy, written) = writer.await.unwrap();
     set.sites.insert(0, busy);
+    written
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_back_is_admitted_however_steadily_the_others_write() {
+    // What is changed rests for so long that many files are always on their way.
+    let mut set = Set::failing_with(3, |settings| settings.data_delay = RESTS).await;
+    let written = comes_back_while_the_first_writes(&mut set, Steadily::ManyFiles).await;
+    assert!(
+        written > 10 * 64,
+        "it writes so little that nothing is shown"
+    );
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_back_is_up_to_date_though_a_file_is_never_complete_there() {
+    let mut set = Set::failing_with(3, |settings| settings.data_delay = RESTS).await;
+    comes_back_while_the_first_writes(&mut set, Steadily::OneFile).await;
     set.assert_equal().await;
 }

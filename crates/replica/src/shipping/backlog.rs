@@ -72,7 +72,7 @@ pub struct Backlog {
     in_flight: BTreeMap<PieceId, (ObjectId, u64)>,
     in_flight_cost: u64,
     bytes: u128,
-    /// Counts changes, pieces and turns.
+    /// Counts pieces and turns.
     count: u64,
     /// The latest moment that was told.
     now: Moment,
@@ -130,7 +130,7 @@ impl Backlog {
         if range.is_empty() || self.witness {
             return;
         }
-        let (now, count) = (self.tell(now), self.counted());
+        let now = self.tell(now);
         let most = self.ranges_of(file);
         let rested = now.after(self.settings.delay);
         let everything_hurried = self.hurried;
@@ -144,7 +144,7 @@ impl Backlog {
                 let hurried = state.hurried || everything_hurried >= Some(state.since);
                 state.due = if hurried { now } else { rested };
             }
-            state.change(range, most, count);
+            state.change(range, most);
         });
     }
 
@@ -153,13 +153,13 @@ impl Backlog {
     /// again. To be called when the truncation is visible to readers and before its record can have
     /// been sent: afterwards, what is in flight may already have arrived and be forgotten here.
     pub fn cut(&mut self, file: ObjectId, size: u64, follows: Position) {
-        let (now, count) = (self.now, self.counted());
+        let now = self.now;
         self.update(file, |state| {
             state.follows = state.follows.max(follows);
             if state.lacking.is_empty() {
                 state.due = now;
             }
-            state.cut(size, count);
+            state.cut(size);
         });
     }
 
@@ -233,7 +233,7 @@ impl Backlog {
     }
 
     /// Whoever read piece `id` found that the file ends at `size` or earlier, before the end of the piece. Then
-    /// nothing behind `size` is lacking unless the file was changed after the piece was taken, and the
+    /// nothing behind `size` is lacking but what was changed after the piece was taken, and the
     /// piece is shorter. One without any content need not be sent: it counts as acknowledged at once.
     pub fn found_end(&mut self, id: PieceId, size: u64) {
         let Some(&(file, cost)) = self.in_flight.get(&id) else {
@@ -252,6 +252,38 @@ impl Backlog {
         self.in_flight_cost -= cost;
         let landed = self.update(file, |state| state.land(id))?;
         (landed && !self.lacks(file)).then_some(file)
+    }
+
+    /// The piece could not be read, sent or placed: `range` of `file`, which has all of it, counts as changed by the
+    /// update at `follows`, and what was owed of the piece still is.
+    pub fn failed(
+        &mut self,
+        now: Moment,
+        id: PieceId,
+        file: ObjectId,
+        range: Range<u64>,
+        follows: Position,
+    ) {
+        self.changed(now, file, range, follows);
+        if let Some((file, cost)) = self.in_flight.remove(&id) {
+            self.in_flight_cost -= cost;
+            self.update(file, |state| state.fail(id));
+        }
+    }
+
+    /// Everything that the peer lacks now is *owed*, until it has acknowledged it as it is now or newer. What changes
+    /// from now on is not, so that a file that is written all the time does not stay owed. Asked again, it counts
+    /// from then.
+    pub fn owe(&mut self) {
+        for state in self.files.values_mut() {
+            state.owe();
+        }
+    }
+
+    /// Whether something of `file` is owed.
+    #[must_use]
+    pub fn owes(&self, file: ObjectId) -> bool {
+        self.files.get(&file).is_some_and(Shortfall::owes)
     }
 
     /// Whether nothing else of the file of a piece in flight is lacking or in flight.

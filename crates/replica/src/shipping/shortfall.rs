@@ -1,4 +1,4 @@
-//! What one peer lacks of one file: the ranges still to be sent, and the pieces on their way.
+//! What one peer lacks of one file: the ranges still to be sent, the pieces on their way, and which of both are owed.
 //!
 //! This is where two pieces of one file are kept from overlapping. When something is sent, and to
 //! whom, is decided in `backlog`.
@@ -16,6 +16,10 @@ pub(super) type Turn = (Moment, u64);
 struct Flying {
     id: PieceId,
     range: Range<u64>,
+    /// It brings something that is owed, or was in flight when that was asked.
+    owed: bool,
+    /// Since it was taken the file was changed up to here at most.
+    changed_to: u64,
 }
 
 /// What one peer lacks of one file.
@@ -24,6 +28,8 @@ pub(super) struct Shortfall {
     /// To be sent. What overlaps a piece in flight was changed since that piece was taken, and has to
     /// wait for its acknowledgement.
     pub(super) lacking: Ranges,
+    /// What of it was lacking when it was last asked what is owed, and has not been taken since.
+    owed: Ranges,
     /// In flight, lowest first; no two overlap.
     flying: Vec<Flying>,
     /// The newest position of any change.
@@ -36,8 +42,6 @@ pub(super) struct Shortfall {
     pub(super) turn: Option<Turn>,
     /// Somebody waits for the file.
     pub(super) hurried: bool,
-    /// The count at the last change; pieces draw their identifiers from the same count.
-    touched: u64,
     /// Where the next piece is looked for first, so that a part that is written over and over does not
     /// keep the rest from being sent.
     cursor: u64,
@@ -47,13 +51,13 @@ impl Shortfall {
     pub(super) fn new(now: Moment, follows: Position) -> Shortfall {
         Shortfall {
             lacking: Ranges::default(),
+            owed: Ranges::default(),
             flying: Vec::new(),
             follows,
             since: now,
             due: now,
             turn: None,
             hurried: false,
-            touched: 0,
             cursor: 0,
         }
     }
@@ -63,6 +67,19 @@ impl Shortfall {
         self.lacking.is_empty() && self.flying.is_empty()
     }
 
+    /// From now on everything that is missing is owed; what is changed later is not.
+    pub(super) fn owe(&mut self) {
+        self.owed = self.lacking.clone();
+        for piece in &mut self.flying {
+            piece.owed = true;
+        }
+    }
+
+    /// Whether the peer has not got what is owed.
+    pub(super) fn owes(&self) -> bool {
+        !self.owed.is_empty() || self.flying.iter().any(|piece| piece.owed)
+    }
+
     /// How many bytes have to be sent or acknowledged yet.
     pub(super) fn bytes(&self) -> u128 {
         let flying = self.flying.iter();
@@ -70,22 +87,25 @@ impl Shortfall {
         self.lacking.bytes() + flying.sum::<u128>()
     }
 
-    /// `range` was changed; `count` is the count after it.
-    pub(super) fn change(&mut self, range: Range<u64>, most: usize, count: u64) {
+    /// `range` was changed.
+    pub(super) fn change(&mut self, range: Range<u64>, most: usize) {
+        for piece in &mut self.flying {
+            piece.changed_to = piece.changed_to.max(range.end);
+        }
         self.lacking.add(range);
         self.lacking.limit(most);
-        self.touched = count;
     }
 
     /// The file was truncated. A piece in flight may arrive after the truncation and after a later
     /// growth, so what it has behind `size` must be sent again, as it will be then.
-    pub(super) fn cut(&mut self, size: u64, count: u64) {
+    pub(super) fn cut(&mut self, size: u64) {
         self.lacking.remove(size..u64::MAX);
-        for piece in &self.flying {
+        self.owed.remove(size..u64::MAX);
+        for piece in &mut self.flying {
             self.lacking
                 .add(piece.range.start.max(size)..piece.range.end);
+            piece.changed_to = u64::MAX;
         }
-        self.touched = count;
     }
 
     /// Takes the next piece, at most `piece_bytes` long, if one may be sent and fewer than `most` are in
@@ -106,7 +126,10 @@ impl Shortfall {
         let piece = Flying {
             id,
             range: range.clone(),
+            owed: self.owed.overlap(range.clone()).next().is_some(),
+            changed_to: 0,
         };
+        self.owed.remove(range.clone());
         self.flying.insert(at, piece);
         Some(range)
     }
@@ -139,21 +162,18 @@ impl Shortfall {
         Some(gap).filter(|gap| !gap.is_empty())
     }
 
-    /// Whoever read piece `id` found that the file ends at `size`: unless the file was changed since,
-    /// nothing behind that is lacking. Returns the bytes by which the piece became shorter; none when it
-    /// is not in flight.
+    /// Whoever read piece `id` found that the file ends at `size`: nothing behind that is lacking, but what was changed
+    /// since. Returns the bytes by which the piece became shorter; none when it is not in flight.
     pub(super) fn found_end(&mut self, id: PieceId, size: u64) -> Option<u64> {
-        let at = self.flying.iter().position(|f| f.id == id)?;
-        let piece = &mut self.flying[at];
+        let piece = self.flying.iter_mut().find(|f| f.id == id)?;
         let end = piece.range.end.min(size.max(piece.range.start));
         let shorter = piece.range.end - end;
         piece.range.end = end;
-        if self.touched < id.0 {
-            let behind = self.lacking.split_off(size);
-            for piece in &self.flying {
-                for again in behind.overlap(piece.range.clone()) {
-                    self.lacking.add(again);
-                }
+        let behind = self.lacking.split_off(size.max(piece.changed_to));
+        self.owed.remove(size..u64::MAX);
+        for piece in &self.flying {
+            for again in behind.overlap(piece.range.clone()) {
+                self.lacking.add(again);
             }
         }
         Some(shorter)
@@ -164,6 +184,16 @@ impl Shortfall {
         let before = self.flying.len();
         self.flying.retain(|f| f.id != id);
         self.flying.len() < before
+    }
+
+    /// Piece `id` did not get there, and was noted as changed again: what was owed of it still is.
+    pub(super) fn fail(&mut self, id: PieceId) {
+        if let Some(at) = self.flying.iter().position(|f| f.id == id) {
+            let piece = self.flying.remove(at);
+            if piece.owed {
+                self.owed.add(piece.range);
+            }
+        }
     }
 
     /// So many pieces are in flight.
@@ -177,6 +207,9 @@ impl Shortfall {
             return;
         }
         for piece in std::mem::take(&mut self.flying) {
+            if piece.owed {
+                self.owed.add(piece.range.clone());
+            }
             self.lacking.add(piece.range);
         }
         self.lacking.limit(most);

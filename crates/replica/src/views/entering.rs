@@ -23,6 +23,8 @@ pub(crate) struct Debt {
     /// The view since which the newcomer takes part.
     epoch: u64,
     through: u64,
+    /// Files of which the newcomer lacked something then that it has not got since. What is written later is
+    /// not owed.
     files: BTreeSet<ObjectId>,
 }
 
@@ -44,21 +46,20 @@ pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
         .get(&slot)
         .map_or(0, |since| since.0);
     let debt = shared.engine.turn(|turn| {
-        let own = turn.core.own_controls();
-        let own: BTreeSet<ObjectId> = own
-            .flat_map(|(_, control)| control.claims.iter().map(|claim| claim.object))
-            .collect();
-        let lacking: BTreeSet<ObjectId> = match turn.ledger.unshipped.peer(slot) {
-            Some(backlog) => backlog.lacking().collect(),
+        let files: BTreeSet<ObjectId> = match turn.ledger.unshipped.peer(slot) {
+            Some(backlog) => {
+                backlog.owe();
+                backlog.lacking().collect()
+            }
             None => BTreeSet::new(),
         };
-        for file in &lacking {
+        for file in &files {
             turn.core.handle_data_unshipped(*file, &[]);
         }
         Debt {
             epoch: since,
             through: turn.ledger.last_position,
-            files: lacking.difference(&own).copied().collect(),
+            files,
         }
     });
     shared.owe(slot, debt);
@@ -130,7 +131,7 @@ pub(crate) fn look_at_debts(shared: &Shared) {
         let ledger = &mut turn.ledger;
         for (slot, debt) in debts.iter_mut() {
             if let Some(backlog) = ledger.unshipped.peer(*slot) {
-                debt.files.retain(|file| backlog.lacks(*file));
+                debt.files.retain(|file| backlog.owes(*file));
             }
             // They are frozen; whoever ends that sends all of them to everybody.
             debt.files.retain(|file| !withheld.contains(file));

@@ -194,6 +194,53 @@ fn an_end_found_before_a_change_hides_nothing() {
 }
 
 #[test]
+fn what_is_changed_later_is_not_owed() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..4);
+    backlog.owe();
+    let piece = backlog.next(DUE).unwrap();
+    change(&mut backlog, DUE, 1, 0..9);
+    assert!(backlog.owes(file(1)), "it is in flight");
+    backlog.acknowledged(piece.id);
+    assert!(backlog.lacks(file(1)) && !backlog.owes(file(1)));
+    backlog.owe();
+    assert!(backlog.owes(file(1)));
+    backlog.removed(file(1));
+    assert!(!backlog.owes(file(1)));
+}
+
+#[test]
+fn a_piece_that_failed_is_still_owed() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..4);
+    let piece = backlog.next(DUE).unwrap();
+    backlog.owe();
+    backlog.failed(DUE, piece.id, file(1), 0..4, Position(9));
+    assert!(backlog.owes(file(1)));
+    let again = backlog.next(Moment(9 * DELAY)).unwrap();
+    backlog.lost(Moment(9 * DELAY));
+    assert!(backlog.owes(file(1)), "{again:?} was lost");
+    let again = backlog.next(Moment(9 * DELAY)).unwrap();
+    assert_eq!(backlog.acknowledged(again.id), Some(file(1)));
+    assert!(!backlog.owes(file(1)));
+}
+
+#[test]
+fn the_end_of_a_file_is_found_while_it_is_written() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 0..u64::MAX);
+    backlog.owe();
+    let piece = backlog.next(DUE).unwrap();
+    change(&mut backlog, DUE, 1, 2..4);
+    backlog.found_end(piece.id, 5);
+    assert_eq!(backlog.acknowledged(piece.id), None);
+    assert!(!backlog.owes(file(1)));
+    let rest = drain(&mut backlog, Moment(9 * DELAY));
+    assert_eq!(rest.len(), 1);
+    assert_eq!(rest[0].range, 2..4);
+}
+
+#[test]
 fn in_flight_bytes_are_bounded() {
     let mut backlog = Backlog::new(settings());
     for number in 1..100 {

@@ -16,6 +16,7 @@ enum Step {
     TellLate,
     Hurry(usize),
     HurryAll,
+    Owe,
     Wait(u64),
     Take,
     Read(usize, usize),
@@ -40,6 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Step::TellLate),
         1 => which().prop_map(Step::Hurry),
         1 => Just(Step::HurryAll),
+        2 => Just(Step::Owe),
         6 => (0_u64..10).prop_map(Step::Wait),
         16 => Just(Step::Take),
         16 => (which(), 0..LANES).prop_map(|(index, lane)| Step::Read(index, lane)),
@@ -74,6 +76,7 @@ fn carry_out(world: &mut World, step: Step) {
         Step::TellLate => drop(world.tell_late()),
         Step::Hurry(choice) => file(choice).into_iter().for_each(|file| world.hurry(file)),
         Step::HurryAll => world.hurry_all(),
+        Step::Owe => world.owe(),
         Step::Wait(time) => world.now = Moment(world.now.0 + time),
         Step::Take => drop(world.take()),
         Step::Read(choice, lane) => {

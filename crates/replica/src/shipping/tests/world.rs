@@ -44,6 +44,8 @@ pub struct World {
     due: BTreeMap<ObjectId, Moment>,
     hurried: Option<Moment>,
     gone: BTreeSet<ObjectId>,
+    /// Of each file, what every byte was since all was owed. Bytes that came later, or were cut off since, are not in it.
+    since_owed: BTreeMap<ObjectId, Vec<BTreeSet<u8>>>,
     next_file: u64,
     next_byte: u8,
 }
@@ -67,6 +69,7 @@ impl World {
             due: BTreeMap::new(),
             hurried: None,
             gone: BTreeSet::new(),
+            since_owed: BTreeMap::new(),
             next_file: 1,
             next_byte: 1,
         }
@@ -94,6 +97,7 @@ impl World {
         let bytes = self.files.get_mut(&file).expect("the file exists");
         bytes.resize(bytes.len().max(end), 0);
         bytes[range.start as usize..end].fill(byte);
+        self.remember(file, &range, byte);
         self.changed(file, range, late);
     }
 
@@ -103,13 +107,36 @@ impl World {
         within
             .take(range.clone().count())
             .for_each(|byte| *byte = 0);
+        self.remember(file, &range, 0);
         self.changed(file, range, late);
+    }
+
+    fn remember(&mut self, file: ObjectId, range: &Range<u64>, byte: u8) {
+        if let Some(since) = self.since_owed.get_mut(&file) {
+            let within = since.iter_mut().skip(range.start as usize);
+            for seen in within.take(range.clone().count()) {
+                seen.insert(byte);
+            }
+        }
+    }
+
+    /// Everything that the receiver lacks is owed from now on.
+    pub fn owe(&mut self) {
+        self.backlog.owe();
+        let told = |file: &ObjectId| self.late.iter().all(|(late, ..)| late != file);
+        let files = self.files.iter().filter(|(file, _)| told(file));
+        self.since_owed = files
+            .map(|(file, bytes)| (*file, bytes.iter().map(|byte| [*byte].into()).collect()))
+            .collect();
     }
 
     pub fn resize(&mut self, file: ObjectId, size: u64) {
         let bytes = self.files.get_mut(&file).expect("the file exists");
         let shorter = size < bytes.len() as u64;
         bytes.resize(size as usize, 0);
+        if let Some(since) = self.since_owed.get_mut(&file) {
+            since.truncate(size as usize);
+        }
         let position = self.record(file);
         if shorter {
             self.backlog.cut(file, size, position);
@@ -118,6 +145,7 @@ impl World {
 
     pub fn remove(&mut self, file: ObjectId) {
         self.files.remove(&file);
+        self.since_owed.remove(&file);
         self.record(file);
         self.backlog.removed(file);
         self.gone.insert(file);
@@ -289,6 +317,7 @@ impl World {
     pub fn crash_primary(&mut self, range: &Range<u64>) {
         self.forget_session();
         self.late.clear();
+        self.since_owed.clear();
         self.backlog = Backlog::new(settings());
         let follows = Position(self.log.len() as u64);
         for (&file, bytes) in &mut self.files {
@@ -302,7 +331,7 @@ impl World {
     }
 
     /// A file that the peer is said not to lack is the same there once the rows have been applied, even if
-    /// the peer crashes now.
+    /// the peer crashes now; one of which nothing is owed is there as it was when that was asked, or newer.
     pub fn check(&self) {
         let mut crashed = self.receiver.clone();
         crashed.crash();
@@ -315,6 +344,21 @@ impl World {
                 if told && !self.backlog.lacks(file) {
                     assert_eq!(receiver.content(file).as_ref(), Some(bytes), "{file}");
                 }
+            }
+            self.check_owed(&receiver);
+        }
+    }
+
+    /// What is owed no more is at the receiver as it was when it was asked for, or as it was at some time since.
+    fn check_owed(&self, receiver: &Receiver) {
+        for (&file, since) in &self.since_owed {
+            if self.backlog.owes(file) {
+                continue;
+            }
+            let content = receiver.content(file).unwrap_or_default();
+            assert!(content.len() >= since.len(), "{file} is shorter there");
+            for (at, (byte, seen)) in content.iter().zip(since).enumerate() {
+                assert!(seen.contains(byte), "byte {at} of {file} is older there");
             }
         }
     }
