@@ -110,6 +110,12 @@ impl Conversations {
         all.contains_key(&peer)
     }
 
+    /// Those in contact.
+    pub(crate) fn peers(&self) -> BTreeSet<ReplicaSlot> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.keys().copied().collect()
+    }
+
     pub(crate) fn end_all(&self) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.clear();
@@ -317,7 +323,7 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
 pub(crate) fn too_far_behind(shared: &Shared, peer: ReplicaSlot) {
     tracing::warn!(
         peer = peer.0,
-        "updates that a peer lacks are not kept any more"
+        "updates that a peer lacks are not kept any more; should this go on, raise `kept_updates`"
     );
     let message = peer::Message::new(wire::TOO_FAR, bytes::Bytes::new());
     shared.post.send(peer, Lane::Control, message);

@@ -85,8 +85,8 @@ pub struct Settings {
     pub without_majority: WithoutMajority,
     /// What clients are told of objects whose primary was lost.
     pub frozen: Frozen,
-    /// So many updates are kept for a replica that has left the view; beyond that it takes a whole copy when
-    /// it returns.
+    /// So many updates are kept for a replica that has left the view; when it lacks older ones it takes a whole copy
+    /// as it returns. Ten times as many are kept while it is in contact, lest those made during the copy are missed too.
     pub kept_updates: u64,
     /// So many bytes a second are sent at most to replicas that are on their way back into the view; `None` is no
     /// limit.

@@ -433,19 +433,17 @@ impl Ledger {
         applied.min().unwrap_or(self.last_position)
     }
 
-    /// The position up to which updates need not be kept: everybody has them, but for replicas out of the
-    /// view that lack too many.
-    pub(crate) fn needed_by_nobody(&self, kept: u64) -> u64 {
-        let peers = self.unshipped.peers().map(|(slot, _)| slot);
-        let applied = peers.map(|slot| {
+    /// The position up to which updates need not be kept: everybody has them, or they are not among the last `kept(slot)` of
+    /// which a replica out of the view lacks some.
+    pub(crate) fn needed_by_nobody(&self, kept: impl Fn(ReplicaSlot) -> u64) -> u64 {
+        let needed = self.unshipped.peers().map(|(slot, _)| {
             let applied = self.applied.get(&slot).copied().unwrap_or(0);
-            (self.active.contains(&slot), applied)
+            match self.active.contains(&slot) {
+                true => applied,
+                false => applied.max(self.last_position.saturating_sub(kept(slot))),
+            }
         });
-        let needed = applied.filter(|(active, applied)| {
-            *active || self.last_position.saturating_sub(*applied) <= kept
-        });
-        let needed = needed.map(|(_, applied)| applied).min();
-        needed.unwrap_or(self.last_position)
+        needed.min().unwrap_or(self.last_position)
     }
 
     /// Whether every other replica that takes part has this file's content.

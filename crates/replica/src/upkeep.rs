@@ -24,6 +24,10 @@ const RECORDS_AT_ONCE: usize = 256;
 /// So many birthplaces are remembered before those that everybody knows are dropped.
 const BIRTHS: usize = 4096;
 
+/// So many times as many updates are kept for a replica out of the view while it is in contact: those that are made
+/// while it takes a copy follow it.
+const KEPT_IN_CONTACT: u64 = 10;
+
 /// Looks after things until the replica stops.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut trimmed = 0;
@@ -157,9 +161,17 @@ async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
     shared.store.forget_unshipped(&files, still).await
 }
 
-/// Removes records that every member has applied.
+/// Removes records that every member has applied, or that a replica out of the view has to do without.
 async fn trim(shared: &Shared, trimmed: &mut u64) -> vfs::Result<()> {
-    let kept = shared.settings.kept_updates;
+    let in_contact = shared.conversations.peers();
+    let kept = |slot| {
+        let times = if in_contact.contains(&slot) {
+            KEPT_IN_CONTACT
+        } else {
+            1
+        };
+        shared.settings.kept_updates.saturating_mul(times)
+    };
     let through = shared
         .engine
         .turn(|turn| turn.ledger.needed_by_nobody(kept));

@@ -49,7 +49,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// How it catches up, and the settings that lead to it.
 const ABSENCES: [(&str, &str); 2] = [
     (absence::BY_LOG, ""),
-    (absence::COMPARING, "[replication]\nkept_updates = 100\n"),
+    (absence::COMPARING, "[replication]\nkept_updates = 10000\n"),
 ];
 
 /// How much is done.
