@@ -125,6 +125,7 @@ pub(crate) fn wanted(shared: &Arc<Shared>, from: ReplicaSlot, wanted: Wanted) {
         if let Some(backlog) = turn.ledger.unshipped.peer(from) {
             for file in &wanted.files {
                 backlog.changed(now, *file, 0..u64::MAX, follows);
+                backlog.owe_file(*file);
             }
         }
     });

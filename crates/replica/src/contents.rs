@@ -119,6 +119,7 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
     // Before it is read: what is missing may come meanwhile.
     let partial =
         shared.store.is_incomplete(piece.file) && losses::supplies(shared, to, piece.file);
+    let own = changes_only_here(shared, piece.file);
     let version = version_here(shared, piece.file).await;
     if initial && lacks_of_active(shared, piece.file) {
         return Err(Error::Delay);
@@ -142,7 +143,8 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
             return Ok(None);
         }
     };
-    if initial && version_here(shared, piece.file).await != version {
+    let own = own && changes_only_here(shared, piece.file);
+    if initial && !own && version_here(shared, piece.file).await != version {
         // Its data may still be on its way.
         return Err(Error::Delay);
     }
@@ -176,6 +178,13 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
 async fn version_here(shared: &Shared, file: ObjectId) -> u64 {
     let attributes = shared.store.attributes(file).await;
     attributes.map_or(0, |attributes| attributes.change.0)
+}
+
+/// Whether nobody but this replica changes a file at present.
+fn changes_only_here(shared: &Shared, file: ObjectId) -> bool {
+    let file = Subject::File(file);
+    let controls = |turn: &mut Turn<'_>| turn.core.controls(&turn.tree, file);
+    shared.engine.turn(controls)
 }
 
 /// Whether data of a file is missing here that another member of the view sends. What is here is no version then, and where it
@@ -330,8 +339,8 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
             true => Ok(()),
             false if is_former(&shared, inbox.from, &piece.head).await => Ok(()),
             false if is_unexpected(&shared, inbox.from, &piece.head) => Err(Error::Delay),
-            false if is_outdated(&shared, &piece.head).await => {
-                ask_last_writer(&shared, inbox.from, piece.head.file)
+            false if is_outdated(&shared, inbox.from, &piece.head).await => {
+                ask_last_writer(&shared, piece.head.file)
             }
             false => put(&shared, &inbox, &piece).await,
         };
@@ -415,9 +424,12 @@ async fn is_former(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool
 }
 
 /// Whether the sender had not yet got a change of the file that is here. Only somebody who follows without
-/// regard to controls sees that; the sender reads again a little later.
-async fn is_outdated(shared: &Shared, head: &PieceHead) -> bool {
-    !shared.standing.is_up_to_date() && is_older(shared, head).await
+/// regard to controls sees that; the sender reads again a little later. When the last change is the sender's own, which
+/// came here before this piece, it is told of that one's data too.
+async fn is_outdated(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+    !shared.standing.is_up_to_date()
+        && is_older(shared, head).await
+        && shared.last_writer(head.file) != Some(from)
 }
 
 /// Whether what was sent is of an earlier version than is here.
@@ -426,15 +438,11 @@ async fn is_older(shared: &Shared, head: &PieceHead) -> bool {
 }
 
 /// Of a file that somebody else has changed since, the contents are asked for there, since that replica has
-/// the newest; when it is the sender, it has to read again.
-fn ask_last_writer(shared: &Shared, from: ReplicaSlot, file: ObjectId) -> Result<()> {
-    match shared.last_writer(file) {
-        Some(writer) if writer != from => {
-            base::ask(shared, writer, false, &[file]);
-            Ok(())
-        }
-        _ => Err(Error::Delay),
-    }
+/// the newest; when nobody knows who, the sender has to read again.
+fn ask_last_writer(shared: &Shared, file: ObjectId) -> Result<()> {
+    let writer = shared.last_writer(file).ok_or(Error::Delay)?;
+    base::ask(shared, writer, false, &[file]);
+    Ok(())
 }
 
 async fn put(shared: &Shared, inbox: &Inbox, piece: &Arrived) -> Result<()> {

@@ -110,12 +110,6 @@ impl Conversations {
         all.contains_key(&peer)
     }
 
-    /// Those in contact.
-    pub(crate) fn peers(&self) -> BTreeSet<ReplicaSlot> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.keys().copied().collect()
-    }
-
     pub(crate) fn end_all(&self) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.clear();
@@ -388,8 +382,8 @@ pub(crate) fn has_content(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
     look_at_base(shared, peer);
 }
 
-/// Looks for files that a copy waits for and that nobody needs to send any more: they were removed, cut, or changed by
-/// others.
+/// Looks for files that a copy waits for and of which nothing is owed any more: they were removed, cut, or changed by
+/// others, or are written so often that something new is always on its way.
 pub(crate) fn let_go_of_settled(shared: &Shared) {
     for peer in shared.conversations.beginners() {
         let owed = shared.conversations.owed(peer, LOOKED_AT);
@@ -398,7 +392,7 @@ pub(crate) fn let_go_of_settled(shared: &Shared) {
                 return Vec::new();
             };
             owed.into_iter()
-                .filter(|file| !backlog.lacks(*file))
+                .filter(|file| !backlog.owes(*file))
                 .collect()
         });
         for file in settled {

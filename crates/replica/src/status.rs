@@ -1,6 +1,6 @@
 //! What a replica tells people about itself: peers, controls, how far behind others are, what was shipped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -163,8 +163,20 @@ struct Lag {
     seconds: f64,
 }
 
+/// The peers that can be talked to now.
+pub(crate) fn connected(shared: &Shared) -> BTreeSet<ReplicaSlot> {
+    let transport = shared.endpoint.get();
+    let transport = transport.map_or_else(Vec::new, peer::Endpoint::status);
+    let with_lanes = transport.iter().filter(|wire| wire.lanes_connected > 0);
+    let slots = with_lanes.map(|wire| wire.slot);
+    slots
+        .filter(|slot| shared.post.is_in_session(*slot))
+        .collect()
+}
+
 fn peers(shared: &Shared) -> Vec<PeerView> {
     let lags = shared.engine.turn(lags);
+    let connected = connected(shared);
     let transport = shared
         .endpoint
         .get()
@@ -184,8 +196,7 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
                 slot: member.slot,
                 witness: member.witness,
                 addresses: member.addresses.clone(),
-                connected: shared.post.is_in_session(slot)
-                    && wire.is_some_and(|wire| wire.lanes_connected > 0),
+                connected: connected.contains(&slot),
                 round_trip_seconds: wire.and_then(|wire| wire.rtt).map(|rtt| rtt.as_secs_f64()),
                 sent_bytes: wire.map_or(0, |wire| wire.sent_bytes),
                 received_bytes: wire.map_or(0, |wire| wire.received_bytes),

@@ -11,7 +11,7 @@ use vfs::{Error, ObjectId};
 use crate::shared::Shared;
 use crate::turn::Turn;
 use crate::views;
-use crate::{losses, progress, sessions};
+use crate::{losses, progress, sessions, status};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -163,12 +163,11 @@ async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
 
 /// Removes records that every member has applied, or that a replica out of the view has to do without.
 async fn trim(shared: &Shared, trimmed: &mut u64) -> vfs::Result<()> {
-    let in_contact = shared.conversations.peers();
+    let connected = status::connected(shared);
     let kept = |slot| {
-        let times = if in_contact.contains(&slot) {
-            KEPT_IN_CONTACT
-        } else {
-            1
+        let times = match connected.contains(&slot) {
+            true => KEPT_IN_CONTACT,
+            false => 1,
         };
         shared.settings.kept_updates.saturating_mul(times)
     };

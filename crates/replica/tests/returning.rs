@@ -186,9 +186,12 @@ enum Steadily {
 }
 
 /// The third replica goes and comes back while the first writes without a pause. Returns how often it has written.
-async fn comes_back_while_the_first_writes(set: &mut Set, what: Steadily) -> u64 {
+/// Where a copy is to be taken it comes back only when what it lacks is not kept any more.
+async fn comes_back_while_the_first_writes(set: &mut Set, what: Steadily, copy: bool) -> u64 {
     let directory = set.sites[0].directory(ROOT, "made").await.unwrap();
     let same = set.sites[0].file(directory, "same").await.unwrap();
+    let store = set.sites[0].store.clone();
+    let before = *store.stable_position().borrow();
     let away = set.crash(2).await;
     let busy = set.sites.remove(0);
     let over = Arc::new(AtomicBool::new(false));
@@ -222,6 +225,15 @@ async fn comes_back_while_the_first_writes(set: &mut Set, what: Steadily) -> u64
         members.any(|member| member.slot == 3 && !member.active)
     })
     .await;
+    if copy {
+        eventually("too few updates are kept", || {
+            let kept = store.updates(1, 1).unwrap();
+            kept.first()
+                .is_some_and(|first| first.position > before + 1)
+        })
+        .await;
+    }
+    drop(store);
     set.revive(1, away).await;
     set.revive_until_ready(1).await;
     over.store(true, Ordering::Relaxed);
@@ -234,7 +246,7 @@ async fn comes_back_while_the_first_writes(set: &mut Set, what: Steadily) -> u64
 async fn one_that_is_back_is_admitted_however_steadily_the_others_write() {
     // What is changed rests for so long that many files are always on their way.
     let mut set = Set::failing_with(3, |settings| settings.data_delay = RESTS).await;
-    let written = comes_back_while_the_first_writes(&mut set, Steadily::ManyFiles).await;
+    let written = comes_back_while_the_first_writes(&mut set, Steadily::ManyFiles, false).await;
     assert!(
         written > 10 * 64,
         "it writes so little that nothing is shown"
@@ -245,6 +257,17 @@ async fn one_that_is_back_is_admitted_however_steadily_the_others_write() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_back_is_up_to_date_though_a_file_is_never_complete_there() {
     let mut set = Set::failing_with(3, |settings| settings.data_delay = RESTS).await;
-    comes_back_while_the_first_writes(&mut set, Steadily::OneFile).await;
+    comes_back_while_the_first_writes(&mut set, Steadily::OneFile, false).await;
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_is_complete_though_a_file_of_it_is_written_all_the_time() {
+    let mut set = Set::failing_with(3, |settings| {
+        settings.data_delay = RESTS;
+        settings.kept_updates = 200;
+    })
+    .await;
+    comes_back_while_the_first_writes(&mut set, Steadily::OneFile, true).await;
     set.assert_equal().await;
 }

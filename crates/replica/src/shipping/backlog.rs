@@ -280,6 +280,13 @@ impl Backlog {
         }
     }
 
+    /// The same for one file.
+    pub fn owe_file(&mut self, file: ObjectId) {
+        if let Some(state) = self.files.get_mut(&file) {
+            state.owe();
+        }
+    }
+
     /// Whether something of `file` is owed.
     #[must_use]
     pub fn owes(&self, file: ObjectId) -> bool {
