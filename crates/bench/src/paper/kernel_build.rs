@@ -120,6 +120,12 @@ impl Experiment for KernelBuild {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, ssh_build::TOTAL, LOCAL)?;
+        Some(format!("time at {x} ms: {ratios}"))
+    }
 }
 
 /// The archive of the package.

@@ -127,6 +127,22 @@ impl Experiment for Figure11 {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let lines = results.panels().into_iter().map(|panel| {
+            let x = results.last_place(panel)?;
+            let [ours, theirs] = [System::Replicated, System::GridFtp];
+            let [one, other] = [ours, theirs].map(|system| Point::new(panel, system.name(), x));
+            let ratio = results.ratio(&one, &other, TURNAROUND)?;
+            Some(format!("{panel} {}", table::cell(ratio, 1.0)))
+        });
+        let lines: Option<Vec<String>> = lines.collect();
+        let x = results.last_place(results.panels().first()?)?;
+        let lines = lines?.join(", ");
+        Some(format!(
+            "turnaround with 3 replicas by that with GridFTP, {x} ms: {lines}"
+        ))
+    }
 }
 
 /// What is run.

@@ -181,6 +181,14 @@ impl Experiment for Contention {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, "common_mean_us", "forward")?;
+        Some(format!(
+            "an update in the common directory, {x} % there: {ratios}"
+        ))
+    }
 }
 
 impl Experiment for SharedStrategies {
@@ -220,5 +228,13 @@ impl Experiment for SharedStrategies {
             tables: vec![table(results, "strategies")],
             plots: vec![panel],
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, "common_mean_us", ALL_ON)?;
+        Some(format!(
+            "an update in the common directory, {x} % there: {ratios}"
+        ))
     }
 }

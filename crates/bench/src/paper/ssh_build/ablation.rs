@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
-use super::{LOCAL, THINKING, beside, figures, panel, round_trip, shortened};
+use super::{LOCAL, THINKING, TOTAL, beside, figures, panel, round_trip, shortened};
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::{self, Axis, Chart, Plot};
 use crate::paper::statistics::Results;
@@ -71,7 +71,7 @@ impl Sweep for Ablation {
              subtree ends at once instead of after 1 s without changes; without *revoke* nobody asks for a control; without \
              *file control* a written file has none of its own, so writes keep the subtree's; without *upgrade* many small controls \
              are not replaced by one of a subtree. Last, without deep control at all. With think time, all series side by \
-             side, one client at one site; with several sites see the next section.{}",
+             side, one client at one site; with several sites see [another page](shared-strategies.md).{}",
             shortened(extent, QUICK_STEPS)
         );
         let heads = Heads {
@@ -102,5 +102,11 @@ impl Sweep for Ablation {
                 charts: charts.collect(),
             }],
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place(THINKING)?;
+        let ratios = table::ratios(results, THINKING, x, TOTAL, ALL_ON)?;
+        Some(format!("time at {x} ms: {ratios}"))
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
-use super::{LOCAL, figures, round_trip, shortened};
+use super::{LOCAL, TOTAL, figures, round_trip, shortened};
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::{self, Axis, Chart, Plot};
 use crate::paper::statistics::Results;
@@ -109,5 +109,11 @@ impl Sweep for Durability {
                 charts: charts.collect(),
             }],
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, TOTAL, RELAXED)?;
+        Some(format!("time at {x} ms: {ratios}"))
     }
 }

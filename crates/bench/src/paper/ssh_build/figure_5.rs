@@ -205,4 +205,10 @@ impl Experiment for Figure5 {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, TOTAL, GANESHA)?;
+        Some(format!("time at {x} ms: {ratios}"))
+    }
 }

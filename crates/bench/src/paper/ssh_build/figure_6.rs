@@ -123,6 +123,12 @@ impl Sweep for Figure6 {
             plots: thinkings.clone().map(plot).chain([ratios]).collect(),
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place(panel(false))?;
+        let ratios = table::ratios(results, panel(false), x, TOTAL, LOCAL)?;
+        Some(format!("time without think time, {x} ms: {ratios}"))
+    }
 }
 
 /// The whole time under hierarchical control by that at the single local server, trial by trial, and what it should be at most.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::stands::Setup;
 use super::sweep::Sweep;
-use super::{LOCAL, beside, charts_by_phase, figures, round_trip, shortened};
+use super::{LOCAL, TOTAL, beside, charts_by_phase, figures, round_trip, shortened};
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::Plot;
 use crate::paper::statistics::Results;
@@ -89,5 +89,11 @@ impl Sweep for Figure7 {
                 charts: charts_by_phase(results, "", Some(LOCAL)),
             }],
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, TOTAL, LOCAL)?;
+        Some(format!("time at {x} ms: {ratios}"))
     }
 }

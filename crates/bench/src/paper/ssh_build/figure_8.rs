@@ -107,6 +107,12 @@ impl Sweep for Figure8 {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place(panel(true))?;
+        let ratios = table::ratios(results, panel(true), x, TOTAL, LOCAL)?;
+        Some(format!("time with {x} replicas: {ratios}"))
+    }
 }
 
 fn chart(title: &str, y: &str, marks: plot::Marks) -> Chart {

@@ -41,6 +41,9 @@ pub(super) trait Sweep: Sync {
 
     /// See [`Experiment::shown`].
     fn shown(&self, results: &Results, extent: Extent) -> Shown;
+
+    /// See [`Experiment::result`].
+    fn result(&self, results: &Results) -> Option<String>;
 }
 
 impl<T: Sweep> Experiment for T {
@@ -94,6 +97,10 @@ impl<T: Sweep> Experiment for T {
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         Sweep::shown(self, results, extent)
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        Sweep::result(self, results)
     }
 }
 

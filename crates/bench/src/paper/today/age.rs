@@ -144,6 +144,16 @@ impl Experiment for Age {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ages = results.series("").into_iter().map(|series| {
+            let age = results.summary(&Point::new("", series, x), "age_s")?;
+            Some(format!("{series} {} ms", table::cell(age, 1e-3)))
+        });
+        let ages: Option<Vec<String>> = ages.collect();
+        Some(format!("age of what is read, {x} ms: {}", ages?.join(", ")))
+    }
 }
 
 /// What one side has done, with the time of each.

@@ -172,6 +172,16 @@ impl Experiment for Copies {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let lines = results.panels().into_iter().map(|panel| {
+            let x = results.last_place(panel)?;
+            let ratios = table::ratios(results, panel, x, EVERYWHERE, MERIDIAN)?;
+            Some(format!("{panel} everywhere, {x} ms: {ratios}"))
+        });
+        let lines: Option<Vec<String>> = lines.collect();
+        Some(lines?.join("; "))
+    }
 }
 
 /// Everything that takes part. GlusterFS goes before the sites.

@@ -121,6 +121,12 @@ impl Experiment for Package {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, "total_s", MERIDIAN)?;
+        Some(format!("time at {x} ms: {ratios}"))
+    }
 }
 
 /// Plays all phases by system calls in a folder.

@@ -145,6 +145,19 @@ impl Experiment for WanBytes {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let shares = results.series("").into_iter().map(|series| {
+            let point = Point::new("", series, BUILD);
+            let share = results.summary(&point, "wire_per_written")?;
+            Some(format!("{series} {}", table::cell(share, 1.0)))
+        });
+        let shares: Option<Vec<String>> = shares.collect();
+        Some(format!(
+            "on the wire for each byte of {BUILD}: {}",
+            shares?.join(", ")
+        ))
+    }
 }
 
 fn one(stands: &mut Stands<'_>, field: &Field, point: &Point) -> Result<Outcome> {
