@@ -69,10 +69,6 @@ impl Sweep for Durability {
         8
     }
 
-    fn is_at_once(&self) -> bool {
-        true
-    }
-
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         let about = format!(
             "Three replicas. With *relaxed* durability, the default and the main paper's choice, a change is answered once the \

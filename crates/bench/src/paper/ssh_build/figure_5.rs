@@ -50,9 +50,9 @@ enum Kind {
 }
 
 impl Distant {
-    fn start(field: &Field, series: &str) -> Result<Self> {
+    fn start(field: &Field, series: &str, distance: Duration) -> Result<Self> {
         let folder = field.folder()?;
-        let world = World::new(&["server", "client"], &LinkSettings::default())?;
+        let world = World::new(&["server", "client"], &LinkSettings::round_trip(distance))?;
         let (place, client) = (world.place("server")?, world.place("client")?);
         let server = match series {
             MERIDIAN => {
@@ -81,12 +81,10 @@ impl Distant {
         })
     }
 
-    fn play(&mut self, play: Play<'_>, distance: Duration, home: &str) -> Result<Outcome> {
-        let wan = self.world.wan();
-        wan.set(&LinkSettings::round_trip(distance))?;
+    fn play(&mut self, play: Play<'_>, home: &str) -> Result<Outcome> {
         let played = play.at(&self.target, home)?;
         // What is there is the same from wherever one looks.
-        wan.set(&LinkSettings::default())?;
+        self.world.wan().set(&LinkSettings::default())?;
         played.check_at(&self.target)?;
         match &mut self.server {
             Kind::Meridian(server) => drop(server.processor_time()?),
@@ -153,13 +151,13 @@ impl Experiment for Figure5 {
         };
         let play = |job: &Job, turn| {
             let distance = round_trip(&job.point.x)?;
-            let mut distant = Distant::start(field, &job.point.series)?;
+            let mut distant = Distant::start(field, &job.point.series, distance)?;
             let package = Play {
                 trace,
                 thinks: true,
                 turn,
             };
-            let outcome = distant.play(package, distance, "package");
+            let outcome = distant.play(package, "package");
             book.keep(job, outcome.with_context(|| job.to_string())?)
         };
         let is_near = |job: &&Job| round_trip(&job.point.x).is_ok_and(|time| time < IDLE_FROM);

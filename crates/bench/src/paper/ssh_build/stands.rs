@@ -13,7 +13,7 @@ use crate::paper::field::{Field, Folder};
 use crate::sites::{Server, Sites};
 
 /// So many servers may wait while others work: an idle set renews its leases, and that costs a little.
-const SERVERS_MAX: usize = 12;
+const SERVERS_MAX: usize = 14;
 
 /// What is played where.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +22,7 @@ pub(in crate::paper) struct Setup {
     pub(in crate::paper) replicas: usize,
     /// Lines of the configuration of all of them.
     pub(in crate::paper) settings: String,
-    /// From each replica to each and back.
+    /// From each replica to each and back. A single server has its client beside it.
     pub(in crate::paper) round_trip: Duration,
     /// Whether the pauses of the recording are kept.
     pub(in crate::paper) thinks: bool,
@@ -47,6 +47,7 @@ pub(in crate::paper) enum Beside {
 struct Stand {
     replicas: usize,
     settings: String,
+    link: LinkSettings,
     servers: Servers,
     /// Goes after the servers.
     _folder: Folder,
@@ -62,12 +63,14 @@ enum Servers {
 }
 
 impl Stand {
+    /// Starts servers in a world whose links are as far from the beginning as they will be.
     fn start(field: &Field, setup: &Setup) -> Result<Self> {
         let folder = field.folder()?;
+        let link = setup.link();
         let (program, settings) = (&field.program, &setup.settings);
         let servers = match setup.replicas {
             1 => {
-                let world = World::new(&["a"], &LinkSettings::default())?;
+                let world = World::new(&["a"], &link)?;
                 let place = world.places().first().context("a world has a place")?;
                 let data = folder.path().join("alone");
                 let address = place.nfs_address();
@@ -79,25 +82,28 @@ impl Stand {
             }
             count => {
                 let disk = folder.path().join("set");
-                Servers::Set(Sites::start_with(program, &disk, count, settings)?)
+                Servers::Set(Sites::start_with(&link, program, &disk, count, settings)?)
             }
         };
         Ok(Self {
             replicas: setup.replicas,
             settings: settings.clone(),
+            link,
             servers,
             _folder: folder,
         })
     }
 
     fn fits(&self, setup: &Setup) -> bool {
-        self.replicas == setup.replicas && self.settings == setup.settings
+        let is_alike = self.replicas == setup.replicas && self.settings == setup.settings;
+        is_alike && self.link == setup.link()
     }
 
-    fn play(&self, play: Play<'_>, setup: &Setup, home: &str) -> Result<Outcome> {
+    fn play(&self, play: Play<'_>, home: &str) -> Result<Outcome> {
         match &self.servers {
             Servers::Set(sites) => {
-                sites.set(&LinkSettings::round_trip(setup.round_trip))?;
+                // They are as they were; lateness counts from now on.
+                sites.set(&self.link)?;
                 play.at_set(sites, home)
             }
             Servers::Alone { server, .. } => {
@@ -136,14 +142,16 @@ impl<'a> Stands<'a> {
             thinks: setup.thinks,
             turn: (setup.beside == Beside::Pauses).then_some(&self.field.turn),
         };
-        self.stand(setup)?.play(play, setup, &home)
+        self.stand(setup)?.play(play, &home)
     }
 
     /// The set of this kind, with its distances.
     pub(in crate::paper) fn sites(&mut self, setup: &Setup) -> Result<&Sites> {
-        match &self.stand(setup)?.servers {
+        let stand = self.stand(setup)?;
+        match &stand.servers {
             Servers::Set(sites) => {
-                sites.set(&LinkSettings::round_trip(setup.round_trip))?;
+                // See `Stand::play`.
+                sites.set(&stand.link)?;
                 Ok(sites)
             }
             Servers::Alone { .. } => bail!("a single server is no set"),
@@ -178,6 +186,14 @@ impl<'a> Stands<'a> {
 }
 
 impl Setup {
+    /// The links of its world. A single server needs none, so it serves for all distances.
+    fn link(&self) -> LinkSettings {
+        match self.replicas {
+            1 => LinkSettings::default(),
+            _ => LinkSettings::round_trip(self.round_trip),
+        }
+    }
+
     /// About how long it keeps everybody waiting; far less is known than this looks like. The whole package has about 350000
     /// steps, takes a server about 10 s, has pauses of 150 s, and of what waits for a distant server perhaps 10000 requests do.
     pub(in crate::paper) fn expected(&self, steps_all: usize, side_by_side: usize) -> Duration {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::stands::{Beside, Setup, Stands};
-use crate::paper::experiment::{Book, Experiment, Extent, Job, Point, Shown};
+use crate::paper::experiment::{Book, Experiment, Extent, Job, Point, Shown, by_place};
 use crate::paper::field::Field;
 use crate::paper::statistics::Results;
 
@@ -32,11 +32,6 @@ pub(super) trait Sweep: Sync {
     /// How many jobs that mostly wait go on at the same time.
     fn side_by_side(&self) -> usize {
         4
-    }
-
-    /// See [`Experiment::is_at_once`].
-    fn is_at_once(&self) -> bool {
-        false
     }
 
     /// See [`Experiment::shown`].
@@ -69,13 +64,15 @@ impl<T: Sweep> Experiment for T {
         }
     }
 
+    /// All trials at one place follow each other, at servers that are started once for it; there series alternate from
+    /// trial to trial.
     fn is_at_once(&self, _: Extent) -> bool {
-        Sweep::is_at_once(self)
+        true
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
         let (mut patient, mut others) = (Vec::new(), Vec::new());
-        for job in jobs {
+        for job in by_place(jobs).into_iter().flat_map(|(_, jobs)| jobs) {
             let setup = self.setup(&job.point, field.extent)?;
             let kind = match setup.beside {
                 Beside::Nothing => &mut others,
