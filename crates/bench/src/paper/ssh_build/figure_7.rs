@@ -28,7 +28,7 @@ impl Sweep for Figure7 {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] = extent.choose(&["0.2", "60", "120", "200"], &["120"]);
+        let distances: &[&str] = extent.choose(&["0.2", "120"], &["120"]);
         let mut points = Vec::new();
         for x in distances {
             points.extend(TIMEOUTS.map(|timeout| Point::new("", timeout, x)));
@@ -56,14 +56,10 @@ impl Sweep for Figure7 {
         })
     }
 
-    fn side_by_side(&self) -> usize {
-        5
-    }
-
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         let about = format!(
             "Two replicas; control of a subtree ends when nothing below it was changed for so long (`deep_control_idle`). With think \
-             time, as without it no pause is that long; the five series run side by side, since all of them mostly \
+             time, as without it no pause is that long; the series run side by side, up to 8 plays, since all of them mostly \
              wait.{}",
             shortened(extent, QUICK_STEPS)
         );

@@ -49,6 +49,10 @@ const THINKING: &str = "with think time";
 /// The series that others are compared with.
 const LOCAL: &str = "single local server";
 
+/// What goes on while control covers single files and directories only, and the other replica is far away. Most of the round
+/// trips are for files and directories that are made.
+const FINE_GRAINED: Beside = Beside::Everything { round_trips: 2_150 };
+
 /// Less than these pauses in a phase are hardly any.
 const DENSE: Duration = Duration::from_secs(3);
 
