@@ -107,11 +107,12 @@ impl Experiment for Figure11 {
             series: "files",
             x: "round trip (ms)",
         };
-        let charts = results.panels().into_iter().map(|panel| Chart {
-            title: panel.to_owned(),
-            x: Axis::linear("round trip between sites (ms)"),
-            y: Axis::linear("turnaround (s)"),
-            marks: plot::lines(results, panel, TURNAROUND, 1.0, None),
+        let charts = results.panels().into_iter().map(|panel| {
+            Chart::over_distance(
+                panel,
+                Axis::linear("turnaround (s)"),
+                plot::lines(results, panel, TURNAROUND, 1.0, None),
+            )
         });
         let replicated = Some(System::Replicated.name());
         Shown {

@@ -69,11 +69,12 @@ impl Sweep for Ablation {
             series: "strategies",
             x: "round trip (ms)",
         };
-        let charts = figures(results).into_iter().map(|figure| Chart {
-            title: figure.title.replace(" (s)", ""),
-            x: Axis::linear("round trip between sites (ms)"),
-            y: Axis::linear("time (s)"),
-            marks: plot::bars(results, THINKING, figure.name, 1.0),
+        let charts = figures(results).into_iter().map(|figure| {
+            Chart::over_distance(
+                figure.title.replace(" (s)", ""),
+                Axis::linear("time (s)"),
+                plot::bars(results, THINKING, figure.name, 1.0),
+            )
         });
         Shown {
             title: "Ablation: each strategy off in turn",

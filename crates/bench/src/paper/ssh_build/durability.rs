@@ -83,11 +83,12 @@ impl Sweep for Durability {
             series: "durability",
             x: "round trip (ms)",
         };
-        let charts = figures(results).into_iter().map(|figure| Chart {
-            title: figure.title.replace(" (s)", ""),
-            x: Axis::linear("round trip between sites (ms)"),
-            y: Axis::log("time (s)"),
-            marks: plot::lines(results, "", figure.name, 1.0, Some(LOCAL)),
+        let charts = figures(results).into_iter().map(|figure| {
+            Chart::over_distance(
+                figure.title.replace(" (s)", ""),
+                Axis::log("time (s)"),
+                plot::lines(results, "", figure.name, 1.0, Some(LOCAL)),
+            )
         });
         Shown {
             title: "Durability: one server, or a majority",

@@ -102,11 +102,12 @@ impl Sweep for Figure6 {
             panel: "pauses",
             ..heads
         };
-        let ratio = |thinks: bool| Chart {
-            title: panel(thinks).to_owned(),
-            x: Axis::linear("round trip between sites (ms)"),
-            y: Axis::linear("time / single local server's"),
-            marks: aim_and_ratio(results, panel(thinks)),
+        let ratio = |thinks: bool| {
+            Chart::over_distance(
+                panel(thinks),
+                Axis::linear("time / single local server's"),
+                aim_and_ratio(results, panel(thinks)),
+            )
         };
         let ratios = Plot {
             name: "ratio",
