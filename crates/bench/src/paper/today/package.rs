@@ -54,7 +54,7 @@ impl Experiment for Package {
 
     fn expected(&self, point: &Point, extent: Extent) -> Duration {
         let distance = point.x.parse::<f64>().unwrap_or(0.0) / 1000.0;
-        let round_trips = if point.series == GLUSTER { 3.0 } else { 0.01 };
+        let round_trips = if point.series == GLUSTER { 2.3 } else { 0.01 };
         let seconds = 2.0 + round_trips * distance * steps(extent) as f64;
         Duration::from_secs_f64(seconds)
     }
