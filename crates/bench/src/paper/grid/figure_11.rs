@@ -24,7 +24,7 @@ use crate::paper::table::{self, Figure, Heads};
 const TURNAROUND: &str = "turnaround_s";
 
 /// How the two differ.
-const SMALL: &str = "The three distances are measured side by side, each with sites and servers of its own: in these classes everybody \
+const SMALL: &str = "Distances and the two classes are measured side by side, each with sites and servers of its own: here everybody \
     mostly waits.";
 const LARGE: &str = "In this class nothing goes on beside a job. One NFS server stands for both, and the directory that all share is \
     left to the [smaller classes](figure-11.md).";
@@ -42,11 +42,17 @@ impl Figure11 {
     /// Class A.
     pub(crate) const LARGE: Self = Self { is_large: true };
 
+    fn classes(&self) -> &'static [Class] {
+        match self.is_large {
+            true => &[Class::A],
+            false => &[Class::S, Class::W],
+        }
+    }
+
     fn problems(&self, extent: Extent) -> Vec<(Benchmark, Class)> {
-        let with = |class| Benchmark::ALL.map(|benchmark| (benchmark, class));
+        let with = |&class: &Class| Benchmark::ALL.map(|benchmark| (benchmark, class));
         match (extent, self.is_large) {
-            (Extent::Whole, false) => [Class::S, Class::W].into_iter().flat_map(with).collect(),
-            (Extent::Whole, true) => with(Class::A).to_vec(),
+            (Extent::Whole, _) => self.classes().iter().flat_map(with).collect(),
             (Extent::Quick, false) => vec![(Benchmark::Hc, Class::S), (Benchmark::Mb, Class::W)],
             (Extent::Quick, true) => vec![(Benchmark::Hc, Class::A)],
         }
@@ -160,14 +166,16 @@ impl Experiment for Figure11 {
             // Everybody waits for the farthest place.
             return Duration::ZERO;
         }
-        // The tasks of most graphs keep two sites busy, and a transfer by GridFTP begins with a dozen round trips.
+        // The tasks of most graphs keep two sites busy. A chain waits for all its nine tasks, the others for fewer; and a
+        // transfer by GridFTP begins with a dozen round trips.
         let graph = Graph::of(benchmark, class);
         let distance = round_trip(&point.x).unwrap_or_default();
         let computing = single_node(benchmark, class) / DIVISOR / 2;
         let is_staged = point.series == System::GridFtp.name();
-        let waits = distance * if is_staged { 60 } else { 30 };
-        let transfers = Duration::from_secs_f64(1.5 + graph.bytes() as f64 / 60e6);
-        transfers + waits + computing
+        let hops = if benchmark == Benchmark::Hc { 9 } else { 5 };
+        let waits = distance * hops * if is_staged { 20 } else { 11 };
+        let transfers = Duration::from_secs_f64(2.5 + graph.bytes() as f64 / 60e6);
+        (transfers + waits + computing) / self.classes().len() as u32
     }
 
     fn is_at_once(&self, _: Extent) -> bool {
@@ -175,9 +183,18 @@ impl Experiment for Figure11 {
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
-        let places = by_place(jobs);
-        let at_once = if self.is_large { 1 } else { places.len() };
-        side_by_side(at_once, &places, |(x, jobs)| {
+        let mut groups = Vec::new();
+        for (x, jobs) in by_place(jobs) {
+            for class in self.classes() {
+                let is_of =
+                    |job: &&Job| problem(&job.point.panel).is_ok_and(|(_, of)| of == *class);
+                let jobs: Vec<&Job> = jobs.iter().copied().filter(is_of).collect();
+                groups.push((x, jobs));
+            }
+        }
+        groups.retain(|(_, jobs)| !jobs.is_empty());
+        let at_once = if self.is_large { 1 } else { groups.len() };
+        side_by_side(at_once, &groups, |(x, jobs)| {
             self.measure_at(x, jobs, field, book)
         })
     }

@@ -72,7 +72,7 @@ impl<T: Sweep> Experiment for T {
         match setup.beside {
             Beside::Nothing => alone,
             Beside::Pauses => (alone + START) / self.side_by_side() as u32,
-            Beside::Everything { .. } => (alone + START) / WAITING as u32,
+            Beside::Everything { .. } => (alone + START) / waiting(self, extent) as u32,
         }
     }
 
@@ -116,6 +116,16 @@ impl<T: Sweep> Experiment for T {
     fn result(&self, results: &Results) -> Option<String> {
         Sweep::result(self, results)
     }
+}
+
+/// How many jobs that wait for distant servers go on at the same time in a run from the beginning.
+fn waiting(sweep: &impl Sweep, extent: Extent) -> usize {
+    let points = sweep.points(extent).into_iter();
+    let waits = points.filter(|point| {
+        let setup = sweep.setup(point, extent);
+        setup.is_ok_and(|setup| matches!(setup.beside, Beside::Everything { .. }))
+    });
+    (waits.count() * extent.trials() as usize).clamp(1, WAITING)
 }
 
 /// Does the same with all of them, so many at the same time. After a failure nothing more is begun.

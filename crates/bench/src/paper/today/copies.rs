@@ -43,7 +43,7 @@ enum Load {
 
 impl Load {
     fn all(extent: Extent) -> [Self; 2] {
-        let small = Self::Small(extent.choose(100, 20));
+        let small = Self::Small(extent.choose(60, 20));
         [small, Self::Large(extent.choose(256 << 20, 64 << 20))]
     }
 

@@ -131,7 +131,7 @@ impl Experiment for WanBytes {
                  everything, both ways, with all headers, until the other site had everything. *No merging*: each change of names and attributes \
                  travels as a record of its own (`merging = false`). *No elision*: contents are \
                  sent at once (`data_delay = \"0 ms\"`), not after 0.2 s in which they may be overwritten or removed. \
-                 *No compression*: `compression = false`.{}\n\n{}",
+                 *No compression*: `compression = false`. Plays with think time run side by side, up to {SIDE_BY_SIDE}; other work alone.{}\n\n{}",
                 ROUND_TRIP.as_millis(),
                 super::ssh_build::shortened(extent, QUICK_STEPS),
                 work::described()
