@@ -55,12 +55,16 @@ impl Sweep for Ablation {
         })
     }
 
+    fn side_by_side(&self) -> usize {
+        12
+    }
+
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         let about = format!(
             "Two replicas {DISTANCE} ms apart, and each of the four strategies of section 3.3 off in turn: without the *idle timer* control of a \
              subtree ends at once instead of after 1 s without changes; without *revoke* nobody asks for a control; without \
              *file control* a written file has none of its own, so writes keep the subtree's; without *upgrade* many small controls \
-             are not replaced by one of a subtree. Last, without deep control at all. With think time, up to 8 plays side by \
+             are not replaced by one of a subtree. Last, without deep control at all. With think time, up to 12 plays side by \
              side, one client at one site; with several sites see [another page](shared-strategies.md).{}",
             shortened(extent, QUICK_STEPS)
         );

@@ -56,10 +56,14 @@ impl Sweep for Figure7 {
         })
     }
 
+    fn side_by_side(&self) -> usize {
+        12
+    }
+
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         let about = format!(
             "Two replicas; control of a subtree ends when nothing below it was changed for so long (`deep_control_idle`). With think \
-             time, as without it no pause is that long; the series run side by side, up to 8 plays, since all of them mostly \
+             time, as without it no pause is that long; the series run side by side, up to 12 plays, since all of them mostly \
              wait.{}",
             shortened(extent, QUICK_STEPS)
         );

@@ -115,7 +115,7 @@ impl Experiment for Copies {
         let distance = point.x.parse::<f64>().unwrap_or(0.0) / 1000.0;
         let seconds = match (Load::of(&point.panel, extent), point.series.as_str()) {
             (Ok(Load::Small(count)), GLUSTER) => 8.0 * distance * count as f64,
-            (Ok(Load::Large(bytes)), _) => bytes as f64 / 30e6 + 20.0 * distance,
+            (Ok(Load::Large(bytes)), _) => bytes as f64 / 50e6 + 20.0 * distance,
             _ => 20.0 * distance,
         };
         Duration::from_secs_f64(2.0 + seconds)

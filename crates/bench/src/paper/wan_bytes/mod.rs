@@ -31,8 +31,8 @@ const VARIANTS: [(&str, &str); 4] = [
 const BUILD: &str = "SSH-Build";
 const BUILD_THINKING: &str = "SSH-Build, thinking";
 
-/// How many plays with pauses go on at the same time: two trials of each variant.
-const SIDE_BY_SIDE: usize = 2 * VARIANTS.len();
+/// How many plays with pauses go on at the same time: three trials of each variant.
+const SIDE_BY_SIDE: usize = 3 * VARIANTS.len();
 
 /// How many steps a quick run plays.
 const QUICK_STEPS: usize = 1_500;
