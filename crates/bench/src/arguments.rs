@@ -101,7 +101,10 @@ pub(crate) struct PaperArguments {
     /// Measure nothing, show what was measured
     #[arg(long, conflicts_with = "afresh")]
     pub(crate) show: bool,
-    /// Write the results to docs/evaluation.md, under this date
+    /// Measure nothing, say how many jobs of each experiment are left, and about how long they take
+    #[arg(long, conflicts_with_all = ["afresh", "show", "publish"])]
+    pub(crate) list: bool,
+    /// Write what is finished to docs/evaluation, under this date, and list it in docs/evaluation.md
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub(crate) publish: Option<String>,
     /// The trace of a package, made by `bench record`
@@ -117,7 +120,7 @@ pub(crate) struct PaperArguments {
     /// The server program [default: the one built beside this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) meridian: Option<PathBuf>,
-    /// Folder for raw results, plots and the page; quick runs use its subfolder `quick`
+    /// Folder for raw results and pages; quick runs use its subfolder `quick`
     #[arg(long, value_name = "DIR", default_value = "target/bench/paper")]
     pub(crate) output: PathBuf,
 }

@@ -68,18 +68,21 @@ impl Sites {
     /// Makes `count` sites and a set of a replica in each, on new folders in `disk`.
     pub(crate) fn start(program: &Path, disk: &Path, count: usize) -> Result<Self> {
         let folder = disk.join(format!("set-of-{count}"));
-        Self::start_with(program, &folder, count, "")
+        Self::start_with(&LinkSettings::default(), program, &folder, count, "")
     }
 
-    /// The same in a folder that is made, with these lines behind the configuration of all servers.
+    /// The same on links that are like this from the beginning, in a folder that is made, with these lines behind the
+    /// configuration of all servers. A connection that has known a shorter distance would not find out how much a longer
+    /// one carries: the slow start of TCP ends early on links that seem to be busy (HyStart).
     pub(crate) fn start_with(
+        link: &LinkSettings,
         program: &Path,
         disk: &Path,
         count: usize,
         settings: &str,
     ) -> Result<Self> {
         let names = NAMES.get(..count).context("there are names for 8 sites")?;
-        let world = World::new(names, &LinkSettings::default())?;
+        let world = World::new(names, link)?;
         Self::start_in(world, program, disk, count, settings)
     }
 
@@ -128,7 +131,7 @@ impl Sites {
         &self.world
     }
 
-    /// Changes every link.
+    /// Changes every link. Connections that were there before do not forget how near they once were.
     pub(crate) fn set(&self, settings: &LinkSettings) -> Result<()> {
         self.world.wan().set(settings)
     }

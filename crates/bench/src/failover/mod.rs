@@ -147,7 +147,13 @@ fn measure(
 }
 
 fn start(program: &Path, disk: &Path, name: &str, settings: &str) -> Result<Sites> {
-    let sites = Sites::start_with(program, &disk.join(name), REPLICAS, settings)?;
+    let sites = Sites::start_with(
+        &LinkSettings::default(),
+        program,
+        &disk.join(name),
+        REPLICAS,
+        settings,
+    )?;
     let status = sites.replicas[0].replication()?;
     ensure!(
         status["view"]["epoch"].is_u64(),

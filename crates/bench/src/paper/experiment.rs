@@ -162,9 +162,14 @@ pub(crate) trait Experiment: Sync {
 
     /// How the results are shown.
     fn shown(&self, results: &Results, extent: Extent) -> Shown;
+
+    /// What came out, in one line; none while it is not known.
+    fn result(&self, _results: &Results) -> Option<String> {
+        None
+    }
 }
 
-/// An experiment's part of the page.
+/// An experiment's page.
 #[derive(Debug)]
 pub(crate) struct Shown {
     /// The heading.

@@ -120,6 +120,12 @@ impl Experiment for KernelBuild {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, ssh_build::TOTAL, LOCAL)?;
+        Some(format!("time at {x} ms: {ratios}"))
+    }
 }
 
 /// The archive of the package.
@@ -145,9 +151,9 @@ fn phases(archive: &Path, extent: Extent) -> Vec<(&'static str, String)> {
 /// One build at new servers.
 fn one(field: &Field, phases: &[(&str, String)], is_replicated: bool) -> Result<Outcome> {
     let folder = field.folder()?;
-    let sites = Sites::start_with(&field.program, &folder.path().join("set"), 2, "")?;
-    let distance = ssh_build::round_trip(DISTANCE)?;
-    sites.set(&LinkSettings::round_trip(distance))?;
+    let link = LinkSettings::round_trip(ssh_build::round_trip(DISTANCE)?);
+    let disk = folder.path().join("set");
+    let sites = Sites::start_with(&link, &field.program, &disk, 2, "")?;
     sites.wait_for_quiet()?;
     let [first, second] = sites.two_places()?;
     let [near, far] = match is_replicated {

@@ -2,8 +2,9 @@
 //!
 //! An [`Experiment`] has points (a panel, a series, a place on the axis), and every point is measured in several
 //! trials. What comes out of one trial at one point is a line of JSON in a file of the experiment (`raw`), written at once:
-//! a run that was interrupted goes on where it was. Tables (`table`), plots (`plot`) and the page (`page`) are
-//! made of these files alone, with means and spreads over the trials (`statistics`).
+//! a run that was interrupted goes on where it was. Tables (`table`), plots (`plot`) and pages (`page`) are
+//! made of these files alone, with means and spreads over the trials (`statistics`). Each experiment has a page of its own
+//! and is published for itself (`publish`); an `index` lists them all.
 //!
 //! A trial counts only when it was valid: the copy at another site was compared with what was written, and every
 //! server ran all the time. What is not valid, and a peer that is missing, ends the experiment with its reason; other
@@ -17,12 +18,15 @@ mod experiment;
 mod field;
 mod files;
 mod grid;
+mod index;
 mod kernel_build;
 mod list;
 mod page;
 mod peers;
+mod plan;
 mod plot;
 mod progress;
+mod publish;
 mod raw;
 mod run;
 mod sharing;

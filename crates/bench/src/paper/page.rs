@@ -1,18 +1,21 @@
-//! The page: the words of `evaluation.md` and of each experiment, around tables and plots.
+//! A page: the words of `experiment.md` and of one experiment, around tables and plots, with the raw results beside it.
 //!
-//! What must never enter: figures; they come with the sections.
+//! What must never enter: figures; they come with the section. What other pages say.
 
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::experiment::{Extent, Peer, Shown};
+use super::index::Entry;
 use crate::machine::Machine;
-use crate::page::is_date;
+
+/// Where pages lie, below the folder of their index.
+pub(crate) const FOLDER: &str = "evaluation";
 
 /// The page with places in braces.
-const TEMPLATE: &str = include_str!("../../evaluation.md");
+const TEMPLATE: &str = include_str!("../../experiment.md");
 
 /// Under which conditions everything was measured.
 #[derive(Debug)]
@@ -27,8 +30,6 @@ pub(crate) struct Conditions {
     pub(crate) steps: usize,
     /// How much was done.
     pub(crate) extent: Extent,
-    /// The other programs.
-    pub(crate) peers: Vec<Peer>,
 }
 
 /// An experiment with results.
@@ -38,40 +39,56 @@ pub(crate) struct Section {
     pub(crate) name: &'static str,
     /// What is shown of it.
     pub(crate) shown: Shown,
+    /// One line of what came out.
+    pub(crate) result: String,
     /// How many trials every point has.
     pub(crate) trials: usize,
+    /// The other programs that took part.
+    pub(crate) peers: Vec<Peer>,
     /// By how many microseconds the WAN was late in the mean of the worst trial, where that was looked at.
     pub(crate) late_us: Option<f64>,
+    /// The lines of its results.
+    pub(crate) raw: String,
 }
 
-/// Writes the page to a file, and the plots into a folder beside it.
+/// What stands before results of a quick run; nothing before others.
+pub(crate) fn warning(extent: Extent) -> &'static str {
+    extent.choose(
+        "",
+        "**This was a quick run: few trials of shortened work, to show that everything works. \
+         Its figures are no results.**\n\n",
+    )
+}
+
+/// Writes the page, its plots, its raw results and its entry for the index into [`FOLDER`] below `root`.
 ///
 /// # Errors
-/// Fails when a file cannot be written, and when the date is none.
+/// Fails when a file cannot be written.
 pub(crate) fn write(
-    file: &Path,
-    folder: &Path,
+    root: &Path,
     conditions: &Conditions,
     date: Option<&str>,
-    sections: &[Section],
+    section: &Section,
 ) -> Result<()> {
-    if let Some(date) = date {
-        ensure!(is_date(date), "'{date}' is no date; write it as 2026-01-31");
+    let folder = root.join(FOLDER);
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("could not create {}", folder.display()))?;
+    let write = |name: String, text: &str| {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("could not write {}", path.display()))
+    };
+    let name = section.name;
+    for plot in &section.shown.plots {
+        write(plot_file(name, plot.name), &plot.svg())?;
     }
-    let parent = file.parent().context("a page lies in a folder")?;
-    let plots = parent.join(folder);
-    fs::create_dir_all(&plots).with_context(|| format!("could not create {}", plots.display()))?;
-    for section in sections {
-        for plot in &section.shown.plots {
-            let path = plots.join(plot_file(section.name, plot.name));
-            fs::write(&path, plot.svg())
-                .with_context(|| format!("could not write {}", path.display()))?;
-        }
-    }
-    let text = text(folder, conditions, date, sections);
-    fs::write(file, text).with_context(|| format!("could not write {}", file.display()))?;
-    eprintln!("bench: {} is written", file.display());
-    Ok(())
+    write(format!("{name}.jsonl"), &section.raw)?;
+    write(format!("{name}.md"), &section.page(conditions, date))?;
+    let entry = Entry {
+        date: date.map(str::to_owned),
+        meridian: conditions.meridian.clone(),
+        result: section.result.clone(),
+    };
+    entry.write(&folder, name)
 }
 
 fn plot_file(experiment: &str, plot: &str) -> String {
@@ -81,53 +98,45 @@ fn plot_file(experiment: &str, plot: &str) -> String {
     }
 }
 
-fn text(
-    folder: &Path,
-    conditions: &Conditions,
-    date: Option<&str>,
-    sections: &[Section],
-) -> String {
-    let machine = &conditions.machine;
-    let peers = conditions.peers.iter();
-    let peers: Vec<String> = peers
-        .map(|peer| format!("{} {}", peer.name, peer.version))
-        .collect();
-    let warning = conditions.extent.choose(
-        "",
-        "**This was a quick run: few trials of shortened work, to show that everything works. \
-         Its figures are no results.**\n\n",
-    );
-    let all: Vec<String> = sections
+fn listed(peers: &[Peer]) -> String {
+    let words = peers
         .iter()
-        .map(|section| section.text(folder, conditions.extent))
-        .collect();
-    let places = [
-        ("{warning}", warning.to_owned()),
-        ("{date}", date.unwrap_or("(not published)").to_owned()),
-        ("{meridian}", conditions.meridian.clone()),
-        ("{peers}", listed(&peers)),
-        ("{package}", conditions.package.clone()),
-        ("{steps}", conditions.steps.to_string()),
-        ("{sections}", all.join("\n")),
-    ];
-    let mut page = machine.fill(TEMPLATE);
-    for (place, value) in places {
-        page = page.replace(place, &value);
-    }
-    page.trim_end().to_owned() + "\n"
-}
-
-fn listed(words: &[String]) -> String {
-    match words {
+        .map(|peer| format!("{} {}", peer.name, peer.version));
+    match peers {
         [] => "no other program".to_owned(),
-        _ => words.join(", "),
+        _ => words.collect::<Vec<_>>().join(", "),
     }
 }
 
 impl Section {
-    fn text(&self, folder: &Path, extent: Extent) -> String {
+    fn page(&self, conditions: &Conditions, date: Option<&str>) -> String {
+        let late = self.late_us.map_or(String::new(), |late| {
+            format!("In the worst trial packets came {late:.0} µs late in the mean.")
+        });
+        let places = [
+            ("{title}", self.shown.title.to_owned()),
+            ("{warning}", warning(conditions.extent).to_owned()),
+            ("{date}", date.unwrap_or("(not published)").to_owned()),
+            ("{trials}", self.trials.to_string()),
+            ("{meridian}", conditions.meridian.clone()),
+            ("{peers}", listed(&self.peers)),
+            ("{package}", conditions.package.clone()),
+            ("{steps}", conditions.steps.to_string()),
+            ("{late}", late),
+            ("{name}", self.name.to_owned()),
+            ("{body}", self.body(conditions.extent)),
+        ];
+        let mut page = conditions.machine.fill(TEMPLATE);
+        for (place, value) in places {
+            page = page.replace(place, &value);
+        }
+        // Where nothing is known of lateness, a sentence less.
+        page.replace(" \n", "\n")
+    }
+
+    fn body(&self, extent: Extent) -> String {
         let shown = &self.shown;
-        let mut text = format!("## {}\n\n{}\n\n", shown.title, shown.about.trim());
+        let mut text = format!("{}\n\n", shown.about.trim());
         let claims = shown.claims.trim();
         if !claims.is_empty() {
             text += &format!("What the papers say:\n\n{claims}\n\n");
@@ -136,18 +145,15 @@ impl Section {
         if trials < wanted {
             text += &format!("**Not finished: some points have {trials} of {wanted} trials.**\n\n");
         }
-        if let Some(late) = self.late_us {
-            text += &format!("In the worst trial packets came {late:.0} µs late in the mean.\n\n");
-        }
         for plot in &shown.plots {
-            let file = folder.join(plot_file(self.name, plot.name));
-            text += &format!("![{}]({})\n\n", plot.title, file.display());
+            let file = plot_file(self.name, plot.name);
+            text += &format!("![{}]({file})\n\n", plot.title);
         }
         for table in &shown.tables {
             text += table.trim_end();
             text += "\n\n";
         }
-        text
+        text.trim_end().to_owned()
     }
 }
 
@@ -165,19 +171,61 @@ mod tests {
                 tables: vec!["| a |\n|---|\n".to_owned()],
                 plots: Vec::new(),
             },
+            result: "nothing".to_owned(),
             trials,
+            peers: Vec::new(),
             late_us: Some(31.4),
+            raw: "{}\n".to_owned(),
+        }
+    }
+
+    fn conditions(extent: Extent) -> Conditions {
+        Conditions {
+            machine: Machine {
+                cores: 2,
+                memory_gib: 8,
+                kernel: "Linux 1".to_owned(),
+                file_system: "ext4".to_owned(),
+                append_us: 1,
+                create_us: 2,
+            },
+            meridian: "meridian 1".to_owned(),
+            package: "a package".to_owned(),
+            steps: 3,
+            extent,
         }
     }
 
     #[test]
-    fn a_section_says_when_it_is_not_finished() {
-        let whole = section(5).text(Path::new(""), Extent::Whole);
-        assert!(whole.starts_with("## Nothing\n\nIt is about nothing.\n\nWhat the papers say:"));
-        assert!(whole.ends_with("| a |\n|---|\n\n"), "{whole}");
+    fn a_page_says_when_it_is_not_finished() {
+        let whole = section(5).page(&conditions(Extent::Whole), Some("2026-01-31"));
+        assert!(
+            whole.starts_with("# Nothing\n\nIt is about nothing.\n\nWhat the papers say:"),
+            "{whole}"
+        );
+        assert!(whole.contains("| a |\n|---|\n\n## Conditions"), "{whole}");
+        assert!(whole.contains("Measured 2026-01-31 in 5 trials: Meridian meridian 1"));
         assert!(whole.contains("packets came 31 µs late"));
-        assert!(!whole.contains("Not finished"));
-        let half = section(3).text(Path::new(""), Extent::Whole);
+        assert!(whole.contains("[raw results](figure-0.jsonl)"));
+        assert!(!whole.contains("Not finished") && !whole.contains('{'));
+        let half = section(3).page(&conditions(Extent::Whole), None);
         assert!(half.contains("some points have 3 of 5 trials"));
+        let quick = section(2).page(&conditions(Extent::Quick), None);
+        assert!(quick.starts_with("# Nothing\n\n**This was a quick run"));
+    }
+
+    #[test]
+    fn a_page_leaves_others_as_they_are() {
+        let root = std::env::temp_dir().join(format!("bench-page-{}", std::process::id()));
+        let folder = root.join(FOLDER);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("figure-1.md"), "another").unwrap();
+        write(&root, &conditions(Extent::Whole), None, &section(5)).unwrap();
+        let other = fs::read_to_string(folder.join("figure-1.md")).unwrap();
+        assert_eq!(other, "another");
+        let raw = fs::read_to_string(folder.join("figure-0.jsonl")).unwrap();
+        assert_eq!(raw, "{}\n");
+        assert!(folder.join("figure-0.json").is_file());
+        fs::remove_dir_all(root).unwrap();
     }
 }

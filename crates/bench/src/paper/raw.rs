@@ -74,22 +74,40 @@ impl RawFile {
     /// # Errors
     /// Fails when the file cannot be read, or was not written by this program.
     pub(crate) fn results(&self, points: Vec<Point>) -> Result<Results> {
+        let lines = self.lines(&points)?;
+        let mut results = Results::of(points);
+        for (line, _) in lines {
+            results.add(line.point, line.trial, line.figures);
+        }
+        Ok(results)
+    }
+
+    /// The lines that count, of these points, as they are in the file.
+    ///
+    /// # Errors
+    /// See [`RawFile::results`].
+    pub(crate) fn text(&self, points: &[Point]) -> Result<String> {
+        let lines = self.lines(points)?;
+        Ok(lines.into_iter().map(|(_, text)| text + "\n").collect())
+    }
+
+    fn lines(&self, points: &[Point]) -> Result<Vec<(Line, String)>> {
         let text = match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             text => text.with_context(|| format!("could not read {}", self.path.display()))?,
         };
-        let mut results = Results::of(points);
-        for (number, line) in whole_lines(&text).enumerate() {
-            let line: Line = serde_json::from_str(line).with_context(|| {
+        let mut lines = Vec::new();
+        for (number, text) in whole_lines(&text).enumerate() {
+            let line: Line = serde_json::from_str(text).with_context(|| {
                 let shown = self.path.display();
                 format!("line {} of {shown} is no result; see --afresh", number + 1)
             })?;
             let counts = line.settings == self.settings && line.experiment == self.experiment;
-            if counts && results.points().contains(&line.point) {
-                results.add(line.point, line.trial, line.figures);
+            if counts && points.contains(&line.point) {
+                lines.push((line, text.to_owned()));
             }
         }
-        Ok(results)
+        Ok(lines)
     }
 
     /// Appends a line and brings it to the disk.
@@ -197,7 +215,11 @@ mod tests {
         let results = again.results(points.clone()).unwrap();
         let summary = results.summary(&points[0], "took_s").unwrap();
         assert_eq!((summary.trials, summary.mean), (2, 2.5));
+        let text = again.text(&points).unwrap();
+        assert_eq!(text, fs::read_to_string(&again.path).unwrap());
+        assert_eq!(text.lines().count(), 3);
         // Under other settings, and at other points, nothing of that counts.
+        assert!(open("two").text(&points).unwrap().is_empty());
         assert!(open("two").results(points.clone()).unwrap().is_empty());
         assert!(again.results(Vec::new()).unwrap().is_empty());
         again.discard().unwrap();

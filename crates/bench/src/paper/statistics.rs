@@ -111,6 +111,11 @@ impl Results {
         distinct(here.map(|point| point.x.as_str()))
     }
 
+    /// The last place on the horizontal axis of a panel.
+    pub(crate) fn last_place(&self, panel: &str) -> Option<&str> {
+        self.places(panel).pop()
+    }
+
     /// A figure at a point over all trials.
     pub(crate) fn summary(&self, point: &Point, figure: &str) -> Option<Summary> {
         self.derived(point, |outcome| outcome.get(figure).copied())

@@ -72,6 +72,26 @@ pub(crate) fn by_point(
     table
 }
 
+/// One line: a figure of all series at one place beside that of `base`, trial by trial, as
+/// `other 2.50 ± 0.10 (base: 1)`. None while it is not known of all.
+pub(crate) fn ratios(
+    results: &Results,
+    panel: &str,
+    x: &str,
+    figure: &str,
+    base: &str,
+) -> Option<String> {
+    let others = results.series(panel).into_iter();
+    let others = others.filter(|series| *series != base);
+    let ratios = others.map(|series| {
+        let [one, base] = [series, base].map(|series| Point::new(panel, series, x));
+        let ratio = results.ratio(&one, &base, figure)?;
+        Some(format!("{series} {}", cell(ratio, 1.0)))
+    });
+    let ratios: Option<Vec<String>> = ratios.collect();
+    Some(format!("{} ({base}: 1)", ratios?.join(", ")))
+}
+
 /// Those of the words whose heading is not empty.
 fn named<'a>(heads: [&'a str; 3], words: [&'a str; 3]) -> impl Iterator<Item = &'a str> {
     let pairs = heads.into_iter().zip(words);
@@ -157,6 +177,19 @@ mod tests {
              | 0.2 | base | 11.0 ± 1.4 |  |\n\
              | 0.2 | other | 27.5 ± 3.5 | 2.50 ± 0.00 |\n"
         );
+    }
+
+    #[test]
+    fn a_line_of_ratios_has_all_series_or_is_none() {
+        let points = ["base", "other"].map(|series| Point::new("", series, "0.2"));
+        let mut results = Results::of(points.to_vec());
+        let line = |results: &Results| ratios(results, "", "0.2", "build_s", "base");
+        for (point, value) in points.iter().zip([10.0, 25.0]) {
+            assert_eq!(line(&results), None);
+            let outcome = Outcome::from([("build_s".to_owned(), value)]);
+            results.add(point.clone(), 1, outcome);
+        }
+        assert_eq!(line(&results).unwrap(), "other 2.50 (base: 1)");
     }
 
     #[test]

@@ -9,25 +9,120 @@ use testbed::Requirements;
 
 use super::graph::{Benchmark, Class, Graph, single_node};
 use super::servers::{BANDWIDTH, Servers, System};
-use super::{divisor, job, panel, problem};
+use super::{DIVISOR, job, panel, problem};
 use crate::contender::version;
 use crate::paper::experiment::{Book, Experiment, Extent, Job, Peer, Point, Shown, by_place};
 use crate::paper::field::Field;
 use crate::paper::peers;
 use crate::paper::plot::{self, Axis, Chart, Plot};
+use crate::paper::ssh_build::round_trip;
+use crate::paper::ssh_build::sweep::side_by_side;
 use crate::paper::statistics::Results;
 use crate::paper::table::{self, Figure, Heads};
 
 /// The figure that is plotted.
 const TURNAROUND: &str = "turnaround_s";
 
-/// Figure 11.
+/// How the two differ.
+const SMALL: &str = "Distances and the two classes are measured side by side, each with sites and servers of its own: here everybody \
+    mostly waits.";
+const LARGE: &str = "In this class nothing goes on beside a job. One NFS server stands for both, and the directory that all share is \
+    left to the [smaller classes](figure-11.md).";
+
+/// Figure 11, in two experiments: the small classes wait, the large one moves data.
 #[derive(Debug)]
-pub(crate) struct Figure11;
+pub(crate) struct Figure11 {
+    is_large: bool,
+}
+
+impl Figure11 {
+    /// Classes S and W.
+    pub(crate) const SMALL: Self = Self { is_large: false };
+
+    /// Class A.
+    pub(crate) const LARGE: Self = Self { is_large: true };
+
+    fn classes(&self) -> &'static [Class] {
+        match self.is_large {
+            true => &[Class::A],
+            false => &[Class::S, Class::W],
+        }
+    }
+
+    fn problems(&self, extent: Extent) -> Vec<(Benchmark, Class)> {
+        let with = |&class: &Class| Benchmark::ALL.map(|benchmark| (benchmark, class));
+        match (extent, self.is_large) {
+            (Extent::Whole, _) => self.classes().iter().flat_map(with).collect(),
+            (Extent::Quick, false) => vec![(Benchmark::Hc, Class::S), (Benchmark::Mb, Class::W)],
+            (Extent::Quick, true) => vec![(Benchmark::Hc, Class::A)],
+        }
+    }
+
+    /// Round trips in milliseconds.
+    fn distances(&self, extent: Extent) -> &'static [&'static str] {
+        match (extent, self.is_large) {
+            (Extent::Whole, false) => &["0.2", "60", "120"],
+            (Extent::Whole, true) => &["0.2", "120"],
+            (Extent::Quick, false) => &["0.2", "60"],
+            (Extent::Quick, true) => &["60"],
+        }
+    }
+
+    fn systems(&self) -> &'static [System] {
+        match self.is_large {
+            true => &[System::DistantGanesha, System::Replicated, System::GridFtp],
+            false => &System::ALL,
+        }
+    }
+
+    fn about(&self) -> String {
+        let which = match self.is_large {
+            true => LARGE,
+            false => SMALL,
+        };
+        format!(
+            "Nine tasks, given to three sites in turns, each of which takes the outputs of others. A task waits for semaphore \
+         files, looking for them every {poll} ms; reads its inputs; computes; and writes its outputs, each with a \
+         semaphore. The volumes are those of Table 1 of the papers. **Computing is not done but waited for**: the authors' \
+         time on one node (Table 2) divided by **{divisor}**, shared among the tasks, one at a time at each site. It is the \
+         same for all and counts for nobody; the smaller it is, the more the files decide. Every input is compared with what \
+         its task has written, by a checksum, where it is read.\n\n\
+         *One NFS server* stands at a fourth site, as far from the three as these are from each other. *Meridian, 3 replicas* is \
+         a set with a server at each site, with defaults; every site writes into a directory of its own, as each of the papers' nodes \
+         has a folder of its own. *One directory* means that all sites write into the same, so that it is always controlled \
+         by somebody else. *GridFTP* writes to local files and copies what another site needs by \
+         `globus-url-copy` with eight streams, output and semaphore in one session, to several consumers at the same time; \
+         it is run anonymously and without encryption, and neither launching nor cleaning up counts, as in the papers. Links carry \
+         1 Gbit/s. NFS clients are native ones, which keep up to 32 requests of 1 MiB under way. NFS servers answer when data is on \
+         the disk; local files of GridFTP need not be there. *On the wire* counts until all replicas have everything, \
+         also what no task at the other sites reads. {which}",
+            poll = job::POLL.as_millis(),
+            divisor = DIVISOR,
+        )
+    }
+
+    /// All trials at one place, at servers that are started for it.
+    fn measure_at(&self, x: &str, jobs: &[&Job], field: &Field, book: &dyn Book) -> Result<()> {
+        let mut servers = Servers::start(field, round_trip(x)?)?;
+        for job in jobs {
+            let (benchmark, class) = problem(&job.point.panel)?;
+            let mut systems = System::ALL.into_iter();
+            let system = systems.find(|system| system.name() == job.point.series);
+            let system = system.context("there is no such series")?;
+            let graph = Graph::of(benchmark, class);
+            let outcome = servers.run(&graph, DIVISOR, system);
+            book.keep(job, outcome.with_context(|| job.to_string())?)?;
+        }
+        Ok(())
+    }
+}
 
 impl Experiment for Figure11 {
     fn name(&self) -> &'static str {
-        "figure-11"
+        match self.is_large {
+            true => "figure-11-large",
+            false => "figure-11",
+        }
     }
 
     fn needs(&self) -> Requirements {
@@ -47,17 +142,17 @@ impl Experiment for Figure11 {
         ])
     }
 
-    fn settings(&self, extent: Extent) -> String {
-        format!("{} {BANDWIDTH} {:?}", divisor(extent), job::POLL)
+    fn settings(&self, _: Extent) -> String {
+        format!("{DIVISOR} {BANDWIDTH} {:?}", job::POLL)
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
         let mut points = Vec::new();
-        for (benchmark, class) in problems(extent) {
-            for x in distances(class, extent) {
+        for (benchmark, class) in self.problems(extent) {
+            for x in self.distances(extent) {
                 let panel = panel(benchmark, class);
-                let series = System::ALL.map(|system| Point::new(&panel, system.name(), x));
-                points.extend(series);
+                let systems = self.systems().iter();
+                points.extend(systems.map(|system| Point::new(&panel, system.name(), x)));
             }
         }
         points
@@ -67,30 +162,41 @@ impl Experiment for Figure11 {
         let Ok((benchmark, class)) = problem(&point.panel) else {
             return Duration::ZERO;
         };
-        // The tasks of most graphs keep two sites busy, and a transfer by GridFTP begins with a dozen round trips.
+        if !self.is_large && self.distances(extent).last() != Some(&point.x.as_str()) {
+            // Everybody waits for the farthest place.
+            return Duration::ZERO;
+        }
+        // The tasks of most graphs keep two sites busy. A chain waits for all its nine tasks, the others for fewer; and a
+        // transfer by GridFTP begins with a dozen round trips.
         let graph = Graph::of(benchmark, class);
-        let distance = point.x.parse::<f64>().unwrap_or(0.0) / 1000.0;
-        let computing = single_node(benchmark, class) / divisor(extent) / 2;
-        let transfers = graph.bytes() as f64 / 60e6 + 60.0 * distance;
-        Duration::from_secs_f64(1.5 + transfers) + computing
+        let distance = round_trip(&point.x).unwrap_or_default();
+        let computing = single_node(benchmark, class) / DIVISOR / 2;
+        let is_staged = point.series == System::GridFtp.name();
+        let hops = if benchmark == Benchmark::Hc { 9 } else { 5 };
+        let waits = distance * hops * if is_staged { 20 } else { 11 };
+        let transfers = Duration::from_secs_f64(2.5 + graph.bytes() as f64 / 60e6);
+        (transfers + waits + computing) / self.classes().len() as u32
+    }
+
+    fn is_at_once(&self, _: Extent) -> bool {
+        true
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
+        let mut groups = Vec::new();
         for (x, jobs) in by_place(jobs) {
-            let distance = x.parse::<f64>().context("a place is a number")?;
-            let round_trip = Duration::from_secs_f64(distance / 1000.0);
-            let mut servers = Servers::start(field, round_trip)?;
-            for job in jobs {
-                let (benchmark, class) = problem(&job.point.panel)?;
-                let mut systems = System::ALL.into_iter();
-                let system = systems.find(|system| system.name() == job.point.series);
-                let system = system.context("there is no such series")?;
-                let graph = Graph::of(benchmark, class);
-                let outcome = servers.run(&graph, divisor(field.extent), system);
-                book.keep(job, outcome.with_context(|| job.to_string())?)?;
+            for class in self.classes() {
+                let is_of =
+                    |job: &&Job| problem(&job.point.panel).is_ok_and(|(_, of)| of == *class);
+                let jobs: Vec<&Job> = jobs.iter().copied().filter(is_of).collect();
+                groups.push((x, jobs));
             }
         }
-        Ok(())
+        groups.retain(|(_, jobs)| !jobs.is_empty());
+        let at_once = if self.is_large { 1 } else { groups.len() };
+        side_by_side(at_once, &groups, |(x, jobs)| {
+            self.measure_at(x, jobs, field, book)
+        })
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
@@ -107,16 +213,20 @@ impl Experiment for Figure11 {
             series: "files",
             x: "round trip (ms)",
         };
-        let charts = results.panels().into_iter().map(|panel| Chart {
-            title: panel.to_owned(),
-            x: Axis::linear("round trip between sites (ms)"),
-            y: Axis::linear("turnaround (s)"),
-            marks: plot::lines(results, panel, TURNAROUND, 1.0, None),
+        let charts = results.panels().into_iter().map(|panel| {
+            Chart::over_distance(
+                panel,
+                Axis::linear("turnaround (s)"),
+                plot::lines(results, panel, TURNAROUND, 1.0, None),
+            )
         });
         let replicated = Some(System::Replicated.name());
         Shown {
-            title: "Figure 11: the NAS Grid Benchmarks",
-            about: about(extent),
+            title: match self.is_large {
+                true => "Figure 11: the NAS Grid Benchmarks, class A",
+                false => "Figure 11: the NAS Grid Benchmarks, classes S and W",
+            },
+            about: self.about(),
             claims: include_str!("../claims/figure-11.md"),
             tables: vec![table::by_point(results, heads, &figures, replicated)],
             plots: vec![Plot {
@@ -127,44 +237,20 @@ impl Experiment for Figure11 {
             }],
         }
     }
-}
 
-/// What is run.
-fn problems(extent: Extent) -> Vec<(Benchmark, Class)> {
-    let with = |class| Benchmark::ALL.map(|benchmark| (benchmark, class));
-    match extent {
-        Extent::Whole => Class::ALL.into_iter().flat_map(with).collect(),
-        Extent::Quick => vec![(Benchmark::Hc, Class::S), (Benchmark::Mb, Class::W)],
+    fn result(&self, results: &Results) -> Option<String> {
+        let lines = results.panels().into_iter().map(|panel| {
+            let x = results.last_place(panel)?;
+            let [ours, theirs] = [System::Replicated, System::GridFtp];
+            let [one, other] = [ours, theirs].map(|system| Point::new(panel, system.name(), x));
+            let ratio = results.ratio(&one, &other, TURNAROUND)?;
+            Some(format!("{panel} {}", table::cell(ratio, 1.0)))
+        });
+        let lines: Option<Vec<String>> = lines.collect();
+        let x = results.last_place(results.panels().first()?)?;
+        let lines = lines?.join(", ");
+        Some(format!(
+            "turnaround with 3 replicas by that with GridFTP, {x} ms: {lines}"
+        ))
     }
-}
-
-/// Round trips in milliseconds.
-fn distances(class: Class, extent: Extent) -> &'static [&'static str] {
-    match (extent, class) {
-        (Extent::Quick, _) => &["0.2", "60"],
-        (Extent::Whole, Class::A) => &["0.2", "60", "120"],
-        (Extent::Whole, _) => &["0.2", "30", "60", "90", "120"],
-    }
-}
-
-fn about(extent: Extent) -> String {
-    format!(
-        "Nine tasks, given to three sites in turns, each of which takes the outputs of others. A task waits for semaphore \
-         files, looking for them every {poll} ms; reads its inputs; computes; and writes its outputs, each with a \
-         semaphore. The volumes are those of Table 1 of the papers. **Computing is not done but waited for**: the authors' \
-         time on one node (Table 2) divided by **{divisor}**, shared among the tasks, one at a time at each site. It is the \
-         same for all and counts for nobody; the smaller it is, the more the files decide. Every input is compared with what \
-         its task has written, by a checksum, where it is read.\n\n\
-         *One NFS server* stands at a fourth site, as far from the three as these are from each other. *Meridian, 3 replicas* is \
-         a set with a server at each site, with defaults; every site writes into a directory of its own, as each of the papers' nodes \
-         has a folder of its own. *One directory* means that all sites write into the same, so that it is always controlled \
-         by somebody else. *GridFTP* writes to local files and copies what another site needs by \
-         `globus-url-copy` with eight streams, output and semaphore in one session, to several consumers at the same time; \
-         it is run anonymously and without encryption, and neither launching nor cleaning up counts, as in the papers. Links carry \
-         1 Gbit/s. NFS clients are native ones, which keep up to 32 requests of 1 MiB under way. NFS servers answer when data is on \
-         the disk; local files of GridFTP need not be there. *On the wire* counts until all replicas have everything, \
-         also what no task at the other sites reads.",
-        poll = job::POLL.as_millis(),
-        divisor = divisor(extent),
-    )
 }

@@ -14,13 +14,10 @@ use anyhow::{Context, Result};
 pub(crate) use figure_11::Figure11;
 pub(crate) use table_2::Table2;
 
-use super::experiment::Extent;
 use graph::{Benchmark, Class};
 
 /// What the authors' times of computing are divided by.
-fn divisor(extent: Extent) -> u32 {
-    extent.choose(20, 100)
-}
+const DIVISOR: u32 = 100;
 
 /// How a problem is called, such as `HC-S`.
 fn panel(benchmark: Benchmark, class: Class) -> String {

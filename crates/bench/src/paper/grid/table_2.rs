@@ -10,7 +10,7 @@ use testbed::Requirements;
 use super::graph::{Benchmark, Class, Graph, single_node};
 use super::job::{self, Ground};
 use super::servers::runtime;
-use super::{divisor, panel, problem};
+use super::{DIVISOR, panel, problem};
 use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Point, Shown};
 use crate::paper::field::Field;
 use crate::paper::files::LocalFolder;
@@ -33,8 +33,8 @@ impl Experiment for Table2 {
         Requirements::default()
     }
 
-    fn settings(&self, extent: Extent) -> String {
-        format!("{} {:?}", divisor(extent), job::POLL)
+    fn settings(&self, _: Extent) -> String {
+        format!("{} {:?}", DIVISOR, job::POLL)
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
@@ -45,11 +45,11 @@ impl Experiment for Table2 {
         classes.iter().flat_map(of).collect()
     }
 
-    fn expected(&self, point: &Point, extent: Extent) -> Duration {
+    fn expected(&self, point: &Point, _: Extent) -> Duration {
         let Ok((benchmark, class)) = problem(&point.x) else {
             return Duration::ZERO;
         };
-        single_node(benchmark, class) / divisor(extent) + Duration::from_millis(200)
+        single_node(benchmark, class) / DIVISOR + Duration::from_millis(200)
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
@@ -63,7 +63,7 @@ impl Experiment for Table2 {
                 stage: Vec::new(),
             };
             let graph = Graph::of(benchmark, class);
-            let ran = job::run(graph, divisor(field.extent), number as u64, node);
+            let ran = job::run(graph, DIVISOR, number as u64, node);
             let turnaround = runtime.block_on(ran)?.as_secs_f64();
             local.remove()?;
             book.keep(job, Outcome::from([(TURNAROUND.to_owned(), turnaround)]))?;
@@ -71,9 +71,8 @@ impl Experiment for Table2 {
         Ok(())
     }
 
-    fn shown(&self, results: &Results, extent: Extent) -> Shown {
-        let divisor = divisor(extent);
-        let scaled = format!("the same, divided by {divisor} (s)");
+    fn shown(&self, results: &Results, _: Extent) -> Shown {
+        let scaled = format!("the same, divided by {DIVISOR} (s)");
         let heads = ["problem", "the authors' node (s)", &scaled, "here (s)"];
         let mut table = row(heads.into_iter()) + "|---|--:|--:|--:|\n";
         for point in results.points() {
@@ -85,7 +84,7 @@ impl Experiment for Table2 {
             let cells = [
                 point.x.clone(),
                 theirs.as_secs().to_string(),
-                format!("{:.2}", (theirs / divisor).as_secs_f64()),
+                format!("{:.2}", (theirs / DIVISOR).as_secs_f64()),
                 found.map_or(String::new(), |found| cell(found, 1.0)),
             ];
             table += &row(cells.iter().map(String::as_str));
@@ -100,5 +99,15 @@ impl Experiment for Table2 {
             tables: vec![table],
             plots: Vec::new(),
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let lines = results.points().iter().map(|point| {
+            let found = results.summary(point, TURNAROUND)?;
+            Some(format!("{} {} s", point.x, cell(found, 1.0)))
+        });
+        // The smallest problems have most to do with files.
+        let lines: Option<Vec<String>> = lines.take(Benchmark::ALL.len()).collect();
+        Some(lines?.join(", "))
     }
 }

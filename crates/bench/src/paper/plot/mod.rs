@@ -137,6 +137,18 @@ impl Value {
     }
 }
 
+impl Chart {
+    /// Over the round trip between sites.
+    pub(crate) fn over_distance(title: impl Into<String>, y: Axis, marks: Marks) -> Self {
+        Self {
+            title: title.into(),
+            x: Axis::linear("round trip between sites (ms)"),
+            y,
+            marks,
+        }
+    }
+}
+
 impl Axis {
     /// An axis with even steps from zero.
     pub(crate) fn linear(title: &str) -> Self {

@@ -16,6 +16,7 @@ use super::experiment::{Book, Experiment, Extent, Job, Point, Shown};
 use super::field::Field;
 use super::plot::{self, Axis, Chart, Plot};
 use super::ssh_build::stands::{Beside, Setup, Stands};
+use super::ssh_build::sweep::side_by_side;
 use super::statistics::Results;
 use super::strategies::{ALL_ON, VARIANTS};
 use super::table::{self, Figure, Heads};
@@ -43,7 +44,7 @@ const CONTENTIONS: [(&str, &str); 2] = [
 
 /// How long clients work.
 fn length(extent: Extent) -> Duration {
-    extent.choose(Duration::from_secs(30), Duration::from_secs(3))
+    extent.choose(Duration::from_secs(20), Duration::from_secs(3))
 }
 
 /// Points for these series, by the share of updates in the common directory, in percent.
@@ -60,14 +61,26 @@ fn settings(series: &[(&str, &str)], extent: Extent) -> String {
     format!("{ROUND_TRIP:?} {:?} {length:?} {series:?}", work::PACE)
 }
 
+/// All series side by side, each at servers of its own: twenty updates a second leave the machine idle.
 fn measure(series: &[(&str, &str)], field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
+    side_by_side(series.len(), series, |(name, settings)| {
+        let jobs = jobs.iter().filter(|job| job.point.series == *name);
+        measure_one(settings, field, jobs, book)
+    })
+}
+
+/// The jobs of one series.
+fn measure_one<'a>(
+    settings: &str,
+    field: &Field,
+    jobs: impl Iterator<Item = &'a Job>,
+    book: &dyn Book,
+) -> Result<()> {
     let mut stands = Stands::of(field);
     for job in jobs {
-        let known = series.iter().find(|(name, _)| *name == job.point.series);
-        let (_, settings) = known.context("there is no such series")?;
         let setup = Setup {
             replicas: 2,
-            settings: (*settings).to_owned(),
+            settings: settings.to_owned(),
             round_trip: ROUND_TRIP,
             thinks: false,
             steps: 0,
@@ -119,7 +132,7 @@ fn about(extent: Extent) -> String {
         "Two replicas {} ms apart, a client at each. Every {} ms a client makes a file, writes 4 KiB and closes it, which counts as \
          one update, for {length} s; a share of the updates is in a directory that both use, the others in one of its \
          own beside it. An update that takes longer puts the next one off. Where a server asks to come later, the client does \
-         after 0.1 s, 0.2 s and so on, as Linux does.",
+         after 0.1 s, 0.2 s and so on, as Linux does. The series run side by side, each at servers of its own.",
         ROUND_TRIP.as_millis(),
         work::PACE.as_millis()
     )
@@ -135,8 +148,8 @@ fn table(results: &Results, series: &'static str) -> String {
     table::by_point(results, heads, &columns(), None)
 }
 
-fn expected(extent: Extent) -> Duration {
-    length(extent) + Duration::from_secs(5)
+fn expected(series: &[(&str, &str)], extent: Extent) -> Duration {
+    (length(extent) + Duration::from_secs(4)) / series.len() as u32
 }
 
 impl Experiment for Contention {
@@ -156,7 +169,11 @@ impl Experiment for Contention {
     }
 
     fn expected(&self, _: &Point, extent: Extent) -> Duration {
-        expected(extent)
+        expected(&CONTENTIONS, extent)
+    }
+
+    fn is_at_once(&self, _: Extent) -> bool {
+        true
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
@@ -181,6 +198,14 @@ impl Experiment for Contention {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, "common_mean_us", "forward")?;
+        Some(format!(
+            "an update in the common directory, {x} % there: {ratios}"
+        ))
+    }
 }
 
 impl Experiment for SharedStrategies {
@@ -197,7 +222,11 @@ impl Experiment for SharedStrategies {
     }
 
     fn expected(&self, _: &Point, extent: Extent) -> Duration {
-        expected(extent)
+        expected(&VARIANTS, extent)
+    }
+
+    fn is_at_once(&self, _: Extent) -> bool {
+        true
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
@@ -220,5 +249,13 @@ impl Experiment for SharedStrategies {
             tables: vec![table(results, "strategies")],
             plots: vec![panel],
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, "common_mean_us", ALL_ON)?;
+        Some(format!(
+            "an update in the common directory, {x} % there: {ratios}"
+        ))
     }
 }

@@ -3,21 +3,20 @@
 //!
 //! What must never enter: how the package is played.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 
-use super::stands::{Beside, Setup};
+use super::stands::Setup;
 use super::sweep::Sweep;
-use super::{LOCAL, THINKING, beside, figures, panel, round_trip, shortened};
+use super::{FINE_GRAINED, LOCAL, THINKING, TOTAL, beside, figures, panel, round_trip, shortened};
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::{self, Axis, Chart, Plot};
 use crate::paper::statistics::Results;
 use crate::paper::strategies::{ALL_ON, NO_DEEP_CONTROL, VARIANTS};
 use crate::paper::table::{self, Heads};
 
-/// From this round trip on waiting for each file's control leaves the machine idle.
-const IDLE_FROM: Duration = Duration::from_millis(20);
+/// From one replica to the other and back, in milliseconds: far enough that waiting for each file's control leaves the
+/// machine idle.
+const DISTANCE: &str = "120";
 
 /// How many steps a quick run plays.
 const QUICK_STEPS: usize = 500;
@@ -31,14 +30,10 @@ impl Sweep for Ablation {
         "ablation"
     }
 
-    fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] = extent.choose(&["0.2", "120"], &["120"]);
-        let mut points = Vec::new();
-        for x in distances {
-            let variants = VARIANTS.iter().map(|(name, _)| *name).chain([LOCAL]);
-            points.extend(variants.map(|series| Point::new(panel(true), series, x)));
-        }
-        points
+    fn points(&self, _: Extent) -> Vec<Point> {
+        let variants = VARIANTS.iter().map(|(name, _)| *name).chain([LOCAL]);
+        let points = variants.map(|series| Point::new(panel(true), series, DISTANCE));
+        points.collect()
     }
 
     fn setup(&self, point: &Point, extent: Extent) -> Result<Setup> {
@@ -47,31 +42,30 @@ impl Sweep for Ablation {
             LOCAL => "",
             _ => variant.context("there is no such variant")?.1,
         };
-        let distance = round_trip(&point.x)?;
         Ok(Setup {
             replicas: if point.series == LOCAL { 1 } else { 2 },
             settings: settings.to_owned(),
-            round_trip: distance,
+            round_trip: round_trip(&point.x)?,
             thinks: true,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
-            beside: match point.series == NO_DEEP_CONTROL && distance >= IDLE_FROM {
-                true => Beside::Everything,
+            beside: match point.series == NO_DEEP_CONTROL {
+                true => FINE_GRAINED,
                 false => beside(true),
             },
         })
     }
 
     fn side_by_side(&self) -> usize {
-        6
+        12
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         let about = format!(
-            "Two replicas, and each of the four strategies of section 3.3 off in turn: without the *idle timer* control of a \
+            "Two replicas {DISTANCE} ms apart, and each of the four strategies of section 3.3 off in turn: without the *idle timer* control of a \
              subtree ends at once instead of after 1 s without changes; without *revoke* nobody asks for a control; without \
              *file control* a written file has none of its own, so writes keep the subtree's; without *upgrade* many small controls \
-             are not replaced by one of a subtree. Last, without deep control at all. With think time, all series side by \
-             side, one client at one site; with several sites see the next section.{}",
+             are not replaced by one of a subtree. Last, without deep control at all. With think time, up to 12 plays side by \
+             side, one client at one site; with several sites see [another page](shared-strategies.md).{}",
             shortened(extent, QUICK_STEPS)
         );
         let heads = Heads {
@@ -79,11 +73,12 @@ impl Sweep for Ablation {
             series: "strategies",
             x: "round trip (ms)",
         };
-        let charts = figures(results).into_iter().map(|figure| Chart {
-            title: figure.title.replace(" (s)", ""),
-            x: Axis::linear("round trip between sites (ms)"),
-            y: Axis::linear("time (s)"),
-            marks: plot::bars(results, THINKING, figure.name, 1.0),
+        let charts = figures(results).into_iter().map(|figure| {
+            Chart::over_distance(
+                figure.title.replace(" (s)", ""),
+                Axis::linear("time (s)"),
+                plot::bars(results, THINKING, figure.name, 1.0),
+            )
         });
         Shown {
             title: "Ablation: each strategy off in turn",
@@ -102,5 +97,11 @@ impl Sweep for Ablation {
                 charts: charts.collect(),
             }],
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place(THINKING)?;
+        let ratios = table::ratios(results, THINKING, x, TOTAL, ALL_ON)?;
+        Some(format!("time at {x} ms: {ratios}"))
     }
 }

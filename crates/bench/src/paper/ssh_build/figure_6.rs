@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::stands::{Beside, Setup};
+use super::stands::Setup;
 use super::sweep::Sweep;
 use super::{
-    LOCAL, THINKING, TOTAL, beside, charts_by_phase, figures, panel, round_trip, shortened,
+    FINE_GRAINED, LOCAL, THINKING, TOTAL, beside, charts_by_phase, figures, panel, round_trip,
+    shortened,
 };
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::{Axis, Chart, Line, Marks, Plot, Value};
@@ -44,10 +45,11 @@ impl Sweep for Figure6 {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] = extent.choose(&["0.2", "20", "60", "120", "200"], &["0.2", "120"]);
-        let panels: &[bool] = extent.choose(&[false, true], &[false]);
+        // What is in between is a straight line; and with think time, less of the same.
+        let plain: &[&str] = extent.choose(&["0.2", "60", "120", "200"], &["0.2", "120"]);
+        let thinking: &[&str] = extent.choose(&["0.2", "120"], &[]);
         let mut points = Vec::new();
-        for &thinks in panels {
+        for (thinks, distances) in [(false, plain), (true, thinking)] {
             for x in distances {
                 let series = [FINE, HIERARCHICAL, LOCAL];
                 points.extend(series.map(|series| Point::new(panel(thinks), series, x)));
@@ -67,7 +69,7 @@ impl Sweep for Figure6 {
             thinks,
             steps: extent.choose(usize::MAX, QUICK_STEPS),
             beside: match is_fine && distance >= IDLE_FROM {
-                true => Beside::Everything,
+                true => FINE_GRAINED,
                 false => beside(thinks),
             },
         })
@@ -77,7 +79,9 @@ impl Sweep for Figure6 {
         let about = format!(
             "Two replicas; the package is played at one of them, the other is more and more distant. *Fine-grained* control covers \
              single files and directories (`deep_control = false`), *hierarchical* control covers subtrees, as is the \
-             default, with a timeout of 1 s. The *single local server* has no replica; it is the line to reach.{}",
+             default, with a timeout of 1 s. The *single local server* has no replica; it is the line to reach. Without think time one play goes on at a \
+             time, but fine-grained control at a distance, which only waits, with up to 12 plays side by side, each with servers of its own; with \
+             think time up to 8 go on in each other's pauses, and phases without pauses take turns.{}",
             shortened(extent, QUICK_STEPS)
         );
         let heads = Heads {
@@ -98,11 +102,12 @@ impl Sweep for Figure6 {
             panel: "pauses",
             ..heads
         };
-        let ratio = |thinks: bool| Chart {
-            title: panel(thinks).to_owned(),
-            x: Axis::linear("round trip between sites (ms)"),
-            y: Axis::linear("time / single local server's"),
-            marks: aim_and_ratio(results, panel(thinks)),
+        let ratio = |thinks: bool| {
+            Chart::over_distance(
+                panel(thinks),
+                Axis::linear("time / single local server's"),
+                aim_and_ratio(results, panel(thinks)),
+            )
         };
         let ratios = Plot {
             name: "ratio",
@@ -122,6 +127,12 @@ impl Sweep for Figure6 {
             )],
             plots: thinkings.clone().map(plot).chain([ratios]).collect(),
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place(panel(false))?;
+        let ratios = table::ratios(results, panel(false), x, TOTAL, LOCAL)?;
+        Some(format!("time without think time, {x} ms: {ratios}"))
     }
 }
 

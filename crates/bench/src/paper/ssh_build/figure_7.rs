@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::stands::Setup;
 use super::sweep::Sweep;
-use super::{LOCAL, beside, charts_by_phase, figures, round_trip, shortened};
+use super::{LOCAL, TOTAL, beside, charts_by_phase, figures, round_trip, shortened};
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::Plot;
 use crate::paper::statistics::Results;
@@ -28,7 +28,7 @@ impl Sweep for Figure7 {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] = extent.choose(&["0.2", "60", "120", "200"], &["120"]);
+        let distances: &[&str] = extent.choose(&["0.2", "120"], &["120"]);
         let mut points = Vec::new();
         for x in distances {
             points.extend(TIMEOUTS.map(|timeout| Point::new("", timeout, x)));
@@ -57,13 +57,13 @@ impl Sweep for Figure7 {
     }
 
     fn side_by_side(&self) -> usize {
-        5
+        12
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         let about = format!(
             "Two replicas; control of a subtree ends when nothing below it was changed for so long (`deep_control_idle`). With think \
-             time, as without it no pause is that long; the five series run side by side, since all of them mostly \
+             time, as without it no pause is that long; the series run side by side, up to 12 plays, since all of them mostly \
              wait.{}",
             shortened(extent, QUICK_STEPS)
         );
@@ -89,5 +89,11 @@ impl Sweep for Figure7 {
                 charts: charts_by_phase(results, "", Some(LOCAL)),
             }],
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, TOTAL, LOCAL)?;
+        Some(format!("time at {x} ms: {ratios}"))
     }
 }

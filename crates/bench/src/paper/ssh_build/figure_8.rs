@@ -28,14 +28,18 @@ impl Sweep for Figure8 {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let counts: &[usize] = extent.choose(&[2, 3, 4, 6, 8], &[2, 4]);
-        let panels: &[bool] = extent.choose(&[false, true], &[false]);
+        let plain: &[usize] = extent.choose(&[2, 4, 8], &[2, 4]);
+        let thinking: &[usize] = extent.choose(&[2, 8], &[]);
+        // With think time the distance decides, if anything does.
+        let panels = [
+            (false, plain, &NETWORKS[..]),
+            (true, thinking, &NETWORKS[1..]),
+        ];
         let mut points = Vec::new();
-        for &thinks in panels {
+        for (thinks, counts, networks) in panels {
             for count in counts {
-                let network = |(name, _)| Point::new(panel(thinks), name, count);
-                points.extend(NETWORKS.map(network));
-                points.push(Point::new(panel(thinks), LOCAL, count));
+                let series = networks.iter().map(|(name, _)| *name).chain([LOCAL]);
+                points.extend(series.map(|name| Point::new(panel(thinks), name, count)));
             }
         }
         points
@@ -61,15 +65,11 @@ impl Sweep for Figure8 {
         })
     }
 
-    fn side_by_side(&self) -> usize {
-        3
-    }
-
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         let about = format!(
             "The package played at one of 2 to 8 replicas, each 0.2 ms (LAN) or 120 ms (WAN) from each other. All replicas share two \
              cores here, which the papers' did not: without think time the work of the replicas competes with that of the \
-             primary, with think time there is room for both. What left the primary's site counts until all replicas had \
+             primary, with think time, and up to 8 plays side by side, there is room for both. What left the primary's site counts until all replicas had \
              everything, with all headers.{}",
             shortened(extent, QUICK_STEPS)
         );
@@ -106,6 +106,12 @@ impl Sweep for Figure8 {
                 charts,
             }],
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place(panel(true))?;
+        let ratios = table::ratios(results, panel(true), x, TOTAL, LOCAL)?;
+        Some(format!("time with {x} replicas: {ratios}"))
     }
 }
 

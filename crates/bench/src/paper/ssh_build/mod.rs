@@ -49,6 +49,10 @@ const THINKING: &str = "with think time";
 /// The series that others are compared with.
 const LOCAL: &str = "single local server";
 
+/// What goes on while control covers single files and directories only, and the other replica is far away. Most of the round
+/// trips are for files and directories that are made.
+const FINE_GRAINED: Beside = Beside::Everything { round_trips: 2_150 };
+
 /// Less than these pauses in a phase are hardly any.
 const DENSE: Duration = Duration::from_secs(3);
 
@@ -95,7 +99,7 @@ impl Play<'_> {
             };
             let played = replay.play(&phase.steps).await;
             let played = played.with_context(|| format!("{} went wrong", phase.name))?;
-            figures.insert(format!("{}_s", phase.name), played.took.as_secs_f64());
+            figures.insert(time_of(phase), played.took.as_secs_f64());
             all += played;
         }
         let whole = [
@@ -163,6 +167,11 @@ impl Played {
     }
 }
 
+/// The name of the figure with the time of a phase.
+fn time_of(phase: &Phase) -> String {
+    format!("{}_s", phase.name)
+}
+
 /// Whether a phase has hardly any pauses, so that those who play it at the same time are in each other's way.
 fn is_dense(phase: &Phase) -> bool {
     let pauses = phase.steps.iter().map(|step| u64::from(step.think_us));
@@ -213,11 +222,12 @@ pub(super) fn charts_by_phase(
     panel: &str,
     reference: Option<&str>,
 ) -> Vec<Chart> {
-    let charts = figures(results).into_iter().map(|figure| Chart {
-        title: figure.title.replace(" (s)", ""),
-        x: Axis::linear("round trip between sites (ms)"),
-        y: Axis::linear("time (s)"),
-        marks: plot::lines(results, panel, figure.name, 1.0, reference),
+    let charts = figures(results).into_iter().map(|figure| {
+        Chart::over_distance(
+            figure.title.replace(" (s)", ""),
+            Axis::linear("time (s)"),
+            plot::lines(results, panel, figure.name, 1.0, reference),
+        )
     });
     charts.collect()
 }

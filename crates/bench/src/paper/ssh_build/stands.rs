@@ -13,7 +13,7 @@ use crate::paper::field::{Field, Folder};
 use crate::sites::{Server, Sites};
 
 /// So many servers may wait while others work: an idle set renews its leases, and that costs a little.
-const SERVERS_MAX: usize = 12;
+const SERVERS_MAX: usize = 14;
 
 /// What is played where.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +22,7 @@ pub(in crate::paper) struct Setup {
     pub(in crate::paper) replicas: usize,
     /// Lines of the configuration of all of them.
     pub(in crate::paper) settings: String,
-    /// From each replica to each and back.
+    /// From each replica to each and back. A single server has its client beside it.
     pub(in crate::paper) round_trip: Duration,
     /// Whether the pauses of the recording are kept.
     pub(in crate::paper) thinks: bool,
@@ -39,14 +39,18 @@ pub(in crate::paper) enum Beside {
     Nothing,
     /// Other plays, in its pauses; phases without pauses take turns.
     Pauses,
-    /// Other plays: it waits for a distant server all the time.
-    Everything,
+    /// Other plays, as many as there are: it waits for a distant server nearly all the time.
+    Everything {
+        /// About how many round trips the whole package waits for.
+        round_trips: u32,
+    },
 }
 
 /// Servers that run.
 struct Stand {
     replicas: usize,
     settings: String,
+    link: LinkSettings,
     servers: Servers,
     /// Goes after the servers.
     _folder: Folder,
@@ -62,12 +66,14 @@ enum Servers {
 }
 
 impl Stand {
+    /// Starts servers in a world whose links are as far from the beginning as they will be.
     fn start(field: &Field, setup: &Setup) -> Result<Self> {
         let folder = field.folder()?;
+        let link = setup.link();
         let (program, settings) = (&field.program, &setup.settings);
         let servers = match setup.replicas {
             1 => {
-                let world = World::new(&["a"], &LinkSettings::default())?;
+                let world = World::new(&["a"], &link)?;
                 let place = world.places().first().context("a world has a place")?;
                 let data = folder.path().join("alone");
                 let address = place.nfs_address();
@@ -79,25 +85,28 @@ impl Stand {
             }
             count => {
                 let disk = folder.path().join("set");
-                Servers::Set(Sites::start_with(program, &disk, count, settings)?)
+                Servers::Set(Sites::start_with(&link, program, &disk, count, settings)?)
             }
         };
         Ok(Self {
             replicas: setup.replicas,
             settings: settings.clone(),
+            link,
             servers,
             _folder: folder,
         })
     }
 
     fn fits(&self, setup: &Setup) -> bool {
-        self.replicas == setup.replicas && self.settings == setup.settings
+        let is_alike = self.replicas == setup.replicas && self.settings == setup.settings;
+        is_alike && self.link == setup.link()
     }
 
-    fn play(&self, play: Play<'_>, setup: &Setup, home: &str) -> Result<Outcome> {
+    fn play(&self, play: Play<'_>, home: &str) -> Result<Outcome> {
         match &self.servers {
             Servers::Set(sites) => {
-                sites.set(&LinkSettings::round_trip(setup.round_trip))?;
+                // They are as they were; lateness counts from now on.
+                sites.set(&self.link)?;
                 play.at_set(sites, home)
             }
             Servers::Alone { server, .. } => {
@@ -136,14 +145,16 @@ impl<'a> Stands<'a> {
             thinks: setup.thinks,
             turn: (setup.beside == Beside::Pauses).then_some(&self.field.turn),
         };
-        self.stand(setup)?.play(play, setup, &home)
+        self.stand(setup)?.play(play, &home)
     }
 
     /// The set of this kind, with its distances.
     pub(in crate::paper) fn sites(&mut self, setup: &Setup) -> Result<&Sites> {
-        match &self.stand(setup)?.servers {
+        let stand = self.stand(setup)?;
+        match &stand.servers {
             Servers::Set(sites) => {
-                sites.set(&LinkSettings::round_trip(setup.round_trip))?;
+                // See `Stand::play`.
+                sites.set(&stand.link)?;
                 Ok(sites)
             }
             Servers::Alone { .. } => bail!("a single server is no set"),
@@ -178,20 +189,27 @@ impl<'a> Stands<'a> {
 }
 
 impl Setup {
-    /// About how long it keeps everybody waiting; far less is known than this looks like. The whole package has about 350000
-    /// steps, takes a server about 10 s, has pauses of 150 s, and of what waits for a distant server perhaps 10000 requests do.
-    pub(in crate::paper) fn expected(&self, steps_all: usize, side_by_side: usize) -> Duration {
+    /// The links of its world. A single server needs none, so it serves for all distances.
+    fn link(&self) -> LinkSettings {
+        match self.replicas {
+            1 => LinkSettings::default(),
+            _ => LinkSettings::round_trip(self.round_trip),
+        }
+    }
+
+    /// About how long it takes at servers that run, of a package with so many steps. The whole package takes a single server 9 s,
+    /// with looking at what is there afterwards, and another 5 s for each replica, as they share this machine; it has pauses
+    /// of 182 s.
+    pub(in crate::paper) fn expected(&self, steps_all: usize) -> Duration {
         let share = self.steps.min(steps_all) as f64 / steps_all as f64;
-        let pauses = if self.thinks { 150.0 } else { 0.0 };
+        let work = 4.0 + 5.0 * self.replicas as f64;
+        let pauses = if self.thinks { 182.0 } else { 0.0 };
         let waits = match self.beside {
-            Beside::Everything => self.round_trip.as_secs_f64() * 10_000.0,
+            Beside::Everything { round_trips } => {
+                self.round_trip.as_secs_f64() * f64::from(round_trips)
+            }
             _ => 0.0,
         };
-        let seconds = 3.0 + share * (10.0 + pauses + waits) * (1.0 + self.replicas as f64 / 20.0);
-        let beside = match self.beside {
-            Beside::Nothing => 1,
-            _ => side_by_side,
-        };
-        Duration::from_secs_f64(seconds / beside.max(1) as f64)
+        Duration::from_secs_f64(1.0 + share * (work + pauses + waits))
     }
 }

@@ -2,18 +2,25 @@
 //!
 //! What must never enter: a particular experiment.
 
+use std::cmp::Reverse;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::stands::{Beside, Setup, Stands};
-use crate::paper::experiment::{Book, Experiment, Extent, Job, Point, Shown};
+use crate::paper::experiment::{Book, Experiment, Extent, Job, Point, Shown, by_place};
 use crate::paper::field::Field;
 use crate::paper::statistics::Results;
 
 /// About how many steps the whole recording has, for the time left.
 const STEPS_ALL: usize = 351_000;
+
+/// How many jobs that wait for distant servers go on at the same time.
+const WAITING: usize = 12;
+
+/// About how long servers take to start where each job has its own, for the time left.
+const START: Duration = Duration::from_secs(4);
 
 /// An experiment of this kind.
 pub(super) trait Sweep: Sync {
@@ -29,18 +36,16 @@ pub(super) trait Sweep: Sync {
     /// Fails on points that are not of this experiment.
     fn setup(&self, point: &Point, extent: Extent) -> Result<Setup>;
 
-    /// How many jobs that mostly wait go on at the same time.
+    /// How many jobs with the pauses of the recording go on at the same time.
     fn side_by_side(&self) -> usize {
-        4
-    }
-
-    /// See [`Experiment::is_at_once`].
-    fn is_at_once(&self) -> bool {
-        false
+        8
     }
 
     /// See [`Experiment::shown`].
     fn shown(&self, results: &Results, extent: Extent) -> Shown;
+
+    /// See [`Experiment::result`].
+    fn result(&self, results: &Results) -> Option<String>;
 }
 
 impl<T: Sweep> Experiment for T {
@@ -52,7 +57,7 @@ impl<T: Sweep> Experiment for T {
         let points = Sweep::points(self, extent);
         let setups = points.iter().map(|point| self.setup(point, extent));
         let setups: Vec<String> = setups.map(|setup| format!("{setup:?}")).collect();
-        format!("{} {}", self.side_by_side(), setups.join(" "))
+        format!("{WAITING} {} {}", self.side_by_side(), setups.join(" "))
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
@@ -60,41 +65,67 @@ impl<T: Sweep> Experiment for T {
     }
 
     fn expected(&self, point: &Point, extent: Extent) -> Duration {
-        match self.setup(point, extent) {
-            Ok(setup) => setup.expected(STEPS_ALL, self.side_by_side()),
-            Err(_) => Duration::ZERO,
+        let Ok(setup) = self.setup(point, extent) else {
+            return Duration::ZERO;
+        };
+        let alone = setup.expected(STEPS_ALL);
+        match setup.beside {
+            Beside::Nothing => alone,
+            Beside::Pauses => (alone + START) / self.side_by_side() as u32,
+            Beside::Everything { .. } => (alone + START) / waiting(self, extent) as u32,
         }
     }
 
+    /// All trials at one place follow each other, at servers that are started once for it; there series alternate from
+    /// trial to trial.
     fn is_at_once(&self, _: Extent) -> bool {
-        Sweep::is_at_once(self)
+        true
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
-        let (mut patient, mut others) = (Vec::new(), Vec::new());
-        for job in jobs {
+        let (mut busy, mut thinking, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        for job in by_place(jobs).into_iter().flat_map(|(_, jobs)| jobs) {
             let setup = self.setup(&job.point, field.extent)?;
             let kind = match setup.beside {
-                Beside::Nothing => &mut others,
-                Beside::Pauses | Beside::Everything => &mut patient,
+                Beside::Nothing => &mut busy,
+                Beside::Pauses => &mut thinking,
+                Beside::Everything { .. } => &mut waiting,
             };
             kind.push((job, setup));
         }
         let mut stands = Stands::of(field);
-        for (job, setup) in &others {
+        for (job, setup) in &busy {
             let outcome = stands.play(setup).with_context(|| job.to_string())?;
             book.keep(job, outcome)?;
         }
         drop(stands);
-        side_by_side(self.side_by_side(), &patient, |(job, setup)| {
+        let alone = |(job, setup): &(&Job, Setup)| {
             let outcome = Stands::of(field).play(setup);
             book.keep(job, outcome.with_context(|| job.to_string())?)
-        })
+        };
+        // The longest first, or the last one would keep everybody waiting.
+        waiting.sort_by_key(|(_, setup)| Reverse(setup.expected(STEPS_ALL)));
+        side_by_side(WAITING, &waiting, alone)?;
+        side_by_side(self.side_by_side(), &thinking, alone)
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
         Sweep::shown(self, results, extent)
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        Sweep::result(self, results)
+    }
+}
+
+/// How many jobs that wait for distant servers go on at the same time in a run from the beginning.
+fn waiting(sweep: &impl Sweep, extent: Extent) -> usize {
+    let points = sweep.points(extent).into_iter();
+    let waits = points.filter(|point| {
+        let setup = sweep.setup(point, extent);
+        setup.is_ok_and(|setup| matches!(setup.beside, Beside::Everything { .. }))
+    });
+    (waits.count() * extent.trials() as usize).clamp(1, WAITING)
 }
 
 /// Does the same with all of them, so many at the same time. After a failure nothing more is begun.

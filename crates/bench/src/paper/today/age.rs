@@ -14,10 +14,8 @@ use testbed::{GlusterMount, Requirements, Rsync};
 use tokio::runtime::Runtime;
 
 use super::stand::Stand;
-use super::{BANDWIDTH, GLUSTER, MERIDIAN, RSYNC, link, outcome};
-use crate::paper::experiment::{
-    Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown, by_place,
-};
+use super::{BANDWIDTH, DISTANCES, GLUSTER, MERIDIAN, RSYNC, at_each_place, outcome};
+use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown};
 use crate::paper::field::{Field, runtime};
 use crate::paper::peers;
 use crate::paper::plot::{self, Axis, Chart, Plot};
@@ -40,7 +38,7 @@ pub(crate) struct Age;
 
 /// How long one trial goes on.
 fn span(extent: Extent) -> Duration {
-    Duration::from_secs(extent.choose(20, 4))
+    Duration::from_secs(extent.choose(15, 4))
 }
 
 impl Experiment for Age {
@@ -65,7 +63,7 @@ impl Experiment for Age {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] = extent.choose(&["0.2", "20", "60", "120"], &["60"]);
+        let distances: &[&str] = extent.choose(DISTANCES, &["60"]);
         let series = |x: &&str| [MERIDIAN, GLUSTER, RSYNC].map(|series| Point::new("", series, x));
         distances.iter().flat_map(series).collect()
     }
@@ -74,28 +72,26 @@ impl Experiment for Age {
         span(extent) + Duration::from_secs(2)
     }
 
+    /// Everything is started once for all trials at a place, in which the series alternate.
+    fn is_at_once(&self, _: Extent) -> bool {
+        true
+    }
+
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
-        for (x, jobs) in by_place(jobs) {
-            let stand = Stand::start(field, &link(x)?)?;
-            let mut mounted = stand.gluster()?;
-            let (here, there) = (stand.local(0)?, stand.local(1)?);
-            let rsync = Rsync::start(stand.place(1)?, &there)?;
-            let span = span(field.extent);
-            for (number, job) in jobs.into_iter().enumerate() {
-                let name = format!("age-{number}");
-                let seen = match job.point.series.as_str() {
-                    MERIDIAN => at_set(&stand, &name, span),
-                    GLUSTER => at_gluster(&mounted.mounts, &name, span),
-                    RSYNC => by_rsync(&stand, &rsync, [&here, &there], span),
-                    _ => bail!("there is no such series"),
-                };
-                mounted.check_running()?;
-                stand.sites.check_running()?;
-                book.keep(job, seen.with_context(|| job.to_string())?)?;
-            }
-            mounted.stop()?;
-        }
-        Ok(())
+        let span = span(field.extent);
+        let rsync = |stand: &Stand| Rsync::start(stand.place(1)?, &stand.local(1)?);
+        at_each_place(
+            field,
+            jobs,
+            book,
+            rsync,
+            |stand, mounted, rsync, job, name| match job.point.series.as_str() {
+                MERIDIAN => at_set(stand, name, span),
+                GLUSTER => at_gluster(&mounted.mounts, name, span),
+                RSYNC => by_rsync(stand, rsync, [&stand.local(0)?, &stand.local(1)?], span),
+                _ => bail!("there is no such series"),
+            },
+        )
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
@@ -115,12 +111,11 @@ impl Experiment for Age {
             series: "files",
             x: "round trip (ms)",
         };
-        let chart = Chart {
-            title: String::new(),
-            x: Axis::linear("round trip between sites (ms)"),
-            y: Axis::linear("age of what is read, mean (ms)"),
-            marks: plot::lines(results, "", "age_s", 1e-3, None),
-        };
+        let chart = Chart::over_distance(
+            "",
+            Axis::linear("age of what is read, mean (ms)"),
+            plot::lines(results, "", "age_s", 1e-3, None),
+        );
         Shown {
             title: "Today: how old is what I read",
             about: format!(
@@ -143,6 +138,16 @@ impl Experiment for Age {
                 charts: vec![chart],
             }],
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ages = results.series("").into_iter().map(|series| {
+            let age = results.summary(&Point::new("", series, x), "age_s")?;
+            Some(format!("{series} {} ms", table::cell(age, 1e-3)))
+        });
+        let ages: Option<Vec<String>> = ages.collect();
+        Some(format!("age of what is read, {x} ms: {}", ages?.join(", ")))
     }
 }
 

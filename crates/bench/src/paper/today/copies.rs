@@ -11,7 +11,7 @@ use testbed::{GridFtp, GridFtpOptions, LinkSettings, Requirements, Rsync};
 use tokio::runtime::Runtime;
 
 use super::stand::{Mounted, SITES, Stand};
-use super::{BANDWIDTH, GLUSTER, GRIDFTP, MERIDIAN, RSYNC, link, outcome};
+use super::{BANDWIDTH, DISTANCES, GLUSTER, GRIDFTP, MERIDIAN, RSYNC, link, outcome};
 use crate::paper::experiment::{
     Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown, by_place,
 };
@@ -43,7 +43,7 @@ enum Load {
 
 impl Load {
     fn all(extent: Extent) -> [Self; 2] {
-        let small = Self::Small(extent.choose(200, 20));
+        let small = Self::Small(extent.choose(60, 20));
         [small, Self::Large(extent.choose(256 << 20, 64 << 20))]
     }
 
@@ -100,7 +100,7 @@ impl Experiment for Copies {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] = extent.choose(&["0.2", "20", "60", "120"], &["0.2", "60"]);
+        let distances: &[&str] = extent.choose(DISTANCES, &["0.2", "60"]);
         let mut points = Vec::new();
         for load in Load::all(extent) {
             for x in distances {
@@ -115,10 +115,15 @@ impl Experiment for Copies {
         let distance = point.x.parse::<f64>().unwrap_or(0.0) / 1000.0;
         let seconds = match (Load::of(&point.panel, extent), point.series.as_str()) {
             (Ok(Load::Small(count)), GLUSTER) => 8.0 * distance * count as f64,
-            (Ok(Load::Large(bytes)), _) => bytes as f64 / 30e6 + 20.0 * distance,
+            (Ok(Load::Large(bytes)), _) => bytes as f64 / 50e6 + 20.0 * distance,
             _ => 20.0 * distance,
         };
         Duration::from_secs_f64(2.0 + seconds)
+    }
+
+    /// Everything is started once for all trials at a place, in which the series alternate.
+    fn is_at_once(&self, _: Extent) -> bool {
+        true
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
@@ -146,11 +151,12 @@ impl Experiment for Copies {
             series: "files",
             x: "round trip (ms)",
         };
-        let charts = results.panels().into_iter().map(|panel| Chart {
-            title: panel.to_owned(),
-            x: Axis::linear("round trip between sites (ms)"),
-            y: Axis::log("time until all sites have it (s)"),
-            marks: plot::lines(results, panel, EVERYWHERE, 1.0, None),
+        let charts = results.panels().into_iter().map(|panel| {
+            Chart::over_distance(
+                panel,
+                Axis::log("time until all sites have it (s)"),
+                plot::lines(results, panel, EVERYWHERE, 1.0, None),
+            )
         });
         Shown {
             title: "Today: copies at three sites",
@@ -171,6 +177,16 @@ impl Experiment for Copies {
                 charts: charts.collect(),
             }],
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let lines = results.panels().into_iter().map(|panel| {
+            let x = results.last_place(panel)?;
+            let ratios = table::ratios(results, panel, x, EVERYWHERE, MERIDIAN)?;
+            Some(format!("{panel} everywhere, {x} ms: {ratios}"))
+        });
+        let lines: Option<Vec<String>> = lines.collect();
+        Some(lines?.join("; "))
     }
 }
 

@@ -16,7 +16,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use testbed::LinkSettings;
 
-use super::experiment::Outcome;
+use super::experiment::{Book, Job, Outcome, by_place};
+use super::field::Field;
+use stand::{Mounted, Stand};
 
 /// The bandwidth of every link, in bits a second.
 const BANDWIDTH: u64 = 1_000_000_000;
@@ -38,6 +40,34 @@ fn link(x: &str) -> Result<LinkSettings> {
     let milliseconds: f64 = x.parse().with_context(|| format!("'{x}' is no time"))?;
     let round_trip = Duration::from_secs_f64(milliseconds / 1000.0);
     Ok(LinkSettings::round_trip(round_trip).bandwidth(BANDWIDTH))
+}
+
+/// Round trips in milliseconds; what is in between is a straight line.
+const DISTANCES: &[&str] = &["0.2", "60", "120"];
+
+/// Has jobs measured beside each other: starts everything anew at each place, prepares there what is `ready` for all jobs, and has one job
+/// after the other measured under a name of its own. All servers must run all the time.
+fn at_each_place<T>(
+    field: &Field,
+    jobs: &[Job],
+    book: &dyn Book,
+    ready: impl Fn(&Stand) -> Result<T>,
+    measure: impl Fn(&Stand, &Mounted, &T, &Job, &str) -> Result<Outcome>,
+) -> Result<()> {
+    for (x, jobs) in by_place(jobs) {
+        let stand = Stand::start(field, &link(x)?)?;
+        let mut mounted = stand.gluster()?;
+        let ready = ready(&stand)?;
+        for (number, job) in jobs.into_iter().enumerate() {
+            let name = format!("work-{number}");
+            let outcome = measure(&stand, &mounted, &ready, job, &name);
+            mounted.check_running()?;
+            stand.sites.check_running()?;
+            book.keep(job, outcome.with_context(|| job.to_string())?)?;
+        }
+        mounted.stop()?;
+    }
+    Ok(())
 }
 
 /// Figures by their names.

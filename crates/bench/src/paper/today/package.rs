@@ -10,10 +10,8 @@ use anyhow::{Context, Result, bail};
 use testbed::Requirements;
 
 use super::stand::{Mounted, Stand};
-use super::{BANDWIDTH, GLUSTER, MERIDIAN, link, outcome};
-use crate::paper::experiment::{
-    Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown, by_place,
-};
+use super::{BANDWIDTH, DISTANCES, GLUSTER, MERIDIAN, at_each_place, outcome};
+use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown};
 use crate::paper::field::{Field, runtime};
 use crate::paper::peers;
 use crate::paper::plot::{self, Axis, Chart, Plot};
@@ -28,7 +26,7 @@ pub(crate) struct Package;
 
 /// How many steps of the package are played: each costs GlusterFS several round trips.
 fn steps(extent: Extent) -> usize {
-    extent.choose(600, 60)
+    extent.choose(400, 60)
 }
 
 impl Experiment for Package {
@@ -49,39 +47,41 @@ impl Experiment for Package {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] = extent.choose(&["0.2", "20", "60", "120"], &["60"]);
+        let distances: &[&str] = extent.choose(DISTANCES, &["60"]);
         let series = |x: &&str| [MERIDIAN, GLUSTER].map(|series| Point::new("", series, x));
         distances.iter().flat_map(series).collect()
     }
 
     fn expected(&self, point: &Point, extent: Extent) -> Duration {
         let distance = point.x.parse::<f64>().unwrap_or(0.0) / 1000.0;
-        let round_trips = if point.series == GLUSTER { 3.0 } else { 0.01 };
+        let round_trips = if point.series == GLUSTER { 2.3 } else { 0.01 };
         let seconds = 2.0 + round_trips * distance * steps(extent) as f64;
         Duration::from_secs_f64(seconds)
     }
 
+    /// Everything is started once for all trials at a place, in which the series alternate.
+    fn is_at_once(&self, _: Extent) -> bool {
+        true
+    }
+
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
         let trace = field.trace.beginning(steps(field.extent));
-        for (x, jobs) in by_place(jobs) {
-            let stand = Stand::start(field, &link(x)?)?;
-            let mut mounted = stand.gluster()?;
+        let reference = |stand: &Stand| {
             let reference = stand.local(0)?;
             play_calls(&trace, reference.clone())?;
-            for (number, job) in jobs.into_iter().enumerate() {
-                let home = format!("package-{number}");
-                let played = match job.point.series.as_str() {
-                    MERIDIAN => at_set(&stand, &trace, &home),
-                    GLUSTER => at_gluster(&mounted, &trace, &home, &reference),
-                    _ => bail!("there is no such series"),
-                };
-                mounted.check_running()?;
-                stand.sites.check_running()?;
-                book.keep(job, played.with_context(|| job.to_string())?)?;
-            }
-            mounted.stop()?;
-        }
-        Ok(())
+            Ok(reference)
+        };
+        at_each_place(
+            field,
+            jobs,
+            book,
+            reference,
+            |stand, mounted, reference, job, name| match job.point.series.as_str() {
+                MERIDIAN => at_set(stand, &trace, name),
+                GLUSTER => at_gluster(mounted, &trace, name, reference),
+                _ => bail!("there is no such series"),
+            },
+        )
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {
@@ -94,12 +94,11 @@ impl Experiment for Package {
             series: "files",
             x: "round trip (ms)",
         };
-        let chart = Chart {
-            title: String::new(),
-            x: Axis::linear("round trip between sites (ms)"),
-            y: Axis::log("time (s)"),
-            marks: plot::lines(results, "", "total_s", 1.0, None),
-        };
+        let chart = Chart::over_distance(
+            "",
+            Axis::log("time (s)"),
+            plot::lines(results, "", "total_s", 1.0, None),
+        );
         Shown {
             title: "Today: SSH-Build beside GlusterFS",
             about: format!(
@@ -120,6 +119,12 @@ impl Experiment for Package {
                 charts: vec![chart],
             }],
         }
+    }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let x = results.last_place("")?;
+        let ratios = table::ratios(results, "", x, "total_s", MERIDIAN)?;
+        Some(format!("time at {x} ms: {ratios}"))
     }
 }
 

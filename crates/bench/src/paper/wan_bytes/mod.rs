@@ -31,6 +31,9 @@ const VARIANTS: [(&str, &str); 4] = [
 const BUILD: &str = "SSH-Build";
 const BUILD_THINKING: &str = "SSH-Build, thinking";
 
+/// How many plays with pauses go on at the same time: three trials of each variant.
+const SIDE_BY_SIDE: usize = 3 * VARIANTS.len();
+
 /// How many steps a quick run plays.
 const QUICK_STEPS: usize = 1_500;
 
@@ -61,11 +64,16 @@ impl Experiment for WanBytes {
 
     fn expected(&self, point: &Point, extent: Extent) -> Duration {
         let seconds = match (point.x.as_str(), extent) {
-            (BUILD_THINKING, _) => 70,
-            (BUILD, Extent::Whole) => 15,
+            (BUILD_THINKING, _) => 200 / SIDE_BY_SIDE as u64,
+            (BUILD, Extent::Whole) => 14,
             _ => 5,
         };
         Duration::from_secs(seconds)
+    }
+
+    /// Servers are started once for all trials, in which the variants alternate.
+    fn is_at_once(&self, _: Extent) -> bool {
+        true
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
@@ -80,7 +88,7 @@ impl Experiment for WanBytes {
             measure(&mut stands, job)?;
         }
         drop(stands);
-        side_by_side(VARIANTS.len(), &patient, |job| {
+        side_by_side(SIDE_BY_SIDE, &patient, |job| {
             measure(&mut Stands::of(field), job)
         })
     }
@@ -123,7 +131,7 @@ impl Experiment for WanBytes {
                  everything, both ways, with all headers, until the other site had everything. *No merging*: each change of names and attributes \
                  travels as a record of its own (`merging = false`). *No elision*: contents are \
                  sent at once (`data_delay = \"0 ms\"`), not after 0.2 s in which they may be overwritten or removed. \
-                 *No compression*: `compression = false`.{}\n\n{}",
+                 *No compression*: `compression = false`. Plays with think time run side by side, up to {SIDE_BY_SIDE}; other work alone.{}\n\n{}",
                 ROUND_TRIP.as_millis(),
                 super::ssh_build::shortened(extent, QUICK_STEPS),
                 work::described()
@@ -145,6 +153,19 @@ impl Experiment for WanBytes {
             }],
         }
     }
+
+    fn result(&self, results: &Results) -> Option<String> {
+        let shares = results.series("").into_iter().map(|series| {
+            let point = Point::new("", series, BUILD);
+            let share = results.summary(&point, "wire_per_written")?;
+            Some(format!("{series} {}", table::cell(share, 1.0)))
+        });
+        let shares: Option<Vec<String>> = shares.collect();
+        Some(format!(
+            "on the wire for each byte of {BUILD}: {}",
+            shares?.join(", ")
+        ))
+    }
 }
 
 fn one(stands: &mut Stands<'_>, field: &Field, point: &Point) -> Result<Outcome> {
@@ -158,7 +179,7 @@ fn one(stands: &mut Stands<'_>, field: &Field, point: &Point) -> Result<Outcome>
         steps: field.extent.choose(usize::MAX, QUICK_STEPS),
         beside: match point.x.as_str() {
             // What crosses does not depend on how busy the machine is.
-            BUILD_THINKING => Beside::Everything,
+            BUILD_THINKING => Beside::Everything { round_trips: 0 },
             _ => Beside::Nothing,
         },
     };
