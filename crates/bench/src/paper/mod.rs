@@ -25,6 +25,7 @@ mod plot;
 mod progress;
 mod raw;
 mod run;
+mod scale;
 mod sharing;
 mod ssh_build;
 mod statistics;
