@@ -4,7 +4,8 @@
 
 use super::super::experiment::Point;
 use super::super::statistics::Results;
-use super::{BURST, CONTEND, CONTENTIONS, MAKE, SINGLE, UNPACK, WRITE, work};
+use super::work;
+use super::{BURST, CONTEND, CONTENTIONS, LAID_OUT, LAY_OUT, MAKE, SINGLE, UNPACK, WAIT, WRITE};
 
 /// A curve counts as straight, or flat, as long as it stays within this of where it should be.
 const TOLERANCE: f64 = 0.1;
@@ -61,6 +62,7 @@ pub(super) fn sentences(results: &Results) -> String {
         waiting(results),
         primary(results),
         contention(results),
+        asking_again(results),
     ];
     let all: Vec<String> = all.into_iter().flatten().collect();
     format!("Where it bends, and why:\n\n- {}", all.join("\n- "))
@@ -151,16 +153,48 @@ fn contention(results: &Results) -> Option<String> {
             Some((curve.first()?, curve.last()?))
         };
         let ((few, proposals_few), (many, proposals_many)) = ends("proposals_per_update")?;
-        let ((_, vain_few), (_, vain_many)) = ends("withdrawn_per_update")?;
         let ((_, time_few), (_, time_many)) = ends("common_s")?;
         parts.push(format!(
-            "with `{series}` there are {proposals_few:.3} proposals for each update in a set of {few} and {proposals_many:.3} in one of {many}, of which \
-             {vain_few:.3} and {vain_many:.3} are withdrawn, and an update of the common directory takes {:.0} ms and {:.0} ms",
+            "`{series}` takes {proposals_few:.3} proposals for each update in a set of {few} and {proposals_many:.3} in one of {many}, and an update of the common \
+             directory {:.0} ms and {:.0} ms",
             time_few * 1e3,
             time_many * 1e3,
         ));
     }
-    Some(format!("*Contention.* In the mean, {}.", parts.join("; ")))
+    Some(format!(
+        "*Contention.* {}. To forward takes the way to the other site, however many there are; to wait takes until everybody, the farthest included, \
+         has applied what the other one did and acknowledged its control.",
+        parts.join("; ")
+    ))
+}
+
+/// Why those who wait ask more often in larger sets.
+fn asking_again(results: &Results) -> Option<String> {
+    let again = |panel, series| Curve::of(results, panel, series, "again_per_update");
+    let [(even, ..), (apart, ..)] = LAID_OUT;
+    let ((few, at_few), (many, at_many)) = {
+        let cities = again(CONTEND, WAIT);
+        (cities.first()?, cities.last()?)
+    };
+    let (_, even) = again(LAY_OUT, even).last()?;
+    let (_, apart) = again(LAY_OUT, apart).last()?;
+    let verdict = if apart > 2.0 * even {
+        "So it is not their number but their unequal distances: a proposal is made again when some have granted it and most have not, and that \
+         happens while the news of the other site, its proposal or the end of its control, has reached some replicas and not \
+         yet the rest. The more replicas are nearer to both sites than these are to each other, the more often it does"
+    } else {
+        "So the distance between the two is not what makes them ask again"
+    };
+    let own = Curve::of(results, CONTEND, WAIT, "own_proposals_a_site");
+    let longest = Curve::of(results, CONTEND, WAIT, "longest_s");
+    let ((_, own_few), (_, own_many)) = (own.first()?, own.last()?);
+    let (_, longest) = longest.last()?;
+    Some(format!(
+        "*Asking again.* Of the proposals with `wait`, {at_few:.3} for each update are made again in a set of {few} and {at_many:.3} in one of {many}. With {many} replicas at \
+         equal distances it is {even:.3}, and with those two twice as far from each other as from all others {apart:.3}. {verdict}. Who waits long lets the control \
+         of its own directory lapse, too, which an idle second ends: each site asked {own_few:.1} times for its own in a set of {few} and {own_many:.1} \
+         times in one of {many}, where the longest wait was {longest:.1} s in the mean of the runs."
+    ))
 }
 
 #[cfg(test)]

@@ -99,25 +99,30 @@ impl Sites {
         self.sites.iter().all(done)
     }
 
-    /// How long updates took, in the mean.
+    /// How long updates took, in the mean, and the longest of all.
     ///
     /// # Errors
     /// Fails when one was refused.
     pub(super) fn times(&self, world: &World) -> Result<Vec<(String, f64)>> {
         let mut sums = [(Duration::ZERO, 0_u32); 2];
+        let mut longest = Duration::ZERO;
         for (number, is_common) in self.sites.iter().flat_map(|site| &site.begun) {
             let operation = &world.operations[*number];
             let ended = operation.outcome.context("an update was not answered")?;
             let (sum, count) = &mut sums[usize::from(*is_common)];
-            *sum += took(operation.begun, ended)?;
+            let time = took(operation.begun, ended)?;
+            longest = longest.max(time);
+            *sum += time;
             *count += 1;
         }
         let names = ["own_s", "common_s"];
-        let times = names.iter().zip(sums).filter(|(_, (_, count))| *count > 0);
+        let sums = names.iter().zip(sums).filter(|(_, (_, count))| *count > 0);
         let mean = |(sum, count): (Duration, u32)| sum.as_secs_f64() / f64::from(count);
-        Ok(times
+        let mut times: Vec<(String, f64)> = sums
             .map(|(name, sum)| ((*name).to_owned(), mean(sum)))
-            .collect())
+            .collect();
+        times.push(("longest_s".to_owned(), longest.as_secs_f64()));
+        Ok(times)
     }
 }
 

@@ -13,6 +13,7 @@ use anyhow::Result;
 use control::{ControlName, Envelope, Message, ReplicaSlot};
 use peer::{Epoch, Progress, Settings, frame_bytes};
 use sim::{Cargo, Sent};
+use vfs::ObjectId;
 
 use crate::paper::experiment::Outcome;
 
@@ -31,7 +32,11 @@ struct Direction {
 #[derive(Debug, Default)]
 pub(super) struct Count {
     directions: BTreeMap<(ReplicaSlot, ReplicaSlot), Direction>,
-    proposed: BTreeSet<ControlName>,
+    /// Every proposal, with what it asked for.
+    proposed: BTreeMap<ControlName, Vec<ObjectId>>,
+    /// Proposals that replace an earlier one or stand behind a competitor for whom an earlier one made way.
+    again: BTreeSet<ControlName>,
+    released: BTreeSet<ControlName>,
     refused: BTreeSet<ControlName>,
     withdrawn: BTreeSet<ControlName>,
     /// Messages of replication control.
@@ -100,7 +105,11 @@ impl Count {
             Message::Propose {
                 proposal, replaces, ..
             } => {
-                self.proposed.insert(proposal.name);
+                let objects = proposal.claims.iter().map(|claim| claim.object);
+                self.proposed.insert(proposal.name, objects.collect());
+                if replaces.is_some() || !proposal.behind.is_empty() {
+                    self.again.insert(proposal.name);
+                }
                 let former = replaces.map(|number| ControlName {
                     number,
                     ..proposal.name
@@ -109,17 +118,29 @@ impl Count {
             }
             Message::Refuse { name, .. } => drop(self.refused.insert(*name)),
             Message::Abort { name, .. } => drop(self.withdrawn.insert(*name)),
+            Message::Release { name, .. } => drop(self.released.insert(*name)),
             _ => {}
         }
+    }
+
+    /// How many proposals did not ask for this object.
+    pub(super) fn proposals_without(&self, object: ObjectId) -> usize {
+        let all = self.proposed.values();
+        all.filter(|objects| !objects.contains(&object)).count()
     }
 
     /// The figures of so many updates.
     pub(super) fn figures(&self, updates: u64) -> Outcome {
         let each = |count: u64| count as f64 / updates as f64;
         let of = |names: &BTreeSet<ControlName>| each(names.len() as u64);
+        // What is made under shallow control is controlled by its maker without a proposal.
+        let is_born = |name: &&ControlName| !self.proposed.contains_key(name);
+        let born = self.released.iter().filter(is_born).count();
         let figures = [
             ("updates", updates as f64),
-            ("proposals_per_update", of(&self.proposed)),
+            ("proposals_per_update", each(self.proposed.len() as u64)),
+            ("born_per_update", each(born as u64)),
+            ("again_per_update", of(&self.again)),
             ("refused_per_update", of(&self.refused)),
             ("withdrawn_per_update", of(&self.withdrawn)),
             ("messages_per_update", each(self.control)),

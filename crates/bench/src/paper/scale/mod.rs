@@ -30,12 +30,14 @@ use testbed::Requirements;
 use super::experiment::{Book, Experiment, Extent, Job, Outcome, Point, Shown};
 use super::field::Field;
 use super::statistics::Results;
+use set::Places;
 use work::Single;
 
 /// Panels, one for each sort of work.
 const SINGLE: &str = "single updates";
 const BURST: &str = "a burst under deep control";
 const CONTEND: &str = "two sites share a directory";
+const LAY_OUT: &str = "the same at distances laid out, with wait";
 
 /// Series of single updates.
 const MAKE: &str = "a file is made";
@@ -46,7 +48,23 @@ const UNPACK: &str = "files are unpacked";
 
 /// Series of two sites, by what happens to an update of a directory that the other one controls.
 const CONTENTIONS: [(&str, Contention); 2] =
-    [("forward", Contention::Forward), ("wait", Contention::Wait)];
+    [("forward", Contention::Forward), (WAIT, Contention::Wait)];
+
+/// The series in which a site waits until it has the directory itself.
+const WAIT: &str = "wait";
+
+/// One way between two replicas where distances are laid out: about the farthest that anybody is in a large set.
+const FAR: Duration = Duration::from_millis(140);
+
+/// Series of two sites that wait for each other where distances are laid out: between the two, and all others.
+const LAID_OUT: [(&str, Duration, Duration); 2] = [
+    ("all equally far", FAR, FAR),
+    (
+        "the two farther from each other",
+        FAR,
+        Duration::from_millis(70),
+    ),
+];
 
 /// Counts in the hash of settings: raised when simulation or cities change.
 const VERSION: u32 = 1;
@@ -57,6 +75,8 @@ struct Amount {
     single_updates: u64,
     burst_files: u64,
     updates_a_site: u64,
+    /// So many runs at different places are one trial, which is their mean.
+    draws: u32,
 }
 
 impl Amount {
@@ -64,7 +84,8 @@ impl Amount {
         Self {
             single_updates: extent.choose(24, 6),
             burst_files: extent.choose(200, 20),
-            updates_a_site: extent.choose(100, 20),
+            updates_a_site: extent.choose(200, 20),
+            draws: extent.choose(4, 1),
         }
     }
 }
@@ -84,7 +105,7 @@ impl Experiment for Scale {
 
     fn settings(&self, extent: Extent) -> String {
         format!(
-            "{VERSION} {:?} {} {} {:?} {:?} {} {:?} {}",
+            "{VERSION} {:?} {} {} {:?} {:?} {} {:?} {} {LAID_OUT:?}",
             Amount::of(extent),
             cities::STRETCH,
             set::JITTER_PERCENT,
@@ -102,7 +123,9 @@ impl Experiment for Scale {
             let single = [MAKE, WRITE].map(|series| Point::new(SINGLE, series, count));
             let contend = CONTENTIONS.map(|(series, _)| Point::new(CONTEND, series, count));
             let burst = [Point::new(BURST, UNPACK, count)];
-            single.into_iter().chain(burst).chain(contend)
+            let laid_out = LAID_OUT.map(|(series, ..)| Point::new(LAY_OUT, series, count));
+            let all = single.into_iter().chain(burst);
+            all.chain(contend).chain(laid_out)
         };
         counts.iter().flat_map(at).collect()
     }
@@ -126,19 +149,44 @@ impl Experiment for Scale {
     }
 }
 
-/// Carries out one trial at one point.
+/// Carries out one trial at one point: the means of its draws.
 fn simulate(point: &Point, trial: u32, amount: Amount) -> Result<Outcome> {
     let replicas: u16 = point.x.parse().context("no number of replicas")?;
+    let mut sums = Outcome::new();
+    for draw in 0..amount.draws {
+        let seed = u64::from(trial) << 16 | u64::from(draw);
+        let drawn = simulate_once(point, seed, replicas, amount);
+        for (figure, value) in drawn.with_context(|| format!("seed {seed}"))? {
+            *sums.entry(figure).or_default() += value / f64::from(amount.draws);
+        }
+    }
+    if let Some(messages) = sums.get("messages_per_update") {
+        let each = messages / (f64::from(replicas) - 1.0);
+        sums.insert("messages_per_other".to_owned(), each);
+    }
+    Ok(sums)
+}
+
+fn simulate_once(point: &Point, seed: u64, replicas: u16, amount: Amount) -> Result<Outcome> {
+    let no_series = || format!("there is no series {}", point.series);
     match (point.panel.as_str(), point.series.as_str()) {
-        (SINGLE, MAKE) => work::single(Single::Make, trial, replicas, amount.single_updates),
-        (SINGLE, WRITE) => work::single(Single::Write, trial, replicas, amount.single_updates),
-        (BURST, UNPACK) => work::burst(trial, replicas, amount.burst_files),
+        (SINGLE, MAKE) => work::single(Single::Make, seed, replicas, amount.single_updates),
+        (SINGLE, WRITE) => work::single(Single::Write, seed, replicas, amount.single_updates),
+        (BURST, UNPACK) => work::burst(seed, replicas, amount.burst_files),
         (CONTEND, series) => {
             let known = CONTENTIONS.iter().find(|(name, _)| *name == series);
-            let (_, contention) = known.context("there is no such series")?;
-            work::contend(*contention, trial, replicas, amount.updates_a_site)
+            let (_, contention) = known.with_context(no_series)?;
+            let places = Places::draw(seed);
+            work::contend(*contention, &places, seed, replicas, amount.updates_a_site)
         }
-        _ => bail!("there is no such work"),
+        (LAY_OUT, series) => {
+            let known = LAID_OUT.iter().find(|(name, ..)| *name == series);
+            let &(_, first_two, others) = known.with_context(no_series)?;
+            let places = Places::Apart { first_two, others };
+            let wait = Contention::Wait;
+            work::contend(wait, &places, seed, replicas, amount.updates_a_site)
+        }
+        _ => bail!(no_series()),
     }
 }
 
@@ -150,6 +198,7 @@ mod tests {
         single_updates: 4,
         burst_files: 12,
         updates_a_site: 15,
+        draws: 2,
     };
 
     fn figures(panel: &str, series: &str, replicas: u16) -> Outcome {
@@ -198,6 +247,18 @@ mod tests {
             let expected = rules::messages_in_a_burst(replicas, FEW.burst_files, updates);
             assert_eq!(found["messages_per_update"], expected);
             assert!(found["mean_update_s"] < found["first_update_s"]);
+        }
+    }
+
+    #[test]
+    fn whoever_waits_elects_more_than_whoever_forwards() {
+        let [forward, wait] = ["forward", "wait"].map(|series| figures(CONTEND, series, 4));
+        assert!(wait["proposals_per_update"] > forward["proposals_per_update"]);
+        assert!(wait["common_s"] > forward["common_s"]);
+        for found in [forward, wait] {
+            assert!(found["again_per_update"] <= found["proposals_per_update"]);
+            // What is made in the common directory is controlled by its maker.
+            assert!(found["born_per_update"] > 0.0);
         }
     }
 

@@ -11,6 +11,12 @@ pub(super) fn messages_of_a_control(replicas: u16) -> f64 {
     4.0 * (f64::from(replicas) - 1.0)
 }
 
+/// Messages of a control that is born with an object: the first message about it is the record that makes the object, and
+/// what remains is the acknowledgement, the release, and its receipt.
+pub(super) fn messages_of_a_born_control(replicas: u16) -> f64 {
+    3.0 * (f64::from(replicas) - 1.0)
+}
+
 /// Messages for each update of a burst under deep control: one control for the directory, and one for each file that is
 /// written below it (the third strategy of section 3.3 of the main paper).
 pub(super) fn messages_in_a_burst(replicas: u16, written_files: u64, updates: u64) -> f64 {

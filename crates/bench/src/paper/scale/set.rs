@@ -23,36 +23,54 @@ const LIMIT: Duration = Duration::from_secs(3600);
 /// In sets that are not larger every invariant is checked after every step, in larger ones at rest alone.
 pub(super) const CHECKED_REPLICAS_MAX: u16 = 4;
 
-/// The cities of one trial. A larger set of the same trial has all cities of a smaller one, and its first replica is at
-/// the same place.
+/// Where the replicas of a set are, and so how far from each other.
 #[derive(Debug, Clone)]
-pub(super) struct Cities(Vec<City>);
+pub(super) enum Places {
+    /// In cities, in this order. A larger set with the same seed has all cities of a smaller one, and its first replica is
+    /// in the same.
+    Cities(Vec<City>),
+    /// The first two so far from each other, one way, and all others from these and from each other.
+    Apart {
+        /// Between the first two.
+        first_two: Duration,
+        /// All others.
+        others: Duration,
+    },
+}
 
-impl Cities {
+impl Places {
     /// Draws the order in which cities are taken.
-    pub(super) fn draw(trial: u32) -> Self {
-        let mut random = Random::new(u64::from(trial) ^ 0xc171e5);
+    pub(super) fn draw(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0xc171e5);
         let mut cities = CITIES.to_vec();
         // Fisher and Yates.
         for last in (1..cities.len()).rev() {
             let drawn = random.below(last as u64 + 1);
             cities.swap(last, usize::try_from(drawn).unwrap_or(0));
         }
-        Self(cities)
+        Self::Cities(cities)
     }
 
     /// Round trips from one replica of a set of this size to all others, the nearest first, without jitter.
     pub(super) fn round_trips(&self, replicas: u16, from: ReplicaSlot) -> Vec<Duration> {
         let others = slots(replicas).filter(|other| *other != from);
-        let mut trips: Vec<Duration> = others
-            .map(|other| 2 * delay(self.of(from), self.of(other)))
-            .collect();
+        let mut trips: Vec<Duration> = others.map(|other| 2 * self.delay(from, other)).collect();
         trips.sort_unstable();
         trips
     }
 
-    fn of(&self, slot: ReplicaSlot) -> City {
-        self.0[usize::from(slot.0 - 1) % self.0.len()]
+    /// How long a packet takes from one replica to another, without jitter.
+    fn delay(&self, one: ReplicaSlot, other: ReplicaSlot) -> Duration {
+        match self {
+            Self::Cities(cities) => {
+                let of = |slot: ReplicaSlot| cities[usize::from(slot.0 - 1)];
+                delay(of(one), of(other))
+            }
+            Self::Apart { first_two, others } => match one.0 <= 2 && other.0 <= 2 {
+                true => *first_two,
+                false => *others,
+            },
+        }
     }
 }
 
@@ -61,13 +79,13 @@ pub(super) fn slots(replicas: u16) -> impl Iterator<Item = ReplicaSlot> {
     (1..=replicas).map(ReplicaSlot)
 }
 
-/// Sets the stage: replicas in the first cities, all with a tree of directories below the root, in each a file.
+/// Sets the stage: replicas at these places, all with a tree of directories below the root, in each a file.
 /// Directories and files are numbered from 0.
 ///
 /// # Errors
 /// Fails when there are fewer cities than replicas.
 pub(super) fn stage(
-    cities: &Cities,
+    places: &Places,
     replicas: u16,
     directories: u64,
     contention: Contention,
@@ -86,7 +104,7 @@ pub(super) fn stage(
     plan.links.jitter_percent = JITTER_PERCENT;
     for from in slots(replicas) {
         for to in slots(replicas).filter(|to| *to != from) {
-            let delay = delay(cities.of(from), cities.of(to));
+            let delay = places.delay(from, to);
             for lane in [Lane::Control, Lane::Stream, Lane::Data, Lane::Forward] {
                 plan.links.set(from, to, lane, delay);
             }
@@ -150,14 +168,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trial_has_its_own_cities_and_larger_sets_contain_smaller_ones() {
-        let (one, other) = (Cities::draw(1), Cities::draw(2));
-        assert_ne!(one.0[..4], other.0[..4]);
-        assert_eq!(one.0, Cities::draw(1).0);
+    fn a_seed_has_its_own_cities_and_larger_sets_contain_smaller_ones() {
         let first = ReplicaSlot(1);
-        let (few, many) = (one.round_trips(4, first), one.round_trips(8, first));
+        let trips = |seed, replicas| Places::draw(seed).round_trips(replicas, first);
+        assert_ne!(trips(1, 4), trips(2, 4));
+        let (few, many) = (trips(1, 4), trips(1, 8));
         assert_eq!((few.len(), many.len()), (3, 7));
         assert!(few.iter().all(|trip| many.contains(trip)));
         assert!(many.is_sorted());
+    }
+
+    #[test]
+    fn places_can_be_laid_out() {
+        let [first_two, others] = [140, 70].map(Duration::from_millis);
+        let places = Places::Apart { first_two, others };
+        let trips = |slot| places.round_trips(4, ReplicaSlot(slot));
+        assert_eq!(trips(2), [2 * others, 2 * others, 2 * first_two]);
+        assert_eq!(trips(3), [2 * others; 3]);
     }
 }

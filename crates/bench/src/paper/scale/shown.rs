@@ -6,8 +6,8 @@ use super::super::experiment::{Point, Shown};
 use super::super::plot::{self, Axis, Chart, Line, Marks, Plot, Value};
 use super::super::statistics::Results;
 use super::super::table::{self, Figure, Heads};
-use super::{Amount, BURST, CONTEND, CONTENTIONS, SINGLE, UNPACK, WRITE, bend, rules, work};
-use super::{cities, contend, set};
+use super::{Amount, BURST, CONTEND, CONTENTIONS, LAID_OUT, LAY_OUT, SINGLE, UNPACK, WRITE};
+use super::{bend, cities, contend, rules, set, work};
 
 /// What the rules say, beside what was counted.
 const ON_PAPER: &str = "on paper";
@@ -26,13 +26,12 @@ pub(super) fn shown(results: &Results, amount: Amount) -> Shown {
 
 fn stage() -> String {
     format!(
-        "**A simulation**, in which the cores of replication control that servers run exchange their real messages over virtual links. \
-         Time is virtual, too, and follows from the seed alone. Replicas are in cities drawn anew for each \
-         trial from {} of all continents; a larger set of the same trial has the cities of the smaller ones. A packet takes \
-         the great circle at two thirds of the speed of light, {} times as long as that because no cable is straight, and up to {} % more at random; \
-         packets do not overtake each other. Disks and processors take no time, bandwidth has no limit, nothing is lost and nobody fails. Every trial \
-         ends with a check that all copies are identical, nobody waits and no control is left; in sets of up to {} every \
-         invariant of the simulation was checked after every step.",
+        "**A simulation.** The cores of replication control that servers run exchange their real messages over virtual links; time is virtual, \
+         too, and follows from the seed alone. Replicas are in cities drawn anew for each trial from {} of all continents; a larger set has all cities of the \
+         smaller one. A packet takes the great circle at two thirds of the speed of light, {} times as long as that because no cable is \
+         straight, and up to {} % longer at random; packets do not overtake each other. Disks and processors take no time, bandwidth has no limit, nothing \
+         is lost and nobody fails. Every run ends with a check that all copies are identical, nobody waits and no control is left; with up to {} \
+         replicas every invariant of the simulation is checked after every step as well.",
         cities::CITIES.len(),
         cities::STRETCH,
         set::JITTER_PERCENT,
@@ -45,13 +44,16 @@ fn work(amount: Amount) -> String {
         single_updates,
         burst_files,
         updates_a_site,
+        draws,
     } = amount;
+    let [far, near] = [LAID_OUT[1].1, LAID_OUT[1].2].map(|one_way| 2 * one_way.as_millis());
     format!(
         "*{SINGLE}*: {single_updates} updates at replicas drawn at random, {} s apart, each of another file or directory that nobody controls. \
          *{BURST}*: a client of one replica makes, writes and closes {burst_files} files, one every {} ms or when the last one is closed, in \
-         directories that it makes on the way, all below one that nobody controlled. *{CONTEND}*: clients of two replicas make {updates_a_site} files \
-         each, one every {} ms or when the last one is made; one of {}, drawn at random, is in a directory that both use, the others are in one of its own. An \
-         update of what the other one controls is carried out there (`forward`) or waits (`wait`).",
+         directories that it makes on the way, all below one that nobody controlled. *{CONTEND}*: clients of two replicas make {updates_a_site} \
+         files each, one every {} ms or when the last one is made; one of {}, drawn at random, is in a directory that both use, the others are in \
+         one of their own. An update of what the other one controls is carried out there (`forward`) or waits (`wait`, as in the papers). *{LAY_OUT}*: \
+         all replicas are {far} ms from each other, or only those two, and {near} ms from all others. Each trial is the mean of {draws} such runs.",
         work::APART.as_secs(),
         work::FILE_EVERY.as_millis(),
         contend::EVERY.as_millis(),
@@ -61,13 +63,15 @@ fn work(amount: Amount) -> String {
 
 fn counted() -> String {
     format!(
-        "*Messages* and *bytes* are those of replication control until the last control has ended everywhere, the frames of servers with their headers, without \
-         TLS and TCP, and without what a quiet connection says of itself. *All messages* has update records, contents, forwarded operations and the answer to each \
-         as well, each as a message of its own, though servers send several records as one. *Proposals* count once, to however many they go; *refused* ones were refused by \
-         somebody, *withdrawn* ones had to be given up, so that the election was in vain or was repeated. *{ON_PAPER}*: one control costs 4 (n − 1) messages among n \
-         replicas: a proposal to each of the others, its acknowledgement, the release, and its receipt. A burst needs one control for the directory and one \
-         for each file that is written below it; for two sites the line is 4 (n − 1) for each proposal that was counted. A \
-         majority is reached after the round trip to the nearer half, everybody after that to the farthest."
+        "*Messages* and *bytes* are those of replication control until the last control has ended everywhere: the frames that servers send, with their \
+         headers, without TLS and TCP and without frames that carry no message. *All messages* are these, update records, contents, forwarded operations, and what \
+         confirms each; every record counts, though servers send several as one. *Proposals* count once, to however many they go; *made again* \
+         are those that replace an earlier one or stand behind a competitor that an earlier one made way for; *withdrawn* are those that ended before \
+         they had won. *{ON_PAPER}*: of n replicas, each of the n − 1 others gets a proposal and a release and answers both, so a control takes 4 (n − 1) \
+         messages. A burst has one control for the directory and one for each file that is written below it. What is made in a directory under shallow control is \
+         *born* under its maker's control; the record is the proposal, and 3 (n − 1) messages remain. For two sites the dashed lines are made of the proposals and \
+         births that were counted; what is above them are refusals, revokes, and what was asked in vain. A majority is reached after the round trip to the \
+         nearer half of the set, everybody after that to the farthest."
     )
 }
 
@@ -79,37 +83,36 @@ fn tables(results: &Results) -> Vec<String> {
     };
     let cost = [
         Figure::plain("proposals_per_update", "proposals"),
-        Figure::plain("refused_per_update", "refused"),
+        Figure::plain("again_per_update", "made again"),
         Figure::plain("withdrawn_per_update", "withdrawn"),
+        Figure::plain("born_per_update", "born"),
         Figure::plain("messages_per_update", "messages"),
         Figure::plain("bytes_per_update", "bytes"),
         Figure::plain("all_messages_per_update", "all messages"),
-        Figure::plain(
-            "primary_messages_per_update",
-            "sent by the primary, all messages",
-        ),
+        Figure::plain("primary_messages_per_update", "of these sent by primaries"),
     ];
     let unit = 1e-3;
     let milliseconds = |name, title| Figure { name, title, unit };
     let time = [
         milliseconds("first_update_s", "first update (ms)"),
-        milliseconds("mean_update_s", "mean update of the burst (ms)"),
         milliseconds("majority_s", "majority, on paper (ms)"),
         milliseconds("everybody_s", "everybody, on paper (ms)"),
-        milliseconds("own_s", "in the own directory, mean (ms)"),
-        milliseconds("common_s", "in the common one, mean (ms)"),
+        milliseconds("mean_update_s", "all updates of the burst (ms)"),
+        milliseconds("common_s", "in the common directory (ms)"),
+        milliseconds("own_s", "in one of their own (ms)"),
+        milliseconds("longest_s", "longest (ms)"),
+        Figure::plain("own_proposals_a_site", "proposals for the own one"),
     ];
     let costs = table::by_point(results, heads, &cost, None);
     let times = table::by_point(results, heads, &time, None);
     vec![
         format!("For each update:\n\n{costs}"),
-        format!("How long updates take:\n\n{times}"),
+        format!("How long updates take, in the mean:\n\n{times}"),
     ]
 }
 
 /// Counted messages beside the rules' formulas.
 fn messages(results: &Results, amount: Amount) -> Plot {
-    let figure = "messages_per_update";
     let updates = work::updates_of_a_burst(amount.burst_files);
     let single = on_paper(results, SINGLE, &|n, _| {
         Some(rules::messages_of_a_control(n))
@@ -117,35 +120,33 @@ fn messages(results: &Results, amount: Amount) -> Plot {
     let burst = on_paper(results, BURST, &|n, _| {
         Some(rules::messages_in_a_burst(n, amount.burst_files, updates))
     });
-    let mut contend = Vec::new();
-    for (series, _) in CONTENTIONS {
-        let formula = |n, x: &str| {
+    let contend = CONTENTIONS.map(|(series, _)| {
+        on_paper(results, CONTEND, &|n, x| {
             let point = Point::new(CONTEND, series, x);
-            let proposals = results.summary(&point, "proposals_per_update")?;
-            Some(proposals.mean * rules::messages_of_a_control(n))
-        };
-        let mut line = on_paper(results, CONTEND, &formula);
-        line.name = format!("{series}, {ON_PAPER}");
-        contend.push(line);
-    }
+            let mean = |figure| results.summary(&point, figure).map(|found| found.mean);
+            let proposed = mean("proposals_per_update")? * rules::messages_of_a_control(n);
+            Some(proposed + mean("born_per_update")? * rules::messages_of_a_born_control(n))
+        })
+    });
     let panels = [
         (SINGLE, vec![single]),
         (BURST, vec![burst]),
-        (CONTEND, contend),
+        (CONTEND, contend.to_vec()),
     ];
-    let chart = |(panel, paper): (&str, Vec<Line>)| {
-        let marks = beside(plot::lines(results, panel, figure, 1.0, None), paper);
-        chart(
-            panel,
-            Axis::log("messages of control for each update"),
-            marks,
-        )
-    };
+    let counted = |panel, figure| plot::lines(results, panel, figure, 1.0, None);
+    let above = panels.map(|(panel, paper)| {
+        let marks = beside(counted(panel, "messages_per_update"), paper);
+        chart(panel, Axis::log("messages for each update"), marks)
+    });
+    let below = [SINGLE, BURST, CONTEND].map(|panel| {
+        let y = Axis::linear("for each update and other replica");
+        chart(panel, y, counted(panel, "messages_per_other"))
+    });
     Plot {
         name: "messages",
         title: "Messages of replication control for each update".to_owned(),
         columns: 3,
-        charts: panels.map(chart).into(),
+        charts: above.into_iter().chain(below).collect(),
     }
 }
 
@@ -156,7 +157,7 @@ fn costs(results: &Results) -> Plot {
         ("bytes_per_update", "bytes of control for each update"),
         (
             "primary_messages_per_update",
-            "sent by the primary, all messages",
+            "all messages sent by primaries",
         ),
     ];
     for (figure, title) in figures {
@@ -167,8 +168,7 @@ fn costs(results: &Results) -> Plot {
     }
     Plot {
         name: "cost",
-        title: "Bytes of replication control, and what the primary sends, for each update"
-            .to_owned(),
+        title: "Bytes of replication control, and what primaries send, for each update".to_owned(),
         columns: 3,
         charts,
     }
@@ -177,48 +177,43 @@ fn costs(results: &Results) -> Plot {
 /// How long updates take, and how often one asks in vain.
 fn times(results: &Results) -> Plot {
     let lines = |panel, figure, unit| plot::lines(results, panel, figure, unit, None);
-    let bound = |panel: &str, series: &str, figure: &str, name: &str| {
-        let formula = |_, x: &str| {
-            let found = results.summary(&Point::new(panel, series, x), figure)?;
-            Some(found.mean * 1e3)
+    let bounds = |panel: &str, series: &str| {
+        let bounds = [
+            ("majority_s", "round trip to a majority"),
+            ("everybody_s", "round trip to the farthest"),
+        ];
+        let line = |(figure, name): (&str, &str)| {
+            let formula = |_, x: &str| {
+                let found = results.summary(&Point::new(panel, series, x), figure)?;
+                Some(found.mean * 1e3)
+            };
+            Line {
+                name: name.to_owned(),
+                ..on_paper(results, panel, &formula)
+            }
         };
-        let mut line = on_paper(results, panel, &formula);
-        line.name = name.to_owned();
-        line
-    };
-    let bounds = |panel, series| {
-        vec![
-            bound(panel, series, "majority_s", "round trip to a majority"),
-            bound(panel, series, "everybody_s", "round trip to the farthest"),
-        ]
+        bounds.map(line).to_vec()
     };
     let single = beside(lines(SINGLE, "first_update_s", 1e-3), bounds(SINGLE, WRITE));
     let burst = beside(lines(BURST, "first_update_s", 1e-3), bounds(BURST, UNPACK));
+    let common = lines(CONTEND, "common_s", 1e-3);
+    let again = |panel| {
+        let y = Axis::linear("proposals made again for each update");
+        chart(panel, y, lines(panel, "again_per_update", 1.0))
+    };
     let milliseconds = |title: &str| Axis::linear(&format!("{title} (ms)"));
-    let each = || Axis::linear("for each update");
+    let proposals = lines(CONTEND, "proposals_per_update", 1.0);
     let charts = vec![
         chart(SINGLE, milliseconds("time of an update"), single),
         chart(BURST, milliseconds("time of the first update"), burst),
+        chart(CONTEND, milliseconds("update of the common one"), common),
         chart(
-            "two sites: updates of the common directory",
-            milliseconds("mean time"),
-            lines(CONTEND, "common_s", 1e-3),
+            CONTEND,
+            Axis::linear("proposals for each update"),
+            proposals,
         ),
-        chart(
-            "two sites: updates of their own directories",
-            milliseconds("mean time"),
-            lines(CONTEND, "own_s", 1e-3),
-        ),
-        chart(
-            "two sites: proposals",
-            each(),
-            lines(CONTEND, "proposals_per_update", 1.0),
-        ),
-        chart(
-            "two sites: proposals withdrawn",
-            each(),
-            lines(CONTEND, "withdrawn_per_update", 1.0),
-        ),
+        again(CONTEND),
+        again(LAY_OUT),
     ];
     Plot {
         name: "time",

@@ -12,7 +12,7 @@ use vfs::ObjectId;
 use super::contend::{Load, Sites};
 use super::count::Count;
 use super::rules;
-use super::set::{Cities, directory, file, finish, slots, stage};
+use super::set::{Places, directory, file, finish, slots, stage};
 use crate::paper::experiment::Outcome;
 
 /// From one single update to the next: longer than it takes until the control of the last one has ended everywhere.
@@ -40,10 +40,9 @@ pub(super) enum Single {
 ///
 /// # Errors
 /// Fails when an update is refused, or the set does not come to rest.
-pub(super) fn single(single: Single, trial: u32, replicas: u16, updates: u64) -> Result<Outcome> {
-    let cities = Cities::draw(trial);
-    let seed = u64::from(trial);
-    let mut world = stage(&cities, replicas, updates, Contention::Forward, seed)?;
+pub(super) fn single(single: Single, seed: u64, replicas: u16, updates: u64) -> Result<Outcome> {
+    let places = Places::draw(seed);
+    let mut world = stage(&places, replicas, updates, Contention::Forward, seed)?;
     let mut random = Random::new(seed ^ 0x51e);
     let mut count = Count::default();
     let [mut took, mut nearest, mut farthest] = [Duration::ZERO; 3];
@@ -55,7 +54,7 @@ pub(super) fn single(single: Single, trial: u32, replicas: u16, updates: u64) ->
             Single::Write => Intent::Write(file(number)?),
         };
         took += carry_out(&mut world, home, intent)?;
-        let trips = cities.round_trips(replicas, home);
+        let trips = places.round_trips(replicas, home);
         nearest += rules::majority(&trips);
         farthest += rules::everybody(&trips);
         run_until(&mut world, APART * (u32::try_from(number)? + 1))?;
@@ -88,10 +87,10 @@ pub(super) fn updates_of_a_burst(files: u64) -> u64 {
 ///
 /// # Errors
 /// As above.
-pub(super) fn burst(trial: u32, replicas: u16, files: u64) -> Result<Outcome> {
-    let cities = Cities::draw(trial);
+pub(super) fn burst(seed: u64, replicas: u16, files: u64) -> Result<Outcome> {
+    let places = Places::draw(seed);
     let home = ReplicaSlot(1);
-    let mut world = stage(&cities, replicas, 1, Contention::Forward, trial.into())?;
+    let mut world = stage(&places, replicas, 1, Contention::Forward, seed)?;
     let mut place = directory(0)?;
     let (mut first, mut took) = (None, Duration::ZERO);
     for number in 0..files {
@@ -112,7 +111,7 @@ pub(super) fn burst(trial: u32, replicas: u16, files: u64) -> Result<Outcome> {
     let mut count = Count::default();
     count.add(&sent(&mut world), &[home])?;
     let updates = updates_of_a_burst(files);
-    let trips = cities.round_trips(replicas, home);
+    let trips = places.round_trips(replicas, home);
     let mut outcome = count.figures(updates);
     let first = first.context("a burst has files")?;
     let times = [
@@ -131,23 +130,21 @@ pub(super) fn burst(trial: u32, replicas: u16, files: u64) -> Result<Outcome> {
 /// As above.
 pub(super) fn contend(
     contention: Contention,
-    trial: u32,
+    places: &Places,
+    seed: u64,
     replicas: u16,
     updates: u64,
 ) -> Result<Outcome> {
-    let cities = Cities::draw(trial);
-    let mut world = stage(&cities, replicas, 3, contention, trial.into())?;
-    let load = Load {
-        updates,
-        seed: trial.into(),
-    };
-    let mut sites = Sites::begin(load)?;
+    let mut world = stage(places, replicas, 3, contention, seed)?;
+    let mut sites = Sites::begin(Load { updates, seed })?;
     sites.work(&mut world)?;
     finish(&mut world)?;
     let times = sites.times(&world)?;
     let mut count = Count::default();
     count.add(&sent(&mut world), &Sites::SLOTS)?;
     let mut outcome = count.figures(2 * updates);
+    let own = count.proposals_without(directory(0)?) as f64 / Sites::SLOTS.len() as f64;
+    outcome.insert("own_proposals_a_site".to_owned(), own);
     outcome.extend(times);
     Ok(outcome)
 }
