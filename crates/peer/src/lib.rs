@@ -45,3 +45,4 @@ pub use session::Session;
 pub use settings::{MAX_DATA_LANES, PROTOCOL_VERSIONS, Settings};
 pub use status::PeerStatus;
 pub use tls::{Identity, IdentityError};
+pub use wire::{Progress, frame_bytes};

@@ -30,6 +30,8 @@ pub struct Links {
     cut: BTreeSet<(ReplicaSlot, ReplicaSlot)>,
     /// Whether messages may overtake each other on a link, and delays vary by half.
     pub reordering: bool,
+    /// Delays vary upwards by at most so many hundredths, without overtaking.
+    pub jitter_percent: u32,
 }
 
 impl Links {
@@ -41,6 +43,7 @@ impl Links {
             last_arrival: BTreeMap::new(),
             cut: BTreeSet::new(),
             reordering,
+            jitter_percent: 0,
         }
     }
 
@@ -71,7 +74,7 @@ impl Links {
         if self.reordering {
             longest * 3 / 2
         } else {
-            longest
+            longest * (100 + self.jitter_percent) / 100
         }
     }
 
@@ -90,8 +93,19 @@ impl Links {
             let half = u64::try_from(delay.as_micros() / 2).unwrap_or(u64::MAX);
             return Moment(now.after(delay).0 + random.below(half + 1));
         }
+        let late = self.jitter(random, delay);
         let last = self.last_arrival.entry(link).or_default();
-        *last = now.after(delay).max(*last);
+        *last = now.after(delay + late).max(*last);
         *last
+    }
+
+    /// How much longer than its delay something is under way. Without jitter nothing is drawn.
+    fn jitter(&self, random: &mut Random, delay: Duration) -> Duration {
+        if self.jitter_percent == 0 {
+            return Duration::ZERO;
+        }
+        let most = delay * self.jitter_percent / 100;
+        let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX - 1);
+        Duration::from_micros(random.below(most + 1))
     }
 }

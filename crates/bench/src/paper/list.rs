@@ -5,6 +5,7 @@
 use super::experiment::Experiment;
 use super::grid::{Figure11, Table2};
 use super::kernel_build::KernelBuild;
+use super::scale::Scale;
 use super::sharing::{Contention, SharedStrategies};
 use super::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8};
 use super::today::{Age, Copies, Package};
@@ -25,6 +26,7 @@ pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Contention,
     &Durability,
     &WanBytes,
+    &Scale,
     &Package,
     &Copies,
     &Age,

@@ -29,6 +29,7 @@ mod progress;
 mod publish;
 mod raw;
 mod run;
+mod scale;
 mod sharing;
 mod ssh_build;
 mod statistics;

@@ -16,6 +16,7 @@ use prost::Message as _;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::WireError;
+use crate::identity::Epoch;
 use crate::message::Message;
 
 /// Length of the prefix.
@@ -111,6 +112,39 @@ fn wire_length(bytes: usize) -> u32 {
         .expect("bodies and payloads are bounded far below 4 GiB before they are sent")
 }
 
+/// Numbers in the header of a frame that grow while a session lasts, and its length with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The sender's epoch.
+    pub epoch: Epoch,
+    /// Which message of its lane this is, from 1.
+    pub sequence: u64,
+    /// So many messages of the other side have arrived.
+    pub acknowledged: u64,
+    /// How many bytes the other side may have sent since the session began.
+    pub credit: u64,
+}
+
+/// How many bytes the frame of a one-way message is long, prefix and header included, before compression and TLS.
+/// For those who count what a protocol costs without sending it.
+#[must_use]
+pub fn frame_bytes(message: &Message, progress: Progress) -> usize {
+    let header = Header {
+        epoch: progress.epoch.0,
+        sequence: progress.sequence,
+        acknowledged: progress.acknowledged,
+        credit: progress.credit,
+        role: Role::OneWay.into(),
+        kind: message.kind,
+        body: message.body.clone(),
+        payload_checksum: crc32c::crc32c(&message.payload),
+        ..Header::default()
+    };
+    let mut frame = BytesMut::new();
+    encode_frame(&header, message.payload.len(), &mut frame);
+    frame.len() + message.payload.len()
+}
+
 /// Reads one frame whose payload may have at most `payload_bytes_max`.
 ///
 /// # Errors
@@ -201,6 +235,30 @@ mod tests {
         let bytes = encoded(&sample(), b"");
         assert_eq!(&bytes[..8], [0, 0, 0, 12, 0, 0, 0, 0]);
         assert_eq!(&bytes[12..], b"\x08\x07\x10\x09\x38\x03\x42\x04body");
+    }
+
+    #[test]
+    fn the_length_that_is_told_is_that_of_the_frame() {
+        let message = Message::new(1, &b"body"[..]).with_payload(&b"payload"[..]);
+        let progress = Progress {
+            epoch: Epoch(7),
+            sequence: 300,
+            acknowledged: 2,
+            credit: 4 << 20,
+        };
+        let header = Header {
+            epoch: 7,
+            sequence: 300,
+            acknowledged: 2,
+            credit: 4 << 20,
+            role: Role::OneWay.into(),
+            kind: 1,
+            body: message.body.clone(),
+            payload_checksum: crc32c::crc32c(&message.payload),
+            ..Header::default()
+        };
+        let bytes = encoded(&header, &message.payload);
+        assert_eq!(frame_bytes(&message, progress), bytes.len());
     }
 
     #[test]

@@ -4,6 +4,8 @@
 use super::Broken;
 use crate::replica::Replica;
 use crate::world::World;
+use control::Tree;
+use std::collections::BTreeSet;
 use vfs::ObjectId;
 
 /// What a client was told when it closed a file.
@@ -22,7 +24,7 @@ pub(crate) fn check(world: &World, changed: &Replica) -> Result<(), Broken> {
         let mut replicas = world.replicas.values();
         let blind = replicas.find(|replica| {
             (is_new || replica.slot == changed.slot)
-                && !is_seen(replica, *file, closed)
+                && !is_seen(world, replica, *file, closed)
                 && world.may_answer(replica.slot)
         });
         if let Some(replica) = blind {
@@ -39,18 +41,30 @@ pub(crate) fn check(world: &World, changed: &Replica) -> Result<(), Broken> {
 }
 
 /// A file that the copy lacks is opened by name, so the directory's primary is asked.
-fn is_seen(replica: &Replica, file: ObjectId, closed: &Closed) -> bool {
-    let forwards = |object| {
-        replica
-            .core
-            .foreign_control(&replica.tree, object)
-            .is_some()
-    };
+fn is_seen(world: &World, replica: &Replica, file: ObjectId, closed: &Closed) -> bool {
     match replica.tree.version(file) {
-        Some(version) => version >= closed.version || forwards(file),
+        Some(version) => version >= closed.version || forwards(replica, file),
         None => closed
             .directories
             .iter()
-            .any(|directory| forwards(*directory)),
+            .any(|directory| leads_elsewhere(world, replica, *directory)),
     }
+}
+
+fn forwards(replica: &Replica, object: ObjectId) -> bool {
+    let control = replica.core.foreign_control(&replica.tree, object);
+    control.is_some()
+}
+
+/// Whether somebody else is asked for the names in a directory. One that the copy lacks, too, is itself looked for by name,
+/// wherever anybody has it.
+fn leads_elsewhere(world: &World, replica: &Replica, directory: ObjectId) -> bool {
+    if replica.tree.version(directory).is_some() {
+        return forwards(replica, directory);
+    }
+    let others = world.replicas.values();
+    let above = others.flat_map(|other| other.tree.parents(directory));
+    let above: BTreeSet<ObjectId> = above.collect();
+    let mut leading = above.iter();
+    !above.is_empty() && leading.all(|parent| leads_elsewhere(world, replica, *parent))
 }

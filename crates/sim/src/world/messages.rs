@@ -6,6 +6,7 @@ use super::{Event, Stamp, World, place};
 use crate::packet::Packet;
 use crate::replica::Content;
 use crate::site::Change;
+use crate::traffic::{Cargo, Sent};
 use control::{Moment, Position, ReplicaSlot};
 use std::time::Duration;
 
@@ -13,6 +14,15 @@ impl World {
     pub(super) fn send(&mut self, from: ReplicaSlot, to: ReplicaSlot, packet: Packet) {
         if self.links.is_cut(from, to) {
             return;
+        }
+        if let Some(sent) = &mut self.sent {
+            let (at, cargo) = (self.now, Cargo::of(&packet));
+            sent.push(Sent {
+                at,
+                from,
+                to,
+                cargo,
+            });
         }
         let lane = packet.lane();
         let at = self
