@@ -163,6 +163,44 @@ async fn what_was_held_is_reclaimed_while_others_are_kept_out() {
 }
 
 #[tokio::test]
+async fn what_was_denied_is_reclaimed_while_others_are_kept_out() {
+    let fixture = Fixture::new();
+    let (first, second) = (fixture.among_others(1), fixture.among_others(2));
+    let denying = |claim| OpenArgs {
+        share_deny: share::DENY_WRITE,
+        claim,
+        ..open_args("opener", share::ACCESS_READ)
+    };
+    let holder = settle(&fixture, &first, "holder").await;
+    holder.make_file("/export", "file").await;
+    let fresh = denying(OpenClaim4::Fh);
+    let (handle, _) = holder.open_at("/export/file", fresh.clone()).await;
+
+    let rival = settle(&fixture, &second, "rival").await;
+    let writing = || ArgOp4::Open(open_args("rival", share::ACCESS_WRITE));
+    let early = rival.status_on(&handle, [writing()]).await;
+    assert_eq!(early, NfsStat4::ShareDenied, "before the holder is back");
+    // Who does not deny by what it held is no exception.
+    let liar = arrive(&fixture, &second, "liar").await;
+    let of_liar = OpenArgs {
+        share_access: share::ACCESS_WRITE,
+        ..previous()
+    };
+    let refused = liar.status_on(&handle, [ArgOp4::Open(of_liar)]).await;
+    assert_eq!(refused, NfsStat4::ReclaimConflict);
+
+    let holder = arrive(&fixture, &second, "holder").await;
+    let again = denying(OpenClaim4::Previous(OpenDelegationType4::None));
+    let reply = holder.on(&handle, [ArgOp4::Open(again)]).await;
+    let open = last!(reply, Open).stateid;
+    holder.compound(vec![reclaim_complete()]).await.ok();
+    let late = rival.status_on(&handle, [writing()]).await;
+    assert_eq!(late, NfsStat4::ShareDenied, "after it is back");
+    holder.on(&handle, [close(open)]).await.ok();
+    rival.on(&handle, [writing()]).await.ok();
+}
+
+#[tokio::test]
 async fn a_server_on_its_own_takes_no_newcomers() {
     let scene = scene().await;
     let alone = scene.fixture.restarted(&[]);

@@ -323,3 +323,60 @@ async fn a_version_that_was_replaced_while_one_was_away_does_not_come_back_with_
     assert_reads(&set, file, b"the middle").await;
     set.assert_equal().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_five_takes_the_place_of_another_when_only_two_are_left() {
+    let mut set = Set::failing(5).await;
+    let file = set.sites[4].file(ROOT, "file").await.unwrap();
+    set.sites[4]
+        .write_stably(file, b"of all five")
+        .await
+        .unwrap();
+    set.rest().await;
+    let mut away = Vec::new();
+    for lost in [5, 4] {
+        away.push(set.crash(usize::from(lost) - 1).await);
+        for site in &set.sites {
+            until_left(site, lost).await;
+        }
+    }
+    let second = set.crash(1).await;
+    for site in &set.sites {
+        until_left(site, 2).await;
+    }
+    set.sites[1].write_stably(file, b"of two").await.unwrap();
+    set.rest().await;
+    let third = replace(&mut set, second).await;
+    assert_reads(&set, file, b"of twofive").await;
+    work_at_both(&set).await;
+    return_of_the_third(&mut set, third).await;
+    for (at, crashed) in [3, 4].into_iter().zip(away.into_iter().rev()) {
+        set.revive(at, crashed).await;
+        set.revive_until_ready(at).await;
+    }
+    assert_reads(&set, file, b"of twofive").await;
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_back_takes_the_place_of_the_witness() {
+    let mut set = Set::failing(2).await;
+    set.add_witness().await;
+    let file = set.sites[1].file(ROOT, "file").await.unwrap();
+    set.sites[1].write_stably(file, b"of both").await.unwrap();
+    set.rest().await;
+    let second = set.crash(1).await;
+    until_left(&set.sites[0], 2).await;
+    set.sites[0].write_stably(file, b"of one").await.unwrap();
+    let witness = replace(&mut set, second).await;
+    assert_reads(&set, file, b"of oneh").await;
+    work_at_both(&set).await;
+    set.revive(2, witness).await;
+    let replica = set.sites[0].replica.clone();
+    eventually("the witness is back in the view", || {
+        let view = replica.view_status();
+        view.members.iter().all(|member| member.active)
+    })
+    .await;
+    set.assert_equal().await;
+}

@@ -23,7 +23,7 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// How often every point is measured.
+    /// How often every point is measured, unless an experiment says something else.
     pub(crate) fn trials(self) -> u32 {
         match self {
             Extent::Whole => 5,
@@ -143,6 +143,11 @@ pub(crate) trait Experiment: Sync {
 
     /// What is measured, in the order of one round.
     fn points(&self, extent: Extent) -> Vec<Point>;
+
+    /// How often every point is measured.
+    fn trials(&self, extent: Extent) -> u32 {
+        extent.trials()
+    }
 
     /// About how long one trial at a point keeps everybody waiting. Only proportions matter, for the time left.
     fn expected(&self, point: &Point, extent: Extent) -> Duration;

@@ -79,6 +79,11 @@ impl Experiment for KernelBuild {
             .to_vec()
     }
 
+    /// Once, really; the sweeps play the recording of it.
+    fn trials(&self, _: Extent) -> u32 {
+        1
+    }
+
     fn expected(&self, _: &Point, extent: Extent) -> Duration {
         extent.choose(Duration::from_secs(900), Duration::from_secs(15))
     }

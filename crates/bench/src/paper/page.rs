@@ -43,6 +43,8 @@ pub(crate) struct Section {
     pub(crate) result: String,
     /// How many trials every point has.
     pub(crate) trials: usize,
+    /// How many it should have.
+    pub(crate) wanted: usize,
     /// The other programs that took part.
     pub(crate) peers: Vec<Peer>,
     /// By how many microseconds the WAN was late in the mean of the worst trial, where that was looked at.
@@ -108,6 +110,13 @@ fn listed(peers: &[Peer]) -> String {
     }
 }
 
+fn counted(trials: usize) -> String {
+    match trials {
+        1 => "one trial".to_owned(),
+        _ => format!("{trials} trials"),
+    }
+}
+
 impl Section {
     fn page(&self, conditions: &Conditions, date: Option<&str>) -> String {
         let late = self.late_us.map_or(String::new(), |late| {
@@ -117,14 +126,14 @@ impl Section {
             ("{title}", self.shown.title.to_owned()),
             ("{warning}", warning(conditions.extent).to_owned()),
             ("{date}", date.unwrap_or("(not published)").to_owned()),
-            ("{trials}", self.trials.to_string()),
+            ("{trials}", counted(self.trials)),
             ("{meridian}", conditions.meridian.clone()),
             ("{peers}", listed(&self.peers)),
             ("{package}", conditions.package.clone()),
             ("{steps}", conditions.steps.to_string()),
             ("{late}", late),
             ("{name}", self.name.to_owned()),
-            ("{body}", self.body(conditions.extent)),
+            ("{body}", self.body()),
         ];
         let mut page = conditions.machine.fill(TEMPLATE);
         for (place, value) in places {
@@ -134,14 +143,14 @@ impl Section {
         page.replace(" \n", "\n")
     }
 
-    fn body(&self, extent: Extent) -> String {
+    fn body(&self) -> String {
         let shown = &self.shown;
         let mut text = format!("{}\n\n", shown.about.trim());
         let claims = shown.claims.trim();
         if !claims.is_empty() {
             text += &format!("What the papers say:\n\n{claims}\n\n");
         }
-        let (trials, wanted) = (self.trials, extent.trials() as usize);
+        let (trials, wanted) = (self.trials, self.wanted);
         if trials < wanted {
             text += &format!("**Not finished: some points have {trials} of {wanted} trials.**\n\n");
         }
@@ -173,6 +182,7 @@ mod tests {
             },
             result: "nothing".to_owned(),
             trials,
+            wanted: 5,
             peers: Vec::new(),
             late_us: Some(31.4),
             raw: "{}\n".to_owned(),

@@ -183,7 +183,7 @@ fn hash(
 
 /// The jobs that are left, by rounds or all at once.
 fn rounds_left(experiment: &dyn Experiment, results: &Results, extent: Extent) -> Vec<Vec<Job>> {
-    let trials = 1..=extent.trials();
+    let trials = 1..=experiment.trials(extent);
     let round = |trial| {
         let points = results.points().iter();
         let missing = points.filter(move |point| !results.has(point, trial));

@@ -66,7 +66,7 @@ pub(super) fn publish(date: &str, conditions: &Conditions, plan: &Plan) -> Resul
     for one in plan.selected() {
         let name = one.experiment.name();
         match section(one, conditions.extent)? {
-            Some(section) if section.trials >= conditions.extent.trials() as usize => {
+            Some(section) if section.trials >= section.wanted => {
                 let size = section.raw.len();
                 if size > RAW_MAX {
                     eprintln!(
@@ -106,6 +106,7 @@ fn section(one: &Chosen, extent: Extent) -> Result<Option<Section>> {
         shown: one.experiment.shown(&results, extent),
         result: result.unwrap_or_else(|| "see the page".to_owned()),
         trials: results.trials_min(),
+        wanted: one.experiment.trials(extent) as usize,
         peers: one.peers.clone(),
         late_us: results.largest(LATENESS),
         raw,
