@@ -2,7 +2,8 @@
 //! network, with a copy of the tree at every replica.
 //!
 //! One seed decides everything: delays, losses, duplicates, the tree and what the clients do. After every
-//! step each invariant is checked (one a file, in [`invariants`]). What must never enter: real time, real
+//! step each invariant is checked (one a file, in [`invariants`]); who only counts what large sets send ([`Sent`]) may leave
+//! that to the end. What must never enter: real time, real
 //! threads, and any decision that the cores should take themselves.
 //!
 //! In half of the runs replicas fail ([`Fault`]): crashes that lose what no disk had, links cut in one direction

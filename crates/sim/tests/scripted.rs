@@ -59,6 +59,41 @@ fn counterexample_19_a_closed_file_can_be_found_by_name() {
     assert_eq!(broken.invariant, "I3", "{broken}");
 }
 
+/// The same one level deeper: C does not have the directory either that A makes f in, and looks for that by name, too.
+fn play_19_in_a_new_directory(switch: Switch) -> Result<(), Violation> {
+    let mut world = set_the_stage(3, Default::default(), switch);
+    world.links.reordering = true;
+    slow(&mut world, 1, 3, Lane::Control, ms(500));
+    slow(&mut world, 1, 3, Lane::Stream, ms(1000));
+    world.submit(ms(0), slot(1), create(D, 100, true));
+    world.run_until(ms(60))?;
+    slow(&mut world, 1, 3, Lane::Control, ms(10));
+    let entry = |world: &mut World, directory, name| {
+        let entries = world.replica(slot(1)).tree.entries(directory);
+        let found = entries.and_then(|entries| entries.get(&name)).copied();
+        found.expect("what was made has its name")
+    };
+    let parent = entry(&mut world, object(D), 100);
+    let below = Intent::Create {
+        parent,
+        name: 101,
+        directory: false,
+    };
+    world.submit(ms(0), slot(1), below);
+    world.run_until(ms(61))?;
+    let file = entry(&mut world, parent, 101);
+    world.submit(ms(0), slot(1), Intent::Write(file));
+    to_rest(world)
+}
+
+#[test]
+fn a_closed_file_in_a_directory_just_made_can_be_found_by_name() {
+    play_19_in_a_new_directory(all_rules).unwrap();
+    let switched = |rules: &mut control::Rules| rules.close_waits_for_entry = false;
+    let broken = play_19_in_a_new_directory(switched).unwrap_err();
+    assert_eq!(broken.invariant, "I3", "{broken}");
+}
+
 /// A creates directory x under shallow control of E. B has it at once and creates x/y; C hears of y first.
 fn play_27(switch: Switch) -> Result<(), Violation> {
     let mut world = set_the_stage(3, shallow_only(), switch);

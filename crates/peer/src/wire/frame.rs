@@ -246,19 +246,10 @@ mod tests {
             acknowledged: 2,
             credit: 4 << 20,
         };
-        let header = Header {
-            epoch: 7,
-            sequence: 300,
-            acknowledged: 2,
-            credit: 4 << 20,
-            role: Role::OneWay.into(),
-            kind: 1,
-            body: message.body.clone(),
-            payload_checksum: crc32c::crc32c(&message.payload),
-            ..Header::default()
-        };
-        let bytes = encoded(&header, &message.payload);
-        assert_eq!(frame_bytes(&message, progress), bytes.len());
+        // A tag before each: epoch, sequence, acknowledged, credit, role, kind, body with its length, checksum.
+        let header = 2 + 3 + 2 + 5 + 2 + 2 + (2 + 4) + 5;
+        let expected = FRAME_PREFIX_BYTES + header + b"payload".len();
+        assert_eq!(frame_bytes(&message, progress), expected);
     }
 
     #[test]

@@ -45,6 +45,13 @@ impl Curve {
         values.fold(0.0, f64::max) / low
     }
 
+    /// The largest ratio to another curve at the same place.
+    fn most_beyond(&self, other: &Self) -> f64 {
+        let pairs = self.0.iter().zip(&other.0);
+        let ratios = pairs.map(|((_, value), (_, bound))| value / bound);
+        ratios.fold(0.0, f64::max)
+    }
+
     /// From which place on it stays as it is at the last.
     fn flat_from(&self) -> Option<f64> {
         let (_, end) = self.last()?;
@@ -76,14 +83,15 @@ fn messages(results: &Results) -> Option<String> {
     let (_, in_burst) = burst.per_other().last()?;
     let spread = single.per_other().spread().max(burst.per_other().spread());
     let verdict = if spread < 1.0 + TOLERANCE {
-        "They do not bend: every one of the others is asked, answers, is told of the end and confirms it, and none tells \
-         another, so a majority would do for the answer but not for the messages"
+        "They do not bend: every one of the others is asked, answers, is told of the end and confirms it, and none tells another, so a \
+         majority would do for the answer but not for the messages"
     } else {
         "They bend: a replica more costs more messages in larger sets than in small ones, or fewer"
     };
     Some(format!(
-        "*Messages.* A single update takes {at_few:.0} messages in a set of {few} and {at_many:.0} in one of {many}, an update of a burst {in_burst:.2} \
-         for each of the other replicas. {verdict} (between sets of any size the messages for each of the others differ by a factor of {spread:.2} at most)."
+        "*Messages.* A single update takes {at_few:.0} messages in a set of {few} and {at_many:.0} in one of {many}, an update of a \
+         burst {in_burst:.2} for each of the other replicas. {verdict} (between sets of any size the messages for each of the others \
+         differ by a factor of {spread:.2} at most)."
     ))
 }
 
@@ -99,24 +107,34 @@ fn bytes(results: &Results) -> Option<String> {
     let ((few, at_few), (many, at_many)) = (single.first()?, single.last()?);
     let (_, in_burst) = burst.last()?;
     Some(format!(
-        "*Bytes.* A message has {at_few:.0} bytes in a set of {few} and {at_many:.0} in one of {many} ({in_burst:.0} in a burst): no message \
-         lists the replicas, so bytes follow the messages."
+        "*Bytes.* A message has {at_few:.0} bytes in a set of {few} and {at_many:.0} in one of {many} ({in_burst:.0} in a burst): no \
+         message lists the replicas, so bytes follow the messages."
     ))
 }
 
 /// How answers become later.
 fn waiting(results: &Results) -> Option<String> {
-    let curve = |series| Curve::of(results, SINGLE, series, "first_update_s");
-    let (make, write) = (curve(MAKE), curve(WRITE));
+    let curve = |series, figure| Curve::of(results, SINGLE, series, figure);
+    let (make, write) = (
+        curve(MAKE, "first_update_s"),
+        curve(WRITE, "first_update_s"),
+    );
     let ((few, make_few), (many, make_many)) = (make.first()?, make.last()?);
     let ((_, write_few), (_, write_many)) = (write.first()?, write.last()?);
     let (make_flat, write_flat) = (make.flat_from()?, write.flat_from()?);
+    let beyond = [
+        make.most_beyond(&curve(MAKE, "majority_s")),
+        write.most_beyond(&curve(WRITE, "everybody_s")),
+    ];
+    let [beyond_majority, beyond_everybody] = beyond.map(|ratio| (ratio - 1.0) * 100.0);
     let percent = TOLERANCE * 100.0;
     Some(format!(
-        "*Waiting.* Making a file takes {:.0} ms with {few} replicas and {:.0} ms with {many}, and stays within {percent:.0} % of that from \
-         {make_flat} replicas on: a majority is enough, and the nearer half of the world is hardly farther away when there are more to \
-         choose from. Closing a written file takes {:.0} ms and {:.0} ms, within {percent:.0} % from {write_flat} replicas on: everybody must know of it, and \
-         with more replicas one of them is nearly on the other side of the earth, which is as far as it goes.",
+        "*Waiting.* Making a file takes {:.0} ms with {few} replicas and {:.0} ms with {many}, and stays within {percent:.0} % of that \
+         from {make_flat} replicas on: it waits for a majority (at most {beyond_majority:.0} % longer than that round trip, in sets of \
+         any size), and the nearer half of a large set is no farther away than that of a small one. Of three replicas one other is a \
+         majority, of four it takes two. Closing a written file takes {:.0} ms and {:.0} ms, within {percent:.0} % from {write_flat} \
+         replicas on: it waits for everybody (at most {beyond_everybody:.0} % longer than the round trip to the farthest), and the more \
+         there are, the nearer one of them is to the other side of the earth, which is as far as it goes.",
         make_few * 1e3,
         make_many * 1e3,
         write_few * 1e3,
@@ -135,9 +153,10 @@ fn primary(results: &Results) -> Option<String> {
     let files = 1.0 / work::FILES_A_DIRECTORY as f64 + 2.0;
     let megabits = bytes * files * files_per_s * 8.0 / 1e6;
     Some(format!(
-        "*The primary.* In a burst an update takes {:.1} ms in the mean with {few} replicas and {:.1} ms with {many}, since only the first ones wait. But with \
-         {many} replicas the primary sends {messages:.0} messages for each update, among them {bytes:.0} bytes of replication control: {megabits:.1} Mbit/s at {files_per_s:.0} \
-         files a second, before any contents, which it has to send {:.0} times. That is the papers' barrier, and it is a straight line too.",
+        "*The primary.* In a burst an update takes {:.1} ms in the mean with {few} replicas and {:.1} ms with {many}, since only the \
+         first ones wait. But with {many} replicas the primary sends {messages:.0} messages for each update, among them {bytes:.0} bytes \
+         of replication control: {megabits:.1} Mbit/s at {files_per_s:.0} files a second, before any contents, which it has to send \
+         {:.0} times. That is the papers' barrier, and it is a straight line too.",
         mean_few * 1e3,
         mean_many * 1e3,
         many - 1.0,
@@ -153,17 +172,19 @@ fn contention(results: &Results) -> Option<String> {
             Some((curve.first()?, curve.last()?))
         };
         let ((few, proposals_few), (many, proposals_many)) = ends("proposals_per_update")?;
+        let ((_, messages_few), (_, messages_many)) = ends("messages_per_other")?;
         let ((_, time_few), (_, time_many)) = ends("common_s")?;
         parts.push(format!(
-            "`{series}` takes {proposals_few:.3} proposals for each update in a set of {few} and {proposals_many:.3} in one of {many}, and an update of the common \
-             directory {:.0} ms and {:.0} ms",
+            "with `{series}` an update takes {proposals_few:.3} proposals in a set of {few} and {proposals_many:.3} in one of {many}, \
+             {messages_few:.2} and {messages_many:.2} messages for each of the other replicas, and in the common directory {:.0} ms and \
+             {:.0} ms",
             time_few * 1e3,
             time_many * 1e3,
         ));
     }
     Some(format!(
-        "*Contention.* {}. To forward takes the way to the other site, however many there are; to wait takes until everybody, the farthest included, \
-         has applied what the other one did and acknowledged its control.",
+        "*Contention.* In the mean, {}. To forward takes the way to the other site, however many there are; to wait takes until \
+         everybody, the farthest included, has applied what the other one did and acknowledged its control.",
         parts.join("; ")
     ))
 }
@@ -179,8 +200,8 @@ fn asking_again(results: &Results) -> Option<String> {
     let (_, even) = again(LAY_OUT, even).last()?;
     let (_, apart) = again(LAY_OUT, apart).last()?;
     let verdict = if apart > 2.0 * even {
-        "So it is not their number but their unequal distances: a proposal is made again when some have granted it and most have not, and that \
-         happens while the news of the other site, its proposal or the end of its control, has reached some replicas and not \
+        "So it is not their number but their unequal distances: a proposal is made again when some have granted it and most have not, \
+         and that happens while the news of the other site, its proposal or the end of its control, has reached some replicas and not \
          yet the rest. The more replicas are nearer to both sites than these are to each other, the more often it does"
     } else {
         "So the distance between the two is not what makes them ask again"
@@ -190,10 +211,11 @@ fn asking_again(results: &Results) -> Option<String> {
     let ((_, own_few), (_, own_many)) = (own.first()?, own.last()?);
     let (_, longest) = longest.last()?;
     Some(format!(
-        "*Asking again.* Of the proposals with `wait`, {at_few:.3} for each update are made again in a set of {few} and {at_many:.3} in one of {many}. With {many} replicas at \
-         equal distances it is {even:.3}, and with those two twice as far from each other as from all others {apart:.3}. {verdict}. Who waits long lets the control \
-         of its own directory lapse, too, which an idle second ends: each site asked {own_few:.1} times for its own in a set of {few} and {own_many:.1} \
-         times in one of {many}, where the longest wait was {longest:.1} s in the mean of the runs."
+        "*Asking again.* Of the proposals with `wait`, {at_few:.3} for each update are made again in a set of {few} and {at_many:.3} in \
+         one of {many}. With {many} replicas at equal distances it is {even:.3}, and with those two twice as far from each other as from \
+         all others {apart:.3}. {verdict}. Who waits long lets the control of its own directory lapse, too, which an idle second ends: \
+         each site asked {own_few:.1} times for its own in a set of {few} and {own_many:.1} times in one of {many}, where the longest \
+         wait was {longest:.1} s in the mean of the runs."
     ))
 }
 
@@ -220,5 +242,7 @@ mod tests {
         let curve = Curve(vec![(2.0, 4.0), (4.0, 12.0), (64.0, 252.0)]);
         assert_eq!(curve.per_other().spread(), 1.0);
         assert!(Curve(vec![(2.0, 4.0), (4.0, 36.0)]).per_other().spread() > 2.0);
+        let bound = Curve(vec![(2.0, 4.0), (4.0, 10.0), (64.0, 252.0)]);
+        assert_eq!(curve.most_beyond(&bound), 1.2);
     }
 }

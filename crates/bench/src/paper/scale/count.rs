@@ -134,12 +134,12 @@ impl Count {
         let each = |count: u64| count as f64 / updates as f64;
         let of = |names: &BTreeSet<ControlName>| each(names.len() as u64);
         // What is made under shallow control is controlled by its maker without a proposal.
-        let is_born = |name: &&ControlName| !self.proposed.contains_key(name);
-        let born = self.released.iter().filter(is_born).count();
+        let is_inherited = |name: &&ControlName| !self.proposed.contains_key(name);
+        let inherited = self.released.iter().filter(is_inherited).count();
         let figures = [
             ("updates", updates as f64),
             ("proposals_per_update", each(self.proposed.len() as u64)),
-            ("born_per_update", each(born as u64)),
+            ("inherited_per_update", each(inherited as u64)),
             ("again_per_update", of(&self.again)),
             ("refused_per_update", of(&self.refused)),
             ("withdrawn_per_update", of(&self.withdrawn)),

@@ -258,7 +258,7 @@ mod tests {
         for found in [forward, wait] {
             assert!(found["again_per_update"] <= found["proposals_per_update"]);
             // What is made in the common directory is controlled by its maker.
-            assert!(found["born_per_update"] > 0.0);
+            assert!(found["inherited_per_update"] > 0.0);
         }
     }
 

@@ -11,9 +11,9 @@ pub(super) fn messages_of_a_control(replicas: u16) -> f64 {
     4.0 * (f64::from(replicas) - 1.0)
 }
 
-/// Messages of a control that is born with an object: the first message about it is the record that makes the object, and
+/// Messages of a control that a new object inherits: the first message about it is the record that makes the object, and
 /// what remains is the acknowledgement, the release, and its receipt.
-pub(super) fn messages_of_a_born_control(replicas: u16) -> f64 {
+pub(super) fn messages_of_an_inherited_control(replicas: u16) -> f64 {
     3.0 * (f64::from(replicas) - 1.0)
 }
 

@@ -20,18 +20,24 @@ pub(super) fn shown(results: &Results, amount: Amount) -> Shown {
         about: format!("{about}\n\n{}", bend::sentences(results)),
         claims: include_str!("../claims/scale.md"),
         tables: tables(results),
-        plots: vec![messages(results, amount), costs(results), times(results)],
+        plots: vec![
+            messages(results, amount),
+            costs(results),
+            times(results),
+            elections(results),
+        ],
     }
 }
 
 fn stage() -> String {
     format!(
-        "**A simulation.** The cores of replication control that servers run exchange their real messages over virtual links; time is virtual, \
-         too, and follows from the seed alone. Replicas are in cities drawn anew for each trial from {} of all continents; a larger set has all cities of the \
-         smaller one. A packet takes the great circle at two thirds of the speed of light, {} times as long as that because no cable is \
-         straight, and up to {} % longer at random; packets do not overtake each other. Disks and processors take no time, bandwidth has no limit, nothing \
-         is lost and nobody fails. Every run ends with a check that all copies are identical, nobody waits and no control is left; with up to {} \
-         replicas every invariant of the simulation is checked after every step as well.",
+        "**A simulation.** The cores of replication control that servers run exchange their real messages over virtual links; time is \
+         virtual, too, and follows from the seed alone. Replicas are in cities drawn anew for each run from {} of all continents; a \
+         larger set has all cities of the smaller one. A packet takes the great circle at two thirds of the speed of light, {} times as \
+         long as that because no cable is straight, and up to {} % longer at random; packets do not overtake each other. Disks and \
+         processors take no time, bandwidth has no limit, nothing is lost and nobody fails. Every run ends with a check that all copies \
+         are identical, nobody waits and no control is left; with up to {} replicas every invariant of the simulation is checked after \
+         every step as well.",
         cities::CITIES.len(),
         cities::STRETCH,
         set::JITTER_PERCENT,
@@ -48,12 +54,13 @@ fn work(amount: Amount) -> String {
     } = amount;
     let [far, near] = [LAID_OUT[1].1, LAID_OUT[1].2].map(|one_way| 2 * one_way.as_millis());
     format!(
-        "*{SINGLE}*: {single_updates} updates at replicas drawn at random, {} s apart, each of another file or directory that nobody controls. \
-         *{BURST}*: a client of one replica makes, writes and closes {burst_files} files, one every {} ms or when the last one is closed, in \
-         directories that it makes on the way, all below one that nobody controlled. *{CONTEND}*: clients of two replicas make {updates_a_site} \
-         files each, one every {} ms or when the last one is made; one of {}, drawn at random, is in a directory that both use, the others are in \
-         one of their own. An update of what the other one controls is carried out there (`forward`) or waits (`wait`, as in the papers). *{LAY_OUT}*: \
-         all replicas are {far} ms from each other, or only those two, and {near} ms from all others. Each trial is the mean of {draws} such runs.",
+        "*{SINGLE}*: {single_updates} updates at replicas drawn at random, {} s apart, each of another file or directory that nobody \
+         controls. *{BURST}*: a client of one replica makes, writes and closes {burst_files} files, one every {} ms or when the last one \
+         is closed, in directories that it makes on the way, all below one that nobody controlled. *{CONTEND}*: clients of two replicas \
+         make {updates_a_site} files each, one every {} ms or when the last one is made; one of {}, drawn at random, is in a directory \
+         that both use, the others are in one of their own. An update of what the other one controls is carried out there (`forward`) or \
+         waits (`wait`, as in the papers). *{LAY_OUT}*: all replicas are {far} ms from each other, or only those two, and {near} ms from \
+         all others. Each trial is the mean of {draws} such runs.",
         work::APART.as_secs(),
         work::FILE_EVERY.as_millis(),
         contend::EVERY.as_millis(),
@@ -63,15 +70,17 @@ fn work(amount: Amount) -> String {
 
 fn counted() -> String {
     format!(
-        "*Messages* and *bytes* are those of replication control until the last control has ended everywhere: the frames that servers send, with their \
-         headers, without TLS and TCP and without frames that carry no message. *All messages* are these, update records, contents, forwarded operations, and what \
-         confirms each; every record counts, though servers send several as one. *Proposals* count once, to however many they go; *made again* \
-         are those that replace an earlier one or stand behind a competitor that an earlier one made way for; *withdrawn* are those that ended before \
-         they had won. *{ON_PAPER}*: of n replicas, each of the n − 1 others gets a proposal and a release and answers both, so a control takes 4 (n − 1) \
-         messages. A burst has one control for the directory and one for each file that is written below it. What is made in a directory under shallow control is \
-         *born* under its maker's control; the record is the proposal, and 3 (n − 1) messages remain. For two sites the dashed lines are made of the proposals and \
-         births that were counted; what is above them are refusals, revokes, and what was asked in vain. A majority is reached after the round trip to the \
-         nearer half of the set, everybody after that to the farthest."
+        "*Messages* and *bytes* are those of replication control until the last control has ended everywhere: the frames that servers \
+         send, with their headers, without TLS and TCP and without frames that carry no message. *All messages* are these, update \
+         records, contents, forwarded operations, and what confirms each; every record counts, though servers send several as one. \
+         *Proposals* count once, to however many they go; *made again* are those that replace an earlier one or stand behind a \
+         competitor that an earlier one made way for; *withdrawn* are those that ended before they had won. *{ON_PAPER}*: of n \
+         replicas, each of the n − 1 others gets a proposal and a release and answers both, so a control takes 4 (n − 1) messages. A \
+         burst has one control for the directory and one for each file that is written below it. What is made in a directory under \
+         shallow control *inherits* control by its maker; the record is the proposal, and 3 (n − 1) messages remain. For two sites the \
+         dashed lines are made of the proposals and inherited controls that were counted; what is above them are refusals, revokes, \
+         and what was asked in vain. A majority is reached after the round trip to the nearer half of the set, everybody after that to \
+         the farthest."
     )
 }
 
@@ -85,7 +94,7 @@ fn tables(results: &Results) -> Vec<String> {
         Figure::plain("proposals_per_update", "proposals"),
         Figure::plain("again_per_update", "made again"),
         Figure::plain("withdrawn_per_update", "withdrawn"),
-        Figure::plain("born_per_update", "born"),
+        Figure::plain("inherited_per_update", "inherited"),
         Figure::plain("messages_per_update", "messages"),
         Figure::plain("bytes_per_update", "bytes"),
         Figure::plain("all_messages_per_update", "all messages"),
@@ -125,7 +134,10 @@ fn messages(results: &Results, amount: Amount) -> Plot {
             let point = Point::new(CONTEND, series, x);
             let mean = |figure| results.summary(&point, figure).map(|found| found.mean);
             let proposed = mean("proposals_per_update")? * rules::messages_of_a_control(n);
-            Some(proposed + mean("born_per_update")? * rules::messages_of_a_born_control(n))
+            Some(
+                proposed
+                    + mean("inherited_per_update")? * rules::messages_of_an_inherited_control(n),
+            )
         })
     });
     let panels = [
@@ -174,7 +186,7 @@ fn costs(results: &Results) -> Plot {
     }
 }
 
-/// How long updates take, and how often one asks in vain.
+/// How long updates take, beside the round trips that they wait for.
 fn times(results: &Results) -> Plot {
     let lines = |panel, figure, unit| plot::lines(results, panel, figure, unit, None);
     let bounds = |panel: &str, series: &str| {
@@ -197,30 +209,35 @@ fn times(results: &Results) -> Plot {
     let single = beside(lines(SINGLE, "first_update_s", 1e-3), bounds(SINGLE, WRITE));
     let burst = beside(lines(BURST, "first_update_s", 1e-3), bounds(BURST, UNPACK));
     let common = lines(CONTEND, "common_s", 1e-3);
-    let again = |panel| {
-        let y = Axis::linear("proposals made again for each update");
-        chart(panel, y, lines(panel, "again_per_update", 1.0))
-    };
     let milliseconds = |title: &str| Axis::linear(&format!("{title} (ms)"));
-    let proposals = lines(CONTEND, "proposals_per_update", 1.0);
-    let charts = vec![
-        chart(SINGLE, milliseconds("time of an update"), single),
-        chart(BURST, milliseconds("time of the first update"), burst),
-        chart(CONTEND, milliseconds("update of the common one"), common),
-        chart(
-            CONTEND,
-            Axis::linear("proposals for each update"),
-            proposals,
-        ),
-        again(CONTEND),
-        again(LAY_OUT),
-    ];
     Plot {
         name: "time",
-        title: "How long updates take, and elections of two sites that share a directory"
-            .to_owned(),
+        title: "How long updates take".to_owned(),
         columns: 3,
-        charts,
+        charts: vec![
+            chart(SINGLE, milliseconds("time of an update"), single),
+            chart(BURST, milliseconds("time of the first update"), burst),
+            chart(CONTEND, milliseconds("update of the common one"), common),
+        ],
+    }
+}
+
+/// How often two sites ask, and how often again.
+fn elections(results: &Results) -> Plot {
+    let of = |panel, figure, title| {
+        let marks = plot::lines(results, panel, figure, 1.0, None);
+        chart(panel, Axis::linear(title), marks)
+    };
+    let again = "proposals made again for each update";
+    Plot {
+        name: "elections",
+        title: "Elections of two sites that share a directory".to_owned(),
+        columns: 3,
+        charts: vec![
+            of(CONTEND, "proposals_per_update", "proposals for each update"),
+            of(CONTEND, "again_per_update", again),
+            of(LAY_OUT, "again_per_update", again),
+        ],
     }
 }
 
