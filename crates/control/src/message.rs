@@ -76,7 +76,8 @@ pub enum Message {
         /// The control whose end was noted.
         name: ControlName,
     },
-    /// Named holder to acceptor: I do not hold that; clear your record.
+    /// Named holder to acceptor: I do not hold that; clear your record. Of a holder that is lost, any member to all
+    /// others: I have heard that this has ended.
     Disown {
         /// The control that does not exist.
         name: ControlName,

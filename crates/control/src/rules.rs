@@ -86,6 +86,8 @@ rules! {
     close_waits_for_moves,
     /// The end of a control counts in every later view than the one it was told in.
     ends_outlive_views,
+    /// What a lost replica had ended is told to those who have not heard of it, by those who have.
+    ends_told_for_the_lost,
     /// What was said in another view than its hearer's is said again when both are in the same one.
     said_again_in_new_view,
 }

@@ -222,6 +222,40 @@ fn counterexample_9_nothing_is_acknowledged_before_everybody_has_reported() {
     }));
 }
 
+/// 0 of four is lost when it has released file 3, and only 1 has heard of that. Whether 1 gets
+/// the file afterwards, and how many still take it for frozen.
+fn after_an_end_that_only_one_has_heard_of(told: bool) -> (bool, usize) {
+    let mut settings = Settings::default();
+    settings.rules.ends_told_for_the_lost = told;
+    let mut set = Set::new(4, tree(), settings);
+    set.submit(0, 1, write(3));
+    set.deliver();
+    let tree = set.tree.clone();
+    set.now = Moment(10_000_000);
+    set.cores[0].handle_timer(set.now, &tree);
+    set.drain(0);
+    assert!(!set.wire.is_empty(), "the release is on its way");
+    set.wire.retain(|(_, to, _)| *to == 1);
+    set.deliver();
+    set.wire.clear();
+
+    let view = without(4, 2, &[1, 2, 3], &[]);
+    (1..4).for_each(|member| enter_view(&mut set, member, &view));
+    set.deliver();
+    set.submit(1, 7, write(3));
+    set.deliver();
+    let frozen = (1..4).filter(|member| frozen_at(&set, *member, 3).is_some());
+    let frozen = frozen.count();
+    let got = matches!(set.outcomes.get(&7), Some(Outcome::Admitted { at: 1, .. }));
+    (got, frozen)
+}
+
+#[test]
+fn what_a_lost_replica_had_ended_is_free_once_one_member_has_heard_of_it() {
+    assert_eq!(after_an_end_that_only_one_has_heard_of(true), (true, 0));
+    assert_eq!(after_an_end_that_only_one_has_heard_of(false), (false, 2));
+}
+
 #[test]
 fn counterexample_38_who_returns_learns_the_controls_of_everybody() {
     let mut set = Set::new(3, tree(), Settings::default());

@@ -201,7 +201,8 @@ impl ControlCore {
     }
 
     fn on_disown(&mut self, tree: &impl Tree, from: ReplicaSlot, name: ControlName) {
-        if name.holder == from {
+        let of_lost = self.view.has_lost(name.holder);
+        if name.holder == from || of_lost && self.settings.rules.ends_told_for_the_lost() {
             self.persist(Record::Ended(name));
             let answers = self.acceptor.end(tree, &self.view, name, None);
             self.answers.extend(answers);

@@ -241,6 +241,7 @@ impl ControlCore {
         last: bool,
         told: Told,
     ) {
+        self.tell_what_has_ended(&told);
         if !self.reports.open {
             return;
         }
@@ -258,6 +259,20 @@ impl ControlCore {
         report.told.extend(told);
         report.complete = last;
         self.try_to_settle(tree);
+    }
+
+    /// The end of a control may have reached this replica and not others before its holder was lost. There it would
+    /// stand in everybody's way, and nobody who knows better would have it decided that it ends.
+    fn tell_what_has_ended(&mut self, told: &Told) {
+        let names = told.lost.iter().map(|control| control.name);
+        let known: Vec<ControlName> = names
+            .filter(|name| self.view.has_lost(name.holder) && self.acceptor.has_ended(*name))
+            .collect();
+        for peer in self.peers() {
+            for &name in &known {
+                self.send_now(peer, Message::Disown { name });
+            }
+        }
     }
 
     /// Once everybody has reported: freezes what may have been won, ends what certainly was not, and goes
