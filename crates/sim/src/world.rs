@@ -144,6 +144,8 @@ pub struct World {
     pub steps_checked: bool,
     /// Everything that was sent, if somebody wants to know.
     pub sent: Option<Vec<Sent>>,
+    /// Controls of which somebody was sent word that they have ended.
+    pub(crate) ended: BTreeSet<ControlName>,
     seed: u64,
     random: Random,
     events: BTreeMap<(Moment, u64), Event>,
@@ -189,6 +191,7 @@ impl World {
             traced: false,
             steps_checked: true,
             sent: None,
+            ended: BTreeSet::new(),
             seed: plan.seed,
             random: Random::new(plan.seed ^ 0x5eed),
             events: BTreeMap::new(),

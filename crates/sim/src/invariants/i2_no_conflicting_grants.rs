@@ -1,7 +1,8 @@
 //! I2: no replica acknowledges two controls that conflict by Figure 2, unless both are frozen: of two lost
 //! replicas one may have won only what the other had given up unheard. What somebody had asked for before it was
-//! started anew is like that, too: it may never have won it, or have given it up since, unheard. What is in dispute
-//! is not acknowledged.
+//! started anew is like that, too: it may never have won it, or have given it up since, unheard. So is one that a lost
+//! replica had ended: whoever had heard of that may have forgotten it with a restart, and others never knew. What is in
+//! dispute is not acknowledged.
 
 use super::Broken;
 use crate::replica::Replica;
@@ -20,8 +21,12 @@ pub(crate) fn check(world: &World, replica: &Replica) -> Result<(), Broken> {
     for (place, one) in grants.iter().enumerate() {
         let mut others = grants[place + 1..].iter();
         let lost = |grant: &Proposal| !view.active.contains(&grant.name.holder) || former(grant);
-        let conflict = others
-            .find(|other| !(lost(one) && lost(other)) && one.conflicts_with(&replica.tree, other));
+        let over = |grant: &Proposal| {
+            !view.active.contains(&grant.name.holder) && world.ended.contains(&grant.name)
+        };
+        let harmless = |other: &Proposal| lost(one) && lost(other) || over(one) || over(other);
+        let conflict =
+            others.find(|other| !harmless(other) && one.conflicts_with(&replica.tree, other));
         if let Some(other) = conflict {
             let sight = format!(
                 "replica {} acknowledges both {one:?} and {other:?}",

@@ -7,7 +7,7 @@ use crate::packet::Packet;
 use crate::replica::Content;
 use crate::site::Change;
 use crate::traffic::{Cargo, Sent};
-use control::{Moment, Position, ReplicaSlot};
+use control::{Message, Moment, Position, ReplicaSlot};
 use std::time::Duration;
 
 impl World {
@@ -23,6 +23,11 @@ impl World {
                 to,
                 cargo,
             });
+        }
+        if let Packet::Control(envelope) = &packet
+            && let Message::Release { name, .. } | Message::Abort { name, .. } = envelope.message
+        {
+            self.ended.insert(name);
         }
         let lane = packet.lane();
         let at = self
