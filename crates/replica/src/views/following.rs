@@ -108,8 +108,13 @@ async fn enter(shared: &Arc<Shared>, state: &Arc<ViewState>) {
     }
     let wait = may_enter.0.saturating_sub(standing::now().0);
     tokio::time::sleep_until(Instant::now() + Duration::from_micros(wait)).await;
+    let comes = view.active.contains(&own) && (was_left_out || !former.active.contains(&own));
+    if comes {
+        // Whoever could not be asked before, as a connection was still to be made, has not been silent.
+        shared.forget_silence();
+    }
     take_effect(shared, state, &former, view.clone());
-    if view.active.contains(&own) && (was_left_out || !former.active.contains(&own)) {
+    if comes {
         if !first {
             entering::begin(shared, since);
         } else if state.members.len() == 1 {
