@@ -241,9 +241,9 @@ impl ControlCore {
         last: bool,
         told: Told,
     ) {
-        self.tell_what_has_ended(&told);
         if !self.reports.open {
-            return;
+            // Said again over a new connection: what it was told before may be lost.
+            return self.tell_what_has_ended(&[from].into(), &told.lost);
         }
         let report = self.reports.others.entry(from).or_default();
         if report.complete {
@@ -263,13 +263,12 @@ impl ControlCore {
 
     /// The end of a control may have reached this replica and not others before its holder was lost. There it would
     /// stand in everybody's way, and nobody who knows better would have it decided that it ends.
-    fn tell_what_has_ended(&mut self, told: &Told) {
-        let names = told.lost.iter().map(|control| control.name);
-        let known: Vec<ControlName> = names
-            .filter(|name| self.view.has_lost(name.holder) && self.acceptor.has_ended(*name))
-            .collect();
-        for peer in self.peers() {
-            for &name in &known {
+    fn tell_what_has_ended(&mut self, peers: &BTreeSet<ReplicaSlot>, lost: &[Proposal]) {
+        let names: BTreeSet<ControlName> = lost.iter().map(|control| control.name).collect();
+        let known =
+            |name: &ControlName| self.view.has_lost(name.holder) && self.acceptor.has_ended(*name);
+        for name in names.into_iter().filter(known).collect::<Vec<_>>() {
+            for &peer in peers {
                 self.send_now(peer, Message::Disown { name });
             }
         }
@@ -286,6 +285,9 @@ impl ControlCore {
         self.reports.open = false;
         let others = std::mem::take(&mut self.reports.others).into_values();
         let mut reports: Vec<Told> = others.map(|report| report.told).collect();
+        // To all, who have all entered the view: whoever knows nothing of a control learns it from the same reports.
+        let lost: Vec<Proposal> = reports.iter().flat_map(|told| told.lost.clone()).collect();
+        self.tell_what_has_ended(&self.peers(), &lost);
         reports.push(self.own_report());
         self.learn_what_is_held(tree, &reports);
         for control in self.may_have_been_won(tree, &reports) {
