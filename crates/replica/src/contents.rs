@@ -15,6 +15,7 @@ use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::{Inbox, Piece as Arrived};
 use crate::base;
+use crate::door::subject_of;
 use crate::losses;
 use crate::scrub;
 use crate::sessions;
@@ -119,7 +120,7 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
     // Before it is read: what is missing may come meanwhile.
     let partial =
         shared.store.is_incomplete(piece.file) && losses::supplies(shared, to, piece.file);
-    let own = changes_only_here(shared, piece.file);
+    let own = initial && changes_only_here(shared, piece.file).await;
     let version = version_here(shared, piece.file).await;
     if initial && lacks_of_active(shared, piece.file) {
         return Err(Error::Delay);
@@ -143,7 +144,7 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
             return Ok(None);
         }
     };
-    let own = own && changes_only_here(shared, piece.file);
+    let own = own && changes_only_here(shared, piece.file).await;
     if initial && !own && version_here(shared, piece.file).await != version {
         // Its data may still be on its way.
         return Err(Error::Delay);
@@ -181,8 +182,11 @@ async fn version_here(shared: &Shared, file: ObjectId) -> u64 {
 }
 
 /// Whether nobody but this replica changes a file at present.
-fn changes_only_here(shared: &Shared, file: ObjectId) -> bool {
-    let file = Subject::File(file);
+async fn changes_only_here(shared: &Shared, file: ObjectId) -> bool {
+    let Ok(attributes) = shared.store.attributes(file).await else {
+        return false;
+    };
+    let file = subject_of(&attributes);
     let controls = |turn: &mut Turn<'_>| turn.core.controls(&turn.tree, file);
     shared.engine.turn(controls)
 }
@@ -424,8 +428,8 @@ async fn is_former(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool
 }
 
 /// Whether the sender had not yet got a change of the file that is here. Only somebody who follows without
-/// regard to controls sees that; the sender reads again a little later. When the last change is the sender's own, which
-/// came here before this piece, it is told of that one's data too.
+/// regard to controls sees that; the sender reads again a little later. A change of the sender's own that came before this
+/// piece is no reason: its data follows.
 async fn is_outdated(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
     !shared.standing.is_up_to_date()
         && is_older(shared, head).await

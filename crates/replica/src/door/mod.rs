@@ -438,7 +438,7 @@ fn expected<T: Expected>(value: Value) -> Result<T> {
 }
 
 /// An object as replication control sees it.
-fn subject_of(attributes: &Attributes) -> Subject {
+pub(crate) fn subject_of(attributes: &Attributes) -> Subject {
     match (attributes.is_directory(), attributes.links) {
         (true, _) => Subject::Directory(attributes.id),
         (false, 0 | 1) => Subject::File(attributes.id),

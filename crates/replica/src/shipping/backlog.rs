@@ -254,8 +254,8 @@ impl Backlog {
         (landed && !self.lacks(file)).then_some(file)
     }
 
-    /// The piece could not be read, sent or placed: `range` of `file`, which has all of it, counts as changed by the
-    /// update at `follows`, and what was owed of the piece still is.
+    /// A piece of `file` could not be read, sent or placed: `range`, which covers it, counts as changed by the update at
+    /// `follows`, and what was owed of the piece still is.
     pub fn failed(
         &mut self,
         now: Moment,
