@@ -355,19 +355,16 @@ impl Acceptor {
         answers
     }
 
-    /// Forgets what was granted, but to `keep`, and what waits. Returns the names of the former.
-    pub(crate) fn clear(
-        &mut self,
-        tree: &impl Tree,
-        keep: Option<ReplicaSlot>,
-    ) -> Vec<ControlName> {
-        let names = self.table().grants().map(|grant| grant.name);
-        let names: Vec<ControlName> = names.filter(|name| Some(name.holder) != keep).collect();
-        for name in &names {
-            self.waiting.end(tree, *name);
+    /// Forgets what was granted, but to `keep`, and what waits. Returns the former.
+    pub(crate) fn clear(&mut self, tree: &impl Tree, keep: Option<ReplicaSlot>) -> Vec<Proposal> {
+        let grants = self.table().grants();
+        let grants = grants.filter(|grant| Some(grant.name.holder) != keep);
+        let grants: Vec<Proposal> = grants.cloned().collect();
+        for grant in &grants {
+            self.waiting.end(tree, grant.name);
         }
         self.waiting.retain(|_| false);
-        names
+        grants
     }
 
     /// The controls of others that exclude a proposal.

@@ -32,6 +32,10 @@ pub enum Record {
     Granted(Proposal),
     /// The control has ended and must not be granted again by a late copy of its proposal.
     Ended(ControlName),
+    /// What this replica had acknowledged is kept apart, not as granted: it is out of the view.
+    SetAside(Proposal),
+    /// What was kept apart is no longer needed.
+    Forgotten(ControlName),
 }
 
 /// The core's only output.

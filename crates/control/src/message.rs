@@ -26,6 +26,11 @@ pub struct Told {
     pub held: Vec<Proposal>,
     /// What it had asked for before it was started anew. It does not know which of those a majority acknowledged.
     pub former: Vec<Proposal>,
+    /// Controls of replicas outside the view that the sender, which takes part anew, had acknowledged before it left.
+    /// They count where somebody has not heard all that was reported in the view before.
+    pub set_aside: Vec<Proposal>,
+    /// The sender is one who has not.
+    pub unsettled: bool,
 }
 
 /// The closed vocabulary of replication control. Every message may arrive late, twice or not at all.

@@ -88,6 +88,9 @@ rules! {
     ends_outlive_views,
     /// What a lost replica had ended is told to those who have not heard of it, by those who have.
     ends_told_for_the_lost,
+    /// What a replica had acknowledged before it left counts when it comes back to members who have not told each other
+    /// everything.
+    set_aside_counts,
     /// What was said in another view than its hearer's is said again when both are in the same one.
     said_again_in_new_view,
 }

@@ -337,8 +337,10 @@ fn counterexample_38_reports_tell_what_only_the_holder_knows() {
 
 /// 0 holds file 3, and 2 has acknowledged it. 2 leaves and 1 comes; then 2 comes back, and has forgotten it, and at once
 /// 0 is lost. Whether 1 gets the file as well.
-fn gets_what_a_newcomer_was_not_told(admitted_when_settled: bool) -> bool {
-    let mut set = Set::new(3, tree(), Settings::default());
+fn gets_what_a_newcomer_was_not_told(admitted_when_settled: bool, set_aside: bool) -> bool {
+    let mut settings = Settings::default();
+    settings.rules.set_aside_counts = set_aside;
+    let mut set = Set::new(3, tree(), settings);
     let first = without(3, 2, &[0, 2], &[]);
     for member in [0, 2] {
         enter_view(&mut set, member, &first);
@@ -372,9 +374,75 @@ fn gets_what_a_newcomer_was_not_told(admitted_when_settled: bool) -> bool {
 }
 
 #[test]
-fn nobody_is_admitted_before_every_member_knows_what_the_others_hold() {
-    assert!(!gets_what_a_newcomer_was_not_told(true));
-    assert!(gets_what_a_newcomer_was_not_told(false));
+fn who_comes_need_remember_nothing_where_every_member_knows_what_the_others_hold() {
+    assert!(!gets_what_a_newcomer_was_not_told(true, false));
+    assert!(gets_what_a_newcomer_was_not_told(false, false));
+    assert!(!gets_what_a_newcomer_was_not_told(false, true));
+}
+
+/// 0 holds file 3, which only 2 has acknowledged. 2 leaves; 0 may tell 1 then, or end it, and is lost; at once
+/// 2 takes its place. What 1 and 2 take for frozen then, and whether 1 gets the file.
+fn after_taking_the_place(meanwhile: Meanwhile, switch: Switch) -> (Vec<u16>, bool) {
+    let mut set = three(switch);
+    set.submit(0, 1, write(3));
+    set.wire.retain(|(from, to, _)| *from != 1 && *to != 1);
+    set.deliver();
+    assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+    let without_2 = without(3, 2, &[0, 1], &[]);
+    enter_view(&mut set, 2, &without_2);
+    for member in [0, 1] {
+        enter_view(&mut set, member, &without_2);
+        if meanwhile == Meanwhile::Silent {
+            set.wire.retain(|(from, _, _)| *from != 0);
+        }
+    }
+    set.deliver();
+    if meanwhile == Meanwhile::Ended {
+        let tree = set.tree.clone();
+        set.now = Moment(10_000_000);
+        set.cores[0].handle_timer(set.now, &tree);
+        set.drain(0);
+        set.deliver();
+    }
+    assert_eq!(set.cores[1].is_settled(), meanwhile != Meanwhile::Silent);
+    let without_0 = without(3, 3, &[1, 2], &[(2, 3)]);
+    for member in [1, 2] {
+        enter_view(&mut set, member, &without_0);
+    }
+    set.wire.retain(|(_, to, _)| *to != 0);
+    set.deliver();
+    assert!(set.cores[1].is_settled() && set.cores[2].is_settled());
+    set.submit(1, 7, write(3));
+    set.deliver();
+    let frozen = [1, 2].into_iter();
+    let frozen = frozen.filter(|member| frozen_at(&set, *member, 3).is_some());
+    let admitted = matches!(set.outcomes.get(&7), Some(Outcome::Admitted { at: 1, .. }));
+    (frozen.collect(), admitted)
+}
+
+/// What a holder does in a view between two losses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meanwhile {
+    /// It does not even report.
+    Silent,
+    Told,
+    Ended,
+}
+
+#[test]
+fn who_takes_a_place_remembers_what_nobody_else_may_know() {
+    let frozen = (vec![1, 2], false);
+    assert_eq!(
+        after_taking_the_place(Meanwhile::Silent, all_rules),
+        frozen,
+        "1 has heard nothing of it"
+    );
+    assert_eq!(after_taking_the_place(Meanwhile::Told, all_rules), frozen);
+    let free = (vec![], true);
+    assert_eq!(after_taking_the_place(Meanwhile::Ended, all_rules), free);
+    let forgotten: Switch = |rules| rules.set_aside_counts = false;
+    assert_eq!(after_taking_the_place(Meanwhile::Silent, forgotten), free);
+    assert_eq!(after_taking_the_place(Meanwhile::Told, forgotten), frozen);
 }
 
 /// 0 has won file 3 with 1. 2 had asked for it too, and been started anew before anybody heard of that; then 0 is

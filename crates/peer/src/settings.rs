@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::message::Lane;
 
 /// The versions of the transport, and of what replicas say over it, that this build speaks. 2 came with views.
-pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 2..=2;
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 3..=3;
 
 /// The most data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;

@@ -20,6 +20,9 @@ use crate::wire;
 /// Facts of this room that say which controls were acknowledged here.
 const CONTROLS: &[u8] = b"control/";
 
+/// Those that say which were acknowledged before this replica left the view.
+const SET_ASIDE: &[u8] = b"set-aside/";
+
 /// So many steps at most share one trip.
 const STEPS_AT_ONCE: usize = 4096;
 
@@ -77,7 +80,7 @@ pub(crate) async fn carry_out(shared: Arc<Shared>, mut steps: mpsc::UnboundedRec
             match step {
                 Step::Persist { record, awaited } => {
                     persisted = Mark(persisted.0 + 1);
-                    draft.rows.push(row(&record));
+                    draft.rows.extend(rows(&record));
                     draft.awaited |= awaited;
                 }
                 Step::Send { after: Mark(0), .. } => say(&shared, &step),
@@ -151,25 +154,38 @@ fn say(shared: &Shared, step: &Step) {
     }
 }
 
-fn row(record: &Record) -> (Vec<u8>, Option<Vec<u8>>) {
+type Row = (Vec<u8>, Option<Vec<u8>>);
+
+fn rows(record: &Record) -> Vec<Row> {
+    let row = |part, name, control: Option<&Proposal>| (key(part, name), control.map(wire::encode));
     match record {
-        Record::Granted(proposal) => (key(proposal.name), Some(wire::encode(proposal))),
-        Record::Ended(name) => (key(*name), None),
+        Record::Granted(proposal) => vec![row(CONTROLS, proposal.name, Some(proposal))],
+        Record::Ended(name) => vec![row(CONTROLS, *name, None)],
+        Record::SetAside(proposal) => vec![
+            row(CONTROLS, proposal.name, None),
+            row(SET_ASIDE, proposal.name, Some(proposal)),
+        ],
+        Record::Forgotten(name) => vec![row(SET_ASIDE, *name, None)],
     }
 }
 
-fn key(name: ControlName) -> Vec<u8> {
-    let mut key = CONTROLS.to_vec();
+fn key(part: &[u8], name: ControlName) -> Vec<u8> {
+    let mut key = part.to_vec();
     key.extend(name.holder.0.to_be_bytes());
     key.extend(name.incarnation.0.to_be_bytes());
     key.extend(name.number.to_be_bytes());
     key
 }
 
-/// Forgets all controls that were acknowledged here.
-pub(crate) async fn forget(store: &Store) -> vfs::Result<()> {
-    let rows = store.facts(CONTROLS)?.into_iter();
-    let rows: Vec<_> = rows.map(|(key, _)| (key.to_vec(), None)).collect();
+/// Forgets the own controls, and sets aside what was acknowledged of others.
+pub(crate) async fn set_aside(store: &Store) -> vfs::Result<()> {
+    let own = store.slot();
+    let granted = load(store)?.granted.into_iter();
+    let rows = granted.flat_map(|control| match control.name.holder == own {
+        true => rows(&Record::Ended(control.name)),
+        false => rows(&Record::SetAside(control)),
+    });
+    let rows: Vec<Row> = rows.collect();
     if rows.is_empty() {
         return Ok(());
     }
@@ -177,9 +193,24 @@ pub(crate) async fn forget(store: &Store) -> vfs::Result<()> {
     store.wait_stable(ticket).await
 }
 
-/// The controls acknowledged here when this replica last ran.
-pub(crate) fn load(store: &Store) -> vfs::Result<Vec<Proposal>> {
-    let rows: Vec<(Bytes, Bytes)> = store.facts(CONTROLS)?;
+/// The control table as it was when this replica last ran.
+pub(crate) struct Remembered {
+    /// What it acknowledged.
+    pub(crate) granted: Vec<Proposal>,
+    /// What it had acknowledged before it left the view.
+    pub(crate) set_aside: Vec<Proposal>,
+}
+
+/// What is on the disk of the control table.
+pub(crate) fn load(store: &Store) -> vfs::Result<Remembered> {
+    Ok(Remembered {
+        granted: part(store, CONTROLS)?,
+        set_aside: part(store, SET_ASIDE)?,
+    })
+}
+
+fn part(store: &Store, part: &[u8]) -> vfs::Result<Vec<Proposal>> {
+    let rows: Vec<(Bytes, Bytes)> = store.facts(part)?;
     rows.iter()
         .map(|(_, row)| wire::decode(row).map_err(|error| vfs::Error::Io(error.to_string())))
         .collect()

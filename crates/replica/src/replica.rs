@@ -21,7 +21,7 @@ use crate::door::Door;
 use crate::leavings;
 use crate::losses;
 use crate::owner::Reception;
-use crate::persistence;
+use crate::persistence::{self, Remembered};
 use crate::scrub;
 use crate::sessions;
 use crate::settings::{Durability, Settings};
@@ -98,11 +98,11 @@ impl Replica {
         let founder = set.keeps_authority();
         let held = base::held(&store, founder)?;
         if held == Held::Nothing {
-            // What was acknowledged for a copy that is given up says nothing any more.
-            persistence::forget(&store).await?;
+            // What is here of others is no copy any more. What was granted to them counts all the same.
+            persistence::set_aside(&store).await?;
         }
-        let grants = persistence::load(&store)?;
-        let engine = engine(store, &settings, incarnation, &grants, steps);
+        let remembered = persistence::load(&store)?;
+        let engine = engine(store, &settings, incarnation, &remembered, steps);
         let peer_settings = settings.peer.clone();
         let desk = set.keeps_authority().then(|| set.clone());
         let shared = Arc::new(Shared::new(Parts {
@@ -129,7 +129,7 @@ impl Replica {
             Held::Nothing => shared
                 .engine
                 .turn(|turn| turn.core.handle_former_settled(turn.now, &turn.tree)),
-            _ => take_up_former(&shared, &grants)?,
+            _ => take_up_former(&shared, &remembered.granted)?,
         }
         views::remember_others_went_on(&shared)?;
         shared.remember_trimmed()?;
@@ -253,7 +253,7 @@ fn engine(
     store: Arc<Store>,
     settings: &Settings,
     incarnation: u64,
-    grants: &[Proposal],
+    remembered: &Remembered,
     steps: mpsc::UnboundedSender<Step>,
 ) -> Arc<Engine> {
     let slot = store.slot();
@@ -271,8 +271,11 @@ fn engine(
     let standing = Arc::new(Standing::new(slot, settings, outside));
     let engine = Engine::new(core, store, standing, unshipped, steps);
     engine.turn(|turn| {
-        for grant in grants {
+        for grant in &remembered.granted {
             turn.core.restore(&turn.tree, grant.clone());
+        }
+        for grant in &remembered.set_aside {
+            turn.core.restore_set_aside(grant.clone());
         }
     });
     Arc::new(engine)

@@ -220,6 +220,8 @@ impl Engine {
                     match &record {
                         Record::Granted(proposal) => ledger.ages.begin(proposal.name, self.now()),
                         Record::Ended(name) => ledger.ages.end(*name),
+                        Record::SetAside(proposal) => ledger.ages.end(proposal.name),
+                        Record::Forgotten(_) => {}
                     }
                     let awaited = !ledger.verdicts.is_empty();
                     self.hand_on(Step::Persist { record, awaited });

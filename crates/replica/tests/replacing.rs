@@ -176,6 +176,36 @@ async fn with_majority_nothing_that_was_answered_is_lost_with_two_of_three() {
     set.assert_equal().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_back_takes_the_place_of_one_that_was_lost_before_it_had_reported() {
+    let mut set = Set::failing_with(3, |_| {}).await;
+    let directory = set.sites[0].directory(ROOT, "shared").await.unwrap();
+    let file = set.sites[2]
+        .save(directory, "file", b"of the third")
+        .await
+        .unwrap();
+    set.rest().await;
+    let second = set.crash(1).await;
+    let first = set.sites[0].replica.clone();
+    let decided = |what: &str| {
+        let audit = first.view_status().audit;
+        audit.iter().any(|entry| entry.what.starts_with(what))
+    };
+    eventually("it is decided to go on without the second", || {
+        decided("excluded replica 2")
+    })
+    .await;
+    // The view is not in force before what was promised to the second has run out.
+    let before = first.view_status();
+    assert_eq!(before.audit.last().unwrap().epoch, before.epoch + 1);
+    drop(first);
+    let third = replace(&mut set, second).await;
+    work_at_both(&set).await;
+    return_of_the_third(&mut set, third).await;
+    assert_reads(&set, file, b"of the third").await;
+    set.assert_equal().await;
+}
+
 /// The third replica has changed the file, and nothing of that has come.
 async fn lost_before_contents() -> (Set, Crashed, ObjectId) {
     let delay = Duration::from_secs(6);

@@ -43,7 +43,7 @@ pub(crate) enum Packet {
 pub(crate) struct Hello {
     pub heads: Heads,
     pub whole: bool,
-    /// It could take part but for the other members: these have heard every report, and it lacks nothing of theirs.
+    /// It could take part but for the other members: of these it lacks nothing.
     pub level_with: BTreeSet<ReplicaSlot>,
 }
 

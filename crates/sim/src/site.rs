@@ -45,6 +45,7 @@ pub(crate) struct Stable {
     pub history: Vec<Logged>,
     pub heads: Heads,
     pub grants: BTreeMap<ControlName, Proposal>,
+    pub set_aside: BTreeMap<ControlName, Proposal>,
     pub dirty: BTreeMap<ObjectId, u64>,
     pub done: BTreeSet<u64>,
 }
@@ -58,6 +59,13 @@ impl Stable {
             }
             Change::Control(Record::Ended(name)) => {
                 self.grants.remove(&name);
+            }
+            Change::Control(Record::SetAside(proposal)) => {
+                self.grants.remove(&proposal.name);
+                self.set_aside.insert(proposal.name, proposal);
+            }
+            Change::Control(Record::Forgotten(name)) => {
+                self.set_aside.remove(&name);
             }
             Change::Update(logged) => {
                 let (origin, position, update) = &logged;
@@ -88,9 +96,11 @@ impl Stable {
             Change::Settlements(count) => self.tree.count_settlements(count),
             Change::Replaced(copy) => {
                 let grants = std::mem::take(&mut self.grants);
+                let set_aside = std::mem::take(&mut self.set_aside);
                 *self = Stable {
                     tree: self.tree.replaced_by(&copy.tree),
                     grants,
+                    set_aside,
                     dirty: BTreeMap::new(),
                     ..(*copy).clone()
                 };
@@ -157,8 +167,10 @@ pub(crate) struct Site {
     pub entered: usize,
     /// It answers nobody before this.
     pub caught_up: bool,
-    /// Who has sent everything that it had when it entered the present view.
+    /// Who has sent everything that it had when it entered the present view, and had heard every report by then.
     pub heard: BTreeSet<ReplicaSlot>,
+    /// Who has sent everything, perhaps before it had heard every report.
+    pub level_with: BTreeSet<ReplicaSlot>,
     pub heads_at_entry: Heads,
     /// Who waits outside the present view, how far it has applied every stream, and with whom it is level.
     pub waiting: BTreeMap<ReplicaSlot, (Heads, BTreeSet<ReplicaSlot>)>,
@@ -202,6 +214,7 @@ impl Site {
             entered: 1,
             caught_up: true,
             heard: BTreeSet::new(),
+            level_with: BTreeSet::new(),
             heads_at_entry: Heads::new(),
             waiting: BTreeMap::new(),
             cut: false,
@@ -295,10 +308,15 @@ impl Site {
         self.journal.len()
     }
 
+    /// Whether a whole copy that was taken would survive a crash.
+    pub(crate) fn copy_is_stable(&self) -> bool {
+        let mut unstable = self.journal.iter();
+        !unstable.any(|change| matches!(change, Change::Replaced(_)))
+    }
+
     /// Throws away what never became stable, and whoever waited for it. A copy that was not kept is needed still.
     pub(crate) fn forget_unstable(&mut self) {
-        let mut lost = self.journal.iter();
-        self.cut |= lost.any(|change| matches!(change, Change::Replaced(_)));
+        self.cut |= !self.copy_is_stable();
         self.journal.clear();
         self.deferred.clear();
         self.marks.clear();

@@ -101,3 +101,27 @@ fn one_who_waits_outside_takes_the_place_of_one_who_is_lost() {
     let (world, free) = play_one_for_another(false);
     assert!(slower_than(&world, ms(40_000)).contains(&free));
 }
+
+/// B is away, and C is lost before A has heard its report in the view without B. Then B is back.
+#[test]
+fn one_who_waits_outside_takes_the_place_of_one_who_is_lost_before_it_has_reported() {
+    let mut world = set_the_stage_for_failures(3, all_rules);
+    world.run_until(ms(2_000)).unwrap();
+    let controlled = world.submit(ms(0), slot(3), Intent::Write(object(F)));
+    slow(&mut world, 3, 1, Lane::Control, ms(500));
+    world.run_until(ms(2_100)).unwrap();
+    world.fail(ms(0), Fault::Crash(slot(2)));
+    run_until_view(&mut world, 1, 2, false).unwrap();
+    assert!(!world.replica(slot(1)).core.is_settled());
+    world.fail(ms(0), Fault::Cut(slot(3), slot(1)));
+    world.fail(ms(0), Fault::Crash(slot(3)));
+    world.fail(ms(2_000), Fault::Start(slot(2)));
+    let free = world.submit(ms(3_000), slot(1), create(E, 100));
+    let later = world.now.0 / 1_000 + 60_000;
+    world.run_until(ms(later)).unwrap();
+    assert!(takes_part(&mut world, 1, 2) && !takes_part(&mut world, 1, 3));
+    let late = slower_than(&world, ms(20_000));
+    assert!(!late.contains(&free) && !late.contains(&controlled));
+    world.fail(ms(0), Fault::HealAll);
+    world.run_to_rest(ms(later + 60_000)).unwrap();
+}

@@ -54,6 +54,12 @@ impl ControlCore {
         self.acceptor.restore(tree, grant);
     }
 
+    /// Tells a new core of a control of another replica that this one had set aside, stably, when it was out of the
+    /// view. To be called before any other method.
+    pub fn restore_set_aside(&mut self, grant: Proposal) {
+        self.set_aside.insert(grant.name, grant);
+    }
+
     /// Everything made under controls of former incarnations is everywhere: they end, towards everybody.
     pub fn handle_former_settled(&mut self, now: Moment, tree: &impl Tree) {
         if matches!(self.former, Former::Renounced(_)) {

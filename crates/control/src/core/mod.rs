@@ -14,6 +14,7 @@ mod operations;
 mod peers;
 mod proposing;
 mod relinquish;
+mod reports;
 mod standing_back;
 mod views;
 
@@ -32,11 +33,11 @@ use candidates::{Candidates, Unknown};
 use closing::Closes;
 use contents::Contents;
 use former::Former;
+use reports::Reports;
 use standing_back::StandingBack;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use vfs::{ObjectId, ReplicaSlot};
-use views::Reports;
 
 /// One replica's replication control: proposer, holder and acceptor in one.
 ///
@@ -103,6 +104,8 @@ pub struct ControlCore {
     standing_back: StandingBack,
     unknown: Unknown,
     reports: Reports,
+    /// What this replica had acknowledged before it left the view, until it knows again what others hold.
+    set_aside: BTreeMap<ControlName, Proposal>,
     /// Peers whose messages of a later view were dropped here.
     ahead_of_us: BTreeSet<ReplicaSlot>,
     answers: VecDeque<Answer>,
@@ -157,6 +160,7 @@ impl ControlCore {
             standing_back: StandingBack::default(),
             unknown: Unknown::default(),
             reports: Reports::default(),
+            set_aside: BTreeMap::new(),
             ahead_of_us: BTreeSet::new(),
             answers: VecDeque::new(),
             to_judge: BTreeSet::new(),

@@ -139,14 +139,14 @@ async fn versions_without_a_common_one_are_told_which_to_upgrade() {
     let set = TestSet::of(2).await;
     let first = Replica::start(set.identity(1), 1, quick()).await;
     let newer = Settings {
-        versions: 3..=4,
+        versions: 4..=5,
         ..quick()
     };
     let second = Replica::start(set.identity(2), 1, newer).await;
     let peer = second.connect(1, &first.address);
     until_error(
         &peer,
-        "versions 2 to 2 of the protocol between replicas, the other 3 to 4",
+        "versions 3 to 3 of the protocol between replicas, the other 4 to 5",
     )
     .await;
 }

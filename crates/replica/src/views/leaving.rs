@@ -2,7 +2,8 @@
 //!
 //! A member that does not answer is excluded. Where too few would be left, somebody outside takes its place in the
 //! same step, if there is one who lacks nothing that those who are left have. All of them know then, together, every
-//! control that the silent ones may hold and every update that a majority was to hold.
+//! control that the silent ones may hold, since whoever was outside remembers what it had acknowledged, and every update
+//! that a majority was to hold.
 //!
 //! What must never enter: how a replica outside finds out that it could take part; that is `returning`.
 
@@ -89,8 +90,8 @@ async fn part_with_the_silent(shared: &Arc<Shared>) {
 
 /// Those outside who could take part but for the silent, as which incarnation; nobody, unless they are enough.
 ///
-/// All who are left must be up to date and have heard every report, so that together they know what the silent
-/// held. Whoever comes must have as much of the streams of the silent as any of them.
+/// All who are left must be up to date, although the silent may not have reported in this view yet. Whoever comes must
+/// have as much of the streams of the silent as any of them.
 fn who_takes_their_places(
     shared: &Shared,
     state: &ViewState,
@@ -103,14 +104,13 @@ fn who_takes_their_places(
         let counts = ask.epoch == view.epoch.0 && at.elapsed() < shared.settings.suspicion;
         counts.then_some(ask)
     };
-    let settled = shared.engine.turn(|turn| turn.core.is_settled());
-    if !settled || !shared.standing.is_up_to_date() || state.epoch != view.epoch.0 {
+    if !shared.standing.is_up_to_date() || state.epoch != view.epoch.0 {
         return BTreeMap::new();
     }
     let mut has = places(out, |lost| losses::applied_here(shared, lost));
     let left = view.active.difference(out);
     for slot in left.clone().filter(|slot| **slot != shared.slot()) {
-        let Some(ask) = fresh(slot).filter(|ask| ask.settled && ask.up_to_date) else {
+        let Some(ask) = fresh(slot).filter(|ask| ask.up_to_date) else {
             return BTreeMap::new();
         };
         if !state.holds_data(*slot) {

@@ -320,7 +320,7 @@ fn obstacle_but_for(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<S
         ));
     }
     let mut present = view.active.difference(absent);
-    present.find_map(|slot| behind(shared, *slot))
+    present.find_map(|slot| behind(shared, *slot, absent))
 }
 
 /// Whether the others know this member of the view as an earlier incarnation. Before they know better it
@@ -334,8 +334,8 @@ fn was_started_anew(shared: &Shared) -> bool {
     earlier && !shared.standing.is_up_to_date()
 }
 
-/// What this replica lacks of one member, for people.
-fn behind(shared: &Shared, slot: ReplicaSlot) -> Option<String> {
+/// What this replica lacks of one member, for people, if others were not in the view.
+fn behind(shared: &Shared, slot: ReplicaSlot, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
     let place = slot.0;
     let fresh = shared.settings.site_lease * NEWS_LEASES;
     let news = shared.news();
@@ -343,8 +343,9 @@ fn behind(shared: &Shared, slot: ReplicaSlot) -> Option<String> {
     let Some((said, _)) = said.filter(|(_, at)| at.elapsed() < fresh) else {
         return Some(format!("replica {place} does not answer"));
     };
-    if !said.settled || said.epoch != shared.standing.view().epoch.0 {
-        // Who takes part anew forgets what it had acknowledged. Before that everybody else has to know of it.
+    let settled = said.settled || !absent.is_empty();
+    if !settled || said.epoch != shared.standing.view().epoch.0 {
+        // Where nobody is absent, there is no need to have what was acknowledged here before counted again.
         return Some(format!(
             "replica {place} has not heard from every member of the view"
         ));

@@ -269,23 +269,23 @@ impl World {
         let view = self.agreed.view(entered).clone();
         let lease = SiteLease::new(slot, lease, local);
         let site = self.replicas[&slot].site.started_anew(slot, lease, local);
-        let active = view.active.contains(&slot);
-        let mut before = view.clone();
-        if active {
-            before.epoch = Epoch(0);
-            before.since.insert(slot, view.epoch);
-        }
+        let mut before = View {
+            epoch: Epoch(0),
+            ..view.clone()
+        };
+        before.active.insert(slot);
+        before.since.insert(slot, view.epoch);
         let incarnation = Incarnation(site.incarnation);
         let settings = self.settings;
         let replica = self.replica(slot);
         replica.core = ControlCore::new(slot, incarnation, before, settings);
         replica.site = site;
         restore(replica, &view, durable);
-        if active {
-            let mut present = view;
+        let mut present = view;
+        if present.active.contains(&slot) {
             present.since.insert(slot, present.epoch);
-            replica.core.handle_view(local, &replica.tree, present);
         }
+        replica.core.handle_view(local, &replica.tree, present);
         self.schedule(self.now, Event::Tick(slot, incarnation.0));
         self.settle(slot);
         self.await_next_decision(slot);
@@ -386,6 +386,9 @@ fn restore(replica: &mut Replica, view: &View, controls_durable: bool) {
     if controls_durable {
         for grant in stable.grants.values() {
             replica.core.restore(&replica.tree, grant.clone());
+        }
+        for grant in stable.set_aside.values() {
+            replica.core.restore_set_aside(grant.clone());
         }
     }
     replica.arrived.clear();

@@ -27,7 +27,7 @@ impl World {
         let unfit = active || site.cut || site.stale || site.full || !self.knows_everything(slot);
         let level_with = match unfit {
             true => BTreeSet::new(),
-            false => site.heard.clone(),
+            false => site.level_with.clone(),
         };
         let heads = replica.heads();
         if self.others(slot).is_empty() {
@@ -102,8 +102,10 @@ impl World {
             None if site.cut || (site.stale && site.renounced) => return,
             None => self.take_missing(slot, reply.updates, &reply.contents),
         }
+        let site = &mut self.replica(slot).site;
+        site.level_with.insert(from);
         if confirmed {
-            self.replica(slot).site.heard.insert(from);
+            site.heard.insert(from);
         }
         self.try_to_renounce(slot);
         self.conclude(slot);
@@ -129,6 +131,7 @@ impl World {
             }
         } else if site.renounced
             && !site.cut
+            && site.copy_is_stable()
             && !site.stale
             && !site.full
             && self.knows_everything(slot)

@@ -104,8 +104,7 @@ impl World {
     }
 
     /// A view without the silent and with those outside who are level with every other member, and have as much of the
-    /// streams of the silent as this replica. They must all have heard every report, so that what the silent held
-    /// is known.
+    /// streams of the silent as this replica.
     fn who_takes_their_places(
         &self,
         slot: ReplicaSlot,
@@ -113,7 +112,7 @@ impl World {
     ) -> Option<View> {
         let replica = &self.replicas[&slot];
         let view = replica.core.view();
-        if !self.model.places_are_taken || !replica.core.is_settled() {
+        if !self.model.places_are_taken {
             return None;
         }
         let rest: BTreeSet<ReplicaSlot> = view.active.difference(out).copied().collect();
@@ -216,6 +215,7 @@ impl World {
         replica.site.entered = news.end;
         replica.site.heads_at_entry = replica.heads();
         replica.site.heard.clear();
+        replica.site.level_with.clear();
         replica.site.waiting.clear();
         replica.site.closed_to.clear();
         let newest = self.agreed.view(news.end).clone();

@@ -1,0 +1,341 @@
+//! What the members of a new view tell each other, and what follows once all have been heard.
+//!
+//! Every member tells what it acknowledges of those who left, and what it holds; when it has heard from everybody it
+//! knows what may have been won. That is frozen; what certainly was not won ends. When a view begins, and what its
+//! beginning does to controls, is decided in `views`.
+
+use super::ControlCore;
+use super::former::FIRST_START;
+use crate::acceptor::Answer;
+use crate::claim::Proposal;
+use crate::command::Record;
+use crate::message::{Message, Told};
+use crate::name::ControlName;
+use crate::own::State;
+use crate::tree::Tree;
+use crate::view::View;
+use std::collections::{BTreeMap, BTreeSet};
+use vfs::ReplicaSlot;
+
+/// A part of a report has about so many bytes at most; a message of the control lane takes 48 KiB.
+const PART_BYTES: usize = 24 << 10;
+
+/// What one member has told so far.
+#[derive(Clone, Debug, Default)]
+struct Report {
+    next: u32,
+    complete: bool,
+    told: Told,
+}
+
+/// The reports of the present view.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reports {
+    /// Not everybody has reported yet.
+    pub(super) open: bool,
+    /// A view has been entered since the start.
+    entered: bool,
+    /// It is the first one since the start, and this replica had taken part before that.
+    first: bool,
+    /// What was reported in the view before, in which this replica took part, may not all have been heard here.
+    unsettled: bool,
+    others: BTreeMap<ReplicaSlot, Report>,
+}
+
+impl ControlCore {
+    /// The reports of a view that this replica has just entered are awaited.
+    pub(super) fn open_reports(&mut self, former: &View) {
+        let takes_part = !self.view.has_lost(self.slot);
+        let first = !self.reports.entered && self.incarnation > FIRST_START;
+        let missed_one = self.view.epoch.0 > former.epoch.0 + 1;
+        let unsettled = self.reports.open || first || missed_one;
+        self.reports = Reports {
+            open: takes_part,
+            entered: true,
+            first,
+            unsettled: unsettled && former.active.contains(&self.slot),
+            others: BTreeMap::new(),
+        };
+        if takes_part && self.settings.rules.reports_before_acknowledging() {
+            self.acceptor.pause();
+        }
+    }
+
+    /// This replica's report as of now, for a member that may need it: it may have been started anew.
+    pub(super) fn report_for(&self, tree: &impl Tree, peer: ReplicaSlot) -> Vec<Message> {
+        let outside = self.view.has_lost(peer) || self.view.has_lost(self.slot);
+        if outside || !self.reports.entered {
+            return Vec::new();
+        }
+        let mut told = self.own_report();
+        for control in told.all_mut() {
+            *control = control.told_again(tree);
+        }
+        parts(&told)
+    }
+
+    fn own_report(&self) -> Told {
+        let own = self.own.iter();
+        let held = own.filter(|(_, control)| control.state != State::Undecided);
+        let set_aside = self.set_aside.values();
+        let set_aside = set_aside.filter(|grant| self.view.has_lost(grant.name.holder));
+        Told {
+            lost: self.frozen().cloned().collect(),
+            held: held.map(|(_, control)| control.proposal.clone()).collect(),
+            former: self.former_controls().cloned().collect(),
+            set_aside: set_aside.cloned().collect(),
+            unsettled: self.reports.unsettled,
+        }
+    }
+
+    pub(super) fn on_report(
+        &mut self,
+        tree: &impl Tree,
+        from: ReplicaSlot,
+        part: u32,
+        last: bool,
+        told: Told,
+    ) {
+        if !self.reports.open {
+            // Said again over a new connection: what it was told before may be lost.
+            let lost = [told.lost, told.set_aside].concat();
+            return self.tell_what_has_ended(&[from].into(), &lost);
+        }
+        let report = self.reports.others.entry(from).or_default();
+        if report.complete {
+            return;
+        }
+        if part == 0 {
+            *report = Report::default();
+        }
+        if part != report.next {
+            return;
+        }
+        report.next += 1;
+        report.told.extend(told);
+        report.complete = last;
+        self.try_to_settle(tree);
+    }
+
+    /// The end of a control may have reached this replica and not others before its holder was lost. There it would
+    /// stand in everybody's way, and nobody who knows better would have it decided that it ends.
+    fn tell_what_has_ended(&mut self, peers: &BTreeSet<ReplicaSlot>, lost: &[Proposal]) {
+        let names: BTreeSet<ControlName> = lost.iter().map(|control| control.name).collect();
+        let known =
+            |name: &ControlName| self.view.has_lost(name.holder) && self.acceptor.has_ended(*name);
+        for name in names.into_iter().filter(known).collect::<Vec<_>>() {
+            for &peer in peers {
+                self.send_now(peer, Message::Disown { name });
+            }
+        }
+    }
+
+    /// Once everybody has reported: freezes what may have been won, ends what certainly was not, and goes
+    /// on.
+    pub(super) fn try_to_settle(&mut self, tree: &impl Tree) {
+        let others = &self.reports.others;
+        let reported = |slot: &ReplicaSlot| others.get(slot).is_some_and(|report| report.complete);
+        if !self.reports.open || !self.peers().iter().all(reported) {
+            return;
+        }
+        self.reports.open = false;
+        let others = std::mem::take(&mut self.reports.others).into_values();
+        let mut reports: Vec<Told> = others.map(|report| report.told).collect();
+        reports.push(self.own_report());
+        self.count_what_was_set_aside(&mut reports);
+        // To all, who have all entered the view: whoever knows nothing of a control learns it from the same reports.
+        let lost: Vec<Proposal> = reports.iter().flat_map(|told| told.lost.clone()).collect();
+        self.tell_what_has_ended(&self.peers(), &lost);
+        self.learn_what_is_held(tree, &reports);
+        for control in self.may_have_been_won(tree, &reports) {
+            self.freeze(tree, control, &reports);
+        }
+        self.forget_what_was_set_aside();
+        let answers = self.acceptor.resume(tree, &self.view);
+        self.answers.extend(answers);
+        self.to_judge
+            .extend(self.own.iter().map(|(number, _)| number));
+        self.propose_own_again(tree);
+        self.review_everything(tree);
+    }
+
+    /// Whoever was left in the view before knows, together with all others who were, what may have been won. But when they
+    /// have not told each other everything, and one of them was lost, only a majority of all who ever acknowledged
+    /// anything knows it: what those who come back had acknowledged counts too.
+    fn count_what_was_set_aside(&self, reports: &mut [Told]) {
+        let needed = reports.iter().any(|told| told.unsettled);
+        if needed && self.settings.rules.set_aside_counts() {
+            for told in reports {
+                told.lost.append(&mut told.set_aside);
+            }
+        }
+    }
+
+    /// Everything that may have been won is known again.
+    fn forget_what_was_set_aside(&mut self) {
+        for name in std::mem::take(&mut self.set_aside).into_keys() {
+            self.persist(Record::Forgotten(name));
+        }
+    }
+
+    /// Asks this replica's own acceptor once more for what is undecided.
+    fn propose_own_again(&mut self, tree: &impl Tree) {
+        let own = self.own.iter();
+        let undecided = own.filter(|(_, control)| control.state == State::Undecided);
+        let proposals: Vec<Proposal> = undecided
+            .map(|(_, control)| control.proposal.clone())
+            .collect();
+        for proposal in proposals {
+            let answers = self.acceptor.propose(tree, &self.view, proposal, None);
+            self.answers.extend(answers);
+        }
+    }
+
+    /// A holder that was started anew does not propose again what it held, and others who had acknowledged that
+    /// may know nothing any more.
+    fn learn_what_is_held(&mut self, tree: &impl Tree, reports: &[Told]) {
+        if !self.settings.rules.reports_tell_held() {
+            return;
+        }
+        let former = self.former(tree, reports);
+        let held = reports.iter().flat_map(|told| &told.held).chain(&former);
+        let own = self.slot;
+        for control in held.filter(|control| control.name.holder != own) {
+            self.freeze(tree, control.clone(), reports);
+        }
+    }
+
+    /// What members had asked for before they were started anew, unless somebody holds what excludes it: that ends.
+    fn former(&mut self, tree: &impl Tree, reports: &[Told]) -> Vec<Proposal> {
+        let former = reports.iter().flat_map(|told| told.former.clone());
+        let (over, former): (Vec<_>, Vec<_>) =
+            former.partition(|control| is_excluded(tree, control, reports));
+        for control in over {
+            self.end_foreign(tree, control.name);
+        }
+        former
+    }
+
+    /// Controls of those who left, unless the members together prove that no majority can have acknowledged
+    /// one, or that somebody here holds what excludes it. The latter end.
+    fn may_have_been_won(&mut self, tree: &impl Tree, reports: &[Told]) -> Vec<Proposal> {
+        let mut acknowledged: BTreeMap<ControlName, (usize, Proposal)> = BTreeMap::new();
+        for control in reports.iter().flat_map(|told| &told.lost) {
+            let entry = acknowledged
+                .entry(control.name)
+                .or_insert_with(|| (0, control.clone()));
+            entry.0 += 1;
+        }
+        let silent = self.view.configured.difference(&self.view.active).count();
+        let enough = match self.settings.rules.freezes_across_configurations() {
+            true => self.view.majority_of_neighbours(),
+            false => self.view.majority(),
+        };
+        let freezes = self.settings.rules.lost_controls_freeze();
+        let won = |count: usize, control: &Proposal| {
+            freezes && count + silent >= enough && !is_excluded(tree, control, reports)
+        };
+        let (won, lost): (Vec<_>, Vec<_>) = acknowledged
+            .into_values()
+            .partition(|(count, control)| won(*count, control));
+        for (_, control) in lost {
+            self.end_foreign(tree, control.name);
+        }
+        won.into_iter().map(|(_, control)| control).collect()
+    }
+
+    /// A control that somebody holds, or may hold, stands in everybody's way from now on. What was granted
+    /// here against it cannot have been won, and waits; but of two that may be held nobody knows which was won.
+    fn freeze(&mut self, tree: &impl Tree, control: Proposal, reports: &[Told]) {
+        let former = reports.iter().flat_map(|told| &told.former);
+        let against = self.acceptor.conflicts(tree, &control).into_iter();
+        let undecided = against.filter(|name| {
+            !self.view.has_lost(name.holder) && !former.clone().any(|former| former.name == *name)
+        });
+        for name in undecided.collect::<Vec<_>>() {
+            if self.reports.first {
+                // Its holder may have been told in this very view that it is acknowledged here.
+                self.acceptor.dispute(name);
+            } else {
+                self.persist(Record::Ended(name));
+                self.acceptor.retract(tree, name);
+            }
+        }
+        self.learn(tree, control);
+    }
+
+    /// Acknowledges what somebody is known to hold, or may hold.
+    fn learn(&mut self, tree: &impl Tree, control: Proposal) {
+        if let Some(answer @ Answer::Granted(_)) = self.acceptor.adopt(tree, control) {
+            self.answers.push_back(answer);
+        }
+    }
+}
+
+/// Whether a member of the view holds what excludes a control, so that no majority can have acknowledged that. What
+/// a member had asked for before it was started anew it may never have won, so that excludes nothing.
+fn is_excluded(tree: &impl Tree, control: &Proposal, reports: &[Told]) -> bool {
+    let mut held = reports.iter().flat_map(|told| &told.held);
+    held.any(|other| other.conflicts_with(tree, control))
+}
+
+impl Told {
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Proposal> {
+        let Told {
+            lost,
+            held,
+            former,
+            set_aside,
+            unsettled: _,
+        } = self;
+        let present = lost.iter_mut().chain(held);
+        present.chain(former).chain(set_aside)
+    }
+
+    fn extend(&mut self, more: Told) {
+        self.lost.extend(more.lost);
+        self.held.extend(more.held);
+        self.former.extend(more.former);
+        self.set_aside.extend(more.set_aside);
+        self.unsettled |= more.unsettled;
+    }
+}
+
+fn parts(told: &Told) -> Vec<Message> {
+    let mut parts: Vec<(usize, Told)> = vec![Default::default()];
+    let mut tell = |controls: &[Proposal], list: fn(&mut Told) -> &mut Vec<Proposal>| {
+        for control in controls {
+            let bytes = bytes_of(control);
+            if parts.last().is_some_and(|part| part.0 + bytes > PART_BYTES) {
+                parts.push(Default::default());
+            }
+            if let Some((sum, part)) = parts.last_mut() {
+                *sum += bytes;
+                list(part).push(control.clone());
+            }
+        }
+    };
+    tell(&told.lost, |part| &mut part.lost);
+    tell(&told.held, |part| &mut part.held);
+    tell(&told.former, |part| &mut part.former);
+    tell(&told.set_aside, |part| &mut part.set_aside);
+    for (_, part) in &mut parts {
+        part.unsettled = told.unsettled;
+    }
+    let count = parts.len();
+    let numbered = (0_u32..).zip(parts);
+    numbered
+        .map(|(part, (_, told))| Message::Report {
+            part,
+            last: part as usize + 1 == count,
+            told,
+        })
+        .collect()
+}
+
+/// About so many bytes a control takes on its way.
+fn bytes_of(control: &Proposal) -> usize {
+    let claims = control.claims.iter();
+    let claims: usize = claims.map(|claim| 16 + 10 * claim.ancestors.len()).sum();
+    32 + claims + 24 * control.behind.len()
+}
