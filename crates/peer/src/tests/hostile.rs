@@ -12,7 +12,7 @@ use vfs::ReplicaSlot;
 use super::proxy::Random;
 use super::replica::{Replica, TestSet, quick};
 use crate::wire::{Header, Hello, HelloReply, Role, encode_frame, read_short, write_short};
-use crate::{Identity, Lane, Message};
+use crate::{Identity, Lane, Message, PROTOCOL_VERSIONS};
 
 /// TLS as the replica of this identity, without what follows.
 async fn dial(identity: &Identity, address: &str) -> TlsStream<TcpStream> {
@@ -28,8 +28,8 @@ async fn dial(identity: &Identity, address: &str) -> TlsStream<TcpStream> {
 
 fn hello(identity: &Identity, incarnation: u64) -> Hello {
     Hello {
-        version_min: 2,
-        version_max: 2,
+        version_min: *PROTOCOL_VERSIONS.start(),
+        version_max: *PROTOCOL_VERSIONS.end(),
         set: Bytes::copy_from_slice(&identity.set.0),
         slot: identity.slot.0.into(),
         incarnation,

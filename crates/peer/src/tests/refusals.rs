@@ -11,7 +11,7 @@ use vfs::ReplicaSlot;
 use super::replica::{Replica, TestSet, quick, until_error};
 use crate::set::SetDirectory;
 use crate::wire::{HelloReply, read_short};
-use crate::{Identity, Settings};
+use crate::{Identity, PROTOCOL_VERSIONS, Settings};
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
@@ -138,17 +138,18 @@ async fn a_removed_replica_is_refused_and_told_how_to_return() {
 async fn versions_without_a_common_one_are_told_which_to_upgrade() {
     let set = TestSet::of(2).await;
     let first = Replica::start(set.identity(1), 1, quick()).await;
+    let (oldest, newest) = PROTOCOL_VERSIONS.into_inner();
+    let (from, to) = (newest + 1, newest + 2);
     let newer = Settings {
-        versions: 4..=5,
+        versions: from..=to,
         ..quick()
     };
     let second = Replica::start(set.identity(2), 1, newer).await;
     let peer = second.connect(1, &first.address);
-    until_error(
-        &peer,
-        "versions 3 to 3 of the protocol between replicas, the other 4 to 5",
-    )
-    .await;
+    let words = format!(
+        "versions {oldest} to {newest} of the protocol between replicas, the other {from} to {to}"
+    );
+    until_error(&peer, &words).await;
 }
 
 #[tokio::test]
