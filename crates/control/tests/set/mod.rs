@@ -173,3 +173,45 @@ impl Set {
         common.into_iter().flatten().collect()
     }
 }
+
+/// Root 1, directory 2 in it, file 3 in that.
+pub fn tree() -> Map {
+    Map::of(&[(2, 1), (3, 2)])
+}
+
+/// How a test changes the rules that are in force.
+pub type Switch = fn(&mut Rules);
+
+pub fn all_rules(_: &mut Rules) {}
+
+/// Three replicas with such rules and that tree.
+pub fn three(switch: Switch) -> Set {
+    let mut settings = Settings::default();
+    switch(&mut settings.rules);
+    Set::new(3, tree(), settings)
+}
+
+/// A view of `configured` replicas in which only these take part.
+pub fn without(configured: u16, epoch: u64, active: &[u16], since: &[(u16, u64)]) -> View {
+    let since = since.iter();
+    View {
+        epoch: Epoch(epoch),
+        active: active.iter().copied().map(slot).collect(),
+        since: since
+            .map(|(member, epoch)| (slot(*member), Epoch(*epoch)))
+            .collect(),
+        ..view(configured)
+    }
+}
+
+/// A replica enters a view.
+pub fn enter_view(set: &mut Set, replica: u16, view: &View) {
+    let (now, tree) = (set.now, set.tree.clone());
+    set.cores[usize::from(replica)].handle_view(now, &tree, view.clone());
+    set.drain(replica);
+}
+
+/// What a replica takes for frozen of an object.
+pub fn frozen_at(set: &Set, replica: u16, object: u64) -> Option<ControlName> {
+    set.cores[usize::from(replica)].frozen_control(&set.tree, id(object))
+}

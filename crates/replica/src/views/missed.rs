@@ -1,20 +1,25 @@
 //! Settlements that were decided while this replica was outside the view.
 //!
-//! Whoever takes part lives through a settlement: all have the same of the lost replica's stream then. A replica
-//! outside may have more of it, straight from the lost one, and the set remembers what was kept only until the lost one
+//! Whoever takes part lives through a settlement: all have the same of the lost replica's stream then, or had when it was
+//! judged; who has got more of it in between takes a whole copy. A replica outside may have more of it, straight from the lost one, and the set remembers what was kept only until the lost one
 //! is admitted again. So each replica notes up to which settlement its copy is right; who cannot tell any more
 //! takes a whole copy. What must never enter: what a settlement ends (`losses`).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vfs::ReplicaSlot;
 use view::{Settlement, ViewState};
 
+use super::returning;
 use crate::base::Held;
 use crate::shared::Shared;
 
 /// The fact that says how many settlements this copy has gone through.
 const KNOWN: &[u8] = b"gone-through";
+
+/// Why a member leaves that has more than was kept, for people.
+const AFTER_ITS_WORD: &str = "more of a lost replica's updates arrived here than the others kept";
 
 /// The copy here has gone through all settlements that are known here.
 pub(crate) async fn note_known(shared: &Shared) -> vfs::Result<()> {
@@ -42,7 +47,7 @@ fn known(shared: &Shared) -> vfs::Result<Option<u64>> {
 }
 
 /// Goes through what was decided lately, as a member of the view or outside.
-pub(crate) async fn go_through(shared: &Shared, state: &ViewState) -> vfs::Result<()> {
+pub(crate) async fn go_through(shared: &Arc<Shared>, state: &ViewState) -> vfs::Result<()> {
     let own = shared.slot();
     let away = !state.is_active(own);
     if away && *shared.held.borrow() == Held::Nothing {
@@ -64,6 +69,14 @@ pub(crate) async fn go_through(shared: &Shared, state: &ViewState) -> vfs::Resul
                     ?verdict,
                     "the others went on without a lost replica while this one was away; a whole copy is needed"
                 );
+            }
+            return Ok(());
+        }
+        if verdict == Verdict::More && !shared.is_witness {
+            if !shared.needs_copy.load(Ordering::Acquire) {
+                returning::take_copy_anew(shared, AFTER_ITS_WORD).await;
+                // Without it too few may be left; then it gets the copy as a member.
+                shared.standing.leave(AFTER_ITS_WORD);
             }
             return Ok(());
         }

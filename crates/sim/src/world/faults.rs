@@ -322,7 +322,10 @@ impl World {
         }
         if self.model.longest_prefix {
             for slot in view.active.clone() {
-                self.replica(slot).site.closed_to.insert(lost);
+                let replica = self.replica(slot);
+                replica.site.closed_to.insert(lost);
+                // Nor is anything applied that could not be so far.
+                replica.arrived.retain(|(origin, _), _| *origin != lost);
             }
         }
         self.go_on_settling(lost, SETTLE_TIMES);
