@@ -59,8 +59,8 @@ enum Event {
     Enter(ReplicaSlot, u64),
     /// What waits for a lease is looked at again.
     Retry(ReplicaSlot, u64),
-    /// Whoever forwarded this operation may have waited long enough.
-    Again(u64),
+    /// Whoever forwarded this operation, as the so many-th time, may have waited long enough.
+    Again(u64, u32),
     Fault(Fault),
     /// The bringing together of what survivors have of a lost stream goes on.
     Settle(ReplicaSlot, u32),
@@ -91,6 +91,8 @@ pub struct Operation {
     update: Option<Update>,
     /// Where it is looked after, and in which incarnation.
     at: (ReplicaSlot, u64),
+    /// How often it was forwarded or returned. Only the last time is an answer waited for.
+    handed: u32,
     /// The version it has written, once that is stable.
     wrote: Option<u64>,
 }
@@ -228,6 +230,7 @@ impl World {
             outcome: None,
             update: None,
             at: (home, 0),
+            handed: 0,
             wrote: None,
         });
         self.schedule(begun, Event::Submit(number));

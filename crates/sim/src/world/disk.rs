@@ -152,9 +152,12 @@ impl World {
     /// A home does not wait for ever for the answer to what it has forwarded.
     pub(super) fn expect_answer(&mut self, number: u64) {
         if self.failures {
-            self.operations[place(number)].at = (ReplicaSlot(0), 0);
+            let operation = &mut self.operations[place(number)];
+            operation.at = (ReplicaSlot(0), 0);
+            operation.handed += 1;
+            let handed = operation.handed;
             let at = self.now.after(ANSWER_EXPECTED);
-            self.schedule(at, Event::Again(number));
+            self.schedule(at, Event::Again(number, handed));
         }
     }
 

@@ -155,7 +155,7 @@ impl World {
                 self.go_on_settling(lost, times);
                 return Vec::new();
             }
-            Event::Again(number) => return self.take_again(number),
+            Event::Again(number, handed) => return self.take_again(number, handed),
             _ => return Vec::new(),
         };
         if !self.runs(slot, incarnation) {
@@ -170,11 +170,12 @@ impl World {
         vec![slot]
     }
 
-    fn take_again(&mut self, number: u64) -> Vec<ReplicaSlot> {
+    fn take_again(&mut self, number: u64, handed: u32) -> Vec<ReplicaSlot> {
         let operation = &self.operations[place(number)];
         let (home, at) = (operation.home, operation.at);
         let site = &self.replicas[&home].site;
-        if !site.up || at == (home, site.incarnation) || operation.outcome.is_some() {
+        let here = at == (home, site.incarnation);
+        if !site.up || here || operation.handed != handed || operation.outcome.is_some() {
             return Vec::new();
         }
         self.begin(home, number);
