@@ -84,6 +84,8 @@ rules! {
     promises_bind,
     /// Deep control counts for a close only at replicas that know the file to be below it.
     close_waits_for_moves,
+    /// A proposal that is not decided yet, and may be withdrawn, does not let a close be answered.
+    close_waits_for_decision,
     /// The end of a control counts in every later view than the one it was told in.
     ends_outlive_views,
     /// What a lost replica had ended is told to those who have not heard of it, by those who have.

@@ -6,8 +6,10 @@ use sim::Scenario;
 /// Two refusals out of order; a file moved out of deep control; a named waiter against won controls; a
 /// control that moves with a rename; a named waiter that made way; two that retreat from each other; a close
 /// answered between the links of a rename and the rename; files moved away while they were written; a
-/// directory moved to where deep control was won afterwards; a file whose last name is a new one.
-const FAILED_ONCE: [u64; 12] = [
+/// directory moved to where deep control was won afterwards; a file whose last name is a new one; a close that relied on a
+/// proposal which was withdrawn.
+const FAILED_ONCE: [u64; 13] = [
+    9_055_154,
     450,
     577,
     599,
@@ -25,9 +27,13 @@ const FAILED_ONCE: [u64; 12] = [
 /// Refusals of a replica that was started anew; a newcomer that was never told of an end; what waited of a stream
 /// that was settled; a copy that was lost with a crash; a copy that undid a settlement; a newcomer that had not heard of a
 /// move; competitors of own proposals after a start; a former proposal that ended what others had won; an end that
-/// a newcomer was not told; an acknowledgement that was taken back within a view. (Seed 411 was another: a control that
+/// a newcomer was not told; an acknowledgement that was taken back within a view; a copy that a crash could still take;
+/// a survivor that applied more of a lost stream than was kept; a server that asked ever more often. (Seed 411 was another: a control that
 /// only its holder, started anew, still knew.)
-const FAILED_ONCE_FAILING: [u64; 10] = [
+const FAILED_ONCE_FAILING: [u64; 13] = [
+    7_024_578,
+    9_030_367,
+    9_031_783,
     117_656_316_805_225,
     20_139,
     23_255,

@@ -7,7 +7,7 @@ use super::{ControlCore, Overloaded};
 use crate::command::{Command, Mark, OperationId};
 use crate::moment::Moment;
 use crate::name::Position;
-use crate::own::{OwnControl, take};
+use crate::own::{OwnControl, State, take};
 use crate::placed::Placed;
 use crate::tree::{Remembered, Tree};
 use crate::update::{Need, NeedKind};
@@ -217,9 +217,9 @@ impl ControlCore {
             || directories.any(|(object, covering)| self.cover_is_known(peer, *object, covering))
     }
 
-    /// Whether a peer would forward an open of the object here. Deep control tells a peer so only if the
-    /// object is below in the peer's own copy as well: it must have applied the last rename that moved
-    /// anything into the control.
+    /// Whether a peer would forward an open of the object here, and goes on to: an undecided proposal may be
+    /// withdrawn. Deep control tells a peer so only if the object is below in the peer's own copy as well: it
+    /// must have applied the last rename that moved anything into the control.
     fn cover_is_known(
         &self,
         peer: ReplicaSlot,
@@ -228,8 +228,11 @@ impl ControlCore {
     ) -> bool {
         let has_followed =
             self.applied_by(peer) >= self.last_move || !self.settings.rules.close_waits_for_moves();
+        let withdrawable = self.settings.rules.close_waits_for_decision();
         covering.iter().any(|own| {
-            own.election.acknowledged_by(peer) && (has_followed || own.claims_object(object))
+            own.election.acknowledged_by(peer)
+                && (own.state != State::Undecided || !withdrawable)
+                && (has_followed || own.claims_object(object))
         })
     }
 }

@@ -96,7 +96,11 @@ impl ControlCore {
         control.state = State::Held;
         control.last_used = now;
         let origin = control.origin;
+        let deep = control.is_deep();
         let objects: Vec<ObjectId> = control.objects().collect();
+        for object in &objects {
+            self.closes.wake_at(*object, deep);
+        }
         let waiting = self.own.take_waiting(number);
         self.review(tree, number);
         self.schedule(number);
