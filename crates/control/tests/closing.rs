@@ -38,9 +38,8 @@ fn closed_on_the_strength_of_a_proposal(switch: Switch) -> [bool; 2] {
     assert_eq!(knows, [name(0, 2)]);
 
     let now = set.now;
-    set.cores[0]
-        .handle_close(now, &tree, OperationId(9), id(3), None)
-        .unwrap();
+    let waits = set.cores[0].handle_close(now, &tree, OperationId(9), id(3), None);
+    assert_eq!(waits, Ok(()));
     set.drain(0);
     let early = is_closed(&set);
     set.cores[0].handle_connected(now, &tree, slot(4));
