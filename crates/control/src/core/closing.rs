@@ -228,10 +228,10 @@ impl ControlCore {
     ) -> bool {
         let has_followed =
             self.applied_by(peer) >= self.last_move || !self.settings.rules.close_waits_for_moves();
-        let withdrawable = self.settings.rules.close_waits_for_decision();
+        let decided_only = self.settings.rules.close_waits_for_decision();
         covering.iter().any(|own| {
             own.election.acknowledged_by(peer)
-                && (own.state != State::Undecided || !withdrawable)
+                && (own.state != State::Undecided || !decided_only)
                 && (has_followed || own.claims_object(object))
         })
     }

@@ -98,6 +98,7 @@ impl ControlCore {
         let origin = control.origin;
         let deep = control.is_deep();
         let objects: Vec<ObjectId> = control.objects().collect();
+        // Closes count only what is in force.
         for object in &objects {
             self.closes.wake_at(*object, deep);
         }

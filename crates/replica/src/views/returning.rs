@@ -345,7 +345,8 @@ fn behind(shared: &Shared, slot: ReplicaSlot, absent: &BTreeSet<ReplicaSlot>) ->
     };
     let settled = said.settled || !absent.is_empty();
     if !settled || said.epoch != shared.standing.view().epoch.0 {
-        // Where nobody is absent, there is no need to have what was acknowledged here before counted again.
+        // What was acknowledged here before counts again only where somebody's place is taken; for any other admission
+        // the members have to know everything themselves.
         return Some(format!(
             "replica {place} has not heard from every member of the view"
         ));
