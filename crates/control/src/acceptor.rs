@@ -112,7 +112,7 @@ impl Acceptor {
     }
 
     pub(crate) fn waiting_count(&self, holder: ReplicaSlot) -> usize {
-        self.waiting.count_of(holder)
+        self.waiting.iter_of(holder).count()
     }
 
     /// Judges a proposal, new or repeated. `replaces` ends an earlier one and inherits its place.
@@ -249,6 +249,17 @@ impl Acceptor {
         let conflicting = waiters.filter(|waiter| waiter.is_blocked_by_control(held));
         let longest = conflicting.min_by_key(|waiter| waiter.arrival)?;
         Some(&longest.proposal)
+    }
+
+    /// The waiting proposals of `holder` in whose way a granted control is.
+    pub(crate) fn held_up_by(
+        &self,
+        holder: ReplicaSlot,
+        control: &Proposal,
+    ) -> impl Iterator<Item = ControlName> {
+        let theirs = self.waiting.iter_of(holder);
+        let held_up = theirs.filter(|waiter| waiter.is_blocked_by_control(control));
+        held_up.map(|waiter| waiter.proposal.name)
     }
 
     /// The waiting proposals of others that conflict with `proposal`.

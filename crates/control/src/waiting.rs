@@ -172,11 +172,11 @@ impl Waiting {
         self.waiters.values()
     }
 
-    /// How many proposals of `holder` wait.
-    pub(crate) fn count_of(&self, holder: ReplicaSlot) -> usize {
+    /// The waiting proposals of `holder`.
+    pub(crate) fn iter_of(&self, holder: ReplicaSlot) -> impl Iterator<Item = &Waiter> {
         let first = ControlName { holder, ..FIRST };
         let last = ControlName { holder, ..LAST };
-        self.waiters.range(first..=last).count()
+        self.waiters.range(first..=last).map(|(_, waiter)| waiter)
     }
 
     /// Takes note that this replica's tree, which shows it already, gained or lost the link from `parent`

@@ -79,6 +79,37 @@ fn second_without_revoke_only_the_timer_counts() {
     assert_eq!(set.agreed(), [(0, 2, Depth::Deep)]);
 }
 
+/// 0 has to give file 3 up for a group that 1 wants, and cannot before 2 has applied what was written.
+#[test]
+fn second_what_is_being_given_up_is_not_sent_to_who_waits_for_it() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.deliver();
+    let (tree, written) = (set.tree.clone(), Position(1));
+    set.cores[0].handle_update(&tree, &write(3), &[name(0, 1)], written);
+    set.drain(0);
+    let removal = Update::Remove {
+        parent: id(2),
+        removed: Subject::File(id(3)),
+    };
+    set.submit(1, 2, removal);
+    set.run_until(at_milliseconds(500));
+    set.submit(0, 3, write(3));
+    set.deliver();
+    assert_eq!(set.outcomes.get(&2), None, "2 has not applied the update");
+    assert_eq!(set.outcomes.get(&3), None, "1 would send it back at once");
+
+    for peer in [1, 2] {
+        let now = set.now;
+        set.cores[0].handle_applied(now, &tree, slot(peer), written);
+        set.drain(0);
+    }
+    set.deliver();
+    let under = vec![name(1, 1)];
+    assert_eq!(set.outcomes[&2], Outcome::Admitted { at: 1, under });
+    assert_eq!(set.outcomes[&3], Outcome::Forwarded { at: 0, to: 1 });
+}
+
 #[test]
 fn third_a_file_written_under_deep_control_gets_its_own() {
     let mut set = Set::new(3, tree(), Settings::default());

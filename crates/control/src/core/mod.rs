@@ -323,6 +323,8 @@ impl ControlCore {
         match answer {
             Answer::Granted(proposal) => {
                 let name = proposal.name;
+                let held_up = self.acceptor.held_up_by(self.slot, &proposal);
+                self.to_judge.extend(held_up.map(|name| name.number));
                 let durable = self.persist(Record::Granted(proposal));
                 self.acknowledge(tree, name, durable);
             }

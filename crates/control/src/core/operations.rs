@@ -273,9 +273,11 @@ impl ControlCore {
         }
     }
 
-    /// Gives operations that lost an election to whoever won; returns those that cannot be forwarded.
+    /// Gives operations that lost an election to whoever won; returns those that cannot be forwarded. What an
+    /// own control covers that is being given up would come back at once, for the winner waits for that end.
     pub(super) fn forward_losers(
         &mut self,
+        tree: &impl Tree,
         waiting: Vec<Waiting>,
         winner: ControlName,
     ) -> Vec<Waiting> {
@@ -283,7 +285,11 @@ impl ControlCore {
         for loser in waiting {
             let needs = loser.update.needs(self.settings.rules);
             let forwardable = match needs.as_slice() {
-                [need] => need.kind != NeedKind::LoneFile && self.would_serve(need, winner),
+                [need] => {
+                    need.kind != NeedKind::LoneFile
+                        && self.would_serve(need, winner)
+                        && !self.is_giving_up(tree, need)
+                }
                 _ => false,
             };
             if forwardable {
@@ -293,6 +299,13 @@ impl ControlCore {
             }
         }
         staying
+    }
+
+    /// Whether an own control that admits nothing more still covers this.
+    fn is_giving_up(&self, tree: &impl Tree, need: &Need) -> bool {
+        let meeting = self.own.meeting(tree, need);
+        let mut states = meeting.iter().map(|(_, own)| own.state);
+        states.any(|state| state == State::Draining)
     }
 
     /// An undecided own proposal that will meet all needs.

@@ -144,7 +144,7 @@ impl ControlCore {
         let is_in_the_way = named || !control.election.acknowledged().is_empty();
         let waiting = self.own.take_waiting(number);
         let staying = match ahead.last() {
-            Some(winner) => self.forward_losers(waiting, *winner),
+            Some(winner) => self.forward_losers(tree, waiting, *winner),
             None => waiting,
         };
         if staying.is_empty() {
