@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
     pub(crate) settings: Settings,
     pub(crate) incarnation: u64,
+    /// When this incarnation began.
+    pub(crate) began: Instant,
     pub(crate) set: SetDirectory,
     /// This replica is a witness: it follows the rows, keeps no contents, and serves nobody.
     pub(crate) is_witness: bool,
@@ -138,6 +140,7 @@ impl Shared {
             scrub: Scrub::new(parts.settings.scrub_rate),
             settings: parts.settings,
             incarnation: parts.incarnation,
+            began: Instant::now(),
             set: parts.set,
             is_witness: parts.is_witness,
             endpoint: OnceLock::new(),

@@ -143,6 +143,8 @@ async fn what_is_given_up_is_kept_aside_where_it_was_made() {
     set.revive_until_ready(0).await;
     let aside = set.sites[0].recovered();
     assert_eq!(aside.len(), 1, "{aside:?}");
+    let found = set.sites[0].restored(&aside[0].label, file);
+    assert_eq!(String::from_utf8(found).unwrap(), "new and never sent");
     set.assert_equal().await;
 }
 

@@ -23,6 +23,7 @@ use crate::scrub;
 use crate::settings::{Frozen, WithoutMajority};
 use crate::shared::Shared;
 use crate::turn::Verdict;
+use crate::views;
 
 /// How long to wait before asking again, when nothing else happens meanwhile.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -67,25 +68,44 @@ impl Door {
             return Err(not_here());
         }
         let shared = &self.shared;
-        if shared.settings.without_majority == WithoutMajority::Error && shared.is_whole() {
-            let why = "no majority of the replicas is in contact with this one";
-            return Err(Error::Io(why.into()));
-        }
         let whole = async {
             let mut held = shared.held.subscribe();
             // The sender lives in `shared`.
             let _ = held.wait_for(|held| *held == Held::Everything).await;
             shared.standing.answerable().await;
         };
-        let waited = tokio::time::timeout_at(deadline, whole).await;
-        waited.map_err(|_| Error::Delay)
+        let waited = tokio::time::timeout_at(deadline, whole);
+        tokio::select! {
+            waited = waited => waited.map_err(|_| Error::Delay),
+            () = self.given_up() => {
+                let why = "no majority of the replicas is in contact with this one";
+                Err(Error::Io(why.into()))
+            }
+        }
+    }
+
+    /// Returns when clients are to be told that it failed, because no majority is in contact. A restart, and a
+    /// return into the view, are no reason.
+    async fn given_up(&self) {
+        let shared = &self.shared;
+        if shared.settings.without_majority != WithoutMajority::Error {
+            return std::future::pending().await;
+        }
+        while !(shared.is_whole() && views::is_cut_off(shared)) {
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// Whether the own copy may answer readers though it may be old.
     fn reads_stale(&self) -> bool {
         let shared = &self.shared;
         let chosen = shared.settings.without_majority == WithoutMajority::StaleReads;
-        chosen && !self.forwarded && !shared.is_witness && shared.is_whole() && !self.may_answer()
+        chosen
+            && !self.forwarded
+            && !shared.is_witness
+            && shared.is_whole()
+            && !self.may_answer()
+            && views::is_cut_off(shared)
     }
 
     /// Refuses what touches a file that is abandoned and waits to be adopted.

@@ -1,6 +1,6 @@
 //! Out of the view: who is silent, and what the others do about it.
 //!
-//! A member that does not answer is excluded. Where too few would be left, somebody outside takes its place in the
+//! A member that does not answer is excluded, by a majority; without one all are cut off from each other. Where too few would be left, somebody outside takes its place in the
 //! same step, if there is one who lacks nothing that those who are left have. All of them know then, together, every
 //! control that the silent ones may hold, since whoever was outside remembers what it had acknowledged, and every update
 //! that a majority was to hold.
@@ -42,6 +42,25 @@ pub(crate) fn silent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
         news.is_some_and(|news| news.heard.elapsed() > limit)
     });
     silent.copied().collect()
+}
+
+/// Whether so few members have answered lately that no majority is in contact. For a while after its start this replica
+/// cannot tell, and hopes.
+pub(crate) fn is_cut_off(shared: &Shared) -> bool {
+    let limit = shared.settings.suspicion;
+    let Some(state) = shared
+        .view_state()
+        .filter(|_| shared.began.elapsed() > limit)
+    else {
+        return false;
+    };
+    let news = shared.news();
+    let heard = |slot: &ReplicaSlot| {
+        let news = news.get(slot);
+        *slot == shared.slot() || news.is_some_and(|news| news.heard.elapsed() <= limit)
+    };
+    let in_contact = state.members.keys().filter(|slot| heard(slot));
+    in_contact.count() < state.majority()
 }
 
 /// Has those leave who do not answer, until the replica stops.

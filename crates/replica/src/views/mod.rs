@@ -23,7 +23,7 @@ pub(crate) use configuring::configure;
 pub(crate) use degraded::{Attempts, degraded};
 pub(crate) use entering::{Arrival, Debt, caught_up, entered, exempt, say_entered};
 pub(crate) use following::{begin, follow, notice_end};
-pub(crate) use leaving::{exclude, silent, watch};
+pub(crate) use leaving::{exclude, is_cut_off, silent, watch};
 pub(crate) use missed::{go_through, note_known};
 pub(crate) use promises::{News, asked, keep, promised};
 pub(crate) use returning::{

@@ -112,13 +112,13 @@ fn of_scrub(scrub: &ScrubStatus) -> Vec<(&'static str, String)> {
     let (damaged, undecided) = (scrub.damaged, scrub.undecided);
     if damaged > 0 {
         let what = format!(
-            "the disk has changed the contents of {damaged} files here; `meridian scrub` names them"
+            "the disk has changed the contents of {damaged} files here; `meridian scrub --show` names them"
         );
         found.push(("damaged-content", what));
     }
     if undecided > 0 {
         let what = format!(
-            "{undecided} objects differ between copies, and nobody knows which is right; `meridian scrub` names them"
+            "{undecided} objects differ between copies, and nobody knows which is right; `meridian scrub --show` names them"
         );
         found.push(("copies-differ", what));
     }
