@@ -1,5 +1,5 @@
 //! Real servers at three sites are restarted one after another, as for an upgrade, while clients work at all of them,
-//! and what these were answered is judged.
+//! Linux kernels among them, and what these were answered is judged.
 //!
 //! What must never enter: faults; those are drawn by the `nemesis` program.
 
@@ -18,7 +18,10 @@ const SEED: u64 = 1;
 
 #[test]
 fn every_server_is_restarted_in_turn_while_clients_work() -> Result<()> {
-    if !Requirements::site().with_wan().admit("a rolling restart")? {
+    if !Requirements::guest()
+        .with_wan()
+        .admit("a rolling restart")?
+    {
         return Ok(());
     }
     let base = tempfile::tempdir()?;
@@ -33,6 +36,7 @@ fn every_server_is_restarted_in_turn_while_clients_work() -> Result<()> {
         },
         round_trip: Duration::from_millis(60),
         stall_limit: None,
+        kernels: true,
         settings: String::new(),
         program: PathBuf::from(env!("CARGO_BIN_EXE_meridian")),
         folder: folder(base.path(), SEED)?,

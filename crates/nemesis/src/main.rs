@@ -32,7 +32,7 @@ struct Arguments {
     /// How many sites: 3 or 5
     #[arg(long, default_value_t = 3)]
     sites: usize,
-    /// Kinds of faults; `none` for a run without [default: all but skew]
+    /// Kinds of faults; `none` for a run without [default: all]
     #[arg(long, value_delimiter = ',')]
     faults: Vec<String>,
     /// Let a majority fail at once
@@ -44,6 +44,9 @@ struct Arguments {
     /// The time from one site to another and back, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 60)]
     round_trip: u64,
+    /// Let the client of a Linux kernel work at every site, too (User Mode Linux)
+    #[arg(long)]
+    kernels: bool,
     /// Waits longer than this, at sites that suffer nothing, are violations
     #[arg(long, value_name = "SECONDS")]
     stall_limit: Option<u64>,
@@ -80,7 +83,11 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
         (0.1..=600.0).contains(&arguments.minutes),
         "a run takes 0.1 to 600 minutes"
     );
-    let needs = Requirements::site().with_wan();
+    let needs = match arguments.kernels {
+        true => Requirements::guest(),
+        false => Requirements::site(),
+    };
+    let needs = needs.with_wan();
     if !needs.admit("nemesis, which needs sites and a WAN between them")? {
         bail!("there is no WAN on this machine, see above");
     }
@@ -95,6 +102,7 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
             rolling: arguments.rolling,
         },
         round_trip: Duration::from_millis(arguments.round_trip),
+        kernels: arguments.kernels,
         stall_limit: arguments.stall_limit.map(Duration::from_secs),
         settings: match &arguments.settings {
             Some(file) => std::fs::read_to_string(file)
@@ -113,7 +121,7 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
 
 fn kinds(words: &[String]) -> Result<Vec<Kind>> {
     match words {
-        [] => Ok(Kind::USUAL.to_vec()),
+        [] => Ok(Kind::ALL.to_vec()),
         [none] if none == "none" => Ok(Vec::new()),
         words => {
             let kinds = words.iter().map(|word| {

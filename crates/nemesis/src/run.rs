@@ -13,14 +13,15 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use crate::check::{self, Violation};
+use crate::clients::kernel::{self, Kernel};
 use crate::clients::tree::{LEDGER, Tree};
 use crate::clients::{Common, Target, employ};
 use crate::history::{Event, Time};
 use crate::sampling::{Sample, Samples};
-use crate::schedule::{Kind, Profile, name};
+use crate::schedule::{Profile, name};
 use crate::stage::{Stage, Suffered};
 use crate::survey::Survey;
-use crate::world::{Plan, Sites, is_quiet, server};
+use crate::world::{Plan, Sites, is_quiet};
 
 /// How long clients may take to finish what they are about.
 const FAREWELL: Duration = Duration::from_secs(120);
@@ -36,6 +37,8 @@ pub struct Order {
     pub stall_limit: Option<Duration>,
     /// More of the servers' configuration.
     pub settings: String,
+    /// Whether the client of a Linux kernel works at every site, too.
+    pub kernels: bool,
     /// The server program.
     pub program: PathBuf,
     /// Where the run's files go.
@@ -62,9 +65,6 @@ pub struct Outcome {
 /// # Errors
 /// Fails where the run could not be done; what the servers did wrong is in the outcome.
 pub fn run(order: &Order) -> Result<Outcome> {
-    if order.profile.kinds.contains(&Kind::Skew) {
-        server::require_clocks()?;
-    }
     let disks = order.folder.join("disks");
     let sites = Sites::set_up(&Plan {
         program: &order.program,
@@ -118,12 +118,19 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
     sites.doors()[0].ask(&["durability", &path, "majority"])?;
     sites.wait_until("quiet", is_quiet)?;
 
+    let kernels = match order.kernels {
+        true => Kernel::at_all(places)?,
+        false => Vec::new(),
+    };
     eprintln!("nemesis: {} sites at work", places.len());
     let common = Arc::new(Common::new(order.profile.seed, tree));
     let samples = Arc::new(Samples::default());
-    let clients = {
+    let (clients, natives) = {
         let _context = runtime.enter();
-        employ(&common, places)
+        let mut clients = employ(&common, places);
+        let natives = clients.len();
+        clients.extend(kernel::employ(&common, kernels, natives));
+        (clients, natives)
     };
     let askers = samples.begin(&common, sites.doors());
     let mut stage = Stage::new(sites, &common);
@@ -144,6 +151,9 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
     violations.extend(verdict_at_rest(sites, &common, runtime));
     let events = common.recorder.events();
     if let Some(limit) = order.stall_limit {
+        // A kernel that was put off asks again after up to a quarter of a minute.
+        let mut events = events.clone();
+        events.retain(|event| event.client < natives);
         violations.extend(stalls(&events, &stage.faults, limit));
     }
     violations.sort_by_key(|violation| violation.at.unwrap_or(Time::MAX));
@@ -252,7 +262,7 @@ pub fn folder(base: &Path, seed: u64) -> Result<PathBuf> {
 mod tests {
     use super::*;
     use crate::history::{self, Act};
-    use crate::schedule::{Blow, Fault};
+    use crate::schedule::{Blow, Fault, Kind};
 
     #[test]
     fn only_waits_at_sites_without_a_fault_count() {

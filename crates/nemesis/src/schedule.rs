@@ -42,14 +42,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds that need nothing but the testbed.
-    pub const USUAL: [Kind; 6] = [
+    /// Every kind.
+    pub const ALL: [Kind; 7] = [
         Kind::Kill,
         Kind::Restart,
         Kind::Stop,
         Kind::Cut,
         Kind::Oneway,
         Kind::Fill,
+        Kind::Skew,
     ];
 
     /// What a site can suffer only one of at a time.
@@ -240,15 +241,7 @@ mod tests {
             seed,
             sites,
             length: Duration::from_secs(600),
-            kinds: vec![
-                Kind::Kill,
-                Kind::Restart,
-                Kind::Stop,
-                Kind::Cut,
-                Kind::Oneway,
-                Kind::Fill,
-                Kind::Skew,
-            ],
+            kinds: Kind::ALL.to_vec(),
             majority,
             rolling: false,
         }

@@ -11,7 +11,8 @@ use crate::check::Violation;
 use crate::clients::Common;
 use crate::history::{Act, Event, Time};
 use crate::schedule::{Blow, Fault, Kind, Profile, draw, name};
-use crate::world::{Sites, is_whole, server};
+use crate::world::clock::Clock;
+use crate::world::{Sites, is_whole};
 
 /// Clients work undisturbed for so long before each of the restarts one by one.
 const BETWEEN_RESTARTS: Duration = Duration::from_secs(4);
@@ -175,7 +176,7 @@ impl<'s> Stage<'s> {
             .ended
             .extract_if(.., |(_, again)| *again <= Instant::now())
         {
-            self.sites.server(site).start(server::Clock::True)?;
+            self.sites.server(site).start(Clock::True)?;
         }
         Ok(())
     }

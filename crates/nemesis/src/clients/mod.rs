@@ -7,6 +7,7 @@
 //! What must never enter: judgement; see `check`.
 
 pub mod content;
+pub mod kernel;
 mod locks;
 mod logs;
 mod names;

@@ -2,6 +2,7 @@
 //!
 //! What must never enter: when faults happen (`schedule`), and clients.
 
+pub mod clock;
 pub mod disk;
 pub mod server;
 
@@ -15,8 +16,9 @@ use serde_json::Value;
 use testbed::{LinkSettings, Place, Signal, World};
 
 use crate::schedule::{Blow, Fault, name};
+use clock::Clock;
 use disk::Disk;
-use server::{Clock, Door, Server};
+use server::{Door, Server};
 
 /// How long a set may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(120);

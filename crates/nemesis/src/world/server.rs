@@ -6,10 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use testbed::{Place, Service, Signal};
 
+use super::clock::Clock;
 use super::disk::Disk;
 
 /// Everybody may write, root is root, and what a dead client held is soon free.
@@ -30,9 +31,6 @@ const PEER_PORT: u16 = 7643;
 
 /// How many lines of a log explain why a server has ended.
 const LOG_LINES: usize = 12;
-
-/// Where Debian puts the library that shows a process another time.
-const CLOCK_LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 /// A server, running or not.
 #[derive(Debug)]
@@ -131,7 +129,7 @@ impl Server {
             &self.disk.data(),
             &configuration,
         );
-        command.envs(clock.environment());
+        command.envs(clock.environment(self.place.site().folder())?);
         self.service.kill()?;
         self.service = Service::start(self.place.site(), "meridian", command)?;
         self.is_down = false;
@@ -213,46 +211,6 @@ impl Door {
     }
 }
 
-/// What a server takes for the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clock {
-    /// The time.
-    True,
-    /// The time of day is ahead by so many seconds. The monotonic clock is true: a process that sees it jump against
-    /// the kernel's would wait wrongly.
-    Wrong(i64),
-    /// All clocks are too fast by so many millionths.
-    Uneven(i64),
-}
-
-impl Clock {
-    /// How the library is told.
-    fn environment(self) -> Vec<(&'static str, String)> {
-        let library = ("LD_PRELOAD", CLOCK_LIBRARY.to_owned());
-        match self {
-            Clock::True => Vec::new(),
-            Clock::Wrong(seconds) => vec![
-                library,
-                ("FAKETIME", format!("{seconds:+}s")),
-                ("DONT_FAKE_MONOTONIC", "1".to_owned()),
-                ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-            ],
-            Clock::Uneven(millionths) => {
-                let rate = 1.0 + millionths as f64 / 1e6;
-                vec![library, ("FAKETIME", format!("+0s x{rate:.6}"))]
-            }
-        }
-    }
-}
-
-/// Fails where no process can be shown a wrong clock.
-pub fn require_clocks() -> Result<()> {
-    if !Path::new(CLOCK_LIBRARY).exists() {
-        bail!("{CLOCK_LIBRARY} is missing; install the package libfaketime, or leave `skew` out");
-    }
-    Ok(())
-}
-
 fn command(place: &Place, program: &Path, data: &Path, configuration: &Path) -> Command {
     let mut command = place.command(program);
     command.arg("serve").arg("--data").arg(data);
@@ -280,17 +238,4 @@ fn succeed(mut command: Command) -> Result<String> {
         String::from_utf8_lossy(&output.stderr).trim()
     );
     Ok(String::from_utf8(output.stdout)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clocks_are_told_in_the_words_of_the_library() {
-        let told = |clock: Clock| clock.environment().get(1).map(|(_, words)| words.clone());
-        assert_eq!(told(Clock::True), None);
-        assert_eq!(told(Clock::Wrong(-30)).as_deref(), Some("-30s"));
-        assert_eq!(told(Clock::Uneven(-400)).as_deref(), Some("+0s x0.999600"));
-    }
 }

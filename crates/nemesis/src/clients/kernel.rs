@@ -1,0 +1,176 @@
+//! The client of the Linux kernel at every site, with the site's export mounted: programs there read and write registers, and
+//! read names that are replaced.
+//!
+//! They create and rename nothing. When its server has crashed that client repeats such a request under a new name of its own, so
+//! nobody can tell a refusal from success.
+//!
+//! What must never enter: requests of a client of ours.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use testbed::{Guest, GuestConfig, Mount, Output, Place, Script, quoted};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::content::{VALUE_SIZE, of_value, value_in};
+use super::tree::{EXPORT, REPLACED_NAMES, replaced_path};
+use super::{Common, LIMIT};
+use crate::history::{Act, Event, Outcome, Seen, Time};
+use crate::random::Random;
+
+/// Where guests mount.
+const FOLDER: &str = "/run/m";
+
+/// A guest lives longer than any run.
+const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// What a guest needs for a few small files, in MiB.
+const MEMORY_MIB: u32 = 256;
+
+/// The longest pause between two programs, in milliseconds.
+const PAUSE_MS_MAX: u64 = 200;
+
+/// A kernel that has mounted the server of its site.
+#[derive(Debug)]
+pub struct Kernel {
+    guest: Guest,
+    site: usize,
+}
+
+impl Kernel {
+    /// Boots one at every site.
+    ///
+    /// # Errors
+    /// Fails where one does not boot, or cannot mount.
+    pub fn at_all(places: &[Place]) -> Result<Vec<Kernel>> {
+        let config = GuestConfig {
+            memory_mib: MEMORY_MIB,
+            lifetime: LIFETIME,
+        };
+        let sites = places.iter().enumerate();
+        let booted = sites.map(|(site, place)| {
+            let name = format!("{}-kernel", place.name());
+            let guest = Guest::boot_with(place.site(), &name, &config)?;
+            guest.mount(&Mount::of(place.nfs_address(), EXPORT), FOLDER)?;
+            Ok(Kernel { guest, site })
+        });
+        booted.collect()
+    }
+}
+
+/// Puts programs to work in every guest. They are numbered from `first`, and end when [`Common::done`] is set.
+pub fn employ(common: &Arc<Common>, kernels: Vec<Kernel>, first: usize) -> Vec<JoinHandle<()>> {
+    let numbered = kernels.into_iter().zip(first..);
+    let workers = numbered.map(|(Kernel { guest, site }, number)| Worker {
+        common: Arc::clone(common),
+        guest,
+        site,
+        number,
+        random: Random::new(common.seed, 1000 + number as u64),
+    });
+    workers
+        .map(|worker| spawn_blocking(move || worker.work()))
+        .collect()
+}
+
+/// The programs of one guest, one after the other.
+struct Worker {
+    common: Arc<Common>,
+    guest: Guest,
+    site: usize,
+    number: usize,
+    random: Random,
+}
+
+impl Worker {
+    fn work(mut self) {
+        while !self.common.is_done() {
+            let pause = self.random.below(PAUSE_MS_MAX);
+            std::thread::sleep(Duration::from_millis(pause));
+            let register = self.random.below(self.common.tree.registers.len() as u64) as usize;
+            match self.random.below(6) {
+                0 | 1 => self.write(register),
+                2..=4 => self.read(register),
+                _ => self.read_replaced(),
+            }
+        }
+        // A mount that hangs is seen as a client that does not finish.
+        if let Err(error) = self.guest.power_off() {
+            eprintln!("nemesis: a guest does not go in good order: {error:#}");
+        }
+    }
+
+    fn read(&self, register: usize) {
+        let path = &self.common.tree.registers[register].path;
+        self.look(path, |saw| Act::Read { register, saw });
+    }
+
+    fn read_replaced(&mut self) {
+        let name = self.random.below(REPLACED_NAMES as u64) as usize;
+        self.look(&replaced_path(name), |saw| Act::ReadReplaced { name, saw });
+    }
+
+    fn look(&self, path: &str, act: impl FnOnce(Option<Seen>) -> Act) {
+        let begin = self.now();
+        let (saw, outcome) = match self.run(format!("cat {FOLDER}/{path}")) {
+            Ok(content) => (Some(value_in(&content)), Outcome::Done),
+            Err(why) => (None, Outcome::Unknown(why)),
+        };
+        self.record(begin, act(saw), outcome);
+    }
+
+    /// The program writes over what is there and closes; what it wrote is at the server then.
+    fn write(&mut self, register: usize) {
+        let value = self.common.fresh_value();
+        let (path, draft) = (
+            &self.common.tree.registers[register].path,
+            format!("value-{value}"),
+        );
+        if let Err(error) = fs::write(self.guest.shared().join(&draft), of_value(value)) {
+            return eprintln!("nemesis: nothing is written: {error}");
+        }
+        let how = match self.random.below(2) {
+            0 => "notrunc,nocreat",
+            _ => "notrunc,nocreat,fsync",
+        };
+        let (from, to) = (
+            quoted(&format!("{}/{draft}", Guest::SHARED)),
+            quoted(&format!("{FOLDER}/{path}")),
+        );
+        let begin = self.now();
+        let script = format!("dd if={from} of={to} bs={VALUE_SIZE} conv={how} status=none");
+        let outcome = match self.run(script) {
+            Ok(_) => Outcome::Done,
+            Err(why) => Outcome::Unknown(why),
+        };
+        self.record(begin, Act::Write { register, value }, outcome);
+    }
+
+    /// What a script prints that succeeds.
+    fn run(&self, script: String) -> Result<Vec<u8>, String> {
+        match self.guest.run(Script::new(script).within(LIMIT)) {
+            Ok(Output {
+                code: 0, stdout, ..
+            }) => Ok(stdout),
+            Ok(failed) => Err(failed.error_text().trim().to_owned()),
+            Err(error) => Err(format!("{error:#}")),
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.common.recorder.now()
+    }
+
+    fn record(&self, begin: Time, act: Act, outcome: Outcome) {
+        self.common.recorder.record(Event {
+            site: self.site,
+            client: self.number,
+            begin,
+            end: self.now(),
+            act,
+            outcome,
+        });
+    }
+}
