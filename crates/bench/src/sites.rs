@@ -51,6 +51,8 @@ pub(crate) struct Sites {
     /// A server without replicas in the first site.
     pub(crate) alone: Server,
     world: World,
+    /// The view of the set when all had found each other.
+    epoch: u64,
 }
 
 /// What a set has sent, in bytes.
@@ -117,12 +119,14 @@ impl Sites {
         }
         let first = &world.places()[0];
         let alone = Server::start(first, program, disk.join("alone"), first.at(ALONE_PORT), "")?;
-        let sites = Self {
+        let mut sites = Self {
             replicas,
             alone,
             world,
+            epoch: 0,
         };
         sites.wait_for_all()?;
+        sites.epoch = sites.replicas[0].epoch()?;
         Ok(sites)
     }
 
@@ -192,10 +196,17 @@ impl Sites {
         Ok(worst)
     }
 
-    /// Fails unless every server is still the process that was started.
+    /// Fails unless every server is still the process that was started, and every replica has taken part all the time.
     pub(crate) fn check_running(&self) -> Result<()> {
         let mut all = self.replicas.iter().chain([&self.alone]);
-        all.try_for_each(|server| server.processor_time().map(drop))
+        all.try_for_each(|server| server.processor_time().map(drop))?;
+        let now = self.replicas[0].epoch()?;
+        ensure!(
+            now == self.epoch,
+            "a replica was out of the set for a while: view {now} is in force, and it was {}",
+            self.epoch
+        );
+        Ok(())
     }
 
     /// What was sent so far.
@@ -319,6 +330,12 @@ impl Server {
     /// Runs a command of the server's program on its data directory.
     pub(crate) fn ask(&self, words: &[&str]) -> Result<String> {
         run(&self.place, &self.program, &self.data, words)
+    }
+
+    /// The view it follows.
+    fn epoch(&self) -> Result<u64> {
+        let epoch = self.replication()?["view"]["epoch"].as_u64();
+        epoch.context("a status has no view")
     }
 
     /// What it says of replication.

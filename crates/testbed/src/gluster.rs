@@ -51,6 +51,8 @@ struct Member {
 pub struct GlusterMount {
     client: Service,
     path: PathBuf,
+    /// How many replicas the volume has.
+    bricks: usize,
 }
 
 impl Gluster {
@@ -206,13 +208,23 @@ impl GlusterMount {
             if let Some(status) = client.ended()? {
                 bail!("the client of GlusterFS has ended ({status})");
             }
-            Ok(is_mounted(&path) && (0..bricks).all(|brick| is_connected(&path, brick)))
+            Ok(is_mounted(&path) && reaches(&path, bricks))
         })
         .with_context(|| {
             place.site().keep_folder();
             format!("GlusterFS was not mounted at {}", place.name())
         })?;
-        Ok(Self { client, path })
+        Ok(Self {
+            client,
+            path,
+            bricks,
+        })
+    }
+
+    /// Whether the client is connected to every replica of the volume.
+    #[must_use]
+    pub fn reaches_all(&self) -> bool {
+        reaches(&self.path, self.bricks)
     }
 
     /// The root of the volume, as a path of this process.
@@ -231,6 +243,10 @@ fn is_mounted(path: &Path) -> bool {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
     let parent = path.parent().and_then(|parent| device(parent).ok());
     device(path).is_ok_and(|here| parent.is_some_and(|parent| parent != here))
+}
+
+fn reaches(mount: &Path, bricks: usize) -> bool {
+    (0..bricks).all(|brick| is_connected(mount, brick))
 }
 
 /// Whether a client says that it reaches a brick. GlusterFS shows its state as files below `.meta`.

@@ -7,8 +7,8 @@
 //! and is published for itself (`publish`); an `index` lists them all.
 //!
 //! A trial counts only when it was valid: the copy at another site was compared with what was written, and every
-//! server ran all the time. What is not valid, and a peer that is missing, ends the experiment with its reason; other
-//! experiments go on, and the command fails in the end.
+//! server ran and took part all the time. What is not valid ends the experiment with its reason; other experiments go on, and
+//! the command fails in the end. Where a peer is missing nothing is begun.
 //!
 //! A new experiment is a file that implements [`Experiment`] and a line in `list`.
 //!

@@ -51,6 +51,8 @@ pub(crate) struct Section {
     pub(crate) late_us: Option<f64>,
     /// The lines of its results.
     pub(crate) raw: String,
+    /// What somebody who looked for the causes has written about it.
+    pub(crate) findings: String,
 }
 
 /// What stands before results of a quick run; nothing before others.
@@ -162,6 +164,10 @@ impl Section {
             text += table.trim_end();
             text += "\n\n";
         }
+        let findings = self.findings.trim();
+        if !findings.is_empty() {
+            text += &format!("What was found:\n\n{findings}\n\n");
+        }
         text.trim_end().to_owned()
     }
 }
@@ -186,6 +192,7 @@ mod tests {
             peers: Vec::new(),
             late_us: Some(31.4),
             raw: "{}\n".to_owned(),
+            findings: String::new(),
         }
     }
 

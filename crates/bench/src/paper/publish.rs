@@ -17,6 +17,9 @@ use crate::page::is_date;
 /// The repository's folder of the index.
 const DOCS: &str = "docs";
 
+/// The repository's folder of what people have found out about results.
+const FINDINGS: &str = "crates/bench/findings";
+
 /// Raw results of an experiment that has more bytes than this are too much for a repository; nothing is left out, but
 /// somebody should know.
 const RAW_MAX: usize = 300_000;
@@ -110,7 +113,13 @@ fn section(one: &Chosen, extent: Extent) -> Result<Option<Section>> {
         peers: one.peers.clone(),
         late_us: results.largest(LATENESS),
         raw,
+        findings: extent.choose(findings(one.experiment.name()), String::new()),
     }))
+}
+
+/// What somebody has found out about an experiment's results; nothing where nobody has.
+fn findings(name: &str) -> String {
+    std::fs::read_to_string(Path::new(FINDINGS).join(format!("{name}.md"))).unwrap_or_default()
 }
 
 fn write_index(root: &Path, extent: Extent) -> Result<()> {

@@ -24,10 +24,15 @@ use crate::paper::table::{self, Figure, Heads};
 const TURNAROUND: &str = "turnaround_s";
 
 /// How the two differ.
-const SMALL: &str = "Distances and the two classes are measured side by side, each with sites and servers of its own: here everybody \
-    mostly waits.";
+const SMALL: &str = "In class S the distances are measured side by side, each with sites and servers of its own: there everybody mostly \
+    waits. In class W nothing goes on beside a job.";
 const LARGE: &str = "In this class nothing goes on beside a job. One NFS server stands for both, and the directory that all share is \
     left to the [smaller classes](figure-11.md).";
+
+/// Whether jobs of a class move so little that they mostly wait, and others may run beside them.
+fn waits(class: Class) -> bool {
+    class == Class::S
+}
 
 /// Figure 11, in two experiments: the small classes wait, the large one moves data.
 #[derive(Debug)]
@@ -162,7 +167,7 @@ impl Experiment for Figure11 {
         let Ok((benchmark, class)) = problem(&point.panel) else {
             return Duration::ZERO;
         };
-        if !self.is_large && self.distances(extent).last() != Some(&point.x.as_str()) {
+        if waits(class) && self.distances(extent).last() != Some(&point.x.as_str()) {
             // Everybody waits for the farthest place.
             return Duration::ZERO;
         }
@@ -175,7 +180,7 @@ impl Experiment for Figure11 {
         let hops = if benchmark == Benchmark::Hc { 9 } else { 5 };
         let waits = distance * hops * if is_staged { 20 } else { 11 };
         let transfers = Duration::from_secs_f64(2.5 + graph.bytes() as f64 / 60e6);
-        (transfers + waits + computing) / self.classes().len() as u32
+        transfers + waits + computing
     }
 
     fn is_at_once(&self, _: Extent) -> bool {
@@ -183,20 +188,18 @@ impl Experiment for Figure11 {
     }
 
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
-        let mut groups = Vec::new();
-        for (x, jobs) in by_place(jobs) {
-            for class in self.classes() {
-                let is_of =
-                    |job: &&Job| problem(&job.point.panel).is_ok_and(|(_, of)| of == *class);
-                let jobs: Vec<&Job> = jobs.iter().copied().filter(is_of).collect();
-                groups.push((x, jobs));
+        for class in self.classes() {
+            let mut groups = by_place(jobs);
+            for (_, jobs) in &mut groups {
+                jobs.retain(|job| problem(&job.point.panel).is_ok_and(|(_, of)| of == *class));
             }
+            groups.retain(|(_, jobs)| !jobs.is_empty());
+            let at_once = if waits(*class) { groups.len() } else { 1 };
+            side_by_side(at_once, &groups, |(x, jobs)| {
+                self.measure_at(x, jobs, field, book)
+            })?;
         }
-        groups.retain(|(_, jobs)| !jobs.is_empty());
-        let at_once = if self.is_large { 1 } else { groups.len() };
-        side_by_side(at_once, &groups, |(x, jobs)| {
-            self.measure_at(x, jobs, field, book)
-        })
+        Ok(())
     }
 
     fn shown(&self, results: &Results, extent: Extent) -> Shown {

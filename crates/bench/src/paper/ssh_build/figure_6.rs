@@ -9,8 +9,8 @@ use anyhow::Result;
 use super::stands::Setup;
 use super::sweep::Sweep;
 use super::{
-    FINE_GRAINED, LOCAL, THINKING, TOTAL, beside, charts_by_phase, figures, panel, round_trip,
-    shortened,
+    FINE_GRAINED, LOCAL, THINKING, TOTAL, WITHOUT_SUBTREES, beside, charts_by_phase, figures,
+    panel, round_trip, shortened,
 };
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::{Axis, Chart, Line, Marks, Plot, Value};
@@ -25,9 +25,6 @@ const HIERARCHICAL: &str = "hierarchical";
 
 /// What the whole time is to be at most, as a share of a single local server's.
 const AIM: f64 = 1.05;
-
-/// What makes control fine-grained.
-const NO_DEEP_CONTROL: &str = "[replication.strategies]\ndeep_control = false\n";
 
 /// From this round trip on fine-grained control leaves the machine idle.
 const IDLE_FROM: Duration = Duration::from_millis(20);
@@ -64,7 +61,7 @@ impl Sweep for Figure6 {
         let distance = round_trip(&point.x)?;
         Ok(Setup {
             replicas: if point.series == LOCAL { 1 } else { 2 },
-            settings: if is_fine { NO_DEEP_CONTROL } else { "" }.to_owned(),
+            settings: if is_fine { WITHOUT_SUBTREES } else { "" }.to_owned(),
             round_trip: distance,
             thinks,
             steps: extent.choose(usize::MAX, QUICK_STEPS),

@@ -79,14 +79,13 @@ impl Sweep for Figure8 {
             x: "replicas",
         };
         let mut columns = figures(results);
-        columns.insert(
-            0,
-            Figure {
-                name: "first_out_bytes",
-                title: "left the primary's site (MB)",
-                unit: 1e6,
-            },
-        );
+        let out = [
+            ("first_out_bytes", "left the primary's site (MB)", 1e6),
+            ("first_out_per_written", "for each byte written", 1.0),
+            ("first_out_per_s", "a second (MB)", 1e6),
+        ];
+        let out = out.map(|(name, title, unit)| Figure { name, title, unit });
+        columns.splice(..0, out);
         let mut charts = Vec::new();
         for panel in results.panels() {
             let marks = |figure, unit| plot::lines(results, panel, figure, unit, Some(LOCAL));

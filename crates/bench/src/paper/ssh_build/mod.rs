@@ -49,6 +49,9 @@ const THINKING: &str = "with think time";
 /// The series that others are compared with.
 const LOCAL: &str = "single local server";
 
+/// Settings with which control covers single files and directories only.
+const WITHOUT_SUBTREES: &str = "[replication.strategies]\ndeep_control = false\n";
+
 /// What goes on while control covers single files and directories only, and the other replica is far away. Most of the round
 /// trips are for files and directories that are made.
 const FINE_GRAINED: Beside = Beside::Everything { round_trips: 2_150 };
@@ -84,12 +87,18 @@ impl Play<'_> {
     /// # Errors
     /// Fails when the server finds other files than the recorded programs did.
     pub(crate) fn at(self, target: &Target, home: &str) -> Result<Played> {
+        make_directory(target, home)?;
+        self.within(target, home)
+    }
+
+    /// The same in a directory that is there.
+    fn within(self, target: &Target, home: &str) -> Result<Played> {
         runtime()?.block_on(self.play(target, home))
     }
 
     async fn play(self, target: &Target, home: &str) -> Result<Played> {
         let (client, root) = target.client().await?;
-        let directory = client.create_directory(&root, home, 0o755).await?;
+        let directory = client.lookup(&root, home).await?;
         let mut replay = Replay::begin(self.trace, client.clone(), directory, self.thinks);
         let (mut figures, mut all) = (Outcome::new(), replay::Played::default());
         for phase in &self.trace.phases {
@@ -121,14 +130,17 @@ impl Play<'_> {
 
     /// The same at the first replica of a set, from quiet on, with everything brought to the others and compared at the last
     /// of them. Adds `behind_s`, how long after the end all had everything, `wire_bytes`, `first_out_bytes`, which left
-    /// the first site, `content_bytes`, `record_bytes`, and [`LATENESS`].
+    /// the first site, the same for each byte written and for each second until all had everything, `content_bytes`, `record_bytes`, and [`LATENESS`].
     ///
     /// # Errors
     /// Fails when the copy differs, and when a server has not run all the time.
     pub(crate) fn at_set(self, sites: &Sites, home: &str) -> Result<Outcome> {
+        let first = sites.replicas[0].target();
+        make_directory(&first, home)?;
+        // Control that was won for the directory would spare the package its first election.
         sites.wait_for_quiet()?;
         let (before, out) = (sites.sent()?, sites.sent_by_first()?);
-        let mut played = self.at(&sites.replicas[0].target(), home)?;
+        let mut played = self.within(&first, home)?;
         let done = Instant::now();
         sites.wait_for_copies()?;
         let behind = done.elapsed().as_secs_f64();
@@ -137,11 +149,15 @@ impl Play<'_> {
         sites.wait_for_quiet()?;
         played.check_at(&last.target())?;
         sites.check_running()?;
+        let (total, written) = (played.figures[TOTAL], played.figures["written_bytes"]);
+        let out = (out_after - out) as f64;
         let more = [
             ("behind_s", behind),
             (LATENESS, sites.lateness()?.as_secs_f64() * 1e6),
             ("wire_bytes", sent.wire as f64),
-            ("first_out_bytes", (out_after - out) as f64),
+            ("first_out_bytes", out),
+            ("first_out_per_written", out / written),
+            ("first_out_per_s", out / (total + behind)),
             ("content_bytes", sent.content as f64),
             ("record_bytes", sent.records as f64),
         ];
@@ -149,6 +165,18 @@ impl Play<'_> {
         played.figures.extend(more);
         Ok(played.figures)
     }
+}
+
+/// Makes the directory in which something is played.
+///
+/// # Errors
+/// Fails when there is such a directory.
+pub(crate) fn make_directory(target: &Target, home: &str) -> Result<()> {
+    runtime()?.block_on(async {
+        let (client, root) = target.client().await?;
+        client.create_directory(&root, home, 0o755).await?;
+        Ok(client.leave().await?)
+    })
 }
 
 impl Played {

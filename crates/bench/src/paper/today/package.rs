@@ -15,6 +15,7 @@ use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Peer, Poi
 use crate::paper::field::{Field, runtime};
 use crate::paper::peers;
 use crate::paper::plot::{self, Axis, Chart, Plot};
+use crate::paper::ssh_build::make_directory;
 use crate::paper::statistics::Results;
 use crate::paper::table::{self, Figure, Heads};
 use crate::replay::{self, Calls, Replay, same_tree};
@@ -155,10 +156,13 @@ fn at_gluster(mounted: &Mounted, trace: &Trace, home: &str, reference: &Path) ->
 fn at_set(stand: &Stand, trace: &Trace, home: &str) -> Result<Outcome> {
     let runtime = runtime()?;
     let sites = &stand.sites;
+    let first = sites.replicas[0].target();
+    make_directory(&first, home)?;
+    // Control that was won for the directory would spare the package its first election.
     sites.wait_for_quiet()?;
     let (took, left) = runtime.block_on(async {
-        let (client, root) = sites.replicas[0].target().client().await?;
-        let folder = client.create_directory(&root, home, 0o755).await?;
+        let (client, root) = first.client().await?;
+        let folder = client.lookup(&root, home).await?;
         let mut replay = Replay::begin(trace, client.clone(), folder, false);
         let mut took = Duration::ZERO;
         for phase in &trace.phases {

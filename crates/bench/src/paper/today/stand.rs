@@ -66,11 +66,13 @@ impl Stand {
 }
 
 impl Mounted {
-    /// Fails unless all clients still run.
+    /// Fails unless all clients still run, and reach all replicas.
     pub(super) fn check_running(&mut self) -> Result<()> {
         for mount in &mut self.mounts {
             let ended = mount.service().ended()?;
             anyhow::ensure!(ended.is_none(), "a client of GlusterFS has died");
+            let whole = mount.reaches_all();
+            anyhow::ensure!(whole, "a client of GlusterFS does not reach every replica");
         }
         Ok(())
     }
