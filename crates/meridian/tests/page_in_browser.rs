@@ -1,4 +1,4 @@
-//! The status page in a real browser. Ignored unless asked for, because a browser is larger than all the rest that tests
+//! The status page in a real browser. Not among the tests that are run unless asked for, because a browser is larger than all the rest that tests
 //! need; `make test-page` installs one and asks.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

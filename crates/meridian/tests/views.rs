@@ -4,12 +4,15 @@
 
 mod fixture;
 
-use std::thread::sleep;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use fixture::site::{HASTY, Site, block_on, refuse, succeed};
 use fixture::{Running, complaint, http_get};
-use nfs4_client::{Client, How, Options, StableHow4};
+use nfs4_client::{Client, Error, How, Options, StableHow4};
+use rustix::process::Signal;
 use server::{FrozenStatus, ViewStatus};
 
 /// How often something is looked for that has to appear.
@@ -27,9 +30,13 @@ fn active(view: &ViewStatus) -> Vec<u16> {
 /// Waits until a server knows such a view.
 fn until(site: &Site, fact: impl Fn(&ViewStatus) -> bool) -> ViewStatus {
     loop {
-        let view = site.view();
-        if fact(&view) {
-            return view;
+        let asked = site.meridian(&["view", "--json"]);
+        // One that starts anew does not answer for a moment.
+        if asked.status.code() != Some(4) {
+            let view = serde_json::from_str(&succeed(&asked)).unwrap();
+            if fact(&view) {
+                return view;
+            }
         }
         sleep(PAUSE);
     }
@@ -43,11 +50,15 @@ fn until_in_view(site: &Site, slots: &[u16]) -> ViewStatus {
 
 /// A set of three, all of them in the view.
 fn three() -> [(Site, Running); 3] {
-    let first = Site::configured(HASTY);
+    three_configured(HASTY)
+}
+
+fn three_configured(text: &str) -> [(Site, Running); 3] {
+    let first = Site::configured(text);
     succeed(&first.set(&["create"]));
     let first_server = first.place.start();
     let join = || {
-        let site = Site::configured(HASTY);
+        let site = Site::configured(text);
         site.join(&first);
         let server = site.place.start();
         (site, server)
@@ -146,6 +157,119 @@ fn what_a_lost_server_decided_about_is_frozen_until_it_is_given_up() {
     refuse(&first.meridian(&thaw), &["frozen any more"]);
 }
 
+/// What a new client of the server at this address reads from a file.
+async fn try_read(address: SocketAddr, name: &str) -> Result<Vec<u8>, Error> {
+    let client = Client::connect(Options::at(address)).await?;
+    let root = client.mount("/export").await?;
+    let file = client.open(&root, name, &How::read()).await?;
+    let read = client.read_to_end(&file).await?;
+    client.close(&file).await?;
+    client.leave().await?;
+    Ok(read.to_vec())
+}
+
+fn read(server: &Running, name: &str) -> Vec<u8> {
+    block_on(try_read(server.address, name)).unwrap()
+}
+
+/// Makes a file with this text, or writes over it.
+async fn make(client: &Client, name: &str, text: &str) {
+    let root = client.mount("/export").await.unwrap();
+    let file = client.open(&root, name, &How::create(0o644)).await.unwrap();
+    let text = text.to_owned().into_bytes().into();
+    client.write_all(&file, 0, &text).await.unwrap();
+    client.close(&file).await.unwrap();
+}
+
+fn make_at(server: &Running, name: &str, text: &str) {
+    block_on(async {
+        let client = Client::connect(Options::at(server.address)).await.unwrap();
+        make(&client, name, text).await;
+        client.leave().await.unwrap();
+    });
+}
+
+/// Waits until a server controls nothing any more.
+fn until_quiet(site: &Site) {
+    let controls = || {
+        let status = site.place.status();
+        let replication = status.exports[0].replication.as_ref();
+        replication.unwrap().controls_total
+    };
+    while controls() > 0 {
+        sleep(PAUSE);
+    }
+}
+
+#[test]
+fn a_close_waits_for_a_hanging_server_to_be_left_out_and_nobody_sees_the_version_before_there() {
+    let settings = format!("{HASTY}[time]\ngrace_seconds = 0\n");
+    let [
+        (first, first_server),
+        (_second, _second_server),
+        (third, third_server),
+    ] = three_configured(&settings);
+    make_at(&first_server, "ledger", "before");
+    assert_eq!(read(&third_server, "ledger"), b"before");
+    // Or the third would know already whom to ask.
+    until_quiet(&first);
+    third_server.signal(Signal::STOP);
+    make_at(&first_server, "ledger", "after!");
+    assert_eq!(
+        active(&first.view()),
+        [1, 2],
+        "else the close came too early"
+    );
+    third_server.signal(Signal::CONT);
+    // It may just be starting anew, and then cannot be reached.
+    if let Ok(read) = block_on(try_read(third_server.address, "ledger")) {
+        assert_eq!(read, b"after!");
+    }
+    until_in_view(&third, &[1, 2, 3]);
+    let address = third.place.status().listen[0];
+    let read = block_on(try_read(address, "ledger")).unwrap();
+    assert_eq!(read, b"after!");
+}
+
+#[test]
+fn what_was_given_up_is_listed_and_copied_out_at_the_server_that_had_it() {
+    // Contents are not sent before the server is killed.
+    let settings = format!("{HASTY}data_delay = \"1 min\"\n");
+    let [
+        (first, first_server),
+        (_second, _second_server),
+        (third, third_server),
+    ] = three_configured(&settings);
+    kill_while_it_decides(third_server);
+    until(&first, |view| active(view) == [1, 2]);
+    let thaw = [
+        "thaw",
+        "--discard",
+        "3",
+        "--reason",
+        "it burnt down",
+        "--yes",
+    ];
+    while !first.meridian(&thaw).status.success() {
+        sleep(PAUSE);
+    }
+    let _third_server = third.place.start();
+    until_in_view(&third, &[1, 2, 3]);
+    let listed = succeed(&third.meridian(&["recovered", "list"]));
+    let label = listed.split_whitespace().next().unwrap();
+    let listed = succeed(&third.meridian(&["recovered", "list", label]));
+    assert!(listed.contains("ledger"), "{listed}");
+    let found = third.place.data().join("found");
+    let to = found.to_str().unwrap();
+    let told = succeed(&third.meridian(&["recovered", "restore", label, "--to", to]));
+    assert!(told.contains("1 files"), "{told}");
+    assert_eq!(std::fs::read(found.join("ledger")).unwrap(), b"an entry");
+    assert_ne!(read(&first_server, "ledger"), b"an entry");
+    succeed(&third.meridian(&["recovered", "forget", label, "--yes"]));
+    let told = succeed(&third.meridian(&["recovered", "list"]));
+    assert!(told.contains("no discarded versions"), "{told}");
+}
+
 fn refuse_what_makes_no_sense(site: &Site) {
     let thaw = |discard: &str, reason: &str| {
         site.meridian(&["thaw", "--discard", discard, "--reason", reason, "--yes"])
@@ -165,6 +289,7 @@ fn a_survivor_goes_on_alone_when_its_administrator_says_that_the_others_are_gone
         (second, second_server),
         (_third, third_server),
     ] = three();
+    make_at(&first_server, "kept", "by the survivor");
     second_server.kill();
     third_server.kill();
     let recover = |site: &Site, survivors: &str, more: &[&str]| {
@@ -194,10 +319,34 @@ fn a_survivor_goes_on_alone_when_its_administrator_says_that_the_others_are_gone
     let told = complaint(&recover(&second, "2", &[]));
     assert!(told.contains("New members"), "{told}");
 
-    let _first = first.place.start();
+    let first_server = first.place.start();
     let view = until_in_view(&first, &[1]);
     assert_eq!(view.members.len(), 1, "{view:?}");
+    assert_eq!(read(&first_server, "kept"), b"by the survivor");
     assert_eq!(first.members().matches("removed").count(), 2);
+}
+
+/// As virtual machines are, while their host is busy with something else. None of them could hear the others.
+#[test]
+fn servers_that_were_all_suspended_accuse_nobody_afterwards() {
+    let suspicion = Duration::from_secs(3);
+    let settings = "[replication]\nsite_lease = \"5 s\"\nsuspicion = \"3 s\"\n";
+    let set = three_configured(settings);
+    let decided = set.each_ref().map(|(site, _)| site.view().audit);
+    for (_, server) in &set {
+        server.signal(Signal::STOP);
+    }
+    sleep(2 * suspicion);
+    for (_, server) in &set {
+        server.signal(Signal::CONT);
+    }
+    // Whoever accuses does so now.
+    sleep(suspicion);
+    let after = set.each_ref().map(|(site, _)| site.view().audit);
+    assert_eq!(after, decided);
+    for (site, _) in &set {
+        until_in_view(site, &[1, 2, 3]);
+    }
 }
 
 #[test]
@@ -214,6 +363,42 @@ fn a_removed_server_counts_no_longer() {
         &first.durability(&["/", "majority"]),
         &["third replica or a witness"],
     );
+}
+
+#[test]
+fn a_server_is_removed_while_clients_of_the_others_work() {
+    let [
+        (first, first_server),
+        (_second, second_server),
+        (_third, _third_server),
+    ] = three();
+    let over = AtomicBool::new(false);
+    let made = thread::scope(|scope| {
+        let work = scope.spawn(|| {
+            block_on(async {
+                let client = Client::connect(Options::at(first_server.address)).await;
+                let client = client.unwrap();
+                let mut made = 0;
+                while !over.load(Ordering::Relaxed) {
+                    let name = format!("made-{made}");
+                    make(&client, &name, &name).await;
+                    made += 1;
+                }
+                made
+            })
+        });
+        succeed(&first.command(&["remove", "3"]));
+        let view = until(&first, |view| view.members.len() == 2);
+        assert_eq!(active(&view), [1, 2]);
+        sleep(10 * PAUSE);
+        over.store(true, Ordering::Relaxed);
+        work.join().unwrap()
+    });
+    assert!(made > 0);
+    for number in 0..made {
+        let name = format!("made-{number}");
+        assert_eq!(read(&second_server, &name), name.as_bytes());
+    }
 }
 
 #[test]
