@@ -1,8 +1,8 @@
-//! The client of the Linux kernel at every site, with the site's export mounted: programs there read and write registers, and
-//! read names that are replaced.
+//! The client of the Linux kernel at every site, with the site's export mounted: programs there read and write registers.
 //!
-//! They create and rename nothing. When its server has crashed that client repeats such a request under a new name of its own, so
-//! nobody can tell a refusal from success.
+//! They have nothing to do with names. What that client has looked up it opens by its handle for a while, also when the name
+//! stands for something else meanwhile; and when its server has crashed it makes a request anew that it cannot know the outcome
+//! of, so that nobody can tell a refusal from success.
 //!
 //! What must never enter: requests of a client of ours.
 
@@ -15,9 +15,9 @@ use testbed::{Guest, GuestConfig, Mount, Output, Place, Script, quoted};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::content::{VALUE_SIZE, of_value, value_in};
-use super::tree::{EXPORT, REPLACED_NAMES, replaced_path};
+use super::tree::EXPORT;
 use super::{Common, LIMIT};
-use crate::history::{Act, Event, Outcome, Seen, Time};
+use crate::history::{Act, Event, Outcome, Time};
 use crate::random::Random;
 
 /// Where guests mount.
@@ -90,10 +90,9 @@ impl Worker {
             let pause = self.random.below(PAUSE_MS_MAX);
             std::thread::sleep(Duration::from_millis(pause));
             let register = self.random.below(self.common.tree.registers.len() as u64) as usize;
-            match self.random.below(6) {
+            match self.random.below(5) {
                 0 | 1 => self.write(register),
-                2..=4 => self.read(register),
-                _ => self.read_replaced(),
+                _ => self.read(register),
             }
         }
         // A mount that hangs is seen as a client that does not finish.
@@ -104,21 +103,12 @@ impl Worker {
 
     fn read(&self, register: usize) {
         let path = &self.common.tree.registers[register].path;
-        self.look(path, |saw| Act::Read { register, saw });
-    }
-
-    fn read_replaced(&mut self) {
-        let name = self.random.below(REPLACED_NAMES as u64) as usize;
-        self.look(&replaced_path(name), |saw| Act::ReadReplaced { name, saw });
-    }
-
-    fn look(&self, path: &str, act: impl FnOnce(Option<Seen>) -> Act) {
         let begin = self.now();
         let (saw, outcome) = match self.run(format!("cat {FOLDER}/{path}")) {
             Ok(content) => (Some(value_in(&content)), Outcome::Done),
             Err(why) => (None, Outcome::Unknown(why)),
         };
-        self.record(begin, act(saw), outcome);
+        self.record(begin, Act::Read { register, saw }, outcome);
     }
 
     /// The program writes over what is there and closes; what it wrote is at the server then.
