@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fixture::pair::{LEADER, Pair, apply, update};
 use fixture::{READ, REFUSED, name, open_owner, root, with_size};
 use store::{ContentPiece, LinkChange, RowChange, Store};
-use vfs::{Error, Extent, FileSystem, ObjectId};
+use vfs::{Error, Extent, FileSystem, ObjectId, XattrMode, XattrName};
 
 const ROOT: ObjectId = ObjectId::ROOT;
 #[tokio::test]
@@ -332,4 +332,28 @@ async fn what_is_made_and_changed_meanwhile_is_one_update() {
     assert!(pair.follower.find(ROOT, "gone").await.is_err());
     pair.ship(kept).await;
     pair.same_rows().await;
+}
+
+/// Of one file the follower knows, and of one it has never heard.
+#[tokio::test]
+async fn an_attribute_of_what_is_removed_by_the_same_update_leaves_nothing() {
+    let mut pair = Pair::new().await;
+    let known = pair.leader.file(ROOT, "known").await;
+    pair.follow().await;
+    let unknown = pair.leader.file(ROOT, "unknown").await;
+    let (who, name) = (root(), XattrName::new(b"a".to_vec()).unwrap());
+    for (file, of) in [(known, "known"), (unknown, "unknown")] {
+        let value = Bytes::from_static(&[7; 100]);
+        let set = pair.leader.store();
+        let set = set.set_xattr(&who, file, &name, value, XattrMode::Any);
+        set.await.unwrap();
+        pair.leader.remove(ROOT, of).await.unwrap();
+    }
+    assert_eq!(pair.follow_at_once().await, 1);
+    pair.same_rows().await;
+    pair.follower.store().sync().await.unwrap();
+    let directory = pair.follower.options.directory.clone();
+    pair.follower.close();
+    let report = Store::check(&directory, false).unwrap();
+    assert!(report.sound, "{report}");
 }

@@ -4,6 +4,7 @@
 //! new end is cut off once the row is stable, and what may lie behind the old end before the file grows.
 //! Who comes next to the same file waits for that, who made the update does not.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
@@ -133,6 +134,11 @@ impl Inner {
         rows: Vec<ForeignRow>,
     ) -> Result<Entered> {
         let mut entered = Entered::default();
+        let gone = rows.iter().filter_map(|row| match row {
+            ForeignRow::Object { id, row: None } => Some(*id),
+            _ => None,
+        });
+        let gone: HashSet<ObjectId> = gone.collect();
         for row in rows {
             match row {
                 ForeignRow::Object { id, row: Some(row) } => {
@@ -176,7 +182,10 @@ impl Inner {
                 ForeignRow::Incomplete { .. } => {
                     return Err(Error::Invalid("an update tells what its sender lacks"));
                 }
-                ForeignRow::Other { table, change } => mutation.enter_row(table, &change),
+                ForeignRow::Names { change } => mutation.enter_row(Table::Entries, &change),
+                // It was set by one of several updates that are applied as one, and has gone with its object.
+                ForeignRow::Xattr { id, .. } if gone.contains(&id) => {}
+                ForeignRow::Xattr { change, .. } => mutation.enter_row(Table::Xattrs, &change),
             }
         }
         Ok(entered)

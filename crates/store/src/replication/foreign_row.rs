@@ -41,8 +41,10 @@ pub(super) enum ForeignRow {
         of: (ObjectId, ReplicaSlot),
         mark: Mark,
     },
-    /// Names of a directory, or an extended attribute: taken over as it is.
-    Other { table: Table, change: RowChange },
+    /// Names of a directory.
+    Names { change: RowChange },
+    /// An extended attribute of an object.
+    Xattr { id: ObjectId, change: RowChange },
 }
 
 impl Inner {
@@ -74,7 +76,7 @@ impl Inner {
                 if names.any(|entry| self.hash(entry.name.as_bytes()) != hash) {
                     return Err(Malformed("a name lies where another belongs"));
                 }
-                Ok(other(Table::Entries, change))
+                Ok(ForeignRow::Names { change })
             }
             Some(Table::Links) => {
                 let (child, parent, _) = key::parse_link(&change.key)?;
@@ -89,9 +91,9 @@ impl Inner {
                 })
             }
             Some(Table::Xattrs) => {
-                key::parse_xattr(&change.key)?;
+                let (id, ..) = key::parse_xattr(&change.key)?;
                 value.map(XattrRow::decode).transpose()?;
-                Ok(other(Table::Xattrs, change))
+                Ok(ForeignRow::Xattr { id, change })
             }
             Some(Table::Locks) => Ok(ForeignRow::Locks {
                 id: key::parse_object(&change.key)?,
@@ -149,7 +151,8 @@ impl Mutation<'_> {
                 self.then(move |inner, _| inner.incomplete.set(of, Some(mark)));
             }
             ForeignRow::Link { change, .. } => self.enter_row(Table::Links, &change),
-            ForeignRow::Other { table, change } => self.enter_row(table, &change),
+            ForeignRow::Names { change } => self.enter_row(Table::Entries, &change),
+            ForeignRow::Xattr { change, .. } => self.enter_row(Table::Xattrs, &change),
         }
         Ok(())
     }
@@ -161,10 +164,6 @@ impl Mutation<'_> {
             None => self.remove_local(table, &change.key),
         }
     }
-}
-
-fn other(table: Table, change: RowChange) -> ForeignRow {
-    ForeignRow::Other { table, change }
 }
 
 /// What no primary can have made of an object.
