@@ -43,7 +43,7 @@ fn counterexample_3_deep_control_does_not_cover_a_file_with_several_links() {
 }
 
 #[test]
-fn counterexamples_4_5_35_36_a_moved_directory_needs_deep_control_of_its_own() {
+fn counterexample_4_a_moved_directory_needs_deep_control_of_its_own() {
     is_needed(
         |rules| rules.moved_directory_explicit = false,
         &["I1", "I2", "I3", "I4"],

@@ -64,18 +64,30 @@ fn a_replica_is_given_up_and_comes_back() {
     }
 }
 
-/// Looks for a run in which somebody is given up that is lost without a rule of the model, and only then.
-fn giving_up_needs(switch: fn(&mut Model), invariants: &[&str]) {
-    let without = |plan: &mut Plan| {
-        given_up(plan);
-        switch(&mut plan.model);
+/// Looks for a run of this course that breaks such an invariant after the change, and only then.
+fn is_lost_on(
+    course: fn(&mut Plan),
+    mut seeds: Range<u64>,
+    change: impl Fn(&mut Plan),
+    invariants: &[&str],
+) {
+    let changed = |plan: &mut Plan| {
+        course(plan);
+        change(plan);
     };
     let named = |broken: &Violation| {
         let mut names = invariants.iter();
         names.any(|name| broken.invariant.starts_with(name))
     };
-    let broken = (0..120).find_map(|seed| run(seed, without).err().filter(named));
-    broken.expect("some run breaks such an invariant");
+    let broken = seeds.find_map(|seed| run(seed, changed).err().filter(named));
+    let broken = broken.expect("some run breaks such an invariant");
+    if let Err(violation) = run(broken.at.0, course) {
+        panic!("with the rule in force: {violation}");
+    }
+}
+
+fn giving_up_needs(switch: fn(&mut Model), invariants: &[&str]) {
+    is_lost_on(given_up, 0..120, model(switch), invariants);
 }
 
 #[test]
@@ -144,15 +156,12 @@ fn counterexample_17_nothing_is_sent_that_a_crash_could_take_back() {
             panic!("{violation}");
         }
     }
-    let switched = |plan: &mut Plan| {
-        often_started_anew(plan);
-        plan.model.ship_when_stable = false;
-    };
-    let named = |broken: &Violation| {
-        broken.invariant.starts_with("I3") || broken.invariant.starts_with("I4")
-    };
-    let broken = (0..200).find_map(|seed| run(seed, switched).err().filter(named));
-    broken.expect("some run breaks such an invariant");
+    is_lost_on(
+        often_started_anew,
+        0..200,
+        model(|model| model.ship_when_stable = false),
+        &["I3", "I4"],
+    );
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn played(folder: &Path, numbers: &mut BTreeSet<u64>) {
     }
 }
 
-/// `fn counterexamples_4_5_35_36_a_moved_directory` is 4, 5, 35 and 36.
+/// `fn counterexample_21_33_a_late_proposal` is 21 and 33.
 fn numbers_of(line: &str) -> Vec<u64> {
     let words = line.split_once("fn counterexample").map(|(_, rest)| rest);
     let words = words.unwrap_or_default().split('_').skip(1);

@@ -7,6 +7,7 @@ use control::Contention;
 use sim::invariants::slower_than;
 use sim::{Intent, Lane, Violation, World};
 use stage::*;
+use vfs::ObjectId;
 
 fn create(parent: u64, name: u64, directory: bool) -> Intent {
     Intent::Create {
@@ -14,6 +15,47 @@ fn create(parent: u64, name: u64, directory: bool) -> Intent {
         name,
         directory,
     }
+}
+
+/// Has A make a directory, and waits for it until that moment.
+fn make(world: &mut World, parent: ObjectId, name: u64, until: u64) -> Result<ObjectId, Violation> {
+    let directory = Intent::Create {
+        parent,
+        name,
+        directory: true,
+    };
+    world.submit(ms(0), slot(1), directory);
+    world.run_until(ms(until))?;
+    let entries = world.replica(slot(1)).tree.entries(parent);
+    let made = entries.and_then(|entries| entries.get(&name)).copied();
+    Ok(made.expect("it is made in time"))
+}
+
+/// A moves D/X into E/b/c while B moves E/b into D/X/d.
+fn play_5(switch: Switch) -> Result<(), Violation> {
+    let mut world = set_the_stage(3, shallow_only(), switch);
+    let (b, c, d) = (100, 101, 102);
+    let in_e = make(&mut world, object(E), b, 1_000)?;
+    let in_b = make(&mut world, in_e, c, 2_000)?;
+    let in_x = make(&mut world, object(X), d, 3_000)?;
+    world.run_until(ms(10_000))?;
+    let rename = |from, name, to| Intent::Rename {
+        from: object(from),
+        name,
+        to,
+        new: name,
+    };
+    world.submit(ms(0), slot(1), rename(D, X, in_b));
+    world.submit(ms(0), slot(2), rename(E, b, in_x));
+    to_rest(world)
+}
+
+#[test]
+fn counterexample_5_two_moves_make_no_cycle() {
+    play_5(all_rules).unwrap();
+    let broken = play_5(|rules| rules.moved_directory_explicit = false).unwrap_err();
+    // Nobody can count what lies below a directory that lies below itself.
+    assert_eq!(broken.invariant, "I6", "{broken}");
 }
 
 /// A controls X and creates X/y; B controls only D, and its lagging X is empty; B removes X.
