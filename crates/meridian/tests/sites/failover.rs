@@ -40,18 +40,33 @@ struct Traveller {
 /// server decides about them, whatever happens to the traveller's.
 fn begin(sites: &Sites) -> Result<Traveller> {
     let mut rival = sites.hand(THIRD)?;
-    for file in ["ledger", "journal"] {
+    for file in ["journal", "ledger"] {
         rival.does(Act::Open(file.into(), Way::Write))?;
         rival.does(Act::WriteAt(file.into(), 0, "begun".into()))?;
         rival.does(Act::Sync(file.into()))?;
     }
+    arrive(sites, rival)
+}
+
+/// The same with a rival who changes nothing, so that the traveller's own server decides about its files.
+fn begin_at_home(sites: &Sites) -> Result<Traveller> {
+    let traveller = arrive(sites, sites.hand(THIRD)?)?;
+    let controls = sites.status(FROM)?.controls_total;
+    ensure!(controls > 0, "somebody else decides about its files");
+    Ok(traveller)
+}
+
+fn arrive(sites: &Sites, mut rival: Hand) -> Result<Traveller> {
     sites.wan().move_address(SERVICE, Some(NAMES[FROM]))?;
     let guest = sites.traveller(FROM, SERVICE)?;
     let mut hand = sites.hand_of(FROM, &guest)?;
     hand.does(Act::Open("ledger".into(), Way::Write))?;
+    hand.does(Act::WriteAt("ledger".into(), 0, "here".into()))?;
+    hand.does(Act::Sync("ledger".into()))?;
     hand.does(take("ledger", LOCKED))?;
     let journal = guest.start(program(["journal", &format!("{MOUNT}/journal")]))?;
     more(&journal)?;
+    rival.does(Act::Open("ledger".into(), Way::Write))?;
     let stolen = rival.tries(take("ledger", LOCKED))?;
     ensure!(stolen == BUSY, "{stolen:?}");
     Ok(Traveller {
@@ -104,6 +119,16 @@ pub fn a_client_of_a_killed_server_goes_on_at_another_one() -> Result<()> {
     let read = traveller.guest.run(format!("cat {file}"))?.success()?;
     ensure!(read.text().trim() == text, "{}", read.text());
     Ok(())
+}
+
+/// With `majority` the others take over what the killed server decided about, and the client sees no error.
+pub fn a_client_goes_on_with_files_that_its_killed_server_decided_about() -> Result<()> {
+    let mut sites = whole()?;
+    sites.set_durability("majority")?;
+    let mut traveller = begin_at_home(&sites)?;
+    sites.kill_server(FROM)?;
+    sites.wan().move_address(SERVICE, Some(NAMES[TO]))?;
+    traveller.goes_on(&sites)
 }
 
 pub fn clients_of_a_drained_server_go_on_at_another_one() -> Result<()> {

@@ -46,6 +46,7 @@ const STORIES: &[(&str, Story)] = stories![
     programs::sqlite_counts_at_two_sites,
     programs::rsync_finds_at_one_site_what_it_copied_at_another,
     failover::a_client_of_a_killed_server_goes_on_at_another_one,
+    failover::a_client_goes_on_with_files_that_its_killed_server_decided_about,
     failover::clients_of_a_drained_server_go_on_at_another_one,
     outage::work_goes_on_when_a_cut_link_heals_and_all_copies_are_equal,
     witness::two_sites_and_a_witness_lose_a_server_and_no_answered_write,

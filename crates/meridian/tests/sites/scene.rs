@@ -174,6 +174,12 @@ impl Sites {
         Hand::begin(self.world.places()[site].site(), guest, |script| script)
     }
 
+    /// Chooses the durability of the whole tree.
+    pub fn set_durability(&self, durability: &str) -> Result<()> {
+        let first = &self.world.places()[0];
+        meridian(first, &["durability", "/", durability]).map(drop)
+    }
+
     /// Ends the server of this site with SIGKILL.
     pub fn kill_server(&mut self, site: usize) -> Result<()> {
         self.servers[site].kill()

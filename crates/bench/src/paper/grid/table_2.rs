@@ -14,6 +14,7 @@ use super::{DIVISOR, panel, problem};
 use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Point, Shown};
 use crate::paper::field::Field;
 use crate::paper::files::LocalFolder;
+use crate::paper::plot::{Axis, Bars, Chart, Marks, Plot, Value};
 use crate::paper::statistics::Results;
 use crate::paper::table::{cell, row};
 
@@ -97,7 +98,12 @@ impl Experiment for Table2 {
                 .to_owned(),
             claims: include_str!("../claims/table-2.md"),
             tables: vec![table],
-            plots: Vec::new(),
+            plots: vec![Plot {
+                name: "",
+                title: "The NAS Grid Benchmarks on one node (Table 2)".to_owned(),
+                columns: 3,
+                charts: Class::ALL.iter().filter_map(|class| chart(results, *class)).collect(),
+            }],
         }
     }
 
@@ -110,4 +116,38 @@ impl Experiment for Table2 {
         let lines: Option<Vec<String>> = lines.take(Benchmark::ALL.len()).collect();
         Some(lines?.join(", "))
     }
+}
+
+/// The problems of a class, if it was measured: the authors' time, scaled, beside ours.
+fn chart(results: &Results, class: Class) -> Option<Chart> {
+    let of_class = |point: &&Point| problem(&point.x).is_ok_and(|(_, of)| of == class);
+    let points: Vec<&Point> = results.points().iter().filter(of_class).collect();
+    if points.is_empty() {
+        return None;
+    }
+    let theirs = |point: &&Point| {
+        let (benchmark, class) = problem(&point.x).ok()?;
+        let scaled = single_node(benchmark, class) / DIVISOR;
+        Some(Value::exactly(scaled.as_secs_f64()))
+    };
+    let ours = |point: &&Point| Some(Value::of(results.summary(point, TURNAROUND)?, 1.0));
+    let series = [
+        Bars {
+            name: format!("the authors' node, divided by {DIVISOR}"),
+            values: points.iter().map(theirs).collect(),
+        },
+        Bars {
+            name: "here".to_owned(),
+            values: points.iter().map(ours).collect(),
+        },
+    ];
+    Some(Chart {
+        title: format!("class {class}"),
+        x: Axis::linear("problem"),
+        y: Axis::linear("time (s)"),
+        marks: Marks::Bars {
+            groups: points.iter().map(|point| point.x.clone()).collect(),
+            series: series.to_vec(),
+        },
+    })
 }

@@ -164,8 +164,8 @@ impl Experiment for Copies {
                     1 Gbit/s. *Written* is when the last one is closed, *at all sites* when both others have everything. With \
                     **Meridian** and **GlusterFS** that happens by itself. With **GridFTP** (8 streams for the large file; 32 \
                     connections and pipelining for the small ones) and **rsync** (its own daemon, `--archive --delete`) files are \
-                    written to a local disk, and one run copies them to each site, both at the same time. Every file is read at \
-                    both sites afterwards and compared by a checksum. Meridian answers when a file is on the disk of its site, \
+                    written to a local disk, and one run copies them to each site, both at the same time, as soon as the last one is \
+                    written: a loop that does not know when that is takes longer. Every file is read at both sites afterwards and compared by a checksum. Meridian answers when a file is on the disk of its site, \
                     which the others are not asked for."
                 .to_owned(),
             claims: include_str!("../claims/today-copies.md"),
