@@ -112,6 +112,7 @@ async fn send_some(
             let records = Records {
                 records,
                 through: last,
+                settlements: views::settlements(shared),
             };
             send_records(shared, session, records, bytes).await?;
             bytes = 0;
@@ -119,7 +120,12 @@ async fn send_some(
     }
     // Positions have gaps: behind the last record there may be none up to what is stable.
     let through = if complete { through } else { last };
-    send_records(shared, session, Records { records, through }, bytes).await?;
+    let records = Records {
+        records,
+        through,
+        settlements: views::settlements(shared),
+    };
+    send_records(shared, session, records, bytes).await?;
     Ok(through)
 }
 
@@ -210,14 +216,18 @@ async fn apply_message(
     session: u64,
     message: &Bytes,
 ) -> Result<()> {
-    let Records { records, through } = wire::decode(message).map_err(malformed)?;
+    let Records {
+        records,
+        through,
+        settlements,
+    } = wire::decode(message).map_err(malformed)?;
     let behind = inbox.applied();
     let mut last = None;
     for record in records {
         if record.position <= inbox.applied() {
             continue;
         }
-        match apply_record(shared, inbox, session, record).await? {
+        match apply_record(shared, inbox, (session, settlements), record).await? {
             Some(ticket) => last = Some(ticket),
             // The rest comes again, cut into records from where this replica is.
             None => return Ok(()),
@@ -259,7 +269,7 @@ pub(crate) fn malformed(error: wire::Malformed) -> Error {
 async fn apply_record(
     shared: &Arc<Shared>,
     inbox: &Arc<Inbox>,
-    session: u64,
+    (session, settlements): (u64, u64),
     record: Record,
 ) -> Result<Option<Ticket>> {
     let under = record.under;
@@ -278,6 +288,7 @@ async fn apply_record(
     let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
     let relaxed = shared.relaxed_before(&update.changes).await;
     let granted = |turn: &mut Turn<'_>| match exempt(shared, inbox.from, record.position) {
+        true if !views::may_follow(shared, settlements) => None,
         true => has_all_before(shared, turn, &record.after),
         false => may_apply(turn, &under),
     };

@@ -300,6 +300,8 @@ pub(crate) struct Records {
     pub(crate) records: Vec<Record>,
     /// There are no others up to here; positions have gaps.
     pub(crate) through: u64,
+    /// So many settlements the sender knew. What was made after one may replace what that has given up.
+    pub(crate) settlements: u64,
 }
 
 /// Everything of the receiver's stream up to here is applied at the sender, stably.
@@ -429,7 +431,7 @@ mod tests {
             let data = vec![ObjectId::ROOT];
             let (after, rows) = (vec![(2, 7)], vec![row]);
             let record = Record { position, under, inherited, origins, data, after, rows };
-            let records = Records { records: vec![record], through: position };
+            let records = Records { records: vec![record], through: position, settlements: 0 };
             let bytes = encode(&records);
             prop_assert_eq!(&decode::<Records>(&bytes).unwrap(), &records);
             prop_assert!(decode::<Records>(&bytes[..bytes.len() - 1 - cut.min(bytes.len() - 1)]).is_err());

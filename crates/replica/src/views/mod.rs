@@ -27,8 +27,8 @@ pub(crate) use leaving::{exclude, is_cut_off, silent, watch};
 pub(crate) use missed::{go_through, note_known};
 pub(crate) use promises::{News, asked, keep, promised};
 pub(crate) use returning::{
-    Fit, absent, come_back, forget_others_went_on, needs_copy_anew, remember_others_went_on,
-    take_copy_anew, too_far,
+    Fit, absent, come_back, forget_others_went_on, may_follow, needs_copy_anew,
+    remember_others_went_on, settlements, take_copy_anew, too_far,
 };
 pub(crate) use seam::{Facts, answer};
 pub(crate) use standing::Standing;

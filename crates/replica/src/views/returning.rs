@@ -194,6 +194,18 @@ fn undealt(shared: &Shared) -> vfs::Result<Option<Settlement>> {
     Ok((last.id > noted).then(|| last.clone()))
 }
 
+/// So many settlements are known here.
+pub(crate) fn settlements(shared: &Shared) -> u64 {
+    shared.view_state().map_or(0, |state| state.settlements)
+}
+
+/// Whether a replica outside the view may apply what somebody sends who knows so many settlements. What was made after
+/// one may replace what was changed here and given up by it, which has to be put aside before.
+pub(crate) fn may_follow(shared: &Shared, known_there: u64) -> bool {
+    let dealt_with = || matches!(undealt(shared), Ok(None));
+    shared.takes_part() || (settlements(shared) >= known_there && dealt_with())
+}
+
 /// What was changed here behind the place that the others kept is put aside; the others' tree takes its place.
 async fn accept(shared: &Arc<Shared>, settlement: &Settlement) -> vfs::Result<()> {
     let changed = shared.store.changed_after(settlement.through)?;
