@@ -5,6 +5,9 @@
 /// With all strategies.
 pub(crate) const ALL_ON: &str = "all strategies";
 
+/// Settings with which control covers single files and directories only.
+pub(crate) const WITHOUT_SUBTREES: &str = "[replication.strategies]\ndeep_control = false\n";
+
 /// Without control of subtrees, as the first design of the papers.
 pub(crate) const NO_DEEP_CONTROL: &str = "no deep control";
 
@@ -21,8 +24,5 @@ pub(crate) const VARIANTS: [(&str, &str); 6] = [
         "[replication.strategies]\nfile_control = false\n",
     ),
     ("no upgrade", "[replication.strategies]\nupgrade = false\n"),
-    (
-        NO_DEEP_CONTROL,
-        "[replication.strategies]\ndeep_control = false\n",
-    ),
+    (NO_DEEP_CONTROL, WITHOUT_SUBTREES),
 ];

@@ -17,7 +17,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::content::{VALUE_SIZE, of_value, value_in};
 use super::tree::EXPORT;
 use super::{Common, LIMIT};
-use crate::history::{Act, Event, Outcome, Time};
+use crate::history::{Act, Outcome, Time};
 use crate::random::Random;
 
 /// Where guests mount.
@@ -154,13 +154,7 @@ impl Worker {
     }
 
     fn record(&self, begin: Time, act: Act, outcome: Outcome) {
-        self.common.recorder.record(Event {
-            site: self.site,
-            client: self.number,
-            begin,
-            end: self.now(),
-            act,
-            outcome,
-        });
+        let who = (self.site, self.number);
+        self.common.record(who, begin, act, outcome);
     }
 }

@@ -79,6 +79,18 @@ impl Common {
         self.last_value.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Records what a client at a site has done since `begin`.
+    fn record(&self, (site, client): (usize, usize), begin: Time, act: Act, outcome: Outcome) {
+        self.recorder.record(Event {
+            site,
+            client,
+            begin,
+            end: self.recorder.now(),
+            act,
+            outcome,
+        });
+    }
+
     fn is_done(&self) -> bool {
         self.done.load(Ordering::Relaxed)
     }
@@ -213,14 +225,8 @@ impl Worker {
     /// Records what was done since `begin`. After an unknown outcome the client starts anew.
     async fn record(&mut self, begin: Time, act: Act, outcome: Outcome) {
         let is_unknown = matches!(outcome, Outcome::Unknown(_));
-        self.common.recorder.record(Event {
-            site: self.site,
-            client: self.number,
-            begin,
-            end: self.now(),
-            act,
-            outcome,
-        });
+        let who = (self.site, self.number);
+        self.common.record(who, begin, act, outcome);
         if is_unknown {
             self.forget().await;
         }

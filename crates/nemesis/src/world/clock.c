@@ -35,7 +35,8 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
   long long now = true_time(clock);
   if (now < 0)
     return (int)syscall(SYS_clock_gettime, clock, time);
-  now += (now - beginning[clock]) / MILLION * millionths;
+  /* In one step, or a slow clock would go back at every millisecond; wide, because the product may be large. */
+  now += (long long)((__int128)(now - beginning[clock]) * millionths / MILLION);
   if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)
     now += ahead * SECOND;
   time->tv_sec = now / SECOND;

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::stands::{Beside, Setup};
 use super::sweep::Sweep;
-use super::{LOCAL, TOTAL, WITHOUT_SUBTREES, figures, round_trip, shortened};
+use super::{ELECTIONS, LOCAL, TOTAL, WITHOUT_SUBTREES, figures, round_trip, shortened};
 use crate::paper::experiment::{Extent, Point, Shown};
 use crate::paper::plot::{self, Axis, Chart, Plot};
 use crate::paper::statistics::Results;
@@ -32,9 +32,6 @@ const IDLE_FROM: Duration = Duration::from_millis(10);
 
 /// About how many round trips the package waits for a majority.
 const ROUND_TRIPS: u32 = 11_400;
-
-/// And how many more for control of what is made, file by file.
-const ELECTIONS: u32 = 2_150;
 
 /// How many steps a quick run plays.
 const QUICK_STEPS: usize = 100;

@@ -30,6 +30,7 @@ use super::experiment::{Extent, Outcome};
 use super::field::runtime;
 use super::plot::{self, Axis, Chart};
 use super::statistics::{LATENESS, Results};
+use super::strategies::WITHOUT_SUBTREES;
 use super::table::Figure;
 use crate::replay::{self, Replay};
 use crate::sites::Sites;
@@ -49,12 +50,14 @@ const THINKING: &str = "with think time";
 /// The series that others are compared with.
 const LOCAL: &str = "single local server";
 
-/// Settings with which control covers single files and directories only.
-const WITHOUT_SUBTREES: &str = "[replication.strategies]\ndeep_control = false\n";
-
 /// What goes on while control covers single files and directories only, and the other replica is far away. Most of the round
 /// trips are for files and directories that are made.
-const FINE_GRAINED: Beside = Beside::Everything { round_trips: 2_150 };
+const FINE_GRAINED: Beside = Beside::Everything {
+    round_trips: ELECTIONS,
+};
+
+/// About how many round trips that costs the package.
+const ELECTIONS: u32 = 2_150;
 
 /// Less than these pauses in a phase are hardly any.
 const DENSE: Duration = Duration::from_secs(3);
