@@ -1,5 +1,5 @@
-//! The status page in a real browser. Not among the tests that are run unless asked for, because a browser is larger than all the rest that tests
-//! need; `make test-page` installs one and asks.
+//! The status page in a real browser. Not among the tests that are run unless asked for, because a browser is larger
+//! than all the rest that tests need; `make test-page` installs one and asks.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

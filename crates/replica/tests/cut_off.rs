@@ -6,7 +6,7 @@ mod fixture;
 
 use std::time::Duration;
 
-use fixture::{ROOT, Set, Site, eventually};
+use fixture::{Crashed, ROOT, Set, Site, eventually};
 use replica::{Durability, Frozen, Settings, WithoutMajority};
 use vfs::{Error, ObjectId};
 
@@ -19,6 +19,15 @@ async fn three(change: impl FnOnce(&mut Settings)) -> (Set, ObjectId) {
     let file = set.sites[0].save(ROOT, "file", b"before").await.unwrap();
     set.rest().await;
     (set, file)
+}
+
+/// Brings the others back until all three take part.
+async fn bring_back(set: &mut Set, second: Crashed, third: Crashed) {
+    set.revive(1, second).await;
+    set.revive(2, third).await;
+    for at in 0..3 {
+        set.revive_until_ready(at).await;
+    }
 }
 
 /// What a site says of a file as soon as it says anything but to come again.
@@ -51,11 +60,7 @@ async fn one_of_three_answers_nobody_and_loses_nothing_when_the_others_are_back(
         alone.try_write(file, b"alone!", MOMENT).await,
         Err(Error::Delay)
     );
-    set.revive(1, second).await;
-    set.revive(2, third).await;
-    for at in 0..3 {
-        set.revive_until_ready(at).await;
-    }
+    bring_back(&mut set, second, third).await;
     for at in 0..3 {
         assert_eq!(set.sites[at].read(file).await.unwrap(), b"answer");
         let made = format!("made-at-{at}");
@@ -106,11 +111,7 @@ async fn who_only_reads_may_choose_what_may_be_old() {
         alone.try_write(file, b"alone!", MOMENT).await,
         Err(Error::Delay)
     );
-    set.revive(1, second).await;
-    set.revive(2, third).await;
-    for at in 0..3 {
-        set.revive_until_ready(at).await;
-    }
+    bring_back(&mut set, second, third).await;
     set.sites[1].save(ROOT, "file", b"newer!").await.unwrap();
     assert_eq!(set.sites[0].load(ROOT, "file").await.unwrap(), b"newer!");
     set.assert_equal().await;

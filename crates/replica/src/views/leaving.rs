@@ -1,7 +1,7 @@
 //! Out of the view: who is silent, and what the others do about it.
 //!
-//! A member that does not answer is excluded, by a majority; without one all are cut off from each other. Where too few would be left, somebody outside takes its place in the
-//! same step, if there is one who lacks nothing that those who are left have. All of them know then, together, every
+//! A member that does not answer is excluded, by a majority; without one all are cut off. Where too few would be left,
+//! somebody outside takes its place in the same step, if there is one who lacks nothing that those who are left have. All of them know then, together, every
 //! control that the silent ones may hold, since whoever was outside remembers what it had acknowledged, and every update
 //! that a majority was to hold.
 //!
