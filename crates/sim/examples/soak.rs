@@ -1,5 +1,5 @@
 //! Random runs without end, or for as many minutes as the first argument says, from the seed that the second
-//! says; each seed without and with failures. Every run that breaks an invariant is reduced and printed; then the exit code is 1.
+//! says; each seed without failures, with them, and with durability `majority` besides. Every run that breaks an invariant is reduced and printed; then the exit code is 1.
 
 use sim::Scenario;
 use std::process::ExitCode;
@@ -26,8 +26,12 @@ fn main() -> ExitCode {
             scope.spawn(|| {
                 while until.is_none_or(|until| Instant::now() < until) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    for scenario in [Scenario::whole(seed), Scenario::failing(seed)] {
-                        if !holds(scenario) {
+                    for kind in [
+                        Scenario::whole,
+                        Scenario::failing,
+                        Scenario::held_by_majority,
+                    ] {
+                        if !holds(kind(seed)) {
                             broken.fetch_add(1, Ordering::Relaxed);
                         }
                     }

@@ -33,6 +33,8 @@ pub struct Plan {
     pub settings: Settings,
     /// Whether disks, leases and views count.
     pub failures: bool,
+    /// Whether durability is `majority`; otherwise it is `relaxed`.
+    pub majority: bool,
     /// Rules outside the cores.
     pub model: Model,
     /// Leases, the same at every replica.
@@ -98,6 +100,7 @@ impl Plan {
             links,
             settings,
             failures: false,
+            majority: false,
             model: Model::ALL,
             lease: lease(),
             drifts: Vec::new(),
@@ -129,6 +132,16 @@ impl Plan {
             plan.founders -= 1;
         }
         plan
+    }
+
+    /// The same with durability `majority`: those who are left take over by themselves, and no administrator gives
+    /// anything up.
+    #[must_use]
+    pub fn held_by_majority(mut self) -> Plan {
+        self.majority = true;
+        self.faults
+            .retain(|(_, fault)| !matches!(fault, Fault::GiveUp(_)));
+        self
     }
 
     fn draw_faults(&mut self, random: &mut Random) {
@@ -194,6 +207,7 @@ impl Plan {
             links,
             settings,
             failures: false,
+            majority: false,
             model: Model::ALL,
             lease: lease(),
             drifts: Vec::new(),

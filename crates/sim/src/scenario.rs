@@ -1,7 +1,7 @@
 //! Names one random run, or what is left of it after whatever it does not need to fail was taken away.
 //!
 //! It is written `seed`, or `seed.replicas.mask` in decimal and hexadecimal, and can be run again by that; with
-//! an `f` before it, it is a run in which replicas fail.
+//! an `f` before it, it is a run in which replicas fail; with an `m`, one with durability `majority` besides.
 
 use crate::plan::{MAXIMUM, Plan};
 use crate::violation::Violation;
@@ -21,6 +21,8 @@ const LIMIT_FAILING: Duration = Duration::from_secs(120);
 pub struct Scenario {
     /// Whether replicas fail.
     pub failing: bool,
+    /// Whether, besides, what is answered is with a majority.
+    pub majority: bool,
     /// Decides everything else.
     pub seed: u64,
     /// Only the first so many replicas exist; clients of others do nothing.
@@ -35,6 +37,7 @@ impl Scenario {
     pub fn whole(seed: u64) -> Scenario {
         Scenario {
             failing: false,
+            majority: false,
             seed,
             replicas: MAXIMUM,
             mask: u64::MAX,
@@ -50,13 +53,22 @@ impl Scenario {
         }
     }
 
+    /// The same with durability `majority`.
+    #[must_use]
+    pub fn held_by_majority(seed: u64) -> Scenario {
+        Scenario {
+            majority: true,
+            ..Scenario::failing(seed)
+        }
+    }
+
     /// The circumstances.
     #[must_use]
     pub fn plan(self) -> Plan {
-        let mut plan = if self.failing {
-            Plan::draw_failing(self.seed)
-        } else {
-            Plan::draw(self.seed)
+        let mut plan = match (self.failing, self.majority) {
+            (false, _) => Plan::draw(self.seed),
+            (true, false) => Plan::draw_failing(self.seed),
+            (true, true) => Plan::draw_failing(self.seed).held_by_majority(),
         };
         plan.present = self.replicas.min(plan.replicas);
         plan.mask = self.mask;
@@ -140,9 +152,11 @@ impl Scenario {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.failing {
-            f.write_str("f")?;
-        }
+        f.write_str(match (self.failing, self.majority) {
+            (false, _) => "",
+            (true, false) => "f",
+            (true, true) => "m",
+        })?;
         if (self.replicas, self.mask) == (MAXIMUM, u64::MAX) {
             return write!(f, "{}", self.seed);
         }
@@ -154,10 +168,11 @@ impl FromStr for Scenario {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Scenario, Self::Err> {
-        let failing = text.starts_with('f');
-        let mut parts = text.trim_start_matches('f').split('.');
+        let majority = text.starts_with('m');
+        let failing = majority || text.starts_with('f');
+        let mut parts = text.trim_start_matches(['f', 'm']).split('.');
         let mut scenario = Scenario::whole(parts.next().unwrap_or_default().parse()?);
-        scenario.failing = failing;
+        (scenario.failing, scenario.majority) = (failing, majority);
         if let Some(replicas) = parts.next() {
             scenario.replicas = replicas.parse()?;
         }
@@ -191,7 +206,8 @@ mod tests {
         };
         assert_eq!(reduced.to_string(), "7.3.f0");
         assert_eq!(reduced.to_string().parse(), Ok(reduced));
-        let failing = Scenario::failing(7);
-        assert_eq!(failing.to_string().parse(), Ok(failing));
+        for failing in [Scenario::failing(7), Scenario::held_by_majority(7)] {
+            assert_eq!(failing.to_string().parse(), Ok(failing));
+        }
     }
 }

@@ -7,6 +7,7 @@ mod disk;
 mod execution;
 mod faults;
 mod locks;
+mod majority;
 mod messages;
 mod reading;
 mod returning;
@@ -124,6 +125,8 @@ pub struct World {
     made: BTreeMap<(ObjectId, u64), u64>,
     /// Whether replicas fail, so that disks, leases and views count.
     pub(crate) failures: bool,
+    /// Whether durability is `majority`, in the whole tree; otherwise it is `relaxed`.
+    pub(crate) majority: bool,
     /// The model's own rules.
     pub model: Model,
     agreed: History,
@@ -180,6 +183,7 @@ impl World {
             discarded: BTreeSet::new(),
             made: BTreeMap::new(),
             failures: plan.failures,
+            majority: plan.majority,
             model: plan.model,
             agreed: History::new(view),
             lease: plan.lease,

@@ -173,6 +173,25 @@ fn counterexample_18_nobody_acts_without_a_replica_that_was_promised_otherwise()
     );
 }
 
+#[test]
+fn with_majority_an_answer_waits_until_a_majority_has_what_was_changed() {
+    let majority = |seed, waits| {
+        let mut plan = Plan::draw_failing(seed);
+        given_up(&mut plan);
+        let mut plan = plan.held_by_majority();
+        plan.model.answers_wait_for_majority = waits;
+        Scenario::run_world(&mut World::new(&plan))
+    };
+    let broken = (0..60).find_map(|seed| majority(seed, false).err());
+    let broken = broken.expect("some run loses an answer");
+    assert!(broken.invariant.starts_with("I5"), "{broken}");
+    for seed in 0..60 {
+        if let Err(violation) = majority(seed, true) {
+            panic!("{violation}");
+        }
+    }
+}
+
 /// C is cut off from A and B, and A's client closes a file as soon as C has left the view. Nobody tells C.
 fn play_drift(drift: i64) -> Result<(), Violation> {
     let mut world = set_the_stage_with_clocks(&[drift, drift, -drift]);

@@ -86,6 +86,20 @@ fn random_runs_with_failures_keep_every_invariant() {
     check_all(seeds.map(Scenario::failing).collect());
 }
 
+#[test]
+fn random_runs_with_majority_keep_every_invariant() {
+    if std::env::var_os("SIM_SEED").is_some() {
+        return;
+    }
+    let count = number("SIM_SEEDS").unwrap_or(2000);
+    let first = number("SIM_FIRST").unwrap_or(0);
+    check_all(
+        (first..first + count)
+            .map(Scenario::held_by_majority)
+            .collect(),
+    );
+}
+
 fn check_all(seeds: Vec<Scenario>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! I5, `relaxed`: what was answered is there in the end, everywhere, unless somebody decided to give it up.
+//! I5: what was answered is there in the end, everywhere; with durability `relaxed`, unless somebody decided to give it
+//! up.
 //!
 //! Before the end it may be frozen with the replica that alone has it. That no older version is shown in
 //! its place meanwhile is I3.
@@ -14,7 +15,8 @@ pub(crate) fn check(world: &World) -> Result<(), Broken> {
     for (number, operation) in (0..).zip(&world.operations) {
         let done = matches!(operation.outcome, Some((Outcome::Done, _)));
         let write = matches!(operation.intent, Intent::Write(_));
-        if !done || write || world.discarded.contains(&number) {
+        let given_up = !world.majority && world.discarded.contains(&number);
+        if !done || write || given_up {
             continue;
         }
         let mut replicas = world.replicas.values();

@@ -98,7 +98,7 @@ impl World {
         match what {
             Deferred::Send(to, packet) => self.send(slot, to, packet),
             Deferred::Finish(number, outcome) => {
-                if self.may_answer(slot) {
+                if self.may_answer(slot) && self.is_held_as_asked(slot, number) {
                     self.finish(slot, number, outcome);
                 } else {
                     self.park(slot, number);

@@ -3,7 +3,7 @@
 //! The little of a replicated file system that control depends on; when something may happen is the
 //! cores' decision.
 
-use super::{CLOSE, Event, World, place};
+use super::{CLOSE, Event, Operation, World, place};
 use crate::invariants::Closed;
 use crate::packet::Packet;
 use crate::replica::{Content, StreamUpdate};
@@ -153,8 +153,13 @@ impl World {
         if !self.may_answer_close(slot, number) {
             return;
         }
-        let wrote = self.operations[place(number)].wrote;
-        if let Intent::Write(file) = self.operations[place(number)].intent
+        let Operation { intent, wrote, .. } = self.operations[place(number)];
+        if let Intent::Write(file) = intent
+            && !self.content_is_held(slot, file)
+        {
+            return self.park(slot, number | CLOSE);
+        }
+        if let Intent::Write(file) = intent
             && !self.removed.contains(&file)
         {
             let replica = self.replica(slot);

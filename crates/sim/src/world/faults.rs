@@ -59,6 +59,8 @@ pub struct Model {
     pub entries_from_copy_of_attributes: bool,
     /// Locks are part of what every copy has, and not of what their primary remembers.
     pub locks_are_in_every_copy: bool,
+    /// With durability `majority`, an answer waits until a majority has what was changed.
+    pub answers_wait_for_majority: bool,
     /// What the clients of a lost replica have locked is given up when they have stayed away for a lease, not before.
     pub absent_clients_have_a_lease: bool,
 }
@@ -77,6 +79,7 @@ impl Model {
         places_are_taken: true,
         entries_from_copy_of_attributes: true,
         locks_are_in_every_copy: true,
+        answers_wait_for_majority: true,
         absent_clients_have_a_lease: true,
     };
 }
@@ -315,7 +318,7 @@ impl World {
         }
     }
 
-    fn begin_settling(&mut self, lost: ReplicaSlot) {
+    pub(super) fn begin_settling(&mut self, lost: ReplicaSlot) {
         let view = self.agreed.present();
         let mut active = view.active.iter();
         if view.active.contains(&lost) || !active.all(|slot| self.may_settle(*slot)) {

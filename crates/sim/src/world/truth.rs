@@ -87,6 +87,7 @@ impl World {
         let given_up: Vec<Logged> = given_up
             .map(|(index, update)| (lost, index as u64 + 1, update.clone()))
             .collect();
+        self.check_nothing_answered(&given_up);
         let numbers = given_up.iter().map(|(_, _, update)| update.origin);
         self.discarded.extend(numbers);
         self.forget_discarded_locks();
@@ -95,6 +96,7 @@ impl World {
                 .iter()
                 .filter_map(|slot| self.replicas[slot].tree.version(object));
             let kept = versions.max();
+            self.check_nothing_closed(object, kept);
             self.newest.insert(object, kept.unwrap_or(0));
             match (kept, self.closed.get_mut(&object)) {
                 (Some(kept), Some(closed)) => closed.version = closed.version.min(kept),

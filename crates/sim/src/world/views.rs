@@ -29,6 +29,7 @@ impl World {
         if self.runs(slot, incarnation) {
             self.synchronise(slot);
             self.look_after_absent(slot);
+            self.take_over(slot);
         }
     }
 
