@@ -85,6 +85,7 @@ fn people_see_it_live_on_a_desk_and_on_a_phone() {
     browser.value("(window.loadedOnce = true)");
     browser.wait(&shows("3 of 3 servers take part"));
     browser.wait(&shows("All is well."));
+    browser.wait(&shows("its link to replica 3"));
 
     // What happens appears by itself, whatever it is called.
     write(

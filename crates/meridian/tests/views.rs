@@ -350,6 +350,26 @@ fn servers_that_were_all_suspended_accuse_nobody_afterwards() {
 }
 
 #[test]
+fn what_an_administrator_does_is_on_record_everywhere() {
+    let [
+        (first, first_server),
+        (second, _second),
+        (third, third_server),
+    ] = three();
+    succeed(&first.durability(&["/", "majority"]));
+    let to = first_server.address.to_string();
+    succeed(&third.meridian(&["drain", "--to", &to]));
+    assert!(third_server.wait().success());
+    let sent = format!("sent its clients to {to}");
+    for (by, what) in [(1, "set the durability of / to majority"), (3, &sent)] {
+        until(&second, |view| {
+            let mut audit = view.audit.iter();
+            audit.any(|entry| entry.by == by && entry.what == what)
+        });
+    }
+}
+
+#[test]
 fn a_removed_server_counts_no_longer() {
     let [(first, _first), (_second, _second_server), (_third, third)] = three();
     third.stop();

@@ -16,6 +16,9 @@ use nemesis::schedule::{Kind, Profile};
 use nemesis::{report, run};
 use testbed::Requirements;
 
+/// What servers need that are lost for good.
+const HELD_BY_MAJORITY: &str = "[replication]\ndurability = \"majority\"\n";
+
 /// The exit code of a broken promise.
 const BROKEN: u8 = 3;
 
@@ -38,6 +41,9 @@ struct Arguments {
     /// Let a majority fail at once
     #[arg(long)]
     majority: bool,
+    /// Let servers be lost for good with their disks, too, and replace them; everything is held by a majority then
+    #[arg(long, conflicts_with_all = ["majority", "rolling"])]
+    lose: bool,
     /// Instead of drawn faults, restart every server once, one after another, as for an upgrade
     #[arg(long, conflicts_with_all = ["faults", "majority"])]
     rolling: bool,
@@ -97,17 +103,18 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
             seed,
             sites: arguments.sites,
             length: Duration::from_secs_f64(arguments.minutes * 60.0),
-            kinds: kinds(&arguments.faults)?,
+            kinds: kinds(&arguments.faults, arguments.lose)?,
             majority: arguments.majority,
             rolling: arguments.rolling,
         },
         round_trip: Duration::from_millis(arguments.round_trip),
         kernels: arguments.kernels,
         stall_limit: arguments.stall_limit.map(Duration::from_secs),
-        settings: match &arguments.settings {
-            Some(file) => std::fs::read_to_string(file)
+        settings: match (&arguments.settings, arguments.lose) {
+            (Some(file), _) => std::fs::read_to_string(file)
                 .with_context(|| format!("could not read {}", file.display()))?,
-            None => String::new(),
+            (None, true) => HELD_BY_MAJORITY.to_owned(),
+            (None, false) => String::new(),
         },
         program: program(arguments.meridian.as_deref())?,
         folder: run::folder(&arguments.output, seed)?,
@@ -119,9 +126,21 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
     Ok(outcome.violations.is_empty())
 }
 
-fn kinds(words: &[String]) -> Result<Vec<Kind>> {
+fn kinds(words: &[String], lose: bool) -> Result<Vec<Kind>> {
+    let mut kinds = named(words)?;
+    ensure!(
+        lose || !kinds.contains(&Kind::Lose),
+        "say --lose instead of --faults lose: what is lost has to be held by others"
+    );
+    if lose && !kinds.contains(&Kind::Lose) {
+        kinds.push(Kind::Lose);
+    }
+    Ok(kinds)
+}
+
+fn named(words: &[String]) -> Result<Vec<Kind>> {
     match words {
-        [] => Ok(Kind::ALL.to_vec()),
+        [] => Ok(Kind::PASSING.to_vec()),
         [none] if none == "none" => Ok(Vec::new()),
         words => {
             let kinds = words.iter().map(|word| {

@@ -19,6 +19,9 @@ const LENGTH: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(18)];
 /// The shortest and the longest time between the beginnings of two faults.
 const GAP: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(12)];
 
+/// The site whose server began the set.
+pub const FIRST: usize = 0;
+
 /// A kind of faults.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
@@ -39,11 +42,13 @@ pub enum Kind {
     Fill,
     /// The server is killed and started with a clock that is wrong and runs too fast or too slow
     Skew,
+    /// The server is lost for good with its disk; at the end it is removed from the set and a new one joins in its place
+    Lose,
 }
 
 impl Kind {
-    /// Every kind.
-    pub const ALL: [Kind; 7] = [
+    /// Every kind from which a server comes back.
+    pub const PASSING: [Kind; 7] = [
         Kind::Kill,
         Kind::Restart,
         Kind::Stop,
@@ -59,7 +64,14 @@ impl Kind {
             Kind::Kill | Kind::Restart | Kind::Stop | Kind::Skew => Part::Process,
             Kind::Cut | Kind::Oneway => Part::Link,
             Kind::Fill => Part::Disk,
+            Kind::Lose => Part::Everything,
         }
+    }
+
+    /// Whether a site can suffer both at a time.
+    fn goes_with(self, other: Kind) -> bool {
+        let (one, other) = (self.part(), other.part());
+        one != other && one != Part::Everything && other != Part::Everything
     }
 }
 
@@ -68,6 +80,7 @@ enum Part {
     Process,
     Link,
     Disk,
+    Everything,
 }
 
 /// What is done to a site.
@@ -91,6 +104,8 @@ pub enum Blow {
     WrongClock(i64),
     /// All clocks are too fast by so many millionths: at most as much as servers count with.
     UnevenClock(i64),
+    /// See [`Kind::Lose`].
+    Lose,
 }
 
 /// A fault of one site.
@@ -165,7 +180,9 @@ fn one(
     };
     let is_free = |site: &usize| {
         let mut at_site = meanwhile.iter().filter(|fault| fault.victim == *site);
-        at_site.all(|fault| fault.kind.part() != kind.part())
+        // The first site alone can invite others.
+        let may_be_lost = kind != Kind::Lose || *site != FIRST;
+        may_be_lost && at_site.all(|fault| fault.kind.goes_with(kind))
     };
     let candidates: Vec<usize> = candidates.into_iter().filter(is_free).collect();
     let victim = *random.one_of(&candidates)?;
@@ -190,6 +207,7 @@ fn blow(profile: &Profile, random: &mut Random, kind: Kind, victim: usize) -> Bl
         Kind::Fill => Blow::Fill(random.between(0, 4 << 20)),
         Kind::Skew if random.below(2) == 0 => Blow::WrongClock(random.between(0, 600) as i64 - 300),
         Kind::Skew => Blow::UnevenClock(random.between(0, 1000) as i64 - 500),
+        Kind::Lose => Blow::Lose,
     }
 }
 
@@ -222,6 +240,7 @@ impl fmt::Display for Blow {
             Blow::Fill(left) => write!(f, "disk full, {} KiB left", left >> 10),
             Blow::WrongClock(seconds) => write!(f, "clock {seconds:+} s wrong"),
             Blow::UnevenClock(millionths) => write!(f, "clock {millionths:+} millionths too fast"),
+            Blow::Lose => write!(f, "lost for good with its disk"),
         }
     }
 }
@@ -241,7 +260,7 @@ mod tests {
             seed,
             sites,
             length: Duration::from_secs(600),
-            kinds: Kind::ALL.to_vec(),
+            kinds: [&Kind::PASSING[..], &[Kind::Lose]].concat(),
             majority,
             rolling: false,
         }
@@ -280,7 +299,7 @@ mod tests {
             for (index, fault) in faults.iter().enumerate() {
                 let clash = faults[..index].iter().find(|earlier| {
                     earlier.victim == fault.victim
-                        && earlier.kind.part() == fault.kind.part()
+                        && !earlier.kind.goes_with(fault.kind)
                         && earlier.end > fault.begin
                 });
                 assert_eq!(clash, None, "{seed}: {fault:?}");
@@ -296,7 +315,9 @@ mod tests {
             .flat_map(|seed| draw(&profile(seed, 3, false)))
             .collect();
         let kinds: BTreeSet<Kind> = faults.iter().map(|fault| fault.kind).collect();
-        assert_eq!(kinds.len(), 7);
+        assert_eq!(kinds.len(), 8);
+        let mut lost = faults.iter().filter(|fault| fault.kind == Kind::Lose);
+        assert!(lost.all(|fault| fault.victim != FIRST));
         assert!(
             faults
                 .iter()

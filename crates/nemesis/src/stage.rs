@@ -107,7 +107,10 @@ impl<'s> Stage<'s> {
                     self.mend(index)?;
                 }
             }
-            while let Some(fault) = coming.next_if(|fault| fault.begin <= time) {
+            // While a server is being replaced nothing else may be lost.
+            while !self.is_replacing(time)
+                && let Some(fault) = coming.next_if(|fault| fault.begin <= time)
+            {
                 self.strike(fault)?;
             }
             self.look_after()?;
@@ -117,6 +120,14 @@ impl<'s> Stage<'s> {
             }
             std::thread::sleep(TICK);
         }
+    }
+
+    fn is_replacing(&self, time: Duration) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|suffered| {
+            let is_late = suffered.end.is_none() && suffered.fault.end <= time;
+            is_late && suffered.fault.kind == Kind::Lose
+        })
     }
 
     fn strike(&mut self, fault: Fault) -> Result<()> {
@@ -138,7 +149,9 @@ impl<'s> Stage<'s> {
 
     fn mend(&mut self, index: usize) -> Result<()> {
         let fault = self.faults[index].fault.clone();
-        self.sites.end(&fault)?;
+        if !self.sites.end(&fault)? {
+            return Ok(());
+        }
         let end = self.now();
         self.faults[index].end = Some(end);
         let site = name(fault.victim);

@@ -2,6 +2,8 @@
 //!
 //! What must never enter: how it is shown, and anything that replicas decide by themselves.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use vfs::ReplicaSlot;
 use view::{Decision, Kind, Outcome, SettledBy, Settlement, ViewState};
@@ -13,6 +15,9 @@ use crate::views::unix_seconds;
 
 /// So many objects of a control are named.
 const NAMED: usize = 32;
+
+/// So long it may take to put something on record.
+const ON_RECORD: Duration = Duration::from_secs(2);
 
 /// What a replica knows of the view.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -180,6 +185,26 @@ impl Replica {
             }
         });
         views.collect()
+    }
+
+    /// Has the set keep on record what a person does here. Where that takes too long the log has it alone.
+    pub async fn put_on_record(&self, what: String) {
+        tracing::info!(what, "done by an administrator");
+        let Some(views) = self.shared().views.get() else {
+            return;
+        };
+        let note = Decision::Note {
+            what,
+            by: self.shared().slot(),
+            at_unix_s: unix_seconds(),
+        };
+        let why = match tokio::time::timeout(ON_RECORD, views.decide(note)).await {
+            Ok(Ok(Outcome::Applied)) => return,
+            Ok(Ok(Outcome::Refused(why))) => why,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {ON_RECORD:?}"),
+        };
+        tracing::warn!(why, "what was done may not be on record");
     }
 
     /// Decides that what a lost replica alone had is given up, so that everybody can go on with what is left.

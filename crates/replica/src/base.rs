@@ -10,15 +10,16 @@ use std::sync::atomic::Ordering;
 use control::Position;
 use peer::{Incoming, Lane, Session};
 use store::{RowChange, Store};
-use vfs::{ObjectId, ReplicaSlot, Result};
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::Inbox;
+use crate::copies::Next;
 use crate::losses;
 use crate::sessions;
 use crate::shared::Shared;
-use crate::streams::{INCOMPLETE, OBJECTS, StreamError, malformed};
+use crate::streams::{INCOMPLETE, StreamError, malformed};
 use crate::views;
-use crate::wire::{self, BasePage, Row, Wanted};
+use crate::wire::{self, BasePage, Row, Taken, Wanted};
 
 /// About so many bytes of rows travel in one message.
 const PAGE_BYTES: usize = 256 << 10;
@@ -26,6 +27,8 @@ const PAGE_BYTES: usize = 256 << 10;
 const FILES_AT_ONCE: usize = 1024;
 
 const FACT: &[u8] = b"copy";
+/// From whom rows are being taken, and how many.
+const TAKEN: &[u8] = b"rows-taken";
 
 /// How much of the tree this replica holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,43 +64,73 @@ pub(crate) fn held(store: &Store, founder: bool) -> Result<Held> {
 }
 
 async fn note(shared: &Shared, held: Held) -> Result<()> {
-    let rows = vec![(FACT.to_vec(), Some(vec![held as u8]))];
+    let held_row = (FACT.to_vec(), Some(vec![held as u8]));
+    // From here on it is a copy as a whole, or is none at all.
+    let rows = vec![held_row, (TAKEN.to_vec(), None)];
     let ticket = shared.store.put_facts(rows).await?;
     shared.store.wait_stable(ticket).await?;
     shared.held.send_replace(held);
     Ok(())
 }
 
-/// Sends a new replica all rows. When it has taken them in it says so, and gets the rest.
-pub(crate) async fn supply_rows(shared: Arc<Shared>, session: Session) {
+/// Sends a new replica all rows that it lacks. When it has taken them in it says so, and gets the rest.
+pub(crate) async fn supply_rows(shared: Arc<Shared>, session: Session, taken: Option<Taken>) {
     let peer = session.peer().slot.0;
-    tracing::info!(peer, "supplying a new replica with the tree");
-    if let Err(error) = send_rows(&shared, &session).await {
-        tracing::error!(peer, %error, "a new replica could not be supplied; it asks again when it restarts");
+    if let Err(error) = send_rows(&shared, &session, taken).await {
+        tracing::error!(peer, %error, "a new replica could not be supplied; it asks again when it is back");
     }
 }
 
 async fn send_rows(
     shared: &Arc<Shared>,
     session: &Session,
+    taken: Option<Taken>,
 ) -> std::result::Result<(), StreamError> {
-    let mut scan = shared.store.base().await?;
-    let (to, objects) = (session.peer().slot, shared.store.statistics().objects);
-    shared.conversations.supplying(to, objects);
-    send_page(shared, session, &BasePage::Begin).await?;
+    let (to, own) = (session.peer().slot, shared.incarnation);
+    let known = taken.filter(|taken| taken.incarnation == own);
+    let attempt = match known.and_then(|taken| shared.copies.go_on(to, taken.copy, taken.pages)) {
+        Some(attempt) => attempt,
+        None => shared.copies.begin(to, shared.store.base().await?),
+    };
+    let (copy, pages) = (attempt.copy, attempt.pages);
+    tracing::info!(peer = to.0, pages, "supplying a replica with the tree");
+    let objects = shared.store.statistics().objects;
+    shared.conversations.supplying(to, objects, attempt.objects);
+    let begin = Taken {
+        incarnation: own,
+        copy,
+        pages,
+    };
+    send_page(shared, session, &BasePage::Begin(begin)).await?;
     loop {
-        let rows = scan.next_page(PAGE_BYTES)?;
-        if rows.is_empty() {
-            break;
+        match shared.copies.next(&attempt, PAGE_BYTES)? {
+            Next::Rows { rows, objects } => {
+                let rows = rows.into_iter().map(Row::from).collect();
+                send_page(shared, session, &BasePage::Rows(rows)).await?;
+                shared.conversations.supplied(to, objects);
+            }
+            Next::Rest(positions) => {
+                let positions = positions.iter().map(|(slot, at)| (slot.0, *at)).collect();
+                return send_page(shared, session, &BasePage::Rest(positions)).await;
+            }
+            Next::Replaced => return Ok(()),
         }
-        let objects = rows.iter().filter(|row| row.table == OBJECTS).count();
-        let rows = rows.into_iter().map(Row::from).collect();
-        send_page(shared, session, &BasePage::Rows(rows)).await?;
-        shared.conversations.supplied(to, objects as u64);
     }
-    let positions = scan.positions.iter();
-    let positions = positions.map(|(slot, position)| (slot.0, *position));
-    send_page(shared, session, &BasePage::Rest(positions.collect())).await
+}
+
+/// How much of a copy this replica, which holds nothing, has taken from another one.
+pub(crate) fn taken(shared: &Shared, from: ReplicaSlot) -> Option<Taken> {
+    // A store that has failed ends the server elsewhere.
+    let facts = shared.store.facts(TAKEN).unwrap_or_default();
+    let (slot, taken): (u16, Taken) = wire::decode(&facts.first()?.1).ok()?;
+    (slot == from.0).then_some(taken)
+}
+
+async fn note_taken(shared: &Shared, from: ReplicaSlot, taken: Taken) -> Result<()> {
+    let value = wire::encode(&(from.0, taken));
+    let rows = vec![(TAKEN.to_vec(), Some(value))];
+    // Written behind the rows, so that they are there if it is.
+    shared.store.put_facts(rows).await.map(drop)
 }
 
 async fn send_page(
@@ -189,16 +222,29 @@ pub(crate) async fn give_up_copy(shared: &Shared) -> Result<()> {
 pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incoming) -> Result<()> {
     let page: BasePage = wire::decode(&incoming.message.payload).map_err(malformed)?;
     match page {
-        BasePage::Begin => {
-            tracing::info!(peer = inbox.from.0, "receiving the tree");
-            shared.store.begin_resync().await?;
-            views::note_known(shared).await
+        BasePage::Begin(begin) => {
+            let pages = begin.pages;
+            tracing::info!(peer = inbox.from.0, pages, "receiving the tree");
+            if pages == 0 {
+                // Before the rows go that it speaks of.
+                shared.store.put_facts(vec![(TAKEN.to_vec(), None)]).await?;
+                shared.store.begin_resync().await?;
+                views::note_known(shared).await?;
+            } else if !taken(shared, inbox.from).is_some_and(|taken| goes_on(taken, begin)) {
+                return Err(Error::Invalid("a copy goes on that was never begun"));
+            }
+            note_taken(shared, inbox.from, begin).await
         }
         BasePage::Rows(rows) => {
+            let Some(before) = taken(shared, inbox.from) else {
+                return Err(Error::Invalid("rows of a copy that was never begun"));
+            };
             let rows = rows.into_iter().map(RowChange::from);
             // A witness lacks all contents, and nobody waits for that.
             let rows = rows.filter(|row| !shared.is_witness || row.table != INCOMPLETE);
-            shared.store.install_base(rows.collect()).await
+            shared.store.install_base(rows.collect()).await?;
+            let pages = before.pages + 1;
+            note_taken(shared, inbox.from, Taken { pages, ..before }).await
         }
         BasePage::Rest(positions) => {
             let own = positions.iter().find(|(slot, _)| *slot == shared.slot().0);
@@ -218,6 +264,12 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
             Ok(())
         }
     }
+}
+
+/// Whether rows from this place on follow what is here, or repeat some of it.
+fn goes_on(taken: Taken, begin: Taken) -> bool {
+    let same = (taken.incarnation, taken.copy) == (begin.incarnation, begin.copy);
+    same && begin.pages <= taken.pages
 }
 
 async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {

@@ -15,6 +15,7 @@ mod administration;
 mod arrivals;
 mod base;
 mod contents;
+mod copies;
 mod door;
 mod durability;
 mod forward;
@@ -50,6 +51,6 @@ pub use progress::{ReturnView, Stage};
 pub use replica::{Replica, StartError};
 pub use scrub::{FindingView, ScrubView};
 pub use settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
-pub use status::{ControlView, PeerView, ReplicaStatus};
+pub use status::{ControlView, LinkView, PeerView, ReplicaStatus};
 #[doc(hidden)]
 pub use wire::decode_as_anything;

@@ -165,9 +165,11 @@ impl Conversations {
         self.with(peer, |conversation| conversation.named = true);
     }
 
-    /// The rows of so many objects are sent to a peer from now on.
-    pub(crate) fn supplying(&self, peer: ReplicaSlot, objects: u64) {
-        self.with(peer, |conversation| conversation.rows = Some((objects, 0)));
+    /// The rows of so many objects are sent to a peer from now on; it has those of the first ones.
+    pub(crate) fn supplying(&self, peer: ReplicaSlot, objects: u64, first: u64) {
+        self.with(peer, |conversation| {
+            conversation.rows = Some((objects, first))
+        });
     }
 
     /// Those of so many more have been sent.
@@ -268,6 +270,7 @@ pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox, begins: bool) {
         begins,
         applied: inbox.applied(),
         held: *shared.held.borrow() as u8,
+        taken: base::taken(shared, inbox.from),
         members: shared.member_list(),
     };
     let message = wire::body(wire::GREETING, &greeting);
@@ -298,12 +301,13 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
         return too_far_behind(shared, from);
     }
     if has > Held::Nothing {
+        shared.copies.end(from);
         applied(shared, from, greeting.applied);
     }
     let supplies = shared.supplies_base(from);
     if has == Held::Nothing {
         if supplies && first_time(shared, from, |conversation| &mut conversation.supplying) {
-            let supply = tokio::spawn(base::supply_rows(shared.clone(), session));
+            let supply = tokio::spawn(base::supply_rows(shared.clone(), session, greeting.taken));
             converse(shared, from, supply);
         }
         return;

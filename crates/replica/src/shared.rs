@@ -15,6 +15,7 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::Inbox;
 use crate::base::Held;
+use crate::copies::Copies;
 use crate::forward::{Answer, Forwarded, Handed, Operation};
 use crate::leavings::Servers;
 use crate::losses::Losses;
@@ -70,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) others_went_on: AtomicBool,
     pub(crate) inboxes: Mutex<BTreeMap<ReplicaSlot, Arc<Inbox>>>,
     pub(crate) conversations: Conversations,
+    /// Copies that others are being sent.
+    pub(crate) copies: Copies,
     membership: RwLock<Membership>,
     pub(crate) figures: Figures,
     pub(crate) standing: Arc<Standing>,
@@ -151,6 +154,7 @@ impl Shared {
             others_went_on: AtomicBool::new(false),
             inboxes: Mutex::default(),
             conversations: Conversations::default(),
+            copies: Copies::default(),
             membership: RwLock::default(),
             figures: Figures::default(),
             standing: parts.engine.standing.clone(),
@@ -445,6 +449,7 @@ impl Shared {
         drop(tasks);
         self.inboxes().clear();
         self.conversations.end_all();
+        self.copies.end_all();
         if let Some(endpoint) = self.endpoint.get() {
             endpoint.close();
         }

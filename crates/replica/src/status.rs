@@ -12,6 +12,7 @@ use crate::progress::ReturnView;
 use crate::replica::Replica;
 use crate::shared::Shared;
 use crate::turn::Turn;
+use crate::wire::Link;
 
 /// So many controls are listed at most.
 const LISTED: usize = 1000;
@@ -89,6 +90,21 @@ pub struct PeerView {
     pub available_bytes: Option<u64>,
     /// Why it is not connected.
     pub last_error: Option<String>,
+    /// Its links to third members, as it said lately.
+    pub links: Vec<LinkView>,
+}
+
+/// A link between two other members, as one of them sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LinkView {
+    /// The other end's place in the set.
+    pub to: u16,
+    /// There and back, in microseconds; `None` when they are not connected.
+    pub round_trip_us: Option<u64>,
+    /// Updates of the one that says so that the other end lacks.
+    pub lag_updates: u64,
+    /// Files of which it lacks something.
+    pub lag_files: u64,
 }
 
 /// One control that is acknowledged here.
@@ -207,7 +223,47 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
                 returning: shared.returns.of(slot),
                 available_bytes: shared.available_at(slot),
                 last_error: wire.and_then(|wire| wire.last_error.clone()),
+                links: links_of(shared, slot),
             }
+        })
+        .collect()
+}
+
+/// The links to all others, for them to show.
+pub(crate) fn links(shared: &Shared) -> Vec<Link> {
+    let connected = connected(shared);
+    let wires = shared
+        .endpoint
+        .get()
+        .map_or_else(Vec::new, peer::Endpoint::status);
+    let round_trip = |slot: ReplicaSlot| {
+        let wire = wires.iter().find(|wire| wire.slot == slot);
+        let rtt = wire.filter(|_| connected.contains(&slot))?.rtt?;
+        u64::try_from(rtt.as_micros()).ok()
+    };
+    let lags = shared.engine.turn(lags).into_iter();
+    lags.map(|(slot, lag)| Link {
+        to: slot.0,
+        round_trip_us: round_trip(slot),
+        lag_updates: lag.updates,
+        lag_files: lag.files,
+    })
+    .collect()
+}
+
+/// What a peer said lately of its links to third members.
+fn links_of(shared: &Shared, peer: ReplicaSlot) -> Vec<LinkView> {
+    let news = shared.news();
+    let said = news.get(&peer).and_then(|news| news.said.as_ref());
+    let said = said.filter(|(_, at)| at.elapsed() < shared.settings.site_lease);
+    let links = said.into_iter().flat_map(|(ask, _)| &ask.links);
+    let thirds = links.filter(|link| link.to != shared.slot().0);
+    thirds
+        .map(|link| LinkView {
+            to: link.to,
+            round_trip_us: link.round_trip_us,
+            lag_updates: link.lag_updates,
+            lag_files: link.lag_files,
         })
         .collect()
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 use vfs::{Error, ObjectId};
 
 use crate::shared::Shared;
@@ -37,6 +38,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         ticks.tick().await;
         look_for_members(&shared);
         sessions::let_go_of_settled(&shared);
+        shared.copies.forget_unused(Instant::now());
         progress::tell(&shared);
         views::configure(&shared).await;
         let outcome = match forget_marks(&shared).await {

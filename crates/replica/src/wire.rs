@@ -137,6 +137,21 @@ pub(crate) struct Ask {
     /// The sender, which takes no part, could be admitted if it were not for these members of the view. Nobody:
     /// it could not.
     pub(crate) fit_without: Vec<u16>,
+    /// The sender's links to all others, for people.
+    pub(crate) links: Vec<Link>,
+}
+
+/// What a replica says of its link to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Link {
+    /// The other one.
+    pub(crate) to: u16,
+    /// There and back, in microseconds; `None` when they are not connected.
+    pub(crate) round_trip_us: Option<u64>,
+    /// So many of the sender's updates the other one lacks.
+    pub(crate) lag_updates: u64,
+    /// Of so many files it lacks something of the sender's.
+    pub(crate) lag_files: u64,
 }
 
 /// The answer to an [`Ask`].
@@ -243,6 +258,8 @@ pub(crate) struct Greeting {
     pub(crate) applied: u64,
     /// How much of the tree the sender holds: 0 nothing, 1 all rows, 2 everything.
     pub(crate) held: u8,
+    /// Holding nothing, it has taken so much of a copy from the receiver.
+    pub(crate) taken: Option<Taken>,
     /// The set, as the sender knows it.
     pub(crate) members: MemberList,
 }
@@ -345,11 +362,22 @@ pub(crate) struct PieceDone {
     pub(crate) failed: bool,
 }
 
+/// A place in a copy of all rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Taken {
+    /// Which start of the supplier began it.
+    pub(crate) incarnation: u64,
+    /// Which copy of that incarnation it is.
+    pub(crate) copy: u64,
+    /// So many pages of rows come before.
+    pub(crate) pages: u64,
+}
+
 /// Part of the copy that a joining replica begins with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum BasePage {
-    /// What was sent of an earlier copy is to be forgotten.
-    Begin,
+    /// Rows follow from this place on. At the first page: what was sent of an earlier copy is to be forgotten.
+    Begin(Taken),
     /// Rows.
     Rows(Vec<Row>),
     /// These were all rows; the streams go on behind these positions.

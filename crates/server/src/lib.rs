@@ -26,7 +26,7 @@ pub use data_directory::{DataDirectory, DataDirectoryError};
 pub use serve::{Ending, ServeError, Server, StopSignals};
 pub use status::{
     Alarm, AuditStatus, ControlStatus, DrainAnswer, DrainQuestion, DurabilityAnswer,
-    DurabilityQuestion, DurabilitySetting, ExportStatus, FrozenStatus, LossStatus,
+    DurabilityQuestion, DurabilitySetting, ExportStatus, FrozenStatus, LinkStatus, LossStatus,
     ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubFinding, ScrubQuestion, ScrubStatus,
     Status, StatusError, ThawAnswer, ThawQuestion, ViewMemberStatus, ViewStatus, ask as ask_status,
     ask_drain, ask_durability, ask_frozen, ask_scrub, ask_thaw, ask_view, moment,

@@ -59,7 +59,7 @@ pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
 pub use overseer::{Change, Overseer, Touched, TouchedKind};
 pub use recording::{RowChange, UpdateRecord};
 pub use replication::{
-    BaseScan, BaseState, ContentPiece, ForeignUpdate, LinkChange, MergedRows, Oversee,
+    BasePlace, BaseScan, BaseState, ContentPiece, ForeignUpdate, LinkChange, MergedRows, Oversee,
 };
 pub use scrub::{ContentDigest, Mending, MetadataDigest, Pace, Verified};
 pub use statistics::StoreStatistics;

@@ -8,6 +8,7 @@
 //!   are what people use today between sites.
 //! - A [`Wan`] joins sites by a network with delay, jitter, loss, bandwidth and cuts of its own in each
 //!   direction, and counts what crosses it. A [`World`] is several sites with a WAN between them.
+//! - A [`Disk`] is a real file system whose medium can be spoiled.
 //! - [`measure`] says what such a network really does.
 //! - [`Requirements`] says what this machine lacks for all that, and [`Requirements::admit`] is how
 //!   a test begins.
@@ -81,6 +82,7 @@
 //! ```
 
 mod channel;
+mod disk;
 mod ganesha;
 mod gluster;
 mod gridftp;
@@ -99,6 +101,7 @@ mod site;
 mod wan;
 mod world;
 
+pub use disk::{Disk, DiskFormat};
 pub use ganesha::Ganesha;
 pub use gluster::{Gluster, GlusterMount};
 pub use gridftp::{GridFtp, GridFtpOptions};

@@ -27,6 +27,7 @@ pub struct Requirements {
     wan: bool,
     host_client: bool,
     programs: bool,
+    disks: bool,
 }
 
 /// One thing the machine lacks.
@@ -77,6 +78,14 @@ impl Requirements {
     pub fn host_client() -> Self {
         Self {
             host_client: true,
+            ..Self::default()
+        }
+    }
+
+    /// For a [`crate::Disk`].
+    pub fn disks() -> Self {
+        Self {
+            disks: true,
             ..Self::default()
         }
     }
@@ -195,7 +204,7 @@ impl Requirements {
             });
         };
         let is_root = rustix::process::geteuid().is_root();
-        if (self.site || self.host_client) && !is_root {
+        if (self.site || self.host_client || self.disks) && !is_root {
             lack("this process is not root", "run it with sudo");
         }
         if self.site && is_root && !makes_namespaces() {
@@ -217,6 +226,18 @@ impl Requirements {
                 "run `modprobe fuse`, or start the container with --device /dev/fuse",
             );
         }
+        if self.disks && is_root && !opens("/dev/loop-control") {
+            lack(
+                "/dev/loop-control cannot be opened",
+                "run `modprobe loop`, or start the container with --privileged",
+            );
+        }
+        if self.disks && is_root && !["ext4", "btrfs"].iter().all(|name| knows(name, name)) {
+            lack(
+                "the kernel does not know ext4 or btrfs",
+                "load the modules of these file systems",
+            );
+        }
         if self.guest && !cfg!(target_arch = "x86_64") {
             lack(
                 "User Mode Linux exists for x86-64 only",
@@ -228,7 +249,11 @@ impl Requirements {
 
     /// The programs and files that will be used, each with its Debian package.
     fn programs(self) -> Vec<(&'static str, &'static str)> {
-        let parts: [(bool, &[(&str, &str)]); 8] = [
+        let parts: [(bool, &[(&str, &str)]); 9] = [
+            (
+                self.disks,
+                &[("mkfs.ext4", "e2fsprogs"), ("mkfs.btrfs", "btrfs-progs")],
+            ),
             (self.site, &[("ip", "iproute2")]),
             (
                 self.guest,
@@ -289,13 +314,21 @@ impl Requirements {
 /// Whether the host's own kernel can mount NFSv4. It loads the kernel's module where there is one,
 /// which needs root. The mounting program is a matter of [`Requirements::host_client`].
 pub fn host_mounts_nfs4() -> bool {
-    let knows = || {
-        fs::read_to_string("/proc/filesystems").is_ok_and(|list| {
-            list.lines()
-                .any(|line| line.split_whitespace().last() == Some("nfs4"))
-        })
-    };
-    knows() || (succeeds(Command::new("modprobe").args(["-q", "nfsv4"])) && knows())
+    knows("nfs4", "nfsv4")
+}
+
+/// Whether the host's own kernel can mount this, after loading the module that brings it.
+fn knows(file_system: &str, module: &str) -> bool {
+    let load = || succeeds(Command::new("modprobe").args(["-q", module]));
+    is_known(file_system) || (load() && is_known(file_system))
+}
+
+/// Whether the host's own kernel says that it can mount this.
+fn is_known(file_system: &str) -> bool {
+    fs::read_to_string("/proc/filesystems").is_ok_and(|list| {
+        list.lines()
+            .any(|line| line.split_whitespace().last() == Some(file_system))
+    })
 }
 
 /// One lack a line.

@@ -101,6 +101,15 @@ pub enum Decision {
         /// When.
         at_unix_s: u64,
     },
+    /// A person has done something at a replica that needs nobody's consent. The epoch stays as it is.
+    Note {
+        /// What, for people; cut at [`crate::REASON_BYTES_MAX`].
+        what: String,
+        /// Where.
+        by: ReplicaSlot,
+        /// When.
+        at_unix_s: u64,
+    },
 }
 
 /// Controls of a lost replica that end: by takeover, or because an administrator gives up what it alone had.

@@ -34,7 +34,7 @@ pub enum Kind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewState {
     /// The number of the view, from 1; 0 before the set was founded. Every decision that changes something
-    /// adds one, except [`crate::Decision::Settle`].
+    /// adds one, except [`crate::Decision::Settle`] and [`crate::Decision::Note`].
     pub epoch: u64,
     /// The configured replicas.
     pub members: BTreeMap<ReplicaSlot, MemberState>,

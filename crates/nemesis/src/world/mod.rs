@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use testbed::{LinkSettings, Place, Signal, World};
 
-use crate::schedule::{Blow, Fault, name};
+use crate::schedule::{Blow, FIRST, Fault, name};
 use clock::Clock;
 use disk::Disk;
 use server::{Door, Server};
@@ -36,6 +36,8 @@ const BANDWIDTH: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Sites {
     servers: Vec<Mutex<Server>>,
+    /// The slots of the servers, in the order of the sites.
+    slots: Mutex<Vec<u16>>,
     /// How many faults cut each direction between two sites.
     cuts: Mutex<BTreeMap<(usize, usize), u32>>,
     world: World,
@@ -72,6 +74,7 @@ impl Sites {
         }
         let sites = Self {
             servers: servers.into_iter().map(Mutex::new).collect(),
+            slots: Mutex::new((1..).take(plan.sites).collect()),
             cuts: Mutex::default(),
             world,
         };
@@ -107,6 +110,7 @@ impl Sites {
             Blow::Restart => server.stop(),
             Blow::Stop => server.signal(Signal::STOP),
             Blow::Fill(left) => server.disk().fill(*left),
+            Blow::Lose => server.lose(),
             Blow::WrongClock(seconds) => {
                 server.kill()?;
                 server.start(Clock::Wrong(*seconds))
@@ -119,8 +123,39 @@ impl Sites {
         }
     }
 
-    /// Ends it.
-    pub fn end(&self, fault: &Fault) -> Result<()> {
+    /// Ends it; says whether that is done, or has to be tried again a little later.
+    pub fn end(&self, fault: &Fault) -> Result<bool> {
+        match fault.blow {
+            Blow::Lose => self.replace(fault.victim),
+            _ => self.mend(fault).map(|()| true),
+        }
+    }
+
+    /// A lost server is removed from the set, and another one joins in its place and gets the tree. Each step may fail as
+    /// long as others suffer something.
+    fn replace(&self, site: usize) -> Result<bool> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let inviter = self.server(FIRST);
+        let mut server = self.server(site);
+        if server.is_lost() {
+            // Being removed twice does no harm.
+            let slot = slots[site].to_string();
+            inviter.door().ask(&["set", "remove", &slot])?;
+            if let Err(error) = server.replace(&inviter) {
+                eprintln!("nemesis: not replaced yet: {error:#}");
+                return Ok(false);
+            }
+        }
+        let status = server.door().replication();
+        let Some(status) = status.ok().filter(is_whole) else {
+            return Ok(false);
+        };
+        let slot = status["slot"].as_u64().context("it says no slot")?;
+        slots[site] = u16::try_from(slot)?;
+        Ok(true)
+    }
+
+    fn mend(&self, fault: &Fault) -> Result<()> {
         let mut server = self.server(fault.victim);
         match &fault.blow {
             Blow::Kill | Blow::Restart => server.start(Clock::True),
@@ -131,6 +166,7 @@ impl Sites {
                 server.start(Clock::True)
             }
             Blow::Cut(_) | Blow::Mute(_) | Blow::Deafen(_) => self.heal(fault),
+            Blow::Lose => Ok(()),
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Server {
     service: Service,
     /// It was killed on purpose and has not been started since.
     is_down: bool,
+    /// Everything that it had is gone, and nobody has its place.
+    is_lost: bool,
     began: Instant,
 }
 
@@ -58,21 +60,8 @@ impl Server {
         disk: Disk,
         inviter: Option<&Server>,
     ) -> Result<Self> {
-        let address = place.at(PEER_PORT).to_string();
         let data = disk.data();
-        let words = match inviter {
-            None => vec!["set".to_owned(), "create".to_owned()],
-            Some(inviter) => {
-                let token = ask(program, &inviter.disk.data(), &["set", "invite"])?;
-                vec!["set".to_owned(), "join".to_owned(), token.trim().to_owned()]
-            }
-        };
-        let mut join = place.command(program);
-        join.args(words)
-            .args(["--address", &address])
-            .arg("--data")
-            .arg(&data);
-        succeed(join)?;
+        become_member(place, program, &data, inviter)?;
         let configuration = place.site().folder().join("meridian.toml");
         fs::write(&configuration, format!("{CONFIGURATION}{settings}"))?;
         let service = Service::start(
@@ -86,10 +75,30 @@ impl Server {
             disk,
             service,
             is_down: false,
+            is_lost: false,
             began: Instant::now(),
         };
         server.service.wait_for_nfs(place.nfs_address())?;
         Ok(server)
+    }
+
+    /// Kills it, and all that it had is gone.
+    pub fn lose(&mut self) -> Result<()> {
+        self.kill()?;
+        self.is_lost = true;
+        Ok(fs::remove_dir_all(self.disk.data())?)
+    }
+
+    /// Whether that has happened, and nobody has its place.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// A new one joins the set in its place.
+    pub fn replace(&mut self, inviter: &Server) -> Result<()> {
+        become_member(&self.place, &self.program, &self.disk.data(), Some(inviter))?;
+        self.is_lost = false;
+        self.start(Clock::True)
     }
 
     /// Where it is.
@@ -185,7 +194,7 @@ impl Server {
         command.args(["-a", "--sparse=always"]);
         command.arg(self.disk.data());
         command.arg(folder.join(format!("data-{}", self.place.name())));
-        succeed(command).map(|_| ())
+        succeed(&mut command).map(drop)
     }
 
     /// Copies its log into a folder.
@@ -220,6 +229,26 @@ impl Door {
     }
 }
 
+/// Begins a set, or joins that of the inviter.
+fn become_member(
+    place: &Place,
+    program: &Path,
+    data: &Path,
+    inviter: Option<&Server>,
+) -> Result<()> {
+    let words = match inviter {
+        None => vec!["set".to_owned(), "create".to_owned()],
+        Some(inviter) => {
+            let token = ask(program, &inviter.disk.data(), &["set", "invite"])?;
+            vec!["set".to_owned(), "join".to_owned(), token.trim().to_owned()]
+        }
+    };
+    let mut join = place.command(program);
+    let address = place.at(PEER_PORT).to_string();
+    join.args(words).args(["--address", &address]);
+    succeed(join.arg("--data").arg(data)).map(drop)
+}
+
 fn command(place: &Place, program: &Path, data: &Path, configuration: &Path) -> Command {
     let mut command = place.command(program);
     command.arg("serve").arg("--data").arg(data);
@@ -232,11 +261,10 @@ fn command(place: &Place, program: &Path, data: &Path, configuration: &Path) -> 
 fn ask(program: &Path, data: &Path, words: &[&str]) -> Result<String> {
     let mut command = Command::new("timeout");
     command.arg("5").arg(program).args(words);
-    command.arg("--data").arg(data);
-    succeed(command)
+    succeed(command.arg("--data").arg(data))
 }
 
-fn succeed(mut command: Command) -> Result<String> {
+fn succeed(command: &mut Command) -> Result<String> {
     let output = command
         .output()
         .with_context(|| format!("could not start {command:?}"))?;

@@ -17,6 +17,7 @@ use super::{entering, leaving, returning, standing};
 use crate::losses;
 use crate::settings::Durability;
 use crate::shared::Shared;
+use crate::status;
 use crate::turn::Turn;
 use crate::wire::{self, Ask, Promise};
 
@@ -126,6 +127,7 @@ async fn news(shared: &Shared, told: &Tidings) {
 fn ask_all(shared: &Arc<Shared>, available: u64) {
     let others = shared.others();
     let applied = applied_here(shared);
+    let links = status::links(shared);
     let whole = losses::whole_here(shared);
     let aware = shared.losses.awareness().known();
     let misses = leaving::silent(shared).into_iter().map(|slot| slot.0);
@@ -147,6 +149,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             settled: shared.takes_part() && turn.core.is_settled(),
             misses: misses.clone(),
             fit_without: returning::fit_without(shared, turn.core.epoch().0),
+            links: links.clone(),
         });
         let message = wire::body(wire::ASK, &ask);
         shared.post.send(slot, Lane::Control, message);

@@ -68,6 +68,18 @@ pub enum DataDirectoryError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The file system takes no changes.
+    #[error(
+        "cannot {action} {path}: {source}; mount the disk writable. If the kernel made it read-only after an error, as `dmesg` says, repair or replace the disk first"
+    )]
+    ReadOnly {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
     /// The disk or the operating system refused.
     #[error("cannot {action} {path}: {source}; check the disk and its free space")]
     Io {
@@ -96,13 +108,16 @@ impl DataDirectoryError {
         move |source| {
             let path = path.to_owned();
             match source.kind() {
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    DataDirectoryError::Permission {
-                        action,
-                        path,
-                        source,
-                    }
-                }
+                io::ErrorKind::PermissionDenied => DataDirectoryError::Permission {
+                    action,
+                    path,
+                    source,
+                },
+                io::ErrorKind::ReadOnlyFilesystem => DataDirectoryError::ReadOnly {
+                    action,
+                    path,
+                    source,
+                },
                 io::ErrorKind::NotADirectory => DataDirectoryError::NotADirectory(path),
                 _ => DataDirectoryError::Io {
                     action,

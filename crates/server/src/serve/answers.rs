@@ -29,7 +29,7 @@ impl Overview {
                 match question {
                     Question::Status => Answer::Status(Box::new(overview.status().await)),
                     Question::Drain(question) => {
-                        let answer = overview.drain(&question);
+                        let answer = overview.drain(&question).await;
                         answer.map_or_else(Answer::Refused, Answer::Drain)
                     }
                     Question::View => {
@@ -87,6 +87,9 @@ impl Overview {
             };
             let set = replica.set_durability(object.id, chosen).await;
             set.map_err(|error| refusal(path, &error))?;
+            let word = setting.word();
+            let done = format!("set the durability of {path} to {word}");
+            replica.put_on_record(done).await;
         }
         let (durability, from) = match chosen {
             // Set where the directory is controlled; the own copy may not have heard of it yet.

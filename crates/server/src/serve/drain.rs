@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 impl Overview {
     /// Begins to send clients away, or says how far it is.
-    pub(super) fn drain(&self, question: &DrainQuestion) -> Result<DrainAnswer, String> {
+    pub(super) async fn drain(&self, question: &DrainQuestion) -> Result<DrainAnswer, String> {
         let Some(tree) = self.trees.iter().find(|tree| tree.replica.is_some()) else {
             return Err("this server belongs to no set, so there is no other server that has its trees; stop it, and clients wait until it is back".to_owned());
         };
@@ -31,6 +31,12 @@ impl Overview {
             addresses: vec![address.clone()],
         };
         let locations = question.to.iter().map(location).collect();
+        if let (None, Some(replica)) = (self.service.to_be_drained(), &tree.replica) {
+            let to = question.to.join(", ");
+            replica
+                .put_on_record(format!("sent its clients to {to}"))
+                .await;
+        }
         let tree = tree.file_system.properties().fs_id;
         let patience = Duration::from_secs(question.patience_seconds);
         self.service.begin_drain(tree, locations, patience);

@@ -52,6 +52,17 @@ pub enum DurabilitySetting {
     Inherit,
 }
 
+impl DurabilitySetting {
+    /// As on the command line.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            DurabilitySetting::Relaxed => "relaxed",
+            DurabilitySetting::Majority => "majority",
+            DurabilitySetting::Inherit => "inherit",
+        }
+    }
+}
+
 /// The setting that applies to an object, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DurabilityAnswer {

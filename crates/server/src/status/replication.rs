@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use replica::{ControlView, PeerView, ReplicaStatus};
+use replica::{ControlView, LinkView, PeerView, ReplicaStatus};
 use serde::{Deserialize, Serialize};
 
 use super::ReturnStatus;
@@ -94,6 +94,22 @@ pub struct ReplicaPeerStatus {
     pub available_bytes: Option<u64>,
     /// Why it is not connected.
     pub last_error: Option<String>,
+    /// Its links to third members, as it said lately.
+    #[serde(default)]
+    pub links: Vec<LinkStatus>,
+}
+
+/// A link between two other members, as one of them sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// The slot of the other end.
+    pub to: u16,
+    /// Round-trip time, in microseconds; absent when they are not connected.
+    pub round_trip_us: Option<u64>,
+    /// Updates made by the one that says so which the other end lacks.
+    pub lag_updates: u64,
+    /// Files of which it lacks contents.
+    pub lag_files: u64,
 }
 
 /// A control that is acknowledged here.
@@ -171,6 +187,16 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         returning: view.returning.map(ReturnStatus::from),
         available_bytes: view.available_bytes,
         last_error: view.last_error,
+        links: view.links.into_iter().map(link).collect(),
+    }
+}
+
+fn link(view: LinkView) -> LinkStatus {
+    LinkStatus {
+        to: view.to,
+        round_trip_us: view.round_trip_us,
+        lag_updates: view.lag_updates,
+        lag_files: view.lag_files,
     }
 }
 
@@ -324,6 +350,12 @@ impl ReplicationStatus {
             returning: Some(ReturnStatus::example()),
             available_bytes: Some(3 << 30),
             last_error: None,
+            links: vec![LinkStatus {
+                to: 3,
+                round_trip_us: Some(61_200),
+                lag_updates: 7,
+                lag_files: 1,
+            }],
         };
         let away = ReplicaPeerStatus {
             slot: 3,
@@ -335,6 +367,7 @@ impl ReplicationStatus {
             lag_files: 0,
             returning: None,
             last_error: Some("connection refused".to_owned()),
+            links: Vec::new(),
             ..near.clone()
         };
         let own = ControlStatus {

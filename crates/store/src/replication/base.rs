@@ -1,9 +1,8 @@
 //! A copy of everything that replicas keep, for one that has nothing yet.
 //!
 //! The rows come in pages, as they were at one moment; the content of files follows like that of any other
-//! update. A copy that was interrupted is begun again from nothing.
+//! update. A page that was taken over already may come again.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -69,13 +68,21 @@ pub enum BaseState {
 pub struct BaseScan {
     inner: Arc<Inner>,
     picture: Picture,
-    /// Where to go on: which of the shared tables, and from which key.
-    table: usize,
-    from: Vec<u8>,
+    place: BasePlace,
     /// What is known in memory: locks and denials, and which files lack data of others.
-    held: VecDeque<RowChange>,
+    held: Vec<RowChange>,
     /// Where the copy stands in the stream of each replica, the store's own included.
     pub positions: Vec<(ReplicaSlot, u64)>,
+}
+
+/// Where a [`BaseScan`] goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BasePlace {
+    /// Which of the shared tables, and from which key.
+    table: usize,
+    from: Vec<u8>,
+    /// Behind the last table, how many rows of what is known in memory were returned.
+    held: usize,
 }
 
 impl std::fmt::Debug for BaseScan {
@@ -93,15 +100,16 @@ impl BaseScan {
     /// [`vfs::Error::Io`] when rows cannot be read.
     pub fn next_page(&mut self, max_bytes: usize) -> Result<Vec<RowChange>> {
         let view = self.inner.metadata.view_of(&self.picture);
+        let place = &mut self.place;
         let (mut page, mut bytes) = (Vec::new(), 0);
-        while let Some(table) = SHARED.get(self.table).copied() {
-            for found in view.scan(table, &[], &self.from) {
+        while let Some(table) = SHARED.get(place.table).copied() {
+            for found in view.scan(table, &[], &place.from) {
                 if bytes >= max_bytes && !page.is_empty() {
                     return Ok(page);
                 }
                 let found = found?;
                 // The first key behind this one.
-                self.from = [found.key(), &[0]].concat();
+                place.from = [found.key(), &[0]].concat();
                 if is_shared(&view, table, &found)? {
                     bytes += found.key().len() + found.value().len();
                     page.push(RowChange {
@@ -111,16 +119,28 @@ impl BaseScan {
                     });
                 }
             }
-            self.table += 1;
-            self.from.clear();
+            place.table += 1;
+            place.from.clear();
         }
         while (bytes < max_bytes || page.is_empty())
-            && let Some(row) = self.held.pop_front()
+            && let Some(row) = self.held.get(place.held)
         {
             bytes += row.key.len() + row.value.as_ref().map_or(0, Bytes::len);
-            page.push(row);
+            page.push(row.clone());
+            place.held += 1;
         }
         Ok(page)
+    }
+
+    /// Where the next page begins.
+    #[must_use]
+    pub fn place(&self) -> BasePlace {
+        self.place.clone()
+    }
+
+    /// Lets the next page begin at a place of this scan.
+    pub fn go_to(&mut self, place: BasePlace) {
+        self.place = place;
     }
 }
 
@@ -152,8 +172,7 @@ impl Inner {
         Ok(BaseScan {
             inner: Arc::clone(self),
             picture: self.metadata.picture(),
-            table: 0,
-            from: Vec::new(),
+            place: BasePlace::default(),
             held: self.all_held().chain(self.all_lacking()).collect(),
             positions,
         })

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use tokio::sync::{broadcast, watch};
 use vfs::{Extent, ObjectId, ReplicaSlot, Result};
 
-pub use base::{BaseScan, BaseState};
+pub use base::{BasePlace, BaseScan, BaseState};
 pub(crate) use incomplete::Incomplete;
 pub use merging::MergedRows;
 pub(crate) use unshipped::MarkedFiles;

@@ -116,6 +116,17 @@ impl ViewState {
                     .and_then(|()| self.replace(out, admitted, &exclusion));
                 self.conclude(verdict, *by, *at_unix_s)
             }
+            Decision::Note {
+                what,
+                by,
+                at_unix_s,
+            } => {
+                let verdict = match self.members.contains_key(by) {
+                    true => Ok(shortened(what)),
+                    false => Err(format!("replica {} is not configured", by.0)),
+                };
+                self.note(verdict, *by, *at_unix_s)
+            }
         }
     }
 

@@ -350,3 +350,25 @@ fn the_audit_and_its_words_are_bounded() {
     let longest = state.audit.iter().map(|entry| entry.what.len()).max();
     assert!(longest.unwrap() < REASON_BYTES_MAX + 50, "{longest:?}");
 }
+
+#[test]
+fn what_a_person_does_is_noted_and_begins_no_epoch() {
+    let mut state = data(3);
+    let note = |by: u16, what: String| Decision::Note {
+        what,
+        by: slot(by),
+        at_unix_s: 700,
+    };
+    let epoch = state.epoch;
+    let outcome = state.decide(&note(2, "sent its clients away".to_owned()));
+    assert_eq!((outcome, state.epoch), (Outcome::Applied, epoch));
+    let entry = state.audit.back().unwrap();
+    assert_eq!((entry.by, entry.at_unix_s), (slot(2), 700));
+    assert_eq!(entry.what, "sent its clients away");
+    state.decide(&note(2, "x".repeat(2 * REASON_BYTES_MAX)));
+    assert_eq!(state.audit.back().unwrap().what.len(), REASON_BYTES_MAX);
+    let before = state.audit.len();
+    let refused = state.decide(&note(9, "from nowhere".to_owned()));
+    assert!(matches!(refused, Outcome::Refused(_)));
+    assert_eq!(state.audit.len(), before);
+}

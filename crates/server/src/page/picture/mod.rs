@@ -284,6 +284,8 @@ mod tests {
                 "120.3 ms",
                 "12 updates",
                 "connection refused",
+                "its link to replica 3",
+                "61.2 ms, lacks 7 updates, contents of 1 files",
                 "/src",
                 "deep: with everything below",
                 "12.3 s",

@@ -4,7 +4,8 @@
 
 use super::names::visible;
 use crate::status::{
-    ReplicaPeerStatus, ReplicationStatus, ViewMemberStatus, ViewStatus, moment, short_time, size,
+    LinkStatus, ReplicaPeerStatus, ReplicationStatus, ViewMemberStatus, ViewStatus, moment,
+    short_time, size,
 };
 
 /// A server of the set.
@@ -17,6 +18,8 @@ pub(super) struct Site {
     pub(super) well: bool,
     /// Names and values.
     pub(super) figures: Vec<(&'static str, String)>,
+    /// Its links to third servers: to which, and how they are.
+    pub(super) links: Vec<(u16, String)>,
     /// What has to be said besides.
     pub(super) notes: Vec<String>,
 }
@@ -97,6 +100,7 @@ fn own(replication: &ReplicationStatus, addresses: &[String]) -> Site {
         state: state.to_owned(),
         well,
         figures,
+        links: Vec::new(),
         notes,
     }
 }
@@ -129,6 +133,7 @@ fn peer(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>) -> Site {
         state: state.to_owned(),
         well,
         figures,
+        links: peer.links.iter().map(link).collect(),
         notes: notes(peer, member),
     }
 }
@@ -150,6 +155,18 @@ fn notes(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>) -> Vec<Str
     let returning = peer.returning.as_ref();
     notes.extend(returning.map(|returning| format!("on its way back, {returning}")));
     notes.iter().map(|note| visible(note)).collect()
+}
+
+fn link(link: &LinkStatus) -> (u16, String) {
+    let Some(round_trip) = link.round_trip_us else {
+        return (link.to, "NOT CONNECTED".to_owned());
+    };
+    let lacks = match (link.lag_updates, link.lag_files) {
+        (0, 0) => "nothing".to_owned(),
+        (updates, files) => format!("{updates} updates, contents of {files} files"),
+    };
+    let told = format!("{}, lacks {lacks}", milliseconds(round_trip));
+    (link.to, told)
 }
 
 fn milliseconds(us: u64) -> String {

@@ -1,0 +1,171 @@
+//! A disk that fails: a real file system on a loop device, whose medium a test can spoil.
+//!
+//! What must never enter: what lies on the disk.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::requirements::search_path;
+
+/// What the disk says that it has, in bytes.
+const SIZE: u64 = 1 << 30;
+/// What its medium really has.
+const MEDIUM: &str = "size=320m,mode=700";
+/// How much of the medium is looked at in one go.
+const PIECE: usize = 1 << 20;
+
+/// Which file system is on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFormat {
+    /// The usual one. It believes what the medium returns.
+    Ext4,
+    /// It has checksums: what was spoiled cannot be read.
+    Btrfs,
+}
+
+/// A mounted disk. Its medium is a sparse file in memory, for which the memory can be taken away. Dropping it removes
+/// all of it; whatever uses the disk has to be gone by then. See [`crate::Requirements::disks`].
+#[derive(Debug)]
+pub struct Disk {
+    format: DiskFormat,
+    directory: PathBuf,
+}
+
+impl Disk {
+    /// A new one, in an empty directory of its own.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, or this machine cannot mount such a disk.
+    pub fn make(format: DiskFormat, directory: &Path) -> Result<Disk> {
+        let directory = directory.to_owned();
+        let medium = directory.join("medium");
+        fs::create_dir(&medium).context("no place for the medium")?;
+        fs::create_dir(directory.join("mounted")).context("no place for the disk")?;
+        run(Command::new("mount")
+            .args(["-t", "tmpfs", "-o", MEDIUM, "tmpfs"])
+            .arg(medium))?;
+        let disk = Disk { format, directory };
+        File::create(disk.image())?.set_len(SIZE)?;
+        let mut format = match format {
+            DiskFormat::Ext4 => Command::new("mkfs.ext4"),
+            DiskFormat::Btrfs => Command::new("mkfs.btrfs"),
+        };
+        run(format.arg("-q").arg(disk.image()))?;
+        disk.mount()?;
+        Ok(disk)
+    }
+
+    /// Where it is mounted.
+    pub fn root(&self) -> PathBuf {
+        self.directory.join("mounted")
+    }
+
+    /// From now on whatever needs a place of the medium that was not used before fails with an I/O error.
+    ///
+    /// # Errors
+    /// When the medium cannot be used up.
+    pub fn refuse_writes(&self) -> Result<()> {
+        let mut balloon = File::create(self.balloon())?;
+        match io::copy(&mut io::repeat(1), &mut balloon) {
+            Err(error) if error.kind() == ErrorKind::StorageFull => Ok(()),
+            other => bail!("the medium cannot be filled: {other:?}"),
+        }
+    }
+
+    /// Changes all places of the medium that hold these bytes; says how many there were. It looks at whole blocks, of
+    /// which these should be one. The disk must not be mounted.
+    ///
+    /// # Errors
+    /// When the medium cannot be read or written.
+    pub fn spoil(&self, block: &[u8]) -> Result<usize> {
+        ensure!(
+            !block.is_empty() && PIECE.is_multiple_of(block.len()),
+            "that is no block"
+        );
+        let mut medium = File::options().read(true).write(true).open(self.image())?;
+        let (mut piece, mut found) = (vec![0; PIECE], 0);
+        for start in (0..SIZE).step_by(PIECE) {
+            medium.seek(SeekFrom::Start(start))?;
+            medium.read_exact(&mut piece)?;
+            for (number, here) in piece.chunks(block.len()).enumerate() {
+                if here == block {
+                    let offset = (number * block.len()) as u64;
+                    medium.seek(SeekFrom::Start(start + offset))?;
+                    medium.write_all(&[!block[0]])?;
+                    found += 1;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes the disk away from the machine.
+    ///
+    /// # Errors
+    /// When something uses it.
+    pub fn unmount(&self) -> Result<()> {
+        run(Command::new("umount").arg(self.root()))
+    }
+
+    /// Gives it back.
+    ///
+    /// # Errors
+    /// When what is on it cannot be mounted.
+    pub fn mount(&self) -> Result<()> {
+        run(Command::new("mount")
+            .args(["-o", "loop"])
+            .args([self.image(), self.root()]))
+    }
+
+    /// What an administrator does about a disk that refused to store: it is unmounted, gets a medium that works, is checked
+    /// and mounted again.
+    ///
+    /// # Errors
+    /// When something uses the disk, and when it is beyond repair.
+    pub fn mend(&self) -> Result<()> {
+        self.unmount()?;
+        fs::remove_file(self.balloon())?;
+        if self.format == DiskFormat::Ext4 {
+            let mut check = Command::new("e2fsck");
+            let output = command(check.arg("-fy").arg(self.image())).output();
+            let output = output.context("e2fsck cannot be started")?;
+            // 1: what was wrong is mended.
+            let good = matches!(output.status.code(), Some(0 | 1));
+            ensure!(good, "the disk cannot be mended: {output:?}");
+        }
+        self.mount()
+    }
+
+    fn image(&self) -> PathBuf {
+        self.directory.join("medium/image")
+    }
+
+    fn balloon(&self) -> PathBuf {
+        self.directory.join("medium/balloon")
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // It may be unmounted already. The kernel lets a loop device go a moment later, and the medium then.
+        for mounted in [self.root(), self.directory.join("medium")] {
+            let _ = command(Command::new("umount").arg("--lazy").arg(mounted)).output();
+        }
+    }
+}
+
+fn command(command: &mut Command) -> &mut Command {
+    command.env("PATH", search_path())
+}
+
+fn run(given: &mut Command) -> Result<()> {
+    let output = command(given).output();
+    let output = output.with_context(|| format!("{given:?} cannot be started"))?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{given:?} failed: {complaint}");
+    Ok(())
+}
