@@ -43,15 +43,13 @@ async fn grown() -> Set {
     set
 }
 
-/// The objects that the first one has sent the rows of to the second one, as soon as it says how many at all, and these.
-async fn sent(set: &Set, at_least: u64) -> u64 {
+/// So many objects have come to the second one, as it was told itself; waits until there are at least so many.
+async fn taken(set: &Set, at_least: u64) -> u64 {
     let looking = async {
         loop {
-            let peers = set.sites[0].replica.status().peers;
-            let view = peers.into_iter().find(|peer| peer.slot == 2);
-            let view = view.and_then(|peer| peer.returning);
-            let done = view.filter(|view| view.stage == Stage::Comparing);
-            match done.map(|view| view.objects_done) {
+            let view = set.sites[1].replica.status().returning;
+            let view = view.filter(|view| view.stage == Stage::Comparing);
+            match view.map(|view| view.objects_done) {
                 Some(done) if done >= at_least => return done,
                 _ => tokio::time::sleep(Duration::from_millis(5)).await,
             }
@@ -65,11 +63,12 @@ async fn sent(set: &Set, at_least: u64) -> u64 {
 async fn the_rows_of_a_tree_go_on_where_the_new_replica_was_killed() {
     let mut set = grown().await;
     set.begin_to_add().await;
-    let before = sent(&set, OBJECTS / 2).await;
+    let before = taken(&set, OBJECTS / 2).await;
     let killed = set.crash(1).await;
     set.revive(1, killed).await;
-    let after = sent(&set, 0).await;
+    let after = taken(&set, 0).await;
     assert!(after >= before / 2, "{after} of {before} were kept");
+    // Whoever sends has to begin anew when it was killed itself.
     let crashed = set.crash(0).await;
     let crashed = crashed.with(|settings| settings.return_bytes_per_second = None);
     set.revive(0, crashed).await;

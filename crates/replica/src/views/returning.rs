@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use vfs::ReplicaSlot;
 use view::{Decision, Outcome, Settlement};
 
@@ -19,11 +20,14 @@ use super::unix_seconds;
 use crate::arrivals::Inbox;
 use crate::base::{self, Held};
 use crate::losses;
+use crate::sessions;
 use crate::shared::Shared;
 use crate::wire::Ask;
 
 /// How often to see whether it may be asked.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often to say that all rows are missing: whoever supplies them may not have been able to when it was said first.
+const ROWS_ASKED: Duration = Duration::from_secs(1);
 /// Between two requests.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
@@ -102,7 +106,7 @@ pub(crate) fn needs_copy_anew(store: &store::Store) -> vfs::Result<bool> {
 
 /// Asks to be admitted whenever this replica is outside the view and could take part, until it stops.
 pub(crate) async fn come_back(shared: Arc<Shared>) {
-    let mut asked = None;
+    let mut asked = Asked::default();
     loop {
         if !(shared.takes_part() && shared.standing.is_up_to_date())
             && let Err(error) = catch_up(&shared, &mut asked).await
@@ -137,8 +141,17 @@ pub(crate) async fn come_back(shared: Arc<Shared>) {
     }
 }
 
+/// What was asked for last.
+#[derive(Default)]
+struct Asked {
+    /// Contents, of whom in which session.
+    contents: Option<(ReplicaSlot, u64)>,
+    /// Rows, when.
+    rows: Option<Instant>,
+}
+
 /// Does what has to be done before: deals with what the others decided about it, and gets a copy if needed.
-async fn catch_up(shared: &Arc<Shared>, asked: &mut Option<(ReplicaSlot, u64)>) -> vfs::Result<()> {
+async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
     if shared.standing.has_left().borrow().is_some() {
         return Ok(());
     }
@@ -156,11 +169,19 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Option<(ReplicaSlot, u64)>) 
         shared.store.put_facts(rows).await?;
         shared.standing.leave("it needs a whole copy of the tree");
     }
-    if *shared.held.borrow() == Held::Rows
-        && let Some((slot, inbox)) = supplier(shared, &absent)
-        && asked.replace((slot, inbox.session())) != Some((slot, inbox.session()))
-    {
+    let held = *shared.held.borrow();
+    let Some((slot, inbox)) = supplier(shared, &absent) else {
+        return Ok(());
+    };
+    let session = Some((slot, inbox.session()));
+    if held == Held::Rows && asked.contents != session {
+        asked.contents = session;
         base::want(shared, slot)?;
+    }
+    let lately = asked.rows.is_some_and(|at| at.elapsed() < ROWS_ASKED);
+    if held == Held::Nothing && !lately {
+        asked.rows = Some(Instant::now());
+        sessions::say_hello(shared, &inbox, false);
     }
     Ok(())
 }
