@@ -1,4 +1,5 @@
-//! The client of the Linux kernel at every site, with the site's export mounted: programs there read and write registers.
+//! The client of the Linux kernel at every site, with the site's export mounted: programs there read and write registers,
+//! and count under locks.
 //!
 //! They have nothing to do with names. What that client has looked up it opens by its handle for a while, also when the name
 //! stands for something else meanwhile; and when its server has crashed it makes a request anew that it cannot know the outcome
@@ -17,7 +18,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::content::{VALUE_SIZE, of_value, value_in};
 use super::tree::EXPORT;
 use super::{Common, LIMIT};
-use crate::history::{Act, Outcome, Time};
+use crate::history::{Act, Outcome, Section, Time};
 use crate::random::Random;
 
 /// Where guests mount.
@@ -31,6 +32,33 @@ const MEMORY_MIB: u32 = 256;
 
 /// The longest pause between two programs, in milliseconds.
 const PAUSE_MS_MAX: u64 = 200;
+
+/// Adds one to a counter under a lock of the whole file, and says how far it came. All through one open file, so that the
+/// kernel refuses what follows when it has lost the lock.
+const COUNT: &str = r#"
+use Fcntl qw(:flock SEEK_SET);
+use IO::Handle;
+$| = 1;
+open(my $file, "+<", $ARGV[0]) or die "open: $!";
+my $tries = 40;
+until (flock($file, LOCK_EX | LOCK_NB)) {
+    exit 75 if --$tries == 0;
+    select(undef, undef, undef, rand(0.15));
+}
+sysread($file, my $content, $ARGV[1]) == $ARGV[1] or die "read: $!";
+my $saw = int(substr($content, 0, 16));
+print "saw $saw\n";
+sysseek($file, 0, SEEK_SET) or die "seek: $!";
+my $next = sprintf("%16d\n", $saw + 1) x ($ARGV[1] / 17);
+syswrite($file, $next) == $ARGV[1] or die "write: $!";
+$file->sync or die "sync: $!";
+print "wrote\n";
+select(undef, undef, undef, rand(0.03));
+close($file) or die "close: $!";
+"#;
+
+/// How that program says that somebody else had the lock all the time.
+const DENIED: i32 = 75;
 
 /// A kernel that has mounted the server of its site.
 #[derive(Debug)]
@@ -90,8 +118,9 @@ impl Worker {
             let pause = self.random.below(PAUSE_MS_MAX);
             std::thread::sleep(Duration::from_millis(pause));
             let register = self.random.below(self.common.tree.registers.len() as u64) as usize;
-            match self.random.below(5) {
+            match self.random.below(6) {
                 0 | 1 => self.write(register),
+                2 => self.count(),
                 _ => self.read(register),
             }
         }
@@ -136,6 +165,44 @@ impl Worker {
             Err(why) => Outcome::Unknown(why),
         };
         self.record(begin, Act::Write { register, value }, outcome);
+    }
+
+    /// Nobody knows here when the lock was granted and given up, but what was seen and written under it.
+    fn count(&mut self) {
+        let counter = self.random.below(self.common.tree.counters.len() as u64) as usize;
+        let path = format!("{FOLDER}/{}", self.common.tree.counters[counter].path);
+        let (program, path) = (quoted(COUNT), quoted(&path));
+        let script = format!("perl -e {program} {path} {VALUE_SIZE}");
+        let begin = self.now();
+        let (said, outcome) = match self.guest.run(Script::new(script).within(LIMIT)) {
+            Ok(output) => {
+                let why = output.error_text().trim().to_owned();
+                let outcome = match output.code {
+                    0 => Outcome::Done,
+                    DENIED => Outcome::Refused("somebody else has the lock".to_owned()),
+                    _ => Outcome::Unknown(why),
+                };
+                (
+                    String::from_utf8_lossy(&output.stdout).into_owned(),
+                    outcome,
+                )
+            }
+            Err(error) => (String::new(), Outcome::Unknown(format!("{error:#}"))),
+        };
+        let mut lines = said.lines();
+        let saw = lines.next().and_then(|line| line.strip_prefix("saw "));
+        let saw: Option<u64> = saw.and_then(|number| number.parse().ok());
+        let section = Section {
+            counter,
+            asked: begin,
+            granted: saw.map(|_| begin),
+            held_until: begin,
+            saw,
+            wrote: saw
+                .filter(|_| lines.next() == Some("wrote"))
+                .map(|saw| saw + 1),
+        };
+        self.record(begin, Act::Section(section), outcome);
     }
 
     /// What a script prints that succeeds.
