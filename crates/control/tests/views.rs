@@ -282,7 +282,8 @@ fn an_agreed_decision_ends_what_is_frozen() {
     assert!(matches!(set.outcomes[&7], Outcome::Admitted { at: 2, .. }));
 }
 
-/// Of three replicas 0 and 1 know what 0 controls. Two are added, and 0 is lost at once. Whether 2 may write as well.
+/// Of three replicas 0 and 1 know what 0 controls. One is added, then another, and 0 is lost at once. Whether 2 may write
+/// as well.
 fn writes_after_adding(waits_until_steady: bool) -> bool {
     let mut set = Set::new(5, tree(), Settings::default());
     let three = without(3, 2, &[0, 1, 2], &[]);
@@ -294,11 +295,20 @@ fn writes_after_adding(waits_until_steady: bool) -> bool {
     set.wire.retain(|(_, to, _)| *to == 1);
     set.deliver();
     assert!(matches!(set.outcomes[&1], Outcome::Admitted { at: 0, .. }));
+    assert!(set.cores[0].is_steady(), "any majority of four knows of it");
+    // What they tell each other as the one more is configured is lost with 0.
+    let four = without(4, 3, &[0, 1, 2], &[]);
+    let (now, tree) = (set.now, set.tree.clone());
+    set.cores[0].handle_view(now, &tree, four.clone());
+    set.drain(0);
+    set.wire.clear();
     assert!(!set.cores[0].is_steady(), "2 has not acknowledged it");
     if waits_until_steady {
-        let (now, tree) = (set.now, set.tree.clone());
-        set.cores[0].handle_connected(now, &tree, slot(2));
-        set.drain(0);
+        for member in [1, 2] {
+            enter_view(&mut set, member, &four);
+            set.cores[0].handle_connected(now, &tree, slot(member));
+            set.drain(0);
+        }
         set.deliver();
         assert!(set.cores[0].is_steady());
     }

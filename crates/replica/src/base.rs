@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use control::Position;
 use peer::{Incoming, Lane, Session};
-use store::{RowChange, Store};
+use store::{BaseState, RowChange, Store};
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::Inbox;
@@ -118,8 +118,12 @@ async fn send_rows(
     }
 }
 
-/// How much of a copy this replica, which holds nothing, has taken from another one.
+/// How much of a copy this replica, which holds nothing, has taken from another one. Rows of a copy that was finished,
+/// but not noted as held before a crash, are taken again: nothing can be added to them.
 pub(crate) fn taken(shared: &Shared, from: ReplicaSlot) -> Option<Taken> {
+    if matches!(shared.store.base_state(), Ok(BaseState::Whole)) {
+        return None;
+    }
     // A store that has failed ends the server elsewhere.
     let facts = shared.store.facts(TAKEN).unwrap_or_default();
     let (slot, taken): (u16, Taken) = wire::decode(&facts.first()?.1).ok()?;
@@ -283,6 +287,7 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
         note(shared, Held::Rows).await?;
     }
     losses::begin_awareness(shared);
+    shared.note_applied_streams()?;
     let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
     for inbox in &inboxes {
         if inbox.applied() > shared.store.applied(inbox.from)? {
@@ -299,9 +304,6 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
     for inbox in inboxes {
         ask_for_lacking(shared, inbox.from);
         let applied = shared.store.applied(inbox.from)?;
-        shared
-            .engine
-            .turn(|turn| turn.ledger.heard.insert(inbox.from, applied));
         for piece in inbox.reached(applied) {
             crate::contents::put_in_place(shared, &inbox, piece);
         }

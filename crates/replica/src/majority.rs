@@ -20,6 +20,20 @@ impl Ledger {
         })
     }
 
+    /// Whether everybody who takes part has what was answered in earlier configurations of the set: then the configuration
+    /// may change again. A majority of one need not have a member in common with those of its neighbours' neighbours.
+    pub(crate) fn is_settled_in_configuration(&self, contents: bool) -> bool {
+        let Some((since, position)) = self.configured else {
+            return false;
+        };
+        let mut others = (self.unshipped.peers()).filter(|(slot, _)| self.active.contains(slot));
+        others.all(|(slot, backlog)| {
+            let applied = self.applied.get(&slot).is_some_and(|at| *at >= position);
+            let shipped = !backlog.keeps_contents() || backlog.files_since_before(since) == 0;
+            applied && (shipped || !contents)
+        })
+    }
+
     /// Whether enough others have something to make a majority together with this replica. Where the set has a
     /// witness, which holds nothing, everybody else who takes part is needed (rule 36).
     pub(crate) fn majority_has(&self, has: impl Fn(ReplicaSlot, &Backlog) -> bool) -> bool {

@@ -123,6 +123,7 @@ impl Replica {
             Endpoint::start(&identity, number, peer_settings, reception, listener, desk)?;
         // Set here for the first time.
         let _ = shared.endpoint.set(endpoint);
+        shared.note_applied_streams()?;
         sessions::adopt_members(&shared, list);
         match held {
             // Whatever was made here is with the others, or was given up.

@@ -395,6 +395,13 @@ impl Shared {
         loss.is_some_and(|loss| !loss.settled.is_empty())
     }
 
+    /// Takes up from the store how far streams have been applied. Updates name those of removed members too that they follow.
+    pub(crate) fn note_applied_streams(&self) -> vfs::Result<()> {
+        let applied = self.store.applied_all()?;
+        self.engine.turn(|turn| turn.ledger.heard.extend(applied));
+        Ok(())
+    }
+
     /// Keeps connections to a peer, and a place for what it sends. Again: learns its addresses.
     pub(crate) fn meet(self: &Arc<Self>, slot: ReplicaSlot, addresses: Vec<String>) {
         if !self.inboxes().contains_key(&slot) {

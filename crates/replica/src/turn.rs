@@ -97,6 +97,8 @@ pub(crate) struct Ledger {
     pub(crate) applied: BTreeMap<ReplicaSlot, u64>,
     /// The place of our last update.
     pub(crate) last_position: u64,
+    /// When the present configuration of the set came into force here, and the place of our last update then.
+    pub(crate) configured: Option<(Moment, u64)>,
     verdicts: HashMap<OperationId, oneshot::Sender<Verdict>>,
     awaited: HashMap<u64, oneshot::Receiver<Verdict>>,
     operations: u64,
@@ -422,6 +424,7 @@ impl Ledger {
             heard: BTreeMap::new(),
             applied: BTreeMap::new(),
             last_position: 0,
+            configured: None,
             verdicts: HashMap::new(),
             awaited: HashMap::new(),
             operations: 0,

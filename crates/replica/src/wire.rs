@@ -116,7 +116,7 @@ pub(crate) struct Ask {
     /// Of so many files the receiver has been lacking something of the sender's for longer than what was just changed takes
     /// to arrive.
     pub(crate) owed: u64,
-    /// All own controls are acknowledged everywhere.
+    /// All own controls and updates of earlier configurations of the set are everywhere.
     pub(crate) steady: bool,
     /// The sender lacks nothing that was made before it took part.
     pub(crate) up_to_date: bool,

@@ -6,8 +6,9 @@ mod fixture;
 
 use std::time::Duration;
 
-use fixture::{ROOT, Set};
+use fixture::{PATIENCE, ROOT, Set, eventually};
 use replica::Stage;
+use vfs::ReplicaSlot;
 
 /// Several pages of rows.
 const OBJECTS: u64 = 8000;
@@ -59,6 +60,48 @@ async fn taken(set: &Set, at_least: u64) -> u64 {
     looked.expect("rows of so many objects are sent")
 }
 
+/// Updates name the streams that they follow, that of the removed replica among them, and nobody meets it any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_that_a_replica_was_removed_from_takes_in_another_one() {
+    let mut set = Set::failing(3).await;
+    set.sites[2]
+        .save(ROOT, "its", b"of the third")
+        .await
+        .unwrap();
+    set.rest().await;
+    drop(set.crash(2).await);
+    set.remove(3);
+    let replica = set.sites[0].replica.clone();
+    eventually("it is removed", || replica.view_status().members.len() == 2).await;
+    drop(replica);
+    for (site, name) in set.sites.iter().zip(["first", "second"]) {
+        site.save(ROOT, name, b"after that").await.unwrap();
+    }
+    assert!(set.sites[0].store.applied(ReplicaSlot(3)).unwrap() > 0);
+    set.begin_to_add().await;
+    let (added, mut made) = (set.sites[2].replica.clone(), 0);
+    let ready = async {
+        while !added.ready() {
+            assert!(added.has_left().borrow().is_none(), "it starts anew");
+            let name = format!("meanwhile-{made}");
+            set.sites[0]
+                .save(ROOT, &name, b"as it joins")
+                .await
+                .unwrap();
+            made += 1;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, ready).await;
+    waited.expect("the new replica takes part");
+    drop(added);
+    set.assert_equal().await;
+    // Who is started again meets it as little.
+    set.restart(1).await;
+    set.revive_until_ready(1).await;
+    set.sites[0].save(ROOT, "later", b"more").await.unwrap();
+    set.assert_equal().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rows_of_a_tree_go_on_where_the_new_replica_was_killed() {
     let mut set = grown().await;
@@ -72,6 +115,21 @@ async fn the_rows_of_a_tree_go_on_where_the_new_replica_was_killed() {
     let crashed = set.crash(0).await;
     let crashed = crashed.with(|settings| settings.return_bytes_per_second = None);
     set.revive(0, crashed).await;
+    set.revive_until_ready(1).await;
+    set.assert_equal().await;
+}
+
+/// The moment between the last row and the word that all are here is a short one, but a crash can hit it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_replica_killed_when_it_had_all_rows_but_did_not_know_it_takes_part() {
+    let mut set = grown().await;
+    set.begin_to_add().await;
+    taken(&set, OBJECTS / 2).await;
+    let killed = set.crash(1).await;
+    let store = killed.store();
+    store.finish_base(vec![(ReplicaSlot(1), 0)]).await.unwrap();
+    drop(store);
+    set.revive(1, killed).await;
     set.revive_until_ready(1).await;
     set.assert_equal().await;
 }

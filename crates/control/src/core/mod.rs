@@ -85,6 +85,8 @@ pub struct ControlCore {
     /// This replica takes part anew in a view of this incarnation: it has heard of no end before that.
     joined: bool,
     next_number: u64,
+    /// Own controls with smaller numbers were proposed, and perhaps won, in an earlier configuration.
+    since_configuration: u64,
     /// How far each peer has applied this replica's stream.
     applied: BTreeMap<ReplicaSlot, Position>,
     /// The last update of this replica after which something is found elsewhere.
@@ -147,6 +149,7 @@ impl ControlCore {
             former: Former::Unsettled,
             joined: false,
             next_number: 1,
+            since_configuration: 1,
             applied: BTreeMap::new(),
             last_move: Position(0),
             contents: Contents::default(),

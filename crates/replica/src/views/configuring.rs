@@ -1,7 +1,7 @@
 //! From the list of members, which the founder keeps, to the configuration that the set agrees on.
 //!
-//! One member at a time, and only when every control is known to all who take part: otherwise majorities of
-//! two configurations might not meet (rule 31).
+//! One member at a time, and only when all who take part know every control, and have every update, of earlier
+//! configurations: otherwise majorities of two configurations might not meet (rule 31).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use vfs::ReplicaSlot;
 use view::{Decision, Kind, Outcome, ViewState};
 
-use super::unix_seconds;
+use super::{promises, unix_seconds};
 use crate::shared::Shared;
 
 /// A decision that takes longer is asked for again.
@@ -35,13 +35,13 @@ pub(crate) async fn configure(shared: &Arc<Shared>) {
     }
 }
 
-/// Whether all who take part say that everybody knows their controls.
+/// Whether all who take part say that everybody knows their controls and has their updates of earlier configurations.
 fn is_steady(shared: &Shared) -> bool {
     let view = shared.standing.view();
     let news = shared.news();
     let mut others = view.active.iter().filter(|slot| **slot != shared.slot());
     let fresh = shared.settings.site_lease;
-    shared.engine.turn(|turn| turn.core.is_steady())
+    shared.engine.turn(|turn| promises::is_steady(shared, turn))
         && others.all(|slot| {
             let said = news.get(slot).and_then(|news| news.said.as_ref());
             said.is_some_and(|(ask, at)| {

@@ -152,6 +152,9 @@ fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view
             // may remember although they have ended: they would end what a lost one has won since.
             turn.settle_all_contents();
         }
+        if former.configured != view.configured || turn.ledger.configured.is_none() {
+            turn.ledger.configured = Some((turn.now, turn.ledger.last_position));
+        }
         turn.core.handle_view(turn.now, &turn.tree, view.clone());
         turn.settle_all_contents();
         turn.stirred = true;

@@ -139,7 +139,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             position: turn.ledger.last_position,
             applied: applied.clone(),
             owed: owed(shared, turn, slot),
-            steady: turn.core.is_steady(),
+            steady: is_steady(shared, turn),
             up_to_date: shared.standing.is_up_to_date(),
             available,
             whole: whole.clone(),
@@ -154,6 +154,12 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
         let message = wire::body(wire::ASK, &ask);
         shared.post.send(slot, Lane::Control, message);
     }
+}
+
+/// Whether the configuration may change again as far as this replica knows.
+pub(super) fn is_steady(shared: &Shared, turn: &Turn<'_>) -> bool {
+    let contents = shared.settings.durability == Durability::Majority;
+    turn.core.is_steady() && turn.ledger.is_settled_in_configuration(contents)
 }
 
 /// Of so many files somebody lacks more than what was changed just now: whoever writes all the time owes always something.

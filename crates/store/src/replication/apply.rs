@@ -106,6 +106,18 @@ impl Inner {
         row.map_or(Ok(0), |row| Ok(Fields::new(&row).u64()?))
     }
 
+    pub(super) fn applied_all(&self) -> Result<Vec<(ReplicaSlot, u64)>> {
+        self.health.check()?;
+        let view = self.metadata.view();
+        let mut applied = Vec::new();
+        for row in view.scan(Table::Applied, &[], &[]) {
+            let row = row?;
+            let slot = ReplicaSlot(Fields::new(row.key()).u16()?);
+            applied.push((slot, Fields::new(row.value()).u64()?));
+        }
+        Ok(applied)
+    }
+
     /// The files that are here and get another size, in order, and whether it is a smaller one.
     fn resized(&self, rows: &[ForeignRow]) -> Result<Vec<(ObjectId, bool)>> {
         let mut resized = Vec::new();

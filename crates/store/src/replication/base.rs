@@ -11,7 +11,6 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::foreign_row::ForeignRow;
 use super::incomplete::Mark;
-use crate::codec::Fields;
 use crate::counters::Sequence;
 use crate::inner::Inner;
 use crate::metadata::{KeyedRow, Picture, Table, View};
@@ -163,12 +162,7 @@ impl Inner {
         // While nobody can change anything, rows, locks and positions belong together.
         let mutation = self.begin_upkeep().await?;
         let mut positions = vec![(self.slot, mutation.last(Sequence::Positions))];
-        let view = self.metadata.view();
-        for row in view.scan(Table::Applied, &[], &[]) {
-            let row = row?;
-            let slot = ReplicaSlot(Fields::new(row.key()).u16()?);
-            positions.push((slot, Fields::new(row.value()).u64()?));
-        }
+        positions.extend(self.applied_all()?);
         Ok(BaseScan {
             inner: Arc::clone(self),
             picture: self.metadata.picture(),

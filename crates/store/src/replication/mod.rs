@@ -170,6 +170,14 @@ impl Store {
         self.inner.applied(from)
     }
 
+    /// How far the streams of all other replicas have been applied, of those too that are in the set no longer.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when rows cannot be read.
+    pub fn applied_all(&self) -> Result<Vec<(ReplicaSlot, u64)>> {
+        self.inner.applied_all()
+    }
+
     /// Part of the content of a file as it is now, in order, clipped at its size. Asks for no permission
     /// and notes no access. It reads from the disk and may block for as long as that takes.
     ///
