@@ -28,7 +28,12 @@ use clap::Parser;
 use arguments::{Arguments, Command, ConfigCommand};
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let command = Arguments::parse().command;
+    if only_tells(&command) {
+        // Whoever reads what is said may stop doing so, as `head` does. Others have to do what they began.
+        sigpipe::reset();
+    }
+    let outcome = match command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Set { command } => set::run(&command),
@@ -50,5 +55,14 @@ fn main() -> ExitCode {
             eprintln!("meridian: {:#}", failure.error);
             failure.exit.into()
         }
+    }
+}
+
+/// Whether a command changes nothing.
+fn only_tells(command: &Command) -> bool {
+    match command {
+        Command::Status(_) | Command::View(_) | Command::Frozen(_) | Command::Config { .. } => true,
+        Command::Check(arguments) => !arguments.repair,
+        _ => false,
     }
 }

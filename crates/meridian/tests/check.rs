@@ -5,7 +5,8 @@
 mod fixture;
 
 use std::fs;
-use std::process::Output;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
 
 use fixture::{Place, complaint, run};
 
@@ -29,6 +30,24 @@ fn a_used_data_directory_is_sound() {
         text.contains("tree \"default\"") && text.contains("All is well."),
         "{text}"
     );
+}
+
+#[test]
+fn whoever_stops_reading_hears_no_complaint() {
+    let place = Place::new("");
+    place.start().stop();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let data = place.data();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_meridian"));
+    check.args(["check", "--data"]).arg(data).stdout(writer);
+    let output = check.stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(
+        output.status.signal(),
+        Some(13),
+        "it ends as `head` expects"
+    );
+    assert_eq!(complaint(&output), "");
 }
 
 #[test]

@@ -29,6 +29,9 @@ const AFTERWARDS: Duration = Duration::from_secs(8);
 /// So soon after everything is mended every site must have written something.
 const MENDED_WITHIN: Duration = Duration::from_secs(90);
 
+/// A server that takes a lost one's place has the tree so soon after the loss, and takes part.
+const REPLACED_WITHIN: Duration = Duration::from_secs(180);
+
 /// A fault as it happened.
 #[derive(Debug, Clone, Serialize)]
 pub struct Suffered {
@@ -149,10 +152,18 @@ impl<'s> Stage<'s> {
 
     fn mend(&mut self, index: usize) -> Result<()> {
         let fault = self.faults[index].fault.clone();
-        if !self.sites.end(&fault)? {
+        let is_mended = self.sites.end(&fault)?;
+        let end = self.now();
+        if !is_mended && Duration::from_micros(end) < fault.end + REPLACED_WITHIN {
             return Ok(());
         }
-        let end = self.now();
+        if !is_mended {
+            self.violations.push(Violation {
+                promise: "another server takes the place of a lost one",
+                what: self.sites.says(fault.victim),
+                at: Some(end),
+            });
+        }
         self.faults[index].end = Some(end);
         let site = name(fault.victim);
         eprintln!(

@@ -234,6 +234,10 @@ async fn apply_message(
         }
     }
     if inbox.session() == session {
+        if through > inbox.applied() {
+            // What others are told is reached here has to be in a copy that they take of it, and after a restart.
+            last = Some(shared.store.reached(inbox.from, through).await?);
+        }
         reached(shared, inbox, through);
     }
     if let Some(ticket) = last {

@@ -7,7 +7,7 @@ mod fixture;
 use fixture::pair::{LEADER, Pair};
 use fixture::{Fixture, READ, open_owner};
 use store::BaseState;
-use vfs::{ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, Share};
+use vfs::{ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, ReplicaSlot, Share};
 
 const ROOT: ObjectId = ObjectId::ROOT;
 
@@ -41,6 +41,21 @@ async fn copy(pair: &Pair, max_bytes: usize, finish: bool) {
         }
     }
     follower.finish_base(scan.positions.clone()).await.unwrap();
+}
+
+#[tokio::test]
+async fn where_a_stream_goes_on_behind_a_gap_is_in_copies() {
+    let pair = Pair::new().await;
+    let (leader, other) = (pair.leader.store(), ReplicaSlot(7));
+    leader.reached(other, 1 << 16).await.unwrap();
+    leader.reached(other, 5).await.unwrap();
+    assert_eq!(
+        leader.applied(other).unwrap(),
+        1 << 16,
+        "it never goes back"
+    );
+    copy(&pair, 1000, true).await;
+    assert_eq!(pair.follower.store().applied(other).unwrap(), 1 << 16);
 }
 
 #[tokio::test]

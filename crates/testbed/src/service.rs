@@ -20,7 +20,7 @@ use crate::site::Site;
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a server may take to stop after SIGTERM.
-const STOP_PATIENCE: Duration = Duration::from_secs(20);
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often a state that must come soon is looked at.
 const POLL: Duration = Duration::from_millis(50);

@@ -191,6 +191,13 @@ impl Sites {
         Ok(())
     }
 
+    /// What a server says of itself, for people.
+    pub fn says(&self, site: usize) -> String {
+        let said = self.server(site).door().replication();
+        let said = said.map_or_else(|error| format!("nothing: {error:#}"), shown);
+        format!("{} says\n{said}", name(site))
+    }
+
     /// Waits until every server says so of the replicated tree.
     pub fn wait_until(&self, what: &str, fact: impl Fn(&Value) -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;

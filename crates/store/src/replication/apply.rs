@@ -106,6 +106,15 @@ impl Inner {
         row.map_or(Ok(0), |row| Ok(Fields::new(&row).u64()?))
     }
 
+    pub(super) async fn reached(&self, from: ReplicaSlot, position: u64) -> Result<Ticket> {
+        let mut mutation = self.begin_upkeep().await?;
+        if position > self.applied(from)? {
+            let slot = from.0.to_be_bytes();
+            mutation.put_local(Table::Applied, &slot, &key::number(position));
+        }
+        mutation.commit_local()
+    }
+
     pub(super) fn applied_all(&self) -> Result<Vec<(ReplicaSlot, u64)>> {
         self.health.check()?;
         let view = self.metadata.view();

@@ -170,6 +170,15 @@ impl Store {
         self.inner.applied(from)
     }
 
+    /// Says that a replica's stream is applied here up to a position that no update has: positions have gaps. Returns
+    /// when it is there, stable or not.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn reached(&self, from: ReplicaSlot, position: u64) -> Result<Ticket> {
+        self.inner.reached(from, position).await
+    }
+
     /// How far the streams of all other replicas have been applied, of those too that are in the set no longer.
     ///
     /// # Errors
