@@ -304,6 +304,8 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
     for inbox in inboxes {
         ask_for_lacking(shared, inbox.from);
         let applied = shared.store.applied(inbox.from)?;
+        // It is stable. Of one that is lost nobody asks how far it came, but the others compare.
+        inbox.note_acknowledged(applied);
         for piece in inbox.reached(applied) {
             crate::contents::put_in_place(shared, &inbox, piece);
         }

@@ -6,7 +6,7 @@ mod fixture;
 
 use std::time::Duration;
 
-use fixture::{PATIENCE, ROOT, Set, eventually};
+use fixture::{PATIENCE, ROOT, Set, Site, eventually};
 use replica::Stage;
 use vfs::ReplicaSlot;
 
@@ -132,4 +132,57 @@ async fn a_new_replica_killed_when_it_had_all_rows_but_did_not_know_it_takes_par
     set.revive(1, killed).await;
     set.revive_until_ready(1).await;
     set.assert_equal().await;
+}
+
+/// What a copy brings of a lost replica's updates counts as soon as it is here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_copy_is_enough_for_what_a_lost_replica_made_meanwhile() {
+    let mut set = Set::failing_with(5, |settings| settings.kept_updates = 20).await;
+    let directory = set.sites[4].directory(ROOT, "made").await.unwrap();
+    set.rest().await;
+    let away = set.crash(3).await;
+    is_out(&set, 4).await;
+    for number in 0..100 {
+        let name = format!("file-{number}");
+        set.sites[3].file(directory, &name).await.unwrap();
+    }
+    eventually("the others have it", || {
+        let lags = |site: &Site| {
+            let peers = site.replica.status().peers.into_iter();
+            peers
+                .filter(|peer| peer.slot != 4)
+                .any(|peer| peer.lag_updates > 0)
+        };
+        !lags(&set.sites[3])
+    })
+    .await;
+    drop(set.crash(3).await);
+    is_out(&set, 5).await;
+    set.revive(3, away).await;
+    let mut copies = 0;
+    let ready = async {
+        while !set.sites[3].replica.ready() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if set.sites[3].replica.has_left().borrow().is_some() {
+                copies += 1;
+                let crashed = set.crash(3).await;
+                set.revive(3, crashed).await;
+            }
+        }
+    };
+    let waited = tokio::time::timeout(2 * PATIENCE, ready).await;
+    waited.expect("it takes part again");
+    // None, if somebody still kept what it lacked.
+    assert!(copies <= 1, "it took {copies} copies");
+}
+
+async fn is_out(set: &Set, slot: u16) {
+    let replica = set.sites[0].replica.clone();
+    eventually("the others go on without it", || {
+        let members = replica.view_status().members;
+        members
+            .iter()
+            .any(|member| member.slot == slot && !member.active)
+    })
+    .await;
 }
