@@ -142,7 +142,7 @@ pub struct Profile {
 
 impl Profile {
     /// How many sites may suffer at once.
-    fn victims_max(&self) -> usize {
+    pub(crate) fn victims_max(&self) -> usize {
         match self.majority {
             true => self.sites,
             false => self.sites.saturating_sub(1) / 2,

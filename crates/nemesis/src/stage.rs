@@ -112,7 +112,7 @@ impl<'s> Stage<'s> {
             }
             // While a server is being replaced nothing else may be lost.
             while !self.is_replacing(time)
-                && let Some(fault) = coming.next_if(|fault| fault.begin <= time)
+                && let Some(fault) = coming.next_if(|fault| self.is_due(profile, fault, time))
             {
                 self.strike(fault)?;
             }
@@ -123,6 +123,13 @@ impl<'s> Stage<'s> {
             }
             std::thread::sleep(TICK);
         }
+    }
+
+    /// Whether a fault may begin. Whoever is on its way back counts among those that have failed when another one is lost for
+    /// good: what a loss takes away, a majority has to have.
+    fn is_due(&self, profile: &Profile, fault: &Fault, time: Duration) -> bool {
+        let is_minority = || self.sites.missing_but(fault.victim) < profile.victims_max();
+        fault.begin <= time && (fault.kind != Kind::Lose || is_minority())
     }
 
     fn is_replacing(&self, time: Duration) -> bool {

@@ -191,6 +191,16 @@ impl Sites {
         Ok(())
     }
 
+    /// How many servers other than this one have not the whole tree, or take no part, by their own word.
+    pub fn missing_but(&self, victim: usize) -> usize {
+        let others = (0..self.servers.len()).filter(|&site| site != victim);
+        let missing = others.filter(|&site| {
+            let said = self.server(site).door().replication();
+            !said.is_ok_and(|status| takes_part(&status))
+        });
+        missing.count()
+    }
+
     /// What a server says of itself, for people.
     pub fn says(&self, site: usize) -> String {
         let said = self.server(site).door().replication();
@@ -242,6 +252,13 @@ fn shown(mut status: Value) -> String {
     format!("{status:#}")
 }
 
+/// The whole tree is here, and where views are agreed this server is in the present one.
+fn takes_part(status: &Value) -> bool {
+    status["ready"] == true
+        && status["view"]["takes_part"] != false
+        && status["view"]["up_to_date"] != false
+}
+
 /// The whole tree is here, all others are met, and where views are agreed everybody is in this one.
 pub fn is_whole(status: &Value) -> bool {
     let Some(peers) = status["peers"].as_array() else {
@@ -250,11 +267,7 @@ pub fn is_whole(status: &Value) -> bool {
     let all_in_view = status["view"]["members"].as_array().is_none_or(|members| {
         members.len() == peers.len() + 1 && members.iter().all(|member| member["active"] == true)
     });
-    status["ready"] == true
-        && status["view"]["takes_part"] != false
-        && status["view"]["up_to_date"] != false
-        && all_in_view
-        && peers.iter().all(|peer| peer["connected"] == true)
+    takes_part(status) && all_in_view && peers.iter().all(|peer| peer["connected"] == true)
 }
 
 /// Besides, nobody lacks anything and nothing is controlled.

@@ -81,7 +81,9 @@ pub enum DataDirectoryError {
         source: io::Error,
     },
     /// The disk or the operating system refused.
-    #[error("cannot {action} {path}: {source}; check the disk and its free space")]
+    #[error(
+        "cannot {action} {path}: {source}; look at the disk's free space, and in `dmesg` for what the kernel says of the disk"
+    )]
     Io {
         /// What was tried, as a verb.
         action: &'static str,
