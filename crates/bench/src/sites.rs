@@ -186,14 +186,9 @@ impl Sites {
         links.map(|link| Ok(link.report()?.traffic.bytes)).sum()
     }
 
-    /// By how much the WAN handed frames over too late since its settings changed: the mean of the worst
-    /// link. It says how busy the machine was.
+    /// See [`lateness`].
     pub(crate) fn lateness(&self) -> Result<Duration> {
-        let mut worst = Duration::ZERO;
-        for link in self.world.wan().links() {
-            worst = worst.max(link.report()?.lateness.mean());
-        }
-        Ok(worst)
+        lateness(&self.world)
     }
 
     /// Fails unless every server is still the process that was started, and every replica has taken part all the time.
@@ -388,6 +383,16 @@ fn run(place: &Place, program: &Path, data: &Path, arguments: &[&str]) -> Result
         String::from_utf8_lossy(&output.stderr).trim()
     );
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// By how much the WAN handed frames over too late since its settings changed: the mean of the worst
+/// link. It says how busy the machine was.
+pub(crate) fn lateness(world: &World) -> Result<Duration> {
+    let mut worst = Duration::ZERO;
+    for link in world.wan().links() {
+        worst = worst.max(link.report()?.lateness.mean());
+    }
+    Ok(worst)
 }
 
 /// The same for all servers: defaults, with root as root.

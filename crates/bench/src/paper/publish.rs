@@ -27,8 +27,8 @@ const RAW_MAX: usize = 300_000;
 /// Refuses what could never be published, before anything is measured.
 ///
 /// # Errors
-/// Fails when the date is none, and for quick runs.
-pub(super) fn check(date: Option<&str>, extent: Extent) -> Result<()> {
+/// Fails when the date is none, for quick runs, and unless this is a release build.
+pub(super) fn check(date: Option<&str>, extent: Extent, is_release: bool) -> Result<()> {
     let Some(date) = date else {
         return Ok(());
     };
@@ -36,6 +36,10 @@ pub(super) fn check(date: Option<&str>, extent: Extent) -> Result<()> {
     ensure!(
         extent == Extent::Whole,
         "a quick run is never published: its figures are no results; leave out --quick or --publish"
+    );
+    ensure!(
+        is_release,
+        "what a debug build measures is never published; build with --release, as scripts/bench-paper does"
     );
     Ok(())
 }
@@ -59,7 +63,6 @@ pub(super) fn show(output: &Path, conditions: &Conditions, plan: &Plan) -> Resul
 /// # Errors
 /// Fails when a file cannot be written; and, after everything else, when a selected experiment is not finished.
 pub(super) fn publish(date: &str, conditions: &Conditions, plan: &Plan) -> Result<()> {
-    check(Some(date), conditions.extent)?;
     let root = Path::new(DOCS);
     ensure!(
         root.is_dir(),
@@ -135,12 +138,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quick_runs_are_never_published() {
-        let error = check(Some("2026-01-31"), Extent::Quick).unwrap_err();
-        assert!(error.to_string().contains("never published"), "{error}");
-        check(Some("2026-01-31"), Extent::Whole).unwrap();
-        check(None, Extent::Quick).unwrap();
-        assert!(check(Some("today"), Extent::Whole).is_err());
+    fn quick_runs_and_debug_builds_are_never_published() {
+        let date = Some("2026-01-31");
+        for (extent, is_release) in [(Extent::Quick, true), (Extent::Whole, false)] {
+            let error = check(date, extent, is_release).unwrap_err();
+            assert!(error.to_string().contains("never published"), "{error}");
+            check(None, extent, is_release).unwrap();
+        }
+        check(date, Extent::Whole, true).unwrap();
+        assert!(check(Some("today"), Extent::Whole, true).is_err());
     }
 
     #[test]

@@ -27,8 +27,9 @@ pub(crate) fn run(arguments: &PaperArguments) -> Result<()> {
         true => Extent::Quick,
         false => Extent::Whole,
     };
-    publish::check(arguments.publish.as_deref(), extent)?;
-    if cfg!(debug_assertions) {
+    let is_release = !cfg!(debug_assertions);
+    publish::check(arguments.publish.as_deref(), extent, is_release)?;
+    if !is_release {
         eprintln!("bench: THIS IS NOT A RELEASE BUILD. The figures say nothing.");
     }
     let output = extent.choose(arguments.output.clone(), arguments.output.join("quick"));

@@ -16,6 +16,7 @@ use super::job::{self, Ground};
 use crate::paper::experiment::Outcome;
 use crate::paper::field::{Field, Folder};
 use crate::paper::files::{LocalFolder, NfsFolder};
+use crate::paper::statistics::LATENESS;
 use crate::sites::{Server, Sites};
 use crate::worker::Target;
 
@@ -140,6 +141,7 @@ impl Servers {
         let figures = [
             ("turnaround_s", turnaround.as_secs_f64()),
             ("wire_bytes", wire as f64),
+            (LATENESS, self.sites.lateness()?.as_secs_f64() * 1e6),
         ];
         Ok(figures.map(|(name, value)| (name.to_owned(), value)).into())
     }

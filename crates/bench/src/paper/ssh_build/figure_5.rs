@@ -14,9 +14,9 @@ use crate::contender::version;
 use crate::paper::experiment::{Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown};
 use crate::paper::field::{Field, Folder};
 use crate::paper::plot::{self, Axis, Chart, Plot};
-use crate::paper::statistics::Results;
+use crate::paper::statistics::{LATENESS, Results};
 use crate::paper::table::{self, Figure, Heads};
-use crate::sites::Server;
+use crate::sites::{Server, lateness};
 use crate::trace::Trace;
 use crate::worker::Target;
 
@@ -90,6 +90,7 @@ impl Distant {
 
     fn play(&mut self, play: Play<'_>, home: &str) -> Result<Outcome> {
         let played = play.at(&self.target, home)?;
+        let late = lateness(&self.world)?;
         // What is there is the same from wherever one looks.
         self.world.wan().set(&LinkSettings::default())?;
         played.check_at(&self.target)?;
@@ -100,7 +101,9 @@ impl Distant {
                 ensure!(ended.is_none(), "{GANESHA} has ended: {ended:?}");
             }
         }
-        Ok(played.figures)
+        let mut figures = played.figures;
+        figures.insert(LATENESS.to_owned(), late.as_secs_f64() * 1e6);
+        Ok(figures)
     }
 }
 
@@ -175,7 +178,9 @@ impl Experiment for Figure5 {
             let mut outcome = outcome.with_context(|| job.to_string())?;
             if !is_whole && !is_short {
                 // Of less work, so they are not comparable; phases are.
-                outcome.retain(|name, _| part.phases.iter().any(|one| *name == time_of(one)));
+                outcome.retain(|name, _| {
+                    name == LATENESS || part.phases.iter().any(|one| *name == time_of(one))
+                });
             }
             book.keep(job, outcome)
         };

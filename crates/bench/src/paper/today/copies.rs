@@ -11,7 +11,9 @@ use testbed::{GridFtp, GridFtpOptions, LinkSettings, Requirements, Rsync};
 use tokio::runtime::Runtime;
 
 use super::stand::{Mounted, SITES, Stand};
-use super::{BANDWIDTH, DISTANCES, GLUSTER, GRIDFTP, MERIDIAN, RSYNC, link, outcome};
+use super::{
+    BANDWIDTH, DISTANCES, GLUSTER, GRIDFTP, MERIDIAN, RSYNC, link, note_lateness, outcome,
+};
 use crate::paper::experiment::{
     Book, Experiment, Extent, Job, Outcome, Peer, Point, Shown, by_place,
 };
@@ -134,7 +136,9 @@ impl Experiment for Copies {
                 let seed = u64::from(job.trial) << 20 | number as u64;
                 let name = format!("copies-{number}");
                 let copied = bench.copy(&job.point.series, load, seed, &name);
-                book.keep(job, copied.with_context(|| job.to_string())?)?;
+                let mut copied = copied.with_context(|| job.to_string())?;
+                note_lateness(&mut copied, &bench.stand)?;
+                book.keep(job, copied)?;
             }
             bench.mounted.stop()?;
         }

@@ -18,6 +18,7 @@ use testbed::LinkSettings;
 
 use super::experiment::{Book, Job, Outcome, by_place};
 use super::field::Field;
+use super::statistics::LATENESS;
 use stand::{Mounted, Stand};
 
 /// The bandwidth of every link, in bits a second.
@@ -63,10 +64,19 @@ fn at_each_place<T>(
             let outcome = measure(&stand, &mounted, &ready, job, &name);
             mounted.check_running()?;
             stand.sites.check_running()?;
-            book.keep(job, outcome.with_context(|| job.to_string())?)?;
+            let mut outcome = outcome.with_context(|| job.to_string())?;
+            note_lateness(&mut outcome, &stand)?;
+            book.keep(job, outcome)?;
         }
         mounted.stop()?;
     }
+    Ok(())
+}
+
+/// Adds how late packets came since these sites were started.
+fn note_lateness(outcome: &mut Outcome, stand: &Stand) -> Result<()> {
+    let late = stand.sites.lateness()?.as_secs_f64() * 1e6;
+    outcome.insert(LATENESS.to_owned(), late);
     Ok(())
 }
 
