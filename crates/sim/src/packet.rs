@@ -43,6 +43,8 @@ pub(crate) enum Packet {
 pub(crate) struct Hello {
     pub heads: Heads,
     pub whole: bool,
+    /// How often its copy was replaced by another one since it was started.
+    pub replaced: u64,
     /// It could take part but for the other members: of these it lacks nothing.
     pub level_with: BTreeSet<ReplicaSlot>,
 }
@@ -57,6 +59,8 @@ pub(crate) struct Reply {
     /// How far the stream of whoever asked has been applied.
     pub yours: u64,
     pub whole: Option<Arc<Stable>>,
+    /// What was said with the question.
+    pub replaced: u64,
 }
 
 impl Packet {

@@ -178,6 +178,8 @@ pub(crate) struct Site {
     pub cut: bool,
     /// It may have what was given up, so that it needs a whole copy once it has brought its own.
     pub stale: bool,
+    /// How often its copy was replaced by another replica's since it was started.
+    pub replaced: u64,
     /// How far its stream was when it was started.
     pub former_head: u64,
     /// When it entered the present view, or was started, by its clock.
@@ -219,6 +221,7 @@ impl Site {
             waiting: BTreeMap::new(),
             cut: false,
             stale: false,
+            replaced: 0,
             former_head: 0,
             since: Moment(0),
             renounced: true,

@@ -94,8 +94,9 @@ pub struct Operation {
     at: (ReplicaSlot, u64),
     /// How often it was forwarded or returned. Only the last time is an answer waited for.
     handed: u32,
-    /// The version it has written, once that is stable.
-    wrote: Option<u64>,
+    /// The version it has written at each replica, once that is stable: a client whose replica is silent has it carried
+    /// out at another one.
+    wrote: BTreeMap<ReplicaSlot, u64>,
 }
 
 /// Marks the close of the operation whose number is in the remaining bits.
@@ -235,7 +236,7 @@ impl World {
             update: None,
             at: (home, 0),
             handed: 0,
-            wrote: None,
+            wrote: BTreeMap::new(),
         });
         self.schedule(begun, Event::Submit(number));
         number

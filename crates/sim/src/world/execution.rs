@@ -128,7 +128,9 @@ impl World {
     /// A written content is stable: its close may be asked for, and it is sent to whoever lacks it.
     pub(super) fn close_written(&mut self, slot: ReplicaSlot, number: u64, content: Content) {
         let file = content.file;
-        self.operations[place(number)].wrote = Some(content.version);
+        self.operations[place(number)]
+            .wrote
+            .insert(slot, content.version);
         self.note_made(file, content.version, number);
         self.ask_to_close(slot, number, file);
         let lacking = self.replica(slot).unshipped.get(&file);
@@ -153,7 +155,8 @@ impl World {
         if !self.may_answer_close(slot, number) {
             return;
         }
-        let Operation { intent, wrote, .. } = self.operations[place(number)];
+        let Operation { intent, wrote, .. } = &self.operations[place(number)];
+        let (intent, wrote) = (*intent, wrote.get(&slot).copied());
         if let Intent::Write(file) = intent
             && !self.content_is_held(slot, file)
         {

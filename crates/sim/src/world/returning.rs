@@ -29,6 +29,7 @@ impl World {
             true => BTreeSet::new(),
             false => site.level_with.clone(),
         };
+        let replaced = site.replaced;
         let heads = replica.heads();
         if self.others(slot).is_empty() {
             self.conclude(slot);
@@ -40,6 +41,7 @@ impl World {
             let hello = Hello {
                 heads: heads.clone(),
                 whole,
+                replaced,
                 level_with: level_with.clone(),
             };
             self.send(slot, peer, Packet::Hello(Box::new(hello)));
@@ -75,6 +77,7 @@ impl World {
             contents: site.stable.contents(),
             yours: head(&site.stable.heads, from),
             whole: (hello.whole && !takes_part).then(|| Arc::new(site.stable.clone())),
+            replaced: hello.replaced,
         };
         self.send(slot, from, Packet::Reply(Box::new(reply)));
     }
@@ -92,6 +95,10 @@ impl World {
         let replica = self.replica(slot);
         let site = &mut replica.site;
         if stamp.entered != site.entered || site.caught_up || site.full || !ready {
+            return;
+        }
+        if reply.replaced != site.replaced {
+            // It follows what was here before another copy.
             return;
         }
         let known = site.acknowledged.entry(from).or_default();
@@ -201,6 +208,7 @@ impl World {
         replica.site.former_head = replica.stream.len() as u64;
         replica.site.cut = false;
         replica.site.stale = false;
+        replica.site.replaced += 1;
         replica.core.handle_tree_replaced(now, &replica.tree);
         self.settle(slot);
     }
