@@ -123,6 +123,15 @@ pub struct Fault {
     pub end: Duration,
 }
 
+impl Fault {
+    /// The same so much later.
+    #[must_use]
+    pub(crate) fn later(self, by: Duration) -> Self {
+        let (begin, end) = (self.begin + by, self.end + by);
+        Self { begin, end, ..self }
+    }
+}
+
 /// What faults are drawn from.
 #[derive(Debug, Clone, Serialize)]
 pub struct Profile {

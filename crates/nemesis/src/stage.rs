@@ -26,6 +26,9 @@ const RESTART_AFTER: Duration = Duration::from_secs(3);
 /// For so long clients work on after everything is mended.
 const AFTERWARDS: Duration = Duration::from_secs(8);
 
+/// A loss for good waits so long until enough others have everything; then it is left out.
+const LOSS_WAITS: Duration = Duration::from_secs(60);
+
 /// So soon after everything is mended every site must have written something.
 const MENDED_WITHIN: Duration = Duration::from_secs(90);
 
@@ -103,6 +106,8 @@ impl<'s> Stage<'s> {
 
     fn drawn(&mut self, profile: &Profile) -> Result<()> {
         let mut coming = draw(profile).into_iter().peekable();
+        // What had to wait makes everything behind it as late, so that no more happens at a time than was drawn.
+        let mut late = Duration::ZERO;
         loop {
             let time = Duration::from_micros(self.now());
             for index in 0..self.faults.len() {
@@ -111,25 +116,41 @@ impl<'s> Stage<'s> {
                 }
             }
             // While a server is being replaced nothing else may be lost.
-            while !self.is_replacing(time)
-                && let Some(fault) = coming.next_if(|fault| self.is_due(profile, fault, time))
+            while time < profile.length
+                && !self.is_replacing(time)
+                && let Some(fault) =
+                    coming.next_if(|fault| self.is_due(profile, fault, time - late))
             {
-                self.strike(fault)?;
+                late = time - fault.begin;
+                match self.may_begin(profile, &fault) {
+                    true => self.strike(fault.later(late))?,
+                    false => self.leave_out(&fault),
+                }
             }
             self.look_after()?;
             let is_mended = self.faults.iter().all(|suffered| suffered.end.is_some());
-            if coming.peek().is_none() && is_mended && time >= profile.length {
+            if is_mended && time >= profile.length {
                 return Ok(());
             }
             std::thread::sleep(TICK);
         }
     }
 
-    /// Whether a fault may begin. Whoever is on its way back counts among those that have failed when another one is lost for
-    /// good: what a loss takes away, a majority has to have.
+    /// Whether a fault's time has come. A loss waits for those that are on their way back, but not for ever.
     fn is_due(&self, profile: &Profile, fault: &Fault, time: Duration) -> bool {
-        let is_minority = || self.sites.missing_but(fault.victim) < profile.victims_max();
-        fault.begin <= time && (fault.kind != Kind::Lose || is_minority())
+        let patient = time < fault.begin + LOSS_WAITS;
+        fault.begin <= time && (!patient || self.may_begin(profile, fault))
+    }
+
+    /// Whoever is on its way back counts among those that have failed when another one is lost for good: what a loss takes
+    /// away, a majority has to have.
+    fn may_begin(&self, profile: &Profile, fault: &Fault) -> bool {
+        fault.kind != Kind::Lose || self.sites.missing_but(fault.victim) < profile.victims_max()
+    }
+
+    fn leave_out(&self, fault: &Fault) {
+        let (time, site) = (self.now() as f64 / 1e6, name(fault.victim));
+        eprintln!("nemesis: {time:7.3} s  {site}: not lost, as too few others have everything");
     }
 
     fn is_replacing(&self, time: Duration) -> bool {

@@ -21,6 +21,9 @@ use crate::streams::{INCOMPLETE, StreamError, malformed};
 use crate::views;
 use crate::wire::{self, BasePage, Row, Taken, Wanted};
 
+/// A fact and its value, or that it is none any more.
+type Fact = (Vec<u8>, Option<Vec<u8>>);
+
 /// About so many bytes of rows travel in one message.
 const PAGE_BYTES: usize = 256 << 10;
 /// So many files are looked up at a time.
@@ -64,9 +67,14 @@ pub(crate) fn held(store: &Store, founder: bool) -> Result<Held> {
 }
 
 async fn note(shared: &Shared, held: Held) -> Result<()> {
+    note_with(shared, held, None).await
+}
+
+async fn note_with(shared: &Shared, held: Held, more: Option<Fact>) -> Result<()> {
     let held_row = (FACT.to_vec(), Some(vec![held as u8]));
     // From here on it is a copy as a whole, or is none at all.
-    let rows = vec![held_row, (TAKEN.to_vec(), None)];
+    let rows = [held_row, (TAKEN.to_vec(), None)];
+    let rows = rows.into_iter().chain(more).collect();
     let ticket = shared.store.put_facts(rows).await?;
     shared.store.wait_stable(ticket).await?;
     shared.held.send_replace(held);
@@ -217,9 +225,10 @@ pub(crate) fn ask(shared: &Shared, peer: ReplicaSlot, copy: bool, files: &[Objec
     }
 }
 
-/// Notes durably that this replica's copy is to be replaced by another one's; it has to start anew then.
-pub(crate) async fn give_up_copy(shared: &Shared) -> Result<()> {
-    note(shared, Held::Nothing).await
+/// Notes durably that this replica's copy is to be replaced by another one's, and with it why, if that matters later; it has
+/// to start anew then.
+pub(crate) async fn give_up_copy(shared: &Shared, why: Option<Fact>) -> Result<()> {
+    note_with(shared, Held::Nothing, why).await
 }
 
 /// Takes a page of the copy in.

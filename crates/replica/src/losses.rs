@@ -129,11 +129,8 @@ fn lost(shared: &Shared) -> Vec<ReplicaSlot> {
     let Some(state) = shared.view_state() else {
         return Vec::new();
     };
-    let unsettled = state
-        .losses
-        .iter()
-        .filter(|(_, loss)| loss.settled.is_empty());
-    unsettled.map(|(slot, _)| *slot).collect()
+    let lost = state.losses.keys().copied();
+    lost.filter(|slot| !state.is_settled(*slot)).collect()
 }
 
 /// What nobody relays for so long nobody has kept.

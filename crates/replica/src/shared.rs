@@ -391,8 +391,7 @@ impl Shared {
     /// Whether it was decided that what a lost replica alone had is given up.
     pub(crate) fn is_given_up(&self, slot: ReplicaSlot) -> bool {
         let state = self.view_state();
-        let loss = state.as_ref().and_then(|state| state.losses.get(&slot));
-        loss.is_some_and(|loss| !loss.settled.is_empty())
+        state.is_some_and(|state| state.is_settled(slot))
     }
 
     /// Takes up from the store how far streams have been applied. Updates name those of removed members too that they follow.

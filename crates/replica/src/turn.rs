@@ -525,6 +525,20 @@ impl Turn<'_> {
         }
     }
 
+    /// It was decided to go on without what earlier incarnations made, and what is here now is the others' copy: nothing is
+    /// to be handed over, and nobody would take it.
+    pub(crate) fn give_up_former(&mut self) {
+        let Some(former) = self.ledger.former.take() else {
+            return;
+        };
+        for file in former.files {
+            self.ledger.unshipped.removed(file);
+            self.settle_content(file);
+        }
+        self.ledger.last_position = 0;
+        self.core.handle_former_settled(self.now, &self.tree);
+    }
+
     /// Whether all who take part, but for the absent, have everything that earlier incarnations made.
     pub(crate) fn has_handed_over(&self, absent: &BTreeSet<ReplicaSlot>) -> bool {
         let Some(former) = &self.ledger.former else {

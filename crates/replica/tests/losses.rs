@@ -6,8 +6,8 @@ mod fixture;
 
 use std::time::Duration;
 
-use fixture::{PATIENCE, ROOT, Set, eventually, name, patiently, root};
-use replica::Durability;
+use fixture::{PATIENCE, ROOT, Set, Site, eventually, name, patiently, root};
+use replica::{Durability, Settings, Stage};
 use vfs::{Creation, Error, NewObject, SetAttributes};
 
 /// Long enough for a view without the lost replica, with the short leases of these tests.
@@ -21,6 +21,25 @@ async fn until_left(set: &Set, at: usize, lost: u16) {
             && replica.ready()
             && view.takes_part
             && view.epoch == agreed
+    })
+    .await;
+}
+
+/// Has the first site decide that the others go on without what a lost replica alone has.
+async fn give_up(set: &Set, lost: u16) {
+    let thawed = async {
+        while let Err(why) = set.sites[0].replica.thaw(lost, "its disk is gone").await {
+            assert!(why.starts_with("not yet"), "{why}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(2 * PATIENCE, thawed).await.unwrap();
+    // Whoever hears more of the lost one before it knows this would have to start anew.
+    eventually("all know it", || {
+        set.sites.iter().all(|site| {
+            let losses = site.replica.view_status().losses;
+            losses.iter().any(|loss| loss.slot == lost && loss.settled)
+        })
     })
     .await;
 }
@@ -130,13 +149,7 @@ async fn what_is_given_up_is_kept_aside_where_it_was_made() {
     until_left(&set, 0, 1).await;
     let answer = set.sites[0].replica.thaw(2, "a test").await;
     assert!(answer.unwrap_err().contains("takes part"));
-    let thawed = tokio::time::timeout(PATIENCE, async {
-        while let Err(why) = set.sites[0].replica.thaw(1, "its disk is gone").await {
-            assert!(why.starts_with("not yet"), "{why}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    thawed.await.unwrap();
+    give_up(&set, 1).await;
     set.sites[0].write(file, 0, b"mine").await.unwrap();
     set.sites[1].read(file).await.unwrap();
     set.revive(0, lost).await;
@@ -146,6 +159,49 @@ async fn what_is_given_up_is_kept_aside_where_it_was_made() {
     let found = set.sites[0].restored(&aside[0].label, file);
     assert_eq!(String::from_utf8(found).unwrap(), "new and never sent");
     set.assert_equal().await;
+}
+
+/// It has dealt with what was decided and has another's copy, but not all contents yet, when it is killed. Nothing that it
+/// made before is to be handed over, and nobody would take it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_was_given_up_comes_back_though_it_is_killed_with_its_new_copy() {
+    let slow = |settings: &mut Settings| settings.return_bytes_per_second = Some(64 << 10);
+    let mut set = Set::failing_with(3, slow).await;
+    let file = set.sites[2].file(ROOT, "theirs").await.unwrap();
+    set.sites[2].write(file, 0, b"old").await.unwrap();
+    set.rest().await;
+    set.sites[2].write(file, 0, b"never sent").await.unwrap();
+    let lost = set.crash(2).await;
+    until_left(&set, 0, 3).await;
+    for number in 0..8 {
+        let missed = format!("missed-{number}");
+        let missed = set.sites[0].file(ROOT, &missed).await.unwrap();
+        let bytes = vec![number; 64 << 10];
+        set.sites[0].write(missed, 0, &bytes).await.unwrap();
+    }
+    give_up(&set, 3).await;
+    set.revive(2, lost).await;
+    let copying = async {
+        while set.sites[2].recovered().is_empty() || !is_being_filled(&set.sites[2]) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            if set.sites[2].replica.has_left().borrow().is_some() {
+                let anew = set.crash(2).await;
+                set.revive(2, anew).await;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, copying).await.unwrap();
+    assert!(!set.sites[2].replica.view_status().takes_part);
+    let killed = set.crash(2).await;
+    set.revive(2, killed).await;
+    set.revive_until_ready(2).await;
+    set.assert_equal().await;
+}
+
+/// Whether a replica has all rows of a copy, and lacks contents.
+fn is_being_filled(site: &Site) -> bool {
+    let returning = site.replica.status().returning;
+    returning.is_some_and(|view| view.stage == Stage::Contents && view.objects_left > 0)
 }
 
 /// The fifth replica is away while the first makes something, is given up, and comes back with another's copy. It lacks
@@ -169,13 +225,7 @@ async fn who_was_away_while_somebody_was_given_up_misses_nothing_when_that_one_i
     set.sites[0].write(file, 0, b"never sent").await.unwrap();
     let lost = set.crash(0).await;
     until_left(&set, 0, 1).await;
-    let thawed = tokio::time::timeout(2 * PATIENCE, async {
-        while let Err(why) = set.sites[0].replica.thaw(1, "its disk is gone").await {
-            assert!(why.starts_with("not yet"), "{why}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    thawed.await.unwrap();
+    give_up(&set, 1).await;
     set.revive(0, lost).await;
     set.revive_until_ready(0).await;
     set.revive(4, away).await;

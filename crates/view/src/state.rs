@@ -103,6 +103,13 @@ impl ViewState {
         self.members.get(&slot).is_some_and(|member| member.active)
     }
 
+    /// Whether it was decided to go on without what `slot`, which is out of the view, alone has.
+    #[must_use]
+    pub fn is_settled(&self, slot: ReplicaSlot) -> bool {
+        let loss = self.losses.get(&slot);
+        loss.is_some_and(|loss| !loss.settled.is_empty())
+    }
+
     /// Whether `slot` is a member that keeps a copy of the data.
     #[must_use]
     pub fn holds_data(&self, slot: ReplicaSlot) -> bool {

@@ -146,13 +146,13 @@ impl Sites {
                 return Ok(false);
             }
         }
-        let status = server.door().replication();
-        let Some(status) = status.ok().filter(is_whole) else {
+        let Ok(status) = server.door().replication() else {
             return Ok(false);
         };
+        // Whatever becomes of it, this is the one to be removed next time.
         let slot = status["slot"].as_u64().context("it says no slot")?;
         slots[site] = u16::try_from(slot)?;
-        Ok(true)
+        Ok(is_whole(&status))
     }
 
     fn mend(&self, fault: &Fault) -> Result<()> {

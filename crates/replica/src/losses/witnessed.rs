@@ -33,7 +33,7 @@ pub(super) fn beyond_all(shared: &Shared) -> Option<ReplicaSlot> {
 
 /// Gives this witness's copy of the rows up; as a new incarnation it takes that of a replica.
 pub(super) async fn begin_anew(shared: &Shared, reason: &str) {
-    match base::give_up_copy(shared).await {
+    match base::give_up_copy(shared, None).await {
         Ok(()) => shared.standing.leave(reason),
         // The store has failed, which ends the server.
         Err(error) => tracing::error!(%error, "the witness cannot give its copy up"),

@@ -159,12 +159,15 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
         return accept(shared, &settlement).await;
     }
     if let Some(state) = shared.view_state() {
+        if state.is_settled(shared.slot()) {
+            shared.engine.turn(|turn| turn.give_up_former());
+        }
         missed::go_through(shared, &state).await?;
     }
     let absent = absent(shared);
     let delivered = shared.engine.turn(|turn| turn.has_handed_over(&absent));
     if delivered && shared.needs_copy.load(Ordering::Acquire) {
-        base::give_up_copy(shared).await?;
+        base::give_up_copy(shared, None).await?;
         let rows = vec![(COPY_ANEW.to_vec(), None)];
         shared.store.put_facts(rows).await?;
         shared.standing.leave("it needs a whole copy of the tree");
@@ -245,12 +248,8 @@ async fn accept(shared: &Arc<Shared>, settlement: &Settlement) -> vfs::Result<()
         }
     }
     let id = settlement.id.to_be_bytes().to_vec();
-    let ticket = shared
-        .store
-        .put_facts(vec![(DEALT_WITH.to_vec(), Some(id))])
-        .await?;
-    shared.store.wait_stable(ticket).await?;
-    base::give_up_copy(shared).await?;
+    // Both or neither: what is here afterwards is the others' copy, however often this replica starts anew.
+    base::give_up_copy(shared, Some((DEALT_WITH.to_vec(), Some(id)))).await?;
     shared
         .standing
         .leave("the others decided to go on without what was changed here");
