@@ -25,25 +25,6 @@ async fn until_left(set: &Set, at: usize, lost: u16) {
     .await;
 }
 
-/// Has the first site decide that the others go on without what a lost replica alone has.
-async fn give_up(set: &Set, lost: u16) {
-    let thawed = async {
-        while let Err(why) = set.sites[0].replica.thaw(lost, "its disk is gone").await {
-            assert!(why.starts_with("not yet"), "{why}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(2 * PATIENCE, thawed).await.unwrap();
-    // Whoever hears more of the lost one before it knows this would have to start anew.
-    eventually("all know it", || {
-        set.sites.iter().all(|site| {
-            let losses = site.replica.view_status().losses;
-            losses.iter().any(|loss| loss.slot == lost && loss.settled)
-        })
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_lost_replica_controls_freezes_and_thaws_when_it_is_back() {
     let mut set = Set::failing(3).await;
@@ -149,7 +130,7 @@ async fn what_is_given_up_is_kept_aside_where_it_was_made() {
     until_left(&set, 0, 1).await;
     let answer = set.sites[0].replica.thaw(2, "a test").await;
     assert!(answer.unwrap_err().contains("takes part"));
-    give_up(&set, 1).await;
+    set.give_up(1).await;
     set.sites[0].write(file, 0, b"mine").await.unwrap();
     set.sites[1].read(file).await.unwrap();
     set.revive(0, lost).await;
@@ -179,7 +160,7 @@ async fn one_that_was_given_up_comes_back_though_it_is_killed_with_its_new_copy(
         let bytes = vec![number; 64 << 10];
         set.sites[0].write(missed, 0, &bytes).await.unwrap();
     }
-    give_up(&set, 3).await;
+    set.give_up(3).await;
     set.revive(2, lost).await;
     let copying = async {
         while set.sites[2].recovered().is_empty() || !is_being_filled(&set.sites[2]) {
@@ -225,7 +206,7 @@ async fn who_was_away_while_somebody_was_given_up_misses_nothing_when_that_one_i
     set.sites[0].write(file, 0, b"never sent").await.unwrap();
     let lost = set.crash(0).await;
     until_left(&set, 0, 1).await;
-    give_up(&set, 1).await;
+    set.give_up(1).await;
     set.revive(0, lost).await;
     set.revive_until_ready(0).await;
     set.revive(4, away).await;

@@ -117,3 +117,38 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room()
     drop(set);
     drop(disk);
 }
+
+/// What the others went on without is kept, or the replica waits until it can be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_was_given_up_comes_back_when_there_is_room_for_what_is_put_aside() {
+    let mut set = Set::filling(2).await;
+    let Some(disk) = set.add_on_small_disk(SMALL_DISK).await else {
+        return;
+    };
+    let slot = set.sites[2].store.slot().0;
+    let file = set.sites[2].save(ROOT, "file", b"before").await.unwrap();
+    set.rest().await;
+    set.sites[2].write(file, 0, b"unsent").await.unwrap();
+    let lost = set.crash(2).await;
+    disk.fill(MEBIBYTE);
+    set.give_up(slot).await;
+    set.revive(2, lost).await;
+    let kept_out = set.sites[2].replica.clone();
+    eventually("it says why it stays outside", || {
+        let obstacle = kept_out.view_status().obstacle;
+        obstacle.is_some_and(|why| why.contains("cannot be put aside"))
+    })
+    .await;
+    assert!(set.sites[2].recovered().is_empty());
+    let left = kept_out.has_left();
+    disk.empty();
+    eventually("it starts anew", || left.borrow().is_some()).await;
+    drop((kept_out, left));
+    let anew = set.crash(2).await;
+    set.revive(2, anew).await;
+    set.revive_until_ready(2).await;
+    assert_eq!(set.sites[2].recovered().len(), 1);
+    set.assert_equal().await;
+    drop(set);
+    drop(disk);
+}

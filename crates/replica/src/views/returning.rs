@@ -30,12 +30,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 const ROWS_ASKED: Duration = Duration::from_secs(1);
 /// Between two requests.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
+/// Between attempts to put something aside on a full disk.
+const WITHOUT_ROOM: Duration = Duration::from_secs(2);
 
 /// So few updates and files, but for those changed just now, may be on their way when it asks.
 const UPDATES: u64 = 1000;
 const FILES: u64 = 64;
 /// And so many bytes of contents.
 const BYTES: u64 = 256 << 20;
+
+/// What is said while there is no room for what the others went on without.
+const NO_ROOM_ASIDE: &str = "its disk is full: changes made here that the others went on without cannot be put aside; make room";
 
 /// What is said of oneself is taken as news for so long, in times of the lease.
 const NEWS_LEASES: u32 = 1;
@@ -108,11 +113,18 @@ pub(crate) fn needs_copy_anew(store: &store::Store) -> vfs::Result<bool> {
 pub(crate) async fn come_back(shared: Arc<Shared>) {
     let mut asked = Asked::default();
     loop {
-        if !(shared.takes_part() && shared.standing.is_up_to_date())
-            && let Err(error) = catch_up(&shared, &mut asked).await
-        {
-            // The store has failed, which ends the server.
-            return tracing::error!(%error, "this replica cannot come back");
+        if !(shared.takes_part() && shared.standing.is_up_to_date()) {
+            match catch_up(&shared, &mut asked).await {
+                Ok(()) => {}
+                // Nothing is lost that can be kept.
+                Err(vfs::Error::NoSpace) => {
+                    shared.set_obstacle(Some(NO_ROOM_ASIDE.into()));
+                    tokio::time::sleep(WITHOUT_ROOM).await;
+                    continue;
+                }
+                // The store has failed, which ends the server.
+                Err(error) => return tracing::error!(%error, "this replica cannot come back"),
+            }
         }
         let pause = match obstacle(&shared) {
             Some(obstacle) => {
@@ -235,17 +247,17 @@ async fn accept(shared: &Arc<Shared>, settlement: &Settlement) -> vfs::Result<()
     let changed = shared.store.changed_after(settlement.through)?;
     let label = format!("settlement-{}", settlement.id);
     if !changed.is_empty() {
-        tracing::warn!(
-            objects = changed.len(),
-            label,
-            "the others went on without changes made here; they are put aside: see `meridian recovered`"
-        );
         let reason = "the other replicas went on without these versions";
         match shared.store.save_aside(&label, reason, &changed).await {
             // By an attempt that was broken off afterwards.
             Ok(_) | Err(vfs::Error::Exists) => {}
             Err(error) => return Err(error),
         }
+        tracing::warn!(
+            objects = changed.len(),
+            label,
+            "the others went on without changes made here; they are put aside: see `meridian recovered`"
+        );
     }
     let id = settlement.id.to_be_bytes().to_vec();
     // Both or neither: what is here afterwards is the others' copy, however often this replica starts anew.
