@@ -267,6 +267,22 @@ pub(crate) fn lacking_of_lost(
     })
 }
 
+/// Whether others in the view hold contents, and of each replica outside it one of them has all updates that are here, but
+/// for those of which it was decided to go on without them.
+pub(crate) fn others_have_all(shared: &Shared) -> bool {
+    let survivors = survivors(shared);
+    let view = shared.standing.view();
+    let others = shared.others().into_iter();
+    let mut gone = others.filter(|slot| !view.active.contains(slot) && !shared.is_given_up(*slot));
+    let has_all = |lost| {
+        let here = applied_here(shared, lost);
+        let others = applied_by_others(shared, lost).unwrap_or_default();
+        let mut applied = survivors.iter().filter_map(|slot| others.get(slot));
+        applied.any(|applied| *applied >= here)
+    };
+    !survivors.is_empty() && gone.all(has_all)
+}
+
 pub(crate) fn applied_here(shared: &Shared, lost: ReplicaSlot) -> u64 {
     shared.inbox(lost).map_or(0, |inbox| inbox.acknowledged())
 }

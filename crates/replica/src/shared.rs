@@ -209,7 +209,8 @@ impl Shared {
     }
 
     /// Whether it is up to this replica to supply another one with the tree: the first of those that take
-    /// part, answer, and hold it does.
+    /// part, answer, and hold it does. Where all members were started anew, nobody is up to date before one without a
+    /// copy has got it.
     pub(crate) fn supplies_base(&self, to: ReplicaSlot) -> bool {
         let silent = views::silent(self);
         let first = self.engine.turn(|turn| {
@@ -219,7 +220,8 @@ impl Shared {
                 .find(|slot| **slot != to && !silent.contains(slot))
                 .copied()
         });
-        first == Some(self.slot()) && self.is_whole() && self.standing.is_up_to_date()
+        let may_supply = || self.standing.is_up_to_date() || views::waits_for_copy(self, to);
+        first == Some(self.slot()) && self.is_whole() && may_supply()
     }
 
     /// Whether everything of the tree is here.

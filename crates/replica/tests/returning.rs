@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fixture::{Crashed, ROOT, Set, eventually};
-use replica::{ReturnView, Stage};
+use fixture::{Crashed, PATIENCE, ROOT, Set, eventually};
+use replica::{ReturnView, Settings, Stage};
 
 /// How many files are missed, and of which size.
 const FEW: (usize, usize) = (24, 128 << 10);
@@ -25,6 +25,9 @@ const LATELY: Duration = Duration::from_secs(3);
 
 /// So long a change rests before its contents are sent, where that is to show.
 const RESTS: Duration = Duration::from_secs(1);
+
+/// Why a replica starts anew that lacks what nobody sends it.
+const NEEDS_COPY: &str = "it needs a whole copy of the tree";
 
 /// How long a slow return may take until something is seen of it.
 const LONG: Duration = Duration::from_secs(120);
@@ -275,4 +278,56 @@ async fn a_copy_is_complete_though_a_file_of_it_is_written_all_the_time() {
     .await;
     comes_back_while_the_first_writes(&mut set, Steadily::OneFile, true).await;
     set.assert_equal().await;
+}
+
+/// All go down, and two come back. One of these lacks what the third made, which nobody keeps to relay: it gives its copy
+/// up, as a member, as too few would be left without it. Before it has got another the one that could supply it is started
+/// anew, and waits for what every member reports.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_without_a_copy_gets_one_though_all_were_started_anew() {
+    let patient = |settings: &mut Settings| settings.suspicion = Duration::from_secs(3);
+    let mut set = Set::failing_with(3, patient).await;
+    let file = set.sites[0].file(ROOT, "file").await.unwrap();
+    set.sites[0].write(file, 0, b"old").await.unwrap();
+    set.rest().await;
+    let third = set.crash(2).await;
+    set.sites[0].write(file, 0, b"new").await.unwrap();
+    let writer = set.sites[0].replica.clone();
+    eventually("the second has it", || {
+        let peers = writer.status().peers;
+        let mut second = peers.iter().filter(|peer| peer.slot == 2);
+        second.all(|peer| peer.lag_updates == 0 && peer.lag_files == 0)
+    })
+    .await;
+    drop(writer);
+    let first = set.crash(0).await;
+    let second = set.crash(0).await;
+    set.revive(0, second).await;
+    set.revive(1, third).await;
+    let lacking = set.sites[1].replica.has_left();
+    let gives_up = async {
+        while lacking.borrow().is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(2 * PATIENCE, gives_up).await.unwrap();
+    assert_eq!(lacking.borrow().as_deref(), Some(NEEDS_COPY));
+    drop(lacking);
+    let (second, third) = (set.crash(0).await, set.crash(0).await);
+    set.revive(0, third).await;
+    set.revive(0, second).await;
+    let all = async {
+        while let Some(at) = set.sites.iter().position(|site| !site.replica.ready()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if set.sites[at].replica.has_left().borrow().is_some() {
+                let left = set.crash(at).await;
+                set.revive(at, left).await;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, all).await.unwrap();
+    set.revive(0, first).await;
+    set.revive_until_ready(0).await;
+    set.assert_equal().await;
+    assert_eq!(set.sites[2].load(ROOT, "file").await.unwrap(), b"new");
 }

@@ -208,6 +208,19 @@ pub(super) fn waits_for(shared: &Shared) -> Option<String> {
     })
 }
 
+/// Whether the members of the view, this one among them, wait for `slot`, which is one without a copy: none is up to date,
+/// and it reports nothing before it knows the tree.
+pub(crate) fn waits_for_copy(shared: &Shared, slot: ReplicaSlot) -> bool {
+    let view = shared.standing.view();
+    let news = shared.news();
+    let mut said = view
+        .active
+        .iter()
+        .filter_map(|other| news.get(other)?.said.as_ref());
+    let is_member = |slot| view.active.contains(&slot);
+    is_member(shared.slot()) && is_member(slot) && !said.any(|(ask, _)| ask.up_to_date)
+}
+
 fn up_to_date(shared: &Arc<Shared>, since: Epoch) {
     let view = shared.standing.view();
     if view.since.get(&shared.slot()) != Some(&since) {

@@ -21,7 +21,7 @@ mod standing;
 
 pub(crate) use configuring::configure;
 pub(crate) use degraded::{Attempts, degraded};
-pub(crate) use entering::{Arrival, Debt, caught_up, entered, exempt, say_entered};
+pub(crate) use entering::{Arrival, Debt, caught_up, entered, exempt, say_entered, waits_for_copy};
 pub(crate) use following::{begin, follow, notice_end};
 pub(crate) use leaving::{exclude, is_cut_off, silent, watch};
 pub(crate) use missed::{go_through, note_known};

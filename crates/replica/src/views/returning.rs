@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
-use view::{Decision, Outcome, Settlement};
+use view::{Decision, Kind, Outcome, Settlement};
 
 use super::degraded::lack_of_room;
 use super::entering;
@@ -28,6 +28,8 @@ use crate::wire::Ask;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often to say that all rows are missing: whoever supplies them may not have been able to when it was said first.
 const ROWS_ASKED: Duration = Duration::from_secs(1);
+/// How soon a peer that did not keep enough is asked again.
+const HELLO_AGAIN: Duration = Duration::from_secs(2);
 /// Between two requests.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 /// Between attempts to put something aside on a full disk.
@@ -38,6 +40,9 @@ const UPDATES: u64 = 1000;
 const FILES: u64 = 64;
 /// And so many bytes of contents.
 const BYTES: u64 = 256 << 20;
+
+/// Why a replica starts anew that cannot be brought level.
+const NEEDS_COPY: &str = "it needs a whole copy of the tree";
 
 /// What is said while there is no room for what the others went on without.
 const NO_ROOM_ASIDE: &str = "its disk is full: changes made here that the others went on without cannot be put aside; make room";
@@ -51,8 +56,19 @@ const COPY_ANEW: &[u8] = b"copy-anew";
 /// The fact that says which settlement of this replica's own controls has been dealt with.
 const DEALT_WITH: &[u8] = b"settlement";
 
-/// A peer does not keep what this replica lacks of its stream.
+/// A peer does not keep what this replica lacks of its stream. Of a peer outside the view a member gets it from the others,
+/// as of any that is lost, and says then that it can go on.
 pub(crate) fn too_far(shared: &Arc<Shared>, peer: ReplicaSlot) {
+    if shared.takes_part() && !shared.standing.view().active.contains(&peer) {
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(HELLO_AGAIN).await;
+            if let Some(inbox) = shared.inbox(peer) {
+                sessions::say_hello(&shared, &inbox, false);
+            }
+        });
+        return;
+    }
     tracing::warn!(
         peer = peer.0,
         "too much was changed meanwhile; a whole copy is needed"
@@ -178,11 +194,12 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
     }
     let absent = absent(shared);
     let delivered = shared.engine.turn(|turn| turn.has_handed_over(&absent));
-    if delivered && shared.needs_copy.load(Ordering::Acquire) {
+    if delivered && shared.needs_copy.load(Ordering::Acquire) && is_spared(shared).await {
         base::give_up_copy(shared, None).await?;
         let rows = vec![(COPY_ANEW.to_vec(), None)];
         shared.store.put_facts(rows).await?;
-        shared.standing.leave("it needs a whole copy of the tree");
+        shared.standing.leave(NEEDS_COPY);
+        return Ok(());
     }
     let held = *shared.held.borrow();
     let Some((slot, inbox)) = supplier(shared, &absent) else {
@@ -201,13 +218,26 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
     Ok(())
 }
 
-/// Who supplies this replica with contents, if it is in contact.
+/// Whether the others can do without this copy. They go on without a member that gives its copy up where enough of them are
+/// left; else it gets the new one as a member.
+async fn is_spared(shared: &Arc<Shared>) -> bool {
+    if !shared.takes_part() {
+        return true;
+    }
+    let spared = losses::others_have_all(shared);
+    if spared {
+        super::exclude(shared, shared.slot(), NEEDS_COPY).await;
+    }
+    spared
+}
+
+/// Who supplies this replica with contents, if it is in contact. A member without any is in no view yet, but knows who is.
 fn supplier(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<(ReplicaSlot, Arc<Inbox>)> {
-    let slot = shared.engine.turn(|turn| {
-        let ledger = &turn.ledger;
-        let mut holders = ledger.active.difference(&ledger.witnesses);
-        let there = |slot: &&ReplicaSlot| **slot != shared.slot() && !absent.contains(slot);
-        holders.find(there).copied()
+    let state = shared.view_state()?;
+    let mut members = state.members.iter();
+    let slot = members.find_map(|(slot, member)| {
+        let holds = member.active && member.kind == Kind::Data;
+        (holds && *slot != shared.slot() && !absent.contains(slot)).then_some(*slot)
     })?;
     let inbox = shared.inbox(slot)?;
     shared.post.is_in_session(slot).then_some((slot, inbox))
@@ -357,6 +387,11 @@ fn obstacle_but_for(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<S
     if !handed_over {
         return Some("the others lack updates that were made here".to_owned());
     }
+    if let Some(place) = lacks_what_is_not_kept(shared, absent) {
+        return Some(format!(
+            "replica {place} lacks updates that are kept here no more, and gets them from others"
+        ));
+    }
     if let Some(lost) = losses::lacking_of_lost(shared, absent) {
         return Some(format!(
             "it lacks updates of replica {}, which is lost",
@@ -410,6 +445,19 @@ fn behind(shared: &Shared, slot: ReplicaSlot, absent: &BTreeSet<ReplicaSlot>) ->
         let files = said.owed;
         format!("it lacks {updates} updates and contents of {files} files of replica {place}")
     })
+}
+
+/// A member of the view, not absent from it, that this replica could not bring level with what it has made.
+fn lacks_what_is_not_kept(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<u16> {
+    let (own, news) = (shared.slot(), shared.news());
+    let view = shared.standing.view();
+    let mut members = view.active.difference(absent);
+    let lacking = members.find(|slot| {
+        let said = news.get(slot).and_then(|news| news.said.as_ref());
+        let mut applied = said.into_iter().flat_map(|(ask, _)| &ask.applied);
+        applied.any(|(of, applied)| *of == own.0 && *applied < shared.trimmed())
+    });
+    lacking.map(|slot| slot.0)
 }
 
 async fn ask(shared: &Arc<Shared>) {
