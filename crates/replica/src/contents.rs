@@ -122,7 +122,9 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
         shared.store.is_incomplete(piece.file) && losses::supplies(shared, to, piece.file);
     let own = initial && changes_only_here(shared, piece.file).await;
     let version = version_here(shared, piece.file).await;
-    if initial && lacks_of_active(shared, piece.file) {
+    // Looked at after the version, and before the content.
+    let lacks = lacks_of_active(shared, piece.file);
+    if initial && lacks {
         return Err(Error::Delay);
     }
     let store = shared.store.clone();
@@ -167,7 +169,8 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
         follows: piece.follows.0,
         initial,
         completes,
-        version,
+        // What is sent is not the data of the version here, and must not take the place of what is.
+        version: if lacks { 0 } else { version },
         partial,
         stretches: Vec::new(),
     };

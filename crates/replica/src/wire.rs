@@ -346,7 +346,8 @@ pub(crate) struct PieceHead {
     pub(crate) initial: bool,
     /// With this piece everything of the file is there, up to this place of the stream.
     pub(crate) completes: Option<u64>,
-    /// The version of the file that was read, at least.
+    /// The version of the file that was read, at least; 0 when the sender lacks data of that version itself, so that what it
+    /// sends is of some earlier one.
     pub(crate) version: u64,
     /// The sender lacks some of the file itself, of a lost replica's, and has the best of it.
     pub(crate) partial: bool,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use fixture::{Crashed, PATIENCE, ROOT, Set, eventually};
 use replica::{ReturnView, Settings, Stage};
+use store::ContentPiece;
 
 /// How many files are missed, and of which size.
 const FEW: (usize, usize) = (24, 128 << 10);
@@ -330,4 +331,69 @@ async fn a_member_without_a_copy_gets_one_though_all_were_started_anew() {
     set.revive_until_ready(0).await;
     set.assert_equal().await;
     assert_eq!(set.sites[2].load(ROOT, "file").await.unwrap(), b"new");
+}
+
+/// Of the two that are left the first had changed the files before the second did, and has heard of that without their contents.
+/// Both go down: the first, which does not know any more who has got what, sends all that it had changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_wrote_last_stays_though_both_were_started_anew() {
+    let mut set = Set::failing(3).await;
+    let mut files = Vec::new();
+    for number in 0..FEW.0 {
+        let file = set.sites[0].file(ROOT, &format!("file {number}")).await;
+        files.push(file.unwrap());
+    }
+    set.rest().await;
+    let third = set.crash(2).await;
+    let writer = set.sites[0].replica.clone();
+    eventually("the others go on without the third", || {
+        let view = writer.view_status();
+        let mut members = view.members.iter();
+        members.any(|member| member.slot == 3 && !member.active) && writer.ready()
+    })
+    .await;
+    for file in &files {
+        let first = set.sites[0].write_stably(*file, b"of the first").await;
+        first.unwrap();
+    }
+    eventually("the second has it", || {
+        let peers = writer.status().peers;
+        let mut second = peers.iter().filter(|peer| peer.slot == 2);
+        second.all(|peer| peer.lag_updates == 0 && peer.lag_files == 0)
+    })
+    .await;
+    drop(writer);
+    let late = |settings: &mut Settings| settings.data_delay = LATELY;
+    let second = set.crash(1).await.with(late);
+    set.revive(1, second).await;
+    set.revive_until_ready(1).await;
+    for file in &files {
+        let last = set.sites[1].write_stably(*file, b"of the other").await;
+        last.unwrap();
+    }
+    let store = set.sites[0].store.clone();
+    let last = files[FEW.0 - 1];
+    eventually("the first hears of them", || store.is_incomplete(last)).await;
+    drop(store);
+    let (first, second) = (set.crash(0).await, set.crash(0).await);
+    set.revive(0, first).await;
+    set.revive(1, second).await;
+    let (store, second) = (set.sites[1].store.clone(), set.sites[1].replica.clone());
+    eventually("the second takes part again", || {
+        for file in &files {
+            let here = store.content(*file, 0, u64::MAX).unwrap();
+            let [ContentPiece::Data { bytes, .. }] = &here[..] else {
+                panic!("it is one piece: {here:?}");
+            };
+            assert_eq!(&bytes[..], b"of the other");
+        }
+        second.ready()
+    })
+    .await;
+    drop((store, second));
+    set.revive_until_ready(0).await;
+    set.revive(2, third).await;
+    set.revive_until_ready(2).await;
+    set.assert_equal().await;
+    assert_eq!(set.sites[2].read(last).await.unwrap(), b"of the other");
 }

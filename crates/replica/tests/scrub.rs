@@ -26,6 +26,10 @@ async fn make_file(set: &Set) -> ObjectId {
     let file = set.sites[0].save(ROOT, "file", &content()).await.unwrap();
     set.sites[0].files.commit(file, 0, 0).await.unwrap();
     set.rest().await;
+    eventually("it is stable everywhere", || {
+        set.sites.iter().all(|site| site.store.is_at_rest(file))
+    })
+    .await;
     file
 }
 

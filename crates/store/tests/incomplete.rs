@@ -50,6 +50,27 @@ async fn a_file_is_marked_with_the_rows_until_everything_has_come() {
     assert_eq!(marked(&pair), []);
 }
 
+/// Who may write has all there is, even if the last word of that is still on its way.
+#[tokio::test]
+async fn who_writes_a_file_lacks_nothing_of_it() {
+    let mut pair = Pair::new().await;
+    let id = pair.leader.file(ROOT, "f").await;
+    let other = pair.leader.file(ROOT, "g").await;
+    pair.follow().await;
+    for file in [id, other] {
+        pair.leader.write(file, 0, b"one").await.unwrap();
+        pair.follow_one(&[file]).await;
+    }
+    pair.follower.oversee();
+    pair.follower.write(id, 0, b"two").await.unwrap();
+    let store = pair.follower.store();
+    assert!(!store.is_incomplete(id) && store.is_incomplete(other));
+    store.sync().await.unwrap();
+    pair.follower.crash();
+    let store = pair.follower.store();
+    assert!(!store.is_incomplete(id) && store.is_incomplete(other));
+}
+
 #[tokio::test]
 async fn a_new_file_is_complete_through_nothing() {
     let pair = Pair::new().await;

@@ -129,19 +129,28 @@ impl Mutation<'_> {
         }
     }
 
-    /// Puts the record into the batch, and beside it a mark of the file whose data changes.
+    /// Puts the record into the batch, and beside it what it says of the file whose data changes.
     fn put_record(&mut self, record: &[u8]) -> Result<u64> {
         self.note_shared();
         let position = self.take(Sequence::Positions)?;
         self.batch
             .put(Table::Updates, &key::number(position), record);
-        if let Some(id) = self.data_of
-            && !self.inner.unshipped.contains(id)
-        {
+        if let Some(id) = self.data_of {
+            self.mark_unshipped(id);
+            if self.inner.incomplete.contains(id) {
+                // Whoever may change the data has all of it, even if that was not noted in time. From here on those
+                // lack data of this replica who were before it, and never both of two of each other.
+                self.inner.unmark_lacking(self, id);
+            }
+        }
+        Ok(position)
+    }
+
+    fn mark_unshipped(&mut self, id: ObjectId) {
+        if !self.inner.unshipped.contains(id) {
             self.mark(Table::Unshipped, id);
             self.then(move |inner, _| inner.unshipped.add(id));
         }
-        Ok(position)
     }
 
     /// From this batch on, no object gets another version without other replicas hearing of it.

@@ -303,7 +303,7 @@ impl Inner {
     }
 
     /// All data of a file's version turns out to be here; the marks go, unless it is abandoned, which is not about data.
-    pub(super) fn unmark_lacking(&self, mutation: &mut Mutation<'_>, file: ObjectId) {
+    pub(crate) fn unmark_lacking(&self, mutation: &mut Mutation<'_>, file: ObjectId) {
         let primaries = self.incomplete.primaries(file).into_iter();
         for slot in primaries.filter(|slot| *slot != NOBODY) {
             let of = (file, slot);
