@@ -22,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::channel::{Channel, RunId};
 use crate::mount::Mount;
+use crate::registers;
 use crate::script::{Output, Script, quoted};
 use crate::service::last_lines;
 use crate::site::{Site, Tap};
@@ -438,6 +439,7 @@ fn kernel_command(
         .arg(format!("TESTBED_CHANNEL={}", files.channel.display()))
         .arg(format!("TESTBED_ADDRESS={}", tap.guest))
         .arg(format!("TESTBED_GATEWAY={}", tap.gateway))
+        .env("LD_PRELOAD", registers::library(&files.folder)?)
         .env("TMPDIR", memory_folder(&files.folder, config.memory_mib))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -93,6 +93,7 @@ mod packages;
 mod private;
 mod probe;
 mod reaper;
+mod registers;
 mod requirements;
 mod rsync;
 mod script;
