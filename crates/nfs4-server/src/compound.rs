@@ -10,6 +10,7 @@ use nfs4::{
     ArgOp4, CompoundArgs, NfsStat4, OpError, Opnum, ResOp4, SequenceArgs, SequenceResOk,
     SessionId4, Stateid4,
 };
+use vfs::Attributes;
 use xdr::Rope;
 
 use crate::connection::Connection;
@@ -19,7 +20,10 @@ use crate::namespace::Caller;
 use crate::ops::{self, SessionHealth};
 use crate::reply::{self, Reply};
 use crate::service::Service;
-use crate::state::{ClientId, Principal, ReplySlot, SequenceRequest, Sequenced, SessionChannel};
+use crate::state::{
+    ClientId, FileKey, Principal, ReplySlot, SequenceRequest, Sequenced, SessionChannel,
+};
+use crate::status::OrStatus;
 
 /// The highest minor version that is spoken.
 const MINOR_VERSION_MAX: u32 = 2;
@@ -65,6 +69,8 @@ pub(crate) struct Compound<'a> {
     pub(crate) current_stateid: Option<Stateid4>,
     /// The saved stateid.
     pub(crate) saved_stateid: Option<Stateid4>,
+    /// What an operation has learned of an object, for those that follow.
+    known: Option<(FileKey, Attributes)>,
     /// Bytes that the result of the operation being executed may take.
     pub(crate) result_room: usize,
 }
@@ -105,6 +111,28 @@ impl Compound<'_> {
             Handle::Object(object) => Ok(object.clone()),
             Handle::Pseudo(_) => Err(pseudo),
         }
+    }
+
+    /// The attributes of an object at some moment since the request came, and after whatever it has changed. File
+    /// systems that have to ask another site are asked only once about what a request is told several times.
+    pub(crate) async fn attributes(
+        &mut self,
+        object: &ObjectHandle,
+    ) -> Result<Attributes, NfsStat4> {
+        if let Some((known, attributes)) = &self.known
+            && *known == object.key()
+        {
+            return Ok(attributes.clone());
+        }
+        let file_system = &object.export.file_system;
+        let attributes = file_system.attributes(object.id).await.or_status()?;
+        self.learn(object, attributes.clone());
+        Ok(attributes)
+    }
+
+    /// Takes note of what an operation was told of an object, for those that follow.
+    pub(crate) fn learn(&mut self, object: &ObjectHandle, attributes: Attributes) {
+        self.known = Some((object.key(), attributes));
     }
 
     /// Makes another object current. The current stateid belongs to the old one and goes.
@@ -170,6 +198,7 @@ pub(crate) async fn execute(
         saved: None,
         current_stateid: None,
         saved_stateid: None,
+        known: None,
         result_room: service.state().limits().response_bytes as usize,
     };
     let mut reply = Reply::new(&args.tag);
@@ -344,6 +373,18 @@ fn sequence(
     }
 }
 
+/// Whether an operation changes nothing and reads neither data nor names: what was known before holds behind it.
+fn only_tells(operation: &ArgOp4) -> bool {
+    matches!(
+        operation,
+        ArgOp4::Access(_)
+            | ArgOp4::Getattr(_)
+            | ArgOp4::Getfh
+            | ArgOp4::Nverify(_)
+            | ArgOp4::Verify(_)
+    )
+}
+
 /// Executes one operation and reports it.
 async fn run(compound: &mut Compound<'_>, mut operation: ArgOp4) -> ResOp4 {
     if compound.result_room < reply::needed_room(&operation) {
@@ -352,6 +393,9 @@ async fn run(compound: &mut Compound<'_>, mut operation: ArgOp4) -> ResOp4 {
     let number = Opnum::try_from(operation.opnum()).unwrap_or(Opnum::Illegal);
     let started = Instant::now();
     let stateid = moving::stateid_of(&operation);
+    if !only_tells(&operation) {
+        compound.known = None;
+    }
     let result = match moving::admit(compound, &mut operation) {
         Ok(()) => ops::execute(compound, operation).await,
         Err(status) => ResOp4::Failed(number.into(), status),

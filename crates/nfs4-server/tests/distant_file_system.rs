@@ -7,9 +7,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fixture::distant::{Distant, FAR_VERIFIER};
+use fixture::operations::{access, getattr, getfh, lookup, setattr};
 use fixture::state::*;
-use fixture::{Client, Fixture, last};
-use nfs4::{ArgOp4, CloseArgs, CommitArgs, NfsStat4, StableHow4, Verifier4, WriteArgs, share};
+use fixture::{Client, Fixture, Successful, encoded, last};
+use nfs4::{
+    AllocateArgs, ArgOp4, Attr, Attributes4, Bitmap4, CloseArgs, CommitArgs, CompoundRes, NfsFh4,
+    NfsStat4, OpenClaim4, ResOp4, StableHow4, Verifier4, WriteArgs, share,
+};
 use nfs4_server::Limits;
 use xdr::Bytes;
 
@@ -156,4 +160,90 @@ async fn writes_and_commits_carry_the_verifier_of_the_site_that_holds_the_data()
     });
     let reply = client.on(&handle, [commit]).await;
     assert_eq!(last!(reply, Commit).writeverf, verifier);
+}
+
+/// Does a request on the directory of the file system, or on the file in it, and tells how often the other site was
+/// asked for attributes meanwhile.
+async fn questions(
+    distant: &Distant,
+    client: &Client,
+    handle: &NfsFh4,
+    ops: Vec<ArgOp4>,
+) -> (usize, CompoundRes) {
+    let before = distant.asked.load(Ordering::SeqCst);
+    let reply = client.on(handle, ops).await;
+    reply.ok();
+    (distant.asked.load(Ordering::SeqCst) - before, reply)
+}
+
+fn sizes(reply: &CompoundRes) -> Vec<u64> {
+    let found = reply.results.iter().filter_map(|result| match result {
+        ResOp4::Getattr(Ok(found)) => Attributes4::decode(&found.obj_attributes).ok()?.size,
+        _ => None,
+    });
+    found.collect()
+}
+
+#[tokio::test]
+async fn a_request_asks_another_site_once_for_what_it_is_told_several_times() {
+    let (_fixture, distant, client) = with_file().await;
+    distant.way.add_permits(3);
+    let directory = client.handle("/export").await;
+    let file = client.handle("/export/file").await;
+    let tell = || [getfh(), access(3), getattr(Bitmap4::of(&[Attr::Size]))];
+    let opening = |args| [ArgOp4::Open(args)].into_iter().chain(tell()).collect();
+
+    let making = opening(make_args("opener", "new"));
+    let (asked, _) = questions(&distant, &client, &directory, making).await;
+    assert_eq!(asked, 0, "what was made is known");
+
+    let mut by_name = open_args("opener", share::ACCESS_BOTH);
+    by_name.claim = OpenClaim4::Null("file".into());
+    let (asked, _) = questions(&distant, &client, &directory, opening(by_name)).await;
+    assert_eq!(asked, 1, "the directory's version");
+
+    let again = opening(open_args("other", share::ACCESS_BOTH));
+    let (asked, _) = questions(&distant, &client, &file, again).await;
+    assert_eq!(asked, 0, "what was opened is known");
+
+    let looking = [lookup("file")].into_iter().chain(tell()).collect();
+    let (asked, _) = questions(&distant, &client, &directory, looking).await;
+    assert_eq!(asked, 0, "what was found is known");
+
+    let (asked, _) = questions(&distant, &client, &file, tell().into()).await;
+    assert_eq!(asked, 1, "requests know nothing of each other");
+}
+
+#[tokio::test]
+async fn what_a_request_changes_is_told_as_it_is_afterwards() {
+    let (_fixture, distant, client) = with_file().await;
+    distant.way.add_permits(1);
+    let args = open_args("opener", share::ACCESS_BOTH);
+    let (file, stateid) = client.open_at("/export/file", args).await;
+    let size = || getattr(Bitmap4::of(&[Attr::Size]));
+    let write = ArgOp4::Write(WriteArgs {
+        stateid,
+        offset: 0,
+        stable: StableHow4::FileSync,
+        data: Bytes::from_static(b"far away"),
+    });
+    let (asked, reply) = questions(&distant, &client, &file, vec![size(), write, size()]).await;
+    assert_eq!((asked, sizes(&reply)), (1, vec![0, 8]));
+
+    let shorter = encoded(&Attributes4 {
+        size: Some(3),
+        ..Attributes4::default()
+    });
+    let cut = setattr(stateid, shorter);
+    let (asked, reply) = questions(&distant, &client, &file, vec![size(), cut, size()]).await;
+    assert_eq!((asked, sizes(&reply)), (1, vec![8, 3]));
+
+    // Nothing is told of the file here.
+    let grow = ArgOp4::Allocate(AllocateArgs {
+        stateid,
+        offset: 0,
+        length: 100,
+    });
+    let (asked, reply) = questions(&distant, &client, &file, vec![size(), grow, size()]).await;
+    assert_eq!((asked, sizes(&reply)), (2, vec![3, 100]));
 }

@@ -121,7 +121,7 @@ pub enum Stability {
 pub struct WriteVerifier(pub [u8; 8]);
 
 /// How data was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// Bytes written: all of them.
     pub count: u32,
@@ -129,6 +129,8 @@ pub struct Written {
     pub stability: Stability,
     /// For comparison with that of the commit.
     pub verifier: WriteVerifier,
+    /// What the file has afterwards, where somebody had to be asked who could tell that as well.
+    pub attributes: Option<Attributes>,
 }
 
 /// A commit that was carried out.
@@ -207,7 +209,8 @@ pub trait FileSystem: Send + Sync + 'static {
         set: &SetAttributes,
     ) -> Result<Attributes>;
 
-    /// The object behind a name. Needs search permission.
+    /// The object behind a name, with the attributes that [`FileSystem::attributes`] would tell. Needs search
+    /// permission.
     async fn lookup(
         &self,
         who: &Credentials,
@@ -271,8 +274,8 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Registers what an open owner does with a file and checks permission for what is new in
     /// `share`. An owner that opens again gets the union. While opened, a removed file keeps
-    /// its data. [`Authority::Open`] waives the permission check, for a file that the same
-    /// request made.
+    /// its data. [`Authority::Open`] waives the permission check, for a file that the owner made, or had open
+    /// before a restart.
     async fn open(
         &self,
         authority: Authority<'_>,
@@ -280,6 +283,19 @@ pub trait FileSystem: Send + Sync + 'static {
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes>;
+
+    /// Registers the first open of a file that the same request made a moment ago, in whose way nothing is: mode bits
+    /// do not count for its maker, and nobody else can know it yet.
+    async fn open_made(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<()> {
+        self.open(Authority::Open(who), id, owner, share).await?;
+        Ok(())
+    }
 
     /// Replaces an owner's share by a smaller one.
     async fn downgrade(&self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()>;

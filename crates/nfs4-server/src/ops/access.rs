@@ -7,7 +7,6 @@ use vfs::{Attributes, Credentials, ObjectKind, permission};
 use crate::compound::Compound;
 use crate::handle::Handle;
 use crate::pseudo;
-use crate::status::OrStatus;
 
 /// Bits that came with extended attributes, for minor version 2.
 const OF_XATTRS: u32 = XAREAD | XAWRITE | XALIST;
@@ -23,19 +22,14 @@ pub(crate) async fn access(
     if compound.minor_version < 2 {
         known &= !OF_XATTRS;
     }
-    match compound.current()? {
+    match compound.current()?.clone() {
         Handle::Pseudo(node) => {
-            let attributes = pseudo::attributes(&compound.service.namespace, *node);
+            let attributes = pseudo::attributes(&compound.service.namespace, node);
             let asked = known & !OF_XATTRS;
             Ok(answer(asked, &pseudo::visitor(), &attributes, true))
         }
         Handle::Object(object) => {
-            let attributes = object
-                .export
-                .file_system
-                .attributes(object.id)
-                .await
-                .or_status()?;
+            let attributes = compound.attributes(&object).await?;
             Ok(answer(known, &object.who, &attributes, object.read_only))
         }
     }

@@ -25,7 +25,9 @@ pub(crate) async fn create(
         .create(&directory.who, directory.id, &name, new, &set)
         .await
         .map_err(status_in_directory)?;
-    compound.set_current(Handle::Object(directory.at(created.attributes.id)));
+    let object = directory.at(created.attributes.id);
+    compound.learn(&object, created.attributes);
+    compound.set_current(Handle::Object(object));
     Ok(CreateResOk {
         cinfo: change_info(created.directory),
         attrset,

@@ -6,7 +6,6 @@ use crate::attributes::{AttributeEncoder, check_readable, of_object};
 use crate::compound::Compound;
 use crate::handle::Handle;
 use crate::pseudo;
-use crate::status::OrStatus;
 
 pub(crate) async fn getattr(
     compound: &mut Compound<'_>,
@@ -20,21 +19,16 @@ pub(crate) async fn getattr(
 
 /// The attributes of the current object, those of `request` that are supported.
 pub(super) async fn current_attributes(
-    compound: &Compound<'_>,
+    compound: &mut Compound<'_>,
     request: &Bitmap4,
 ) -> Result<Fattr4, NfsStat4> {
-    match compound.current()? {
+    match compound.current()?.clone() {
         Handle::Pseudo(node) => {
-            let attributes = pseudo::attributes(&compound.service.namespace, *node);
+            let attributes = pseudo::attributes(&compound.service.namespace, node);
             Ok(AttributeEncoder::for_pseudo(compound, request).encode(&attributes))
         }
         Handle::Object(object) => {
-            let attributes = object
-                .export
-                .file_system
-                .attributes(object.id)
-                .await
-                .or_status()?;
+            let attributes = compound.attributes(&object).await?;
             of_object(compound, &object.export, &attributes, request).await
         }
     }

@@ -4,7 +4,7 @@ use nfs4::{Component4, LookupArgs, NfsStat4};
 
 use super::directory::{name, status_of_lookup};
 use crate::compound::Compound;
-use crate::handle::{Handle, ObjectHandle};
+use crate::handle::Handle;
 use crate::pseudo;
 
 pub(crate) async fn lookup(compound: &mut Compound<'_>, args: LookupArgs) -> Result<(), NfsStat4> {
@@ -13,27 +13,28 @@ pub(crate) async fn lookup(compound: &mut Compound<'_>, args: LookupArgs) -> Res
     Ok(())
 }
 
-async fn find(compound: &Compound<'_>, component: Component4) -> Result<Handle, NfsStat4> {
-    let current = compound.current()?;
+async fn find(compound: &mut Compound<'_>, component: Component4) -> Result<Handle, NfsStat4> {
+    let current = compound.current()?.clone();
     let name = name(component)?;
     match current {
         Handle::Pseudo(node) => {
             let (namespace, caller) = (&compound.service.namespace, &compound.caller);
-            let child = pseudo::child(namespace, *node, &name, caller).ok_or(NfsStat4::NoEnt)?;
+            let child = pseudo::child(namespace, node, &name, caller).ok_or(NfsStat4::NoEnt)?;
             namespace.enter(child, caller)
         }
-        Handle::Object(directory) => look_up(directory, &name).await.map(Handle::Object),
-    }
-}
-
-/// The object behind a name in a directory of an export.
-pub(super) async fn look_up(
-    directory: &ObjectHandle,
-    name: &vfs::Name,
-) -> Result<ObjectHandle, NfsStat4> {
-    let file_system = &directory.export.file_system;
-    match file_system.lookup(&directory.who, directory.id, name).await {
-        Ok(attributes) => Ok(directory.at(attributes.id)),
-        Err(error) => Err(status_of_lookup(error, directory).await),
+        Handle::Object(directory) => {
+            let file_system = &directory.export.file_system;
+            match file_system
+                .lookup(&directory.who, directory.id, &name)
+                .await
+            {
+                Ok(attributes) => {
+                    let object = directory.at(attributes.id);
+                    compound.learn(&object, attributes);
+                    Ok(Handle::Object(object))
+                }
+                Err(error) => Err(status_of_lookup(error, &directory).await),
+            }
+        }
     }
 }

@@ -1,14 +1,15 @@
 //! OPEN (RFC 8881, section 18.16): a file is found or made, and its owner's share is registered.
 
 use nfs4::{
-    Bitmap4, ChangeInfo4, Component4, CreateHow4, NfsStat4, OpenArgs, OpenClaim4, OpenDelegation4,
-    OpenFlag4, OpenNoneDelegation4, OpenResOk, open_result, share as share_bits,
+    Bitmap4, Component4, CreateHow4, NfsStat4, OpenArgs, OpenClaim4, OpenDelegation4, OpenFlag4,
+    OpenNoneDelegation4, OpenResOk, open_result, share as share_bits,
 };
 use vfs::{
-    Authority, Creation, Credentials, DirectoryChange, Name, NewObject, SetAttributes, Share,
-    permission,
+    Attributes, Authority, ChangeAttribute, Creation, Credentials, DirectoryChange, Name,
+    NewObject, SetAttributes, Share, permission,
 };
 
+use super::directory::change_info;
 use crate::attributes::to_set;
 use crate::compound::Compound;
 use crate::handle::{Handle, ObjectHandle};
@@ -31,17 +32,19 @@ pub(crate) async fn open(
     if found.object.read_only && share.write {
         return Err(NfsStat4::RoFs);
     }
-    let stateid = register(compound, &args, &found, share, reclaim).await?;
+    let (stateid, attributes) = register(compound, &args, &found, share, reclaim).await?;
     let attrset = found.attrset;
+    // Without a name there is no directory to tell of.
+    let directory = found.directory.unwrap_or(DirectoryChange {
+        before: attributes.change,
+        after: attributes.change,
+    });
+    compound.learn(&found.object, attributes);
     compound.set_current(Handle::Object(found.object));
     compound.current_stateid = Some(stateid);
     Ok(OpenResOk {
         stateid,
-        cinfo: ChangeInfo4 {
-            atomic: true,
-            before: found.directory.before.0,
-            after: found.directory.after.0,
-        },
+        cinfo: change_info(directory),
         rflags: open_result::LOCKTYPE_POSIX
             | open_result::PRESERVE_UNLINKED
             | open_result::MAY_NOTIFY_LOCK,
@@ -53,12 +56,40 @@ pub(crate) async fn open(
 /// The file that an OPEN is about.
 struct Found {
     object: ObjectHandle,
-    /// Whether this request made it, so that its mode does not keep its maker out.
-    made: bool,
+    /// What it was made with, by this request.
+    made: Option<Attributes>,
+    /// Whether the mode does not keep the caller out: this request made it, or an earlier one that the client repeats.
+    is_own: bool,
     /// Whether an existing file is to be emptied once it is open.
     empty: bool,
-    directory: DirectoryChange,
+    /// How the directory with its name changed; `None` if it was not found by name.
+    directory: Option<DirectoryChange>,
     attrset: Bitmap4,
+}
+
+impl Found {
+    /// A file that is there, found without its name.
+    fn existing(object: ObjectHandle) -> Found {
+        Found {
+            object,
+            made: None,
+            is_own: false,
+            empty: false,
+            directory: None,
+            attrset: Bitmap4::default(),
+        }
+    }
+
+    /// A file that is there, found by its name in a directory of this version.
+    fn named(object: ObjectHandle, version: ChangeAttribute) -> Found {
+        Found {
+            directory: Some(DirectoryChange {
+                before: version,
+                after: version,
+            }),
+            ..Found::existing(object)
+        }
+    }
 }
 
 /// Finds the file by its claim, or makes it.
@@ -67,20 +98,7 @@ async fn find(compound: &Compound<'_>, args: &OpenArgs) -> Result<Found, NfsStat
         (OpenClaim4::Null(name), OpenFlag4::NoCreate) => look_up(compound, name).await,
         (OpenClaim4::Null(name), OpenFlag4::Create(how)) => make(compound, name, how).await,
         (OpenClaim4::Fh | OpenClaim4::Previous(_), OpenFlag4::NoCreate) => {
-            let object = compound.current_object(NfsStat4::IsDir)?;
-            let file_system = &object.export.file_system;
-            let attributes = file_system.attributes(object.id).await.or_status()?;
-            let directory = DirectoryChange {
-                before: attributes.change,
-                after: attributes.change,
-            };
-            Ok(Found {
-                object,
-                made: false,
-                empty: false,
-                directory,
-                attrset: Bitmap4::default(),
-            })
+            Ok(Found::existing(compound.current_object(NfsStat4::IsDir)?))
         }
         (OpenClaim4::Fh | OpenClaim4::Previous(_), OpenFlag4::Create(_)) => Err(NfsStat4::Inval),
         // No delegation was ever granted, so none can be claimed.
@@ -108,25 +126,13 @@ async fn look_up(compound: &Compound<'_>, name: &Component4) -> Result<Found, Nf
         }
     };
     let file_system = &directory.export.file_system;
-    let attributes = file_system
-        .lookup(&directory.who, directory.id, &name)
-        .await
-        .or_status()?;
-    let change = file_system
-        .attributes(directory.id)
-        .await
-        .or_status()?
-        .change;
-    Ok(Found {
-        object: directory.at(attributes.id),
-        made: false,
-        empty: false,
-        directory: DirectoryChange {
-            before: change,
-            after: change,
-        },
-        attrset: Bitmap4::default(),
-    })
+    // Side by side, because either may have to be asked of another site.
+    let (found, version) = tokio::join!(
+        file_system.lookup(&directory.who, directory.id, &name),
+        file_system.attributes(directory.id)
+    );
+    let object = directory.at(found.or_status()?.id);
+    Ok(Found::named(object, version.or_status()?.change))
 }
 
 async fn make(
@@ -167,14 +173,15 @@ async fn make(
     let empty = !created.made && creation == Creation::Unchecked && set.size == Some(0);
     Ok(Found {
         object: directory.at(created.attributes.id),
-        made: is_own,
+        is_own,
         empty,
-        directory: created.directory,
+        directory: Some(created.directory),
         attrset: match (created.made, empty) {
             (true, _) => attrset,
             (false, true) => Bitmap4::of(&[nfs4::Attr::Size]),
             (false, false) => Bitmap4::default(),
         },
+        made: created.made.then_some(created.attributes),
     })
 }
 
@@ -193,31 +200,22 @@ async fn existing_on_read_only(
     if creation != Creation::Unchecked {
         return Err(NfsStat4::Exist);
     }
-    let directory_change = file_system
+    let version = file_system
         .attributes(directory.id)
         .await
         .or_status()?
         .change;
-    Ok(Found {
-        object: directory.at(attributes.id),
-        made: false,
-        empty: false,
-        directory: DirectoryChange {
-            before: directory_change,
-            after: directory_change,
-        },
-        attrset: Bitmap4::default(),
-    })
+    Ok(Found::named(directory.at(attributes.id), version))
 }
 
-/// Registers the share with the file system and enters it into the state tables.
+/// Registers the share with the file system and enters it into the state tables. Also tells what the file has then.
 async fn register(
     compound: &Compound<'_>,
     args: &OpenArgs,
     found: &Found,
     share: Share,
     reclaim: Reclaim,
-) -> Result<nfs4::Stateid4, NfsStat4> {
+) -> Result<(nfs4::Stateid4, Attributes), NfsStat4> {
     let service = compound.service;
     let client = compound.session()?.client;
     let object = &found.object;
@@ -235,20 +233,29 @@ async fn register(
         // The owner's own open makes no exception (RFC 8881, section 18.16.3).
         return Err(NfsStat4::ShareDenied);
     }
-    let authority = open_authority(found, reclaim).await?;
-    file_system
-        .open(authority, object.id, &owner, share)
-        .await
-        .map_err(|error| match (error, reclaim) {
-            (vfs::Error::ShareDenied, Reclaim::Yes) => NfsStat4::ReclaimConflict,
-            (error, _) => status_of(&error),
-        })?;
+    let opened = match &found.made {
+        Some(made) => {
+            let opening = file_system.open_made(&object.who, object.id, &owner, share);
+            opening.await.map(|()| made.clone())
+        }
+        None => {
+            let authority = open_authority(found, reclaim).await?;
+            file_system.open(authority, object.id, &owner, share).await
+        }
+    };
+    let opened = opened.map_err(|error| match (error, reclaim) {
+        (vfs::Error::ShareDenied, Reclaim::Yes) => NfsStat4::ReclaimConflict,
+        (error, _) => status_of(&error),
+    })?;
     let outcome = match empty_if_asked(found, share, &object.who).await {
-        Ok(()) => service.state().record_open(client, owner_name, file, share),
+        Ok(emptied) => {
+            let grant = service.state().record_open(client, owner_name, file, share);
+            grant.map(|grant| (grant.stateid, emptied.unwrap_or(opened)))
+        }
         Err(status) => Err(status),
     };
     match outcome {
-        Ok(grant) => Ok(grant.stateid),
+        Ok(registered) => Ok(registered),
         Err(status) => {
             // Back to what the owner had before.
             let undo = match before {
@@ -268,7 +275,7 @@ async fn open_authority(found: &Found, reclaim: Reclaim) -> Result<Authority<'_>
         export, id, who, ..
     } = &found.object;
     let is_own = match reclaim {
-        _ if found.made => true,
+        _ if found.is_own => true,
         Reclaim::No => false,
         Reclaim::Yes => {
             let attributes = export.file_system.attributes(*id).await.or_status()?;
@@ -281,9 +288,14 @@ async fn open_authority(found: &Found, reclaim: Reclaim) -> Result<Authority<'_>
     })
 }
 
-async fn empty_if_asked(found: &Found, share: Share, who: &Credentials) -> Result<(), NfsStat4> {
+/// What the file has afterwards, if it was to be emptied.
+async fn empty_if_asked(
+    found: &Found,
+    share: Share,
+    who: &Credentials,
+) -> Result<Option<Attributes>, NfsStat4> {
     if !found.empty {
-        return Ok(());
+        return Ok(None);
     }
     let authority = if share.write {
         Authority::Open(who)
@@ -295,13 +307,13 @@ async fn empty_if_asked(found: &Found, share: Share, who: &Credentials) -> Resul
         ..SetAttributes::default()
     };
     let object = &found.object;
-    object
+    let emptied = object
         .export
         .file_system
         .set_attributes(authority, object.id, &set)
         .await
         .or_status()?;
-    Ok(())
+    Ok(Some(emptied))
 }
 
 /// The share that access and deny bits stand for. What is said of delegations besides is checked and left

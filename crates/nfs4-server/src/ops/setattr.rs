@@ -35,18 +35,19 @@ async fn set(compound: &mut Compound<'_>, args: SetattrArgs) -> Result<Bitmap4, 
     };
     let file_system = &object.export.file_system;
     let outcome = file_system.set_attributes(authority, object.id, &set).await;
-    if outcome == Err(Error::NotSupported) && set.mode.is_some() && is_symlink(&object).await? {
+    let attributes = if outcome == Err(Error::NotSupported)
+        && set.mode.is_some()
+        && is_symlink(&object).await?
+    {
         // Clients set modes without looking at the kind of what they set it on. Symbolic links have none,
         // so nothing is lost, and the reply tells that it was not set.
         set.mode = None;
         attrsset.remove(Attr::Mode);
-        file_system
-            .set_attributes(authority, object.id, &set)
-            .await
-            .map_err(status_of_io)?;
+        file_system.set_attributes(authority, object.id, &set).await
     } else {
-        outcome.map_err(status_of_io)?;
-    }
+        outcome
+    };
+    compound.learn(&object, attributes.map_err(status_of_io)?);
     Ok(attrsset)
 }
 

@@ -17,7 +17,10 @@ pub(crate) async fn verify(compound: &mut Compound<'_>, args: VerifyArgs) -> Res
 
 /// Whether the current object has these attributes. They are compared as values, because bitmaps can be
 /// written in several ways.
-pub(super) async fn are_same(compound: &Compound<'_>, theirs: &Fattr4) -> Result<bool, NfsStat4> {
+pub(super) async fn are_same(
+    compound: &mut Compound<'_>,
+    theirs: &Fattr4,
+) -> Result<bool, NfsStat4> {
     compound.current()?;
     check_comparable(&theirs.attrmask, compound.minor_version)?;
     let assumed = Attributes4::decode(theirs).map_err(|error| error.status())?;

@@ -29,6 +29,9 @@ pub(crate) async fn write(
         .write(authority, object.id, args.offset, data, stability)
         .await
         .map_err(status_of_io)?;
+    if let Some(attributes) = written.attributes {
+        compound.learn(&object, attributes);
+    }
     compound
         .service
         .observer

@@ -103,6 +103,7 @@ impl Inner {
             count,
             stability,
             verifier: self.verifier,
+            attributes: None,
         })
     }
 
