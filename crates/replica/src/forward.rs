@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use vfs::{
     Attributes, Authority, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
-    ObjectId, OpenOwner, ReadData, Result, SeekTarget, SetAttributes, Share, Stability, Written,
-    XattrMode, XattrName, XattrPage,
+    ObjectId, OpenOwner, ReadData, ReplicaSlot, Result, SeekTarget, SetAttributes, Share,
+    Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
 use crate::outcomes::Unanswered;
@@ -110,11 +110,20 @@ pub(crate) struct Forwarded {
     pub(crate) operation: Operation,
 }
 
+/// What is behind a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Found {
+    pub(crate) attributes: Attributes,
+    /// The replica whose copy says so, if nobody else decides about the object as far as that one knows.
+    pub(crate) vouched_by: Option<ReplicaSlot>,
+}
+
 /// What an operation returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Value {
     Nothing,
     Attributes(Attributes),
+    Found(Found),
     Page(DirectoryPage),
     Created(Created),
     Change(DirectoryChange),
@@ -170,6 +179,7 @@ macro_rules! expected {
 expected! {
     (): Value::Nothing => ();
     Attributes: Value::Attributes(attributes) => attributes;
+    Found: Value::Found(found) => found;
     DirectoryPage: Value::Page(page) => page;
     Created: Value::Created(created) => created;
     DirectoryChange: Value::Change(change) => change;
@@ -184,16 +194,14 @@ expected! {
     XattrPage: Value::XattrPage(page) => page;
 }
 
-/// Carries an operation out; all but [`Operation::Settle`], which is no operation of a file system.
+/// Carries an operation out; all but [`Operation::Settle`] and [`Operation::Lookup`], whose answers are not those of a file
+/// system.
 pub(crate) async fn perform(files: &impl FileSystem, operation: Operation) -> Result<Value> {
     use Operation as O;
     Ok(match operation {
         O::Attributes(id) => Value::Attributes(files.attributes(id).await?),
         O::SetAttributes(by, id, set) => {
             Value::Attributes(files.set_attributes(by.authority(), id, &set).await?)
-        }
-        O::Lookup(who, directory, name) => {
-            Value::Attributes(files.lookup(&who, directory, &name).await?)
         }
         O::Parent(who, directory) => Value::Attributes(files.parent(&who, directory).await?),
         O::ReadDirectory(who, directory, after, count) => {
@@ -245,7 +253,10 @@ async fn perform_on_data(files: &impl FileSystem, operation: Operation) -> Resul
         }
         O::Write(by, id, offset, data, stability) => {
             let written = files.write(by.authority(), id, offset, data, stability);
-            Value::Written(written.await?)
+            let mut written = written.await?;
+            // Clients ask for them with every WRITE, which would go the same way again.
+            written.attributes = files.attributes(id).await.ok();
+            Value::Written(written)
         }
         O::Commit(id, offset, count) => Value::Commitment(files.commit(id, offset, count).await?),
         O::Seek(by, id, offset, target) => {

@@ -160,6 +160,10 @@ async fn serve(shared: Arc<Shared>, forwarded: Forwarded) -> Answer {
     };
     let outcome = match operation {
         Operation::Settle(file) => door.settle(file).await.map(|()| Value::Nothing),
+        Operation::Lookup(who, directory, name) => {
+            let found = door.find(&who, directory, &name);
+            found.await.map(Value::Found)
+        }
         operation => {
             ORIGIN
                 .scope(origin, forward::perform(&door, operation))

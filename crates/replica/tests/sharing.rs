@@ -4,8 +4,14 @@
 
 mod fixture;
 
-use fixture::{ROOT, Set, WRITE};
-use vfs::Error;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fixture::{ROOT, Set, WRITE, eventually, owner, root};
+use vfs::{Authority, Error, FileSystem, Stability};
+
+/// Longer than any test takes.
+const KEPT: Duration = Duration::from_secs(600);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_closed_at_one_site_is_seen_by_the_next_open_at_any_other() {
@@ -225,4 +231,81 @@ async fn what_is_written_beside_a_truncation_reaches_everybody() {
         }
     }
     set.assert_equal().await;
+}
+
+/// A site works in a directory that another one controls: what its client is told of a file that it makes and writes there
+/// comes with the answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_made_and_written_under_the_control_of_another_site_takes_a_forward_each() {
+    let set = Set::failing_with(2, |settings| {
+        settings.control.deep_control_idle = KEPT;
+        settings.control.revoke_grace = KEPT;
+    })
+    .await;
+    let (near, far) = (&set.sites[1], &set.sites[0]);
+    let shared = far.directory(ROOT, "shared").await.unwrap();
+    let forwarded = || near.replica.status().forwarded;
+    let before = forwarded();
+    let file = near.file(shared, "f").await.unwrap();
+    assert_eq!(forwarded() - before, 1, "the file was made");
+    let (who, maker) = (root(), owner("maker"));
+    let opening = near.files.open_made(&who, file, &maker, WRITE);
+    opening.await.unwrap();
+    near.store
+        .downgrade(file, &maker, WRITE)
+        .await
+        .expect("the open is kept where the client is");
+    let before = forwarded();
+    let bytes = Bytes::from_static(b"eight by");
+    let (by, stability) = (Authority::Open(&who), Stability::File);
+    let writing = near.files.write(by, file, 0, bytes, stability);
+    let written = writing.await.unwrap();
+    assert_eq!(forwarded() - before, 1, "it was written");
+    let told = written.attributes.expect("the primary tells");
+    assert_eq!(told, far.files.attributes(file).await.unwrap());
+    assert_eq!(told.size, 8);
+    assert_eq!(far.load(shared, "f").await.unwrap(), b"eight by");
+    near.close(file, "maker").await.unwrap();
+}
+
+/// A look-up goes to the site that decides about the directory, which need not be the one that decides about the file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_leads_to_what_the_primary_of_the_object_knows() {
+    let set = Set::failing_with(3, |settings| {
+        settings.control.directory_control_idle = KEPT;
+        settings.control.revoke_grace = KEPT;
+        settings.control.strategies.deep_control = false;
+    })
+    .await;
+    let [first, second, third] = &set.sites[..] else {
+        panic!("three sites");
+    };
+    let shared = first.directory(ROOT, "shared").await.unwrap();
+    let file = first.file(shared, "file").await.unwrap();
+    let controlled = |by: u16| {
+        let status = second.replica.status();
+        let mut controls = status.controls.iter();
+        controls.any(|one| one.holder == by && one.paths.iter().any(|path| path.ends_with("/file")))
+    };
+    let forwarded = || second.replica.status().forwarded;
+
+    first.open(file, "maker", WRITE).await.unwrap();
+    eventually("the second site knows who made it", || controlled(1)).await;
+    let before = forwarded();
+    second.find(shared, "file").await.unwrap();
+    assert_eq!(forwarded() - before, 1, "one site decides about both");
+
+    first.close(file, "maker").await.unwrap();
+    eventually("it is let go", || !controlled(1)).await;
+    third.open(file, "writer", WRITE).await.unwrap();
+    third.write(file, 0, b"by the third").await.unwrap();
+    eventually("the second site knows who writes", || controlled(3)).await;
+    let before = forwarded();
+    assert_eq!(second.find(shared, "file").await.unwrap().size, 12);
+    assert_eq!(
+        forwarded() - before,
+        2,
+        "the first site does not know the file"
+    );
+    third.close(file, "writer").await.unwrap();
 }

@@ -15,7 +15,7 @@ use vfs::{
 use super::pin::Effect;
 use super::{Door, subject_of};
 use crate::forward::Operation as O;
-use crate::settings::{Durability, NameSpace};
+use crate::settings::Durability;
 use crate::views;
 
 #[async_trait]
@@ -59,15 +59,7 @@ impl FileSystem for Door {
         directory: ObjectId,
         name: &Name,
     ) -> Result<Attributes> {
-        let store = &self.shared.store;
-        if self.shared.settings.name_space == NameSpace::Relaxed
-            && let Ok(found) = store.lookup(who, directory, name).await
-        {
-            return Ok(found);
-        }
-        let attempt = || store.lookup(who, directory, name);
-        let operation = || O::Lookup(who.clone(), directory, name.clone());
-        self.look(&[directory], attempt, operation).await
+        self.look_up(who, directory, name).await
     }
 
     async fn parent(&self, who: &Credentials, directory: ObjectId) -> Result<Attributes> {
@@ -181,6 +173,16 @@ impl FileSystem for Door {
         share: Share,
     ) -> Result<Attributes> {
         self.open_file(authority, id, owner, share).await
+    }
+
+    async fn open_made(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<()> {
+        self.open_made_file(who, id, owner, share).await
     }
 
     async fn downgrade(&self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()> {

@@ -5,6 +5,7 @@
 //! common.
 
 mod files;
+mod names;
 mod opens;
 mod pin;
 

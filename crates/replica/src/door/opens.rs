@@ -5,9 +5,11 @@
 //! lock, is a change of the file and goes to its primary; the tables travel with the updates.
 
 use control::Position;
-use vfs::{Attributes, Authority, Error, FileSystem, ObjectId, OpenOwner, Result, Share};
+use vfs::{
+    Attributes, Authority, Credentials, Error, FileSystem, ObjectId, OpenOwner, Result, Share,
+};
 
-use super::{Absence, Door, not_here};
+use super::{Absence, Door, PAUSE, not_here};
 use crate::forward::Operation;
 use crate::turn::Verdict;
 
@@ -53,6 +55,40 @@ impl Door {
         }
         self.note_writer(id, owner, share);
         Ok(attributes)
+    }
+
+    /// Registers the open of a file that was made by the same request, at whichever replica: what its primary would be
+    /// asked, it has said by making it. If that was elsewhere, the file itself is about to arrive, and is waited for a
+    /// moment: an open that is not registered keeps no removed file.
+    pub(super) async fn open_made_file(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<()> {
+        let authority = Authority::Open(who);
+        if denies(share) || self.shared.engine.is_alone() {
+            self.open_file(authority, id, owner, share).await?;
+            return Ok(());
+        }
+        let arrived = async {
+            let mut stirrings = self.shared.engine.stirrings();
+            loop {
+                match self.shared.store.open(authority, id, owner, share).await {
+                    // The sender lives in the engine.
+                    Err(Error::Stale) => drop(stirrings.changed().await),
+                    outcome => return outcome,
+                }
+            }
+        };
+        if let Ok(outcome) = tokio::time::timeout(PAUSE, arrived).await {
+            outcome?;
+            self.note_writer(id, owner, share);
+        } else {
+            self.open_file(authority, id, owner, share).await?;
+        }
+        Ok(())
     }
 
     /// Whether another site's client may open the file; nothing is registered.
