@@ -16,4 +16,11 @@ impl Moment {
         let microseconds = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         Moment(self.0.saturating_add(microseconds))
     }
+
+    /// The moment `span` earlier; the origin where there is none.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Moment {
+        let microseconds = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        Moment(self.0.saturating_sub(microseconds))
+    }
 }

@@ -165,6 +165,10 @@ async fn serve(shared: Arc<Shared>, forwarded: Forwarded) -> Answer {
             found.await.map(Value::Found)
         }
         operation => {
+            if let Operation::Read(_, file, ..) = operation {
+                // What is read at another site is wanted there before what nobody reads.
+                door.shared.engine.hurry(Some(file));
+            }
             ORIGIN
                 .scope(origin, forward::perform(&door, operation))
                 .await

@@ -325,10 +325,17 @@ impl Engine {
 
     /// Somebody waits for this file to be shipped, or for all files.
     pub(crate) fn hurry(&self, file: Option<ObjectId>) {
-        self.turn(|turn| match file {
-            Some(file) => turn.ledger.unshipped.hurry(turn.now, file),
-            None => turn.ledger.unshipped.hurry_all(turn.now),
+        let nothing = self.turn(|turn| {
+            let unshipped = &mut turn.ledger.unshipped;
+            match file {
+                Some(file) => unshipped.hurry(turn.now, file),
+                None => unshipped.hurry_all(turn.now),
+            }
+            file.is_some_and(|file| unshipped.complete_everywhere(file))
         });
+        if nothing {
+            return;
+        }
         self.urgent.send_modify(|count| *count += 1);
         self.ring_contents();
     }

@@ -268,6 +268,25 @@ async fn a_file_made_and_written_under_the_control_of_another_site_takes_a_forwa
     near.close(file, "maker").await.unwrap();
 }
 
+/// Contents that rest before they are sent do so no longer when another site reads them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_site_reads_is_sent_there_at_once() {
+    let set = Set::failing_with(2, |settings| {
+        settings.data_delay = KEPT;
+        settings.control.deep_control_idle = KEPT;
+        settings.control.revoke_grace = KEPT;
+    })
+    .await;
+    let (writer, reader) = (&set.sites[0], &set.sites[1]);
+    let shared = writer.directory(ROOT, "shared").await.unwrap();
+    writer.save(shared, "read", b"wanted").await.unwrap();
+    writer.save(shared, "left", b"not wanted").await.unwrap();
+    let lacking = || writer.replica.status().peers[0].lag_files;
+    assert_eq!(lacking(), 2, "both rest");
+    assert_eq!(reader.load(shared, "read").await.unwrap(), b"wanted");
+    eventually("what was read has come", || lacking() == 1).await;
+}
+
 /// A look-up goes to the site that decides about the directory, which need not be the one that decides about the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_leads_to_what_the_primary_of_the_object_knows() {

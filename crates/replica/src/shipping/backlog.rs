@@ -141,8 +141,8 @@ impl Backlog {
         self.update(file, |state| {
             state.follows = state.follows.max(follows);
             if state.lacking.is_empty() {
-                let hurried = state.hurried || everything_hurried >= Some(state.since);
-                state.due = if hurried { now } else { rested };
+                let rests = !state.hurried && everything_hurried < Some(state.since);
+                state.due = if rests { rested } else { state.due_from(now) };
             }
             state.change(range, most);
         });
@@ -157,7 +157,7 @@ impl Backlog {
         self.update(file, |state| {
             state.follows = state.follows.max(follows);
             if state.lacking.is_empty() {
-                state.due = now;
+                state.due = state.due_from(now);
             }
             state.cut(size);
         });
@@ -173,13 +173,13 @@ impl Backlog {
         }
     }
 
-    /// Somebody waits for `file`: it does not rest, now or later, until it is complete, and its next piece
-    /// goes before those of files that nobody waits for.
+    /// Somebody waits for `file`: it does not rest, now or later, until it is complete, and until then its pieces
+    /// go before those of files that nobody waits for, unless these have been due for as long as its head start.
     pub fn hurry(&mut self, now: Moment, file: ObjectId) {
-        self.tell(now);
+        let now = self.tell(now);
         self.update(file, |state| {
             state.hurried = true;
-            state.due = Moment::default();
+            state.due = state.due.min(state.due_from(now));
         });
     }
 
@@ -192,7 +192,8 @@ impl Backlog {
     /// piece in flight of that file. It must be read after this call, so that it has every change up to
     /// `follows`.
     ///
-    /// Files take turns with one piece each; the one that has been due longest goes first.
+    /// Files take turns with one piece each; the one that has been due longest goes first, and one that somebody waits for
+    /// has a head start.
     pub fn next(&mut self, now: Moment) -> Option<Piece> {
         let now = self.tell(now);
         let (&(due, _), &file) = self.queue.first_key_value()?;
@@ -203,7 +204,7 @@ impl Backlog {
         let (piece_bytes, most) = (self.settings.piece_bytes, self.settings.max_ranges);
         self.queue.pop_first();
         let (range, follows) = self.update(file, |state| {
-            state.due = now;
+            state.due = state.due_from(now);
             state.turn = None;
             (state.take(id, piece_bytes, most), state.follows)
         })?;

@@ -7,9 +7,14 @@ use super::backlog::PieceId;
 use super::ranges::Ranges;
 use control::{Moment, Position};
 use std::ops::Range;
+use std::time::Duration;
 
 /// The place of a file in the queue: when its turn is, and a count that breaks ties.
 pub(super) type Turn = (Moment, u64);
+
+/// How much longer than it has a file that somebody waits for counts as waiting for its turn: it goes before all
+/// others, but for those that have waited so much longer, so that it cannot keep them from being sent for ever.
+const HEAD_START: Duration = Duration::from_secs(10);
 
 /// A piece that the peer has not acknowledged.
 #[derive(Clone, Debug)]
@@ -65,6 +70,14 @@ impl Shortfall {
     /// Whether the peer has everything.
     pub(super) fn is_complete(&self) -> bool {
         self.lacking.is_empty() && self.flying.is_empty()
+    }
+
+    /// Since when it counts as waiting, if it does from now on.
+    pub(super) fn due_from(&self, now: Moment) -> Moment {
+        match self.hurried {
+            true => now.before(HEAD_START),
+            false => now,
+        }
     }
 
     /// From now on everything that is missing is owed; what is changed later is not.

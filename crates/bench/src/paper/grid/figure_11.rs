@@ -58,7 +58,7 @@ impl Figure11 {
         let with = |&class: &Class| Benchmark::ALL.map(|benchmark| (benchmark, class));
         match (extent, self.is_large) {
             (Extent::Whole, _) => self.classes().iter().flat_map(with).collect(),
-            (Extent::Quick, false) => vec![(Benchmark::Hc, Class::S), (Benchmark::Mb, Class::W)],
+            (Extent::Quick, false) => vec![(Benchmark::Ed, Class::S), (Benchmark::Mb, Class::W)],
             (Extent::Quick, true) => vec![(Benchmark::Hc, Class::A)],
         }
     }
@@ -68,8 +68,7 @@ impl Figure11 {
         match (extent, self.is_large) {
             (Extent::Whole, false) => &["0.2", "60", "120"],
             (Extent::Whole, true) => &["0.2", "120"],
-            (Extent::Quick, false) => &["0.2", "60"],
-            (Extent::Quick, true) => &["60"],
+            (Extent::Quick, _) => &["60"],
         }
     }
 
@@ -161,6 +160,13 @@ impl Experiment for Figure11 {
             }
         }
         points
+    }
+
+    fn trials(&self, extent: Extent) -> u32 {
+        match self.is_large {
+            true => extent.choose(extent.trials(), 1),
+            false => extent.trials(),
+        }
     }
 
     fn expected(&self, point: &Point, extent: Extent) -> Duration {

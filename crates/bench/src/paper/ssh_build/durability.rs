@@ -47,7 +47,7 @@ impl Sweep for Durability {
 
     fn points(&self, extent: Extent) -> Vec<Point> {
         // Waiting for a majority is a straight line; at 120 ms it would take 23 minutes.
-        let distances: &[&str] = extent.choose(&["0.2", "30", "60"], &["0.2", "120"]);
+        let distances: &[&str] = extent.choose(&["0.2", "30", "60"], &["0.2", "60"]);
         let series = [RELAXED, MAJORITY, EARLIER, LOCAL];
         let series = |x: &&str| series.map(|series| Point::new("", series, x));
         distances.iter().flat_map(series).collect()

@@ -16,7 +16,7 @@ use crate::paper::table::{self, Heads};
 const TIMEOUTS: [&str; 4] = ["100 ms", "500 ms", "1 s", "2 s"];
 
 /// How many steps a quick run plays.
-const QUICK_STEPS: usize = 7_500;
+const QUICK_STEPS: usize = 4_000;
 
 /// Figure 7.
 #[derive(Debug)]

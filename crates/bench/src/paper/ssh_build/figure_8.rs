@@ -16,7 +16,7 @@ use crate::paper::table::{self, Figure, Heads};
 const NETWORKS: [(&str, &str); 2] = [("LAN, 0.2 ms", "0.2"), ("WAN, 120 ms", "120")];
 
 /// How many steps a quick run plays.
-const QUICK_STEPS: usize = 2_000;
+const QUICK_STEPS: usize = 1_000;
 
 /// Figure 8.
 #[derive(Debug)]

@@ -45,7 +45,7 @@ enum Load {
 
 impl Load {
     fn all(extent: Extent) -> [Self; 2] {
-        let small = Self::Small(extent.choose(60, 20));
+        let small = Self::Small(extent.choose(60, 10));
         [small, Self::Large(extent.choose(256 << 20, 64 << 20))]
     }
 
@@ -102,7 +102,7 @@ impl Experiment for Copies {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        let distances: &[&str] = extent.choose(DISTANCES, &["0.2", "60"]);
+        let distances: &[&str] = extent.choose(DISTANCES, &["60"]);
         let mut points = Vec::new();
         for load in Load::all(extent) {
             for x in distances {

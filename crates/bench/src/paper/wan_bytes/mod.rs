@@ -35,7 +35,7 @@ const BUILD_THINKING: &str = "SSH-Build, thinking";
 const SIDE_BY_SIDE: usize = 3 * VARIANTS.len();
 
 /// How many steps a quick run plays.
-const QUICK_STEPS: usize = 1_500;
+const QUICK_STEPS: usize = 600;
 
 /// The comparison.
 #[derive(Debug)]

@@ -108,6 +108,26 @@ fn a_file_somebody_waits_for_goes_first_and_rests_no_more() {
 }
 
 #[test]
+fn every_piece_of_a_file_somebody_waits_for_goes_before_others_that_have_not_waited_long() {
+    let minute: u64 = 60_000_000;
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(minute), 1, 0..80);
+    change(&mut backlog, Moment(minute + 1), 2, 0..800);
+    let rested = minute + 1 + DELAY;
+    backlog.hurry(Moment(rested), file(2));
+    let mut next = |now| {
+        let piece = backlog.next(Moment(now)).unwrap();
+        backlog.acknowledged(piece.id);
+        piece.file
+    };
+    assert_eq!([0; 3].map(|_| next(rested)), [file(2); 3]);
+    let seconds = |count: u64| rested + count * 1_000_000;
+    assert_eq!(next(seconds(9)), file(2));
+    let late = [0; 3].map(|_| next(seconds(11)));
+    assert_eq!(late, [file(2), file(1), file(2)]);
+}
+
+#[test]
 fn when_somebody_waits_for_everything_nothing_known_rests() {
     let mut backlog = backlog();
     change(&mut backlog, Moment(0), 1, 0..4);
