@@ -27,7 +27,32 @@ const TURNAROUND: &str = "turnaround_s";
 const SMALL: &str = "In class S the distances are measured side by side, each with sites and servers of its own: there everybody mostly \
     waits. In class W nothing goes on beside a job.";
 const LARGE: &str = "In this class nothing goes on beside a job. One NFS server stands for both, and the directory that all share is \
-    left to the [smaller classes](figure-11.md).";
+    left to the [smaller classes](figure-11.md). *Contents rest 10 s* means `data_delay = \"10 s\"`: what is written is sent to the other sites \
+    when it is read there, or after 10 s; these run at a set of their own, after the others, and only the two problems in which sites write much that only they \
+    read.";
+
+/// What the small classes are run on.
+const SMALL_SYSTEMS: [System; 5] = [
+    System::Distant,
+    System::DistantGanesha,
+    System::Replicated,
+    System::ReplicatedShared,
+    System::GridFtp,
+];
+
+/// What the large class is run on.
+const LARGE_SYSTEMS: [System; 4] = [
+    System::DistantGanesha,
+    System::Replicated,
+    System::ReplicatedResting,
+    System::GridFtp,
+];
+
+/// Whether a system is worth measuring with a problem. In the other two nothing of size is written that only its own site reads.
+fn is_of_use(system: System, benchmark: Benchmark) -> bool {
+    let keeps = matches!(benchmark, Benchmark::Vp | Benchmark::Mb);
+    keeps || system != System::ReplicatedResting
+}
 
 /// Whether jobs of a class move so little that they mostly wait, and others may run beside them.
 fn waits(class: Class) -> bool {
@@ -74,8 +99,8 @@ impl Figure11 {
 
     fn systems(&self) -> &'static [System] {
         match self.is_large {
-            true => &[System::DistantGanesha, System::Replicated, System::GridFtp],
-            false => &System::ALL,
+            true => &LARGE_SYSTEMS,
+            false => &SMALL_SYSTEMS,
         }
     }
 
@@ -105,20 +130,36 @@ impl Figure11 {
         )
     }
 
-    /// All trials at one place, at servers that are started for it.
+    /// All trials at one place, at servers that are started for it, and anew for other settings.
     fn measure_at(&self, x: &str, jobs: &[&Job], field: &Field, book: &dyn Book) -> Result<()> {
-        let mut servers = Servers::start(field, round_trip(x)?)?;
-        for job in jobs {
+        let mut servers: Option<(&str, Servers)> = None;
+        let mut jobs: Vec<(System, &&Job)> = jobs
+            .iter()
+            .map(|job| Ok((system(&job.point.series)?, job)))
+            .collect::<Result<_>>()?;
+        jobs.sort_by_key(|(system, _)| system.settings());
+        for (system, job) in jobs {
+            let settings = system.settings();
+            if servers.as_ref().is_none_or(|(of, _)| *of != settings) {
+                // Those before stop first.
+                drop(servers.take());
+                servers = Some((settings, Servers::start(field, round_trip(x)?, settings)?));
+            }
+            let (_, running) = servers.as_mut().context("servers were started")?;
             let (benchmark, class) = problem(&job.point.panel)?;
-            let mut systems = System::ALL.into_iter();
-            let system = systems.find(|system| system.name() == job.point.series);
-            let system = system.context("there is no such series")?;
             let graph = Graph::of(benchmark, class);
-            let outcome = servers.run(&graph, DIVISOR, system);
+            let outcome = running.run(&graph, DIVISOR, system);
             book.keep(job, outcome.with_context(|| job.to_string())?)?;
         }
         Ok(())
     }
+}
+
+/// By the name in plots and tables.
+fn system(series: &str) -> Result<System> {
+    let mut systems = System::ALL.into_iter();
+    let system = systems.find(|system| system.name() == series);
+    system.context("there is no such series")
 }
 
 impl Experiment for Figure11 {
@@ -156,6 +197,7 @@ impl Experiment for Figure11 {
             for x in self.distances(extent) {
                 let panel = panel(benchmark, class);
                 let systems = self.systems().iter();
+                let systems = systems.filter(|system| is_of_use(**system, benchmark));
                 points.extend(systems.map(|system| Point::new(&panel, system.name(), x)));
             }
         }

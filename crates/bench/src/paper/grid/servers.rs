@@ -40,17 +40,20 @@ pub(super) enum System {
     Replicated,
     /// The same, but all sites write into one directory.
     ReplicatedShared,
+    /// As the first, but contents that nobody reads rest for long before they are sent.
+    ReplicatedResting,
     /// Files staged by GridFTP.
     GridFtp,
 }
 
 impl System {
     /// All, in the order in which they take turns.
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Distant,
         Self::DistantGanesha,
         Self::Replicated,
         Self::ReplicatedShared,
+        Self::ReplicatedResting,
         Self::GridFtp,
     ];
 
@@ -62,6 +65,14 @@ impl System {
         }
     }
 
+    /// Lines of the configuration of the replicas.
+    pub(super) fn settings(self) -> &'static str {
+        match self {
+            Self::ReplicatedResting => "[replication]\ndata_delay = \"10 s\"\n",
+            _ => "",
+        }
+    }
+
     /// How plots and tables call it.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -69,6 +80,7 @@ impl System {
             Self::DistantGanesha => "one NFS server: Ganesha",
             Self::Replicated => "Meridian, 3 replicas",
             Self::ReplicatedShared => "3 replicas, one directory",
+            Self::ReplicatedResting => "3 replicas, contents rest 10 s",
             Self::GridFtp => "GridFTP",
         }
     }
@@ -87,14 +99,14 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Starts all of them, at sites this far from each other. A connection that has known a shorter distance would not
-    /// find out how much a longer one carries.
-    pub(super) fn start(field: &Field, round_trip: Duration) -> Result<Self> {
+    /// Starts all of them, at sites this far from each other, with these lines behind the configuration of the replicas. A
+    /// connection that has known a shorter distance would not find out how much a longer one carries.
+    pub(super) fn start(field: &Field, round_trip: Duration, settings: &str) -> Result<Self> {
         let folder = field.folder()?;
         let link = LinkSettings::round_trip(round_trip).bandwidth(BANDWIDTH);
         let world = World::new(&NAMES, &link)?;
         let disk = folder.path().join("set");
-        let sites = Sites::start_in(world, &field.program, &disk, SITES, "")?;
+        let sites = Sites::start_in(world, &field.program, &disk, SITES, settings)?;
         let fourth = fourth(&sites)?;
         let data = folder.path().join("distant");
         let distant = Server::start(fourth, &field.program, data, fourth.nfs_address(), "")?;
@@ -179,7 +191,7 @@ impl Servers {
             _ => self.distant.from(place),
         };
         Ok(match system {
-            System::Replicated | System::ReplicatedShared => {
+            System::Replicated | System::ReplicatedShared | System::ReplicatedResting => {
                 self.sites.replicas.iter().map(Server::target).collect()
             }
             _ => places.iter().map(from).collect(),
@@ -199,7 +211,9 @@ impl Servers {
                 System::GridFtp => return Ok(()),
                 System::Distant => self.distant.target(),
                 System::DistantGanesha => self.ganesha_from(fourth(&self.sites)?),
-                System::Replicated | System::ReplicatedShared => self.sites.replicas[0].target(),
+                System::Replicated | System::ReplicatedShared | System::ReplicatedResting => {
+                    self.sites.replicas[0].target()
+                }
             };
             let folder = NfsFolder::find(&near, name, system.folders()).await?;
             folder.remove(&near, name).await
