@@ -350,3 +350,14 @@ fn the_report_of_one_who_is_configured_only_in_the_next_view_is_asked_for_again(
     }
     assert!(set.cores.iter().all(ControlCore::is_settled));
 }
+
+/// Two views follow each other so closely that some enter the second one before others enter the first.
+#[test]
+fn a_report_that_came_two_views_early_is_asked_for_again() {
+    let mut set = three(all_rules);
+    for (replica, epoch) in [(1, 2), (2, 2), (1, 3), (2, 3), (0, 2), (0, 3)] {
+        enter(&mut set, replica, epoch);
+        set.deliver();
+    }
+    assert!(set.cores.iter().all(ControlCore::is_settled));
+}

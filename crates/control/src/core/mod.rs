@@ -23,7 +23,7 @@ use crate::claim::{Obstacle, Proposal};
 use crate::command::{Command, Mark, Record};
 use crate::message::{Envelope, Message};
 use crate::moment::Moment;
-use crate::name::{ControlName, Incarnation, Position};
+use crate::name::{ControlName, Epoch, Incarnation, Position};
 use crate::own::{Ending, OwnControls};
 use crate::settings::Settings;
 use crate::tree::Tree;
@@ -108,8 +108,8 @@ pub struct ControlCore {
     reports: Reports,
     /// What this replica had acknowledged before it left the view, until it knows again what others hold.
     set_aside: BTreeMap<ControlName, Proposal>,
-    /// Peers whose messages of a later view were dropped here.
-    ahead_of_us: BTreeSet<ReplicaSlot>,
+    /// Peers whose messages of a later view were dropped here, and the last such view of each.
+    ahead_of_us: BTreeMap<ReplicaSlot, Epoch>,
     answers: VecDeque<Answer>,
     to_judge: BTreeSet<u64>,
     commands: VecDeque<Command>,
@@ -164,7 +164,7 @@ impl ControlCore {
             unknown: Unknown::default(),
             reports: Reports::default(),
             set_aside: BTreeMap::new(),
-            ahead_of_us: BTreeSet::new(),
+            ahead_of_us: BTreeMap::new(),
             answers: VecDeque::new(),
             to_judge: BTreeSet::new(),
             commands: VecDeque::new(),

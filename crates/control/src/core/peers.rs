@@ -64,7 +64,7 @@ impl ControlCore {
 
     /// Proposals and answers count in their own epoch, between those who take part; ends are valid in any
     /// later one, and from anybody. What comes from a later view than ours is dropped and asked for again
-    /// once we are there.
+    /// once we are there, and not in one between: its sender would drop that in turn.
     fn is_in_force(&mut self, from: ReplicaSlot, envelope: &Envelope) -> bool {
         let Envelope { epoch, message } = envelope;
         let epoch: Epoch = *epoch;
@@ -75,7 +75,8 @@ impl ControlCore {
         match epoch.cmp(&self.view.epoch) {
             Ordering::Equal => !self.view.has_lost(from) && !self.view.has_lost(self.slot),
             Ordering::Greater => {
-                self.ahead_of_us.insert(from);
+                let last = self.ahead_of_us.entry(from).or_insert(epoch);
+                *last = epoch.max(*last);
                 false
             }
             Ordering::Less => false,

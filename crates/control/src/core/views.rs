@@ -37,9 +37,8 @@ impl ControlCore {
             self.joined = true;
         }
         self.forget_those_who_left(&former);
-        let ahead_of_us = std::mem::take(&mut self.ahead_of_us);
         let repeated = self.settings.rules.said_again_in_new_view();
-        for peer in ahead_of_us.into_iter().filter(|_| repeated) {
+        for peer in self.reached().into_iter().filter(|_| repeated) {
             self.send_now(peer, Message::Repeat);
         }
         self.open_reports(&former);
@@ -189,6 +188,13 @@ impl ControlCore {
             let forgotten = forgotten.into_iter().filter(|slot| undecided || gone(slot));
             forgotten.for_each(|slot| control.election.forget(slot));
         }
+    }
+
+    /// Those whose messages were dropped because this replica was not yet in the view that it is in now.
+    fn reached(&mut self) -> Vec<ReplicaSlot> {
+        let epoch = self.view.epoch;
+        let reached = self.ahead_of_us.extract_if(.., |_, last| *last <= epoch);
+        reached.map(|(peer, _)| peer).collect()
     }
 
     pub(super) fn send_now(&mut self, to: ReplicaSlot, message: Message) {
