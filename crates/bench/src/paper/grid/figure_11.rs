@@ -205,10 +205,7 @@ impl Experiment for Figure11 {
     }
 
     fn trials(&self, extent: Extent) -> u32 {
-        match self.is_large {
-            true => extent.choose(extent.trials(), 1),
-            false => extent.trials(),
-        }
+        extent.choose(extent.trials(), 1)
     }
 
     fn expected(&self, point: &Point, extent: Extent) -> Duration {

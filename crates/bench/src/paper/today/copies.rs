@@ -113,6 +113,10 @@ impl Experiment for Copies {
         points
     }
 
+    fn trials(&self, extent: Extent) -> u32 {
+        extent.choose(extent.trials(), 1)
+    }
+
     fn expected(&self, point: &Point, extent: Extent) -> Duration {
         let distance = point.x.parse::<f64>().unwrap_or(0.0) / 1000.0;
         let seconds = match (Load::of(&point.panel, extent), point.series.as_str()) {

@@ -62,6 +62,10 @@ impl Experiment for WanBytes {
         all.collect()
     }
 
+    fn trials(&self, extent: Extent) -> u32 {
+        extent.choose(extent.trials(), 1)
+    }
+
     fn expected(&self, point: &Point, extent: Extent) -> Duration {
         let seconds = match (point.x.as_str(), extent) {
             (BUILD_THINKING, _) => 200 / SIDE_BY_SIDE as u64,
