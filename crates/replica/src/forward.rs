@@ -73,6 +73,8 @@ pub(crate) enum Operation {
     Xattrs(Credentials, ObjectId, u64, u32),
     /// May the close of this written file be answered (rule 19)?
     Settle(ObjectId),
+    /// A read by one whose own copy lacks nothing but what the primary sends.
+    Fetch(Warrant, ObjectId, u64, u32),
 }
 
 impl Operation {
@@ -96,7 +98,7 @@ impl Operation {
             Operation::Write(_, _, _, data, _) | Operation::SetXattr(_, _, _, data, _) => {
                 data.len() > 16 << 10
             }
-            Operation::Read(_, _, _, count) => *count > 16 << 10,
+            Operation::Read(_, _, _, count) | Operation::Fetch(_, _, _, count) => *count > 16 << 10,
             Operation::ReadDirectory(..) | Operation::Xattr(..) | Operation::Xattrs(..) => true,
             _ => false,
         }
@@ -136,6 +138,27 @@ pub(crate) enum Value {
     Commitment(Commitment),
     Place(Option<u64>),
     XattrPage(XattrPage),
+    /// The asker's own copy has what was asked for.
+    Here,
+}
+
+/// What has come of a read that was handed over.
+#[derive(Debug)]
+pub(crate) enum Fetched {
+    /// The answer brings it.
+    Data(ReadData),
+    /// The own copy has it.
+    Here,
+}
+
+impl Expected for Fetched {
+    fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Data(data) => Some(Fetched::Data(data)),
+            Value::Here => Some(Fetched::Here),
+            _ => None,
+        }
+    }
 }
 
 /// The answer to a forwarded operation.
@@ -194,8 +217,8 @@ expected! {
     XattrPage: Value::XattrPage(page) => page;
 }
 
-/// Carries an operation out; all but [`Operation::Settle`] and [`Operation::Lookup`], whose answers are not those of a file
-/// system.
+/// Carries an operation out; all but [`Operation::Settle`], [`Operation::Lookup`] and [`Operation::Fetch`], whose answers
+/// are not those of a file system.
 pub(crate) async fn perform(files: &impl FileSystem, operation: Operation) -> Result<Value> {
     use Operation as O;
     Ok(match operation {

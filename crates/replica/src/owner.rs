@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use control::Envelope;
 use peer::{Incoming, Message, Owner, Refusal, Sender};
-use vfs::Error;
+use vfs::{Error, ReplicaSlot};
 
 use crate::door::Door;
 use crate::forward::{self, Answer, Forwarded, Operation, Value};
@@ -58,10 +58,11 @@ impl Owner for Reception {
         }
         let forwarded: Forwarded = wire::decode(&incoming.message.payload)
             .map_err(|error: Malformed| refused(&error.to_string()))?;
+        let from = incoming.from.slot;
         drop(incoming);
         shared.figures.served.fetch_add(1, Ordering::Relaxed);
         let answer = tokio::select! {
-            answer = serve(shared.clone(), forwarded) => Some(answer),
+            answer = serve(shared.clone(), from, forwarded) => Some(answer),
             // What it waits for does not happen any more.
             () = shared.parted() => None,
         };
@@ -148,7 +149,7 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
 }
 
 /// Carries out what another replica forwarded.
-async fn serve(shared: Arc<Shared>, forwarded: Forwarded) -> Answer {
+async fn serve(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> Answer {
     let Forwarded { origin, operation } = forwarded;
     if shared.is_witness {
         return Answer::NotHere;
@@ -163,6 +164,11 @@ async fn serve(shared: Arc<Shared>, forwarded: Forwarded) -> Answer {
         Operation::Lookup(who, directory, name) => {
             let found = door.find(&who, directory, &name);
             found.await.map(Value::Found)
+        }
+        Operation::Fetch(by, file, offset, count) => {
+            let range = offset..offset.saturating_add(count.into());
+            let read = Operation::Read(by, file, offset, count);
+            door.fetch(from, file, range, read).await
         }
         operation => {
             if let Operation::Read(_, file, ..) = operation {

@@ -287,6 +287,79 @@ async fn what_another_site_reads_is_sent_there_at_once() {
     eventually("what was read has come", || lacking() == 1).await;
 }
 
+/// So many bytes that do not compress, different for each seed.
+fn noise(bytes: usize, seed: u64) -> Vec<u8> {
+    let step = |state: &mut u64| {
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        Some((*state >> 56) as u8)
+    };
+    std::iter::repeat_n((), bytes)
+        .scan(seed, |state, ()| step(state))
+        .collect()
+}
+
+/// Two sites; the first one decides about a directory, `shared`, and contents rest.
+async fn with_much_at_rest() -> Set {
+    let set = Set::failing_with(2, |settings| {
+        settings.data_delay = KEPT;
+        settings.control.deep_control_idle = KEPT;
+        settings.control.revoke_grace = KEPT;
+    })
+    .await;
+    set.sites[0].directory(ROOT, "shared").await.unwrap();
+    set
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_read_at_another_site_crosses_once() {
+    const MUCH: usize = 1 << 20;
+    let set = with_much_at_rest().await;
+    let (writer, reader) = (&set.sites[0], &set.sites[1]);
+    let shared = writer.find(ROOT, "shared").await.unwrap().id;
+    let sent = || writer.replica.status().peers[0].sent_bytes;
+    let before = sent();
+    let text = noise(MUCH, 1);
+    let file = writer.save(shared, "file", &text).await.unwrap();
+    // As a client does before it closes.
+    writer.files.commit(file, 0, 0).await.unwrap();
+    assert_eq!(reader.load(shared, "file").await.unwrap(), text);
+    let once = sent();
+    let expected = MUCH as u64..(MUCH + MUCH / 4) as u64;
+    assert!(expected.contains(&(once - before)), "{}", once - before);
+    assert_eq!(reader.load(shared, "file").await.unwrap(), text);
+    assert!(sent() - once < (MUCH / 4) as u64, "it is there already");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_reads_much_at_another_site_sees_every_change_that_came_before() {
+    const MUCH: usize = 256 << 10;
+    let set = with_much_at_rest().await;
+    let (writer, reader) = (&set.sites[0], &set.sites[1]);
+    let shared = writer.find(ROOT, "shared").await.unwrap().id;
+    let mut text = noise(MUCH, 1);
+    let file = writer.save(shared, "file", &text).await.unwrap();
+    writer.open(file, "goes on", WRITE).await.unwrap();
+    for round in 0..20 {
+        let (at, part) = (round * 4096, noise(70 << 10, round as u64 + 2));
+        writer.write(file, at as u64, &part).await.unwrap();
+        text[at..at + part.len()].copy_from_slice(&part);
+        if round % 2 == 0 {
+            writer.files.commit(file, 0, 0).await.unwrap();
+        }
+        assert_eq!(reader.read(file).await.unwrap(), text, "round {round}");
+        match round % 3 {
+            0 => text.truncate(MUCH - 100 * round),
+            1 => text.resize(MUCH + 100 * round, 0),
+            _ => continue,
+        }
+        writer.truncate(file, text.len() as u64).await.unwrap();
+        assert_eq!(reader.read(file).await.unwrap(), text, "round {round}, cut");
+    }
+    writer.close(file, "goes on").await.unwrap();
+}
+
 /// A look-up goes to the site that decides about the directory, which need not be the one that decides about the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_leads_to_what_the_primary_of_the_object_knows() {

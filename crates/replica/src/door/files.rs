@@ -249,9 +249,7 @@ impl FileSystem for Door {
         offset: u64,
         count: u32,
     ) -> Result<ReadData> {
-        let attempt = || self.shared.store.read(authority, id, offset, count);
-        let operation = || O::Read(authority.into(), id, offset, count);
-        self.look(&[id], attempt, operation).await
+        self.read_once(authority, id, offset, count).await
     }
 
     async fn write(

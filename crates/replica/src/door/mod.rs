@@ -8,6 +8,7 @@ mod files;
 mod names;
 mod opens;
 mod pin;
+mod reads;
 
 use std::future::Future;
 use std::sync::Arc;

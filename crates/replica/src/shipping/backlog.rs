@@ -319,6 +319,19 @@ impl Backlog {
         self.files.contains_key(&file)
     }
 
+    /// Whether the peer lacks anything of a range of `file`, or has not acknowledged it.
+    #[must_use]
+    pub fn lacks_of(&self, file: ObjectId, range: Range<u64>) -> bool {
+        let state = self.files.get(&file);
+        state.is_some_and(|state| state.lacks(range))
+    }
+
+    /// How many bytes of `file` have to be sent or acknowledged yet, at most.
+    #[must_use]
+    pub fn bytes_of(&self, file: ObjectId) -> u128 {
+        self.files.get(&file).map_or(0, Shortfall::bytes)
+    }
+
     /// How many files the peer lacks something of.
     #[must_use]
     pub fn files(&self) -> usize {

@@ -72,6 +72,13 @@ impl Shortfall {
         self.lacking.is_empty() && self.flying.is_empty()
     }
 
+    /// Whether the peer has not got all of a range.
+    pub(super) fn lacks(&self, range: Range<u64>) -> bool {
+        let mut flying = self.flying.iter().map(|piece| &piece.range);
+        flying.any(|piece| piece.start < range.end && range.start < piece.end)
+            || self.lacking.overlap(range).next().is_some()
+    }
+
     /// Since when it counts as waiting, if it does from now on.
     pub(super) fn due_from(&self, now: Moment) -> Moment {
         match self.hurried {

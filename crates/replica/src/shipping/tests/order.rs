@@ -307,3 +307,19 @@ fn what_was_changed_lately_is_told_from_what_is_old() {
     assert_eq!(backlog.files_since_before(Moment(11)), 1);
     assert_eq!(backlog.files_since_before(Moment(21)), 2);
 }
+
+#[test]
+fn a_range_is_there_when_nothing_of_it_is_to_be_sent_or_acknowledged() {
+    let mut backlog = backlog();
+    change(&mut backlog, Moment(0), 1, 4..20);
+    let lacks = |backlog: &Backlog, range| backlog.lacks_of(file(1), range);
+    assert!(!lacks(&backlog, 0..4) && !lacks(&backlog, 20..30));
+    let first = backlog.next(DUE).unwrap();
+    assert_eq!(first.range, 4..12);
+    assert!(lacks(&backlog, 0..5), "it is on its way");
+    backlog.acknowledged(first.id);
+    assert!(!lacks(&backlog, 0..12));
+    assert!(lacks(&backlog, 11..13), "it is to be sent");
+    change(&mut backlog, DUE, 1, 5..6);
+    assert!(lacks(&backlog, 0..12) && !lacks(&backlog, 6..12));
+}
