@@ -8,7 +8,7 @@ use std::time::Duration;
 use peer::set::{MemberList, SetDirectory};
 use peer::{Endpoint, Lane, RequestError};
 use store::Store;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
@@ -16,6 +16,7 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 use crate::arrivals::Inbox;
 use crate::base::Held;
 use crate::copies::Copies;
+use crate::door::WAITING_AT_ONCE;
 use crate::forward::{Answer, Forwarded, Handed, Operation};
 use crate::leavings::Servers;
 use crate::losses::Losses;
@@ -104,6 +105,8 @@ pub(crate) struct Shared {
     completed: Mutex<BTreeMap<ReplicaSlot, BTreeMap<ObjectId, u64>>>,
     /// Somebody waits until a majority knows to be complete.
     pub(crate) majority_awaited: AtomicU64,
+    /// Taken while a read of a peer's waits for contents to arrive there.
+    pub(crate) fetches: Semaphore,
     /// How much of the tree is here; clients are answered when it is everything.
     pub(crate) held: watch::Sender<Held>,
     requests: AtomicU64,
@@ -174,6 +177,7 @@ impl Shared {
             pace,
             completed: Mutex::default(),
             majority_awaited: AtomicU64::new(0),
+            fetches: Semaphore::new(WAITING_AT_ONCE),
             held: watch::Sender::new(parts.held),
             requests: AtomicU64::new(0),
             lock_listeners: RwLock::default(),

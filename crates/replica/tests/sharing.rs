@@ -4,6 +4,7 @@
 
 mod fixture;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -358,6 +359,45 @@ async fn who_reads_much_at_another_site_sees_every_change_that_came_before() {
         assert_eq!(reader.read(file).await.unwrap(), text, "round {round}, cut");
     }
     writer.close(file, "goes on").await.unwrap();
+}
+
+/// Two sites replace a large file in turns while a third one reads it all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_who_reads_much_sees_what_was_replaced_before() {
+    const BLOCKS: usize = 32;
+    const ROUNDS: u32 = 120;
+    let content = |round: u32| round.to_be_bytes().repeat(BLOCKS * 1024);
+    let set = Set::of(3).await;
+    let (writers, reader) = (&set.sites[..2], &set.sites[2]);
+    let file = writers[0].save(ROOT, "file", &content(0)).await.unwrap();
+    let replaced = AtomicU32::new(0);
+    let write = async {
+        for round in 1..=ROUNDS {
+            // Control stays for some rounds and then moves.
+            let site = &writers[round as usize / 5 % 2];
+            site.open(file, "writer", WRITE).await.unwrap();
+            site.write(file, 0, &content(round)).await.unwrap();
+            if round % 3 > 0 {
+                site.files.commit(file, 0, 0).await.unwrap();
+            }
+            site.close(file, "writer").await.unwrap();
+            replaced.store(round, Ordering::SeqCst);
+        }
+    };
+    let read = async {
+        while replaced.load(Ordering::SeqCst) < ROUNDS {
+            let least = replaced.load(Ordering::SeqCst);
+            let read = reader.read(file).await.unwrap();
+            assert_eq!(read.len(), BLOCKS * 4096);
+            let rounds = read.chunks_exact(4);
+            let oldest = rounds
+                .map(|round| u32::from_be_bytes(round.try_into().unwrap()))
+                .min();
+            assert!(oldest >= Some(least), "{oldest:?} was replaced by {least}");
+        }
+    };
+    tokio::join!(write, read);
+    set.assert_equal().await;
 }
 
 /// A look-up goes to the site that decides about the directory, which need not be the one that decides about the file.

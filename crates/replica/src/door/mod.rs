@@ -18,6 +18,8 @@ use control::{Subject, Update};
 use tokio::time::Instant;
 use vfs::{Attributes, Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
+pub(crate) use reads::WAITING_AT_ONCE;
+
 use crate::base::Held;
 use crate::forward::{Expected, Handed, Operation, Value};
 use crate::outcomes::{Outcome, Unanswered};

@@ -27,6 +27,9 @@ const SOON_STABLE: Duration = Duration::from_millis(50);
 /// When the asker has got nothing more of the file for so long, the answer brings the data.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
+/// So many may wait at once, of all peers. Fewer than a peer may have carried out at once, lest reads hold up everything else.
+pub(crate) const WAITING_AT_ONCE: usize = 128;
+
 /// And after so long in any case; whoever asks does not wait for ever.
 const LONGEST: Duration = Duration::from_secs(20);
 
@@ -82,11 +85,8 @@ impl Door {
         self.shared.engine.hurry(Some(file));
         let size = self.attributes(file).await?.size;
         let wanted = size.min(range.end).saturating_sub(range.start);
-        let store = &self.shared.store;
-        let is_whole = !store.is_incomplete(file) && !store.is_damaged(file);
         let has = |turn: &mut Turn<'_>| has(turn, to, file, range.clone(), position);
-        let worth = wanted >= WORTH_WAITING && is_whole;
-        if worth && is_stable(store, position).await && bring(&self.shared, to, file, has).await {
+        if wanted >= WORTH_WAITING && self.comes(to, file, position, has).await {
             // This replica is still primary, and what was changed here meanwhile is there as well.
             self.attributes(file).await?;
             if self.shared.engine.turn(has) {
@@ -94,6 +94,22 @@ impl Door {
             }
         }
         forward::perform(self, read).await
+    }
+
+    /// Waits until `has` holds, unless it is not to be expected soon or too many wait.
+    async fn comes(
+        &self,
+        to: ReplicaSlot,
+        file: ObjectId,
+        position: u64,
+        has: impl Fn(&mut Turn<'_>) -> bool,
+    ) -> bool {
+        let Ok(_waiting) = self.shared.fetches.try_acquire() else {
+            return false;
+        };
+        let store = &self.shared.store;
+        let is_whole = !store.is_incomplete(file) && !store.is_damaged(file);
+        is_whole && is_stable(store, position).await && bring(&self.shared, to, file, has).await
     }
 }
 
