@@ -159,6 +159,10 @@ async fn serve(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> 
         forwarded: true,
         adopting: false,
     };
+    if let Operation::Read(_, file, ..) | Operation::Fetch(_, file, ..) = &operation {
+        // What is read at another site is wanted there before what nobody reads.
+        door.shared.engine.hurry(Some(*file));
+    }
     let outcome = match operation {
         Operation::Settle(file) => door.settle(file).await.map(|()| Value::Nothing),
         Operation::Lookup(who, directory, name) => {
@@ -171,10 +175,6 @@ async fn serve(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> 
             door.fetch(from, file, range, read).await
         }
         operation => {
-            if let Operation::Read(_, file, ..) = operation {
-                // What is read at another site is wanted there before what nobody reads.
-                door.shared.engine.hurry(Some(file));
-            }
             ORIGIN
                 .scope(origin, forward::perform(&door, operation))
                 .await

@@ -81,8 +81,6 @@ impl Door {
         read: Operation,
     ) -> Result<Value> {
         let position = self.shared.engine.turn(|turn| turn.ledger.last_position);
-        // What is read at another site is wanted there before what nobody reads.
-        self.shared.engine.hurry(Some(file));
         let size = self.attributes(file).await?.size;
         let wanted = size.min(range.end).saturating_sub(range.start);
         let has = |turn: &mut Turn<'_>| has(turn, to, file, range.clone(), position);
