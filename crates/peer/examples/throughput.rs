@@ -57,9 +57,10 @@ async fn main() -> Outcome<()> {
     let directory = SetDirectory::new(root.path().join("first"));
     let now = SystemTime::now();
     directory.create(vec![address.clone()], now)?;
+    directory.note_current();
     let counter = Arc::new(Counter::default());
     let start = |directory: &SetDirectory, owner, listener| -> Outcome<Endpoint> {
-        let desk = directory.keeps_authority().then(|| directory.clone());
+        let desk = Some(directory.clone());
         let (identity, incarnation) = (directory.identity()?, Incarnation(1));
         let settings = settings.clone();
         Ok(Endpoint::start(

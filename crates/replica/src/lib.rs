@@ -13,6 +13,7 @@
 
 mod administration;
 mod arrivals;
+mod authority;
 mod base;
 mod contents;
 mod copies;

@@ -14,7 +14,7 @@ use crate::leavings::ClientsAsked;
 use crate::overseer::ORIGIN;
 use crate::shared::Shared;
 use crate::wire::{self, Applied, Ask, Malformed, PieceDone};
-use crate::{base, contents, leavings, losses, scrub, sessions, views};
+use crate::{authority, base, contents, leavings, losses, scrub, sessions, views};
 
 /// The owner of the endpoint; it does not keep the replica alive.
 pub(crate) struct Reception(pub(crate) Weak<Shared>);
@@ -46,6 +46,10 @@ impl Owner for Reception {
                 .map_err(|error: Malformed| refused(&error.to_string()))?;
             let absent = leavings::answer(&shared, &asked);
             return Ok(wire::payload(wire::CLIENTS, &absent));
+        }
+        if incoming.message.kind == wire::AUTHORITY {
+            let from = incoming.from.slot;
+            return authority::offered(&shared, from, &incoming.release().payload).await;
         }
         if incoming.message.kind == wire::SCRUB {
             let question = wire::decode(&incoming.release().payload)
@@ -110,7 +114,7 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
             let done: PieceDone = wire::decode(body)?;
             contents::done(shared, from, done);
         }
-        wire::MEMBERS => sessions::learn_members(shared, wire::decode(body)?),
+        wire::MEMBERS => sessions::learn_members(shared, from, &wire::decode(body)?),
         wire::PIECE => {
             let head = wire::decode(body)?;
             if let Some(inbox) = shared.inbox(from) {

@@ -95,7 +95,8 @@ impl Replica {
             });
         }
         let (steps, steps_out) = mpsc::unbounded_channel();
-        let founder = set.keeps_authority();
+        let founder =
+            set.is_creator() && (list.members.len() == 1 || views::has_known_a_view(&store)?);
         let held = base::held(&store, founder)?;
         if held == Held::Nothing {
             // What is here of others is no copy any more. What was granted to them counts all the same.
@@ -104,7 +105,8 @@ impl Replica {
         let remembered = persistence::load(&store)?;
         let engine = engine(store, &settings, incarnation, &remembered, steps);
         let peer_settings = settings.peer.clone();
-        let desk = set.keeps_authority().then(|| set.clone());
+        // Who keeps the authority may change while the server runs.
+        let desk = Some(set.clone());
         let shared = Arc::new(Shared::new(Parts {
             engine: engine.clone(),
             settings,
@@ -225,7 +227,7 @@ impl Replica {
         tokio::time::timeout(patience, everywhere).await.is_ok()
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::Position;
-use peer::set::MemberList;
+use peer::set::{Learned, MemberList, SetError};
 use peer::{Lane, Sender, Session};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -279,7 +279,8 @@ pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox, begins: bool) {
 
 /// A peer has said how far it is.
 pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greeting) {
-    learn_members(shared, greeting.members);
+    learn_members(shared, from, &greeting.members);
+    shared.note_greeted(from);
     if greeting.begins {
         shared
             .engine
@@ -421,15 +422,32 @@ pub(crate) fn look_at_base(shared: &Shared, peer: ReplicaSlot) {
     }
 }
 
-/// Takes over a newer list of members, wherever it comes from.
-pub(crate) fn learn_members(shared: &Arc<Shared>, list: MemberList) {
-    if list.version <= shared.member_list().version {
-        return;
-    }
-    match shared.set.learn(list.clone()) {
-        Ok(true) => adopt_members(shared, list),
-        Ok(false) => {}
+/// Takes over a list of members that a peer showed, if the set's authority has signed it and it counts more than ours.
+pub(crate) fn learn_members(shared: &Arc<Shared>, from: ReplicaSlot, list: &MemberList) {
+    match shared.set.learn(list) {
+        Ok(Learned::Nothing) => {}
+        Ok(Learned::News) => look_for_members(shared),
+        // Its keeper takes in what we know and signs anew; until then ours counts.
+        Ok(Learned::NotAll) => {
+            let message = wire::body(wire::MEMBERS, &shared.member_list());
+            let keeper = ReplicaSlot(list.keeper);
+            shared.post.send(keeper, Lane::Control, message);
+        }
+        Err(error @ SetError::Forged(_)) => {
+            if shared.note_forger(from) {
+                tracing::error!(peer = from.0, %error, "a peer shows a list of members that does not count; look at its server");
+            }
+        }
         Err(error) => tracing::error!(%error, "the list of members cannot be stored"),
+    }
+}
+
+/// Takes up the list of members as the files have it: a command or a joining server may have changed it there.
+pub(crate) fn look_for_members(shared: &Arc<Shared>) {
+    match shared.set.member_list() {
+        Ok(list) if list != shared.member_list() => adopt_members(shared, list),
+        Ok(_) => {}
+        Err(error) => tracing::error!(%error, "the list of members cannot be read"),
     }
 }
 

@@ -135,6 +135,10 @@ type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
 struct Membership {
     current: BTreeSet<ReplicaSlot>,
     list: MemberList,
+    /// Who has shown its list since this replica started.
+    greeted: BTreeSet<ReplicaSlot>,
+    /// Who has shown one that the authority did not sign.
+    forgers: BTreeSet<ReplicaSlot>,
 }
 
 impl Shared {
@@ -209,7 +213,27 @@ impl Shared {
     pub(crate) fn set_members(&self, current: BTreeSet<ReplicaSlot>, list: MemberList) {
         let membership = self.membership.write();
         let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
-        *membership = Membership { current, list };
+        membership.current = current;
+        membership.list = list;
+    }
+
+    /// A peer has shown its list of members, and what is new in it is known here.
+    pub(crate) fn note_greeted(&self, peer: ReplicaSlot) {
+        let membership = self.membership.write();
+        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
+        membership.greeted.insert(peer);
+    }
+
+    /// Whether a peer has shown its list of members since this replica started.
+    pub(crate) fn has_greeted(&self, peer: ReplicaSlot) -> bool {
+        self.membership().greeted.contains(&peer)
+    }
+
+    /// A peer has shown a list that the authority did not sign. Says whether for the first time.
+    pub(crate) fn note_forger(&self, peer: ReplicaSlot) -> bool {
+        let membership = self.membership.write();
+        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
+        membership.forgers.insert(peer)
     }
 
     /// Whether it is up to this replica to supply another one with the tree: the first of those that take

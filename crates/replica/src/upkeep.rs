@@ -36,7 +36,8 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        look_for_members(&shared);
+        sessions::look_for_members(&shared);
+        views::note_current(&shared);
         sessions::let_go_of_settled(&shared);
         shared.copies.forget_unused(Instant::now());
         progress::tell(&shared);
@@ -124,17 +125,6 @@ where
             tracing::error!(%file, %error, "a file cannot be renewed");
             true
         }
-    }
-}
-
-/// The founder learns of members from its own files, where joining writes them.
-fn look_for_members(shared: &Arc<Shared>) {
-    match shared.set.member_list() {
-        Ok(list) if list.version > shared.member_list().version => {
-            sessions::adopt_members(shared, list);
-        }
-        Ok(_) => {}
-        Err(error) => tracing::error!(%error, "the list of members cannot be read"),
     }
 }
 

@@ -61,6 +61,9 @@ pub(crate) const CLIENTS: u32 = 31;
 /// [`crate::progress::Remainder`], about once a second to those on their way back into the view. Control lane.
 pub(crate) const REMAINDER: u32 = 41;
 
+/// A [`peer::set::Handover`], answered with nothing once it is stored durably. Control lane.
+pub(crate) const AUTHORITY: u32 = 50;
+
 /// A [`ScrubQuestion`], answered with a [`ScrubAnswer`]. Data lane.
 pub(crate) const SCRUB: u32 = 21;
 
@@ -423,6 +426,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<PieceHead>(bytes));
     drop(decode::<PieceDone>(bytes));
     drop(decode::<MemberList>(bytes));
+    drop(decode::<peer::set::Handover>(bytes));
     drop(decode::<BasePage>(bytes));
     drop(decode::<Ask>(bytes));
     drop(decode::<Promise>(bytes));

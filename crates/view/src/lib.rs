@@ -22,6 +22,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod views;
+mod warrant;
 
 pub use audit::{AUDIT_ENTRIES_MAX, AuditEntry, REASON_BYTES_MAX};
 pub use courier::{Courier, CourierError, MESSAGE_BYTES_MAX};
@@ -32,3 +33,4 @@ pub use recovery::{force, last_known};
 pub use settings::Settings;
 pub use state::{Exclusion, Kind, Loss, MEMBERS_MAX, MemberState, ViewState};
 pub use views::Views;
+pub use warrant::Warrant;

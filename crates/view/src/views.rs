@@ -30,6 +30,7 @@ use crate::raft::types::{Metrics, Raft, config, id, slot};
 use crate::raft::wire::{Answer, Denial, Request};
 use crate::settings::Settings;
 use crate::state::{Kind, ViewState};
+use crate::warrant::Warrant;
 
 /// One member's part in agreeing on views.
 ///
@@ -44,6 +45,7 @@ struct Core {
     slot: ReplicaSlot,
     settings: Settings,
     courier: Arc<dyn Courier>,
+    warrant: Arc<dyn Warrant>,
     raft: Raft,
     state: watch::Receiver<Arc<ViewState>>,
     /// Held while this member changes who votes.
@@ -62,6 +64,7 @@ impl Views {
         settings: Settings,
         courier: Arc<dyn Courier>,
         ledger: Arc<dyn Ledger>,
+        warrant: Arc<dyn Warrant>,
     ) -> Result<Arc<Views>, ViewError> {
         let config = Arc::new(config(&settings)?);
         let log = Log::open(Arc::clone(&ledger)).await?;
@@ -80,6 +83,7 @@ impl Views {
             slot,
             settings,
             courier,
+            warrant,
             raft,
             state,
             voters: tokio::sync::Mutex::new(()),

@@ -1,14 +1,18 @@
-//! The set's certificate authority: signs the certificates of replicas and nothing else.
+//! The set's certificate authority: signs the certificates of replicas and the lists of members, nothing else.
 
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
-    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData,
+    SanType, SigningKey,
 };
+use rustls::SignatureScheme;
+use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
 use time::OffsetDateTime;
 use vfs::ReplicaSlot;
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::SetError;
 use crate::identity::SetId;
@@ -79,6 +83,45 @@ pub(crate) fn sign(
     request.params = parameters;
     let certificate = request.signed_by(&issuer).map_err(failed)?;
     Ok(certificate.der().clone())
+}
+
+/// Signs bytes with the authority's key, in PEM.
+///
+/// # Errors
+/// [`SetError::Certificate`] for a key that is none.
+pub(crate) fn sign_bytes(authority_key: &str, bytes: &[u8]) -> Result<Vec<u8>, SetError> {
+    let key = KeyPair::from_pem(authority_key).map_err(failed)?;
+    SigningKey::sign(&key, bytes).map_err(failed)
+}
+
+/// Whether the authority with this certificate has signed these bytes.
+pub(crate) fn has_signed(authority: &CertificateDer<'_>, bytes: &[u8], signature: &[u8]) -> bool {
+    let Ok((_, parsed)) = X509Certificate::from_der(authority) else {
+        return false;
+    };
+    let key = &parsed.public_key().subject_public_key.data;
+    let supported = ring::default_provider().signature_verification_algorithms;
+    let mut schemes = supported.mapping.iter();
+    // What `make_authority` makes; in TLS 1.3 the scheme names the curve as well.
+    let scheme = schemes.find(|(scheme, _)| *scheme == SignatureScheme::ECDSA_NISTP256_SHA256);
+    let algorithms = scheme.map_or(&[][..], |(_, algorithms)| *algorithms);
+    let mut algorithms = algorithms.iter();
+    algorithms.any(|algorithm| algorithm.verify_signature(key, bytes, signature).is_ok())
+}
+
+/// Whether a key, in PEM, is that of the authority with this certificate.
+pub(crate) fn is_key_of(authority: &CertificateDer<'_>, authority_key: &str) -> bool {
+    let Ok(key) = KeyPair::from_pem(authority_key) else {
+        return false;
+    };
+    X509Certificate::from_der(authority)
+        .is_ok_and(|(_, parsed)| parsed.public_key().raw == key.subject_public_key_info())
+}
+
+/// When a certificate stops to be valid, in seconds since 1970; `None` when it cannot be read.
+pub(crate) fn valid_until_unix_s(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    Some(parsed.validity().not_after.timestamp())
 }
 
 fn name(common: String) -> DistinguishedName {

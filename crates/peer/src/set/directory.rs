@@ -1,90 +1,68 @@
-//! A replica's directory of its set, and what is done with it: create, invite, sign, revoke.
+//! A replica's directory of its set: how it begins, what is read from it, and what is learned from others.
 //!
 //! | file | content |
 //! |---|---|
-//! | `set.json` | set, own slot, members with their version, the next slot |
+//! | `set.json` | set, own slot, the list of members with the authority's signature |
 //! | `tree` | what the owner says all replicas must know of the tree; its meaning is the owner's |
 //! | `authority.pem` | certificate of the authority |
-//! | `authority.key` | its key; only where the set was created |
+//! | `authority.key` | its key; only where the authority is kept |
 //! | `replica.pem`, `replica.key` | what this replica proves itself with |
-//! | `invitations.json` | secrets that were handed out |
+//! | `authority.offer` | a key that was handed over to this replica and is not in use yet |
+//! | `invitations.json` | secrets that were handed out; only where the authority is kept |
 //!
 //! Each is readable by its owner only. Changes are made under a lock, so that `meridian set invite` may run
 //! beside the server.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
 use super::SetError;
-use super::authority::{CERTIFICATE_LIFETIME, make_authority, make_request, sign};
+use super::authority::{
+    CERTIFICATE_LIFETIME, has_signed, make_authority, make_request, sign, sign_bytes,
+};
 use super::files::{self, DirectoryLock, damaged};
-use super::invitation::{Invitation, unknown_token};
-use super::token::{Token, unix_seconds};
+use super::invitation::Invitation;
+use super::list::{Member, MemberList};
 use crate::identity::SetId;
-use crate::tls::{Identity, fingerprint, replica_of};
+use crate::tls::{Identity, replica_of};
 
-const TREE: &str = "tree";
+pub(super) const TREE: &str = "tree";
+
+/// The key of the set's authority, in PEM.
+pub(super) const AUTHORITY_KEY: &str = "authority.key";
 
 /// The slot of the replica that creates the set.
 const FIRST_SLOT: ReplicaSlot = ReplicaSlot(1);
 
-/// A replica of the set, as the set's files know it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
-    /// Its slot.
-    pub slot: u16,
-    /// Where it listens for peers, `host:port`.
-    pub addresses: Vec<String>,
-    /// It was removed: whatever certificate it shows is refused.
-    pub revoked: bool,
-    /// It was invited as a witness: it votes, and keeps no contents. Files written before there were witnesses do
-    /// not say so of anybody.
-    #[serde(default)]
-    pub witness: bool,
-}
-
-/// The members of a set. Only the replica that keeps the authority's key changes them, so of two lists the
-/// one with the larger version is right.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberList {
-    /// Grows with each change, from 1.
-    pub version: u64,
-    /// The members, removed ones included, by slot.
-    pub members: Vec<Member>,
-}
-
-impl MemberList {
-    /// Whether the replica of a slot was invited as a witness.
-    #[must_use]
-    pub fn is_witness(&self, slot: u16) -> bool {
-        let mut members = self.members.iter();
-        members.any(|member| member.slot == slot && member.witness)
-    }
-}
-
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct SetFile {
+pub(super) struct SetFile {
     set: String,
-    slot: u16,
-    next_slot: u32,
+    pub(super) slot: u16,
+    /// Another replica keeps the authority in a later term, whose list does not cover this one yet: nothing is signed
+    /// here any more.
+    #[serde(default)]
+    pub(super) superseded: bool,
     #[serde(flatten)]
-    list: MemberList,
+    pub(super) list: MemberList,
 }
 
-impl SetFile {
-    /// Replaces what is known of one member, or adds it.
-    fn put(&mut self, member: Member) {
-        let members = &mut self.list.members;
-        members.retain(|other| other.slot != member.slot);
-        members.push(member);
-        members.sort_by_key(|member| member.slot);
-        self.list.version += 1;
-    }
+/// What a list that another replica showed has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learned {
+    /// Nothing: it says no more than what is known here.
+    Nothing,
+    /// The list of this directory is another one now.
+    News,
+    /// Nothing: it counts more than that of this directory, but does not know all that this one knows. Its keeper has
+    /// to be shown this one, and to sign anew.
+    NotAll,
 }
 
 /// What a joined server is given.
@@ -103,12 +81,17 @@ pub(crate) const TREE_BYTES_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct SetDirectory {
     path: PathBuf,
+    /// Whether this replica knows, since it started, that its list is the newest one that a majority of the set knows.
+    is_current: Arc<AtomicBool>,
 }
 
 impl SetDirectory {
     /// A directory that holds a set, or will.
     pub fn new(path: impl Into<PathBuf>) -> SetDirectory {
-        SetDirectory { path: path.into() }
+        SetDirectory {
+            path: path.into(),
+            is_current: Arc::default(),
+        }
     }
 
     /// Where it is.
@@ -153,105 +136,30 @@ impl SetDirectory {
             now,
             CERTIFICATE_LIFETIME,
         )?;
-        files::replace(&self.file("authority.key"), authority_key.as_bytes())?;
-        let members = vec![Member {
-            slot: FIRST_SLOT.0,
-            addresses,
-            revoked: false,
-            witness: false,
-        }];
+        files::replace(&self.file(AUTHORITY_KEY), authority_key.as_bytes())?;
         let authority = CertificateDer::from_pem_slice(authority.as_bytes())
             .map_err(|error| SetError::Certificate(error.to_string()))?;
         self.write_replica(&key.serialize_pem(), &certificate, &authority)?;
         files::replace(&self.file(TREE), tree)?;
-        self.write_set(&SetFile {
+        let mut file = SetFile {
             set: set.to_string(),
             slot: FIRST_SLOT.0,
-            next_slot: u32::from(FIRST_SLOT.0) + 1,
+            superseded: false,
             list: MemberList {
-                version: 1,
-                members,
+                term: 1,
+                keeper: FIRST_SLOT.0,
+                slots_from: FIRST_SLOT.0 + 1,
+                ..MemberList::default()
             },
-        })?;
-        Ok(set)
-    }
-
-    /// Reserves a slot and makes the token for one more replica, which works once, for `lifetime`.
-    /// Printing it is the caller's; it is a password.
-    ///
-    /// # Errors
-    /// [`SetError::NoAuthority`] elsewhere than where the set was created, and file errors.
-    pub fn invite(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
-        self.invite_as(false, lifetime, now)
-    }
-
-    /// The same, for a member that votes and keeps no contents.
-    ///
-    /// # Errors
-    /// As [`SetDirectory::invite`].
-    pub fn invite_witness(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
-        self.invite_as(true, lifetime, now)
-    }
-
-    fn invite_as(
-        &self,
-        witness: bool,
-        lifetime: Duration,
-        now: SystemTime,
-    ) -> Result<Token, SetError> {
-        let _lock = self.open()?;
-        let mut set = self.read_set()?;
-        if !self.keeps_authority() {
-            return Err(SetError::NoAuthority);
-        }
-        let slot = u16::try_from(set.next_slot).map_err(|_| SetError::SlotsExhausted)?;
-        set.next_slot += 1;
-        let members = &set.list.members;
-        let own = members.iter().find(|member| member.slot == set.slot);
-        let secret: [u8; 32] = random()?;
-        let expires_unix_s = unix_seconds(now + lifetime);
-        let token = Token {
-            set: self.set_id(&set)?,
-            slot: ReplicaSlot(slot),
-            addresses: own.map(|own| own.addresses.clone()).unwrap_or_default(),
-            authority_fingerprint: fingerprint(&self.certificate("authority.pem")?),
-            secret,
-            expires: UNIX_EPOCH + Duration::from_secs(expires_unix_s),
         };
-        let mut invitations = self.read_invitations()?;
-        invitations.push(Invitation::new(slot, witness, expires_unix_s, &secret));
-        // The slot first: a crash between the two wastes it, which is better than giving it twice.
-        self.write_set(&set)?;
-        self.write_invitations(&invitations)?;
-        Ok(token)
-    }
-
-    /// Marks a member as removed, so that servers which learn of it refuse it. A running one is told with
-    /// [`crate::Endpoint::revoke`].
-    ///
-    /// # Errors
-    /// [`SetError::NoAuthority`] elsewhere than where the set was created, [`SetError::Founder`] for that
-    /// replica itself, [`SetError::NoSuchMember`] and file errors.
-    pub fn revoke(&self, slot: ReplicaSlot) -> Result<(), SetError> {
-        let _lock = self.open()?;
-        let mut set = self.read_set()?;
-        if !self.keeps_authority() {
-            return Err(SetError::NoAuthority);
-        }
-        if slot.0 == set.slot {
-            return Err(SetError::Founder);
-        }
-        let mut members = set.list.members.iter();
-        let member = members.find(|member| member.slot == slot.0).cloned();
-        let member = member.ok_or(SetError::NoSuchMember(slot.0))?;
-        if !member.revoked {
-            set.put(Member {
-                revoked: true,
-                ..member
-            });
-            self.write_set(&set)?;
-        }
-        Ok(())
+        file.list.put(Member {
+            slot: FIRST_SLOT.0,
+            addresses,
+            revoked: false,
+            witness: false,
+        });
+        self.sign_and_write(&mut file)?;
+        Ok(set)
     }
 
     /// The members as far as this replica knows.
@@ -279,20 +187,47 @@ impl SetDirectory {
         Ok(set.list.is_witness(set.slot))
     }
 
-    /// Takes over a list that another replica showed, if it is newer than what is known here. Says whether it
-    /// was. A replica that keeps the authority's key knows best and takes nothing.
+    /// Takes over a list that another replica showed, if the authority has signed it and it counts more than what is
+    /// known here. The keeper of the authority also learns from its own earlier lists, should its files come from an
+    /// older backup: it takes in what they say of members, and signs anew.
     ///
     /// # Errors
-    /// [`SetError::NoSet`] and file errors.
-    pub fn learn(&self, list: MemberList) -> Result<bool, SetError> {
+    /// [`SetError::Forged`] for a list that the set's authority did not sign, whatever it says; [`SetError::NoSet`]
+    /// and file errors.
+    pub fn learn(&self, list: &MemberList) -> Result<Learned, SetError> {
         let _lock = self.open()?;
-        let mut set = self.read_set()?;
-        if self.keeps_authority() || list.version <= set.list.version {
-            return Ok(false);
+        let mut file = self.read_set()?;
+        if *list == file.list {
+            return Ok(Learned::Nothing);
         }
-        set.list = list;
-        self.write_set(&set)?;
-        Ok(true)
+        self.verify(self.set_id(&file)?, list)?;
+        let is_newer = list.is_newer_than(&file.list);
+        if is_newer && list.covers(&file.list) {
+            file.list = list.clone();
+            file.superseded = false;
+            let keeps_from_now_on = self.prepare_for(list, file.slot)?;
+            self.write_set(&file)?;
+            if keeps_from_now_on {
+                self.sign_and_write(&mut file)?;
+            }
+            self.tidy_after(list, file.slot)?;
+            return Ok(Learned::News);
+        }
+        let by_another = (list.term, list.keeper) != (file.list.term, file.list.keeper);
+        match self.may_sign(&file) {
+            true if is_newer && by_another => {
+                file.superseded = true;
+                self.write_set(&file)?;
+                Ok(Learned::NotAll)
+            }
+            true if is_newer || !file.list.covers(list) => {
+                file.list.take_in(list);
+                self.sign_and_write(&mut file)?;
+                Ok(Learned::News)
+            }
+            false if is_newer => Ok(Learned::NotAll),
+            _ => Ok(Learned::Nothing),
+        }
     }
 
     /// What all replicas were told of the tree when they joined, as [`SetDirectory::create_for`] took it.
@@ -306,10 +241,34 @@ impl SetDirectory {
         files::read_bytes(&self.file(TREE))
     }
 
-    /// Whether this replica can admit others.
+    /// Whether this replica signs certificates and lists: it has the key, and the list that counts says that it keeps
+    /// it. Not when the files cannot be read.
     #[must_use]
     pub fn keeps_authority(&self) -> bool {
-        self.file("authority.key").exists()
+        self.read_set().is_ok_and(|file| self.may_sign(&file))
+    }
+
+    pub(super) fn may_sign(&self, file: &SetFile) -> bool {
+        let is_named = file.list.keeper == file.slot && !file.superseded;
+        is_named && self.file(AUTHORITY_KEY).exists()
+    }
+
+    /// Whether this replica began the set.
+    #[must_use]
+    pub fn is_creator(&self) -> bool {
+        self.read_set().is_ok_and(|file| file.slot == FIRST_SLOT.0)
+    }
+
+    /// From now on servers that join are admitted here, if the authority is kept here: the list of members is the newest
+    /// that a majority of the set knows. Holds for clones of this value, and ends with the process.
+    pub fn note_current(&self) {
+        self.is_current.store(true, Ordering::Release);
+    }
+
+    /// Whether [`SetDirectory::note_current`] was said.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.is_current.load(Ordering::Acquire)
     }
 
     /// What this replica proves itself with.
@@ -320,6 +279,10 @@ impl SetDirectory {
         let file = self.read_set()?;
         let certificate = self.certificate("replica.pem")?;
         let (set, slot) = (self.set_id(&file)?, ReplicaSlot(file.slot));
+        self.verify(set, &file.list).map_err(|error| match error {
+            SetError::Forged(why) => damaged(&self.file("set.json"), why),
+            other => other,
+        })?;
         if replica_of(&certificate) != Some((set, slot)) {
             let path = self.file("replica.pem");
             return Err(damaged(&path, "it is the certificate of another replica"));
@@ -337,59 +300,6 @@ impl SetDirectory {
         })
     }
 
-    /// Checks what a server shows that wants to join, and signs its request.
-    ///
-    /// # Errors
-    /// [`SetError::Refused`] and [`SetError::Token`] with what to tell it.
-    pub(crate) fn admit(
-        &self,
-        slot: ReplicaSlot,
-        shown: &[u8],
-        request: &CertificateSigningRequestDer<'_>,
-        addresses: Vec<String>,
-        now: SystemTime,
-    ) -> Result<Admission, SetError> {
-        let _lock = self.open()?;
-        let mut file = self.read_set()?;
-        let set = self.set_id(&file)?;
-        let mut invitations = self.read_invitations()?;
-        let invitation = invitations
-            .iter_mut()
-            .find(|invitation| invitation.slot == slot.0)
-            .ok_or_else(unknown_token)?;
-        invitation.check(set, shown, request, now)?;
-        let revoked = |member: &Member| member.slot == slot.0 && member.revoked;
-        if file.list.members.iter().any(revoked) {
-            return Err(SetError::Refused(
-                "this replica was removed from the set; ask for a new token".to_owned(),
-            ));
-        }
-        let certificate = sign(
-            &files::read(&self.file("authority.pem"))?,
-            &files::read(&self.file("authority.key"))?,
-            request,
-            set,
-            slot,
-            now,
-            CERTIFICATE_LIFETIME,
-        )?;
-        invitation.use_up(request);
-        file.put(Member {
-            slot: slot.0,
-            addresses,
-            revoked: false,
-            witness: invitation.witness,
-        });
-        self.write_invitations(&invitations)?;
-        self.write_set(&file)?;
-        Ok(Admission {
-            certificate,
-            authority: self.certificate("authority.pem")?,
-            list: file.list,
-            tree: files::read_bytes(&self.file(TREE))?,
-        })
-    }
-
     /// Writes what a server was given when it joined.
     pub(crate) fn write_joined(
         &self,
@@ -399,12 +309,13 @@ impl SetDirectory {
         admission: &Admission,
     ) -> Result<(), SetError> {
         let _lock = self.begin()?;
+        check_signature(&admission.authority, set, &admission.list)?;
         self.write_replica(key_pem, &admission.certificate, &admission.authority)?;
         files::replace(&self.file(TREE), &admission.tree)?;
         self.write_set(&SetFile {
             set: set.to_string(),
             slot: slot.0,
-            next_slot: 0,
+            superseded: false,
             list: admission.list.clone(),
         })
     }
@@ -415,7 +326,7 @@ impl SetDirectory {
         self.file("set.json").exists()
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
@@ -430,7 +341,7 @@ impl SetDirectory {
     }
 
     /// Locks a directory that must hold one.
-    fn open(&self) -> Result<DirectoryLock, SetError> {
+    pub(super) fn open(&self) -> Result<DirectoryLock, SetError> {
         if !self.exists() {
             return Err(SetError::NoSet(self.path.clone()));
         }
@@ -448,31 +359,60 @@ impl SetDirectory {
         files::replace(&self.file("authority.pem"), pem(authority).as_bytes())
     }
 
-    fn certificate(&self, name: &str) -> Result<CertificateDer<'static>, SetError> {
+    pub(super) fn certificate(&self, name: &str) -> Result<CertificateDer<'static>, SetError> {
         let path = self.file(name);
         CertificateDer::from_pem_slice(files::read(&path)?.as_bytes())
             .map_err(|error| damaged(&path, error))
     }
 
-    fn read_set(&self) -> Result<SetFile, SetError> {
+    pub(super) fn read_set(&self) -> Result<SetFile, SetError> {
         if !self.exists() {
             return Err(SetError::NoSet(self.path.clone()));
         }
         let path = self.file("set.json");
-        serde_json::from_str(&files::read(&path)?).map_err(|error| damaged(&path, error))
+        let text = files::read(&path)?;
+        serde_json::from_str(&text).map_err(|error| match text.contains("\"signature\"") {
+            true => damaged(&path, error),
+            false => damaged(
+                &path,
+                "its list of members is not signed; sets of earlier versions of this program have to be made anew",
+            ),
+        })
+    }
+
+    /// Looks whether the set's authority has signed a list.
+    ///
+    /// # Errors
+    /// [`SetError::Forged`], and what the files may bring.
+    fn verify(&self, set: SetId, list: &MemberList) -> Result<(), SetError> {
+        check_signature(&self.certificate("authority.pem")?, set, list)
+    }
+
+    /// Signs a changed list, whose version grows, and stores it. The caller has looked whether this replica may.
+    pub(super) fn sign_and_write(&self, file: &mut SetFile) -> Result<(), SetError> {
+        let key = files::read(&self.file(AUTHORITY_KEY))?;
+        let (set, now_ms) = (self.set_id(file)?, unix_milliseconds(SystemTime::now()));
+        let list = &mut file.list;
+        list.version = list.version.saturating_add(1).max(now_ms);
+        if let Some(objection) = list.objection() {
+            return Err(SetError::Certificate(objection.to_owned()));
+        }
+        let signature = sign_bytes(&key, &list.signed_bytes(set))?;
+        list.signature = data_encoding::BASE64.encode(&signature);
+        self.write_set(file)
     }
 
     /// Written last of all files when a set is begun: without it there is none.
-    fn write_set(&self, set: &SetFile) -> Result<(), SetError> {
+    pub(super) fn write_set(&self, set: &SetFile) -> Result<(), SetError> {
         self.write_json("set.json", set)
     }
 
-    fn set_id(&self, set: &SetFile) -> Result<SetId, SetError> {
+    pub(super) fn set_id(&self, set: &SetFile) -> Result<SetId, SetError> {
         SetId::parse(&set.set)
             .ok_or_else(|| damaged(&self.file("set.json"), "the identifier of the set is none"))
     }
 
-    fn read_invitations(&self) -> Result<Vec<Invitation>, SetError> {
+    pub(super) fn read_invitations(&self) -> Result<Vec<Invitation>, SetError> {
         let path = self.file("invitations.json");
         if !path.exists() {
             return Ok(Vec::new());
@@ -482,15 +422,37 @@ impl SetDirectory {
             .map_err(|_| damaged(&path, "it is not what `meridian set invite` writes"))
     }
 
-    fn write_invitations(&self, invitations: &[Invitation]) -> Result<(), SetError> {
+    pub(super) fn write_invitations(&self, invitations: &[Invitation]) -> Result<(), SetError> {
         self.write_json("invitations.json", &invitations)
     }
 
-    fn write_json(&self, name: &str, content: &impl Serialize) -> Result<(), SetError> {
+    pub(super) fn write_json(&self, name: &str, content: &impl Serialize) -> Result<(), SetError> {
         let path = self.file(name);
         let json = serde_json::to_vec_pretty(content).map_err(|error| damaged(&path, error))?;
         files::replace(&path, &json)
     }
+}
+
+/// Looks whether an authority has signed a list of the members of a set.
+pub(super) fn check_signature(
+    authority: &CertificateDer<'_>,
+    set: SetId,
+    list: &MemberList,
+) -> Result<(), SetError> {
+    if let Some(objection) = list.objection() {
+        return Err(SetError::Forged(objection));
+    }
+    let signature = data_encoding::BASE64.decode(list.signature.as_bytes());
+    match signature {
+        Ok(signature) if has_signed(authority, &list.signed_bytes(set), &signature) => Ok(()),
+        _ => Err(SetError::Forged("the set's authority did not sign it")),
+    }
+}
+
+/// Whole milliseconds since 1970.
+fn unix_milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn pem(certificate: &CertificateDer<'_>) -> String {
@@ -504,7 +466,7 @@ fn pem(certificate: &CertificateDer<'_>) -> String {
     pem
 }
 
-fn random<const N: usize>() -> Result<[u8; N], SetError> {
+pub(super) fn random<const N: usize>() -> Result<[u8; N], SetError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| SetError::Certificate(error.to_string()))?;
     Ok(bytes)

@@ -15,11 +15,21 @@ use vfs::ReplicaSlot;
 
 use super::SetError;
 use super::authority::make_request;
-use super::directory::{Admission, Member, MemberList, SetDirectory, TREE_BYTES_MAX};
+use super::directory::{Admission, SetDirectory, TREE_BYTES_MAX};
+use super::list::MemberList;
 use super::token::{Token, proof};
 use crate::handshake::buffered;
-use crate::tls::{explain, join_config, replica_name, replica_of};
+use crate::tls::{explain, fingerprint, join_config, replica_name, replica_of};
 use crate::wire::{WireError, read_short, write_short};
+
+/// How long a server that has just started may take to learn whether its list of members is the newest.
+const CURRENT_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long the looking up of a name may take.
+const LOOK_UP: Duration = Duration::from_secs(3);
+
+/// How often it is looked.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How long one address may take.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -46,24 +56,23 @@ struct JoinReply {
     certificate: Bytes,
     #[prost(bytes = "bytes", tag = "3")]
     authority: Bytes,
-    #[prost(message, repeated, tag = "4")]
-    members: Vec<WireMember>,
-    #[prost(uint64, tag = "5")]
-    members_version: u64,
+    /// As the authority signed it.
+    #[prost(bytes = "bytes", tag = "4")]
+    list: Bytes,
     #[prost(bytes = "bytes", tag = "6")]
     tree: Bytes,
+    /// What is wrong with the addresses of the one who joins, for people; empty when nothing is.
+    #[prost(string, tag = "7")]
+    remark: String,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
-struct WireMember {
-    #[prost(uint32, tag = "1")]
-    slot: u32,
-    #[prost(string, repeated, tag = "2")]
-    addresses: Vec<String>,
-    #[prost(bool, tag = "3")]
-    revoked: bool,
-    #[prost(bool, tag = "4")]
-    witness: bool,
+/// What a server that joined was told.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The members, the server itself included.
+    pub list: MemberList,
+    /// What the inviting replica says of the server's addresses, if they are not as they should be.
+    pub remark: Option<String>,
 }
 
 /// Makes `directory` a replica of the set that the token is of; `addresses` is where peers will reach it.
@@ -77,7 +86,7 @@ pub async fn join(
     directory: &SetDirectory,
     addresses: Vec<String>,
     now: SystemTime,
-) -> Result<Vec<Member>, SetError> {
+) -> Result<Entry, SetError> {
     token.check_expiry(now)?;
     if directory.exists() {
         return Err(SetError::Exists(directory.path().to_owned()));
@@ -93,9 +102,17 @@ pub async fn join(
     if !reply.refusal.is_empty() {
         return Err(SetError::Refused(reply.refusal));
     }
+    let remark: String = reply
+        .remark
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .collect();
     let admission = admission(token, reply)?;
     directory.write_joined(token.set, token.slot, &key.serialize_pem(), &admission)?;
-    Ok(admission.list.members)
+    Ok(Entry {
+        list: admission.list,
+        remark: Some(remark).filter(|remark| !remark.is_empty()),
+    })
 }
 
 /// Asks at each address until one answers. The same question may be asked again.
@@ -150,25 +167,20 @@ fn admission(token: &Token, reply: JoinReply) -> Result<Admission, SetError> {
             "the certificate is for another replica".to_owned(),
         ));
     }
+    let authority = CertificateDer::from(reply.authority.to_vec());
+    if fingerprint(&authority) != token.authority_fingerprint {
+        return Err(SetError::Refused(
+            "the authority is not the one that the token names".to_owned(),
+        ));
+    }
     if reply.tree.len() > TREE_BYTES_MAX {
         return Err(SetError::TreeTooLarge);
     }
-    let members = reply.members.into_iter().map(|member| {
-        Ok(Member {
-            slot: u16::try_from(member.slot)
-                .map_err(|_| SetError::Refused("a member has an impossible slot".to_owned()))?,
-            addresses: member.addresses,
-            revoked: member.revoked,
-            witness: member.witness,
-        })
-    });
+    let list = MemberList::decode(&reply.list);
     Ok(Admission {
         certificate,
-        authority: CertificateDer::from(reply.authority.to_vec()),
-        list: MemberList {
-            version: reply.members_version,
-            members: members.collect::<Result<_, SetError>>()?,
-        },
+        authority,
+        list: list.ok_or_else(|| SetError::Refused("its list of members is none".to_owned()))?,
         tree: reply.tree.to_vec(),
     })
 }
@@ -181,7 +193,7 @@ pub(crate) async fn serve_join<S: AsyncRead + AsyncWrite + Unpin>(
     let question: JoinRequest = read_short(stream).await?;
     let reply = match desk {
         Some(desk) => judge(desk.clone(), question).await,
-        None => Err(SetError::NoAuthority),
+        None => Err(SetError::Refused("this server admits nobody".to_owned())),
     };
     let reply = reply.unwrap_or_else(|error| {
         tracing::warn!(%error, "refused a server that wants to join");
@@ -200,15 +212,37 @@ pub(crate) async fn serve_join<S: AsyncRead + AsyncWrite + Unpin>(
 fn refusal_text(error: &SetError) -> String {
     match error {
         SetError::Refused(reason) => reason.clone(),
-        SetError::Token(_) | SetError::NoAuthority => error.to_string(),
+        SetError::Token(_) => error.to_string(),
+        SetError::NoAuthority { keeper, .. } => format!(
+            "it does not keep the set's authority, replica {keeper} does; ask for a new token there"
+        ),
         _ => "the inviting replica cannot admit anyone at present; see its log".to_owned(),
     }
+}
+
+/// Waits a little until it is known that the list of members here is the newest.
+///
+/// # Errors
+/// [`SetError::Refused`] when that is not known in time.
+async fn become_current(desk: &SetDirectory) -> Result<(), SetError> {
+    let known = async {
+        while desk.keeps_authority() && !desk.is_current() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    timeout(CURRENT_WITHIN, known).await.map_err(|_| {
+        let reason = "it is not in contact with a majority of the set, so it cannot know who is a member; see \
+                      `meridian view` there, and try again";
+        SetError::Refused(reason.to_owned())
+    })
 }
 
 async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, SetError> {
     let slot = u16::try_from(question.slot)
         .map_err(|_| SetError::Refused("the slot is impossible".to_owned()))?;
     let request = CertificateSigningRequestDer::from(question.request.to_vec());
+    become_current(&desk).await?;
+    let addresses = question.addresses.clone();
     let admit = move || {
         desk.admit(
             ReplicaSlot(slot),
@@ -226,18 +260,27 @@ async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, S
         refusal: String::new(),
         certificate: Bytes::copy_from_slice(&admission.certificate),
         authority: Bytes::copy_from_slice(&admission.authority),
-        members_version: admission.list.version,
+        list: admission.list.encode().into(),
         tree: admission.tree.into(),
-        members: admission
-            .list
-            .members
-            .into_iter()
-            .map(|member| WireMember {
-                slot: member.slot.into(),
-                addresses: member.addresses,
-                revoked: member.revoked,
-                witness: member.witness,
-            })
-            .collect(),
+        remark: remark_on(&addresses).await,
     })
+}
+
+/// Which addresses of a new member lead nowhere from here; the others will look them up likewise.
+async fn remark_on(addresses: &[String]) -> String {
+    let mut remarks = Vec::new();
+    for address in addresses {
+        let found = timeout(LOOK_UP, tokio::net::lookup_host(address)).await;
+        let failed = match found.map(|found| found.map(Iterator::count)) {
+            Ok(Ok(0)) => "the name has no address".to_owned(),
+            Ok(Ok(_)) => continue,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        tracing::warn!(address, failed, "the address of a new member leads nowhere");
+        remarks.push(format!(
+            "the inviting server cannot look up {address} ({failed}); correct it there with `meridian set address`, or the others may not reach this server"
+        ));
+    }
+    remarks.join("; ")
 }

@@ -52,6 +52,17 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), SetError> {
     write().map_err(io_error(path))
 }
 
+/// Removes a file, if it is there, for good.
+pub(crate) fn remove(path: &Path) -> Result<(), SetError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        removed => removed.map_err(io_error(path))?,
+    }
+    let parent = path.parent().unwrap_or_else(|| Path::new("."));
+    let synced = File::open(parent).and_then(|parent| parent.sync_all());
+    synced.map_err(io_error(path))
+}
+
 /// Reads a file whole.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, SetError> {
     fs::read(path).map_err(io_error(path))

@@ -46,6 +46,21 @@ impl Invitation {
         self.used_by = Some(used_by(request));
     }
 
+    /// When it stops to work, in whole seconds.
+    pub(crate) fn expires(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(self.expires_unix_s)
+    }
+
+    /// Whether a server was admitted by it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used_by.is_some()
+    }
+
+    /// Whether a server may still be admitted by it.
+    pub(crate) fn is_open(&self, now: SystemTime) -> bool {
+        !self.is_used() && now <= self.expires()
+    }
+
     /// Judges a proof. Whoever does not know the secret learns nothing about the invitation.
     pub(crate) fn check(
         &self,
@@ -64,8 +79,7 @@ impl Invitation {
         if blake3::Hash::from_bytes(expected) != blake3::Hash::from_bytes(shown) {
             return Err(unknown_token());
         }
-        let expires = UNIX_EPOCH + Duration::from_secs(self.expires_unix_s);
-        if let Ok(ago) = now.duration_since(expires)
+        if let Ok(ago) = now.duration_since(self.expires())
             && !ago.is_zero()
         {
             return Err(TokenError::Expired { ago }.into());

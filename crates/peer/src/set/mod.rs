@@ -11,7 +11,10 @@ mod authority;
 mod directory;
 mod exchange;
 mod files;
+mod handover;
 mod invitation;
+mod keeper;
+mod list;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -19,9 +22,12 @@ mod token;
 use std::path::PathBuf;
 
 pub use authority::CERTIFICATE_LIFETIME;
-pub use directory::{Member, MemberList, SetDirectory};
-pub use exchange::join;
+pub use directory::{Learned, SetDirectory};
 pub(crate) use exchange::serve_join;
+pub use exchange::{Entry, join};
+pub use handover::{AuthorityBackup, AuthorityView, Handover};
+pub use keeper::Outstanding;
+pub use list::{MEMBERS_MAX, Member, MemberList};
 pub use token::{Token, TokenError};
 
 /// A key and a signing request, for tests that join without a network.
@@ -53,22 +59,56 @@ pub enum SetError {
         "{0} belongs to no set; begin one with `meridian set create`, or enter one with `meridian set join`"
     )]
     NoSet(PathBuf),
-    /// The key of the authority is elsewhere.
+    /// The authority is kept by another replica.
+    #[error("replica {keeper} ({addresses}) keeps the set's authority; run this on that server")]
+    NoAuthority {
+        /// Its slot.
+        keeper: u16,
+        /// Where the others reach it.
+        addresses: String,
+    },
+    /// The authority should be kept here, but its key is not there.
     #[error(
-        "this replica does not keep the key of the set's authority; use the replica that created the set, where `meridian set create` ran"
+        "this replica keeps the set's authority, but its key `set/authority.key` is missing; put it back from a backup of the `set` directory"
     )]
-    NoAuthority,
+    KeyLost,
+    /// It is there already.
+    #[error("this replica keeps the set's authority already")]
+    AlreadyKeeper,
+    /// A key, or a backup, that does not belong to the set's authority.
+    #[error("this is not the key of this set's authority; it is of another set")]
+    WrongKey,
+    /// The authority has changed hands meanwhile.
+    #[error("the authority has changed hands meanwhile; see `meridian set authority show`")]
+    Superseded,
+    /// A list of members that the set's authority did not sign.
+    #[error("the list of members is refused: {0}")]
+    Forged(&'static str),
+    /// There is no place for one more.
+    #[error("a set has at most {max} members, witnesses included; remove one first", max = list::MEMBERS_MAX)]
+    TooManyMembers,
+    /// Tokens are handed out and not used.
+    #[error("too many tokens are outstanding; look at `meridian set token list` and revoke some")]
+    TooManyTokens,
+    /// There is no token for this slot that may still be used.
+    #[error(
+        "no token for replica {0} is outstanding; `meridian set token list` shows those that are"
+    )]
+    NoSuchToken(u16),
+    /// This cannot be the address of a server.
+    #[error("the address is none; write HOST:PORT, such as alpha.example:7643")]
+    Address,
     /// There are no slots left; they are never used twice.
     #[error("every slot of the set has been used; create a new set")]
     SlotsExhausted,
     /// A member was named that there is not.
     #[error("there is no replica {0} in this set; `meridian set members` lists them")]
     NoSuchMember(u16),
-    /// The replica that keeps the key cannot be removed.
+    /// The replica that keeps the authority cannot be removed.
     #[error(
-        "this replica keeps the key of the set's authority, so it cannot be removed; to end the set, stop its servers and remove their `set` directories"
+        "this replica keeps the set's authority, so it cannot be removed; move the authority to another member first, with `meridian set authority move --to REPLICA`"
     )]
-    Founder,
+    Keeper,
     /// More is said of the tree than the set hands on.
     #[error("the description of the tree is larger than {max} bytes", max = directory::TREE_BYTES_MAX)]
     TreeTooLarge,

@@ -7,28 +7,32 @@ use tempfile::TempDir;
 use vfs::ReplicaSlot;
 
 use super::replica::{Replica, TestSet, quick};
-use crate::set::{SetDirectory, SetError, Token, TokenError, join};
+use crate::set::{Entry, SetDirectory, SetError, Token, TokenError, join};
 use crate::{Lane, Message};
 
 const HOUR: Duration = Duration::from_secs(3600);
+
+fn unused_address() -> String {
+    let reserved = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    reserved.local_addr().expect("bound").to_string()
+}
 
 /// A new set with its first replica running, which admits others.
 async fn inviting(root: &TempDir, name: &str) -> (SetDirectory, Replica) {
     let directory = SetDirectory::new(root.path().join(name));
     // A port of our own before the set exists: members are invited to call there.
-    let reserved = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = reserved.local_addr().expect("bound").to_string();
-    drop(reserved);
+    let address = unused_address();
     directory
         .create(vec![address.clone()], SystemTime::now())
         .expect("creates");
     let identity = directory.identity().expect("has one");
+    directory.note_current();
     let desk = Some(directory.clone());
     let replica = Replica::start_at(&address, &identity, 1, quick(), desk).await;
     (directory, replica)
 }
 
-fn refusal(error: Result<Vec<crate::set::Member>, SetError>) -> String {
+fn refusal(error: Result<Entry, SetError>) -> String {
     error.expect_err("refused").to_string()
 }
 
@@ -44,11 +48,16 @@ async fn one_copied_token_makes_a_member_that_talks_to_the_first() {
     let token = Token::parse(&copied).expect("a token");
     let second = SetDirectory::new(root.path().join("second"));
     let addresses = vec!["second.example:2100".to_owned()];
-    let members = join(&token, &second, addresses, SystemTime::now())
+    let entry = join(&token, &second, addresses, SystemTime::now())
         .await
         .expect("joins");
     assert_eq!(
-        members.iter().map(|member| member.slot).collect::<Vec<_>>(),
+        entry
+            .list
+            .members
+            .iter()
+            .map(|member| member.slot)
+            .collect::<Vec<_>>(),
         [1, 2]
     );
     assert_eq!(members[1].addresses, ["second.example:2100"]);
@@ -157,15 +166,17 @@ async fn only_the_keeper_of_the_authority_invites_and_admits() {
     let set = TestSet::of(2).await;
     let now = SystemTime::now();
     let invited = set.directory(2).invite(HOUR, now);
-    assert!(matches!(invited, Err(SetError::NoAuthority)), "{invited:?}");
+    let keeper = |error: &SetError| matches!(error, SetError::NoAuthority { keeper: 1, .. });
+    assert!(invited.as_ref().is_err_and(keeper), "{invited:?}");
 
-    let second = Replica::start(set.identity(2), 1, quick()).await;
+    let (address, desk) = (unused_address(), Some(set.directory(2)));
+    let _second = Replica::start_at(&address, set.identity(2), 1, quick(), desk).await;
     let mut token = set.directory(1).invite(HOUR, now).expect("invites");
-    token.addresses = vec![second.address.clone()];
+    token.addresses = vec![address];
     let joiner = SetDirectory::new(set.root.path().join("joiner"));
     let text = refusal(join(&token, &joiner, Vec::new(), now).await);
     assert!(
-        text.contains("use the replica that created the set"),
+        text.contains("replica 1 does; ask for a new token there"),
         "{text}"
     );
 }

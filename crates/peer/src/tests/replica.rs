@@ -226,6 +226,7 @@ impl TestSet {
         first.create(vec![address], now).expect("creates");
         set.identities.push(first.identity().expect("has one"));
         let recorder = Arc::new(Recorder::new());
+        first.note_current();
         let desk = Some(first.clone());
         let endpoint = Endpoint::start(
             set.identity(1),

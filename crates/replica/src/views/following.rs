@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant};
 use vfs::ReplicaSlot;
 use view::{Kind, ViewError, ViewState, Views};
 
-use super::seam::{Facts, Letters};
+use super::seam::{Backing, Facts, Letters};
 use super::{entering, standing};
 use crate::base::Held;
 use crate::losses;
@@ -26,8 +26,11 @@ pub(crate) async fn begin(shared: &Arc<Shared>) -> Result<Arc<Views>, ViewError>
     let letters = Arc::new(Letters(Arc::downgrade(shared)));
     let facts = Arc::new(Facts(shared.store.clone()));
     let settings = shared.settings.views.clone();
-    let views = Views::start(shared.slot(), settings, letters, facts).await?;
-    if shared.set.keeps_authority() && views.state().borrow().epoch == 0 {
+    let backing = Arc::new(Backing(Arc::downgrade(shared)));
+    let views = Views::start(shared.slot(), settings, letters, facts, backing).await?;
+    // Whoever began the set, and nobody else: with other members there is one already.
+    let founds = shared.set.is_creator() && shared.member_list().members.len() == 1;
+    if founds && views.state().borrow().epoch == 0 {
         tokio::spawn(found(views.clone(), shared.slot()));
     }
     Ok(views)

@@ -19,7 +19,7 @@ mod returning;
 mod seam;
 mod standing;
 
-pub(crate) use configuring::configure;
+pub(crate) use configuring::{configure, note_current};
 pub(crate) use degraded::{Attempts, degraded};
 pub(crate) use entering::{Arrival, Debt, caught_up, entered, exempt, say_entered, waits_for_copy};
 pub(crate) use following::{begin, follow, notice_end};
@@ -30,7 +30,7 @@ pub(crate) use returning::{
     Fit, absent, come_back, forget_others_went_on, may_follow, needs_copy_anew,
     remember_others_went_on, settlements, take_copy_anew, too_far,
 };
-pub(crate) use seam::{Facts, answer};
+pub(crate) use seam::{Facts, answer, has_known_a_view};
 pub(crate) use standing::Standing;
 
 use std::time::{SystemTime, UNIX_EPOCH};

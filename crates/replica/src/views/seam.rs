@@ -11,8 +11,9 @@ use peer::{Lane, Message, Refusal, RequestError};
 use store::Store;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
-use view::{Change, Courier, CourierError, Ledger, LedgerError};
+use view::{Change, Courier, CourierError, Decision, Ledger, LedgerError, Warrant};
 
+use super::configuring;
 use crate::shared::Shared;
 use crate::wire;
 
@@ -47,6 +48,16 @@ impl Courier for Letters {
     }
 }
 
+/// The signed list of members says who may be configured.
+pub(super) struct Backing(pub(super) Weak<Shared>);
+
+impl Warrant for Backing {
+    fn check(&self, decision: &Decision) -> Result<(), String> {
+        let shared = self.0.upgrade().ok_or("the server stops")?;
+        configuring::is_backed(&shared.member_list(), decision)
+    }
+}
+
 /// The answer to a request of another replica's.
 pub(crate) async fn answer(
     shared: &Arc<Shared>,
@@ -71,6 +82,11 @@ pub(crate) struct Facts(pub(crate) Arc<Store>);
 
 fn failed(error: vfs::Error) -> LedgerError {
     LedgerError(error.to_string())
+}
+
+/// Whether a store belongs to a server that has taken part in agreeing on views.
+pub(crate) fn has_known_a_view(store: &Store) -> vfs::Result<bool> {
+    Ok(!store.facts(FACTS)?.is_empty())
 }
 
 #[async_trait]

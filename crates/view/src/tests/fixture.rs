@@ -11,7 +11,7 @@ use vfs::ReplicaSlot;
 
 use crate::{
     Change, Courier, CourierError, Decision, Kind, Ledger, LedgerError, Outcome, Settings,
-    ViewError, ViewState, Views,
+    ViewError, ViewState, Views, Warrant,
 };
 
 /// The shorthand of these tests.
@@ -95,10 +95,29 @@ impl Ledger for Memory {
     }
 }
 
+/// Nobody wants these configured or removed.
+#[derive(Default)]
+pub(super) struct Unwarranted(Mutex<BTreeSet<ReplicaSlot>>);
+
+impl Warrant for Unwarranted {
+    fn check(&self, decision: &Decision) -> Result<(), String> {
+        let unwanted = self.0.lock().unwrap();
+        match decision {
+            Decision::Configure { slot, .. } | Decision::Remove { slot, .. }
+                if unwanted.contains(slot) =>
+            {
+                Err("nobody has signed that".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A set under test.
 #[derive(Default)]
 pub(super) struct Set {
     links: Arc<Links>,
+    unwarranted: Arc<Unwarranted>,
     ledgers: BTreeMap<ReplicaSlot, Arc<Memory>>,
 }
 
@@ -146,9 +165,16 @@ impl Set {
             newcomer_limit: Duration::from_secs(3),
         };
         let ledger = Arc::clone(self.ledgers.entry(slot(number)).or_default());
-        let views = Views::start(slot(number), settings, courier, ledger).await;
+        let warrant = Arc::clone(&self.unwarranted);
+        let views = Views::start(slot(number), settings, courier, ledger, warrant).await;
         let mut running = self.links.running.lock().unwrap();
         running.insert(slot(number), views.unwrap());
+    }
+
+    /// From now on nobody wants this one configured or removed.
+    pub(super) fn refuse(&self, number: u16) {
+        let mut unwanted = self.unwarranted.0.lock().unwrap();
+        unwanted.insert(slot(number));
     }
 
     /// Stops a member.

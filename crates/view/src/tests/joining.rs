@@ -1,6 +1,7 @@
 //! Members come and go while the others decide.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::fixture::{Set, is_temporary, slot, until};
 use crate::bytes::decode;
@@ -139,4 +140,35 @@ async fn a_late_member_begins_with_a_snapshot_and_the_log_stays_short() {
     set.cut(&[1], &[2], true);
     set.start(2).await;
     assert_eq!(*set.state(2), *state);
+}
+
+/// Counterexamples 40 and 48: whoever could reach the leader had members taken out of the configuration, and in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_the_configuration_that_the_authority_does_not_back_is_refused_wherever_it_is_submitted()
+ {
+    let mut set = Set::found(3).await;
+    set.start(4).await;
+    (2..=4).for_each(|number| set.refuse(number));
+    for at in 1..=3 {
+        let removal = Decision::Remove {
+            slot: slot(2),
+            by: slot(1),
+            at_unix_s: 1,
+        };
+        for decision in [removal, configuration(4, 1)] {
+            loop {
+                let outcome = set.at(at).decide(decision.clone()).await;
+                if is_temporary(&outcome) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+                let refused = Ok(Outcome::Refused("nobody has signed that".to_owned()));
+                assert_eq!(outcome, refused, "at {at}: {decision:?}");
+                break;
+            }
+        }
+    }
+    let state = set.state(1);
+    assert_eq!(state.members.len(), 3);
+    assert_eq!(state.epoch, 1);
 }

@@ -31,6 +31,18 @@ impl Core {
         if self.leader() != Some(self.slot) {
             return Err(Denial::NotLeader);
         }
+        let changes_configuration = |decision: &Decision| {
+            matches!(
+                decision,
+                Decision::Configure { .. } | Decision::Remove { .. }
+            )
+        };
+        if let Command::Decide(decision) = &command
+            && changes_configuration(decision)
+            && let Err(why) = self.warrant.check(decision)
+        {
+            return Ok(Outcome::Refused(why));
+        }
         match command {
             Command::Decide(Decision::Configure { slot, .. }) => {
                 self.configure(slot, command).await

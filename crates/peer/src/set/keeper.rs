@@ -1,0 +1,291 @@
+//! What is done where the set's authority is kept: invite, admit, remove, correct addresses.
+//!
+//! Everything here changes what only the keeper of the authority's key may change, under the directory's lock, so that
+//! a command may do so beside the running server. What must never enter: the network.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::pki_types::CertificateSigningRequestDer;
+use vfs::ReplicaSlot;
+
+use super::SetError;
+use super::authority::{CERTIFICATE_LIFETIME, sign};
+use super::directory::{AUTHORITY_KEY, Admission, SetDirectory, SetFile, TREE, random};
+use super::files;
+use super::invitation::{Invitation, unknown_token};
+use super::list::{MEMBERS_EVER_MAX, MEMBERS_MAX, Member, are_addresses};
+use super::token::{Token, unix_seconds};
+use crate::tls::fingerprint;
+
+/// Tokens that may be outstanding at one time.
+const TOKENS_MAX: usize = 64;
+
+/// A token that was handed out, still works, and was not used. Its secret is known to its holder alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outstanding {
+    /// The slot that whoever uses it will have.
+    pub slot: ReplicaSlot,
+    /// Whoever uses it becomes a witness.
+    pub witness: bool,
+    /// When it stops to work, in whole seconds.
+    pub expires: SystemTime,
+}
+
+impl SetDirectory {
+    /// The set's file, where the authority is kept.
+    ///
+    /// # Errors
+    /// [`SetError::NoAuthority`] elsewhere, with where it is; [`SetError::KeyLost`] where it should be.
+    pub(super) fn read_as_keeper(&self) -> Result<SetFile, SetError> {
+        let file = self.read_set()?;
+        match self.may_sign(&file) {
+            true => Ok(file),
+            false if file.list.keeper == file.slot && !file.superseded => Err(SetError::KeyLost),
+            false => Err(SetError::NoAuthority {
+                keeper: file.list.keeper,
+                addresses: file.list.keeper_addresses(),
+            }),
+        }
+    }
+
+    /// Makes the token for one more replica, which works once, for `lifetime`, and reserves a slot for as long.
+    /// Printing it is the caller's; it is a password.
+    ///
+    /// A slot is given out again when its token has expired or was revoked before anybody used it. That is safe because
+    /// not the slot but the token's secret admits a server, and a secret is forgotten here before its slot is given to
+    /// another one. Once a server has joined in a slot, the signed list names it for ever, removed or not, and it is
+    /// given to nobody else.
+    ///
+    /// # Errors
+    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::TooManyMembers`],
+    /// [`SetError::TooManyTokens`], [`SetError::SlotsExhausted`], and file errors.
+    pub fn invite(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
+        self.invite_as(false, lifetime, now)
+    }
+
+    /// The same, for a member that votes and keeps no contents.
+    ///
+    /// # Errors
+    /// As [`SetDirectory::invite`].
+    pub fn invite_witness(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
+        self.invite_as(true, lifetime, now)
+    }
+
+    fn invite_as(
+        &self,
+        witness: bool,
+        lifetime: Duration,
+        now: SystemTime,
+    ) -> Result<Token, SetError> {
+        let _lock = self.open()?;
+        let set = self.read_as_keeper()?;
+        let mut invitations = self.read_invitations()?;
+        let slot = free_slot(&set, &invitations, now)?;
+        let own = set.list.member(set.slot);
+        let secret: [u8; 32] = random()?;
+        let expires_unix_s = unix_seconds(now + lifetime);
+        let token = Token {
+            set: self.set_id(&set)?,
+            slot: ReplicaSlot(slot),
+            addresses: own.map(|own| own.addresses.clone()).unwrap_or_default(),
+            authority_fingerprint: fingerprint(&self.certificate("authority.pem")?),
+            secret,
+            expires: UNIX_EPOCH + Duration::from_secs(expires_unix_s),
+        };
+        // Whoever had the slot reserved before has no token any more.
+        invitations.retain(|other| other.slot != slot);
+        invitations.push(Invitation::new(slot, witness, expires_unix_s, &secret));
+        self.write_invitations(&invitations)?;
+        Ok(token)
+    }
+
+    /// The tokens that may still be used, by slot.
+    ///
+    /// # Errors
+    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, and file errors.
+    pub fn tokens(&self, now: SystemTime) -> Result<Vec<Outstanding>, SetError> {
+        let _lock = self.open()?;
+        self.read_as_keeper()?;
+        let invitations = self.read_invitations()?;
+        let open = invitations.iter().filter(|one| one.is_open(now));
+        let mut tokens: Vec<Outstanding> = open
+            .map(|one| Outstanding {
+                slot: ReplicaSlot(one.slot),
+                witness: one.witness,
+                expires: one.expires(),
+            })
+            .collect();
+        tokens.sort_by_key(|token| token.slot);
+        Ok(tokens)
+    }
+
+    /// Has the token for a slot admit nobody any more.
+    ///
+    /// # Errors
+    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::NoSuchToken`] when none is
+    /// outstanding for the slot, and file errors.
+    pub fn revoke_token(&self, slot: ReplicaSlot, now: SystemTime) -> Result<(), SetError> {
+        let _lock = self.open()?;
+        self.read_as_keeper()?;
+        let mut invitations = self.read_invitations()?;
+        let before = invitations.len();
+        invitations.retain(|one| one.slot != slot.0 || !one.is_open(now));
+        if invitations.len() == before {
+            return Err(SetError::NoSuchToken(slot.0));
+        }
+        self.write_invitations(&invitations)
+    }
+
+    /// Marks a member as removed, so that servers which learn of it refuse it. A running one is told with
+    /// [`crate::Endpoint::revoke`].
+    ///
+    /// # Errors
+    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::Keeper`] for that replica
+    /// itself, [`SetError::NoSuchMember`] and file errors.
+    pub fn revoke(&self, slot: ReplicaSlot) -> Result<(), SetError> {
+        let _lock = self.open()?;
+        let mut set = self.read_as_keeper()?;
+        if slot.0 == set.slot {
+            return Err(SetError::Keeper);
+        }
+        let member = set.list.member(slot.0).cloned();
+        let member = member.ok_or(SetError::NoSuchMember(slot.0))?;
+        if member.revoked {
+            return Ok(());
+        }
+        set.list.put(Member {
+            revoked: true,
+            ..member
+        });
+        self.sign_and_write(&mut set)
+    }
+
+    /// Changes where the others reach a member. Says whether that is news.
+    ///
+    /// # Errors
+    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::NoSuchMember`] also for a
+    /// member that was removed, [`SetError::Address`] and file errors.
+    pub fn set_addresses(
+        &self,
+        slot: ReplicaSlot,
+        addresses: Vec<String>,
+    ) -> Result<bool, SetError> {
+        if !are_addresses(&addresses) {
+            return Err(SetError::Address);
+        }
+        let _lock = self.open()?;
+        let mut set = self.read_as_keeper()?;
+        let member = set.list.member(slot.0).filter(|member| !member.revoked);
+        let member = member.ok_or(SetError::NoSuchMember(slot.0))?.clone();
+        if member.addresses == addresses {
+            return Ok(false);
+        }
+        set.list.put(Member {
+            addresses,
+            ..member
+        });
+        self.sign_and_write(&mut set)?;
+        Ok(true)
+    }
+
+    /// Checks what a server shows that wants to join, and signs its request.
+    ///
+    /// # Errors
+    /// [`SetError::Refused`] and [`SetError::Token`] with what to tell it.
+    pub(crate) fn admit(
+        &self,
+        slot: ReplicaSlot,
+        shown: &[u8],
+        request: &CertificateSigningRequestDer<'_>,
+        addresses: Vec<String>,
+        now: SystemTime,
+    ) -> Result<Admission, SetError> {
+        let _lock = self.open()?;
+        let mut file = self.read_as_keeper()?;
+        let set = self.set_id(&file)?;
+        let mut invitations = self.read_invitations()?;
+        let invitation = invitations
+            .iter_mut()
+            .find(|invitation| invitation.slot == slot.0)
+            .ok_or_else(unknown_token)?;
+        invitation.check(set, shown, request, now)?;
+        if !are_addresses(&addresses) {
+            return Err(SetError::Refused(SetError::Address.to_string()));
+        }
+        check_place(&file, slot.0, invitation)?;
+        let certificate = sign(
+            &files::read(&self.file("authority.pem"))?,
+            &files::read(&self.file(AUTHORITY_KEY))?,
+            request,
+            set,
+            slot,
+            now,
+            CERTIFICATE_LIFETIME,
+        )?;
+        invitation.use_up(request);
+        let witness = invitation.witness;
+        self.write_invitations(&invitations)?;
+        let member = Member {
+            slot: slot.0,
+            addresses,
+            revoked: false,
+            witness,
+        };
+        if file.list.member(slot.0) != Some(&member) {
+            file.list.put(member);
+            self.sign_and_write(&mut file)?;
+        }
+        Ok(Admission {
+            certificate,
+            authority: self.certificate("authority.pem")?,
+            list: file.list,
+            tree: files::read_bytes(&self.file(TREE))?,
+        })
+    }
+}
+
+/// Whether a slot that a token reserved may be taken now. It is not when somebody joined in it before the files here
+/// were put back from a backup.
+fn check_place(file: &SetFile, slot: u16, invitation: &Invitation) -> Result<(), SetError> {
+    let refused = |reason: &str| Err(SetError::Refused(reason.to_owned()));
+    match file.list.member(slot) {
+        Some(member) if member.revoked => {
+            refused("this replica was removed from the set; ask for a new token")
+        }
+        Some(_) if !invitation.is_used() => {
+            refused("another server has the slot of the token; ask for a new token")
+        }
+        Some(_) => Ok(()),
+        None if slot < file.list.slots_from => {
+            refused("the slot of the token is used up; ask for a new token")
+        }
+        None if is_full(file) => Err(SetError::Refused(SetError::TooManyMembers.to_string())),
+        None => Ok(()),
+    }
+}
+
+fn is_full(file: &SetFile) -> bool {
+    let members = file.list.members.iter();
+    members.filter(|member| !member.revoked).count() >= MEMBERS_MAX
+}
+
+/// The first slot that nobody has had and nobody may claim.
+fn free_slot(file: &SetFile, invitations: &[Invitation], now: SystemTime) -> Result<u16, SetError> {
+    if is_full(file) {
+        return Err(SetError::TooManyMembers);
+    }
+    let reserved = |slot: u16| {
+        let mut invitations = invitations.iter();
+        invitations.any(|one| one.slot == slot && one.is_open(now))
+    };
+    if invitations.iter().filter(|one| one.is_open(now)).count() >= TOKENS_MAX {
+        return Err(SetError::TooManyTokens);
+    }
+    if file.list.members.len() >= MEMBERS_EVER_MAX {
+        return Err(SetError::SlotsExhausted);
+    }
+    let mut slots = file.list.slots_from.max(1)..=u16::MAX;
+    slots
+        .find(|slot| file.list.member(*slot).is_none() && !reserved(*slot))
+        .ok_or(SetError::SlotsExhausted)
+}

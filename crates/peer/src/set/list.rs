@@ -1,0 +1,250 @@
+//! The list of members, as the set's authority signs it: what it says, which of two counts, and its bytes.
+//!
+//! Whoever keeps the authority's key signs every list, over an encoding that names the set, so that no member can
+//! make one. What must never enter: files and keys.
+
+use bytes::Bytes;
+use data_encoding::BASE64;
+use prost::Message as _;
+use serde::{Deserialize, Serialize};
+
+use crate::identity::SetId;
+
+/// What is signed begins with this, so that a signature over anything else is none over a list. The number is the
+/// version of the encoding.
+const DOMAIN: &[u8] = b"meridian list of members 1\0";
+
+/// Members at one time, witnesses included: as many as views can be agreed on with.
+pub const MEMBERS_MAX: usize = 9;
+
+/// Members that a list names at most, removed ones included; a set that has used up as many has to be made anew.
+pub const MEMBERS_EVER_MAX: usize = 1024;
+
+/// Addresses of one member.
+const ADDRESSES_MAX: usize = 4;
+
+/// Bytes of an address: a name of 253, brackets, a colon and a port.
+const ADDRESS_BYTES_MAX: usize = 261;
+
+/// A replica of the set, as the set's files know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its slot.
+    pub slot: u16,
+    /// Where it listens for peers, `host:port`.
+    pub addresses: Vec<String>,
+    /// It was removed: whatever certificate it shows is refused.
+    pub revoked: bool,
+    /// It was invited as a witness: it votes, and keeps no contents. Files written before there were witnesses do
+    /// not say so of anybody.
+    #[serde(default)]
+    pub witness: bool,
+}
+
+/// The members of a set, signed by its authority. Only the keeper of the authority's key makes one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberList {
+    /// How often the authority was moved or restored, from 1. A list of a later term replaces those of all earlier ones.
+    pub term: u64,
+    /// The slot of the only replica that signs lists in this term.
+    pub keeper: u16,
+    /// Grows with each change: the time at which the list was signed, in milliseconds since 1970, or one more than the
+    /// version before, whichever is larger. A keeper whose files are older than what others know so does not sign two
+    /// lists with one version.
+    pub version: u64,
+    /// No slot below is given to anybody any more, whether it is known who had it or not.
+    pub slots_from: u16,
+    /// The members, removed ones included, by slot.
+    pub members: Vec<Member>,
+    /// The authority's signature: ECDSA over P-256 with SHA-256 (FIPS 186-5), as DER in Base64.
+    pub signature: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireList {
+    #[prost(uint64, tag = "1")]
+    term: u64,
+    #[prost(uint32, tag = "2")]
+    keeper: u32,
+    #[prost(uint64, tag = "3")]
+    version: u64,
+    #[prost(uint32, tag = "4")]
+    slots_from: u32,
+    #[prost(message, repeated, tag = "5")]
+    members: Vec<WireMember>,
+    /// Empty in what is signed.
+    #[prost(bytes = "bytes", tag = "6")]
+    signature: Bytes,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WireMember {
+    #[prost(uint32, tag = "1")]
+    slot: u32,
+    #[prost(string, repeated, tag = "2")]
+    addresses: Vec<String>,
+    #[prost(bool, tag = "3")]
+    revoked: bool,
+    #[prost(bool, tag = "4")]
+    witness: bool,
+}
+
+impl MemberList {
+    /// What is known of the replica of a slot.
+    #[must_use]
+    pub fn member(&self, slot: u16) -> Option<&Member> {
+        self.members.iter().find(|member| member.slot == slot)
+    }
+
+    /// Whether the replica of a slot was invited as a witness.
+    #[must_use]
+    pub fn is_witness(&self, slot: u16) -> bool {
+        self.member(slot).is_some_and(|member| member.witness)
+    }
+
+    /// Where the keeper of the authority listens, for people; nothing when it has no address.
+    #[must_use]
+    pub fn keeper_addresses(&self) -> String {
+        let keeper = self.member(self.keeper);
+        keeper.map_or_else(String::new, |keeper| keeper.addresses.join(", "))
+    }
+
+    /// Whether this list counts and the other one does not: the later term does; within a term, should two replicas
+    /// have restored the authority at the same time, the larger slot; then the larger version.
+    #[must_use]
+    pub fn is_newer_than(&self, other: &MemberList) -> bool {
+        let rank = |list: &MemberList| (list.term, list.keeper, list.version);
+        rank(self) > rank(other)
+    }
+
+    /// Whether everything that cannot be taken back is said here too: who became a member, who was removed, and which
+    /// slots are used up. A list that does not cover what a member knows was signed by somebody who had not heard of it.
+    #[must_use]
+    pub fn covers(&self, other: &MemberList) -> bool {
+        self.slots_from >= other.slots_from
+            && other.members.iter().all(|theirs| {
+                self.member(theirs.slot)
+                    .is_some_and(|ours| ours.revoked || !theirs.revoked)
+            })
+    }
+
+    /// Adds what [`MemberList::covers`] found missing. The signature does not fit any more.
+    pub(super) fn take_in(&mut self, other: &MemberList) {
+        self.slots_from = self.slots_from.max(other.slots_from);
+        self.version = self.version.max(other.version);
+        for theirs in &other.members {
+            match self
+                .members
+                .iter_mut()
+                .find(|ours| ours.slot == theirs.slot)
+            {
+                Some(ours) => ours.revoked |= theirs.revoked,
+                None => self.put(theirs.clone()),
+            }
+        }
+    }
+
+    /// Replaces what is known of one member, or adds it. The signature does not fit any more.
+    pub(super) fn put(&mut self, member: Member) {
+        self.members.retain(|other| other.slot != member.slot);
+        self.members.push(member);
+        self.members.sort_by_key(|member| member.slot);
+    }
+
+    /// The bytes that the authority signs.
+    pub(super) fn signed_bytes(&self, set: SetId) -> Vec<u8> {
+        let unsigned = WireList {
+            signature: Bytes::new(),
+            ..self.wire()
+        };
+        let mut bytes = DOMAIN.to_vec();
+        bytes.extend_from_slice(&set.0);
+        // One list has one encoding: fields in the order of their tags, no maps, members by slot.
+        bytes.extend_from_slice(&unsigned.encode_to_vec());
+        bytes
+    }
+
+    /// Why no authority signs such a list; nothing when it might. Bounds what is stored and passed on.
+    pub(super) fn objection(&self) -> Option<&'static str> {
+        let ascending = |pair: &[Member]| pair[0].slot < pair[1].slot;
+        if self.members.len() > MEMBERS_EVER_MAX {
+            return Some("it names too many members");
+        }
+        if self.members.first().is_none_or(|first| first.slot == 0)
+            || !self.members.windows(2).all(ascending)
+        {
+            return Some("its members are not in order");
+        }
+        if !self
+            .members
+            .iter()
+            .all(|member| are_addresses(&member.addresses))
+        {
+            return Some("an address in it is none");
+        }
+        if self.member(self.keeper).is_none_or(|keeper| keeper.revoked) {
+            return Some("it is kept by nobody");
+        }
+        None
+    }
+
+    fn wire(&self) -> WireList {
+        let members = self.members.iter().map(|member| WireMember {
+            slot: member.slot.into(),
+            addresses: member.addresses.clone(),
+            revoked: member.revoked,
+            witness: member.witness,
+        });
+        WireList {
+            term: self.term,
+            keeper: self.keeper.into(),
+            version: self.version,
+            slots_from: self.slots_from.into(),
+            members: members.collect(),
+            // What is no Base64 is no signature either.
+            signature: BASE64
+                .decode(self.signature.as_bytes())
+                .unwrap_or_default()
+                .into(),
+        }
+    }
+
+    /// The list as a joining server is given it.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        self.wire().encode_to_vec()
+    }
+
+    /// Reads what [`MemberList::encode`] wrote; nothing when it is none. Whether it is signed is another question.
+    pub(super) fn decode(bytes: &[u8]) -> Option<MemberList> {
+        let wire = WireList::decode(bytes).ok()?;
+        let members = wire.members.into_iter().map(|member| {
+            Some(Member {
+                slot: member.slot.try_into().ok()?,
+                addresses: member.addresses,
+                revoked: member.revoked,
+                witness: member.witness,
+            })
+        });
+        Some(MemberList {
+            term: wire.term,
+            keeper: wire.keeper.try_into().ok()?,
+            version: wire.version,
+            slots_from: wire.slots_from.try_into().ok()?,
+            members: members.collect::<Option<_>>()?,
+            signature: BASE64.encode(&wire.signature),
+        })
+    }
+}
+
+/// Whether these can be the addresses of a member, `host:port` each; that anybody listens there is not said.
+pub(super) fn are_addresses(addresses: &[String]) -> bool {
+    let is_address = |address: &String| {
+        let port = address
+            .rsplit_once(':')
+            .map(|(_, port)| port.parse::<u16>());
+        address.len() <= ADDRESS_BYTES_MAX
+            && address.bytes().all(|byte| byte.is_ascii_graphic())
+            && matches!(port, Some(Ok(_)))
+    };
+    addresses.len() <= ADDRESSES_MAX && addresses.iter().all(is_address)
+}

@@ -1,0 +1,17 @@
+//! What a change of the configuration must be backed by, beside the consent of a majority.
+//!
+//! What must never enter: how that is proven.
+
+use crate::decision::Decision;
+
+/// Says whether somebody entitled to it wants a change of the configuration.
+///
+/// The leader asks before it proposes one, whoever submitted it. A log that has agreed on one is followed: members
+/// that judged it apart would have different states.
+pub trait Warrant: Send + Sync + 'static {
+    /// Whether a [`Decision::Configure`] or [`Decision::Remove`] is backed, as far as is known here.
+    ///
+    /// # Errors
+    /// Why not, for people. The decision is refused, and may be submitted again.
+    fn check(&self, decision: &Decision) -> Result<(), String>;
+}
