@@ -3,18 +3,21 @@
 //! What must never enter: defaults of the server; an absent argument leaves them to the configuration.
 
 mod administration;
+mod set;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use server::configuration::{
-    ListenAddress, LogFilter, PeerAddress, TREE_WANTED, is_tree_name, parse_duration,
-};
+use server::configuration::{ListenAddress, LogFilter, TREE_WANTED, is_tree_name, parse_duration};
 
 pub(crate) use administration::{
     FrozenArguments, RecoverSetArguments, RecoveredCommand, RecoveredPlace, ScrubArguments,
     ThawArguments, ViewArguments,
+};
+pub(crate) use set::{
+    AddressArguments, AuthorityCommand, CreateSetArguments, InviteArguments, JoinArguments,
+    SetCommand, TokenCommand,
 };
 
 /// Serves file trees to NFSv4.1 clients.
@@ -108,7 +111,8 @@ pub(crate) struct DurabilityArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct DrainArguments {
-    /// Another server of the set, by name or address as clients reach it at the port of NFS; may be repeated
+    /// Another server of the set that takes part, as clients reach it at the port of NFS; may be repeated. Where that
+    /// is not the host at which the replicas call it, REPLICA=HOST
     #[arg(long, value_name = "HOST", required = true)]
     pub(crate) to: Vec<String>,
     /// How long clients may take, such as `90 s` [default: 3 min]
@@ -127,75 +131,6 @@ pub(crate) enum DurabilityWord {
     Majority,
     /// The directory above decides
     Inherit,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum SetCommand {
-    /// Make the server of a data directory the first replica of a new set
-    Create(CreateSetArguments),
-    /// Print a token by which one more server can join
-    Invite(InviteArguments),
-    /// Make the server of a data directory a replica of the set that a token is of
-    Join(JoinArguments),
-    /// List the members of the set
-    Members {
-        /// Data directory of a member [default: /var/lib/meridian]
-        #[arg(long, value_name = "DIR")]
-        data: Option<PathBuf>,
-    },
-    /// Remove a member for ever, on the server that created the set
-    #[command(alias = "revoke")]
-    Remove {
-        /// The member's number, as `meridian set members` shows it
-        #[arg(value_name = "REPLICA")]
-        slot: u16,
-        /// Data directory of the server that created the set [default: /var/lib/meridian]
-        #[arg(long, value_name = "DIR")]
-        data: Option<PathBuf>,
-    },
-    /// Go on with the replicas that are left, when the majority is gone for ever
-    Recover(RecoverSetArguments),
-}
-
-/// What a server is told that becomes a replica.
-#[derive(Debug, Args)]
-pub(crate) struct ReplicaPlace {
-    /// Data directory of the server, made if it is not there [default: /var/lib/meridian]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// Where the other replicas reach this server
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) address: PeerAddress,
-    /// The tree that the set keeps, as `tree` in [replication] [default: default]
-    #[arg(long, value_name = "NAME", value_parser = tree_name)]
-    pub(crate) tree: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CreateSetArguments {
-    #[command(flatten)]
-    pub(crate) place: ReplicaPlace,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct InviteArguments {
-    /// Data directory of the server that created the set [default: /var/lib/meridian]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// Invite a witness: it votes, so that two replicas can outvote a lost one, and keeps no contents
-    #[arg(long)]
-    pub(crate) witness: bool,
-    /// How long the token works, such as `30 min` or `2 d` [default: 1 h]
-    #[arg(long, value_name = "TIME", value_parser = lifetime)]
-    pub(crate) lifetime: Option<Duration>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct JoinArguments {
-    /// The line that `meridian set invite` printed
-    pub(crate) token: String,
-    #[command(flatten)]
-    pub(crate) place: ReplicaPlace,
 }
 
 fn lifetime(text: &str) -> Result<Duration, String> {

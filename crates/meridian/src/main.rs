@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod authority;
 mod check;
 mod config;
 mod consent;

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
@@ -13,8 +13,10 @@ use server::set::{self, Joined, LastChance, Role};
 use server::{Configuration, moment};
 
 use crate::arguments::{
-    CreateSetArguments, InviteArguments, JoinArguments, RecoverSetArguments, SetCommand,
+    AddressArguments, CreateSetArguments, InviteArguments, JoinArguments, RecoverSetArguments,
+    SetCommand, TokenCommand,
 };
+use crate::authority;
 use crate::consent;
 use crate::exit::{Exit, Failure};
 
@@ -28,6 +30,9 @@ pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
         SetCommand::Join(arguments) => join(arguments)?,
         SetCommand::Members { data } => members(&set::members(&directory(data))?),
         SetCommand::Remove { slot, data } => remove(*slot, &directory(data))?,
+        SetCommand::Address(arguments) => address(arguments)?,
+        SetCommand::Token { command } => token(command)?,
+        SetCommand::Authority { command } => authority::run(command)?,
         SetCommand::Recover(arguments) => recover(arguments)?,
     };
     print!("{told}");
@@ -43,6 +48,7 @@ fn create(arguments: &CreateSetArguments) -> Result<String, Failure> {
     let place = &arguments.place;
     let data = directory(&place.data);
     let created = set::create(&data, tree(&place.tree), &place.address)?;
+    warn(set::foreignness(place.address.as_str())?);
     let shown = data.display();
     Ok(format!(
         "This server is replica {} of the new set {}.\n{}\
@@ -64,6 +70,12 @@ fn invite(arguments: &InviteArguments) -> Result<String, Failure> {
         false => (Role::Replica, "server join"),
     };
     let token = set::invite(&data, role, lifetime)?;
+    if let Some(silence) = set::silence_of_inviter(&data)? {
+        warn(Some(format!(
+            "the token tells a server to call here, and {silence}; it works once `meridian serve` runs here and the \
+             address is right (`meridian set address` changes it, and then invite again)"
+        )));
+    }
     eprintln!(
         "The token below lets one {who}, once and within {}; treat it as a password. With the server on {} \
          running, give it on the new server to\n  meridian set join TOKEN --data DIR --address HOST:PORT",
@@ -85,6 +97,8 @@ fn join(arguments: &JoinArguments) -> Result<String, Failure> {
         tree(&place.tree),
         &place.address,
     ))?;
+    warn(set::foreignness(place.address.as_str())?);
+    warn(joined.remark.clone());
     let (kind, next) = match joined.is_witness() {
         true => (
             ", a witness,",
@@ -102,6 +116,59 @@ fn join(arguments: &JoinArguments) -> Result<String, Failure> {
         data.display(),
         warning(&joined),
     ))
+}
+
+/// Said at once, on standard error, so that a script still finds what it looks for on standard output.
+fn warn(warning: Option<String>) {
+    if let Some(warning) = warning {
+        eprintln!("WARNING: {warning}.");
+    }
+}
+
+fn address(arguments: &AddressArguments) -> Result<String, Failure> {
+    let AddressArguments {
+        slot,
+        address,
+        data,
+    } = arguments;
+    warn(set::set_address(&directory(data), *slot, address)?);
+    Ok(format!(
+        "The other replicas call replica {slot} at {} from now on, as soon as they learn of it and their present \
+         connections end.\n",
+        address.as_str()
+    ))
+}
+
+fn token(command: &TokenCommand) -> Result<String, Failure> {
+    match command {
+        TokenCommand::List { data } => tokens(&directory(data)),
+        TokenCommand::Revoke { slot, data } => {
+            set::revoke_token(&directory(data), *slot)?;
+            Ok(format!(
+                "The token for replica {slot} admits nobody any more; its number is free again.\n"
+            ))
+        }
+    }
+}
+
+fn tokens(data: &Path) -> Result<String, Failure> {
+    let tokens = set::tokens(data)?;
+    if tokens.is_empty() {
+        return Ok("no token is outstanding\n".to_owned());
+    }
+    let mut text = String::new();
+    for token in tokens {
+        let kind = if token.witness { "witness" } else { "replica" };
+        let expires = token.expires.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let until = moment(expires.as_secs());
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "replica {:<5} {kind}  works until {until}",
+            token.slot.0
+        );
+    }
+    Ok(text)
 }
 
 fn tree(name: &Option<String>) -> &str {
@@ -124,7 +191,12 @@ fn members(joined: &Joined) -> String {
             (true, false) => "  this server",
             (false, false) => "",
         };
-        let kind = if member.witness { "  witness" } else { "" };
+        let kind = match (member.witness, member.slot == joined.keeper) {
+            (true, true) => "  witness  keeps the authority",
+            (true, false) => "  witness",
+            (false, true) => "  keeps the authority",
+            (false, false) => "",
+        };
         let addresses = member.addresses.join(", ");
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  replica {:<5} {addresses}{kind}{note}", member.slot);
@@ -200,7 +272,7 @@ fn last_words(chance: &LastChance, survivors: &BTreeSet<u16>) -> String {
         replicas(survivors),
     );
     if !chance.keeps_authority {
-        text += "- New members: only the server that created the set can admit any, and this is another one.\n";
+        text += "- New members, until the authority is restored: only the server that keeps it can admit any, and this is another one.\n";
     }
     text
 }

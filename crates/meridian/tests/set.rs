@@ -203,7 +203,7 @@ fn a_directory_with_a_tree_does_not_join() {
 }
 
 #[test]
-fn only_the_first_replica_invites_and_removes() {
+fn only_the_keeper_of_the_authority_invites_and_removes() {
     let (first, _server) = Site::founding();
     let second = Site::new();
     let lonely = Site::new();
@@ -212,13 +212,20 @@ fn only_the_first_replica_invites_and_removes() {
         &["belongs to no set", "meridian set create"],
     );
     succeed(&second.set(&["join", &first.invite()]));
-    for arguments in [&["invite"][..], &["remove", "1"]] {
+    let keeper = format!("replica 1 (127.0.0.1:{})", first.port);
+    for arguments in [&["invite"][..], &["remove", "1"], &["token", "list"]] {
         refuse(
             &second.command(arguments),
-            &["authority", "use the replica that created the set"],
+            &[
+                "keeps the set's authority; run this on that server",
+                &keeper,
+            ],
         );
     }
-    refuse(&first.command(&["remove", "1"]), &["cannot be removed"]);
+    refuse(
+        &first.command(&["remove", "1"]),
+        &["cannot be removed", "meridian set authority move"],
+    );
     refuse(
         &first.command(&["remove", "9"]),
         &["no replica 9", "meridian set members"],
@@ -228,6 +235,66 @@ fn only_the_first_replica_invites_and_removes() {
     assert!(
         members.contains(&format!("127.0.0.1:{}  removed", second.port)),
         "{members}"
+    );
+}
+
+#[test]
+fn tokens_are_listed_without_their_secrets_and_revoked() {
+    let (first, _server) = Site::founding();
+    let list = || succeed(&first.command(&["token", "list"]));
+    assert_eq!(list(), "no token is outstanding\n");
+    let (one, two) = (first.invite(), first.invite());
+    let listed = list();
+    assert!(
+        listed.contains("replica 2 ")
+            && listed.contains("replica 3 ")
+            && listed.contains("works until"),
+        "{listed}"
+    );
+    assert!(!listed.contains(&one[10..30]), "{listed}");
+    succeed(&first.command(&["token", "revoke", "2"]));
+    refuse(
+        &first.command(&["token", "revoke", "2"]),
+        &["no token for replica 2", "meridian set token list"],
+    );
+    let joiner = Site::new();
+    refuse(&joiner.set(&["join", &one]), &["not one of this set"]);
+    succeed(&joiner.set(&["join", &two]));
+    assert_eq!(list(), "no token is outstanding\n");
+    // The number of the token that nobody used is free.
+    first.invite();
+    assert!(list().contains("replica 2 "), "{}", list());
+}
+
+#[test]
+fn an_address_that_leads_nowhere_is_said_at_once() {
+    let site = Site::new();
+    let nowhere = "no-such-host.invalid:7643";
+    refuse(
+        &site.command(&["create", "--address", nowhere]),
+        &[nowhere, "cannot be looked up"],
+    );
+    assert!(!site.place.data().exists(), "nothing was made in vain");
+    // For documentation (RFC 5737): no machine has it.
+    let elsewhere = site.command(&["create", "--address", "192.0.2.1:7643"]);
+    succeed(&elsewhere);
+    let warned = complaint(&elsewhere);
+    assert!(warned.contains("no address of this machine"), "{warned}");
+
+    let (first, server) = Site::founding();
+    let token = first.invite();
+    let joiner = Site::new();
+    refuse(
+        &joiner.command(&["join", &token, "--address", nowhere]),
+        &[nowhere, "cannot be looked up"],
+    );
+    server.stop();
+    let invited = first.command(&["invite"]);
+    succeed(&invited);
+    let warned = complaint(&invited);
+    assert!(
+        warned.contains("nobody answers") && warned.contains("meridian serve"),
+        "{warned}"
     );
 }
 

@@ -357,6 +357,13 @@ fn what_an_administrator_does_is_on_record_everywhere() {
         (third, third_server),
     ] = three();
     succeed(&first.durability(&["/", "majority"]));
+    for (to, why) in [
+        ("no-such-host.invalid", "cannot be looked up"),
+        ("192.0.2.1", "no address of another member"),
+        ("9=127.0.0.1", "no address of another member"),
+    ] {
+        refuse(&third.meridian(&["drain", "--to", to]), &[why]);
+    }
     let to = first_server.address.to_string();
     succeed(&third.meridian(&["drain", "--to", &to]));
     assert!(third_server.wait().success());

@@ -29,5 +29,6 @@ pub use status::{
     DurabilityQuestion, DurabilitySetting, ExportStatus, FrozenStatus, LinkStatus, LossStatus,
     ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubFinding, ScrubQuestion, ScrubStatus,
     Status, StatusError, ThawAnswer, ThawQuestion, ViewMemberStatus, ViewStatus, ask as ask_status,
-    ask_drain, ask_durability, ask_frozen, ask_scrub, ask_thaw, ask_view, moment,
+    ask_drain, ask_durability, ask_frozen, ask_move_authority, ask_scrub, ask_thaw, ask_view,
+    moment,
 };

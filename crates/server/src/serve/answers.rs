@@ -48,6 +48,10 @@ impl Overview {
                         let answer = overview.scrub(question);
                         answer.map_or_else(Answer::Refused, Answer::Scrub)
                     }
+                    Question::MoveAuthority(to) => {
+                        let answer = overview.move_authority(to).await;
+                        answer.map_or_else(Answer::Refused, Answer::AuthorityMoved)
+                    }
                     Question::Durability(question) => {
                         let answer = overview.durability(&question).await;
                         answer.map_or_else(Answer::Refused, Answer::Durability)

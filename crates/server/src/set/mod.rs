@@ -1,12 +1,14 @@
 //! What a data directory says of the set its server belongs to, and what people do with that: begin a set,
-//! invite, join, list and remove members.
+//! invite, join, list, move and remove members.
 //!
 //! The set's files lie in `set/` of the data directory; the `peer` crate keeps them and hands the words about
 //! the tree on without understanding them. Here they get their meaning.
 //!
 //! What must never enter: connections to the members of the set.
 
+mod authority;
 mod membership;
+mod reach;
 mod recovering;
 mod tree_words;
 
@@ -15,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-pub use peer::set::{Member, SetError};
+pub use peer::set::{Member, Outstanding, SetError};
 use peer::set::{SetDirectory, Token};
 use store::{Store, StoreError, StoreOptions, TreeIdentity};
 use vfs::ReplicaSlot;
@@ -23,8 +25,12 @@ use vfs::ReplicaSlot;
 use crate::configuration::PeerAddress;
 use crate::data_directory::{DataDirectory, DataDirectoryError, set_path};
 
+pub use authority::{
+    AuthorityView, authority, check_restoration, export_authority, restore_authority,
+};
 pub(crate) use membership::Membership;
 pub use membership::MembershipError;
+pub use reach::{foreignness, resolve, silence_at};
 pub use recovering::{LastChance, go_on_with, last_chance};
 
 /// Why something with a set was not done. Each message says what to do next.
@@ -81,6 +87,19 @@ pub enum SetCommandError {
         /// Its slot.
         own: u16,
     },
+    /// The authority cannot be restored here now.
+    #[error("the authority is not restored here: {0}")]
+    NotRestored(String),
+    /// A name or address leads nowhere.
+    #[error(
+        "{address} cannot be looked up ({reason}); check the name, or give an address such as 192.0.2.1:7643"
+    )]
+    Unresolved {
+        /// What was looked up.
+        address: String,
+        /// Why not.
+        reason: String,
+    },
     /// Nobody is given up.
     #[error(
         "these are all replicas of the set, so nobody is given up; name with --survivors only those that are left"
@@ -105,6 +124,10 @@ pub struct Joined {
     pub slot: u16,
     /// All members, this one included.
     pub members: Vec<Member>,
+    /// Which of them keeps the authority, and so invites and removes.
+    pub keeper: u16,
+    /// What the set says of the address under which the server joined, if it is not as it should be.
+    pub remark: Option<String>,
 }
 
 impl Joined {
@@ -123,6 +146,7 @@ impl Joined {
 /// [`SetCommandError`], each with what to do next.
 pub fn create(data: &Path, tree: &str, address: &PeerAddress) -> Result<Joined, SetCommandError> {
     let directory = without_set(data)?;
+    resolve(address.as_str())?;
     let data = DataDirectory::open_or_create(data)?;
     let identity = match has_tree(&data, tree)? {
         true => existing_tree(&data, tree)?,
@@ -134,6 +158,8 @@ pub fn create(data: &Path, tree: &str, address: &PeerAddress) -> Result<Joined, 
         set: set.to_string(),
         slot: Membership::FIRST_SLOT.0,
         members: directory.members()?,
+        keeper: Membership::FIRST_SLOT.0,
+        remark: None,
     })
 }
 
@@ -193,6 +219,58 @@ pub fn invite(data: &Path, role: Role, lifetime: Duration) -> Result<String, Set
     Ok(token.encode())
 }
 
+/// Why the token that was just made cannot be used at present: nobody answers where it tells a server to call.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub fn silence_of_inviter(data: &Path) -> Result<Option<String>, SetCommandError> {
+    let membership = Membership::read(SetDirectory::new(set_path(data)))?;
+    let addresses = membership.own_addresses();
+    if addresses.is_empty() {
+        return Ok(Some(
+            "this server has no address; give it one with `meridian set address`".to_owned(),
+        ));
+    }
+    let silences = addresses.iter().map(|address| silence_at(address));
+    Ok(silences
+        .collect::<Option<Vec<_>>>()
+        .map(|silences| silences.join("; ")))
+}
+
+/// The tokens that were made, not used, and still work, by slot. Their secrets are known to their holders alone.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub fn tokens(data: &Path) -> Result<Vec<Outstanding>, SetCommandError> {
+    Ok(SetDirectory::new(set_path(data)).tokens(SystemTime::now())?)
+}
+
+/// Has the token for a slot admit nobody any more.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub fn revoke_token(data: &Path, slot: u16) -> Result<(), SetCommandError> {
+    let directory = SetDirectory::new(set_path(data));
+    Ok(directory.revoke_token(ReplicaSlot(slot), SystemTime::now())?)
+}
+
+/// Changes where the other replicas reach a member. They call there when their present connections end. Says what
+/// speaks against the address, if anything does.
+///
+/// # Errors
+/// [`SetCommandError::Unresolved`] when it leads nowhere, and others; each with what to do next.
+pub fn set_address(
+    data: &Path,
+    slot: u16,
+    address: &PeerAddress,
+) -> Result<Option<String>, SetCommandError> {
+    let directory = SetDirectory::new(set_path(data));
+    resolve(address.as_str())?;
+    let addresses = vec![address.as_str().to_owned()];
+    directory.set_addresses(ReplicaSlot(slot), addresses)?;
+    Ok(silence_at(address.as_str()))
+}
+
 /// Makes the server of this data directory a replica of the set that invited it. Others reach it at `address`.
 /// No server may run on the directory meanwhile; one must run where the invitation came from.
 ///
@@ -208,17 +286,20 @@ pub async fn join(
     let token = Token::parse(token).map_err(SetError::from)?;
     token.check_expiry(now).map_err(SetError::from)?;
     let directory = without_set(data)?;
+    resolve(address.as_str())?;
     let data = DataDirectory::open_or_create(data)?;
     if has_tree(&data, tree)? {
         return Err(SetCommandError::TreePresent(data.tree(tree)));
     }
     let addresses = vec![address.as_str().to_owned()];
-    let members = peer::set::join(&token, &directory, addresses, now).await?;
+    let entry = peer::set::join(&token, &directory, addresses, now).await?;
     Membership::read(directory)?;
     Ok(Joined {
         set: token.set.to_string(),
         slot: token.slot.0,
-        members,
+        members: entry.list.members,
+        keeper: entry.list.keeper,
+        remark: entry.remark,
     })
 }
 
@@ -241,12 +322,14 @@ pub(crate) const TWO_VOTERS: &str = "two servers cannot outvote each other: when
 /// [`SetCommandError`], each with what to do next.
 pub fn members(data: &Path) -> Result<Joined, SetCommandError> {
     let directory = SetDirectory::new(set_path(data));
-    let members = directory.members()?;
+    let list = directory.member_list()?;
     let identity = directory.identity()?;
     Ok(Joined {
         set: identity.set().to_string(),
         slot: identity.slot().0,
-        members,
+        members: list.members,
+        keeper: list.keeper,
+        remark: None,
     })
 }
 

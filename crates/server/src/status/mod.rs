@@ -30,7 +30,8 @@ pub use returning::ReturnStatus;
 pub use scrub::{ScrubFinding, ScrubQuestion, ScrubStatus};
 pub(crate) use socket::{Answering, StatusSocket};
 pub use socket::{
-    StatusError, ask, ask_drain, ask_durability, ask_frozen, ask_scrub, ask_thaw, ask_view,
+    StatusError, ask, ask_drain, ask_durability, ask_frozen, ask_move_authority, ask_scrub,
+    ask_thaw, ask_view,
 };
 pub use text::moment;
 pub(crate) use text::{duration, size};

@@ -29,6 +29,8 @@ pub(crate) enum Question {
     Thaw(ThawQuestion),
     /// How is the comparison of the copies?
     Scrub(ScrubQuestion),
+    /// Have this replica keep the set's authority.
+    MoveAuthority(u16),
 }
 
 /// A question about durability, and what it is to be from now on, if it is to change.
@@ -92,6 +94,8 @@ pub(crate) enum Answer {
     Thaw(ThawAnswer),
     /// The comparison of the copies.
     Scrub(ScrubStatus),
+    /// The authority was moved, and whether its new keeper has said that it keeps it.
+    AuthorityMoved(bool),
     /// Why there is no other answer, and what to do next.
     Refused(String),
 }

@@ -145,6 +145,18 @@ pub async fn ask_scrub(data: &Path, question: ScrubQuestion) -> Result<ScrubStat
     }
 }
 
+/// Has the server that runs on a data directory hand the set's authority to another member. Says whether that one has
+/// confirmed that it keeps it.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_move_authority(data: &Path, to: u16) -> Result<bool, StatusError> {
+    match put(data, &Question::MoveAuthority(to), FAR_PATIENCE).await? {
+        Answer::AuthorityMoved(confirmed) => Ok(confirmed),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
 fn unexpected(data: &Path, answer: &Answer) -> StatusError {
     match answer {
         Answer::Refused(reason) => StatusError::Refused(reason.clone()),

@@ -58,6 +58,13 @@ impl Overview {
         Ok(replica.scrub_status().into())
     }
 
+    /// Has another member keep the set's authority.
+    pub(super) async fn move_authority(&self, to: u16) -> Result<bool, String> {
+        let confirmed = self.replica()?.move_authority(to).await?;
+        tracing::warn!(to, confirmed, "the set's authority was moved");
+        Ok(confirmed)
+    }
+
     fn replica(&self) -> Result<&Arc<Replica>, String> {
         let mut replicas = self.trees.iter().filter_map(|tree| tree.replica.as_ref());
         replicas.next().ok_or_else(|| {

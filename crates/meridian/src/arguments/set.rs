@@ -1,0 +1,159 @@
+//! Arguments of `meridian set`: how a set begins, grows and shrinks.
+//!
+//! What must never enter: what the commands do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use server::configuration::PeerAddress;
+
+use super::administration::RecoverSetArguments;
+use super::{lifetime, tree_name};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SetCommand {
+    /// Make the server of a data directory the first replica of a new set
+    Create(CreateSetArguments),
+    /// Print a token by which one more server can join, on the server that keeps the authority
+    Invite(InviteArguments),
+    /// Make the server of a data directory a replica of the set that a token is of
+    Join(JoinArguments),
+    /// List the members of the set, and which of them keeps the authority
+    Members {
+        /// Data directory of a member [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+    /// Remove a member for ever, on the server that keeps the authority
+    #[command(alias = "revoke")]
+    Remove {
+        /// The member's number, as `meridian set members` shows it
+        #[arg(value_name = "REPLICA")]
+        slot: u16,
+        /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+    /// Change where the other replicas reach a member, on the server that keeps the authority
+    Address(AddressArguments),
+    /// Work on tokens that were printed and not used, on the server that keeps the authority
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
+    /// Show, move or restore the authority, which signs who is a member
+    Authority {
+        #[command(subcommand)]
+        command: AuthorityCommand,
+    },
+    /// Go on with the replicas that are left, when the majority is gone for ever
+    Recover(RecoverSetArguments),
+}
+
+/// What a server is told that becomes a replica.
+#[derive(Debug, Args)]
+pub(crate) struct ReplicaPlace {
+    /// Data directory of the server, made if it is not there [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where the other replicas reach this server
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: PeerAddress,
+    /// The tree that the set keeps, as `tree` in [replication] [default: default]
+    #[arg(long, value_name = "NAME", value_parser = tree_name)]
+    pub(crate) tree: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateSetArguments {
+    #[command(flatten)]
+    pub(crate) place: ReplicaPlace,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InviteArguments {
+    /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Invite a witness: it votes, so that two replicas can outvote a lost one, and keeps no contents
+    #[arg(long)]
+    pub(crate) witness: bool,
+    /// How long the token works, such as `30 min` or `2 d` [default: 1 h]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
+    pub(crate) lifetime: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JoinArguments {
+    /// The line that `meridian set invite` printed
+    pub(crate) token: String,
+    #[command(flatten)]
+    pub(crate) place: ReplicaPlace,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddressArguments {
+    /// The member's number, as `meridian set members` shows it
+    #[arg(value_name = "REPLICA")]
+    pub(crate) slot: u16,
+    /// Where the other replicas reach it from now on
+    #[arg(value_name = "HOST:PORT")]
+    pub(crate) address: PeerAddress,
+    /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// List the tokens that still work, without their secrets
+    List {
+        /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+    /// Have a token admit nobody any more
+    Revoke {
+        /// The number that whoever used it would have, as `meridian set token list` shows it
+        #[arg(value_name = "REPLICA")]
+        slot: u16,
+        /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuthorityCommand {
+    /// Show which server keeps the authority, and write a backup of it
+    Show {
+        /// Write a backup of the authority, key included, to this file, which must not be there yet
+        #[arg(long, value_name = "FILE")]
+        export: Option<PathBuf>,
+        /// Data directory of a member; with --export, of the server that keeps the authority [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+    /// Have another member keep the authority; both servers must run
+    Move {
+        /// The member that keeps it from now on
+        #[arg(long, value_name = "REPLICA")]
+        to: u16,
+        /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+    /// Have this server keep the authority, from a backup, when its keeper is lost for ever
+    Restore {
+        /// A file that `meridian set authority show --export` wrote, or a copy of the lost keeper's `set` directory
+        #[arg(long, value_name = "FILE_OR_DIR")]
+        from: PathBuf,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+        /// Data directory of the server that is to keep the authority, and runs [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+}

@@ -1,0 +1,132 @@
+//! `meridian set authority`: shows, moves and restores what signs who is a member.
+//!
+//! What must never enter: the key.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use server::{Configuration, moment, set};
+
+use crate::arguments::AuthorityCommand;
+use crate::consent;
+use crate::exit::Failure;
+use crate::status::failure;
+
+/// What is to be done, and what is said about it.
+pub(crate) fn run(command: &AuthorityCommand) -> Result<String, Failure> {
+    match command {
+        AuthorityCommand::Show { export, data } => show(&directory(data), export.as_deref()),
+        AuthorityCommand::Move { to, data } => change_keeper(&directory(data), *to),
+        AuthorityCommand::Restore { from, yes, data } => restore(&directory(data), from, *yes),
+    }
+}
+
+fn directory(data: &Option<PathBuf>) -> PathBuf {
+    data.clone()
+        .unwrap_or_else(|| Configuration::default().data)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    Ok(runtime.context("cannot start")?)
+}
+
+fn show(data: &Path, export: Option<&Path>) -> Result<String, Failure> {
+    if let Some(to) = export {
+        set::export_authority(data, to)?;
+        return Ok(format!(
+            "A backup of the authority is in {}. Whoever can read it can admit servers to the set and remove members: \
+             keep it off line, and not on this machine.\n",
+            to.display()
+        ));
+    }
+    let authority = set::authority(data)?;
+    let here = if authority.is_here {
+        ", this server"
+    } else {
+        ""
+    };
+    let expires = seconds(authority.expires);
+    let fingerprint: String = authority
+        .fingerprint
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let mut text = format!(
+        "kept by      replica {} ({}){here}\n\
+         fingerprint  {fingerprint}\n\
+         expires      {}\n\
+         term         {}\n\
+         last change  {} (version {} of the list of members)\n",
+        authority.keeper,
+        authority.addresses,
+        moment(expires),
+        authority.term,
+        moment(authority.version / 1000),
+        authority.version,
+    );
+    // Writing to a string cannot fail.
+    let _ = match authority.is_here {
+        true => writeln!(
+            text,
+            "Keep a backup elsewhere: `meridian set authority show --export FILE` writes one. Without a backup, members \
+             can be neither admitted nor removed once this server's disk is lost."
+        ),
+        false => writeln!(
+            text,
+            "Members are invited, admitted and removed on that server; keep a backup of its authority elsewhere."
+        ),
+    };
+    Ok(text)
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+fn change_keeper(data: &Path, to: u16) -> Result<String, Failure> {
+    // Said at once, and better than by the running server, when it is not kept here.
+    let tokens = set::tokens(data)?.len();
+    let confirmed = runtime()?.block_on(server::ask_move_authority(data, to));
+    let state = match confirmed.map_err(failure)? {
+        true => "keeps the authority now; its key is not on this server any more",
+        false => {
+            "has the key and keeps the authority as soon as it learns of it; until then this server still has the key, \
+             and does not use it"
+        }
+    };
+    let ended = match tokens {
+        0 => String::new(),
+        some => format!(
+            " Tokens that were outstanding here ({some}) admit nobody any more; make new ones there."
+        ),
+    };
+    Ok(format!(
+        "Replica {to} {state}. Members are invited, admitted and removed there.{ended} Make a new backup there, with \
+         `meridian set authority show --export FILE`.\n"
+    ))
+}
+
+fn restore(data: &Path, from: &Path, yes: bool) -> Result<String, Failure> {
+    let former = runtime()?.block_on(set::check_restoration(data))?;
+    let keeper = former.keeper;
+    eprint!(
+        "Replica {keeper} keeps the set's authority as far as this server knows, and is not in contact. From now on this \
+         server keeps it. Make sure that replica {keeper} is lost for ever, or off: what it alone admits or removes from \
+         now on may be undone. Do this on one server only.\n"
+    );
+    consent::obtain(yes)?;
+    set::restore_authority(data, from)?;
+    Ok(format!(
+        "This server keeps the set's authority now, and tells the others. Next, remove the lost server and make a new \
+         backup:\n  \
+         meridian set remove {keeper} --data {shown}\n  \
+         meridian set authority show --export FILE --data {shown}\n",
+        shown = data.display(),
+    ))
+}
