@@ -153,6 +153,9 @@ pub(crate) struct CheckArguments {
     /// Mend what can be mended; data that cannot be placed is set aside, never deleted
     #[arg(long)]
     pub(crate) repair: bool,
+    /// Where the disk has damaged metadata, give up everything that was changed later, and say what
+    #[arg(long, requires = "repair")]
+    pub(crate) accept_loss: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -6,7 +6,12 @@ use crate::arguments::CheckArguments;
 use crate::exit::{Exit, Failure};
 
 pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit, Failure> {
-    let report = server::check(&arguments.data, arguments.repair)?;
+    let repair = match (arguments.repair, arguments.accept_loss) {
+        (false, _) => server::Repair::Nothing,
+        (true, false) => server::Repair::Mend,
+        (true, true) => server::Repair::AcceptLoss,
+    };
+    let report = server::check(&arguments.data, repair)?;
     println!("{report}");
     Ok(if report.is_sound() {
         Exit::Success

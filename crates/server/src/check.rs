@@ -9,6 +9,17 @@ use store::{Report, Store, StoreError};
 
 use crate::data_directory::{DataDirectoryError, Defect, Examination};
 
+/// What a check may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// Nothing; no file in the data directory is opened for writing.
+    Nothing,
+    /// What can be put right without losing anything that a copy may have.
+    Mend,
+    /// The same, and the rows end before what the disk has damaged of them, though more was answered.
+    AcceptLoss,
+}
+
 /// What a check of a data directory saw.
 #[derive(Debug)]
 pub struct CheckReport {
@@ -30,23 +41,35 @@ impl CheckReport {
     }
 }
 
-/// Checks a data directory, and with `repair` puts right what can be. Takes as long as reading all
+/// Checks a data directory, and puts right what `repair` allows. Takes as long as reading all
 /// metadata does.
 ///
 /// # Errors
 /// [`DataDirectoryError`] when a server runs on it, or it cannot be read.
-pub fn check(data: &Path, repair: bool) -> Result<CheckReport, DataDirectoryError> {
-    let examination = Examination::begin(data, repair)?;
-    let defects = examination.defects()?;
-    let trees = examination.trees()?;
-    let checked = trees
-        .into_iter()
-        .map(|(name, path)| (name, Store::check(&path, repair)));
-    Ok(CheckReport {
-        defects,
-        trees: checked.collect(),
-    })
+pub fn check(data: &Path, repair: Repair) -> Result<CheckReport, DataDirectoryError> {
+    let examination = Examination::begin(data, repair != Repair::Nothing)?;
+    let mut report = CheckReport {
+        defects: examination.defects()?,
+        trees: Vec::new(),
+    };
+    for (name, path) in examination.trees()? {
+        let lost = match repair {
+            Repair::AcceptLoss => Store::give_up_damaged(&path),
+            Repair::Nothing | Repair::Mend => Ok(Vec::new()),
+        };
+        let checked = lost.and_then(|lost| {
+            report.defects.extend(lost.into_iter().map(|what| Defect {
+                what: format!("tree \"{name}\": {what}"),
+                repair: Some(GIVEN_UP),
+            }));
+            Store::check(&path, repair != Repair::Nothing)
+        });
+        report.trees.push((name, checked));
+    }
+    Ok(report)
 }
+
+const GIVEN_UP: &str = "everything changed later is lost; the damaged file is kept in `lost-data`";
 
 impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

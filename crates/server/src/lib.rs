@@ -20,7 +20,7 @@ pub mod set;
 mod status;
 mod transport;
 
-pub use check::{CheckReport, check};
+pub use check::{CheckReport, Repair, check};
 pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
 pub use serve::{Ending, ServeError, Server, StopSignals};

@@ -45,7 +45,7 @@ impl Inner {
         if set.is_empty() {
             return Ok(self.object(id)?.attributes(id));
         }
-        let mut mutation = self.begin(Demand::Removal).await?;
+        let mut mutation = self.begin(Demand::Change).await?;
         let shape = Change::Object(mutation.touched(id)?);
         self.apply_attributes(&mut mutation, authority.credentials(), id, set)?;
         mutation.touch(id, Touch::Attributes)?;

@@ -42,6 +42,11 @@ impl Reserved {
         Reserved(self.0.map(|limit| limit.max(16).saturating_add(16 * RANGE)))
     }
 
+    /// Goes behind everything that lost journals can have used: a journal has room for fewer operations.
+    pub(crate) fn behind_lost(self) -> Reserved {
+        Reserved(self.0.map(|limit| limit.saturating_add(1 << 24)))
+    }
+
     /// A version that this reservation leaves free for whoever makes it.
     pub(crate) fn first_change(self) -> vfs::ChangeAttribute {
         vfs::ChangeAttribute(self.0[Sequence::Changes as usize])

@@ -56,6 +56,18 @@ pub enum StoreError {
         /// What is wrong.
         what: String,
     },
+    /// The disk no longer has what was stable.
+    #[error(
+        "{path}: {what}. The disk has changed or lost what was stable. Nothing is served from here, because it would \
+         silently be less than was answered. At a member of a set: take this copy anew from another member. Alone: \
+         restore a backup, or give up what cannot be read with `meridian check --repair --accept-loss`"
+    )]
+    Rotten {
+        /// Where.
+        path: PathBuf,
+        /// What is known.
+        what: String,
+    },
     /// The metadata store failed.
     #[error("the metadata in {path} failed: {what}. See the log; free space or replace the disk")]
     Metadata {

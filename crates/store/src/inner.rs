@@ -17,7 +17,7 @@ use crate::error::StoreError;
 use crate::layout::{Identity, Layout};
 use crate::leftovers::Leftovers;
 use crate::locks::Locks;
-use crate::metadata::{Metadata, MetadataError, Row, Table};
+use crate::metadata::{Damage, Metadata, MetadataError, OpenError, Row, Table};
 use crate::mutation::{OBJECTS_KEY, RESERVED_KEY, SHARED_KEY, Writer};
 use crate::options::{CommitMode, StoreOptions, TreeIdentity};
 use crate::overseer::Overseer;
@@ -87,8 +87,8 @@ impl Inner {
         options: &StoreOptions,
         layout: Layout,
         identity: Identity,
+        (metadata, headroom): (Metadata, Headroom),
     ) -> Result<Inner, StoreError> {
-        let metadata = open_metadata(&layout, options)?;
         let damaged = |what: &str| StoreError::Damaged {
             path: layout.metadata(),
             what: format!("no {what}"),
@@ -116,7 +116,7 @@ impl Inner {
         let damaged = marked(Table::Damaged)?;
         let incomplete =
             Incomplete::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
-        let headroom = Headroom::new(&layout.data(), options.reserve)?;
+        headroom.note_metadata(metadata.unwritten_bytes(), objects);
         let layout = Arc::new(layout);
         let counters = Counters::resume(reserved);
         let commits = Commits::new(counters.last(Sequence::Positions));
@@ -247,7 +247,14 @@ pub(crate) fn open_metadata(
 ) -> Result<Metadata, StoreError> {
     let write_through = options.commit == CommitMode::Async;
     Metadata::open(&layout.metadata(), options.cache_bytes, write_through)
-        .map_err(|error| metadata_error(layout, &error))
+        .map_err(|error| open_error(layout, error))
+}
+
+pub(crate) fn open_error(layout: &Layout, error: OpenError) -> StoreError {
+    match error {
+        OpenError::Failed(error) => metadata_error(layout, &error),
+        OpenError::Damaged(Damage { path, what, .. }) => StoreError::Rotten { path, what },
+    }
 }
 
 pub(crate) fn metadata_error(layout: &Layout, error: &MetadataError) -> StoreError {

@@ -43,7 +43,8 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub(crate) struct Layout {
     root: PathBuf,
-    _lock: File,
+    /// Locked; there may be none to lock when nothing is to be changed.
+    _lock: Option<File>,
 }
 
 impl Layout {
@@ -99,8 +100,7 @@ impl Layout {
             return Err(absent(root));
         }
         let layout = Layout::lock(root)?;
-        let text = fs::read(&path).map_err(|error| StoreError::io("read", &path, error))?;
-        let identity = Identity::parse(&text, &path)?;
+        let identity = layout.identity(&path)?;
         // A creation that ended between its last two steps is complete.
         match fs::remove_file(root.join(CREATING_FILE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -108,12 +108,43 @@ impl Layout {
             }
             _ => {}
         }
-        for piece in [layout.metadata(), layout.data()] {
+        layout.expect_pieces()?;
+        Ok((layout, identity))
+    }
+
+    /// Claims the directory of an existing store without writing anything in it.
+    pub(crate) fn open_unchanged(root: &Path) -> Result<(Layout, Identity), StoreError> {
+        let path = root.join(IDENTITY_FILE);
+        if !exists(&path)? {
+            return Err(absent(root));
+        }
+        let lock = root.join(LOCK_FILE);
+        let layout = match File::open(&lock) {
+            Ok(file) => Layout::take(root, &lock, file)?,
+            // Whoever works on a store makes the file first.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Layout {
+                root: root.into(),
+                _lock: None,
+            },
+            Err(error) => return Err(StoreError::io("open", lock, error)),
+        };
+        let identity = layout.identity(&path)?;
+        layout.expect_pieces()?;
+        Ok((layout, identity))
+    }
+
+    fn identity(&self, path: &Path) -> Result<Identity, StoreError> {
+        let text = fs::read(path).map_err(|error| StoreError::io("read", path, error))?;
+        Identity::parse(&text, path)
+    }
+
+    fn expect_pieces(&self) -> Result<(), StoreError> {
+        for piece in [self.metadata(), self.data()] {
             if !exists(&piece)? {
                 return Err(StoreError::MissingPiece(piece));
             }
         }
-        Ok((layout, identity))
+        Ok(())
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -159,13 +190,17 @@ impl Layout {
             .write(true)
             .open(&path)
             .map_err(|error| StoreError::io("open", &path, error))?;
+        Layout::take(root, &path, lock)
+    }
+
+    fn take(root: &Path, path: &Path, lock: File) -> Result<Layout, StoreError> {
         let asked_at = Instant::now();
         loop {
             match lock.try_lock() {
                 Ok(()) => {
                     return Ok(Layout {
                         root: root.into(),
-                        _lock: lock,
+                        _lock: Some(lock),
                     });
                 }
                 Err(TryLockError::WouldBlock) if asked_at.elapsed() < LOCK_PATIENCE => {

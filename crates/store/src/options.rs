@@ -22,7 +22,7 @@ pub enum CommitMode {
 /// How much storage is kept back, so that things can be removed from a full disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reserve {
-    /// The smaller of 256 MiB and 2 % of the file system below.
+    /// 2 % of the file system below, at least 32 MiB and at most 256 MiB, but never more than a quarter of it.
     #[default]
     Automatic,
     /// So many bytes.

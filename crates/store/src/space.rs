@@ -1,44 +1,81 @@
 //! Room on the file system below, and what of it is kept back.
 //!
 //! A full disk must still let things be removed, and the embedded store must never meet one: it cannot
-//! go on after that. So data and new objects are refused while less than the reserve is free, and
-//! everything is refused when even most of the reserve is gone.
+//! go on after that. So data and new objects are refused while less than the reserve is free. Half of the reserve is
+//! a file of its own, the ballast: nobody else can fill it, and it is given up when removals or the embedded store
+//! need it. What has been admitted counts until it is written, or many writers at once would run through the reserve.
+
+mod ballast;
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use vfs::{Error, Space};
 
+use self::ballast::Ballast;
 use crate::error::{StoreError, from_os};
 use crate::options::Reserve;
 
 /// The most that [`Reserve::Automatic`] keeps back.
 const AUTOMATIC_BYTES: u64 = 256 << 20;
+/// The least, unless that is much of the disk: what the embedded store needs while a few ten thousand files go.
+const AUTOMATIC_LEAST_BYTES: u64 = 32 << 20;
 /// The part of the file system that [`Reserve::Automatic`] keeps back: one in so many.
 const AUTOMATIC_PART: u64 = 50;
+/// The most of a small file system: one in so many.
+const AUTOMATIC_MOST_PART: u64 = 4;
+/// The part of the reserve that is preallocated: one in so many.
+const BALLAST_PART: u64 = 2;
+/// The part of the reserve that changes without removal leave alone: one in so many.
+const CHANGE_PART: u64 = 2;
 /// The part of the reserve that even removals leave alone: one in so many.
 const LAST_PART: u64 = 8;
 /// How long a look at the file system counts when there was plenty of room.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// What one new object, name or attribute is taken to need.
 pub(crate) const ROW_BYTES: u64 = 4096;
+/// What the removal of one object is taken to need until the journal that says so has gone.
+const REMOVAL_BYTES: u64 = 1024;
+/// The most that removals together can need: then journals have gone.
+const REMOVALS_BYTES: u64 = 128 << 20;
 
 /// What an operation needs of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
     /// So many bytes more than now.
     Room(u64),
-    /// Nothing in the end, as something goes; for the moment a few rows.
+    /// Nothing in the end; for the moment a few rows.
+    Change,
+    /// The same, and something goes.
     Removal,
 }
 
 #[derive(Debug)]
 struct Look {
     at: Instant,
-    /// Bytes free then, less what has been admitted since.
+    /// Bytes free then, less what was under way, and less what has been admitted since.
     free_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    look: Option<Look>,
+    /// Admitted, and not known to be written.
+    under_way_bytes: u64,
+    /// Rows in memory that the embedded store has to write out, and what the removal of all objects would need.
+    metadata_bytes: u64,
+}
+
+/// What is free on the file system, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Free {
+    /// For everybody.
+    all: u64,
+    /// For this process: the superuser may also fill what the file system keeps back.
+    own: u64,
 }
 
 /// Decides whether there is room.
@@ -46,50 +83,144 @@ struct Look {
 pub(crate) struct Headroom {
     data: File,
     reserve_bytes: u64,
-    look: Mutex<Option<Look>>,
+    ballast: Ballast,
+    state: Mutex<State>,
+}
+
+/// Room that was admitted; it counts as used until this is dropped, after it was written.
+#[derive(Debug)]
+#[must_use = "what is not held does not count"]
+pub(crate) struct Admission<'h> {
+    headroom: &'h Headroom,
+    bytes: u64,
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        let mut state = self.headroom.state();
+        state.under_way_bytes = state.under_way_bytes.saturating_sub(self.bytes);
+    }
 }
 
 impl Headroom {
-    /// Watches the file system that holds `data`, a directory.
-    pub(crate) fn new(data: &std::path::Path, reserve: Reserve) -> Result<Headroom, StoreError> {
+    /// Watches the file system that holds `data`, a directory of the store in `root`. Gives the ballast up at once if
+    /// the file system is full, so that the embedded store can be opened.
+    pub(crate) fn new(root: &Path, data: &Path, reserve: Reserve) -> Result<Headroom, StoreError> {
         let directory = File::open(data).map_err(|error| StoreError::io("open", data, error))?;
         let total = rustix::fs::fstatvfs(directory.as_fd())
             .map_err(|errno| StoreError::io("look at the space of", data, errno.into()))?;
         let total_bytes = total.f_blocks.saturating_mul(total.f_frsize);
         let reserve_bytes = match reserve {
-            Reserve::Automatic => AUTOMATIC_BYTES.min(total_bytes / AUTOMATIC_PART),
+            Reserve::Automatic => automatic_bytes(total_bytes),
             Reserve::Bytes(bytes) => bytes,
         };
-        Ok(Headroom {
+        let headroom = Headroom {
             data: directory,
             reserve_bytes,
-            look: Mutex::new(None),
-        })
+            ballast: Ballast::find(root, reserve_bytes / BALLAST_PART),
+            state: Mutex::default(),
+        };
+        headroom.ensure(reserve_bytes / CHANGE_PART);
+        Ok(headroom)
     }
 
     /// [`Error::NoSpace`] unless there is room for what an operation needs.
-    pub(crate) fn admit(&self, demand: Demand) -> vfs::Result<()> {
-        let (wanted_bytes, kept_bytes) = match demand {
-            Demand::Room(bytes) => (bytes, self.reserve_bytes),
-            Demand::Removal => (0, self.reserve_bytes / LAST_PART),
+    pub(crate) fn admit(&self, demand: Demand) -> vfs::Result<Admission<'_>> {
+        let bytes = match demand {
+            Demand::Room(bytes) => {
+                self.admit_room(bytes)?;
+                bytes
+            }
+            Demand::Change => self.admit_change(self.reserve_bytes / CHANGE_PART)?,
+            Demand::Removal => self.admit_change(self.reserve_bytes / LAST_PART)?,
         };
-        let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Admission {
+            headroom: self,
+            bytes,
+        })
+    }
+
+    fn admit_room(&self, wanted_bytes: u64) -> vfs::Result<()> {
+        let mut state = self.state();
+        let kept_bytes = self.kept_bytes(&state);
         // With much more room than is asked for, one look serves many operations.
-        let recent = look.as_mut().filter(|look| look.at.elapsed() < LOOK_AGAIN);
+        let recent = state
+            .look
+            .as_mut()
+            .filter(|look| look.at.elapsed() < LOOK_AGAIN);
         if let Some(look) = recent
             && look.free_bytes / 2 > wanted_bytes.saturating_add(kept_bytes)
         {
             look.free_bytes -= wanted_bytes;
+            state.under_way_bytes += wanted_bytes;
             return Ok(());
         }
-        let free_bytes = self.free_bytes()?;
+        let free_bytes = self.free()?.all.saturating_sub(state.under_way_bytes);
         let room = free_bytes >= wanted_bytes.saturating_add(kept_bytes);
         let left_bytes = free_bytes.saturating_sub(if room { wanted_bytes } else { 0 });
-        *look = Some(Look {
+        state.look = Some(Look {
             at: Instant::now(),
             free_bytes: left_bytes,
         });
-        if room { Ok(()) } else { Err(Error::NoSpace) }
+        if !room {
+            return Err(Error::NoSpace);
+        }
+        state.under_way_bytes += wanted_bytes;
+        Ok(())
+    }
+
+    /// Admits what needs nothing in the end, as long as so much is left for it.
+    fn admit_change(&self, left_bytes: u64) -> vfs::Result<u64> {
+        let free_bytes = self.free()?.own;
+        let enough = if free_bytes >= self.reserve_bytes / LAST_PART {
+            free_bytes.saturating_add(self.ballast.held_bytes()) >= left_bytes
+        } else {
+            // From here on the ballast is what is left.
+            self.ensure(left_bytes)
+        };
+        if enough { Ok(0) } else { Err(Error::NoSpace) }
+    }
+
+    /// Whether so much is free for the process, after the ballast was given up if need be.
+    pub(crate) fn ensure(&self, bytes: u64) -> bool {
+        let enough = || self.free().is_ok_and(|free| free.own >= bytes);
+        if enough() {
+            return true;
+        }
+        self.ballast.release();
+        enough()
+    }
+
+    /// Gives the ballast up when the file system is nearly full, and takes it again when it is not. To be called
+    /// regularly.
+    pub(crate) fn balance(&self) {
+        let Ok(free) = self.free() else { return };
+        if free.own < self.reserve_bytes / LAST_PART {
+            self.ballast.release();
+        }
+    }
+
+    /// Takes the ballast again when there is room for it and for as much again. May wait for the disk.
+    pub(crate) fn restore_ballast(&self) {
+        let Ok(free) = self.free() else { return };
+        let kept_bytes = self.kept_bytes(&self.state());
+        if free.all > kept_bytes.saturating_add(self.reserve_bytes / LAST_PART) {
+            self.ballast.take();
+        }
+    }
+
+    /// Notes what the embedded store still has to write out, and how many objects there are to be removed.
+    pub(crate) fn note_metadata(&self, held_bytes: u64, objects: u64) {
+        let removals_bytes = objects.saturating_mul(REMOVAL_BYTES).min(REMOVALS_BYTES);
+        // Who keeps nothing back keeps nothing for that either.
+        let part = u64::from(self.reserve_bytes > 0);
+        self.state().metadata_bytes = part * held_bytes.saturating_add(removals_bytes);
+    }
+
+    /// What clients cannot fill, beside the ballast.
+    fn kept_bytes(&self, state: &State) -> u64 {
+        let free_part = self.reserve_bytes.saturating_sub(self.ballast.held_bytes());
+        free_part.saturating_add(state.metadata_bytes)
     }
 
     /// Room as clients are told.
@@ -98,7 +229,7 @@ impl Headroom {
             .map_err(|errno| from_os("statvfs", &errno.into()))?;
         let unit_bytes = below.f_frsize;
         let usable_bytes = below.f_bavail.saturating_mul(unit_bytes);
-        let available_bytes = usable_bytes.saturating_sub(self.reserve_bytes);
+        let available_bytes = usable_bytes.saturating_sub(self.kept_bytes(&self.state()));
         // Objects are rows: their number ends with the bytes, or with the files below.
         let by_bytes = available_bytes / ROW_BYTES;
         let free_objects = if below.f_files == 0 {
@@ -115,39 +246,87 @@ impl Headroom {
         })
     }
 
-    fn free_bytes(&self) -> vfs::Result<u64> {
+    fn free(&self) -> vfs::Result<Free> {
         let below = rustix::fs::fstatvfs(self.data.as_fd())
             .map_err(|errno| from_os("statvfs", &errno.into()))?;
-        Ok(below.f_bavail.saturating_mul(below.f_frsize))
+        let all = below.f_bavail.saturating_mul(below.f_frsize);
+        let own = match rustix::process::geteuid().is_root() {
+            true => below.f_bfree.saturating_mul(below.f_frsize),
+            false => all,
+        };
+        Ok(Free { all, own })
     }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Numbers are valid whoever panicked in between.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn automatic_bytes(total_bytes: u64) -> u64 {
+    let part = (total_bytes / AUTOMATIC_PART).clamp(AUTOMATIC_LEAST_BYTES, AUTOMATIC_BYTES);
+    part.min(total_bytes / AUTOMATIC_MOST_PART)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn headroom(directory: &Path, reserve: Reserve) -> Headroom {
+        Headroom::new(directory, directory, reserve).unwrap()
+    }
+
+    fn refused(headroom: &Headroom, demand: Demand) -> bool {
+        headroom
+            .admit(demand)
+            .is_err_and(|error| error == Error::NoSpace)
+    }
+
     #[test]
     fn what_is_kept_back_is_refused_to_data_and_left_to_removals() {
         let directory = tempfile::tempdir().unwrap();
-        let free = Headroom::new(directory.path(), Reserve::Bytes(0))
-            .unwrap()
-            .free_bytes()
+        let free = headroom(directory.path(), Reserve::Bytes(0))
+            .free()
             .unwrap();
         // All that is free, and a good deal more than other tests can free meanwhile.
-        let tight = Headroom::new(directory.path(), Reserve::Bytes(free + free / 2)).unwrap();
-        assert_eq!(tight.admit(Demand::Room(1)), Err(Error::NoSpace));
-        assert_eq!(tight.admit(Demand::Removal), Ok(()));
+        let tight = headroom(directory.path(), Reserve::Bytes(free.own + free.own / 2));
+        assert!(refused(&tight, Demand::Room(1)));
+        assert!(!refused(&tight, Demand::Change) && !refused(&tight, Demand::Removal));
         assert_eq!(tight.space(1).unwrap().available_bytes, 0);
-        let gone = Headroom::new(directory.path(), Reserve::Bytes(free * 10)).unwrap();
-        assert_eq!(gone.admit(Demand::Removal), Err(Error::NoSpace));
+        let tighter = headroom(directory.path(), Reserve::Bytes(free.own * 4));
+        assert!(refused(&tighter, Demand::Change) && !refused(&tighter, Demand::Removal));
+        let gone = headroom(directory.path(), Reserve::Bytes(free.own * 10));
+        assert!(refused(&gone, Demand::Removal));
     }
 
     #[test]
     fn a_demand_beyond_the_disk_is_refused_although_there_is_plenty() {
         let directory = tempfile::tempdir().unwrap();
-        let headroom = Headroom::new(directory.path(), Reserve::Automatic).unwrap();
-        assert_eq!(headroom.admit(Demand::Room(1 << 60)), Err(Error::NoSpace));
-        assert_eq!(headroom.admit(Demand::Room(1)), Ok(()));
-        assert_eq!(headroom.admit(Demand::Room(1 << 60)), Err(Error::NoSpace));
+        let headroom = headroom(directory.path(), Reserve::Bytes(1 << 20));
+        assert!(refused(&headroom, Demand::Room(1 << 60)));
+        assert!(!refused(&headroom, Demand::Room(1)));
+        assert!(refused(&headroom, Demand::Room(1 << 60)));
+    }
+
+    /// Writers that were admitted side by side each saw the same free space, and together filled the reserve.
+    #[test]
+    fn what_is_under_way_counts_until_it_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let headroom = headroom(directory.path(), Reserve::Bytes(0));
+        let most = headroom.free().unwrap().all / 3 * 2;
+        let first = headroom.admit(Demand::Room(most)).unwrap();
+        assert!(refused(&headroom, Demand::Room(most)));
+        // Given up without having been written.
+        drop(first);
+        headroom.state().look = None;
+        assert!(!refused(&headroom, Demand::Room(most)));
+    }
+
+    #[test]
+    fn a_small_disk_keeps_back_what_its_metadata_needs() {
+        assert_eq!(automatic_bytes(200 << 20), 32 << 20);
+        assert_eq!(automatic_bytes(64 << 20), 16 << 20);
+        assert_eq!(automatic_bytes(5 << 30), (5 << 30) / 50);
+        assert_eq!(automatic_bytes(1 << 40), 256 << 20);
     }
 }

@@ -10,7 +10,7 @@ use vfs::{Error, ObjectId, ReplicaSlot};
 use crate::codec::Fields;
 use crate::creation::{random_tree, write_first_rows};
 use crate::error::StoreError;
-use crate::inner::Inner;
+use crate::inner::{Inner, open_metadata};
 use crate::layout::{Identity, Layout};
 use crate::metadata::Table;
 use crate::options::{NewStore, StoreOptions, TreeIdentity};
@@ -18,6 +18,7 @@ use crate::recording::UpdateRecord;
 use crate::recovered;
 use crate::rows::key;
 use crate::scrub;
+use crate::space::Headroom;
 use crate::statistics::StoreStatistics;
 use crate::upkeep;
 
@@ -67,7 +68,11 @@ impl Store {
     pub fn open(options: &StoreOptions) -> Result<Store, StoreError> {
         check_options(options)?;
         let (layout, identity) = Layout::open(&options.directory)?;
-        let inner = Arc::new(Inner::load(options, layout, identity)?);
+        // First, because it makes room for the rows where there is none.
+        let headroom = Headroom::new(layout.root(), &layout.data(), options.reserve)?;
+        let metadata = open_metadata(&layout, options)?;
+        let parts = (metadata, headroom);
+        let inner = Arc::new(Inner::load(options, layout, identity, parts)?);
         let failed = |error: Error| StoreError::Metadata {
             path: options.directory.clone(),
             what: error.to_string(),

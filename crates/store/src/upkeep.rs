@@ -1,5 +1,6 @@
 //! The store's own threads: group commit, clearing away removed objects, and taking marks off files.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -100,11 +101,16 @@ pub(crate) fn commit_groups(inner: &Inner) {
     loop {
         let wake = inner.commits.next();
         let persist = wake != (Wake::Work { persist: false });
+        inner.headroom.balance();
         let done = if persist { inner.persist_all() } else { Ok(()) };
         let done = done.and_then(|()| {
-            let looked = inner.metadata.write_out_full();
+            let has_room = |bytes| inner.headroom.ensure(bytes);
+            let looked = inner.metadata.write_out_full(has_room);
             looked.map_err(|error| inner.fail(&error.to_string()))
         });
+        let objects = inner.objects.load(Ordering::Relaxed);
+        let unwritten_bytes = inner.metadata.unwritten_bytes();
+        inner.headroom.note_metadata(unwritten_bytes, objects);
         if done.is_err() {
             inner.commits.announce_failure();
         }
@@ -246,6 +252,11 @@ pub(crate) fn tidy_marks(inner: &Inner) {
     };
     let mut settled_at = Instant::now();
     while inner.tidying.wait(TIDY_INTERVAL) {
+        if let Err(error) = inner.metadata.settle_mark() {
+            inner.fail(&error.to_string());
+            return;
+        }
+        inner.headroom.restore_ballast();
         if settled_at.elapsed() >= KEEPING || inner.dirty.all_kept_bytes() > MANY_KEPT_BYTES {
             if inner.settle_kept(&data).is_err() {
                 return;

@@ -367,3 +367,72 @@ async fn a_hole_in_a_file_without_data_leaves_it_without_data() {
     let report = store::Store::check(&store.options.directory, false).unwrap();
     assert!(report.sound, "{report}");
 }
+
+/// What a crash of the machine would bring back: the row said first that the file is short, then that it is long, and
+/// the data file had not been cut on the disk in between.
+#[tokio::test]
+async fn a_cut_is_stable_before_the_file_grows_again() {
+    let store = Fixture::new();
+    let large = vec![7; 100_000];
+    let cut = async |text: &str| {
+        let id = store.file(ObjectId::ROOT, text).await;
+        let who = root();
+        store
+            .write_as(&who, id, 0, &large, Stability::File)
+            .await
+            .unwrap();
+        store.set(id, &with_size(1000)).await.unwrap();
+        (id, store.store().statistics().data_syncs)
+    };
+    let syncs = || store.store().statistics().data_syncs;
+    let (id, before) = cut("resized").await;
+    store.set(id, &with_size(5000)).await.unwrap();
+    assert_eq!(syncs(), before + 1);
+    let (id, before) = cut("written").await;
+    store.write(id, 90_000, b"far behind").await.unwrap();
+    assert_eq!(syncs(), before + 1);
+    let (id, before) = cut("small and stable").await;
+    let who = root();
+    store
+        .write_as(&who, id, 50_000, b"far behind", Stability::File)
+        .await
+        .unwrap();
+    assert_eq!(syncs(), before + 1);
+    // Within what is left nothing can come back.
+    let (id, before) = cut("within").await;
+    store
+        .write_as(&who, id, 10, b"inside", Stability::File)
+        .await
+        .unwrap();
+    assert_eq!(syncs(), before);
+}
+
+/// It read as zeros, and a part that was written anew was served among them.
+#[tokio::test]
+async fn a_data_file_that_is_missing_is_no_hole() {
+    let mut store = Fixture::new();
+    let id = store.file(ObjectId::ROOT, "f").await;
+    let who = root();
+    store
+        .write_as(&who, id, 0, &[7; 100_000], Stability::File)
+        .await
+        .unwrap();
+    store.reopen().await;
+    let mut data = vec![store.options.directory.join("data")];
+    while !data[0].is_file() {
+        let below = std::fs::read_dir(data.remove(0)).unwrap();
+        data.extend(below.map(|found| found.unwrap().path()));
+    }
+    std::fs::remove_file(&data[0]).unwrap();
+    let is_refused = |error: Option<Error>| matches!(error, Some(Error::Io(_)));
+    assert!(is_refused(store.read(id, 0, 10).await.err()));
+    assert!(is_refused(store.write(id, 10, b"part").await.err()));
+    let authority = Authority::Credentials(&who);
+    let found = store.store().seek(authority, id, 0, SeekTarget::Hole).await;
+    assert!(is_refused(found.err()));
+    assert_eq!(store.attributes(id).await.size, 100_000);
+    // As a whole it can be written again.
+    store.set(id, &with_size(0)).await.unwrap();
+    store.write(id, 0, b"anew").await.unwrap();
+    assert_eq!(store.content(id).await, &b"anew"[..]);
+}

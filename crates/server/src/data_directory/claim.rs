@@ -30,8 +30,8 @@ const KNOWN: [&str; 10] = [
 #[derive(Debug)]
 pub(super) struct Claim {
     path: PathBuf,
-    /// Locked; the lock goes when the process ends, however it ends.
-    _lock: File,
+    /// Locked; the lock goes when the process ends, however it ends. A directory that is only looked at may have none.
+    _lock: Option<File>,
 }
 
 impl Claim {
@@ -49,26 +49,50 @@ impl Claim {
 
     /// Claims a directory that must be there.
     pub(super) fn existing(path: &Path) -> Result<Claim, DataDirectoryError> {
-        match fs::metadata(path) {
-            Ok(found) if found.is_dir() => Claim::take(path),
-            Ok(_) => Err(DataDirectoryError::NotADirectory(path.to_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(DataDirectoryError::Missing(path.to_owned()))
+        expect_directory(path)?;
+        Claim::take(path)
+    }
+
+    /// Keeps others out of a directory that must be there, without writing anything in it.
+    pub(super) fn unchanged(path: &Path) -> Result<Claim, DataDirectoryError> {
+        expect_directory(path)?;
+        refuse_foreign(path)?;
+        let lock = match File::open(path.join(LOCK)) {
+            Ok(mut file) => {
+                hold(path, &mut file, File::try_lock_shared)?;
+                Some(file)
             }
-            Err(error) => Err(DataDirectoryError::io("open", path)(error)),
-        }
+            // A server makes the file before it does anything else.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(DataDirectoryError::io("read", &path.join(LOCK))(error)),
+        };
+        Ok(Claim {
+            path: path.to_owned(),
+            _lock: lock,
+        })
     }
 
     fn take(path: &Path) -> Result<Claim, DataDirectoryError> {
         refuse_foreign(path)?;
         Ok(Claim {
             path: path.to_owned(),
-            _lock: lock(path)?,
+            _lock: Some(lock(path)?),
         })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+fn expect_directory(path: &Path) -> Result<(), DataDirectoryError> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(DataDirectoryError::NotADirectory(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(DataDirectoryError::Missing(path.to_owned()))
+        }
+        Err(error) => Err(DataDirectoryError::io("open", path)(error)),
     }
 }
 
@@ -99,22 +123,7 @@ fn lock(directory: &Path) -> Result<File, DataDirectoryError> {
     let mut file = options
         .open(&path)
         .map_err(DataDirectoryError::io("write to", &path))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            let told = file.take(100).read_to_string(&mut holder).is_ok();
-            let holder = Some(holder.trim().to_owned()).filter(|name| told && !name.is_empty());
-            let holder = holder.unwrap_or_else(|| "another process".to_owned());
-            return Err(DataDirectoryError::InUse {
-                path: directory.to_owned(),
-                holder,
-            });
-        }
-        Err(TryLockError::Error(error)) => {
-            return Err(DataDirectoryError::io("lock", &path)(error));
-        }
-    }
+    hold(directory, &mut file, File::try_lock)?;
     let note = format!("process {}\n", std::process::id());
     let noted = file.set_len(0).and_then(|()| file.rewind());
     let noted = noted.and_then(|()| file.write_all(note.as_bytes()));
@@ -122,9 +131,56 @@ fn lock(directory: &Path) -> Result<File, DataDirectoryError> {
     Ok(file)
 }
 
+/// Locks the file, or says who has it.
+fn hold(
+    directory: &Path,
+    file: &mut File,
+    try_lock: fn(&File) -> Result<(), TryLockError>,
+) -> Result<(), DataDirectoryError> {
+    match try_lock(file) {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            // Who only looks leaves no note.
+            let holder = match file.try_lock_shared() {
+                Ok(()) => Some("a check".to_owned()),
+                Err(_) => noted_holder(file),
+            };
+            let holder = holder.unwrap_or_else(|| "another process".to_owned());
+            Err(DataDirectoryError::InUse {
+                path: directory.to_owned(),
+                holder,
+            })
+        }
+        Err(TryLockError::Error(error)) => {
+            Err(DataDirectoryError::io("lock", &directory.join(LOCK))(error))
+        }
+    }
+}
+
+fn noted_holder(file: &mut File) -> Option<String> {
+    let mut holder = String::new();
+    file.take(100).read_to_string(&mut holder).ok()?;
+    Some(holder.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_only_looks_is_named_and_leaves_no_note() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(Claim::make(directory.path()).unwrap());
+        let note = fs::read(directory.path().join(LOCK)).unwrap();
+        let looking = Claim::unchanged(directory.path()).unwrap();
+        let error = Claim::existing(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("in use by a check"), "{error}");
+        assert_eq!(fs::read(directory.path().join(LOCK)).unwrap(), note);
+        drop(looking);
+        let _held = Claim::existing(directory.path()).unwrap();
+        let error = Claim::unchanged(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("in use by process"), "{error}");
+    }
 
     #[test]
     fn only_one_has_it_at_a_time() {

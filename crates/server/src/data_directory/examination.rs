@@ -34,10 +34,11 @@ impl Examination {
     /// # Errors
     /// [`DataDirectoryError`], each with what to do next.
     pub(crate) fn begin(path: &Path, repairs: bool) -> Result<Examination, DataDirectoryError> {
-        Ok(Examination {
-            claim: Claim::existing(path)?,
-            repairs,
-        })
+        let claim = match repairs {
+            true => Claim::existing(path)?,
+            false => Claim::unchanged(path)?,
+        };
+        Ok(Examination { claim, repairs })
     }
 
     /// Looks at everything but the trees.

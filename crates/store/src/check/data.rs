@@ -109,14 +109,16 @@ impl Examination<'_> {
                 continue;
             };
             let stored = row.file().is_ok_and(|file| file.stored);
-            if !stored || self.is_marked(Table::Dirty, id)? || inner.layout.data_file(id).exists() {
+            let known = self.is_marked(Table::Dirty, id)? || self.is_marked(Table::Damaged, id)?;
+            if !stored || known || inner.layout.data_file(id).exists() {
                 continue;
             }
-            let what = format!("The data of {} is lost; it reads as zeros.", called(id));
+            let what = format!(
+                "The data of {} is lost; it cannot be read until it is written anew as a whole.",
+                called(id)
+            );
             self.find(what, |mutation| {
-                let row = mutation.object_mut(id)?;
-                row.space_used = 0;
-                row.file_mut()?.stored = false;
+                mutation.mark(Table::Damaged, id);
                 Ok(())
             })?;
         }

@@ -19,10 +19,12 @@ use std::path::Path;
 use vfs::ObjectId;
 
 use crate::error::StoreError;
-use crate::inner::Inner;
+use crate::inner::{Inner, open_error, open_metadata};
 use crate::layout::Layout;
+use crate::metadata::Metadata;
 use crate::mutation::Mutation;
 use crate::options::{Reserve, StoreOptions};
+use crate::space::Headroom;
 use crate::store::Store;
 
 /// Findings beyond so many are only counted.
@@ -85,20 +87,32 @@ impl fmt::Display for Report {
 }
 
 impl Store {
-    /// Checks a store that nobody has open, and with `repair` puts right what it can.
+    /// Checks a store that nobody has open, and with `repair` puts right what it can. Without it, no file of the
+    /// store is opened for writing: the embedded store works on a copy of its journals in the directory for temporary
+    /// files.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be opened or read at all.
+    /// [`StoreError`] when the store cannot be opened or read at all; [`StoreError::Rotten`] when the disk has
+    /// damaged the rows, see [`Store::give_up_damaged`].
     pub fn check(directory: &Path, repair: bool) -> Result<Report, StoreError> {
         let mut options = StoreOptions::new(directory);
         // A full disk is a reason to check, and no reason not to.
         options.reserve = Reserve::Bytes(0);
-        let (layout, identity) = Layout::open(directory)?;
+        let (layout, identity) = match repair {
+            true => Layout::open(directory)?,
+            false => Layout::open_unchanged(directory)?,
+        };
         let restored = match repair {
             true => rescue::restore_foundations(&layout, identity.slot, &options)?,
             false => Vec::new(),
         };
-        let inner = Inner::load(&options, layout, identity)?;
+        let metadata = match repair {
+            true => open_metadata(&layout, &options)?,
+            false => Metadata::open_unchanged(&layout.metadata(), options.cache_bytes)
+                .map_err(|error| open_error(&layout, error))?,
+        };
+        let headroom = Headroom::new(layout.root(), &layout.data(), options.reserve)?;
+        let inner = Inner::load(&options, layout, identity, (metadata, headroom))?;
         let failed = |error: vfs::Error| StoreError::Metadata {
             path: directory.into(),
             what: error.to_string(),
@@ -115,6 +129,22 @@ impl Store {
             inner.persist_alone().map_err(failed)?;
         }
         Ok(report)
+    }
+
+    /// Goes on before what the disk has damaged among the rows of a store that nobody has open: what was changed
+    /// later is lost, also where it was answered. Whole files are kept in `lost-data`. Says what was lost; nothing
+    /// when nothing is damaged. A repair has to follow, because data and tables may be newer than the rows.
+    ///
+    /// # Errors
+    /// [`StoreError::Rotten`] when not even that is possible.
+    pub fn give_up_damaged(directory: &Path) -> Result<Vec<String>, StoreError> {
+        let (layout, _) = Layout::open(directory)?;
+        let lost = Metadata::give_up_damaged(&layout.metadata(), &layout.lost_data())
+            .map_err(|error| open_error(&layout, error))?;
+        if !lost.is_empty() {
+            rescue::skip_numbers(&layout, &StoreOptions::new(directory))?;
+        }
+        Ok(lost)
     }
 }
 

@@ -164,6 +164,30 @@ pub(super) fn restore_foundations(
     Ok(findings)
 }
 
+/// Passes all numbers that operations that were lost may have used. A journal holds far fewer.
+pub(super) fn skip_numbers(
+    layout: &Layout,
+    options: &StoreOptions,
+) -> std::result::Result<(), StoreError> {
+    let metadata = open_metadata(layout, options)?;
+    let failed = |error| metadata_error(layout, &error);
+    let row = metadata.row(Table::System, RESERVED_KEY).map_err(failed)?;
+    let Some(reserved) = row.and_then(|row| Reserved::decode(&row).ok()) else {
+        // The repair that follows makes a new one.
+        return Ok(());
+    };
+    let mut batch = metadata.batch();
+    batch.put(
+        Table::System,
+        RESERVED_KEY,
+        &reserved.behind_lost().encode(),
+    );
+    batch
+        .commit()
+        .and_then(|()| metadata.persist())
+        .map_err(failed)
+}
+
 /// The smallest reservation that covers every number that any row shows.
 pub(super) fn numbers_in_use(
     metadata: &Metadata,

@@ -1,5 +1,6 @@
 //! Reserving storage and punching holes.
 
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use rustix::fs::FallocateFlags;
 use vfs::{Authority, Error, Extent, ObjectId, Result};
 
 use super::MAX_FILE_BYTES;
+use super::files::Opened;
 use super::write::{Stored, stored};
 use crate::access::Access;
 use crate::error::from_os;
@@ -85,14 +87,17 @@ impl Inner {
             Change::Reserve => Demand::Room(extent.length.saturating_add(ROW_BYTES)),
             Change::Punch => Demand::Removal,
         };
-        self.headroom.admit(demand)?;
+        let _admission = self.headroom.admit(demand)?;
         let (_writing, tail_clean) = self.begin_writing(id).await?;
         if !tail_clean {
             self.cut_tail(&alone, id, row.size).await?;
         }
         let needed = change == Change::Reserve || (row.file()?.stored && extent.offset < end);
         let result = match needed {
-            true => self.carry_out(id, extent.offset, end, change).await,
+            true => {
+                let range = extent.offset..end;
+                self.carry_out(id, range, change, !row.file()?.stored).await
+            }
             false => Ok(Stored {
                 exists: false,
                 space_used: row.space_used,
@@ -110,20 +115,31 @@ impl Inner {
     async fn carry_out(
         self: &Arc<Self>,
         id: ObjectId,
-        offset: u64,
-        end: u64,
+        range: Range<u64>,
         change: Change,
+        is_first: bool,
     ) -> Result<Stored> {
         let inner = Arc::clone(self);
         blocking(move || {
             let failed = |error: std::io::Error| from_os("allocate", &error);
-            let opened = inner.files.made(id).map_err(failed)?;
+            let opened = match is_first {
+                true => inner.files.made(id).map_err(failed)?,
+                false => Opened {
+                    file: inner.stored_file(id)?,
+                    made: false,
+                },
+            };
             let flags = match change {
                 Change::Reserve => FallocateFlags::empty(),
                 Change::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
             };
-            rustix::fs::fallocate(opened.file.as_fd(), flags, offset, end - offset)
-                .map_err(|errno| failed(errno.into()))?;
+            rustix::fs::fallocate(
+                opened.file.as_fd(),
+                flags,
+                range.start,
+                range.end - range.start,
+            )
+            .map_err(|errno| failed(errno.into()))?;
             stored(&opened.file, opened.made).map_err(failed)
         })
         .await

@@ -36,6 +36,9 @@ impl Inner {
                 if !self.dirty.tail_is_clean(id) {
                     self.cut_tail(&guard, id, row.size).await?;
                 }
+                if !shrinks {
+                    self.settle_cut(id).await?;
+                }
                 if shrinks && !self.dirty.kept(id).is_empty() {
                     // What is kept goes with the change of size, so the data has to be stable.
                     self.stabilise(id).await?;

@@ -28,6 +28,8 @@ struct Dirty {
     /// Changes of data so far, and how many of them are stable.
     changes: u64,
     stable_changes: u64,
+    /// The change that last made the data file shorter; 0 when none did.
+    last_cut: u64,
     /// The data file was made, and its name may not be stable.
     new_name: bool,
     /// No bytes lie behind the size in the row, but for those that writers now in the table write.
@@ -109,6 +111,7 @@ impl DirtyFiles {
             writers: 0,
             changes: 0,
             stable_changes: 0,
+            last_cut: 0,
             new_name: false,
             tail_clean: origin.born_marked,
             kept: Vec::new(),
@@ -134,6 +137,22 @@ impl DirtyFiles {
             dirty.changes += 1;
             dirty.new_name |= new_name;
         }
+    }
+
+    /// The data file was made shorter.
+    pub(crate) fn cut(&self, id: ObjectId) {
+        if let Some(dirty) = self.files().get_mut(&id) {
+            dirty.changes += 1;
+            dirty.last_cut = dirty.changes;
+        }
+    }
+
+    /// Whether a crash could bring back what was cut off.
+    pub(crate) fn has_unstable_cut(&self, id: ObjectId) -> bool {
+        let files = self.files();
+        files
+            .get(&id)
+            .is_some_and(|dirty| dirty.last_cut > dirty.stable_changes)
     }
 
     /// Whether bytes may lie behind the size in the row, left by a write that failed.

@@ -18,7 +18,7 @@ use crate::error::from_os;
 use crate::inner::{Inner, blocking, detached};
 use crate::replication::ContentPiece;
 use crate::rows::ObjectRow;
-use crate::space::{Demand, ROW_BYTES};
+use crate::space::{Admission, Demand, ROW_BYTES};
 
 impl Inner {
     /// [`crate::Store::content`].
@@ -34,9 +34,8 @@ impl Inner {
             return Err(Error::Delay);
         }
         let end = offset.saturating_add(count).min(row.size);
-        let failed = |error: std::io::Error| from_os("read data", &error);
         let file = match stored {
-            true => self.files.existing(id).map_err(failed)?,
+            true => Some(self.stored_file(id)?),
             false => None,
         };
         let (mut pieces, mut at) = (Vec::new(), offset);
@@ -92,7 +91,7 @@ impl Inner {
     async fn put_small(self: &Arc<Self>, id: ObjectId, offset: u64, bytes: Bytes) -> Result<()> {
         // Alone, so that pieces of the same bytes are kept in the order in which they came.
         let alone = self.guards.exclude(id).await;
-        let Some((row, bytes)) = self.clip(id, offset, bytes)? else {
+        let Some((row, bytes, _admission)) = self.clip(id, offset, bytes)? else {
             return Ok(());
         };
         let (_writing, _) = self.begin_writing_as(id, true).await?;
@@ -105,7 +104,7 @@ impl Inner {
 
     async fn put_large(self: &Arc<Self>, id: ObjectId, offset: u64, bytes: Bytes) -> Result<()> {
         let _shared = self.guards.share(id).await;
-        let Some((row, bytes)) = self.clip(id, offset, bytes)? else {
+        let Some((row, bytes, _admission)) = self.clip(id, offset, bytes)? else {
             return Ok(());
         };
         let (_writing, _) = self.begin_writing_as(id, true).await?;
@@ -128,9 +127,7 @@ impl Inner {
         let inner = Arc::clone(self);
         blocking(move || {
             let failed = |error: std::io::Error| from_os("punch a hole", &error);
-            let Some(file) = inner.files.existing(id).map_err(failed)? else {
-                return Ok(());
-            };
+            let file = inner.stored_file(id)?;
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let length = end - extent.offset;
             rustix::fs::fallocate(file.as_fd(), flags, extent.offset, length)
@@ -143,15 +140,20 @@ impl Inner {
     }
 
     /// The file and what of these bytes lies within its size; `None` when nothing does.
-    fn clip(&self, id: ObjectId, offset: u64, bytes: Bytes) -> Result<Option<(ObjectRow, Bytes)>> {
+    fn clip(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        bytes: Bytes,
+    ) -> Result<Option<(ObjectRow, Bytes, Admission<'_>)>> {
         let row = self.named_file(id)?;
         let left = row.size.saturating_sub(offset).min(bytes.len() as u64);
         if left == 0 {
             return Ok(None);
         }
-        self.headroom.admit(Demand::Room(left + ROW_BYTES))?;
+        let admission = self.headroom.admit(Demand::Room(left + ROW_BYTES))?;
         // Invariant: it is no more than the length of the bytes.
-        Ok(Some((row, bytes.slice(..left as usize))))
+        Ok(Some((row, bytes.slice(..left as usize), admission)))
     }
 
     /// A file that others have too.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use vfs::ObjectId;
 
@@ -27,6 +27,8 @@ pub(crate) struct DataFiles {
     layout: Arc<Layout>,
     capacity: usize,
     cache: Mutex<Cache>,
+    /// Why new directories may not survive a power failure. From then on no data file's name is known to be stable.
+    unstable: OnceLock<String>,
 }
 
 /// An open data file, and whether its name in the directory is new.
@@ -42,6 +44,7 @@ impl DataFiles {
             layout,
             capacity,
             cache: Mutex::default(),
+            unstable: OnceLock::new(),
         }
     }
 
@@ -130,6 +133,11 @@ impl DataFiles {
 
     /// Makes the name of a new data file survive a power failure.
     pub(crate) fn sync_name(&self, id: ObjectId) -> io::Result<()> {
+        if let Some(why) = self.unstable.get() {
+            return Err(io::Error::other(format!(
+                "new directories are not stable: {why}"
+            )));
+        }
         File::open(self.layout.data_directory(id))?.sync_all()
     }
 
@@ -146,10 +154,14 @@ impl DataFiles {
     fn make_directories(&self, id: ObjectId) -> io::Result<()> {
         let inner = self.layout.data_directory(id);
         fs::create_dir_all(&inner)?;
-        if let Some(outer) = inner.parent() {
-            File::open(outer)?.sync_all()?;
-        }
-        File::open(self.layout.data())?.sync_all()
+        let synced = inner
+            .parent()
+            .map_or(Ok(()), |outer| File::open(outer)?.sync_all());
+        let synced = synced.and_then(|()| File::open(self.layout.data())?.sync_all());
+        // The directories are there for whoever comes next, who would not flush them again.
+        synced.inspect_err(|error| {
+            self.unstable.get_or_init(|| error.to_string());
+        })
     }
 
     fn keep(&self, id: ObjectId, file: File) -> Arc<File> {

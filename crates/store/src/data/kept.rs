@@ -78,11 +78,14 @@ impl Inner {
         let alone = self.guards.exclude(id).await;
         let row = self.object(id)?;
         self.check_write(access, id, &row)?;
-        self.headroom
-            .admit(Demand::Room(data.len() as u64 + ROW_BYTES))?;
+        let room = Demand::Room(data.len() as u64 + ROW_BYTES);
+        let _admission = self.headroom.admit(room)?;
         let (_writing, tail_clean) = self.begin_writing(id).await?;
         if !tail_clean {
             self.cut_tail(&alone, id, row.size).await?;
+        }
+        if region.end > row.size {
+            self.settle_cut(id).await?;
         }
         let stored = self
             .put_or_note(id, region.offset, data.clone(), !row.file()?.stored)

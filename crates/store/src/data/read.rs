@@ -59,13 +59,19 @@ impl Inner {
         }
         let inner = Arc::clone(self);
         blocking(move || {
-            if let Some(file) = inner.files.existing(id).map_err(failed)? {
-                let rest = &mut buffer.space()[done..];
-                done += read_rest(&file, rest, offset + done as u64).map_err(failed)?;
-            }
+            let file = inner.stored_file(id)?;
+            let rest = &mut buffer.space()[done..];
+            done += read_rest(&file, rest, offset + done as u64).map_err(failed)?;
             Ok(buffer.finish(done))
         })
         .await
+    }
+
+    /// The data file of a row that says there is one. Where it is gone, nobody may take it for a hole.
+    pub(crate) fn stored_file(&self, id: ObjectId) -> Result<Arc<File>> {
+        let file = self.files.existing(id);
+        let file = file.map_err(|error| from_os("open data", &error))?;
+        file.ok_or_else(|| Error::Io(format!("the data file of object {id} is missing")))
     }
 
     /// [`vfs::FileSystem::seek`].
@@ -85,10 +91,9 @@ impl Inner {
         }
         let stored = row.file()?.stored;
         let inner = Arc::clone(self);
-        let found = blocking(move || match inner.files.existing(id) {
-            Ok(Some(file)) if stored => seek_in(&file, offset, target),
-            Ok(_) => Ok(None),
-            Err(error) => Err(from_os("open data", &error)),
+        let found = blocking(move || match stored {
+            true => seek_in(&*inner.stored_file(id)?, offset, target),
+            false => Ok(None),
         })
         .await?;
         Ok(match target {

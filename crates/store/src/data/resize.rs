@@ -33,6 +33,9 @@ impl Inner {
         if !self.dirty.tail_is_clean(id) {
             self.cut_tail(&alone, id, before.size).await?;
         }
+        if size > before.size {
+            self.settle_cut(id).await?;
+        }
         if shrinks && size > 0 {
             // What was kept in place of stable data goes with this change, so the data has to be stable.
             self.stabilise(id).await?;
@@ -61,9 +64,14 @@ impl Inner {
             self.commits.wait(ticket, &self.health).await?;
             let inner = Arc::clone(&self);
             blocking(move || {
-                inner
-                    .cut_data_file(id, size)
-                    .map_err(|error| from_os("cut a data file", &error))
+                let cut = inner.cut_data_file(id, size).and_then(|file| match file {
+                    // It was lost, and nothing is missing of nothing.
+                    None if size == 0 => {
+                        inner.files.made(id).map(|_| inner.dirty.changed(id, true))
+                    }
+                    _ => Ok(()),
+                });
+                cut.map_err(|error| from_os("cut a data file", &error))
             })
             .await
             .inspect_err(|_| self.dirty.set_tail_clean(id, false))?;

@@ -43,7 +43,17 @@ impl Inner {
         self.release_kept(id, &kept).await
     }
 
-    /// The same for threads that may block. Returns what was kept of the data that is stable now, which
+    /// Makes a cut stable before the file grows again: once its row says that it is longer, nothing else says that
+    /// what was cut off must not come back.
+    pub(super) async fn settle_cut(self: &Arc<Self>, id: ObjectId) -> Result<()> {
+        if self.dirty.has_unstable_cut(id) {
+            // What goes with it comes before the batch of whoever lets the file grow.
+            let _released = self.stabilise(id).await?;
+        }
+        Ok(())
+    }
+
+    /// The same as [`Inner::stabilise`] for threads that may block. Returns what was kept of the data that is stable now, which
     /// is to be released.
     pub(crate) fn stabilise_blocking(&self, id: ObjectId) -> Result<Vec<Kept>> {
         self.health.check()?;

@@ -122,9 +122,12 @@ impl Inner {
         if data.is_empty() {
             return Ok(());
         }
-        self.headroom
-            .admit(Demand::Room(u64::from(data.len() as u32) + ROW_BYTES))?;
+        let room = Demand::Room(data.len() as u64 + ROW_BYTES);
+        let _admission = self.headroom.admit(room)?;
         let (_shared, _writing) = self.prepare_to_write(shared, id).await?;
+        if region.end > row.size {
+            self.settle_cut(id).await?;
+        }
         let stored = self.put_or_note(id, region.offset, data, is_first).await?;
         let ticket = self
             .record_write(&access.who, id, region.end, stored)
@@ -233,6 +236,7 @@ impl Inner {
         };
         if file.metadata()?.len() > size {
             file.set_len(size)?;
+            self.dirty.cut(id);
         }
         Ok(Some(file))
     }
@@ -267,7 +271,13 @@ impl Inner {
         }
         let inner = Arc::clone(self);
         blocking(move || {
-            let opened = inner.files.made(id).map_err(failed)?;
+            let opened = match is_first {
+                true => inner.files.made(id).map_err(failed)?,
+                false => Opened {
+                    file: inner.stored_file(id)?,
+                    made: false,
+                },
+            };
             put(&opened, &data, offset).map_err(failed)
         })
         .await

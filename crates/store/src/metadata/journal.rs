@@ -33,12 +33,14 @@ impl Journals {
         })
     }
 
-    /// Returns when everything the operating system has been given of any journal is stable.
-    pub(super) fn sync(&self) -> io::Result<()> {
+    /// Returns when everything the operating system has been given of any journal is stable; with the number of the
+    /// newest then.
+    pub(super) fn sync(&self) -> io::Result<u64> {
         // What was given before this call lies in the newest journal, or in one that was made stable
         // before the newest appeared.
         let newest = self.catch_up()?;
-        newest.file.sync_data()
+        newest.file.sync_data()?;
+        Ok(newest.number)
     }
 
     fn catch_up(&self) -> io::Result<Journal> {

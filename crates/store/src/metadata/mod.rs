@@ -1,24 +1,29 @@
 //! The embedded store that keeps the rows: one batch is atomic, and batches survive as a prefix.
 //!
-//! Nothing of fjall leaves this file, and nothing in here knows what a row means. Calls block, but for
+//! Nothing of fjall leaves this room, and nothing in here knows what a row means. Calls block, but for
 //! microseconds as long as the rows asked for are in memory; only [`Metadata::persist`] waits for
 //! the disk as a matter of course.
 
+mod examination;
+mod framing;
 mod journal;
+mod mark;
+mod opening;
 mod pieces;
 
 use std::ops::Bound;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fjall::config::{BlockSizePolicy, HashRatioPolicy};
 use fjall::{
-    AbstractTree, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
-    Readable, Slice, Snapshot,
+    AbstractTree, Database, Keyspace, OwnedWriteBatch, PersistMode, Readable, Slice, Snapshot,
 };
 
+pub(crate) use self::examination::{Damage, OpenError};
 use self::journal::Journals;
+use self::mark::{Mark, Reached};
+use tempfile::TempDir;
+
 use crate::codec::Malformed;
 use crate::row_cache::{CachedKey, RowCache};
 
@@ -109,12 +114,13 @@ impl From<Malformed> for MetadataError {
 const WRITE_BUFFER_BYTES: u64 = 8 << 20;
 /// After how many bytes of changes it is worth a look whether a write buffer is full.
 const LOOK_BYTES: u64 = 2 << 20;
-/// Replayed at start at most, softly; the embedded store accepts no less.
-const JOURNAL_BYTES: u64 = 64 << 20;
-const OPEN_TABLES: usize = 128;
-/// Threads that write out full write buffers and merge tables.
-const WORKER_THREADS: usize = 2;
-const BLOCK_BYTES: u32 = 4096;
+/// Names the row of [`Table::System`] with the number of the last batch. Every batch writes it.
+const NUMBER: &[u8] = b"batch";
+
+/// The key of the row that numbers batches, as the embedded store has it.
+fn number_key() -> Vec<u8> {
+    [&[Table::System as u8], NUMBER].concat()
+}
 
 /// The rows of one store.
 pub(crate) struct Metadata {
@@ -125,55 +131,19 @@ pub(crate) struct Metadata {
     /// pin the journal if they stood alone.
     others: Keyspace,
     journals: Journals,
+    mark: Mark,
     cache: RowCache,
     /// Held while a batch is committed, so that the cache changes with the rows.
     committing: Mutex<()>,
+    /// The number of the last batch.
+    number: AtomicU64,
     /// Bytes of changes since [`Metadata::write_out_full`] looked last.
     unlooked_bytes: AtomicU64,
+    /// Where a copy of the files lies that goes with this value.
+    _copy: Option<TempDir>,
 }
 
 impl Metadata {
-    /// Opens or creates the rows in a directory. Half of `cache_bytes` is for rows, half for blocks of
-    /// the embedded store. With `write_through` a batch reaches the operating
-    /// system at once, so that it survives the end of the process even before [`Metadata::persist`].
-    pub(crate) fn open(
-        path: &Path,
-        cache_bytes: u64,
-        write_through: bool,
-    ) -> Result<Metadata, MetadataError> {
-        let database = Database::builder(path)
-            .cache_size(cache_bytes / 2)
-            .max_journaling_size(JOURNAL_BYTES)
-            .max_cached_files(Some(OPEN_TABLES))
-            .worker_threads(WORKER_THREADS)
-            .manual_journal_persist(!write_through)
-            .open()?;
-        let options = || {
-            KeyspaceCreateOptions::default()
-                // Never by themselves: fjall 3.1 lets its worker threads wait for each other when
-                // they both start a new write buffer and write out the old. We start new ones.
-                .max_memtable_size(u64::MAX)
-                .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
-        };
-        // Objects are nearly always asked for by an identifier that exists.
-        let point_reads = || {
-            options()
-                .expect_point_read_hits(true)
-                .data_block_hash_ratio_policy(HashRatioPolicy::all(8.0))
-        };
-        Ok(Metadata {
-            objects: database.keyspace("objects", point_reads)?,
-            entries: database.keyspace("entries", options)?,
-            others: database.keyspace("others", options)?,
-            journals: Journals::find(path)
-                .map_err(|error| MetadataError(format!("cannot find the journal: {error}")))?,
-            database,
-            cache: RowCache::new(cache_bytes / 2),
-            committing: Mutex::default(),
-            unlooked_bytes: AtomicU64::new(0),
-        })
-    }
-
     /// A consistent picture of all tables. Short-lived: it holds back the removal of old rows.
     pub(crate) fn view(&self) -> View<'_> {
         View {
@@ -259,9 +229,18 @@ impl Metadata {
 
     /// Returns when every batch committed before the call is on stable storage.
     pub(crate) fn persist(&self) -> Result<(), MetadataError> {
+        let batch = self.number.load(Ordering::Acquire);
         self.database.persist(PersistMode::Buffer)?;
-        let synced = self.journals.sync();
-        synced.map_err(|error| MetadataError(format!("cannot make the journal stable: {error}")))
+        let failed = |error| MetadataError(format!("cannot make the journal stable: {error}"));
+        let journal = self.journals.sync().map_err(failed)?;
+        let noted = self.mark.note(Reached { journal, batch });
+        noted.map_err(|error| MetadataError(format!("cannot note what is stable: {error}")))
+    }
+
+    /// Makes the note of what is stable survive a power failure, too. Waits for the disk, but keeps nobody waiting.
+    pub(crate) fn settle_mark(&self) -> Result<(), MetadataError> {
+        let settled = self.mark.settle();
+        settled.map_err(|error| MetadataError(format!("cannot note what is stable: {error}")))
     }
 
     /// Whether so much has changed that [`Metadata::write_out_full`] should be called.
@@ -270,18 +249,31 @@ impl Metadata {
     }
 
     /// Starts new write buffers where one is full, so that the full ones are written out behind us.
-    /// Bounds memory and the journal; to be called regularly, from a thread of ours.
-    pub(crate) fn write_out_full(&self) -> Result<(), MetadataError> {
+    /// Bounds memory and the journal; to be called regularly, from a thread of ours. `has_room` says whether so many
+    /// bytes fit on the disk; while they do not, everything stays in memory and in the journal.
+    pub(crate) fn write_out_full(
+        &self,
+        has_room: impl Fn(u64) -> bool,
+    ) -> Result<(), MetadataError> {
         self.unlooked_bytes.store(0, Ordering::Relaxed);
         let journal_waits = self.database.journal_count() > 2;
         for keyspace in [&self.objects, &self.entries, &self.others] {
             let held_bytes = keyspace.tree.active_memtable().size();
             // An old journal goes only when every keyspace has written out what is in it.
-            if held_bytes > WRITE_BUFFER_BYTES || (journal_waits && held_bytes > 0) {
+            let wanted = held_bytes > WRITE_BUFFER_BYTES || (journal_waits && held_bytes > 0);
+            // Merging tables needs as much again for a while.
+            if wanted && has_room(2 * held_bytes + WRITE_BUFFER_BYTES) {
                 keyspace.rotate_memtable()?;
             }
         }
         Ok(())
+    }
+
+    /// Bytes of rows that only the journal and memory hold, and that tables will need room for.
+    pub(crate) fn unwritten_bytes(&self) -> u64 {
+        let keyspaces = [&self.objects, &self.entries, &self.others];
+        let held = keyspaces.map(|keyspace| keyspace.tree.active_memtable().size());
+        held.iter().sum()
     }
 
     fn place(&self, table: Table, key: &[u8]) -> (&Keyspace, Slice) {
@@ -520,13 +512,21 @@ impl Batch<'_> {
     /// Makes the changes visible; [`Metadata::persist`] makes them stable.
     pub(crate) fn commit(mut self) -> Result<(), MetadataError> {
         self.remove_former_pieces()?;
+        if self.writes.is_empty() {
+            return Ok(());
+        }
         let metadata = self.metadata;
         let alone = metadata.committing.lock();
         let _alone = alone.unwrap_or_else(PoisonError::into_inner);
+        // Every batch has the number behind the one before, so that one that is missing is missed.
+        let number = metadata.number.load(Ordering::Acquire) + 1;
+        let (keyspace, key) = metadata.place(Table::System, NUMBER);
+        self.writes.insert(keyspace, key, number.to_be_bytes());
         metadata.cache.begin_change();
         let outcome = self.writes.commit();
         metadata.cache.end_change(self.cached);
         outcome?;
+        metadata.number.store(number, Ordering::Release);
         metadata
             .unlooked_bytes
             .fetch_add(self.bytes, Ordering::Relaxed);

@@ -19,7 +19,7 @@ use crate::metadata::{Batch, Table};
 use crate::overseer::{Touched, TouchedKind};
 use crate::recording::Draft;
 use crate::rows::{Content, EntryRow, NameHash, ObjectRow, key};
-use crate::space::Demand;
+use crate::space::{Admission, Demand};
 use crate::waiting::wait;
 
 /// The key of the row that reserves numbers.
@@ -88,15 +88,19 @@ pub(crate) struct Mutation<'s> {
     /// Objects made, less those removed.
     made: i64,
     now: Timestamp,
+    /// Counts until the batch is committed.
+    _admission: Option<Admission<'s>>,
 }
 
 impl Inner {
     /// Starts an operation that changes rows, once nobody else does and the disk has room for it.
     pub(crate) async fn begin(&self, demand: Demand) -> Result<Mutation<'_>> {
         self.health.check()?;
-        self.headroom.admit(demand)?;
+        let admission = self.headroom.admit(demand)?;
         let writer = self.writer.lock().await;
-        Mutation::start(self, writer)
+        let mut mutation = Mutation::start(self, writer)?;
+        mutation._admission = Some(admission);
+        Ok(mutation)
     }
 
     /// The same for what has been admitted already, or is needed to get along on a full disk.
@@ -140,6 +144,7 @@ impl<'s> Mutation<'s> {
             entries: Vec::new(),
             made: 0,
             now: inner.clock.now(),
+            _admission: None,
         })
     }
 

@@ -31,7 +31,7 @@ impl Inner {
         to: Place<'_>,
     ) -> Result<(DirectoryChange, DirectoryChange)> {
         // It takes no room in the end, and whoever replaces a file with a shorter one makes some.
-        let mutation = self.begin(Demand::Removal).await?;
+        let mutation = self.begin(Demand::Change).await?;
         let (changes, ticket) = self.rename_in(mutation, who, from, to)?;
         self.settle(ticket).await?;
         Ok(changes)

@@ -32,8 +32,8 @@ impl Inner {
             return Ok(());
         }
         let blocks = from.metadata().map_err(failed)?.blocks();
-        self.headroom
-            .admit(Demand::Room(blocks.saturating_mul(512)))?;
+        let room = Demand::Room(blocks.saturating_mul(512));
+        let _admission = self.headroom.admit(room)?;
         let mut at = 0;
         while let Some(start) = seek_in(from, at, SeekTarget::Data)?.filter(|start| *start < size) {
             let hole = seek_in(from, start, SeekTarget::Hole)?;

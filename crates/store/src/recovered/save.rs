@@ -101,7 +101,7 @@ impl Inner {
             if self.is_closing() {
                 return Err(Error::Io("the store is being closed".into()));
             }
-            self.headroom.admit(Demand::Room(ROW_BYTES))?;
+            let _admission = self.headroom.admit(Demand::Room(ROW_BYTES))?;
             let entry = self.keep(&draft, id)?;
             set.objects += 1;
             if entry.kind == RecoveredKind::File {

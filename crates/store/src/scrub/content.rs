@@ -89,8 +89,10 @@ impl Inner {
     }
 
     fn hash_content(&self, id: ObjectId, size: u64, pace: &mut Pace<'_>) -> Result<[u8; 32]> {
-        let file = self.files.existing(id);
-        let file = file.map_err(|error| from_os("read data", &error))?;
+        let file = match self.object(id)?.file()?.stored {
+            true => Some(self.stored_file(id)?),
+            false => None,
+        };
         hash_file(file.as_deref(), size, pace)
     }
 

@@ -1,0 +1,447 @@
+//! Looks at the files of the embedded store before it may open them: are they torn by a crash, or rotten?
+//!
+//! A crash may tear the end of the newest journal, behind everything that was answered. Anything else that does not
+//! read as it was written is damage of the disk, and what the embedded store would do then must not happen: it
+//! drops the rest of a journal, and whole tables, without a word. Nothing in here changes a file, except
+//! [`give_up`], which is asked for.
+//!
+//! Tables are verified block by block by the embedded store as it reads them; here only the lists of tables are.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::mark::{self, Mark, Noted, Reached};
+use super::{MetadataError, framing};
+
+/// No journal grows beyond a small part of this; a longer file is none.
+const MAX_JOURNAL_BYTES: u64 = 1 << 30;
+const CHUNK_BYTES: usize = 1 << 20;
+const SECTOR_BYTES: usize = 512;
+const UNREADABLE: &str = "unreadable operation";
+/// The embedded store's own table of keyspaces, and the three of ours.
+const KEYSPACES: [&str; 4] = ["0", "1", "2", "3"];
+const VERSION_HEADER: &[u8] = b"FJL\x03";
+
+/// What the disk has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// The file.
+    pub(crate) path: PathBuf,
+    /// What is known about it.
+    pub(crate) what: String,
+    /// What of the journals could be gone on with.
+    keep: Option<Keep>,
+}
+
+impl Damage {
+    /// Damage outside of the journals.
+    pub(super) fn of_tables(path: &Path, what: String) -> Damage {
+        Damage {
+            path: path.into(),
+            what,
+            keep: None,
+        }
+    }
+}
+
+/// The part of the journals before some damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Keep {
+    /// Journals before this one are whole.
+    journal: u64,
+    /// So much of this one, too.
+    bytes: u64,
+    /// The last batch in all of this.
+    batch: u64,
+}
+
+/// The embedded store may open its files, after the newest journal was cut as a crash wants it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sound {
+    /// Where to cut what a crash has torn.
+    pub(super) torn: Option<(PathBuf, u64)>,
+    /// What the rows must reach once they are open.
+    pub(super) reached: Reached,
+}
+
+/// What a look at the files can end with.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    /// The disk has changed something.
+    Damaged(Damage),
+    /// Something else went wrong.
+    Failed(MetadataError),
+}
+
+impl From<MetadataError> for OpenError {
+    fn from(error: MetadataError) -> Self {
+        OpenError::Failed(error)
+    }
+}
+
+/// What was found in one journal.
+struct Journal {
+    number: u64,
+    path: PathBuf,
+    /// Whole batches in order, up to here.
+    end: u64,
+    /// Of the last of these.
+    sequence: u64,
+    batch: u64,
+    broken: Option<Break>,
+}
+
+struct Break {
+    what: &'static str,
+    /// A crash may do that.
+    may_be_torn: bool,
+    /// Whole batches behind it.
+    behind: u64,
+}
+
+/// Looks at all files that rows lie in.
+pub(super) fn examine(folder: &Path) -> Result<Sound, OpenError> {
+    check_lists(folder)?;
+    let noted =
+        Mark::look(folder).map_err(|error| failed("read", &folder.join(mark::FILE), &error))?;
+    let mut journals: Vec<Journal> = Vec::new();
+    for (number, path) in journal_files(folder)? {
+        let (sequence, batch) = journals
+            .last()
+            .map_or((0, 0), |last| (last.sequence, last.batch));
+        if let Some(last) = journals.last()
+            && let Some(damage) = unfit_before(last, number, &path)
+        {
+            return Err(OpenError::Damaged(damage));
+        }
+        journals.push(read_journal(number, path, sequence, batch)?);
+    }
+    let Some(newest) = journals.last() else {
+        return Err(damaged(folder, "there is no journal", None));
+    };
+    judge(newest, noted).map_err(OpenError::Damaged)
+}
+
+/// What is wrong with a journal that another one follows. It was complete before the next one was made.
+fn unfit_before(last: &Journal, next: u64, next_path: &Path) -> Option<Damage> {
+    if let Some(broken) = &last.broken {
+        return Some(last.damage(broken, "and another journal follows"));
+    }
+    let keep = Keep {
+        journal: last.number,
+        bytes: last.end,
+        batch: last.batch,
+    };
+    (last.number + 1 != next).then(|| Damage {
+        path: next_path.into(),
+        what: format!("journal {} before it is missing", next - 1),
+        keep: Some(keep),
+    })
+}
+
+/// Whether the newest journal ends as a crash may leave it.
+fn judge(newest: &Journal, noted: Noted) -> Result<Sound, Damage> {
+    let reached = match noted {
+        Noted::Reached(reached) => reached,
+        Noted::Missing | Noted::Damaged => Reached::default(),
+    };
+    if reached.journal > newest.number {
+        let what = format!("journal {}, which was stable, is missing", reached.journal);
+        return Err(newest.short(what));
+    }
+    // No batch in any journal: those before are all in tables.
+    let some = newest.batch > 0;
+    if let Some(broken) = &newest.broken {
+        let unknown = match noted {
+            Noted::Reached(_) => !some && reached.journal == newest.number && reached.batch > 0,
+            Noted::Damaged => true,
+            // Rows of an older program, whose batches have no numbers.
+            Noted::Missing => some,
+        };
+        if unknown || !broken.may_be_torn {
+            return Err(newest.damage(broken, "and nothing says that a crash did this"));
+        }
+        if some && newest.batch < reached.batch {
+            let lost = format!(
+                "operations {} to {} were stable",
+                newest.batch + 1,
+                reached.batch
+            );
+            return Err(newest.damage(broken, &lost));
+        }
+        return Ok(Sound {
+            torn: Some((newest.path.clone(), newest.end)),
+            reached,
+        });
+    }
+    if some && newest.batch < reached.batch {
+        let (last, stable) = (newest.batch, reached.batch);
+        return Err(newest.short(format!(
+            "it ends with operation {last}, but all up to {stable} were stable"
+        )));
+    }
+    Ok(Sound {
+        torn: None,
+        reached,
+    })
+}
+
+impl Journal {
+    fn keep(&self) -> Option<Keep> {
+        Some(Keep {
+            journal: self.number,
+            bytes: self.end,
+            batch: self.batch,
+        })
+    }
+
+    fn damage(&self, broken: &Break, known: &str) -> Damage {
+        let Break { what, behind, .. } = broken;
+        let end = self.end;
+        Damage {
+            path: self.path.clone(),
+            what: format!("{what} at byte {end}, {known}; {behind} whole operations lie behind"),
+            keep: self.keep(),
+        }
+    }
+
+    fn short(&self, what: String) -> Damage {
+        Damage {
+            path: self.path.clone(),
+            what,
+            keep: self.keep(),
+        }
+    }
+}
+
+/// The journals of some rows, oldest first.
+fn journal_files(folder: &Path) -> Result<Vec<(u64, PathBuf)>, MetadataError> {
+    let wrong = |error: io::Error| failed("list", folder, &error);
+    let mut journals = Vec::new();
+    for found in fs::read_dir(folder).map_err(wrong)? {
+        let path = found.map_err(wrong)?.path();
+        if is_journal(&path) {
+            let number = path
+                .file_stem()
+                .and_then(|name| name.to_str()?.parse().ok());
+            let number = number.ok_or_else(|| {
+                MetadataError(format!("{} is no journal; move it away", path.display()))
+            })?;
+            journals.push((number, path));
+        }
+    }
+    journals.sort();
+    Ok(journals)
+}
+
+/// Whether a file has the name of a journal.
+pub(super) fn is_journal(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "jnl")
+}
+
+/// A journal without what was allocated ahead.
+pub(super) fn read_journal_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    read_sectors(path).map_err(|error| match error {
+        OpenError::Damaged(damage) => io::Error::other(damage.what),
+        OpenError::Failed(error) => io::Error::other(error),
+    })
+}
+
+/// Reads a journal through. Its batches go on behind `sequence` and `batch`.
+fn read_journal(
+    number: u64,
+    path: PathBuf,
+    mut sequence: u64,
+    mut batch: u64,
+) -> Result<Journal, OpenError> {
+    let bytes = read_sectors(&path)?;
+    let key = super::number_key();
+    let (mut end, mut broken) = (0, None);
+    while end < bytes.len() {
+        let rest = &bytes[end..];
+        let what = match framing::batch(rest, &key) {
+            Some(found) if found.sequence <= sequence && sequence > 0 => "operations out of order",
+            Some(found)
+                if found
+                    .number
+                    .is_some_and(|next| batch > 0 && next != batch + 1) =>
+            {
+                "operations are missing"
+            }
+            Some(found) => {
+                sequence = found.sequence;
+                batch = found.number.unwrap_or(batch);
+                end += found.length;
+                continue;
+            }
+            // What was allocated ahead.
+            None if rest.iter().all(|byte| *byte == 0) => break,
+            None => UNREADABLE,
+        };
+        let behind = framing::count_batches(rest, &key);
+        broken = Some(Break {
+            what,
+            // Whole operations in the wrong order are none that a crash has cut.
+            may_be_torn: what == UNREADABLE,
+            behind,
+        });
+        break;
+    }
+    Ok(Journal {
+        number,
+        path,
+        end: end as u64,
+        sequence,
+        batch,
+        broken,
+    })
+}
+
+/// A file without the zeros at its end.
+fn read_sectors(path: &Path) -> Result<Vec<u8>, OpenError> {
+    let wrong = |error: io::Error| failed("read", path, &error);
+    let mut file = File::open(path).map_err(wrong)?;
+    let metadata = file.metadata().map_err(wrong)?;
+    if !metadata.is_file() || metadata.len() > MAX_JOURNAL_BYTES {
+        return Err(damaged(path, "this is no journal", None));
+    }
+    let (mut bytes, mut zeros) = (Vec::new(), 0);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let count = match file.read(&mut chunk) {
+            Ok(0) => return Ok(bytes),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                let at = first_unreadable(&file, (bytes.len() + zeros) as u64);
+                let what = format!("the disk cannot read byte {at}: {error}");
+                return Err(damaged(path, what, None));
+            }
+        };
+        let used = chunk[..count].iter().rposition(|byte| *byte != 0);
+        if let Some(last) = used {
+            bytes.resize(bytes.len() + zeros, 0);
+            bytes.extend_from_slice(&chunk[..=last]);
+            zeros = 0;
+        }
+        zeros += count - used.map_or(0, |last| last + 1);
+    }
+}
+
+fn first_unreadable(file: &File, from: u64) -> u64 {
+    let sectors = (from..from + CHUNK_BYTES as u64).step_by(SECTOR_BYTES);
+    let mut sectors = sectors.filter(|at| file.read_at(&mut [0; SECTOR_BYTES], *at).is_err());
+    sectors.next().unwrap_or(from)
+}
+
+/// The lists of tables, which the embedded store believes without looking at their checksum; where one is missing
+/// it removes the tables.
+fn check_lists(folder: &Path) -> Result<(), OpenError> {
+    let header = read(&folder.join("version"))?;
+    if header != VERSION_HEADER {
+        let what = "it does not say which program wrote the rows";
+        return Err(damaged(&folder.join("version"), what, None));
+    }
+    for keyspace in KEYSPACES {
+        let keyspace = folder.join("keyspaces").join(keyspace);
+        let current = keyspace.join("current");
+        let bytes = read(&current)?;
+        let Ok(bytes) = <[u8; 25]>::try_from(bytes) else {
+            return Err(damaged(&current, "it has the wrong length", None));
+        };
+        // Number (8), XXH3-128 (16), kind of checksum (1), all little-endian.
+        let (number, rest) = bytes.split_at(8);
+        let number = number
+            .iter()
+            .rev()
+            .fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+        let list = keyspace.join(format!("v{number}"));
+        if rest[16] != 0 || xxh3_128(&read(&list)?).to_le_bytes() != rest[..16] {
+            return Err(damaged(
+                &list,
+                "the list of tables has another checksum",
+                None,
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A small file that has to be there.
+fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(bytes),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(failed("read", path, &error).into())
+        }
+        Err(error) => Err(damaged(path, format!("it cannot be read: {error}"), None)),
+    }
+}
+
+/// Cuts the journals where damage begins. Whole files are kept on `shelf`. Says what was lost.
+pub(super) fn give_up(folder: &Path, shelf: &Path) -> Result<Vec<String>, OpenError> {
+    let mut lost = Vec::new();
+    loop {
+        let damage = match examine(folder) {
+            Ok(_) => return Ok(lost),
+            Err(OpenError::Damaged(damage)) => damage,
+            Err(error) => return Err(error),
+        };
+        let Some(keep) = damage.keep.filter(|_| lost.len() < 3) else {
+            return Err(OpenError::Damaged(damage));
+        };
+        let wrong = |error: io::Error| failed("cut", &damage.path, &error);
+        cut(folder, shelf, keep).map_err(wrong)?;
+        let reached = Reached {
+            journal: keep.journal,
+            batch: keep.batch,
+        };
+        Mark::open(folder, reached).map_err(wrong)?;
+        lost.push(format!("{}: {}", damage.path.display(), damage.what));
+    }
+}
+
+fn cut(folder: &Path, shelf: &Path, keep: Keep) -> io::Result<()> {
+    fs::create_dir_all(shelf)?;
+    let journals = journal_files(folder).map_err(|error| io::Error::other(error.to_string()))?;
+    for (number, path) in journals {
+        if number < keep.journal {
+            continue;
+        }
+        let mut kept = (0..).map(|copy| shelf.join(format!("{number}.jnl.{copy}")));
+        let place = kept.find(|place| !place.exists());
+        let place = place.ok_or_else(|| io::Error::other("there are too many copies"))?;
+        fs::copy(&path, &place)?;
+        File::open(&place)?.sync_all()?;
+        if number == keep.journal {
+            cut_at(&path, keep.bytes)?;
+        } else {
+            fs::remove_file(&path)?;
+        }
+    }
+    File::open(shelf)?.sync_all()?;
+    File::open(folder)?.sync_all()
+}
+
+/// Makes a journal end where its whole batches end.
+pub(super) fn cut_at(path: &Path, bytes: u64) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    file.set_len(bytes)?;
+    file.sync_all()
+}
+
+fn damaged(path: &Path, what: impl Into<String>, keep: Option<Keep>) -> OpenError {
+    OpenError::Damaged(Damage {
+        path: path.into(),
+        what: what.into(),
+        keep,
+    })
+}
+
+fn failed(action: &str, path: &Path, error: &io::Error) -> MetadataError {
+    MetadataError(format!("cannot {action} {}: {error}", path.display()))
+}

@@ -1,0 +1,173 @@
+//! How far the rows are known to be stable: one small file beside the journals.
+//!
+//! Each group commit notes, once it is stable, the number of its last batch. So whoever opens the rows later can
+//! tell a journal that a power failure tore, which ends behind that number, from one that the disk has damaged. The
+//! note waits for no disk: a process that is killed leaves it whole, and a power failure leaves an older one,
+//! about a second old, because [`Mark::settle`] is called regularly.
+//!
+//! Two places in the file are written in turn, so that a write that is torn leaves the one before. Each is 40 bytes,
+//! numbers big-endian: `MRK` 1, a zero (4), generation (8), journal (8), batch (8), XXH3-64 of the 32 bytes before (8).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::codec::Fields;
+
+pub(super) const FILE: &str = "stable";
+const MAGIC: [u8; 8] = *b"MRK\x01\0\0\0\0";
+const RECORD_BYTES: usize = 40;
+/// In different blocks of any disk.
+const PLACES: [u64; 2] = [0, 4096];
+
+/// What was stable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reached {
+    /// The newest journal then.
+    pub(super) journal: u64,
+    /// Every batch up to this number, which may lie in older journals or in tables.
+    pub(super) batch: u64,
+}
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Noted {
+    /// There is none: an older program made the rows, or somebody removed it.
+    Missing,
+    /// Neither place can be believed.
+    Damaged,
+    /// Something that was true once.
+    Reached(Reached),
+}
+
+/// The file of rows that are open.
+#[derive(Debug)]
+pub(super) struct Mark {
+    file: File,
+    generation: Mutex<u64>,
+    settled: AtomicBool,
+}
+
+impl Mark {
+    /// Looks at the file of some rows, and changes nothing.
+    pub(super) fn look(folder: &Path) -> io::Result<Noted> {
+        match File::open(folder.join(FILE)) {
+            Ok(file) => Ok(match newest(&file)? {
+                Some((_, reached)) => Noted::Reached(reached),
+                None => Noted::Damaged,
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Noted::Missing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the file, or makes it, and notes what is stable now.
+    pub(super) fn open(folder: &Path, reached: Reached) -> io::Result<Mark> {
+        let path = folder.join(FILE);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        let generation = newest(&file)?.map_or(0, |(generation, _)| generation);
+        let mark = Mark {
+            file,
+            generation: Mutex::new(generation),
+            settled: AtomicBool::new(false),
+        };
+        // Both places, so that none is left that says more, and so that later notes need no new blocks.
+        mark.note(reached)?;
+        mark.note(reached)?;
+        mark.file.sync_all()?;
+        File::open(folder)?.sync_all()?;
+        Ok(mark)
+    }
+
+    /// Notes what is stable, without waiting for the disk.
+    pub(super) fn note(&self, reached: Reached) -> io::Result<()> {
+        let generation = self.generation.lock();
+        let mut generation = generation.unwrap_or_else(PoisonError::into_inner);
+        *generation += 1;
+        let mut record = [0; RECORD_BYTES];
+        record[..8].copy_from_slice(&MAGIC);
+        record[8..16].copy_from_slice(&generation.to_be_bytes());
+        record[16..24].copy_from_slice(&reached.journal.to_be_bytes());
+        record[24..32].copy_from_slice(&reached.batch.to_be_bytes());
+        let checksum = xxh3_64(&record[..32]);
+        record[32..].copy_from_slice(&checksum.to_be_bytes());
+        let place = PLACES[usize::from(*generation % 2 == 1)];
+        self.file.write_all_at(&record, place)?;
+        self.settled.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Waits until the newest note is stable. Nobody else has to wait meanwhile.
+    pub(super) fn settle(&self) -> io::Result<()> {
+        if self.settled.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.file.sync_data()
+    }
+}
+
+/// The newest record that can be believed, with its generation.
+fn newest(file: &File) -> io::Result<Option<(u64, Reached)>> {
+    let mut found = None;
+    for place in PLACES {
+        let mut record = [0; RECORD_BYTES];
+        match file.read_exact_at(&mut record, place) {
+            Ok(()) => found = found.max(parse(&record)),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            // A place that the disk cannot read any more is as good as one that it has changed.
+            Err(error) => tracing::warn!("cannot read a note of what is stable: {error}"),
+        }
+    }
+    Ok(found.map(|(generation, journal, batch)| (generation, Reached { journal, batch })))
+}
+
+fn parse(record: &[u8; RECORD_BYTES]) -> Option<(u64, u64, u64)> {
+    let mut fields = Fields::new(&record[8..]);
+    let mut number = || fields.u64().ok();
+    let found = (number()?, number()?, number()?);
+    (record[..8] == MAGIC && number()? == xxh3_64(&record[..32])).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reached(batch: u64) -> Reached {
+        Reached { journal: 1, batch }
+    }
+
+    #[test]
+    fn the_newest_note_counts_and_the_one_before_when_it_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Mark::look(folder.path()).unwrap(), Noted::Missing);
+        let mark = Mark::open(folder.path(), reached(1)).unwrap();
+        for batch in 2..=5 {
+            mark.note(reached(batch)).unwrap();
+        }
+        mark.settle().unwrap();
+        let look = || Mark::look(folder.path()).unwrap();
+        assert_eq!(look(), Noted::Reached(reached(5)));
+        let newest = PLACES.into_iter().find(|place| {
+            let mut number = [0; 8];
+            mark.file.read_exact_at(&mut number, place + 24).unwrap();
+            u64::from_be_bytes(number) == 5
+        });
+        mark.file.write_all_at(b"x", newest.unwrap() + 30).unwrap();
+        assert_eq!(look(), Noted::Reached(reached(4)));
+        mark.file.write_all_at(&[0; 8192], 0).unwrap();
+        assert_eq!(look(), Noted::Damaged);
+        drop(mark);
+        drop(Mark::open(folder.path(), reached(9)).unwrap());
+        assert_eq!(look(), Noted::Reached(reached(9)));
+    }
+}

@@ -1,0 +1,241 @@
+//! How rows are opened: after a look at their files, for changes, or in a copy to be read only.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use fjall::config::{BlockSizePolicy, HashRatioPolicy};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+use tempfile::TempDir;
+
+use super::examination::{self, Damage, OpenError, Sound};
+use super::journal::Journals;
+use super::mark::{Mark, Reached};
+use super::{Metadata, MetadataError, number_key};
+use crate::codec::Fields;
+use crate::row_cache::RowCache;
+
+/// Replayed at start at most, softly; the embedded store accepts no less.
+const JOURNAL_BYTES: u64 = 64 << 20;
+const OPEN_TABLES: usize = 128;
+/// Threads that write out full write buffers and merge tables.
+const WORKER_THREADS: usize = 2;
+const BLOCK_BYTES: u32 = 4096;
+
+/// How the embedded store works.
+#[derive(Clone, Copy)]
+struct Settings {
+    cache_bytes: u64,
+    write_through: bool,
+    worker_threads: usize,
+}
+
+impl Metadata {
+    /// Opens or creates the rows in a directory. Half of `cache_bytes` is for rows, half for blocks of
+    /// the embedded store. With `write_through` a batch reaches the operating
+    /// system at once, so that it survives the end of the process even before [`Metadata::persist`].
+    ///
+    /// Nothing is changed when the disk has changed what was stable.
+    pub(crate) fn open(
+        path: &Path,
+        cache_bytes: u64,
+        write_through: bool,
+    ) -> Result<Metadata, OpenError> {
+        let sound = if is_empty(path) {
+            Sound::default()
+        } else {
+            examination::examine(path)?
+        };
+        let settings = Settings {
+            cache_bytes,
+            write_through,
+            worker_threads: WORKER_THREADS,
+        };
+        open_examined(path, &sound, settings, None)
+    }
+
+    /// Opens what the rows in a directory are, without changing anything there. Tables are read where they
+    /// lie; journals, which the embedded store cuts, in a copy that goes with the value.
+    pub(crate) fn open_unchanged(path: &Path, cache_bytes: u64) -> Result<Metadata, OpenError> {
+        let sound = examination::examine(path)?;
+        let copy = copy(path).map_err(|error| {
+            let folder = std::env::temp_dir();
+            MetadataError(format!(
+                "cannot copy the journals to {}: {error}; give another place in TMPDIR",
+                folder.display()
+            ))
+        })?;
+        let inside = |(journal, end): (std::path::PathBuf, u64)| {
+            let name = journal.file_name().unwrap_or_default().to_owned();
+            (copy.path().join(name), end)
+        };
+        let sound = Sound {
+            torn: sound.torn.map(inside),
+            ..sound
+        };
+        let settings = Settings {
+            cache_bytes,
+            write_through: true,
+            // Nobody writes tables out or merges them.
+            worker_threads: 0,
+        };
+        let place = copy.path().to_owned();
+        open_examined(&place, &sound, settings, Some(copy))
+    }
+
+    /// Makes rows that the disk has damaged end before the damage, if that can be. Whole files are kept on
+    /// `shelf`. Says what was lost.
+    pub(crate) fn give_up_damaged(path: &Path, shelf: &Path) -> Result<Vec<String>, OpenError> {
+        examination::give_up(path, shelf)
+    }
+}
+
+fn open_examined(
+    path: &Path,
+    sound: &Sound,
+    settings: Settings,
+    copy: Option<TempDir>,
+) -> Result<Metadata, OpenError> {
+    if let Some((journal, end)) = &sound.torn {
+        examination::cut_at(journal, *end)
+            .map_err(|error| MetadataError(format!("cannot cut the journal: {error}")))?;
+    }
+    // Damaged files may make the embedded store panic.
+    let opened = catch_unwind(AssertUnwindSafe(|| open_database(path, settings)));
+    let damaged = |what: String| OpenError::Damaged(Damage::of_tables(path, what));
+    let (database, [objects, entries, others]) = match opened {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(fjall::Error::Io(error))) => return Err(MetadataError(error.to_string()).into()),
+        Ok(Err(error)) => return Err(damaged(format!("the tables cannot be opened: {error}"))),
+        Err(_) => return Err(damaged("the tables cannot be opened".into())),
+    };
+    let number = others.get(number_key()).map_err(|error| {
+        damaged(format!(
+            "the number of the last operation cannot be read: {error}"
+        ))
+    })?;
+    let number = number.and_then(|row| Fields::new(&row).u64().ok());
+    let number = number.unwrap_or(0);
+    let reached = sound.reached.batch;
+    if number < reached {
+        return Err(damaged(format!(
+            "the rows end with operation {number}, but all up to {reached} were stable"
+        )));
+    }
+    let failed = |error: io::Error| MetadataError(format!("cannot find the journal: {error}"));
+    let journals = Journals::find(path).map_err(failed)?;
+    // What was replayed may only have been given to the operating system so far.
+    let journal = journals.sync().map_err(failed)?;
+    let reached = Reached {
+        journal,
+        batch: number,
+    };
+    let mark = Mark::open(path, reached)
+        .map_err(|error| MetadataError(format!("cannot note what is stable: {error}")))?;
+    Ok(Metadata {
+        objects,
+        entries,
+        others,
+        journals,
+        mark,
+        database,
+        cache: RowCache::new(settings.cache_bytes / 2),
+        committing: Mutex::default(),
+        number: AtomicU64::new(number),
+        unlooked_bytes: AtomicU64::new(0),
+        _copy: copy,
+    })
+}
+
+fn open_database(
+    path: &Path,
+    settings: Settings,
+) -> Result<(Database, [Keyspace; 3]), fjall::Error> {
+    let database = Database::builder(path)
+        .cache_size(settings.cache_bytes / 2)
+        .max_journaling_size(JOURNAL_BYTES)
+        .max_cached_files(Some(OPEN_TABLES))
+        .worker_threads_unchecked(settings.worker_threads)
+        .manual_journal_persist(!settings.write_through)
+        .open()?;
+    let options = || {
+        KeyspaceCreateOptions::default()
+            // Never by themselves: fjall 3.1 lets its worker threads wait for each other when
+            // they both start a new write buffer and write out the old. We start new ones.
+            .max_memtable_size(u64::MAX)
+            .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
+    };
+    // Objects are nearly always asked for by an identifier that exists.
+    let point_reads = || {
+        options()
+            .expect_point_read_hits(true)
+            .data_block_hash_ratio_policy(HashRatioPolicy::all(8.0))
+    };
+    // In this order: `examination` knows their numbers.
+    let keyspaces = [
+        database.keyspace("objects", point_reads)?,
+        database.keyspace("entries", options)?,
+        database.keyspace("others", options)?,
+    ];
+    Ok((database, keyspaces))
+}
+
+/// Whether no rows were ever in a directory.
+fn is_empty(path: &Path) -> bool {
+    let list = fs::read_dir(path).map(|mut list| list.next().is_none());
+    list.unwrap_or_else(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// A directory in which the embedded store may change what it likes: tables are links to where they lie, everything
+/// else is copied.
+fn copy(path: &Path) -> io::Result<TempDir> {
+    let path = path.canonicalize()?;
+    let copy = tempfile::Builder::new()
+        .prefix("meridian-check-")
+        .tempdir()?;
+    copy_files(&path, copy.path())?;
+    for keyspace in fs::read_dir(path.join("keyspaces"))? {
+        let keyspace = keyspace?.path();
+        let inside = keyspace.strip_prefix(&path).map_err(io::Error::other)?;
+        let place = copy.path().join(inside);
+        fs::create_dir_all(&place)?;
+        if !keyspace.is_dir() {
+            continue;
+        }
+        copy_files(&keyspace, &place)?;
+        for folder in fs::read_dir(&keyspace)? {
+            let folder = folder?;
+            if !folder.file_type()?.is_dir() {
+                continue;
+            }
+            let place = place.join(folder.file_name());
+            fs::create_dir(&place)?;
+            for table in fs::read_dir(folder.path())? {
+                let table = table?;
+                symlink(table.path(), place.join(table.file_name()))?;
+            }
+        }
+    }
+    Ok(copy)
+}
+
+/// Copies the files right in a directory; what is allocated ahead is left out.
+fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
+    for found in fs::read_dir(from)? {
+        let found = found?;
+        let target = to.join(found.file_name());
+        if !found.file_type()?.is_file() {
+            continue;
+        }
+        if examination::is_journal(&found.path()) {
+            fs::write(target, examination::read_journal_bytes(&found.path())?)?;
+        } else {
+            fs::copy(found.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! A file that only takes up room, so that the room is there when it is needed.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::FallocateFlags;
+
+/// The name of the file in a store.
+pub(crate) const FILE: &str = "ballast";
+
+/// The file, and how much room it takes up now.
+#[derive(Debug)]
+pub(super) struct Ballast {
+    path: PathBuf,
+    wanted_bytes: u64,
+    held_bytes: AtomicU64,
+}
+
+impl Ballast {
+    /// The ballast of a store as it was left; nothing is written.
+    pub(super) fn find(root: &Path, wanted_bytes: u64) -> Ballast {
+        let path = root.join(FILE);
+        let found = path
+            .metadata()
+            .map_or(0, |found| found.blocks().saturating_mul(512));
+        Ballast {
+            path,
+            wanted_bytes,
+            held_bytes: AtomicU64::new(if wanted_bytes > 0 { found } else { 0 }),
+        }
+    }
+
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Acquire)
+    }
+
+    /// Gives the room to whoever needs it.
+    pub(super) fn release(&self) {
+        if self.held_bytes.swap(0, Ordering::AcqRel) == 0 {
+            return;
+        }
+        // A file that is cut needs no room on any file system but those that copy what they change; these free
+        // the name as well.
+        let released = File::options().write(true).open(&self.path);
+        let released = released.and_then(|file| file.set_len(0));
+        match released {
+            Ok(()) => tracing::warn!(
+                path = ?self.path,
+                "the disk is nearly full: the ballast was given up, so that files can still be removed"
+            ),
+            Err(error) => tracing::warn!(path = ?self.path, %error, "cannot give the ballast up"),
+        }
+    }
+
+    /// Takes up the room that is wanted. Without it, all of the reserve is kept free instead.
+    pub(super) fn take(&self) {
+        if self.held_bytes() >= self.wanted_bytes {
+            return;
+        }
+        match self.allocate() {
+            Ok(()) => self.held_bytes.store(self.wanted_bytes, Ordering::Release),
+            Err(error) => {
+                tracing::debug!(path = ?self.path, %error, "there is no ballast");
+                self.held_bytes.store(1, Ordering::Release);
+                self.release();
+            }
+        }
+    }
+
+    fn allocate(&self) -> io::Result<()> {
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&self.path)?;
+        rustix::fs::fallocate(file.as_fd(), FallocateFlags::empty(), 0, self.wanted_bytes)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_taken_given_up_and_found_again() {
+        let root = tempfile::tempdir().unwrap();
+        let ballast = Ballast::find(root.path(), 1 << 20);
+        assert_eq!(ballast.held_bytes(), 0);
+        ballast.release();
+        assert!(!root.path().join(FILE).exists());
+        ballast.take();
+        if ballast.held_bytes() == 0 {
+            eprintln!("NOT TESTED: this file system preallocates nothing");
+            return;
+        }
+        assert!(Ballast::find(root.path(), 1 << 20).held_bytes() >= 1 << 20);
+        assert_eq!(Ballast::find(root.path(), 0).held_bytes(), 0);
+        ballast.release();
+        assert_eq!(root.path().join(FILE).metadata().unwrap().blocks(), 0);
+    }
+}

@@ -1,0 +1,385 @@
+//! A disk that lies: files of a store are damaged on purpose, each kind of file in each kind of way. What comes of it
+//! is all right, or refused with what to do; never less than was answered without a word.
+//!
+//! `STORE_ROT_SEED` chooses other damage, `STORE_ROT_ROUNDS` more of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use fixture::{Fixture, name, root, symlink};
+use store::{CommitMode, NewStore, Store, StoreError, StoreOptions};
+use vfs::{Authority, Error, FileSystem, ObjectId, Stability, XattrMode, XattrName};
+
+const ROOT: ObjectId = ObjectId::ROOT;
+const FILES: u32 = 24;
+const LARGE: usize = 60_000;
+
+/// Numbers that a seed decides.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        ((self.0 >> 33) as usize) % bound.max(1)
+    }
+}
+
+/// What was answered: every name in the root, its content and its attribute.
+type Answered = BTreeMap<String, (Bytes, Option<Bytes>)>;
+
+/// What the disk does to a file.
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    ZeroSector,
+    FlipBit,
+    Cut,
+    Remove,
+    Swap,
+}
+
+const DAMAGES: [Damage; 5] = [
+    Damage::ZeroSector,
+    Damage::FlipBit,
+    Damage::Cut,
+    Damage::Remove,
+    Damage::Swap,
+];
+
+fn content(number: u32) -> Bytes {
+    (0..9000u32)
+        .map(|at| (at * 7 + number) as u8 | 1)
+        .collect::<Vec<_>>()
+        .into()
+}
+
+/// A store with rows in tables and in its journal, and what it holds.
+async fn used(fixture: &Fixture) -> Answered {
+    let (store, who) = (fixture.store(), root());
+    store.end_reclaim().await.unwrap();
+    let mut answered = Answered::new();
+    for number in 0..FILES {
+        let text = format!("f{number}");
+        let id = fixture.file(ROOT, &text).await;
+        let bytes = content(number);
+        let authority = Authority::Credentials(&who);
+        let written = store.write(authority, id, 0, bytes.clone(), Stability::File);
+        written.await.unwrap();
+        answered.insert(text, (bytes, None));
+    }
+    // More than a write buffer holds, so that there are tables.
+    for number in 0..190 {
+        let text = format!("f{}", number % FILES);
+        let id = fixture.find(ROOT, &text).await.unwrap();
+        let value = Bytes::from(vec![number as u8 + 1; LARGE]);
+        let key = XattrName::new(b"user.large".to_vec()).unwrap();
+        let set = store.set_xattr(&who, id, &key, value.clone(), XattrMode::Any);
+        set.await.unwrap();
+        answered.get_mut(&text).unwrap().1 = Some(value);
+    }
+    for number in (0..FILES).step_by(5) {
+        fixture.remove(ROOT, &format!("f{number}")).await.unwrap();
+        answered.remove(&format!("f{number}"));
+        fixture
+            .make(ROOT, &format!("l{number}"), symlink("where"))
+            .await
+            .unwrap();
+        answered.insert(format!("l{number}"), (Bytes::new(), None));
+    }
+    store.sync().await.unwrap();
+    answered
+}
+
+fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files_below(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+    found.sort();
+}
+
+/// Copies a store; what is never written in place is linked.
+fn copy(from: &Path, to: &Path) {
+    let mut files = Vec::new();
+    files_below(from, &mut files);
+    for file in files {
+        let target = to.join(file.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        if file.parent().unwrap().ends_with("tables") {
+            fs::hard_link(&file, &target).unwrap();
+        } else {
+            fs::copy(&file, &target).unwrap();
+        }
+    }
+}
+
+/// Does it, and says whether that changed something.
+fn inflict(damage: Damage, path: &Path, random: &mut Random) -> bool {
+    let before = fs::read(path).unwrap();
+    let mut bytes = before.clone();
+    match damage {
+        Damage::ZeroSector => {
+            let start = random.below(bytes.len().div_ceil(512)) * 512;
+            let end = bytes.len().min(start + 512);
+            bytes[start..end].fill(0);
+        }
+        Damage::FlipBit if !bytes.is_empty() => {
+            let at = random.below(bytes.len());
+            bytes[at] ^= 1 << random.below(8);
+        }
+        Damage::FlipBit => {}
+        Damage::Cut => bytes.truncate(random.below(bytes.len())),
+        Damage::Remove => {
+            fs::remove_file(path).unwrap();
+            return true;
+        }
+        Damage::Swap => {
+            let mut siblings = Vec::new();
+            files_below(path.parent().unwrap(), &mut siblings);
+            siblings.retain(|sibling| sibling != path);
+            if siblings.is_empty() {
+                return false;
+            }
+            let other = &siblings[random.below(siblings.len())];
+            let theirs = fs::read(other).unwrap();
+            fs::remove_file(other).unwrap();
+            fs::write(other, &before).unwrap();
+            bytes = theirs;
+        }
+    }
+    // A linked file is the original's, too.
+    fs::remove_file(path).unwrap();
+    fs::write(path, &bytes).unwrap();
+    bytes != before
+}
+
+/// Whether a refusal says what to do.
+fn has_remedy(error: &StoreError) -> bool {
+    let text = error.to_string();
+    [
+        "backup",
+        "restore",
+        "check",
+        "another member",
+        "replace the disk",
+    ]
+    .iter()
+    .any(|remedy| text.contains(remedy))
+}
+
+/// Reads everything. Says how often something was refused.
+async fn compare(store: &Store, answered: &Answered, case: &str) -> u32 {
+    let who = root();
+    let mut refused = 0;
+    for number in 0..FILES {
+        for text in [format!("f{number}"), format!("l{number}")] {
+            let found = match store.lookup(&who, ROOT, &name(&text)).await {
+                Err(Error::Io(_)) => {
+                    refused += 1;
+                    continue;
+                }
+                found => found,
+            };
+            let Some((bytes, large)) = answered.get(&text) else {
+                assert!(found.is_err(), "{case}: {text} is back");
+                continue;
+            };
+            let found = found.unwrap_or_else(|error| panic!("{case}: {text} is lost: {error}"));
+            if !bytes.is_empty() {
+                refused += compare_file(store, found.id, (bytes, large.as_ref()), case).await;
+            }
+        }
+    }
+    refused
+}
+
+async fn compare_file(
+    store: &Store,
+    id: ObjectId,
+    (bytes, large): (&Bytes, Option<&Bytes>),
+    case: &str,
+) -> u32 {
+    let who = root();
+    let mut refused = 0;
+    match store
+        .read(Authority::Credentials(&who), id, 0, 1 << 20)
+        .await
+    {
+        Err(Error::Io(_)) => refused += 1,
+        read => assert_eq!(read.unwrap().bytes, bytes, "{case}: other bytes"),
+    }
+    let key = XattrName::new(b"user.large".to_vec()).unwrap();
+    match store.xattr(&who, id, &key).await {
+        Err(Error::Io(_)) => refused += 1,
+        value => assert_eq!(value.ok().as_ref(), large, "{case}: other attribute"),
+    }
+    refused
+}
+
+/// Damages one file of a copy and looks at what comes of it. Says whether anything was refused.
+async fn suffer(from: &Path, file: &Path, damage: Damage, answered: &Answered, seed: u64) -> bool {
+    let place = tempfile::tempdir().unwrap();
+    copy(from, place.path());
+    let path = place.path().join(file);
+    if !inflict(damage, &path, &mut Random(seed)) {
+        return false;
+    }
+    let case = format!("{damage:?} of {} with seed {seed}", file.display());
+    let mut before = Vec::new();
+    files_below(place.path(), &mut before);
+    let before: Vec<_> = before
+        .iter()
+        .map(|path| (path, fs::read(path).unwrap()))
+        .collect();
+    let checked = Store::check(place.path(), false);
+    for (path, bytes) in &before {
+        assert_eq!(
+            fs::read(path).unwrap(),
+            *bytes,
+            "{case}: {path:?} was changed by the check"
+        );
+    }
+    if let Err(error) = checked {
+        assert!(has_remedy(&error), "{case}: {error}");
+    }
+    match Store::open(&StoreOptions::new(place.path())) {
+        Ok(store) => {
+            store.end_reclaim().await.unwrap_or(());
+            compare(&store, answered, &case).await > 0
+        }
+        Err(error) => {
+            assert!(has_remedy(&error), "{case}: {error}");
+            true
+        }
+    }
+}
+
+fn number_from(variable: &str, default: u64) -> u64 {
+    let given = std::env::var(variable).ok();
+    given.map_or(default, |text| text.parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_damaged_nothing_is_less_without_a_word() {
+    let seed = number_from("STORE_ROT_SEED", 20);
+    let rounds = number_from("STORE_ROT_ROUNDS", 1);
+    println!("STORE_ROT_SEED={seed} STORE_ROT_ROUNDS={rounds}");
+    let mut fixture = Fixture::new();
+    let answered = used(&fixture).await;
+    // Opened once more, so that its journal has no room allocated ahead, which would only have to be copied.
+    fixture.close();
+    drop(Store::open(&fixture.options).unwrap());
+    let from = fixture.options.directory.clone();
+    let mut files = Vec::new();
+    files_below(&from, &mut files);
+    let mut random = Random(seed);
+    let (mut cases, mut refused) = (0, 0);
+    for file in &files {
+        let file = file.strip_prefix(&from).unwrap();
+        // Checksums of contents do not exist yet: of data only what is missing is noticed.
+        let damages = match file.starts_with("data") {
+            true => &[Damage::Remove][..],
+            false => &DAMAGES[..],
+        };
+        let is_journal = file.extension().is_some_and(|extension| extension == "jnl");
+        for _ in 0..rounds * if is_journal { 3 } else { 1 } {
+            for damage in damages {
+                let seed = random.below(usize::MAX) as u64;
+                cases += 1;
+                refused += u32::from(suffer(&from, file, *damage, &answered, seed).await);
+            }
+        }
+    }
+    println!("{cases} cases, {refused} refused");
+    assert!(refused > 20, "hardly any of {cases} cases was noticed");
+    assert!(
+        files
+            .iter()
+            .any(|file| file.parent().unwrap().ends_with("tables"))
+    );
+}
+
+/// A check that changes nothing works where nothing can be changed, and finds the same as one that may.
+#[tokio::test]
+async fn a_check_changes_no_file() {
+    for mode in [CommitMode::Sync, CommitMode::Async] {
+        let mut fixture = Fixture::with(|options| options.commit = mode);
+        let id = fixture.file(ROOT, "f").await;
+        fixture.write(id, 0, b"some").await.unwrap();
+        let left = fixture.crashed_copy();
+        fixture.close();
+        for directory in [&left.directory, &fixture.options.directory] {
+            let mut files = Vec::new();
+            files_below(directory, &mut files);
+            let look = || {
+                let look = |path: &PathBuf| {
+                    let changed = fs::metadata(path).unwrap().modified().unwrap();
+                    (path.clone(), fs::read(path).unwrap(), changed)
+                };
+                files.iter().map(look).collect::<Vec<_>>()
+            };
+            let before = look();
+            assert!(Store::check(directory, false).unwrap().sound);
+            assert!(look() == before, "a file was changed");
+            let mut after = Vec::new();
+            files_below(directory, &mut after);
+            assert_eq!(after, files, "a file came or went");
+        }
+    }
+}
+
+/// Alone, with no copy anywhere, what is left can be had, but only by saying so.
+#[tokio::test]
+async fn what_is_left_can_be_had_at_a_price() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = StoreOptions::new(directory.path().join("store"));
+    let store = Store::create(&options, &NewStore::default()).unwrap();
+    store.end_reclaim().await.unwrap();
+    let who = root();
+    for number in 0..60 {
+        let (text, set) = (name(&format!("d{number}")), vfs::SetAttributes::default());
+        let made = store.create(&who, ROOT, &text, fixture::directory(), &set);
+        made.await.unwrap();
+    }
+    drop(store);
+    let journal = options.directory.join("meta/0.jnl");
+    let mut bytes = fs::read(&journal).unwrap();
+    let middle = bytes.iter().rposition(|byte| *byte != 0).unwrap() / 2;
+    bytes[middle] ^= 16;
+    fs::write(&journal, &bytes).unwrap();
+    let Err(StoreError::Rotten { path, what }) = Store::open(&options) else {
+        panic!("it opens");
+    };
+    assert_eq!(path, journal);
+    assert!(what.contains("were stable"), "{what}");
+    let error = Store::check(&options.directory, true).unwrap_err();
+    assert!(error.to_string().contains("--accept-loss"), "{error}");
+
+    let lost = Store::give_up_damaged(&options.directory).unwrap();
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    assert!(Store::check(&options.directory, true).unwrap().sound);
+    assert!(
+        Store::give_up_damaged(&options.directory)
+            .unwrap()
+            .is_empty()
+    );
+    let store = Store::open(&options).unwrap();
+    let mut there = 0;
+    for number in 0..60 {
+        let found = store.lookup(&who, ROOT, &name(&format!("d{number}"))).await;
+        there += u32::from(found.is_ok());
+    }
+    assert!((10..60).contains(&there), "{there} of 60");
+}
