@@ -4,11 +4,19 @@
 //! the moment its holder asked, on the holder's clock; for who gave it, from the moment it was given, on that
 //! clock. So a replica that is cut off stops by itself before anybody acts without it. Who is asked when,
 //! and what a lease is needed for, stay outside.
+//!
+//! A promise is believed only if it answers a question of this incarnation that is still worth an answer: what an
+//! earlier incarnation asked, whose clock may have been another one, or what nobody asked, gives no lease.
+//!
+//! The clock of leases may not see that the whole machine stood still (`clocks`). When the time of day shows it, whatever
+//! was promised, in both directions, counts as forgotten.
 
+use crate::clocks::{ClockReading, ClockSight, judge};
 use crate::moment::Moment;
+use crate::name::Incarnation;
 use crate::rules::Rules;
 use crate::view::View;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vfs::ReplicaSlot;
 
@@ -17,7 +25,8 @@ use vfs::ReplicaSlot;
 pub struct LeaseSettings {
     /// How long a promise lasts. Has to be the same at all replicas.
     pub length: Duration,
-    /// How much faster or slower than true time a clock may run, in millionths.
+    /// How much faster or slower than true time a clock may run, in millionths. The default is beyond what programs
+    /// that set clocks make of the clocks of Linux (decision 0011).
     pub drift_ppm: u32,
     /// For tests: the rules in force.
     pub rules: Rules,
@@ -27,53 +36,97 @@ impl Default for LeaseSettings {
     fn default() -> LeaseSettings {
         LeaseSettings {
             length: Duration::from_secs(5),
-            drift_ppm: 500,
+            drift_ppm: 110_000,
             rules: Rules::ALL,
         }
     }
+}
+
+impl LeaseSettings {
+    /// The time of day may jump so far against the clock of leases without any effect. A lease ends earlier by as much.
+    #[must_use]
+    pub fn jump_allowed(&self) -> Duration {
+        self.length / 50
+    }
+
+    /// How long a promise binds who gave it, however fast this clock runs.
+    fn as_promised(&self) -> Duration {
+        self.length + self.drift()
+    }
+
+    /// How long a promise may be relied upon, however slowly this clock runs, and though it missed a little.
+    fn as_relied_upon(&self) -> Duration {
+        self.length
+            .saturating_sub(self.drift())
+            .saturating_sub(self.jump_allowed())
+    }
+
+    fn drift(&self) -> Duration {
+        let micros = self.length.as_micros() * u128::from(self.drift_ppm);
+        Duration::from_micros(u64::try_from(micros.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    }
+}
+
+/// What a replica asks for a promise with. It comes back with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Which start of the asker this is.
+    pub incarnation: Incarnation,
+    /// When it asked, on its own clock of leases.
+    pub asked: Moment,
 }
 
 /// One replica's lease, and the promises it gave others for theirs.
 #[derive(Clone, Debug)]
 pub struct SiteLease {
     slot: ReplicaSlot,
+    incarnation: Incarnation,
     settings: LeaseSettings,
+    /// When this incarnation asked, as long as an answer is worth something.
+    questions: BTreeSet<Moment>,
     /// When each promise that this replica has was asked for.
     promises: BTreeMap<ReplicaSlot, Moment>,
     /// Until when each other replica may rely on a promise of this one.
     promised: BTreeMap<ReplicaSlot, Moment>,
-    /// Whatever was promised before the start has run out by then.
+    /// Whatever was promised and is not remembered has run out by then.
     forgotten: Moment,
+    /// By how much the time of day was ahead of the clock of leases, in microseconds, since the last jump.
+    ahead_us: Option<i64>,
+    /// Promises that answered no question of this incarnation.
+    unbelieved: u64,
 }
 
 impl SiteLease {
     /// A replica that starts has no promises, and does not remember which it gave.
     #[must_use]
-    pub fn new(slot: ReplicaSlot, settings: LeaseSettings, started: Moment) -> SiteLease {
-        let mut lease = SiteLease {
+    pub fn new(
+        slot: ReplicaSlot,
+        incarnation: Incarnation,
+        settings: LeaseSettings,
+        started: Moment,
+    ) -> SiteLease {
+        SiteLease {
             slot,
+            incarnation,
             settings,
+            questions: BTreeSet::new(),
             promises: BTreeMap::new(),
             promised: BTreeMap::new(),
-            forgotten: started,
-        };
-        lease.forgotten = started.after(lease.as_promised());
-        lease
+            forgotten: started.after(settings.as_promised()),
+            ahead_us: None,
+            unbelieved: 0,
+        }
     }
 
-    /// How long a promise binds who gave it, however slowly the holder's clock runs.
-    fn as_promised(&self) -> Duration {
-        self.settings.length + self.drift()
-    }
-
-    /// How long a promise may be relied upon, however slowly this clock runs.
-    fn as_relied_upon(&self) -> Duration {
-        self.settings.length.saturating_sub(self.drift())
-    }
-
-    fn drift(&self) -> Duration {
-        let micros = self.settings.length.as_micros() * u128::from(self.settings.drift_ppm);
-        Duration::from_micros(u64::try_from(micros.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    /// This replica asks everybody for a promise.
+    pub fn ask(&mut self, now: Moment) -> Question {
+        self.questions.insert(now);
+        let useful = now.before(self.settings.length);
+        self.questions = self.questions.split_off(&useful);
+        Question {
+            incarnation: self.incarnation,
+            asked: now,
+        }
     }
 
     /// Another replica asks for a promise. `false`: it takes no part in the view in force here, or in
@@ -81,17 +134,71 @@ impl SiteLease {
     pub fn handle_ask(&mut self, now: Moment, views: &[&View], from: ReplicaSlot) -> bool {
         let takes_part = views.iter().all(|view| !view.has_lost(from));
         if takes_part {
-            let until = now.after(self.as_promised());
+            let until = now.after(self.settings.as_promised());
             let promised = self.promised.entry(from).or_default();
             *promised = until.max(*promised);
         }
         takes_part
     }
 
-    /// Another replica has promised, asked by this one at that moment.
-    pub fn handle_promise(&mut self, from: ReplicaSlot, asked: Moment) {
+    /// Another replica has promised, and says what it was asked. `false`: this incarnation did not ask that, or so long
+    /// ago that it does not matter any more; the promise is dropped.
+    pub fn handle_promise(&mut self, now: Moment, from: ReplicaSlot, question: Question) -> bool {
+        let asked_here = question.incarnation == self.incarnation
+            && question.asked <= now
+            && self.questions.contains(&question.asked);
+        if !asked_here && self.settings.rules.promises_answer_questions() {
+            self.unbelieved += 1;
+            return false;
+        }
         let latest = self.promises.entry(from).or_default();
-        *latest = asked.max(*latest);
+        *latest = question.asked.max(*latest);
+        true
+    }
+
+    /// So many promises were dropped since the start.
+    #[must_use]
+    pub fn unbelieved(&self) -> u64 {
+        self.unbelieved
+    }
+
+    /// The clocks were looked at. If one has jumped against the other, nothing counts any more that was promised or asked
+    /// before, and whatever this replica may have promised and forgotten binds it for a whole lease.
+    pub fn handle_clocks(&mut self, reading: ClockReading) -> ClockSight {
+        let Some(ahead_us) = self.ahead_us else {
+            // Nobody knows what happened before.
+            self.questions.clear();
+            self.promises.clear();
+            self.ahead_us = reading.ahead_us(self.settings.jump_allowed());
+            return match self.ahead_us {
+                Some(_) => ClockSight::Steady,
+                None => ClockSight::Unclear,
+            };
+        };
+        let sight = judge(ahead_us, self.settings.jump_allowed(), reading);
+        if sight == ClockSight::Jumped && self.settings.rules.jumps_end_leases() {
+            self.questions.clear();
+            self.promises.clear();
+            let forgotten = reading.after.after(self.settings.as_promised());
+            self.forgotten = forgotten.max(self.forgotten);
+            self.ahead_us = reading.ahead_us(self.settings.jump_allowed());
+        }
+        sight
+    }
+
+    /// Whether the clocks show that nothing counts any more that was promised; [`Self::handle_clocks`] has to hear of it.
+    #[must_use]
+    pub fn has_missed_time(&self, reading: ClockReading) -> bool {
+        let jumped =
+            |ahead| judge(ahead, self.settings.jump_allowed(), reading) == ClockSight::Jumped;
+        self.settings.rules.jumps_end_leases() && self.ahead_us.is_some_and(jumped)
+    }
+
+    /// By how much the time of day has been ahead of the clock of leases since the last jump, in microseconds; `None`: it
+    /// has not been looked at.
+    #[must_use]
+    pub fn ahead_us(&self) -> Option<i64> {
+        self.ahead_us
     }
 
     /// Until when this replica may answer clients in this view; `None` when promises are missing.
@@ -113,7 +220,7 @@ impl SiteLease {
         let mut asked: Vec<Moment> = counted.map(|(_, asked)| *asked).collect();
         asked.sort_unstable();
         let asked = asked.iter().rev().nth(needed - 1)?;
-        Some(asked.after(self.as_relied_upon()))
+        Some(asked.after(self.settings.as_relied_upon()))
     }
 
     /// Whether this replica may answer clients now.
@@ -150,6 +257,7 @@ mod tests {
     use crate::name::Epoch;
 
     const SECOND: u64 = 1_000_000;
+    const FIRST: Incarnation = Incarnation(1);
 
     fn view(epoch: u64, active: &[u16]) -> View {
         View {
@@ -159,14 +267,30 @@ mod tests {
     }
 
     fn lease(slot: u16) -> SiteLease {
-        SiteLease::new(ReplicaSlot(slot), LeaseSettings::default(), Moment(0))
+        let settings = LeaseSettings::default();
+        SiteLease::new(ReplicaSlot(slot), FIRST, settings, Moment(0))
+    }
+
+    /// Asks everybody, and gets a promise of one.
+    fn ask(lease: &mut SiteLease, at: Moment, promiser: u16) {
+        let question = lease.ask(at);
+        assert!(lease.handle_promise(at, ReplicaSlot(promiser), question));
+    }
+
+    /// The time of day is so far ahead, and both clocks were read at once.
+    fn reading(at: Moment, ahead_us: u64) -> ClockReading {
+        ClockReading {
+            before: at,
+            time_of_day_us: at.0 + ahead_us,
+            after: at,
+        }
     }
 
     #[test]
     fn a_lease_rests_on_a_majority_and_counts_from_the_question() {
         let (mut lease, all) = (lease(1), view(1, &[1, 2, 3]));
         assert!(!lease.is_valid(Moment(1), &all), "nobody has promised");
-        lease.handle_promise(ReplicaSlot(2), Moment(SECOND));
+        ask(&mut lease, Moment(SECOND), 2);
         assert!(lease.is_valid(Moment(5 * SECOND), &all));
         assert!(
             !lease.is_valid(Moment(6 * SECOND), &all),
@@ -199,5 +323,96 @@ mod tests {
     fn somebody_alone_needs_no_promise() {
         let alone = View::whole(Epoch(1), [ReplicaSlot(1)].into());
         assert!(lease(1).is_valid(Moment(u64::MAX - 1), &alone));
+    }
+
+    /// A machine is started anew: its clock of leases begins again, and a promise that its former incarnation had asked for
+    /// after 30 days arrives late.
+    #[test]
+    fn counterexample_44_a_promise_asked_for_in_the_future_gives_no_lease() {
+        let month = Moment(30 * 24 * 3600 * SECOND);
+        let all = view(1, &[1, 2, 3]);
+        let mut former = lease(1);
+        let late = former.ask(month);
+        let second = Incarnation(2);
+        let settings = LeaseSettings::default();
+        let mut lease = SiteLease::new(ReplicaSlot(1), second, settings, Moment(0));
+        assert!(!lease.handle_promise(Moment(SECOND), ReplicaSlot(2), late));
+        let forged = Question {
+            incarnation: second,
+            asked: month,
+        };
+        assert!(!lease.handle_promise(Moment(SECOND), ReplicaSlot(2), forged));
+        assert!(!lease.is_valid(Moment(SECOND), &all));
+        assert_eq!(lease.unbelieved(), 2);
+    }
+
+    /// A snapshot of a machine is restored: the incarnation is the same, and its clock shows again what it has shown.
+    #[test]
+    fn what_this_life_did_not_ask_is_not_believed_though_it_lies_in_the_past() {
+        let mut lease = lease(1);
+        let asked = lease.ask(Moment(SECOND)).asked;
+        let never = Question {
+            incarnation: FIRST,
+            asked: Moment(2 * SECOND),
+        };
+        assert!(!lease.handle_promise(Moment(3 * SECOND), ReplicaSlot(2), never));
+        let of_another = Question {
+            incarnation: Incarnation(7),
+            asked,
+        };
+        assert!(!lease.handle_promise(Moment(3 * SECOND), ReplicaSlot(2), of_another));
+        assert_eq!(lease.valid_until(&view(1, &[1, 2, 3])), None);
+    }
+
+    #[test]
+    fn questions_are_forgotten_when_their_answers_are_worth_nothing() {
+        let mut lease = lease(1);
+        let first = lease.ask(Moment(0));
+        for second in 1..100 {
+            lease.ask(Moment(second * SECOND));
+        }
+        assert!(lease.questions.len() <= 6);
+        assert!(!lease.handle_promise(Moment(99 * SECOND), ReplicaSlot(2), first));
+    }
+
+    /// A virtual machine stood still for a minute, and its clock of leases did not see it; then its time of day is set.
+    #[test]
+    fn counterexample_50_a_jump_of_the_time_of_day_ends_the_lease_at_once() {
+        for jump in [60 * SECOND, SECOND / 2] {
+            let (mut lease, all) = (lease(1), view(1, &[1, 2, 3]));
+            assert_eq!(
+                lease.handle_clocks(reading(Moment(0), 90 * SECOND)),
+                ClockSight::Steady
+            );
+            ask(&mut lease, Moment(SECOND), 2);
+            let before = lease.ask(Moment(2 * SECOND));
+            let now = Moment(2 * SECOND + 1);
+            assert!(lease.is_valid(now, &all));
+            let sight = lease.handle_clocks(reading(now, 90 * SECOND + jump));
+            assert_eq!(sight, ClockSight::Jumped);
+            assert!(!lease.is_valid(now, &all));
+            // What was asked before the jump gives no lease after it.
+            assert!(!lease.handle_promise(now, ReplicaSlot(2), before));
+            let without = view(2, &[1, 3]);
+            assert!(lease.may_enter(&all, &without) > now.after(Duration::from_secs(5)));
+            // One round trip, and all is as before.
+            ask(&mut lease, Moment(3 * SECOND), 2);
+            assert!(lease.is_valid(Moment(3 * SECOND), &all));
+            let after = reading(Moment(3 * SECOND), 90 * SECOND + jump);
+            assert_eq!(lease.handle_clocks(after), ClockSight::Steady);
+        }
+    }
+
+    #[test]
+    fn the_time_of_day_may_be_set_back_too_and_a_little_counts_for_nothing() {
+        let (mut lease, all) = (lease(1), view(1, &[1, 2, 3]));
+        lease.handle_clocks(reading(Moment(0), 90 * SECOND));
+        ask(&mut lease, Moment(SECOND), 2);
+        let little = reading(Moment(SECOND), 90 * SECOND + 99_999);
+        assert_eq!(lease.handle_clocks(little), ClockSight::Steady);
+        assert!(lease.is_valid(Moment(SECOND), &all));
+        let back = reading(Moment(SECOND), 80 * SECOND);
+        assert_eq!(lease.handle_clocks(back), ClockSight::Jumped);
+        assert!(!lease.is_valid(Moment(SECOND), &all));
     }
 }

@@ -13,6 +13,7 @@
 mod acceptor;
 mod ancestry;
 mod claim;
+mod clocks;
 mod command;
 mod core;
 mod election;
@@ -32,9 +33,10 @@ mod view;
 mod waiting;
 
 pub use claim::{Claim, Depth, Obstacle, Proposal, Rank};
+pub use clocks::{ClockReading, ClockSight, judge};
 pub use command::{Admission, Command, Mark, OperationId, Record};
 pub use core::{ControlCore, Overloaded};
-pub use lease::{LeaseSettings, SiteLease};
+pub use lease::{LeaseSettings, Question, SiteLease};
 pub use message::{Envelope, MAX_OBSTACLES, Message, Told};
 pub use moment::Moment;
 pub use name::{ControlName, Epoch, Incarnation, Position};

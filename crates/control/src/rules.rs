@@ -82,6 +82,10 @@ rules! {
     lease_needed,
     /// Who has promised acts in no view without the holder before the promise has run out.
     promises_bind,
+    /// A promise counts only if the incarnation that gets it has asked for it.
+    promises_answer_questions,
+    /// When the time of day jumps against the clock of leases, nothing counts that was promised before.
+    jumps_end_leases,
     /// Deep control counts for a close only at replicas that know the file to be below it.
     close_waits_for_moves,
     /// A proposal that is not decided yet, and may be withdrawn, does not let a close be answered.

@@ -271,7 +271,7 @@ fn engine(
         active: BTreeSet::new(),
         ..alone(slot)
     };
-    let standing = Arc::new(Standing::new(slot, settings, outside));
+    let standing = Arc::new(Standing::new(slot, incarnation, settings, outside));
     let engine = Engine::new(core, store, standing, unshipped, steps);
     engine.turn(|turn| {
         for grant in &remembered.granted {

@@ -72,7 +72,8 @@ pub struct Settings {
     pub patience: Duration,
     /// How long a majority promises to do nothing without this replica. The same at all replicas.
     pub site_lease: Duration,
-    /// How much faster or slower than true time clocks may run, in millionths. The same at all replicas.
+    /// How much faster or slower than true time clocks may run, in millionths, while their daemons slew them (decision 0011).
+    /// The same at all replicas.
     pub clock_drift_ppm: u32,
     /// After so much silence it is proposed that a replica leaves the view. Less than the lease.
     pub suspicion: Duration,
@@ -111,7 +112,7 @@ impl Default for Settings {
             merging: true,
             patience: Duration::from_secs(50),
             site_lease: Duration::from_secs(5),
-            clock_drift_ppm: 500,
+            clock_drift_ppm: 110_000,
             suspicion: Duration::from_secs(3),
             client_lease: Duration::from_secs(90),
             views: view::Settings::default(),

@@ -160,6 +160,8 @@ pub(crate) struct Link {
 /// The answer to an [`Ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Promise {
+    /// Which start of the receiver asked, as in the question.
+    pub(crate) incarnation: u64,
     /// As in the question.
     pub(crate) asked: u64,
     /// The sender joins no view without the receiver while the promise lasts.

@@ -43,9 +43,13 @@
 //! | 28 | f for a full disk that leaves while others stay; `room.rs` of `replica` for the reserve | |
 //! | 38 | v | three cores and a lost connection are all it takes; and with an admission before everybody has heard the reports. Random runs hardly show it, because here a proposal made again tells the same as a report |
 //! | 39 | v for ends and proposals of another epoch; `restart.rs` of `control` for numbers after a restart | an end of an older epoch is an orphan only if it is not said again either |
+//! | 44 | f; `lease.rs` of `control` | a machine that was started anew, with a clock that begins again |
+//! | 45 | `post.rs` of `replica` | |
+//! | 50 | f; `lease.rs` of `control`, `standing.rs` of `replica` | machines stand still in half of the random runs with failures |
 
 #![forbid(unsafe_code)]
 
+mod clock;
 mod history;
 pub mod invariants;
 mod locks;

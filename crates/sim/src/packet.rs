@@ -7,7 +7,7 @@ use crate::reading::{Answer, Question};
 use crate::replica::{Content, StreamUpdate};
 use crate::site::{Heads, Logged, Stable};
 use crate::tree::Outcome;
-use control::{Envelope, Moment, Position, ReplicaSlot};
+use control::{Envelope, Position, Question as Asked, ReplicaSlot};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use vfs::ObjectId;
@@ -26,10 +26,10 @@ pub(crate) enum Packet {
     /// What a client that reads asks, on its way to the primary or back.
     Question(Question),
     Answer(Question, Answer),
-    /// Promise that you join no view without me; asked at this moment of my clock.
-    Ask(Moment),
-    /// I promise what you asked for at that moment.
-    Promise(Moment),
+    /// Promise that you join no view without me.
+    Ask(Asked),
+    /// I promise what you asked for with this.
+    Promise(Asked),
     /// So many decisions are known here.
     Known,
     /// I have so much; what do I lack?
@@ -80,6 +80,11 @@ impl Packet {
     /// Whether it cannot change what the invariants look at.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(self, Packet::Ask(_) | Packet::Promise(_) | Packet::Hello(_))
+    }
+
+    /// Whether it may come to a later start of its receiver than the one it was meant for.
+    pub(crate) fn outlives_receiver(&self) -> bool {
+        matches!(self, Packet::Promise(_))
     }
 
     /// Whether it carries what was changed.

@@ -127,6 +127,7 @@ impl Plan {
             plan.drifts.push(i64::try_from(drawn).unwrap_or(0) - drift);
         }
         plan.draw_faults(&mut random);
+        plan.draw_pauses();
         plan.joins = random.chance(4);
         if plan.joins && seed % 2 == 1 {
             plan.founders -= 1;
@@ -172,6 +173,18 @@ impl Plan {
         }
         self.faults.retain(|(_, fault)| !matches!(fault, Fault::Cut(one, other) | Fault::Heal(one, other) if one == other));
         self.faults.truncate(23);
+    }
+
+    /// Machines that stand still for a while, in half of the runs. They are drawn by themselves, so that seeds keep the meaning
+    /// that they had when they were written down.
+    fn draw_pauses(&mut self) {
+        let mut random = Random::new(self.seed ^ 0x57_111);
+        if random.chance(2) {
+            let at = Duration::from_micros(random.below(12_000_000));
+            let long = Duration::from_micros(500_000 + random.below(7_000_000));
+            let slot = self.draw_slot(&mut random);
+            self.faults.push((at, Fault::Pause(slot, long)));
+        }
     }
 
     /// When everything that went wrong in a random run is mended.

@@ -2,11 +2,13 @@
 //!
 //! It keeps these and answers questions about them; when anything happens to them is the world's decision.
 
+use crate::clock::Clock;
 use crate::packet::Packet;
 use crate::replica::{Content, StreamUpdate};
 use crate::tree::{Copy, Edit, Outcome};
 use control::{
-    ControlName, LeaseSettings, Moment, Position, Proposal, Record, ReplicaSlot, SiteLease,
+    ControlName, Incarnation, LeaseSettings, Moment, Position, Proposal, Record, ReplicaSlot,
+    SiteLease,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -150,8 +152,7 @@ pub(crate) enum Deferred {
 pub(crate) struct Site {
     pub up: bool,
     pub incarnation: u64,
-    /// How much faster than true time its clock runs, in millionths.
-    pub clock_ppm: i64,
+    pub clock: Clock,
     pub lease: SiteLease,
     pub stable: Stable,
     journal: VecDeque<Change>,
@@ -203,8 +204,8 @@ impl Site {
         Site {
             up: true,
             incarnation: 1,
-            clock_ppm: 0,
-            lease: SiteLease::new(slot, LeaseSettings::default(), Moment(0)),
+            clock: Clock::new(0, Moment(0)),
+            lease: SiteLease::new(slot, Incarnation(1), LeaseSettings::default(), Moment(0)),
             stable: Stable::default(),
             journal: VecDeque::new(),
             written: 0,
@@ -234,10 +235,16 @@ impl Site {
     }
 
     /// What is left of it after a crash, in the next incarnation.
-    pub(crate) fn started_anew(&self, slot: ReplicaSlot, lease: SiteLease, local: Moment) -> Site {
+    pub(crate) fn started_anew(
+        &self,
+        slot: ReplicaSlot,
+        clock: Clock,
+        lease: SiteLease,
+        local: Moment,
+    ) -> Site {
         Site {
             incarnation: self.incarnation + 1,
-            clock_ppm: self.clock_ppm,
+            clock,
             lease,
             stable: self.stable.clone(),
             learnt: self.learnt,
@@ -261,15 +268,12 @@ impl Site {
 
     /// What its clock shows.
     pub(crate) fn local(&self, now: Moment) -> Moment {
-        let drift = i128::from(now.0) * i128::from(self.clock_ppm) / 1_000_000;
-        Moment(u64::try_from(i128::from(now.0) + drift).unwrap_or(0))
+        self.clock.local(now)
     }
 
     /// When its clock will show this.
     pub(crate) fn global(&self, local: Moment) -> Moment {
-        let speed = u128::from((1_000_000 + self.clock_ppm).unsigned_abs());
-        let global = (u128::from(local.0) * 1_000_000).div_ceil(speed);
-        Moment(u64::try_from(global).unwrap_or(u64::MAX).saturating_add(1))
+        self.clock.global(local)
     }
 
     /// Writes behind everything that was written before.

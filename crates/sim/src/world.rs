@@ -9,6 +9,7 @@ mod faults;
 mod locks;
 mod majority;
 mod messages;
+mod pauses;
 mod reading;
 mod returning;
 mod truth;
@@ -367,6 +368,10 @@ impl World {
 
     /// Lets an event happen. Returns at which replicas it did.
     fn take(&mut self, event: Event) -> Vec<ReplicaSlot> {
+        if let Some(until) = self.put_off(&event) {
+            self.schedule(until, event);
+            return Vec::new();
+        }
         match event {
             Event::Deliver {
                 from,
@@ -374,11 +379,11 @@ impl World {
                 packet,
                 stamp,
             } => {
-                if !self.arrives(from, to, stamp) {
+                if !self.arrives(from, to, &packet, stamp) {
                     return Vec::new();
                 }
                 self.learn(to, stamp.learnt);
-                if !self.arrives(from, to, stamp) {
+                if !self.arrives(from, to, &packet, stamp) {
                     return vec![to];
                 }
                 let quiet = packet.is_quiet();

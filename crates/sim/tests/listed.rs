@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// So many are known.
-const KNOWN: u64 = 39;
+/// So many were known before the program was tried as an adversary would; those found since are added one by one.
+const KNOWN_FIRST: u64 = 39;
 
 /// The numbers in the names of the tests of a folder and all below.
 fn played(folder: &Path, numbers: &mut BTreeSet<u64>) {
@@ -45,10 +45,10 @@ fn in_the_table() -> BTreeSet<u64> {
 
 #[test]
 fn every_known_execution_is_played_and_has_its_row() {
-    let all: BTreeSet<u64> = (1..=KNOWN).collect();
+    let first: BTreeSet<u64> = (1..=KNOWN_FIRST).collect();
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut numbers = BTreeSet::new();
     played(crates, &mut numbers);
-    assert_eq!(numbers, all);
-    assert_eq!(in_the_table(), all);
+    assert!(numbers.is_superset(&first), "{numbers:?}");
+    assert_eq!(in_the_table(), numbers);
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use control::{Epoch, View};
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant};
+use tokio::time::Duration;
 use vfs::ReplicaSlot;
 use view::{Kind, ViewError, ViewState, Views};
 
@@ -104,13 +104,12 @@ async fn enter(shared: &Arc<Shared>, state: &Arc<ViewState>) {
         let why = excluded.map_or("the others went on without it", |by| &by.reason);
         return shared.standing.leave(why);
     }
-    let may_enter = shared.standing.prepare(&view);
+    shared.standing.prepare(&view);
     if view.active.contains(&own) && first && state.members.len() > 1 {
         // Its vote counts from then on, and cannot be given without knowing what is below what.
         has_rows(shared).await;
     }
-    let wait = may_enter.0.saturating_sub(standing::now().0);
-    tokio::time::sleep_until(Instant::now() + Duration::from_micros(wait)).await;
+    promises_run_out(shared, &view).await;
     let comes = view.active.contains(&own) && (was_left_out || !former.active.contains(&own));
     if comes {
         // Whoever could not be asked before, as a connection was still to be made, has not been silent.
@@ -124,6 +123,20 @@ async fn enter(shared: &Arc<Shared>, state: &Arc<ViewState>) {
             shared.standing.set_up_to_date(true);
         }
         // Whoever was started anew within a view asks to be admitted as the incarnation that it is now.
+    }
+}
+
+/// Returns when nobody who is not in the view relies on a promise of this replica any more. That moment moves when the
+/// clocks show that time was missed.
+async fn promises_run_out(shared: &Shared, view: &View) {
+    loop {
+        shared.standing.look_at_clocks();
+        let may_enter = shared.standing.prepare(view);
+        let wait = may_enter.0.saturating_sub(standing::now().0);
+        if wait == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_micros(wait)).await;
     }
 }
 

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::Moment;
+use control::{Incarnation, Moment, Question};
 use peer::Lane;
 use tokio::time::{Instant, MissedTickBehavior};
 use vfs::FileSystem;
 use vfs::ReplicaSlot;
 
-use super::{entering, leaving, returning, standing};
+use super::{entering, leaving, returning};
 use crate::losses;
 use crate::settings::Durability;
 use crate::shared::Shared;
@@ -91,6 +91,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         tokio::select! {
             _ = ticks.tick() => {}
             () = news(&shared, &told) => {}
+            () = shared.standing.ended_early() => {}
         }
         if last.elapsed() > 3 * interval {
             // This process was stopped for a while; answers of that time are still to be read.
@@ -118,6 +119,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 async fn news(shared: &Shared, told: &Tidings) {
     loop {
         tokio::time::sleep(LOOK).await;
+        shared.standing.look_at_clocks();
         if Tidings::of(shared) != *told {
             return;
         }
@@ -126,6 +128,7 @@ async fn news(shared: &Shared, told: &Tidings) {
 
 fn ask_all(shared: &Arc<Shared>, available: u64) {
     let others = shared.others();
+    let question = shared.standing.question();
     let applied = applied_here(shared);
     let links = status::links(shared);
     let whole = losses::whole_here(shared);
@@ -134,7 +137,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
     let misses: Vec<u16> = misses.collect();
     for slot in others {
         let ask = shared.engine.turn(|turn| Ask {
-            asked: standing::now().0,
+            asked: question.asked.0,
             epoch: turn.core.epoch().0,
             position: turn.ledger.last_position,
             applied: applied.clone(),
@@ -145,7 +148,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             whole: whole.clone(),
             aware: aware.clone(),
             majority_by_default: shared.settings.durability == Durability::Majority,
-            incarnation: shared.incarnation,
+            incarnation: question.incarnation.0,
             settled: shared.takes_part() && turn.core.is_settled(),
             misses: misses.clone(),
             fit_without: returning::fit_without(shared, turn.core.epoch().0),
@@ -182,6 +185,7 @@ fn applied_here(shared: &Shared) -> Vec<(u16, u64)> {
 pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
     let given = shared.standing.ask(from);
     let promise = Promise {
+        incarnation: ask.incarnation,
         asked: ask.asked,
         given,
     };
@@ -205,6 +209,10 @@ pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
 pub(crate) fn promised(shared: &Shared, from: ReplicaSlot, promise: Promise) {
     shared.note_heard(from);
     if promise.given {
-        shared.standing.promise(from, promise.asked);
+        let question = Question {
+            incarnation: Incarnation(promise.incarnation),
+            asked: Moment(promise.asked),
+        };
+        shared.standing.promise(from, question);
     }
 }

@@ -165,7 +165,7 @@ impl Default for ReplicationConfiguration {
             standing_back: 3 * SECOND,
             strategies: Strategies::default(),
             site_lease: 5 * SECOND,
-            clock_drift_ppm: 500,
+            clock_drift_ppm: 110_000,
             suspicion: 3 * SECOND,
             without_majority: WithoutMajority::Wait,
             frozen: Frozen::Wait,
@@ -264,7 +264,7 @@ fn losses(section: &Section<'_>, own: &mut ReplicationConfiguration) {
     let lease = section.duration("site_lease", 500 * MILLISECOND..=600 * SECOND);
     own.site_lease = lease.unwrap_or(own.site_lease);
     own.suspicion = suspicion(section, own.site_lease);
-    let drift = section.integer("clock_drift_ppm", 1..=50_000);
+    let drift = section.integer("clock_drift_ppm", 1..=200_000);
     let drift = drift.and_then(|drift| u32::try_from(drift).ok());
     own.clock_drift_ppm = drift.unwrap_or(own.clock_drift_ppm);
     let answers = [

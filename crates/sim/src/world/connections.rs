@@ -95,9 +95,16 @@ impl World {
     }
 
     /// Whether a message still arrives: its receiver has not been started anew, and its sender not yet.
-    pub(super) fn arrives(&self, from: ReplicaSlot, to: ReplicaSlot, stamp: Stamp) -> bool {
+    pub(super) fn arrives(
+        &self,
+        from: ReplicaSlot,
+        to: ReplicaSlot,
+        packet: &Packet,
+        stamp: Stamp,
+    ) -> bool {
         let (sender, receiver) = (&self.replicas[&from].site, &self.replicas[&to].site);
         let now = self.stamp(from, to);
-        receiver.up && now.to == stamp.to && (now.from == stamp.from || !sender.up)
+        let meant = now.to == stamp.to && (now.from == stamp.from || !sender.up);
+        receiver.up && (meant || packet.outlives_receiver())
     }
 }

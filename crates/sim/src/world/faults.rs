@@ -3,6 +3,7 @@
 //! When it goes wrong the plan says; how the replicas go on is told in the files beside this one.
 
 use super::{CLOSE, Event, Stamp, World, place};
+use crate::clock::Clock;
 use crate::history::Decision;
 use crate::packet::Packet;
 use crate::plan::Plan;
@@ -19,6 +20,10 @@ pub enum Fault {
     Crash(ReplicaSlot),
     /// It is started again.
     Start(ReplicaSlot),
+    /// Its machine stands still for so long, which its clock does not see.
+    Pause(ReplicaSlot, Duration),
+    /// The machine goes on.
+    GoOn(ReplicaSlot),
     /// Nothing arrives any more from the one at the other.
     Cut(ReplicaSlot, ReplicaSlot),
     /// It arrives again.
@@ -102,8 +107,8 @@ impl World {
         for slot in &slots {
             let drift = plan.drifts.get(usize::from(slot.0) - 1).copied();
             let site = &mut self.replica(*slot).site;
-            site.clock_ppm = drift.unwrap_or(0);
-            site.lease = SiteLease::new(*slot, lease, Moment(0));
+            site.clock = Clock::new(drift.unwrap_or(0), Moment(0));
+            site.lease = SiteLease::new(*slot, Incarnation(1), lease, Moment(0));
             self.schedule(Moment(0), Event::Tick(*slot, 1));
             let before = View {
                 epoch: Epoch(0),
@@ -132,6 +137,7 @@ impl World {
         let here = |slot: &ReplicaSlot| self.replicas.contains_key(slot);
         match fault {
             Fault::Crash(slot) | Fault::Start(slot) | Fault::Full(slot) => here(&slot),
+            Fault::Pause(slot, _) | Fault::GoOn(slot) => here(&slot),
             Fault::Mended(slot) | Fault::GiveUp(slot) => here(&slot),
             Fault::Cut(from, to) | Fault::Heal(from, to) => here(&from) && here(&to),
             Fault::HealAll => true,
@@ -195,7 +201,7 @@ impl World {
     ) {
         match packet {
             Packet::Ask(asked) => self.take_ask(to, from, asked),
-            Packet::Promise(asked) => self.replica(to).site.lease.handle_promise(from, asked),
+            Packet::Promise(asked) => self.take_promise(to, from, asked),
             Packet::Hello(hello) => self.answer_hello(to, from, &hello, stamp),
             Packet::Reply(reply) => self.take_reply(to, from, *reply, stamp),
             _ => {}
@@ -215,6 +221,8 @@ impl World {
         match fault {
             Fault::Crash(slot) => self.crash(slot),
             Fault::Start(slot) => self.start(slot),
+            Fault::Pause(slot, long) => self.pause(slot, long),
+            Fault::GoOn(slot) => self.go_on(slot),
             Fault::Cut(from, to) => self.links.cut(from, to),
             Fault::Heal(from, to) => self.heal(from, to),
             Fault::Full(slot) => self.replica(slot).site.full = true,
@@ -250,6 +258,7 @@ impl World {
         if !replica.site.up {
             return;
         }
+        replica.site.clock.go_on();
         replica.site.flush(place(kept));
         replica.site.forget_unstable();
         replica.site.up = false;
@@ -267,19 +276,26 @@ impl World {
         if self.replicas[&slot].site.up {
             return;
         }
-        let local = self.local(slot);
+        // Every other time the machine was started anew too, and its clock begins again.
+        let former = &self.replicas[&slot].site;
+        let clock = match former.incarnation % 2 {
+            1 => Clock::new(former.clock.ppm, self.now),
+            _ => former.clock.clone(),
+        };
+        let local = clock.local(self.now);
         let (lease, durable) = (self.lease, self.model.controls_durable);
         let entered = self.replicas[&slot].site.entered;
         let view = self.agreed.view(entered).clone();
-        let lease = SiteLease::new(slot, lease, local);
-        let site = self.replicas[&slot].site.started_anew(slot, lease, local);
+        let former = &self.replicas[&slot].site;
+        let incarnation = Incarnation(former.incarnation + 1);
+        let lease = SiteLease::new(slot, incarnation, lease, local);
+        let site = former.started_anew(slot, clock, lease, local);
         let mut before = View {
             epoch: Epoch(0),
             ..view.clone()
         };
         before.active.insert(slot);
         before.since.insert(slot, view.epoch);
-        let incarnation = Incarnation(site.incarnation);
         let settings = self.settings;
         let replica = self.replica(slot);
         replica.core = ControlCore::new(slot, incarnation, before, settings);

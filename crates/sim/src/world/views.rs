@@ -7,7 +7,7 @@ use crate::history::Decision;
 use crate::packet::Packet;
 use crate::replica::Replica;
 use crate::site::{Change, head};
-use control::{Incarnation, Moment, ReplicaSlot, View};
+use control::{Incarnation, Moment, Question, ReplicaSlot, View};
 use std::collections::BTreeSet;
 
 impl World {
@@ -22,8 +22,10 @@ impl World {
         let next = self.moment_of(slot, local.after(self.lease.length / 5));
         let incarnation = self.replicas[&slot].site.incarnation;
         self.schedule(next, Event::Tick(slot, incarnation));
+        self.look_at_clocks(slot);
+        let question = self.replica(slot).site.lease.ask(local);
         for peer in self.everybody_else(slot) {
-            self.send(slot, peer, Packet::Ask(local));
+            self.send(slot, peer, Packet::Ask(question));
         }
         self.exclude_the_silent(slot);
         if self.runs(slot, incarnation) {
@@ -31,6 +33,13 @@ impl World {
             self.look_after_absent(slot);
             self.take_over(slot);
         }
+    }
+
+    fn look_at_clocks(&mut self, slot: ReplicaSlot) {
+        let now = self.now;
+        let site = &mut self.replica(slot).site;
+        let reading = site.clock.reading(now);
+        site.lease.handle_clocks(reading);
     }
 
     /// What keeps a replica from having come to rest, where replicas fail.
@@ -59,7 +68,7 @@ impl World {
     }
 
     /// Somebody asks for a promise: it is given to who takes part in every view known here.
-    pub(super) fn take_ask(&mut self, slot: ReplicaSlot, from: ReplicaSlot, asked: Moment) {
+    pub(super) fn take_ask(&mut self, slot: ReplicaSlot, from: ReplicaSlot, asked: Question) {
         let local = self.local(slot);
         let learnt = self.replicas[&slot].site.learnt;
         let newest = self.agreed.view(learnt).clone();
@@ -138,7 +147,8 @@ impl World {
         let members = members.filter(|other| configured.contains(&other.slot));
         let reached = members.filter(|other| {
             let both = !self.links.is_cut(slot, other.slot) && !self.links.is_cut(other.slot, slot);
-            other.slot == slot || (other.site.up && both)
+            let runs = other.site.up && other.site.clock.still_until().is_none();
+            other.slot == slot || (runs && both)
         });
         reached.count() >= self.agreed.present().majority()
     }
@@ -201,6 +211,7 @@ impl World {
     }
 
     pub(super) fn take_enter(&mut self, slot: ReplicaSlot) {
+        self.look_at_clocks(slot);
         match self.may_enter_next(slot) {
             Some(at) if at <= self.local(slot) => self.enter(slot),
             Some(_) => self.await_next_decision(slot),

@@ -1,0 +1,71 @@
+//! Machines that stand still for a while and do not know it: what happens there meanwhile happens afterwards.
+
+use super::{Event, World, place};
+use crate::world::Fault;
+use control::{Moment, Question, ReplicaSlot};
+use std::time::Duration;
+
+impl World {
+    /// A machine stands still. Everything that it does by itself is as much later.
+    pub(super) fn pause(&mut self, slot: ReplicaSlot, long: Duration) {
+        let now = self.now;
+        let site = &mut self.replica(slot).site;
+        if !site.up || site.clock.still_until().is_some() {
+            return;
+        }
+        site.clock.stand_still(now, long);
+        let events = std::mem::take(&mut self.events);
+        for ((at, number), event) in events {
+            let at = match does_itself(&event) == Some(slot) {
+                true => at.after(long),
+                false => at,
+            };
+            self.events.insert((at, number), event);
+        }
+        self.fail(long, Fault::GoOn(slot));
+    }
+
+    /// It goes on.
+    pub(super) fn go_on(&mut self, slot: ReplicaSlot) {
+        let now = self.now;
+        let clock = &mut self.replica(slot).site.clock;
+        if clock.still_until().is_some_and(|until| until <= now) {
+            clock.go_on();
+        }
+    }
+
+    /// Until when something has to wait that happens at a machine that stands still.
+    pub(super) fn put_off(&self, event: &Event) -> Option<Moment> {
+        let home = |number: u64| self.operations[place(number)].home;
+        let concerned = match event {
+            Event::Deliver { to, .. } => vec![*to],
+            Event::Submit(number) | Event::Again(number, _) => vec![home(*number)],
+            Event::Look(question) => vec![self.readers[question.reader].home],
+            Event::Reconnect(one, other) => vec![*one, *other],
+            _ => Vec::new(),
+        };
+        let still = |slot: &ReplicaSlot| self.replicas.get(slot)?.site.clock.still_until();
+        concerned.iter().filter_map(still).max()
+    }
+
+    pub(super) fn take_promise(&mut self, slot: ReplicaSlot, from: ReplicaSlot, asked: Question) {
+        let now = self.local(slot);
+        self.replica(slot)
+            .site
+            .lease
+            .handle_promise(now, from, asked);
+    }
+}
+
+/// At which machine something happens by itself, without a message from elsewhere.
+fn does_itself(event: &Event) -> Option<ReplicaSlot> {
+    match event {
+        Event::Alarm(slot)
+        | Event::Flush(slot, _)
+        | Event::Tick(slot, _)
+        | Event::Enter(slot, _)
+        | Event::Retry(slot, _)
+        | Event::Write(slot, ..) => Some(*slot),
+        _ => None,
+    }
+}
