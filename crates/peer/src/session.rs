@@ -215,6 +215,27 @@ impl Session {
         self.0.ended().await;
     }
 
+    /// Whether messages of this kind of lane, or of all data lanes, travel at present. They are kept while they do not.
+    #[must_use]
+    pub fn is_connected(&self, lane: Lane) -> bool {
+        let mut lanes = self.0.lanes.iter().filter(|one| one.lane == lane);
+        !self.has_ended() && lanes.all(|lane| lane.is_connected())
+    }
+
+    /// Waits until there is a connection for this kind of lane. `false`: the session has ended.
+    pub async fn connected(&self, lane: Lane) -> bool {
+        let lanes = async {
+            for lane in self.0.lanes.iter().filter(|one| one.lane == lane) {
+                lane.connected().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.0.ended() => false,
+            () = lanes => true,
+        }
+    }
+
     /// Sends a message, waiting for room. It reaches the peer exactly once, unless one of the two
     /// incarnations ends before; whether it did is then unknown. That it arrived says nothing about
     /// stable storage: such acknowledgements are messages of the owner.

@@ -19,8 +19,8 @@ mod verdict;
 mod witnessed;
 
 pub(crate) use contents::{
-    at_stake, completed, incomplete, is_supplied_by, reached_everybody, send_completed,
-    settle_flagged, supplies,
+    at_stake, completed, incomplete, is_supplied_by, reached_everybody, say_completed_again,
+    send_completed, settle_flagged, supplies,
 };
 pub(crate) use relay::{Kept, relayed};
 

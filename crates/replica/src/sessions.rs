@@ -12,11 +12,12 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use crate::arrivals::{Inbox, PUTTING_AT_ONCE};
 use crate::base::Held;
+use crate::post::{Delivered, Outbox};
 use crate::progress::{Remainder, Stage};
 use crate::shared::Shared;
 use crate::turn::Turn;
 use crate::wire::{self, BasePage, Greeting};
-use crate::{base, contents, streams, views};
+use crate::{base, contents, losses, streams, views};
 
 /// So many files that a copy waits for are looked at in one go.
 const LOOKED_AT: usize = 4096;
@@ -220,25 +221,56 @@ pub(crate) fn began(shared: &Arc<Shared>, peer: Sender) {
     let Some(known) = known else {
         return;
     };
+    let session = known.session().ok();
+    let Some(session) = session.filter(|session| session.peer() == peer) else {
+        // It has been followed by another incarnation, or was ended.
+        return;
+    };
     tracing::info!(peer = slot.0, incarnation = %peer.incarnation, "in contact with a peer");
     shared.outcomes.note_began(peer);
-    shared.post.open(known);
     shared.conversations.begin(slot);
-    shared.post.set_in_session(slot, true);
+    let outbox = shared.post.begin(session);
+    for lane in [Lane::Control, Lane::Metadata] {
+        let delivery = tokio::spawn(deliver(shared.clone(), slot, outbox.clone(), lane));
+        converse(shared, slot, delivery);
+    }
     shared
         .engine
         .turn(|turn| turn.core.handle_connected(turn.now, &turn.tree, slot));
     let greeter = tokio::spawn(greet(shared.clone(), slot));
+    converse(shared, slot, greeter);
+}
+
+/// Sends one-way messages to an incarnation of a peer, until it is gone.
+async fn deliver(shared: Arc<Shared>, slot: ReplicaSlot, outbox: Arc<Outbox>, lane: Lane) {
+    while outbox.deliver(lane).await == Delivered::SayAgain {
+        tracing::info!(
+            peer = slot.0,
+            "a peer that was away is told anew how things are"
+        );
+        say_again(&shared, slot);
+    }
+}
+
+/// Says again what was dropped for a peer that was away; it does the same, for it may not have been answered.
+fn say_again(shared: &Arc<Shared>, slot: ReplicaSlot) {
     shared
-        .conversations
-        .with(slot, |conversation| conversation.tasks.push(greeter));
+        .engine
+        .turn(|turn| turn.core.handle_connected(turn.now, &turn.tree, slot));
+    losses::say_completed_again(shared, slot);
+    if !shared.standing.is_up_to_date() {
+        base::ask_for_lacking(shared, slot);
+    }
+    if let Some(inbox) = shared.inbox(slot) {
+        say_hello(shared, &inbox, true);
+    }
 }
 
 /// That incarnation is gone, with everything it had not received.
 pub(crate) fn ended(shared: &Arc<Shared>, peer: Sender) {
     let slot = peer.slot;
     tracing::warn!(peer = slot.0, incarnation = %peer.incarnation, "a peer is gone");
-    shared.post.set_in_session(slot, false);
+    shared.post.end(slot);
     shared.conversations.end(slot);
     if let Some(inbox) = shared.inbox(slot) {
         inbox.drop_pieces();
@@ -286,6 +318,7 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
             .engine
             .turn(|turn| turn.core.handle_connected(turn.now, &turn.tree, from));
         views::say_entered(shared, from);
+        losses::say_completed_again(shared, from);
         if let Some(inbox) = shared.inbox(from) {
             say_hello(shared, &inbox, false);
         }

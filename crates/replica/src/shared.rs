@@ -448,8 +448,7 @@ impl Shared {
             tasks.push(applying);
         }
         if let Some(endpoint) = self.endpoint.get() {
-            let peer = endpoint.connect(slot, addresses);
-            self.post.open(peer);
+            endpoint.connect(slot, addresses);
         }
     }
 

@@ -57,6 +57,10 @@ pub struct ReplicaStatus {
     pub content_bytes_shipped: u64,
     /// Bytes of update records sent to all others together.
     pub record_bytes_shipped: u64,
+    /// Promises for its lease that were dropped, because this start of the server had not asked for them.
+    pub promises_dropped: u64,
+    /// How often the time of day jumped against the clock of leases.
+    pub clock_jumps: u64,
 }
 
 /// One other member.
@@ -76,6 +80,8 @@ pub struct PeerView {
     pub sent_bytes: u64,
     /// Bytes received from it on the wire.
     pub received_bytes: u64,
+    /// Bytes of messages that wait here for it, contents and updates excepted.
+    pub waiting_bytes: u64,
     /// Updates made here that it has not acknowledged.
     pub lag_updates: u64,
     /// Bytes of file contents that it lacks, at most; `None` when files count whose length is not known.
@@ -157,6 +163,8 @@ impl Replica {
             bytes_written: shared.store.statistics().bytes_written,
             content_bytes_shipped: figures.content_bytes.load(Ordering::Relaxed),
             record_bytes_shipped: figures.record_bytes.load(Ordering::Relaxed),
+            promises_dropped: shared.standing.unbelieved(),
+            clock_jumps: shared.standing.jumps(),
         }
     }
 
@@ -216,6 +224,7 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
                 round_trip_seconds: wire.and_then(|wire| wire.rtt).map(|rtt| rtt.as_secs_f64()),
                 sent_bytes: wire.map_or(0, |wire| wire.sent_bytes),
                 received_bytes: wire.map_or(0, |wire| wire.received_bytes),
+                waiting_bytes: shared.post.waiting_bytes(slot),
                 lag_updates: lag.map_or(0, |lag| lag.updates),
                 lag_bytes: (bytes < u64::MAX).then_some(bytes),
                 lag_files: lag.map_or(0, |lag| lag.files),

@@ -29,7 +29,7 @@ pub(crate) struct LaneState {
     /// Counts connections; only the newest may write. 0 before the first.
     generation: watch::Sender<u64>,
     /// The generation that is alive, or 0.
-    connected: Mutex<u64>,
+    connected: watch::Sender<u64>,
 }
 
 impl LaneState {
@@ -42,28 +42,43 @@ impl LaneState {
             wake: Notify::new(),
             room: Notify::new(),
             generation: watch::Sender::new(0),
-            connected: Mutex::new(0),
+            connected: watch::Sender::new(0),
         }
     }
 
     /// Makes way for a new connection: earlier ones stop.
     pub(crate) fn begin_connection(&self) -> u64 {
-        let mut connected = locked(&self.connected);
-        self.generation.send_modify(|generation| *generation += 1);
-        *connected = *self.generation.borrow();
-        *connected
+        let mut generation = 0;
+        self.connected.send_modify(|connected| {
+            self.generation.send_modify(|newest| {
+                *newest += 1;
+                generation = *newest;
+            });
+            *connected = generation;
+        });
+        generation
     }
 
     /// A connection is over.
     pub(crate) fn end_connection(&self, generation: u64) {
-        let mut connected = locked(&self.connected);
-        if *connected == generation {
-            *connected = 0;
-        }
+        self.connected.send_if_modified(|connected| {
+            let ends = *connected == generation;
+            if ends {
+                *connected = 0;
+            }
+            ends
+        });
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        *locked(&self.connected) != 0
+        *self.connected.borrow() != 0
+    }
+
+    /// Waits until there is a connection.
+    pub(crate) async fn connected(&self) {
+        let mut connected = self.connected.subscribe();
+        // The sender lives in `self`.
+        let _ = connected.wait_for(|generation| *generation != 0).await;
     }
 
     pub(crate) fn is_current(&self, generation: u64) -> bool {

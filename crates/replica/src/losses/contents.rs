@@ -344,6 +344,28 @@ pub(crate) fn send_completed(shared: &Shared) {
     }
 }
 
+/// Tells a peer once more of the files that are complete there, if it may not know: what was said in another
+/// session, or dropped, may not have reached it.
+pub(crate) fn say_completed_again(shared: &Shared, peer: ReplicaSlot) {
+    shared.engine.turn(|turn| {
+        let ledger = &mut *turn.ledger;
+        let first = ObjectId::from_u64(0);
+        let of_peer = ledger.unconfirmed.range((peer, first)..);
+        let files = of_peer.take_while(|(slot, _)| *slot == peer);
+        let files: Vec<ObjectId> = files.map(|(_, file)| *file).collect();
+        let Some(backlog) = ledger.unshipped.peer(peer) else {
+            return;
+        };
+        let keeps = backlog.keeps_contents();
+        let known = files
+            .into_iter()
+            .filter(|file| keeps && !backlog.lacks(*file) && !ledger.pins.contains_key(file));
+        let known = known.map(|file| (peer, file, ledger.last_position));
+        ledger.complete.extend(known);
+    });
+    send_completed(shared);
+}
+
 /// A peer says that these files of its stream are complete here.
 pub(crate) async fn completed(shared: Arc<Shared>, from: ReplicaSlot, completed: Completed) {
     let lost = super::lost(&shared);
