@@ -26,7 +26,7 @@ pub struct LeaseSettings {
     /// How long a promise lasts. Has to be the same at all replicas.
     pub length: Duration,
     /// How much faster or slower than true time a clock may run, in millionths. The default is beyond what programs
-    /// that set clocks make of the clocks of Linux (decision 0011).
+    /// that set clocks make of the clocks of Linux (decision 0012).
     pub drift_ppm: u32,
     /// For tests: the rules in force.
     pub rules: Rules,

@@ -72,7 +72,7 @@ pub struct Settings {
     pub patience: Duration,
     /// How long a majority promises to do nothing without this replica. The same at all replicas.
     pub site_lease: Duration,
-    /// How much faster or slower than true time clocks may run, in millionths, while their daemons slew them (decision 0011).
+    /// How much faster or slower than true time clocks may run, in millionths, while their daemons slew them (decision 0012).
     /// The same at all replicas.
     pub clock_drift_ppm: u32,
     /// After so much silence it is proposed that a replica leaves the view. Less than the lease.
