@@ -12,6 +12,7 @@ use server::{Configuration, moment, set};
 use crate::arguments::AuthorityCommand;
 use crate::consent;
 use crate::exit::Failure;
+use crate::output;
 use crate::status::failure;
 
 /// What is to be done, and what is said about it.
@@ -115,11 +116,11 @@ fn change_keeper(data: &Path, to: u16) -> Result<String, Failure> {
 fn restore(data: &Path, from: &Path, yes: bool) -> Result<String, Failure> {
     let former = runtime()?.block_on(set::check_restoration(data))?;
     let keeper = former.keeper;
-    eprint!(
+    output::remark(format_args!(
         "Replica {keeper} keeps the set's authority as far as this server knows, and is not in contact. From now on this \
          server keeps it. Make sure that replica {keeper} is lost for ever, or off: what it alone admits or removes from \
-         now on may be undone. Do this on one server only.\n"
-    );
+         now on may be undone. Do this on one server only."
+    ));
     consent::obtain(yes)?;
     set::restore_authority(data, from)?;
     Ok(format!(

@@ -4,6 +4,7 @@
 
 use crate::arguments::CheckArguments;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit, Failure> {
     let repair = match (arguments.repair, arguments.accept_loss) {
@@ -12,7 +13,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit, Failure> {
         (true, true) => server::Repair::AcceptLoss,
     };
     let report = server::check(&arguments.data, repair)?;
-    println!("{report}");
+    output::say(&report)?;
     Ok(if report.is_sound() {
         Exit::Success
     } else {

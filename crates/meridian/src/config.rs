@@ -7,9 +7,10 @@ use std::path::Path;
 use server::Configuration;
 
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 pub(crate) fn check(file: &Path) -> Result<Exit, Failure> {
     Configuration::read(file).map_err(|error| Failure::new(Exit::Configuration, error))?;
-    println!("{} is right.", file.display());
+    output::say(format_args!("{} is right.", file.display()))?;
     Ok(Exit::Success)
 }

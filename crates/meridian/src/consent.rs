@@ -2,9 +2,11 @@
 //!
 //! What must never enter: what is to be done.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use anyhow::bail;
+
+use crate::output;
 
 /// The only answer that counts as consent.
 const CONSENT: &str = "yes";
@@ -20,8 +22,7 @@ pub(crate) fn obtain(given: bool) -> anyhow::Result<()> {
     if !io::stdin().is_terminal() {
         bail!("nobody is there to be asked; nothing was done. Say --yes if it is meant");
     }
-    print!("Type `{CONSENT}` to go on: ");
-    io::stdout().flush()?;
+    output::ask(format_args!("Type `{CONSENT}` to go on: "))?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     if answer.trim() != CONSENT {

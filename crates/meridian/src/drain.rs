@@ -9,6 +9,7 @@ use server::{Configuration, DrainQuestion};
 
 use crate::arguments::DrainArguments;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::status::failure;
 
 /// How long clients may take unless the command line says otherwise: they hear of it when they renew their lease,
@@ -31,18 +32,18 @@ pub(crate) fn run(arguments: &DrainArguments) -> Result<Exit, Failure> {
         .context("cannot start")?;
     let ask = || runtime.block_on(server::ask_drain(&data, question.clone()));
     let mut told = ask().map_err(failure)?;
-    println!("{told}");
+    output::say(told)?;
     loop {
         std::thread::sleep(PAUSE);
         match ask() {
             Ok(answer) if answer == told => {}
             Ok(answer) => {
-                println!("{answer}");
+                output::say(answer)?;
                 told = answer;
             }
             // It answered before, so it is this server that has stopped.
             Err(_) => {
-                println!("the server has stopped");
+                output::say("the server has stopped")?;
                 return Ok(Exit::Success);
             }
         }

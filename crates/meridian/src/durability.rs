@@ -7,6 +7,7 @@ use server::{Configuration, DurabilityQuestion, DurabilitySetting};
 
 use crate::arguments::{DurabilityArguments, DurabilityWord};
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::status::failure;
 
 pub(crate) fn run(arguments: &DurabilityArguments) -> Result<Exit, Failure> {
@@ -28,9 +29,9 @@ pub(crate) fn run(arguments: &DurabilityArguments) -> Result<Exit, Failure> {
         .block_on(server::ask_durability(&data, question));
     let answer = asked.map_err(failure)?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&answer)?);
+        output::say_json(&answer)?;
     } else {
-        println!("{answer}");
+        output::say(&answer)?;
     }
     Ok(Exit::Success)
 }

@@ -10,6 +10,7 @@ use server::{Configuration, ThawAnswer, ThawQuestion};
 use crate::arguments::{FrozenArguments, ThawArguments};
 use crate::consent;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::status::failure;
 
 pub(crate) fn list(arguments: &FrozenArguments) -> Result<Exit, Failure> {
@@ -17,13 +18,15 @@ pub(crate) fn list(arguments: &FrozenArguments) -> Result<Exit, Failure> {
     let frozen = runtime()?.block_on(server::ask_frozen(&data));
     let frozen = frozen.map_err(failure)?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&frozen)?);
+        output::say_json(&frozen)?;
         return Ok(Exit::Success);
     }
     if frozen.is_empty() {
-        println!("nothing is frozen");
+        output::say("nothing is frozen")?;
     }
-    frozen.iter().for_each(|one| println!("{one}"));
+    for one in &frozen {
+        output::say(one)?;
+    }
     Ok(Exit::Success)
 }
 
@@ -35,7 +38,7 @@ pub(crate) fn thaw(arguments: &ThawArguments) -> Result<Exit, Failure> {
         meant: false,
     };
     let given_up = ask(&data, &question)?;
-    eprintln!("{given_up}");
+    output::remark(&given_up);
     if let Some(what) = given_up.waits_for {
         return Err(anyhow::anyhow!("nothing was done, because {what}; try again later").into());
     }
@@ -44,7 +47,7 @@ pub(crate) fn thaw(arguments: &ThawArguments) -> Result<Exit, Failure> {
         meant: true,
         ..question
     };
-    println!("{}", ask(&data, &question)?);
+    output::say(ask(&data, &question)?)?;
     Ok(Exit::Success)
 }
 

@@ -3,6 +3,8 @@
 //! What must never enter: serving, checking and validating; the `server` crate does that.
 
 #![forbid(unsafe_code)]
+// They panic when nobody listens, and show whatever they are given: `output` does neither.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
 mod authority;
@@ -15,6 +17,7 @@ mod exit;
 mod frozen;
 mod logging;
 mod mount_hint;
+mod output;
 mod recovered;
 mod scrub;
 mod serve;
@@ -26,7 +29,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use arguments::{Arguments, Command, ConfigCommand};
+use arguments::{
+    Arguments, AuthorityCommand, Command, ConfigCommand, RecoveredCommand, SetCommand, TokenCommand,
+};
 
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
@@ -53,17 +58,29 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code.into(),
         Err(failure) => {
-            eprintln!("meridian: {:#}", failure.error);
+            output::remark(format_args!("meridian: {:#}", failure.error));
             failure.exit.into()
         }
     }
 }
 
-/// Whether a command changes nothing.
+/// Whether nothing is left undone when a command ends as soon as nobody listens.
 fn only_tells(command: &Command) -> bool {
     match command {
         Command::Status(_) | Command::View(_) | Command::Frozen(_) | Command::Config { .. } => true,
+        // The server goes on with what it was asked for.
+        Command::Scrub(_) => true,
         Command::Check(arguments) => !arguments.repair,
-        _ => false,
+        Command::Durability(arguments) => arguments.setting.is_none(),
+        Command::Recovered { command } => matches!(command, RecoveredCommand::List { .. }),
+        Command::Set { command } => match command {
+            SetCommand::Members { .. } => true,
+            SetCommand::Token { command } => matches!(command, TokenCommand::List { .. }),
+            SetCommand::Authority { command } => {
+                matches!(command, AuthorityCommand::Show { export: None, .. })
+            }
+            _ => false,
+        },
+        Command::Serve(_) | Command::Thaw(_) | Command::Drain(_) => false,
     }
 }

@@ -2,16 +2,18 @@
 //!
 //! What must never enter: where they lie and in which form.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use server::configuration::DEFAULT_TREE;
 use server::recovered::{self, CopiedOut, RecoveredSet};
-use server::{Configuration, moment};
+use server::{Configuration, ShownBytes, ShownText, moment};
 
 use crate::arguments::{RecoveredCommand, RecoveredPlace};
 use crate::consent;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 pub(crate) fn run(command: &RecoveredCommand) -> Result<Exit, Failure> {
     match command {
@@ -38,14 +40,18 @@ fn tree(place: &RecoveredPlace) -> &str {
 fn list(label: Option<&str>, place: &RecoveredPlace) -> Result<Exit, Failure> {
     let data = directory(place);
     if let Some(label) = label {
-        recovered::contents(&data, tree(place), label, |line| println!("{line}"))?;
+        for line in recovered::contents(&data, tree(place), label)? {
+            output::say(line?)?;
+        }
         return Ok(Exit::Success);
     }
     let sets = recovered::list(&data, tree(place))?;
     if sets.is_empty() {
-        println!("no discarded versions are kept here");
+        output::say("no discarded versions are kept here")?;
     }
-    sets.iter().for_each(|set| println!("{}", line(set)));
+    for set in &sets {
+        output::say(line(set))?;
+    }
     Ok(Exit::Success)
 }
 
@@ -53,7 +59,11 @@ fn line(set: &RecoveredSet) -> String {
     let saved = moment(u64::try_from(set.saved_at.seconds).unwrap_or(0));
     format!(
         "{}  {saved}  {} objects, {} bytes of replica {}: {}",
-        set.label, set.objects, set.bytes, set.replica, set.reason
+        set.label,
+        set.objects,
+        set.bytes,
+        set.replica,
+        ShownText(&set.reason)
     )
 }
 
@@ -71,22 +81,22 @@ fn restore(
         symlinks,
         ..
     } = copied;
-    println!(
+    output::say(format_args!(
         "{files} files, {directories} directories and {symlinks} symbolic links are in {} now; put back through a \
          mount what is wanted, and remove the set with `meridian recovered forget {label}`",
         to.display()
-    );
+    ))?;
     if copied.left_out > 0 {
-        println!(
+        output::say(format_args!(
             "{} objects were left out: removed ones, devices, sockets and pipes",
             copied.left_out
-        );
+        ))?;
     }
     for path in copied.incomplete {
-        println!(
+        output::say(format_args!(
             "INCOMPLETE, part of it had never arrived there: {}",
-            path.display()
-        );
+            ShownBytes(path.as_os_str().as_bytes())
+        ))?;
     }
     Ok(Exit::Success)
 }
@@ -95,10 +105,10 @@ fn forget(label: &str, yes: bool, place: &RecoveredPlace) -> Result<Exit, Failur
     let data = directory(place);
     let sets = recovered::list(&data, tree(place))?;
     if let Some(set) = sets.iter().find(|set| set.label == label) {
-        eprintln!("This is removed for ever: {}", line(set));
+        output::remark(format_args!("This is removed for ever: {}", line(set)));
         consent::obtain(yes)?;
     }
     recovered::forget(&data, tree(place), label)?;
-    println!("{label} is removed");
+    output::say(format_args!("{label} is removed"))?;
     Ok(Exit::Success)
 }

@@ -11,6 +11,7 @@ use server::{Configuration, ScrubQuestion, ScrubStatus, StatusError};
 
 use crate::arguments::ScrubArguments;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::status::failure;
 
 /// How often to ask whether it is done.
@@ -31,9 +32,9 @@ pub(crate) fn run(arguments: &ScrubArguments) -> Result<Exit, Failure> {
     });
     let scrub = scrub.map_err(failure)?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&scrub)?);
+        output::say_json(&scrub)?;
     } else {
-        println!("{scrub}");
+        output::say(&scrub)?;
     }
     Ok(Exit::Success)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Context;
 use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
 use server::set::{self, Joined, LastChance, Role};
-use server::{Configuration, moment};
+use server::{Configuration, ShownText, moment};
 
 use crate::arguments::{
     AddressArguments, CreateSetArguments, InviteArguments, JoinArguments, RecoverSetArguments,
@@ -19,6 +19,7 @@ use crate::arguments::{
 use crate::authority;
 use crate::consent;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// How long a token works unless somebody says otherwise.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -35,7 +36,7 @@ pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
         SetCommand::Authority { command } => authority::run(command)?,
         SetCommand::Recover(arguments) => recover(arguments)?,
     };
-    print!("{told}");
+    output::say(told.trim_end())?;
     Ok(Exit::Success)
 }
 
@@ -76,12 +77,12 @@ fn invite(arguments: &InviteArguments) -> Result<String, Failure> {
              address is right (`meridian set address` changes it, and then invite again)"
         )));
     }
-    eprintln!(
+    output::remark(format_args!(
         "The token below lets one {who}, once and within {}; treat it as a password. With the server on {} \
          running, give it on the new server to\n  meridian set join TOKEN --data DIR --address HOST:PORT",
         format_duration(lifetime),
         data.display(),
-    );
+    ));
     Ok(format!("{token}\n"))
 }
 
@@ -121,7 +122,7 @@ fn join(arguments: &JoinArguments) -> Result<String, Failure> {
 /// Said at once, on standard error, so that a script still finds what it looks for on standard output.
 fn warn(warning: Option<String>) {
     if let Some(warning) = warning {
-        eprintln!("WARNING: {warning}.");
+        output::remark(format_args!("WARNING: {warning}."));
     }
 }
 
@@ -198,6 +199,7 @@ fn members(joined: &Joined) -> String {
             (false, false) => "",
         };
         let addresses = member.addresses.join(", ");
+        let addresses = ShownText(&addresses);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  replica {:<5} {addresses}{kind}{note}", member.slot);
     }
@@ -232,7 +234,7 @@ fn recover(arguments: &RecoverSetArguments) -> Result<String, Failure> {
         .build()
         .context("cannot start")?;
     let chance = runtime.block_on(set::last_chance(&data, tree, &survivors))?;
-    eprint!("{}", last_words(&chance, &survivors));
+    output::remark(last_words(&chance, &survivors).trim_end());
     consent::obtain(arguments.yes)?;
     let done = runtime.block_on(set::go_on_with(&data, tree, &survivors))?;
     Ok(format!(
@@ -258,8 +260,9 @@ fn last_words(chance: &LastChance, survivors: &BTreeSet<u16>) -> String {
     );
     if let Some((at, what)) = &known.last_decision {
         text += &format!(
-            "The last decision it heard of, at {}: {what}\n",
-            moment(*at)
+            "The last decision it heard of, at {}: {}\n",
+            moment(*at),
+            ShownText(what)
         );
     }
     text += &format!(

@@ -9,6 +9,7 @@ use server::{Configuration, StatusError};
 
 use crate::arguments::StatusArguments;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 pub(crate) fn run(arguments: &StatusArguments) -> Result<Exit, Failure> {
     let data: PathBuf = arguments
@@ -23,9 +24,9 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<Exit, Failure> {
         .block_on(server::ask_status(&data));
     let status = asked.map_err(failure)?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&status)?);
+        output::say_json(&status)?;
     } else {
-        println!("{status}");
+        output::say(&status)?;
     }
     Ok(Exit::Success)
 }

@@ -7,6 +7,7 @@ use server::Configuration;
 
 use crate::arguments::ViewArguments;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::status::failure;
 
 pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, Failure> {
@@ -20,9 +21,9 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, Failure> {
         .block_on(server::ask_view(&data));
     let view = asked.map_err(failure)?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&view)?);
+        output::say_json(&view)?;
     } else {
-        println!("{view}");
+        output::say(&view)?;
     }
     Ok(Exit::Success)
 }

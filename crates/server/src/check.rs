@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use store::{Report, Store, StoreError};
+use vfs::ShownText;
 
 use crate::data_directory::{DataDirectoryError, Defect, Examination};
 
@@ -75,8 +76,8 @@ impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Defect { what, repair } in &self.defects {
             match repair {
-                Some(repair) => writeln!(f, "{what}: {repair}")?,
-                None => writeln!(f, "{what}")?,
+                Some(repair) => writeln!(f, "{}: {}", ShownText(what), ShownText(repair))?,
+                None => writeln!(f, "{}", ShownText(what))?,
             }
         }
         for (name, tree) in &self.trees {

@@ -32,3 +32,4 @@ pub use status::{
     ask_drain, ask_durability, ask_frozen, ask_move_authority, ask_scrub, ask_thaw, ask_view,
     moment,
 };
+pub use vfs::{ShownBytes, ShownText, is_visible};

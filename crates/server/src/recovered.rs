@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use store::StoreError;
 use store::recovered::{self, RecoveredEntry, RecoveredKind};
-use vfs::Timestamp;
+use vfs::{ShownBytes, Timestamp};
 
 pub use store::recovered::RecoveredSet;
 
@@ -69,7 +69,7 @@ pub fn list(data: &Path, tree: &str) -> Result<Vec<RecoveredSet>, RecoveredError
     Ok(recovered::list(&tree_path(data, tree))?)
 }
 
-/// Hands every object of a set to `show`: one line for people.
+/// Every object of a set: one line each, for people.
 ///
 /// # Errors
 /// [`RecoveredError`], with what to do next.
@@ -77,13 +77,10 @@ pub fn contents(
     data: &Path,
     tree: &str,
     label: &str,
-    mut show: impl FnMut(&str),
-) -> Result<(), RecoveredError> {
+) -> Result<impl Iterator<Item = Result<String, RecoveredError>> + use<>, RecoveredError> {
     let store = known(data, tree, label)?;
-    for entry in recovered::entries(&store, label)? {
-        show(&line(&entry?));
-    }
-    Ok(())
+    let entries = recovered::entries(&store, label)?;
+    Ok(entries.map(|entry| Ok(line(&entry?))))
 }
 
 /// Copies a set out, or what lies at and below a path of the tree, into a directory: with modes, times, and as
@@ -171,9 +168,13 @@ fn is_meant(entry: &RecoveredEntry, path: &str) -> bool {
     let Some(own) = path_of(entry) else {
         return false;
     };
-    let own = own.strip_prefix(b"/").unwrap_or(own);
-    let below = own.strip_prefix(wanted);
-    wanted.is_empty() || below.is_some_and(|below| below.is_empty() || below[0] == b'/')
+    // As it is, or as it is listed.
+    let shown = ShownBytes(own).to_string();
+    [own, shown.as_bytes()].into_iter().any(|own| {
+        let own = own.strip_prefix(b"/").unwrap_or(own);
+        let below = own.strip_prefix(wanted);
+        wanted.is_empty() || below.is_some_and(|below| below.is_empty() || below[0] == b'/')
+    })
 }
 
 /// Where an object goes; never outside of `to`, whatever the set says.
@@ -252,7 +253,7 @@ fn line(entry: &RecoveredEntry) -> String {
         _ => "special",
     };
     let path = match &entry.path {
-        Some(path) => path.to_string(),
+        Some(path) => ShownBytes(&path.0).to_string(),
         None => format!("({NAMELESS}: object {})", entry.object),
     };
     let incomplete = if entry.incomplete { "  INCOMPLETE" } else { "" };
@@ -310,11 +311,8 @@ mod tests {
         let data = data.path();
         let sets = list(data, "default").unwrap();
         assert_eq!((sets[0].label.as_str(), sets[0].objects), ("thaw-1", 3));
-        let mut lines = Vec::new();
-        contents(data, "default", "thaw-1", |line| {
-            lines.push(line.to_owned())
-        })
-        .unwrap();
+        let lines = contents(data, "default", "thaw-1").unwrap();
+        let lines: Vec<String> = lines.map(Result::unwrap).collect();
         assert!(
             lines.iter().any(|line| line.ends_with("20 /folder/note")),
             "{lines:?}"

@@ -17,6 +17,7 @@ mod identity;
 mod locks;
 mod name;
 pub mod permission;
+mod shown;
 
 pub use attributes::{Attributes, ObjectKind, SetAttributes, SetTime, Timestamp};
 pub use credentials::{Credentials, ROOT_ID};
@@ -31,3 +32,4 @@ pub use holdings::Holdings;
 pub use identity::{ChangeAttribute, FsId, ObjectId, ReplicaSlot};
 pub use locks::{ByteRange, LockConflict, LockKind, LockOwner, OpenOwner, Share};
 pub use name::{MAX_NAME_BYTES, Name, NameError, XattrName};
+pub use shown::{ShownBytes, ShownText, is_visible};

@@ -5,6 +5,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::ShownBytes;
+
 /// The longest name of an entry or extended attribute, in bytes, as on Linux local file systems.
 pub const MAX_NAME_BYTES: usize = 255;
 
@@ -89,7 +91,7 @@ impl fmt::Debug for Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.escape_ascii())
+        write!(f, "{}", ShownBytes(&self.0))
     }
 }
 
@@ -147,7 +149,7 @@ impl From<XattrName> for Bytes {
 
 impl fmt::Debug for XattrName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0.escape_ascii())
+        write!(f, "\"{}\"", ShownBytes(&self.0))
     }
 }
 

@@ -127,11 +127,11 @@ async fn adopt(shared: &Arc<Shared>, file: ObjectId, fate: Fate) -> Result<()> {
     let path = shared.store.path_of(file).unwrap_or_default();
     match fate {
         Fate::Before(_) => {
-            tracing::warn!(path, "a file is the last version that had come as a whole");
+            tracing::warn!(%path, "a file is the last version that had come as a whole");
         }
         Fate::AsItIs => {}
         Fate::Torn => tracing::error!(
-            path,
+            %path,
             "a file is torn: part of its contents was lost with a server"
         ),
     }

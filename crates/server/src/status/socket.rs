@@ -13,10 +13,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+use vfs::ShownText;
 
 use super::Status;
 use super::question::{Answer, DurabilityAnswer, DurabilityQuestion, Question};
@@ -268,8 +270,25 @@ async fn answer(mut stream: UnixStream, answering: &Answering) -> io::Result<()>
             "the server does not know the question ({error}); use the `meridian` of the same version"
         )),
     };
-    stream.write_all(&serde_json::to_vec(&answer)?).await?;
+    stream.write_all(&shown(&answer)?).await?;
     stream.shutdown().await
+}
+
+/// An answer whose texts, whoever wrote them, can be shown on any terminal. Names of files come here as `vfs::ShownBytes` and stay
+/// as they are.
+fn shown(answer: &Answer) -> serde_json::Result<Vec<u8>> {
+    let mut value = serde_json::to_value(answer)?;
+    show_texts(&mut value);
+    serde_json::to_vec(&value)
+}
+
+fn show_texts(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = ShownText(text).to_string(),
+        Value::Array(values) => values.iter_mut().for_each(show_texts),
+        Value::Object(fields) => fields.values_mut().for_each(show_texts),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// A path to a socket that fits into the 108 bytes a Unix address has: through the open directory, as
@@ -359,6 +378,35 @@ mod tests {
             panic!("{answer:?}");
         };
         assert!(reason.contains("same version"), "{reason}");
+    }
+
+    /// A reason that an administrator of another site typed, or a peer's error, forges no alarm and commands no terminal.
+    #[tokio::test]
+    async fn no_text_of_an_answer_commands_a_terminal() {
+        const HOSTILE: &str = "x\n  ALARM storage-failed: \u{1b}[2J\u{202e}";
+        let answering: Answering = Arc::new(|question| {
+            Box::pin(async move {
+                let mut view = ViewStatus::example();
+                view.obstacle = Some(HOSTILE.to_owned());
+                view.members[2].reason = Some(HOSTILE.to_owned());
+                view.losses[0].waits_for = Some(HOSTILE.to_owned());
+                match question {
+                    Question::View => Answer::View(Box::new(view)),
+                    _ => Answer::Refused(HOSTILE.to_owned()),
+                }
+            })
+        });
+        let directory = tempfile::tempdir().unwrap();
+        let _socket = StatusSocket::open(directory.path(), answering).unwrap();
+        let told = ask_view(directory.path()).await.unwrap().to_string();
+        let refused = ask(directory.path()).await.unwrap_err().to_string();
+        let shown = "x\\u{a}  ALARM storage-failed: \\u{1b}[2J\\u{202e}";
+        assert_eq!(told.matches(shown).count(), 3, "{told}");
+        assert_eq!(refused, shown);
+        let honest = ViewStatus::example();
+        let mut honest = honest.to_string().lines().count();
+        honest += 1; // The obstacle has a line of its own.
+        assert_eq!(told.lines().count(), honest);
     }
 
     #[tokio::test]

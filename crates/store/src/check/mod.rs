@@ -16,7 +16,7 @@ mod tree;
 use std::fmt;
 use std::path::Path;
 
-use vfs::ObjectId;
+use vfs::{ObjectId, ShownText};
 
 use crate::error::StoreError;
 use crate::inner::{Inner, open_error, open_metadata};
@@ -63,7 +63,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in &self.findings {
             let end = if finding.repaired { " (repaired)" } else { "" };
-            writeln!(f, "{}{end}", finding.what)?;
+            writeln!(f, "{}{end}", ShownText(&finding.what))?;
         }
         if self.more_findings > 0 {
             writeln!(f, "… and {} more", self.more_findings)?;

@@ -69,7 +69,7 @@ pub fn list(store: &Path) -> Result<Vec<RecoveredSet>, StoreError> {
 pub fn entries(
     store: &Path,
     label: &str,
-) -> Result<impl Iterator<Item = Result<RecoveredEntry, StoreError>>, StoreError> {
+) -> Result<impl Iterator<Item = Result<RecoveredEntry, StoreError>> + use<>, StoreError> {
     let home = home_of(store, label)?;
     about(&home)?;
     let path = home.join(MANIFEST);

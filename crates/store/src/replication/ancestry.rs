@@ -1,7 +1,7 @@
 //! Where objects lie in the tree, for those who decide about changes and for people.
 
 use bytes::Bytes;
-use vfs::{Error, ObjectId, Result};
+use vfs::{Error, ObjectId, Result, ShownBytes};
 
 use crate::inner::Inner;
 use crate::metadata::{Table, View};
@@ -34,7 +34,7 @@ impl Inner {
     pub(super) fn path_of(&self, id: ObjectId) -> Result<String> {
         self.object(id)?;
         Ok(match self.path_bytes(id)? {
-            Some(path) => String::from_utf8_lossy(&path).into_owned(),
+            Some(path) => ShownBytes(&path).to_string(),
             None => format!("(object {id} without a name)"),
         })
     }

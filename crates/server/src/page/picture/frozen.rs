@@ -72,6 +72,6 @@ fn way(loss: &LossStatus, data: &Path) -> Way {
             "meridian thaw --discard {} --reason 'WHY' --data {data}",
             loss.slot
         ),
-        waits_for: loss.waits_for.clone().unwrap_or_default(),
+        waits_for: visible(loss.waits_for.as_deref().unwrap_or_default()),
     }
 }

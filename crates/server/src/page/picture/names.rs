@@ -3,23 +3,11 @@
 //!
 //! What must never enter: escaping for HTML, which the templates do.
 
+use vfs::ShownText;
+
 /// The text with what is invisible, or changes the order of what is around it, shown as its number.
 pub(super) fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter.is_control() || is_formatting(letter) {
-            shown.extend(letter.escape_unicode());
-        } else {
-            shown.push(letter);
-        }
-    }
-    shown
-}
-
-/// Whether a letter only changes how others look (Unicode's category Cf, as far as it is in use for that).
-fn is_formatting(letter: char) -> bool {
-    matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    ShownText(text).to_string()
 }
 
 /// A text as one word of a shell.

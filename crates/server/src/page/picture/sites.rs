@@ -129,7 +129,7 @@ fn peer(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>) -> Site {
     figures.extend(room.map(|bytes| ("room for clients", size(bytes))));
     Site {
         name: name(peer.slot, peer.witness),
-        address: peer.addresses.join(", "),
+        address: visible(&peer.addresses.join(", ")),
         state: state.to_owned(),
         well,
         figures,

@@ -1,0 +1,128 @@
+//! Names and texts from others, for a person's screen or log.
+//!
+//! A name may hold any bytes but a slash and a zero, and anybody who may make a file chooses it. Shown as they are, they forge
+//! lines and send commands to the terminal that shows them; Unicode's formatting characters reorder what is around them.
+//!
+//! What must never enter: escaping for HTML, for JSON or for a shell.
+
+use std::fmt::{self, Write};
+
+/// Bytes that are mostly text, such as a name or a path, so that they can be told from any other bytes.
+///
+/// Text that can be seen stays. A backslash is shown as two, a byte that is no UTF-8 as `\xff`, a character that cannot be seen as
+/// `\u{1b}`.
+#[derive(Clone, Copy, Debug)]
+pub struct ShownBytes<'b>(pub &'b [u8]);
+
+/// Text of others, such as a reason or an error, as one line.
+///
+/// A character that cannot be seen, an end of line too, is shown as `\u{a}`. What was shown this way once stays the same.
+#[derive(Clone, Copy, Debug)]
+pub struct ShownText<'t>(pub &'t str);
+
+/// Whether a character shows itself and nothing else: no control, formatting or unassigned character, and no space but the plain one.
+#[must_use]
+pub fn is_visible(letter: char) -> bool {
+    if letter.is_ascii() {
+        return !letter.is_ascii_control();
+    }
+    // The standard library knows the categories of Unicode and shows them this way alone. Behind another letter, because one that
+    // combines with it is visible there.
+    let mut both = String::from("a");
+    both.push(letter);
+    both.escape_debug().eq(both.chars())
+}
+
+fn show(f: &mut fmt::Formatter<'_>, letter: char) -> fmt::Result {
+    match is_visible(letter) {
+        true => f.write_char(letter),
+        false => write!(f, "{}", letter.escape_unicode()),
+    }
+}
+
+impl fmt::Display for ShownBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for letter in chunk.valid().chars() {
+                match letter {
+                    '\\' => f.write_str("\\\\")?,
+                    letter => show(f, letter)?,
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ShownText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|letter| show(f, letter))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn what_can_be_seen_stays_and_the_rest_is_told_by_its_number() {
+        for (bytes, shown) in [
+            (&b"/plain name's \"1\""[..], "/plain name's \"1\""),
+            (
+                "/häuser/日本/e\u{301}/🙂".as_bytes(),
+                "/häuser/日本/e\u{301}/🙂",
+            ),
+            (
+                b"x\n  ALARM \x1b[2J\x7f",
+                "x\\u{a}  ALARM \\u{1b}[2J\\u{7f}",
+            ),
+            (
+                "\u{9b}\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}".as_bytes(),
+                "\\u{9b}\\u{202e}\\u{2066}\\u{200b}\\u{feff}\\u{e0041}",
+            ),
+            (
+                "\u{2028}\u{a0}\u{ad}\u{61c}".as_bytes(),
+                "\\u{2028}\\u{a0}\\u{ad}\\u{61c}",
+            ),
+            (b"\xff\xc3\\", "\\xff\\xc3\\\\"),
+        ] {
+            assert_eq!(ShownBytes(bytes).to_string(), shown);
+        }
+        assert_eq!(
+            ShownText("a\\b\n\u{202e}").to_string(),
+            "a\\b\\u{a}\\u{202e}"
+        );
+    }
+
+    #[test]
+    fn different_bytes_are_shown_differently_and_text_once_shown_stays() {
+        let letters = [
+            &b"\\"[..],
+            b"x",
+            b"u",
+            b"f",
+            b"\xff",
+            b"\n",
+            b"{a}",
+            "\u{ff}".as_bytes(),
+        ];
+        let mut shown = HashSet::new();
+        let mut words = 0;
+        for one in letters {
+            for two in letters {
+                for three in letters {
+                    let word = ShownBytes(&[one, two, three].concat()).to_string();
+                    assert_eq!(ShownText(&word).to_string(), word);
+                    words += 1;
+                    shown.insert(word);
+                }
+            }
+        }
+        assert_eq!(shown.len(), words);
+    }
+}
