@@ -341,6 +341,7 @@ fn sequence(
     match outcome {
         Err(status) => Begin::Refuse(Opnum::Sequence.into(), status),
         Ok(Sequenced::Replay(reply)) => {
+            compound.connection.session_used();
             compound.service.observer.replayed();
             Begin::Replay(reply)
         }
@@ -351,6 +352,7 @@ fn sequence(
             back,
             reclaim_needed,
         }) => {
+            compound.connection.session_used();
             let cache = args.cachethis;
             compound.session = Some(SessionContext {
                 client,

@@ -31,6 +31,9 @@ pub trait Connection: Send + Sync {
     /// The client's address.
     fn peer(&self) -> SocketAddr;
 
+    /// A request of a session came over it: there is a client behind it.
+    fn session_used(&self);
+
     /// Calls procedure `procedure` of version 1 of the client's `program` with encoded arguments, under
     /// these credentials, and waits for the encoded results.
     async fn call_back(

@@ -53,6 +53,8 @@ impl Connection for Line {
         SocketAddr::from(([192, 0, 2, 1], 700))
     }
 
+    fn session_used(&self) {}
+
     async fn call_back(
         &self,
         program: u32,

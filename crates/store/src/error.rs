@@ -4,6 +4,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::codec::Malformed;
 use crate::metadata::MetadataError;
@@ -91,6 +92,16 @@ impl StoreError {
     }
 }
 
+/// How long to wait before something is opened again that has to be.
+pub(crate) const WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(20);
+
+/// Whether this process, or the machine, has as many files open as it may. That is no failure of a disk, and passes.
+pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let code = error.raw_os_error();
+    code == Some(Errno::MFILE.raw_os_error()) || code == Some(Errno::NFILE.raw_os_error())
+}
+
 /// An operating system error, as an answer to an operation.
 pub(crate) fn from_os(action: &'static str, error: &io::Error) -> vfs::Error {
     use rustix::io::Errno;
@@ -99,6 +110,8 @@ pub(crate) fn from_os(action: &'static str, error: &io::Error) -> vfs::Error {
         vfs::Error::NoSpace
     } else if code == Some(Errno::FBIG.raw_os_error()) {
         vfs::Error::TooLarge
+    } else if lacks_descriptors(error) {
+        vfs::Error::Delay
     } else if code == Some(Errno::OPNOTSUPP.raw_os_error()) {
         vfs::Error::NotSupported
     } else {

@@ -1,5 +1,6 @@
 //! The store's own threads: group commit, clearing away removed objects, and taking marks off files.
 
+use std::fs::File;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use vfs::{ObjectId, Result};
 
 use crate::committer::Wake;
 use crate::data::Guards;
-use crate::error::from_os;
+use crate::error::{from_os, lacks_descriptors};
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::rows::key;
@@ -243,37 +244,45 @@ fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId) -> Result<()> {
 
 /// Takes marks off files that no longer need them, until told to stop.
 pub(crate) fn tidy_marks(inner: &Inner) {
-    let data = match std::fs::File::open(inner.layout.data()) {
-        Ok(data) => data,
-        Err(error) => {
-            inner.fail(&format!("cannot open the data directory: {error}"));
-            return;
-        }
-    };
-    let mut settled_at = Instant::now();
+    let (mut data, mut settled_at) = (None, Instant::now());
     while inner.tidying.wait(TIDY_INTERVAL) {
-        if let Err(error) = inner.metadata.settle_mark() {
-            inner.fail(&error.to_string());
-            return;
-        }
-        inner.headroom.restore_ballast();
-        if settled_at.elapsed() >= KEEPING || inner.dirty.all_kept_bytes() > MANY_KEPT_BYTES {
-            if inner.settle_kept(&data).is_err() {
-                return;
-            }
-            settled_at = Instant::now();
-        }
-        // Marked files occupy memory, so with very many of them nothing rests long.
-        let many = inner.dirty.len() > MANY_MARKS;
-        let (neglect, rest) = if many {
-            (REST, Duration::ZERO)
-        } else {
-            (NEGLECT, REST)
-        };
-        if inner.stabilise_neglected(neglect).is_err() || inner.take_marks_off(rest).is_err() {
-            return;
+        match tidy(inner, &mut data, &mut settled_at) {
+            // Where descriptors are lacking, that passes.
+            Ok(()) | Err(vfs::Error::Delay) => {}
+            Err(_) => return,
         }
     }
+}
+
+/// Does so once. `data` is the directory of data files, which is opened at the first need.
+fn tidy(inner: &Inner, data: &mut Option<File>, settled_at: &mut Instant) -> Result<()> {
+    let settled = inner.metadata.settle_mark();
+    settled.map_err(|error| inner.fail(&error.to_string()))?;
+    inner.headroom.restore_ballast();
+    if settled_at.elapsed() >= KEEPING || inner.dirty.all_kept_bytes() > MANY_KEPT_BYTES {
+        let data = match data {
+            Some(data) => data,
+            None => data.insert(open_data(inner)?),
+        };
+        inner.settle_kept(data)?;
+        *settled_at = Instant::now();
+    }
+    // Marked files occupy memory, so with very many of them nothing rests long.
+    let many = inner.dirty.len() > MANY_MARKS;
+    let (neglect, rest) = if many {
+        (REST, Duration::ZERO)
+    } else {
+        (NEGLECT, REST)
+    };
+    inner.stabilise_neglected(neglect)?;
+    inner.take_marks_off(rest)
+}
+
+fn open_data(inner: &Inner) -> Result<File> {
+    File::open(inner.layout.data()).map_err(|error| match lacks_descriptors(&error) {
+        true => from_os("open the data directory", &error),
+        false => inner.fail(&format!("cannot open the data directory: {error}")),
+    })
 }
 
 impl Inner {

@@ -24,6 +24,7 @@ pub(crate) async fn bind_conn_to_session(
         .service
         .state()
         .bind_connection(args.sessid, connection, back)?;
+    compound.connection.session_used();
     Ok(BindConnToSessionResOk {
         sessid: args.sessid,
         dir,

@@ -90,7 +90,7 @@ pub enum Commit {
 /// Bounds on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportLimits {
-    /// Connections at a time; more are closed as they come.
+    /// Connections at a time. One without a session is closed for each that comes beyond.
     pub connections: usize,
     /// Requests of one connection that are executed or whose replies wait to be sent. Reading pauses
     /// at the limit.

@@ -102,7 +102,7 @@ impl Figures {
             ),
             (
                 "connections_refused",
-                "Connections refused for their number",
+                "Connections closed so that others had a place",
                 traffic.refused,
             ),
             (

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use vfs::FileSystem;
 
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, TransportLimits};
 use crate::data_directory::{DataDirectory, DataDirectoryError};
 use crate::metrics::{EndpointError, OperationCounters};
 use crate::page::PageError;
@@ -164,8 +164,12 @@ impl Server {
             operations.clone(),
         )?;
         let record_bytes = configuration.record_bytes();
+        let limits = TransportLimits {
+            connections: process::affordable_connections(configuration.transport.connections),
+            ..configuration.transport
+        };
         let overview = Arc::new(Overview {
-            transport: Transport::new(service.clone(), configuration.transport, record_bytes),
+            transport: Transport::new(service.clone(), limits, record_bytes),
             service,
             trees,
             operations,

@@ -19,6 +19,24 @@ pub(super) fn raise_open_files() {
     }
 }
 
+/// Connections of clients have at most one of so many descriptors. The store keeps half for data files.
+const PART_OF_CONNECTIONS: u64 = 4;
+
+/// As many connections as wanted, but no more than leave descriptors for everything else.
+pub(super) fn affordable_connections(wanted: usize) -> usize {
+    let Some(limit) = getrlimit(Resource::Nofile).current else {
+        return wanted;
+    };
+    let affordable = usize::try_from(limit / PART_OF_CONNECTIONS).unwrap_or(usize::MAX);
+    if affordable < wanted {
+        tracing::warn!(
+            "{wanted} connections cannot be served, {affordable} will be: raise the limit of open files (`LimitNOFILE` in \
+             the unit, `ulimit -Hn`) or lower `connections` in [limits]"
+        );
+    }
+    wanted.min(affordable).max(1)
+}
+
 /// Tells the service manager, if there is one, that clients are served.
 pub(super) fn tell_ready() {
     tell(&[NotifyState::Ready]);

@@ -7,10 +7,10 @@
 //! What must never enter: anything in a call behind its first two words.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -18,14 +18,13 @@ use async_trait::async_trait;
 use nfs4_server::{CallbackError, Connection, ConnectionId, Service};
 use oncrpc::{CallHeader, Credentials, Message, OpaqueAuth, RecordError, RecordSplitter};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use xdr::{Bytes, Reader, Rope, Writer};
 
-use super::Transport;
 use super::outbox::Outbox;
 use super::pending_calls::PendingCalls;
+use super::{Registration, Transport};
 
 /// How long a client may take to answer a call.
 const CALLBACK_PATIENCE: Duration = Duration::from_secs(10);
@@ -42,6 +41,10 @@ pub(super) struct TcpConnection {
     peer: SocketAddr,
     outbox: Arc<Outbox>,
     calls: PendingCalls,
+    /// Where it has its place.
+    transport: Weak<Transport>,
+    /// When a session was last used over it, in milliseconds since the start and at least one; 0 for never.
+    last_use: AtomicU64,
 }
 
 /// Why a connection ended.
@@ -60,15 +63,12 @@ enum End {
 }
 
 /// Serves a connection to its end.
-pub(super) async fn run(stream: TcpStream, peer: SocketAddr, transport: Arc<Transport>) {
-    let (input, output) = stream.into_split();
-    let connection = Arc::new(TcpConnection {
-        id: transport.new_id(),
-        peer,
-        outbox: Arc::new(Outbox::new(output, transport.traffic.clone())),
-        calls: PendingCalls::default(),
-    });
-    let _registration = transport.register(connection.clone());
+pub(super) async fn run(
+    input: OwnedReadHalf,
+    connection: Arc<TcpConnection>,
+    registration: Registration,
+) {
+    let (peer, transport) = (connection.peer, registration.transport.clone());
     let in_flight = transport.limits.requests_per_connection;
     let requests = Requests {
         service: transport.service.clone(),
@@ -80,6 +80,8 @@ pub(super) async fn run(stream: TcpStream, peer: SocketAddr, transport: Arc<Tran
     match &end {
         End::Closed => tracing::debug!(%peer, "connection closed"),
         End::Broken(error) => tracing::debug!(%peer, %error, "connection broken"),
+        // It was told when it was done.
+        _ if connection.outbox.is_closed() => {}
         end => tracing::warn!(%peer, reason = %end, "closing a connection"),
     }
     connection.calls.close();
@@ -90,6 +92,31 @@ pub(super) async fn run(stream: TcpStream, peer: SocketAddr, transport: Arc<Tran
 }
 
 impl TcpConnection {
+    /// A connection that sends by this half of a stream.
+    pub(super) fn new(
+        output: OwnedWriteHalf,
+        peer: SocketAddr,
+        transport: &Arc<Transport>,
+    ) -> Arc<TcpConnection> {
+        Arc::new(TcpConnection {
+            id: transport.new_id(),
+            peer,
+            outbox: Arc::new(Outbox::new(output, transport.traffic.clone())),
+            calls: PendingCalls::default(),
+            transport: Arc::downgrade(transport),
+            last_use: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn address(&self) -> IpAddr {
+        self.peer.ip()
+    }
+
+    /// When a session was last used over it, in milliseconds since the start; 0 for never.
+    pub(super) fn last_use(&self) -> u64 {
+        self.last_use.load(Ordering::Relaxed)
+    }
+
     /// No further request is taken.
     pub(super) fn stop_reading(&self) {
         self.outbox.stop_reading();
@@ -226,6 +253,19 @@ impl Connection for TcpConnection {
 
     fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    fn session_used(&self) {
+        let Some(transport) = self.transport.upgrade() else {
+            return;
+        };
+        if self
+            .last_use
+            .swap(transport.now().max(1), Ordering::Relaxed)
+            == 0
+        {
+            transport.establish(self.id);
+        }
     }
 
     async fn call_back(

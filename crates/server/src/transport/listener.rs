@@ -2,8 +2,9 @@
 //!
 //! What must never enter: what goes over a connection.
 
+use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,7 +13,8 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use super::{Transport, connection};
+use super::Transport;
+use super::connection::{self, TcpConnection};
 use crate::configuration::ListenAddress;
 
 /// Connections that wait to be accepted.
@@ -22,8 +24,10 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// How long to wait when the operating system has no room for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(200);
-/// No more than one line of the log about refused connections in this time.
-const REFUSAL_SILENCE: Duration = Duration::from_secs(10);
+/// After so long without lack there may be as many connections as before.
+const RECOVERY: Duration = Duration::from_secs(60);
+/// No more than one line of the log about closed connections in this time.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Why an address cannot be listened at. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -125,27 +129,44 @@ pub(crate) async fn accept(
     transport: Arc<Transport>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut refusals = Refusals::default();
+    let mut closings = Closings::default();
+    let mut reserve = Reserve::default();
+    let mut exhausted = None;
     loop {
+        reserve.refill();
         let accepted = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
             accepted = listener.socket.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) if transport.connections() < transport.limits.connections => {
-                welcome(stream, peer, &transport);
+            Ok((stream, peer)) => {
+                if exhausted.is_some_and(|at: Instant| at.elapsed() > RECOVERY) {
+                    exhausted = None;
+                    transport.recover();
+                }
+                if let Some(closed) = welcome(stream, peer, &transport) {
+                    closings.note(1, &Reason::Limit(closed.address()));
+                }
             }
-            Ok((_, peer)) => refusals.note(peer, &transport),
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
-                tracing::error!(%error, "cannot accept connections: raise the limit of open files");
-                tokio::time::sleep(EXHAUSTED_PAUSE).await;
+                exhausted = Some(Instant::now());
+                closings.note(transport.relieve(), &Reason::Exhausted(error));
+                // Whoever waits is let in with the reserve.
+                if !reserve.release() {
+                    tokio::time::sleep(EXHAUSTED_PAUSE).await;
+                }
             }
         }
     }
 }
 
-fn welcome(stream: TcpStream, peer: SocketAddr, transport: &Arc<Transport>) {
+/// Serves a connection. Returns the one that is closed for it.
+fn welcome(
+    stream: TcpStream,
+    peer: SocketAddr,
+    transport: &Arc<Transport>,
+) -> Option<Arc<TcpConnection>> {
     transport.traffic.accepted.fetch_add(1, Ordering::Relaxed);
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE_AFTER)
@@ -155,10 +176,32 @@ fn welcome(stream: TcpStream, peer: SocketAddr, transport: &Arc<Transport>) {
         .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive.with_retries(4)));
     if let Err(error) = tuned {
         tracing::debug!(%peer, %error, "connection was gone before it could be used");
-        return;
+        return None;
     }
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    tokio::spawn(connection::run(stream, peer, transport.clone()));
+    let (input, output) = stream.into_split();
+    let connection = TcpConnection::new(output, peer, transport);
+    let (registration, closed) = transport.register(connection.clone());
+    tokio::spawn(connection::run(input, connection, registration));
+    closed
+}
+
+/// A descriptor that is given up when none is left, so that one more connection can be accepted.
+#[derive(Default)]
+struct Reserve(Option<File>);
+
+impl Reserve {
+    fn refill(&mut self) {
+        if self.0.is_none() {
+            // Without one, accepting waits a while when descriptors are lacking.
+            self.0 = File::open("/dev/null").ok();
+        }
+    }
+
+    /// Whether there was one.
+    fn release(&mut self) -> bool {
+        self.0.take().is_some()
+    }
 }
 
 /// Errors that `accept` reports for a connection that is broken already.
@@ -172,29 +215,40 @@ fn is_about_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Tells of refused connections without flooding the log.
+/// Why connections are closed.
+enum Reason {
+    /// There may be no more; the last one closed came from here.
+    Limit(IpAddr),
+    /// The operating system has no room for another one.
+    Exhausted(io::Error),
+}
+
+/// Tells of connections that are closed for others without flooding the log.
 #[derive(Default)]
-struct Refusals {
+struct Closings {
     told: Option<Instant>,
     untold: u64,
 }
 
-impl Refusals {
-    fn note(&mut self, peer: SocketAddr, transport: &Transport) {
-        transport.traffic.refused.fetch_add(1, Ordering::Relaxed);
-        self.untold += 1;
-        if self
-            .told
-            .is_some_and(|told| told.elapsed() < REFUSAL_SILENCE)
-        {
+impl Closings {
+    fn note(&mut self, closed: u64, reason: &Reason) {
+        self.untold += closed;
+        if self.told.is_some_and(|told| told.elapsed() < SILENCE) {
             return;
         }
-        tracing::warn!(
-            %peer,
-            refused = self.untold,
-            limit = transport.limits.connections,
-            "too many connections: new ones are closed at once; raise `connections` in [limits]",
-        );
+        let closed = self.untold;
+        match reason {
+            Reason::Limit(from) => tracing::warn!(
+                closed,
+                %from,
+                "too many connections: those without a session are closed first, for new ones"
+            ),
+            Reason::Exhausted(error) => tracing::error!(
+                closed,
+                %error,
+                "cannot accept connections: those without a session are closed first; raise the limit of open files"
+            ),
+        }
         self.told = Some(Instant::now());
         self.untold = 0;
     }

@@ -9,13 +9,14 @@ mod connection;
 mod listener;
 mod outbox;
 mod pending_calls;
+mod places;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nfs4_server::{ConnectionId, Service};
 use tokio::sync::watch;
@@ -25,6 +26,10 @@ use crate::configuration::TransportLimits;
 use connection::TcpConnection;
 pub use listener::ListenError;
 pub(crate) use listener::{Listener, accept};
+use places::Places;
+
+/// So many connections are closed when descriptors are lacking.
+const RELIEF: usize = 16;
 
 /// What all connections share.
 pub(crate) struct Transport {
@@ -32,11 +37,18 @@ pub(crate) struct Transport {
     limits: TransportLimits,
     /// The largest record accepted, in bytes.
     record_bytes: usize,
-    open: Mutex<HashMap<ConnectionId, Arc<TcpConnection>>>,
+    open: Mutex<Open>,
     /// How many there are in `open`, for those who wait for them to end.
     open_count: watch::Sender<usize>,
     next_id: AtomicU64,
     traffic: Arc<Traffic>,
+    started: Instant,
+}
+
+/// The connections that are not closed yet, and those of them that have a place: the others are on their way out.
+struct Open {
+    connections: HashMap<ConnectionId, Arc<TcpConnection>>,
+    places: Places,
 }
 
 /// Counts since the start.
@@ -44,7 +56,7 @@ pub(crate) struct Transport {
 pub(crate) struct Traffic {
     /// Connections accepted.
     pub(crate) accepted: AtomicU64,
-    /// Connections closed at once because there were too many.
+    /// Connections closed so that others had a place.
     pub(crate) refused: AtomicU64,
     /// Bytes received, record marks included.
     pub(crate) received_bytes: AtomicU64,
@@ -63,10 +75,14 @@ impl Transport {
             service,
             limits,
             record_bytes,
-            open: Mutex::default(),
+            open: Mutex::new(Open {
+                connections: HashMap::new(),
+                places: Places::new(limits.connections),
+            }),
             open_count: watch::Sender::new(0),
             next_id: AtomicU64::new(1),
             traffic: Arc::default(),
+            started: Instant::now(),
         })
     }
 
@@ -83,7 +99,7 @@ impl Transport {
     /// Lets every connection finish what it has begun and closes it; cuts off after `patience`
     /// those that do not finish. Accepting must have ended.
     pub(crate) async fn drain(&self, patience: Duration) {
-        for connection in self.open().values() {
+        for connection in self.open().connections.values() {
             connection.stop_reading();
         }
         let mut count = self.open_count.subscribe();
@@ -93,7 +109,7 @@ impl Transport {
         {
             return;
         }
-        let left: Vec<Arc<TcpConnection>> = self.open().values().cloned().collect();
+        let left: Vec<Arc<TcpConnection>> = self.open().connections.values().cloned().collect();
         tracing::warn!(
             connections = left.len(),
             "closing connections with unfinished requests"
@@ -101,7 +117,7 @@ impl Transport {
         left.iter().for_each(|connection| connection.cut());
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<TcpConnection>>> {
+    fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -109,20 +125,89 @@ impl Transport {
         ConnectionId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Makes a connection known to the service and to [`Transport::drain`].
-    fn register(self: &Arc<Transport>, connection: Arc<TcpConnection>) -> Registration {
-        let id = connection.id;
+    /// Makes a connection known to the service and to [`Transport::drain`]. Returns which one is closed for it.
+    fn register(
+        self: &Arc<Transport>,
+        connection: Arc<TcpConnection>,
+    ) -> (Registration, Option<Arc<TcpConnection>>) {
+        let (id, address) = (connection.id, connection.address());
         self.service.connection_opened(connection.clone());
-        let open = {
+        let (count, victim) = {
             let mut open = self.open();
-            open.insert(id, connection);
-            open.len()
+            open.connections.insert(id, connection);
+            let Open {
+                connections,
+                places,
+            } = &mut *open;
+            let victim = places.enter(id, address, last_use(connections));
+            (connections.len(), open.close(victim))
         };
-        self.open_count.send_replace(open);
-        Registration {
+        self.count_closed(victim.as_ref());
+        self.open_count.send_replace(count);
+        let registration = Registration {
             transport: self.clone(),
             id,
-        }
+        };
+        (registration, victim)
+    }
+
+    /// Descriptors are lacking: closes some connections, those that have to go first, so that the rest of the server
+    /// has some, and lets there be no more than are left then. Returns how many were closed.
+    fn relieve(&self) -> u64 {
+        let mut open = self.open();
+        let Open {
+            connections,
+            places,
+        } = &mut *open;
+        let victims: Vec<_> = (0..RELIEF)
+            .map_while(|_| places.make_room(last_use(connections)))
+            .collect();
+        places.set_limit(places.len());
+        let closed = victims
+            .iter()
+            .filter_map(|victim| open.close(Some(*victim)));
+        let closed = closed.count() as u64;
+        self.traffic.refused.fetch_add(closed, Ordering::Relaxed);
+        closed
+    }
+
+    /// There may be as many connections as are configured again.
+    fn recover(&self) {
+        self.open().places.set_limit(self.limits.connections);
+    }
+
+    fn count_closed(&self, victim: Option<&Arc<TcpConnection>>) {
+        let closed = u64::from(victim.is_some());
+        self.traffic.refused.fetch_add(closed, Ordering::Relaxed);
+    }
+
+    /// A session has been used over a connection.
+    fn establish(&self, id: ConnectionId) {
+        self.open().places.establish(id);
+    }
+
+    /// Milliseconds since the start.
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Open {
+    /// Ends the connection that has to go. What it has begun is finished.
+    fn close(&self, victim: Option<ConnectionId>) -> Option<Arc<TcpConnection>> {
+        let connection = self.connections.get(&victim?)?.clone();
+        connection.cut();
+        Some(connection)
+    }
+}
+
+fn last_use(
+    connections: &HashMap<ConnectionId, Arc<TcpConnection>>,
+) -> impl Fn(ConnectionId) -> u64 {
+    move |id| {
+        connections
+            .get(&id)
+            .map_or(0, |connection| connection.last_use())
     }
 }
 
@@ -137,8 +222,9 @@ impl Drop for Registration {
         self.transport.service.connection_closed(self.id);
         let open = {
             let mut open = self.transport.open();
-            open.remove(&self.id);
-            open.len()
+            open.connections.remove(&self.id);
+            open.places.leave(self.id);
+            open.connections.len()
         };
         self.transport.open_count.send_replace(open);
     }

@@ -99,6 +99,11 @@ impl Outbox {
         let _ = SockRef::from(self.socket.as_ref()).shutdown(Shutdown::Both);
     }
 
+    /// Whether nothing can be sent any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue().closed
+    }
+
     /// Takes nothing more from the other side; it still gets its replies.
     pub(super) fn stop_reading(&self) {
         // An error means that the other side was faster.

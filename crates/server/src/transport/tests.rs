@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nfs4_server::{
@@ -215,7 +216,7 @@ async fn an_answer_nobody_waits_for_is_ignored() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_are_closed_until_others_go() {
+async fn beyond_the_limit_the_oldest_that_has_no_session_goes_for_a_new_one() {
     let fixture = serve(TransportLimits {
         connections: 2,
         ..LIMITS
@@ -224,13 +225,17 @@ async fn connections_beyond_the_limit_are_closed_until_others_go() {
     let mut second = Client::connect(&fixture).await;
     assert!(first.is_served().await && second.is_served().await);
     let mut third = Client::connect(&fixture).await;
-    assert!(!third.is_served().await);
-    assert!(first.is_served().await && second.is_served().await);
+    assert!(third.is_served().await);
+    assert_eq!(first.receive().await, None);
+    assert!(second.is_served().await && third.is_served().await);
+    let refused = &fixture.transport.traffic().refused;
+    assert_eq!(refused.load(Ordering::Relaxed), 1);
 
-    drop(first);
+    drop(second);
     let mut open = fixture.transport.open_count.subscribe();
     open.wait_for(|open| *open == 1).await.unwrap();
     assert!(Client::connect(&fixture).await.is_served().await);
+    assert!(third.is_served().await);
 }
 
 /// A client that sends and sends without reading must neither fill the server's memory nor lose a
@@ -336,8 +341,8 @@ async fn a_call_back_fails_when_the_client_refuses_or_goes() {
 
 fn only_connection(fixture: &Fixture) -> Arc<dyn Connection> {
     let open = fixture.transport.open();
-    assert_eq!(open.len(), 1);
-    open.values().next().unwrap().clone()
+    assert_eq!(open.connections.len(), 1);
+    open.connections.values().next().unwrap().clone()
 }
 
 #[tokio::test]

@@ -8,9 +8,11 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 
 use vfs::ObjectId;
 
+use crate::error::{WITHOUT_DESCRIPTORS, lacks_descriptors};
 use crate::layout::Layout;
 
 #[derive(Debug, Default)]
@@ -78,11 +80,9 @@ impl DataFiles {
         if let Some(file) = self.cache().find(id) {
             return Ok(Some(file));
         }
-        match File::options()
-            .read(true)
-            .write(true)
-            .open(self.layout.data_file(id))
-        {
+        let mut options = File::options();
+        options.read(true).write(true);
+        match self.with_descriptor(|| options.open(self.layout.data_file(id))) {
             Ok(file) => Ok(Some(self.keep(id, file))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -138,17 +138,35 @@ impl DataFiles {
                 "new directories are not stable: {why}"
             )));
         }
-        File::open(self.layout.data_directory(id))?.sync_all()
+        self.open_directory(&self.layout.data_directory(id))?
+            .sync_all()
     }
 
     fn make(&self, id: ObjectId) -> io::Result<File> {
         // Two first writes at once are both right to make it.
-        File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.layout.data_file(id))
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        self.with_descriptor(|| options.open(self.layout.data_file(id)))
+    }
+
+    /// Opens a directory that has to be made stable, which nobody would do later. Waits while no descriptor is left.
+    fn open_directory(&self, path: &Path) -> io::Result<File> {
+        loop {
+            match self.with_descriptor(|| File::open(path)) {
+                Err(error) if lacks_descriptors(&error) => thread::sleep(WITHOUT_DESCRIPTORS),
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Opens something. While no descriptor is left, files go for it that are open here and unused for longest.
+    fn with_descriptor(&self, open: impl Fn() -> io::Result<File>) -> io::Result<File> {
+        loop {
+            match open() {
+                Err(error) if lacks_descriptors(&error) && self.cache().close_oldest() => {}
+                opened => return opened,
+            }
+        }
     }
 
     fn make_directories(&self, id: ObjectId) -> io::Result<()> {
@@ -156,8 +174,8 @@ impl DataFiles {
         fs::create_dir_all(&inner)?;
         let synced = inner
             .parent()
-            .map_or(Ok(()), |outer| File::open(outer)?.sync_all());
-        let synced = synced.and_then(|()| File::open(self.layout.data())?.sync_all());
+            .map_or(Ok(()), |outer| self.open_directory(outer)?.sync_all());
+        let synced = synced.and_then(|()| self.open_directory(&self.layout.data())?.sync_all());
         // The directories are there for whoever comes next, who would not flush them again.
         synced.inspect_err(|error| {
             self.unstable.get_or_init(|| error.to_string());
@@ -205,10 +223,10 @@ impl Cache {
         }
     }
 
-    fn close_oldest(&mut self) {
-        if let Some((_, id)) = self.used.pop_first() {
-            self.open.remove(&id);
-        }
+    /// Whether there was one. Whoever uses it still has it open.
+    fn close_oldest(&mut self) -> bool {
+        let oldest = self.used.pop_first();
+        oldest.is_some_and(|(_, id)| self.open.remove(&id).is_some())
     }
 }
 

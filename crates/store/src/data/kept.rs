@@ -20,7 +20,7 @@ use super::write::Region;
 use crate::access::Access;
 use crate::codec::{Fields, Malformed};
 use crate::committer::Ticket;
-use crate::error::from_os;
+use crate::error::{from_os, lacks_descriptors};
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
@@ -181,9 +181,13 @@ impl Inner {
             }
             Ok(())
         };
-        // After a failed sync the kernel may have dropped the data and report success the next time, so
-        // nothing that was answered can be relied on any more.
-        sync().map_err(|error| self.fail(&format!("cannot make data of {id} stable: {error}")))?;
+        sync().map_err(|error| match lacks_descriptors(&error) {
+            // Nothing was tried: the data is where it was, and the next attempt finds it.
+            true => from_os("make data stable", &error),
+            // After a failed sync the kernel may have dropped the data and report success the next time, so
+            // nothing that was answered can be relied on any more.
+            false => self.fail(&format!("cannot make data of {id} stable: {error}")),
+        })?;
         self.dirty.stabilised(id, unstable);
         self.statistics.data_syncs.add(1);
         Ok(())

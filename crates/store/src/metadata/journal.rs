@@ -10,6 +10,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use crate::error::{WITHOUT_DESCRIPTORS, lacks_descriptors};
 
 /// The journals of an embedded store.
 #[derive(Debug)]
@@ -38,7 +41,13 @@ impl Journals {
     pub(super) fn sync(&self) -> io::Result<u64> {
         // What was given before this call lies in the newest journal, or in one that was made stable
         // before the newest appeared.
-        let newest = self.catch_up()?;
+        let newest = loop {
+            match self.catch_up() {
+                // No disk has failed, and nothing is answered before it is stable.
+                Err(error) if lacks_descriptors(&error) => thread::sleep(WITHOUT_DESCRIPTORS),
+                newest => break newest?,
+            }
+        };
         newest.file.sync_data()?;
         Ok(newest.number)
     }
@@ -46,7 +55,7 @@ impl Journals {
     fn catch_up(&self) -> io::Result<Journal> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            match open(&self.folder, newest.number + 1) {
+            match open_if_there(&self.folder, newest.number + 1) {
                 Ok(file) => {
                     *newest = Journal {
                         number: newest.number + 1,
@@ -85,7 +94,17 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 fn open(folder: &Path, number: u64) -> io::Result<File> {
-    File::open(folder.join(format!("{number}.jnl")))
+    File::open(path_of(folder, number))
+}
+
+/// The same for one that is mostly missing: finding that out takes no descriptor.
+fn open_if_there(folder: &Path, number: u64) -> io::Result<File> {
+    fs::metadata(path_of(folder, number))?;
+    open(folder, number)
+}
+
+fn path_of(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number}.jnl"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,329 @@
+//! Who keeps a connection when there are as many as there may be.
+//!
+//! Anybody can make a connection, and keep it without a word. So a new one is always let in, and another goes for it:
+//! first one over which no session has been used, of the origin that has most of these, the oldest; only when there
+//! are few of those one with a session, of the origin that has most, the one unused for longest. A client that comes
+//! back so finds a place, and keeps it once it has used its session, unless it takes more than others do.
+//!
+//! What must never enter: sockets, clocks, and what a session is.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+
+use nfs4_server::ConnectionId;
+
+/// Connections without a session keep at least one of so many places, so that whoever comes has time to show its session.
+const PART_OF_NEWCOMERS: usize = 8;
+
+/// Where connections come from: an IPv4 address, or the 64 bits of an IPv6 address that name a network, because a host
+/// there has as many addresses as it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Origin(IpAddr);
+
+impl Origin {
+    fn of(address: IpAddr) -> Origin {
+        match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = address.to_bits() & (u128::MAX << 64);
+                Origin(Ipv6Addr::from_bits(network).into())
+            }
+            canonical => Origin(canonical),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Place {
+    origin: Origin,
+    /// A session has been used over it.
+    established: bool,
+}
+
+/// The connections that there are. Numbers of connections grow with time.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    limit: usize,
+    all: HashMap<ConnectionId, Place>,
+    /// Those over which no session has been used.
+    newcomers: BTreeMap<Origin, BTreeSet<ConnectionId>>,
+    /// The same by number, then by the age of the oldest.
+    crowds: BTreeSet<(usize, Reverse<ConnectionId>, Origin)>,
+    /// How many have been used for a session.
+    established: HashMap<Origin, usize>,
+    established_total: usize,
+}
+
+impl Places {
+    /// For at most so many connections, at least one.
+    pub(super) fn new(limit: usize) -> Places {
+        Places {
+            limit: limit.max(1),
+            ..Places::default()
+        }
+    }
+
+    /// A connection is made. Returns which one has to go for it; `last_use` says when a session was last used over one.
+    pub(super) fn enter(
+        &mut self,
+        id: ConnectionId,
+        address: IpAddr,
+        last_use: impl Fn(ConnectionId) -> u64,
+    ) -> Option<ConnectionId> {
+        let origin = Origin::of(address);
+        let place = Place {
+            origin,
+            established: false,
+        };
+        self.all.insert(id, place);
+        self.change_newcomers(origin, |newcomers| {
+            newcomers.insert(id);
+        });
+        if self.all.len() <= self.limit {
+            return None;
+        }
+        self.make_room(last_use)
+    }
+
+    /// Returns which connection has to go next, if there is one.
+    pub(super) fn make_room(
+        &mut self,
+        last_use: impl Fn(ConnectionId) -> u64,
+    ) -> Option<ConnectionId> {
+        let victim = self.victim(last_use)?;
+        self.leave(victim);
+        Some(victim)
+    }
+
+    /// There may be so many from now on, at least one. More stay until others come.
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.max(1);
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// A session was used over a connection.
+    pub(super) fn establish(&mut self, id: ConnectionId) {
+        let Some(place) = self.all.get_mut(&id) else {
+            return;
+        };
+        let origin = place.origin;
+        if !std::mem::replace(&mut place.established, true) {
+            self.established_total += 1;
+            *self.established.entry(origin).or_default() += 1;
+            self.change_newcomers(origin, |newcomers| {
+                newcomers.remove(&id);
+            });
+        }
+    }
+
+    /// A connection has ended, or has to.
+    pub(super) fn leave(&mut self, id: ConnectionId) {
+        let Some(place) = self.all.remove(&id) else {
+            return;
+        };
+        let origin = place.origin;
+        if !place.established {
+            return self.change_newcomers(origin, |newcomers| {
+                newcomers.remove(&id);
+            });
+        }
+        self.established_total -= 1;
+        if let Some(count) = self.established.get_mut(&origin) {
+            *count -= 1;
+            if *count == 0 {
+                self.established.remove(&origin);
+            }
+        }
+    }
+
+    fn change_newcomers(
+        &mut self,
+        origin: Origin,
+        change: impl FnOnce(&mut BTreeSet<ConnectionId>),
+    ) {
+        let newcomers = self.newcomers.entry(origin).or_default();
+        if let Some(crowd) = crowd(origin, newcomers) {
+            self.crowds.remove(&crowd);
+        }
+        change(newcomers);
+        match crowd(origin, newcomers) {
+            Some(crowd) => {
+                self.crowds.insert(crowd);
+            }
+            None => {
+                self.newcomers.remove(&origin);
+            }
+        }
+    }
+
+    fn victim(&self, last_use: impl Fn(ConnectionId) -> u64) -> Option<ConnectionId> {
+        let of_newcomers = (self.limit / PART_OF_NEWCOMERS).max(1);
+        if self.established_total > self.limit.saturating_sub(of_newcomers) {
+            return self.unused_longest(last_use);
+        }
+        let crowd = self.crowds.last();
+        crowd.map(|(_, Reverse(oldest), _)| *oldest)
+    }
+
+    /// Of the origins with most connections that were used for sessions.
+    fn unused_longest(&self, last_use: impl Fn(ConnectionId) -> u64) -> Option<ConnectionId> {
+        let most = self.established.values().max()?;
+        let is_greedy =
+            |place: &Place| place.established && self.established.get(&place.origin) == Some(most);
+        let candidates = self.all.iter().filter(|(_, place)| is_greedy(place));
+        let longest = candidates.min_by_key(|(id, _)| (last_use(**id), **id));
+        longest.map(|(id, _)| *id)
+    }
+}
+
+fn crowd(
+    origin: Origin,
+    newcomers: &BTreeSet<ConnectionId>,
+) -> Option<(usize, Reverse<ConnectionId>, Origin)> {
+    let oldest = newcomers.first()?;
+    Some((newcomers.len(), Reverse(*oldest), origin))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    /// Makes connections one after the other.
+    struct World {
+        places: Places,
+        next: u64,
+        uses: HashMap<ConnectionId, u64>,
+        gone: Vec<ConnectionId>,
+    }
+
+    impl World {
+        fn new(limit: usize) -> World {
+            World {
+                places: Places::new(limit),
+                next: 0,
+                uses: HashMap::new(),
+                gone: Vec::new(),
+            }
+        }
+
+        fn connect(&mut self, host: u8) -> ConnectionId {
+            self.connect_from(Ipv4Addr::new(192, 0, 2, host).into())
+        }
+
+        fn connect_from(&mut self, address: IpAddr) -> ConnectionId {
+            self.next += 1;
+            let id = ConnectionId(self.next);
+            let last_use = |id| self.uses.get(&id).copied().unwrap_or(0);
+            self.gone.extend(self.places.enter(id, address, last_use));
+            id
+        }
+
+        fn use_session(&mut self, id: ConnectionId) {
+            self.next += 1;
+            self.uses.insert(id, self.next);
+            self.places.establish(id);
+        }
+
+        fn stays(&self, id: ConnectionId) -> bool {
+            !self.gone.contains(&id)
+        }
+    }
+
+    #[test]
+    fn silent_connections_of_one_host_push_out_each_other_and_nobody_else() {
+        let mut world = World::new(16);
+        let mounted = world.connect(1);
+        world.use_session(mounted);
+        let beginner = world.connect(2);
+        let crowd: Vec<_> = (0..100).map(|_| world.connect(3)).collect();
+        assert!(world.stays(mounted) && world.stays(beginner));
+        assert_eq!(world.gone, crowd[..100 - 14]);
+        let back = world.connect(1);
+        for _ in 0..100 {
+            world.connect(3);
+        }
+        assert!(world.stays(back), "it has time to show its session");
+    }
+
+    #[test]
+    fn many_hosts_with_a_few_silent_connections_each_push_out_the_oldest_of_the_most() {
+        let mut world = World::new(16);
+        let mounted = world.connect(1);
+        world.use_session(mounted);
+        for round in 0..20 {
+            for host in 10..30 {
+                world.connect(host);
+            }
+            let back = world.connect(1);
+            for host in 10..20 {
+                world.connect(host);
+            }
+            assert!(world.stays(back), "round {round}");
+            world.use_session(back);
+            world.places.leave(back);
+        }
+        assert!(world.stays(mounted));
+    }
+
+    #[test]
+    fn sessions_give_way_to_newcomers_only_where_one_host_has_most() {
+        let mut world = World::new(16);
+        let modest = world.connect(1);
+        world.use_session(modest);
+        let greedy: Vec<_> = (0..20).map(|_| world.connect(2)).collect();
+        for id in greedy.iter().rev() {
+            world.use_session(*id);
+        }
+        let back = world.connect(1);
+        assert!(world.stays(modest) && world.stays(back));
+        world.use_session(back);
+        for _ in 0..40 {
+            let more = world.connect(2);
+            world.use_session(more);
+        }
+        assert!(world.stays(modest) && world.stays(back));
+        // Whoever has not been heard of for longest goes first.
+        let kept = greedy.iter().filter(|id| world.stays(**id)).count();
+        assert_eq!(kept, 0);
+        assert!(world.places.all.len() <= 16);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_host_and_books_balance() {
+        let mut world = World::new(8);
+        let mounted = world.connect(1);
+        world.use_session(mounted);
+        let own = world.connect_from(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)).to_canonical());
+        for host in 0..50_u128 {
+            let address = Ipv6Addr::from_bits((0x2001_0db8 << 96) | host);
+            world.connect_from(address.into());
+        }
+        assert!(world.stays(mounted) && world.stays(own));
+        let all: Vec<_> = world.places.all.keys().copied().collect();
+        all.into_iter().for_each(|id| world.places.leave(id));
+        let Places {
+            newcomers,
+            crowds,
+            established,
+            established_total,
+            ..
+        } = world.places;
+        assert!(newcomers.is_empty() && crowds.is_empty() && established.is_empty());
+        assert_eq!(established_total, 0);
+    }
+
+    #[test]
+    fn a_limit_of_one_is_one() {
+        let mut world = World::new(1);
+        let first = world.connect(1);
+        world.use_session(first);
+        let second = world.connect(1);
+        assert!(!world.stays(first) && world.stays(second));
+    }
+}
