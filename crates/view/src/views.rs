@@ -68,6 +68,7 @@ impl Views {
     ) -> Result<Arc<Views>, ViewError> {
         let config = Arc::new(config(&settings)?);
         let log = Log::open(Arc::clone(&ledger)).await?;
+        let led = log.step_down(id(slot)).await?;
         let machine = Machine::open(ledger).await?;
         let state = machine.watch();
         let silent = Arc::new(AtomicBool::new(false));
@@ -79,6 +80,10 @@ impl Views {
         let raft = Raft::new(id(slot), config, network, log, machine)
             .await
             .map_err(|error| ViewError::Stopped(error.to_string()))?;
+        if led {
+            // Soonest where nobody else noticed that it was away. If it cannot be asked for, time brings it.
+            let _ = raft.trigger().elect().await;
+        }
         let core = Arc::new(Core {
             slot,
             settings,

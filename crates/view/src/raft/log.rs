@@ -1,6 +1,6 @@
 //! The Raft log and the vote: on a ledger, and all of it in memory as well, since it is short.
 //!
-//! Keys: `v` the vote, `c` how far it was known to be committed, `p` how far it was cut off at the front,
+//! Keys: `v` the vote, `f` the vote with which an administrator's word made this replica lead, `c` how far it was known to be committed, `p` how far it was cut off at the front,
 //! `l` and the index an entry. What must never enter: what an entry means.
 
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ use crate::error::ViewError;
 use crate::ledger::{Change, Ledger, LedgerError};
 
 const VOTE: &[u8] = b"v";
+const FORCED: &[u8] = b"f";
 const COMMITTED: &[u8] = b"c";
 const PURGED: &[u8] = b"p";
 /// Entries of one message to another replica are at most this long together, in bytes.
@@ -35,6 +36,7 @@ pub(crate) struct Log {
 #[derive(Default)]
 struct Kept {
     vote: Option<Vote>,
+    forced: Option<Vote>,
     committed: Option<LogId>,
     purged: Option<LogId>,
     entries: BTreeMap<u64, (Entry, usize)>,
@@ -70,6 +72,7 @@ impl Log {
     pub(crate) async fn open(ledger: Arc<dyn Ledger>) -> Result<Log, ViewError> {
         let mut kept = Kept {
             vote: read_one(&*ledger, VOTE).await?,
+            forced: read_one(&*ledger, FORCED).await?,
             committed: read_one(&*ledger, COMMITTED).await?,
             purged: read_one(&*ledger, PURGED).await?,
             entries: BTreeMap::new(),
@@ -125,7 +128,25 @@ impl Log {
         Ok(())
     }
 
-    /// Stores entries, stable, and a vote with them if there is one.
+    /// Lets a replica that led before its start lead no longer, and says whether it did: the library would go on in
+    /// the same term without an election. If the ledger were an older copy by then, it would give the names of entries
+    /// that the others have to new ones, and they would take these for theirs. Whoever leads by an administrator's word
+    /// stays.
+    pub(crate) async fn step_down(&self, own: u64) -> Result<bool, LedgerError> {
+        let (vote, forced) = {
+            let kept = self.kept();
+            (kept.vote, kept.forced)
+        };
+        match vote.filter(|vote| vote.committed && vote.leader_id.node_id == own) {
+            Some(vote) if Some(vote) != forced => {
+                let vote = Vote::new(vote.leader_id.term, own);
+                self.store_vote(vote).await.map(|()| true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Stores entries, stable, and a vote by which this replica leads from its next start on, if there is one.
     pub(crate) async fn store(
         &self,
         entries: Vec<Entry>,
@@ -133,7 +154,9 @@ impl Log {
     ) -> Result<(), LedgerError> {
         let mut changes: Vec<Change> = Vec::new();
         if let Some(vote) = &vote {
-            changes.push((VOTE.to_vec(), Some(encode(vote).map_err(LedgerError)?)));
+            let vote = encode(vote).map_err(LedgerError)?;
+            changes.push((VOTE.to_vec(), Some(vote.clone())));
+            changes.push((FORCED.to_vec(), Some(vote)));
         }
         let mut sized = Vec::new();
         for entry in entries {
@@ -146,6 +169,7 @@ impl Log {
         let mut kept = self.kept();
         kept.entries.extend(sized);
         kept.vote = vote.or(kept.vote);
+        kept.forced = vote.or(kept.forced);
         Ok(())
     }
 

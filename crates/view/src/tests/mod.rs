@@ -8,3 +8,4 @@ mod fixture;
 mod garbage;
 mod joining;
 mod recovering;
+mod rolled_back;
