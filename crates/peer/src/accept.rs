@@ -18,7 +18,7 @@ use crate::owner::Sender;
 use crate::session::SessionState;
 use crate::set;
 use crate::tls::ALPN_JOIN;
-use crate::wire::{Hello, HelloReply, RefusalCode, read_short, write_short};
+use crate::wire::{Hello, HelloReply, RefusalCode, WireRefusal, read_short, write_short};
 
 /// Accepts connections until the endpoint closes.
 pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
@@ -112,14 +112,14 @@ async fn greet(shared: &Arc<Shared>, socket: TcpStream) -> Result<Option<Greeted
     let hello: Hello = read_short(&mut stream).await?;
     let slot = certified(shared, stream.get_ref().1.peer_certificates());
     let admitted = slot
-        .map_err(|reason| (RefusalCode::Permanent, reason))
+        .map_err(|reason| WireRefusal::new(RefusalCode::Permanent, reason))
         .and_then(|slot| check_hello(shared, &hello, slot))
         .and_then(|sender| find_lane(shared, sender, &hello));
     let (session, lane, known) = match admitted {
         Ok(found) => found,
-        Err((code, reason)) => {
-            write_short(&mut stream, &HelloReply::refuse(code, reason.clone())).await?;
-            let transient = code == RefusalCode::Transient;
+        Err(refusal) => {
+            let (transient, reason) = (refusal.is_transient(), refusal.reason.clone());
+            write_short(&mut stream, &HelloReply::refuse(refusal)).await?;
             return Err(HandshakeError::Refuse { transient, reason });
         }
     };
@@ -154,7 +154,7 @@ fn answer(shared: &Shared, lane: &LaneState, session: &SessionState) -> Hello {
         received,
         credit,
         credit_fresh: credit,
-        ..shared.hello()
+        ..shared.hello_to(session.peer.slot, lane.index)
     }
 }
 
@@ -162,12 +162,8 @@ type Found = (Arc<SessionState>, Arc<LaneState>, bool);
 
 /// The lane that a hello names, and whether the dialler knows its session. Only the control lane begins a
 /// session, so that of several connections of a new incarnation one comes first.
-fn find_lane(
-    shared: &Arc<Shared>,
-    sender: Sender,
-    hello: &Hello,
-) -> Result<Found, (RefusalCode, String)> {
-    let transient = |reason: &str| (RefusalCode::Transient, reason.to_owned());
+fn find_lane(shared: &Arc<Shared>, sender: Sender, hello: &Hello) -> Result<Found, WireRefusal> {
+    let transient = |reason: &str| WireRefusal::new(RefusalCode::Transient, reason);
     if shared.is_closed() {
         return Err(transient("this server is stopping"));
     }
@@ -179,7 +175,7 @@ fn find_lane(
             .map_err(|_| {
                 let reason = "a later start of this replica has been here; two servers use copies of \
                               one identity, or its start counter was lost: let it join again";
-                (RefusalCode::Permanent, reason.to_owned())
+                WireRefusal::new(RefusalCode::Permanent, reason)
             })?;
         let lane = session.lanes[0].clone();
         return Ok((session, lane, known && !is_new));

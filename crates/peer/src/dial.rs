@@ -19,7 +19,7 @@ use crate::peers::PeerState;
 use crate::session::{SessionState, lane_kind};
 use crate::settings::Settings;
 use crate::tls::replica_name;
-use crate::wire::{Hello, HelloReply, RefusalCode, read_short, write_short};
+use crate::wire::{Hello, HelloReply, read_short, write_short};
 
 /// Pauses between attempts: doubling, with a random part so that replicas do not call in step.
 struct Backoff {
@@ -49,6 +49,9 @@ pub(crate) async fn keep_connected(shared: Arc<Shared>, peer: Arc<PeerState>) {
         match dial_lane(&shared, &peer, 0, None).await {
             Ok(()) => backoff = Backoff::new(&shared.settings),
             Err(error) => {
+                if error.is_transient() {
+                    backoff = Backoff::new(&shared.settings);
+                }
                 tracing::debug!(peer = peer.slot.0, %error, "cannot connect");
                 *locked(&peer.last_error) = Some(error.to_string());
             }
@@ -129,8 +132,10 @@ fn session_of(
 ) -> Result<Arc<SessionState>, HandshakeError> {
     let slot = certified(shared, stream.get_ref().1.peer_certificates())
         .map_err(HandshakeError::refuse)?;
-    let sender =
-        check_hello(shared, theirs, slot).map_err(|(_, reason)| HandshakeError::refuse(reason))?;
+    let sender = check_hello(shared, theirs, slot).map_err(|refusal| HandshakeError::Refuse {
+        transient: refusal.is_transient(),
+        reason: refusal.reason,
+    })?;
     let lanes = agree_on_data_lanes(shared, theirs);
     let (session, is_new) = peer.session_with(shared, sender, lanes).map_err(|_| {
         let reason = "an earlier start of the peer answers; two servers use copies of one identity";
@@ -161,7 +166,7 @@ async fn exchange_hellos(
     let mut hello = Hello {
         lane: index,
         credit_fresh: shared.settings.window_bytes(lane_kind(index), 1),
-        ..shared.hello()
+        ..shared.hello_to(peer.slot, index)
     };
     if let Some(session) = believed {
         let (received, credit) = locked(&session.lanes[index as usize].inbox).report();
@@ -181,10 +186,14 @@ async fn exchange_hellos(
     told?;
     match (reply.hello, reply.refusal) {
         (Some(theirs), None) => Ok((stream, theirs)),
-        (_, Some(refusal)) => Err(HandshakeError::Refused {
-            transient: refusal.code == i32::from(RefusalCode::Transient),
-            reason: refusal.reason,
-        }),
+        (_, Some(refusal)) => {
+            // TLS has proven that it is this peer.
+            shared.owner.turned_away(peer.slot, &refusal.evidence);
+            Err(HandshakeError::Refused {
+                transient: refusal.is_transient(),
+                reason: refusal.reason,
+            })
+        }
         (None, None) => Err(HandshakeError::refuse("the answer is empty".to_owned())),
     }
 }

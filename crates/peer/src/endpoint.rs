@@ -74,9 +74,14 @@ impl Shared {
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
-    /// What every hello says of this replica, whatever the lane.
-    pub(crate) fn hello(&self) -> Hello {
+    /// What every hello to a peer says of this replica.
+    pub(crate) fn hello_to(&self, peer: ReplicaSlot, lane: u32) -> Hello {
+        let introduction = match lane {
+            0 => self.owner.introduce(peer),
+            _ => bytes::Bytes::new(),
+        };
         Hello {
+            introduction,
             version_min: *self.settings.versions.start(),
             version_max: *self.settings.versions.end(),
             set: bytes::Bytes::copy_from_slice(&self.set.0),
@@ -170,6 +175,13 @@ impl Endpoint {
     pub fn revoke(&self, slot: ReplicaSlot) {
         locked(&self.shared.revoked).insert(slot);
         if let Some(Peer(peer)) = self.peer(slot) {
+            peer.end();
+        }
+    }
+
+    /// Ends every session; whether another one begins is up to [`Owner::meet`].
+    pub fn end_sessions(&self) {
+        for peer in locked(&self.shared.peers).values() {
             peer.end();
         }
     }

@@ -1,6 +1,8 @@
 //! What can go wrong between replicas, as an owner sees it. Malformed bytes have their own type in
 //! [`crate::wire`]; refusals of certificates and tokens in [`crate::set`].
 
+use bytes::Bytes;
+
 use crate::identity::{Epoch, Incarnation};
 use crate::message::{Lane, Message};
 
@@ -77,4 +79,16 @@ pub struct Refusal {
     pub epoch: Epoch,
     /// For people: what is wrong and what to do.
     pub reason: String,
+}
+
+/// Why an owner makes no connection with a peer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct TurnedAway {
+    /// Trying again soon may do.
+    pub again: bool,
+    /// For people: what is wrong and what to do.
+    pub reason: String,
+    /// For the owner of the peer, in the owner's own form; at most 32 KiB.
+    pub evidence: Bytes,
 }

@@ -4,7 +4,7 @@ use crate::endpoint::Shared;
 use crate::identity::{Epoch, Incarnation};
 use crate::owner::Sender;
 use crate::settings::MAX_DATA_LANES;
-use crate::wire::{Hello, RefusalCode, WireError, agree_on_version};
+use crate::wire::{Hello, RefusalCode, WireError, WireRefusal, agree_on_version};
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::TcpStream;
@@ -114,8 +114,8 @@ pub(crate) fn check_hello(
     shared: &Shared,
     hello: &Hello,
     certified: ReplicaSlot,
-) -> Result<Sender, (RefusalCode, String)> {
-    let refuse = |reason: String| Err((RefusalCode::Permanent, reason));
+) -> Result<Sender, WireRefusal> {
+    let refuse = |reason: String| Err(WireRefusal::new(RefusalCode::Permanent, reason));
     let theirs = hello.version_min..=hello.version_max;
     if let Err(reason) = agree_on_version(&shared.settings.versions, theirs) {
         return refuse(reason);
@@ -142,10 +142,23 @@ pub(crate) fn check_hello(
         slot: certified,
         incarnation: Incarnation(hello.incarnation),
     };
-    match shared.owner.admit_session(sender, Epoch(hello.epoch)) {
-        Ok(()) => Ok(sender),
-        Err(refusal) => refuse(refusal.reason),
+    if let Err(refusal) = shared.owner.admit_session(sender, Epoch(hello.epoch)) {
+        return refuse(refusal.reason);
     }
+    if hello.lane == 0 {
+        let met = shared.owner.meet(sender, &hello.introduction);
+        met.map_err(|turned_away| {
+            let code = match turned_away.again {
+                true => RefusalCode::Transient,
+                false => RefusalCode::Permanent,
+            };
+            WireRefusal {
+                evidence: turned_away.evidence,
+                ..WireRefusal::new(code, turned_away.reason)
+            }
+        })?;
+    }
+    Ok(sender)
 }
 
 /// How many data lanes two replicas use.

@@ -36,7 +36,7 @@ mod tls;
 mod wire;
 
 pub use endpoint::Endpoint;
-pub use error::{Refusal, RequestError, SendError};
+pub use error::{Refusal, RequestError, SendError, TurnedAway};
 pub use identity::{Epoch, Incarnation, SetId};
 pub use message::{Lane, Message};
 pub use owner::{Incoming, Owner, Sender};

@@ -1,9 +1,10 @@
 //! The owner's side of the transport: what it is asked and what it is handed.
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use vfs::ReplicaSlot;
 
-use crate::error::Refusal;
+use crate::error::{Refusal, TurnedAway};
 use crate::flow::Consumed;
 use crate::identity::{Epoch, Incarnation};
 use crate::message::{Lane, Message};
@@ -62,6 +63,28 @@ pub trait Owner: Send + Sync + 'static {
     fn admit_session(&self, peer: Sender, epoch: Epoch) -> Result<(), Refusal> {
         let _ = (peer, epoch);
         Ok(())
+    }
+
+    /// What this replica says of its past when it meets a peer, in the owner's own form; at most 32 KiB. Asked for
+    /// whenever a control lane is connected.
+    fn introduce(&self, to: ReplicaSlot) -> Bytes {
+        let _ = to;
+        Bytes::new()
+    }
+
+    /// Judges what a peer says of its past, before a session with it begins and whenever its control lane is
+    /// connected anew.
+    ///
+    /// # Errors
+    /// Why no connection is made, and what the peer's owner is to know of it.
+    fn meet(&self, peer: Sender, introduction: &Bytes) -> Result<(), TurnedAway> {
+        let _ = (peer, introduction);
+        Ok(())
+    }
+
+    /// A peer has refused a connection, for what its owner says there; nothing when the transport refused.
+    fn turned_away(&self, by: ReplicaSlot, evidence: &Bytes) {
+        let _ = (by, evidence);
     }
 
     /// May this message be handed up? Here an owner refuses older epochs and senders outside its view.

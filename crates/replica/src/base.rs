@@ -100,6 +100,8 @@ async fn send_rows(
         Some(attempt) => attempt,
         None => shared.copies.begin(to, shared.store.base().await?),
     };
+    // What a crash could take from here is shown to nobody.
+    shared.lineage.keep().await?;
     let (copy, pages) = (attempt.copy, attempt.pages);
     tracing::info!(peer = to.0, pages, "supplying a replica with the tree");
     let objects = shared.store.statistics().objects;
@@ -118,7 +120,13 @@ async fn send_rows(
                 shared.conversations.supplied(to, objects);
             }
             Next::Rest(positions) => {
-                let positions = positions.iter().map(|(slot, at)| (slot.0, *at)).collect();
+                // The last position given out may have gone to no record.
+                let stable = *shared.store.stable_position().borrow();
+                let own = stable.max(shared.trimmed());
+                let at_most = |slot| if slot == shared.slot() { own } else { u64::MAX };
+                let positions = positions.iter();
+                let positions = positions.map(|(slot, at)| (slot.0, at_most(*slot).min(*at)));
+                let positions = positions.collect();
                 return send_page(shared, session, &BasePage::Rest(positions)).await;
             }
             Next::Replaced => return Ok(()),

@@ -21,6 +21,7 @@ mod door;
 mod durability;
 mod forward;
 mod leavings;
+mod lineage;
 mod losses;
 mod majority;
 mod opens;

@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use control::Envelope;
-use peer::{Incoming, Message, Owner, Refusal, Sender};
+use peer::{Incoming, Message, Owner, Refusal, Sender, TurnedAway};
 use vfs::{Error, ReplicaSlot};
 
 use crate::door::Door;
@@ -14,7 +15,7 @@ use crate::leavings::ClientsAsked;
 use crate::overseer::ORIGIN;
 use crate::shared::Shared;
 use crate::wire::{self, Applied, Ask, Malformed, PieceDone};
-use crate::{authority, base, contents, leavings, losses, scrub, sessions, views};
+use crate::{authority, base, contents, leavings, lineage, losses, scrub, sessions, views};
 
 /// The owner of the endpoint; it does not keep the replica alive.
 pub(crate) struct Reception(pub(crate) Weak<Shared>);
@@ -38,8 +39,8 @@ impl Owner for Reception {
         };
         let shared = self.0.upgrade().ok_or_else(|| refused("it stops"))?;
         if incoming.message.kind == wire::VIEW {
-            let from = incoming.from.slot;
-            return views::answer(&shared, from, incoming.release().payload).await;
+            let from = incoming.from;
+            return views::answer(&shared, from, incoming.release()).await;
         }
         if incoming.message.kind == wire::CLIENTS {
             let asked: ClientsAsked = wire::decode(&incoming.message.payload)
@@ -75,6 +76,26 @@ impl Owner for Reception {
             Some(answer) => Ok(wire::payload(wire::FORWARD, &answer)),
             // It may have been carried out, so this is no refusal; the connection is closed by now.
             None => std::future::pending().await,
+        }
+    }
+
+    fn introduce(&self, to: ReplicaSlot) -> Bytes {
+        let shared = self.0.upgrade();
+        shared.map_or_else(Bytes::new, |shared| lineage::introduce(&shared, to))
+    }
+
+    fn meet(&self, peer: Sender, introduction: &Bytes) -> Result<(), TurnedAway> {
+        let shared = self.0.upgrade().ok_or_else(|| TurnedAway {
+            again: true,
+            reason: "it stops".to_owned(),
+            evidence: Bytes::new(),
+        })?;
+        lineage::meet(&shared, peer, introduction)
+    }
+
+    fn turned_away(&self, by: ReplicaSlot, evidence: &Bytes) {
+        if let Some(shared) = self.0.upgrade() {
+            lineage::turned_away(&shared, by, evidence);
         }
     }
 
@@ -124,6 +145,7 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
         wire::ASK => {
             let ask: Ask = wire::decode(body)?;
             shared.outcomes.note_said(incoming.from, ask.position);
+            shared.lineage.note(from, ask.incarnation, ask.mark);
             views::asked(shared, from, ask);
         }
         wire::PROMISE => views::promised(shared, from, wire::decode(body)?),

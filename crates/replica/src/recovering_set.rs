@@ -11,6 +11,7 @@ use store::Store;
 use vfs::ReplicaSlot;
 use view::{Kind, Outcome, ViewError, ViewState};
 
+use crate::lineage;
 use crate::views::{Facts, unix_seconds};
 
 /// Why a set does not go on with its survivors. Each message says what to do next.
@@ -19,6 +20,9 @@ pub enum RecoverError {
     /// What was agreed cannot be read or changed.
     #[error("what the set agreed on cannot be used: {0}; run `meridian check`")]
     Views(#[from] ViewError),
+    /// The store cannot be changed.
+    #[error("the store cannot be used: {0}; run `meridian check`")]
+    Store(#[from] vfs::Error),
     /// This replica was never told of a view.
     #[error(
         "this replica has never heard what the set agreed on, so nothing can be recovered from it; use another survivor"
@@ -57,7 +61,7 @@ impl KnownSet {
     /// # Errors
     /// [`RecoverError`], with what to do next.
     pub async fn read(store: &Arc<Store>) -> Result<KnownSet, RecoverError> {
-        let state = view::last_known(Arc::new(Facts(store.clone()))).await?;
+        let state = view::last_known(facts(store)).await?;
         match state.epoch {
             0 => Err(RecoverError::NeverHeard),
             _ => Ok(KnownSet::of(&state)),
@@ -81,15 +85,24 @@ impl KnownSet {
     }
 }
 
+fn facts(store: &Arc<Store>) -> Arc<Facts> {
+    Arc::new(Facts {
+        store: store.clone(),
+        lineage: None,
+    })
+}
+
 /// Makes the survivors the whole set, on the word of the replica whose store this is, which has to be one of
-/// them. It holds once a majority of the survivors runs; the others of them follow when they hear of it.
+/// them. It holds once a majority of the survivors runs; the others of them follow when they hear of it. A copy that was
+/// put back from an older one may go on so, if it is the only survivor.
 ///
 /// # Errors
 /// [`RecoverError`], with what to do next; then nothing has changed.
 pub async fn go_on_with(store: &Arc<Store>, survivors: &BTreeSet<u16>) -> Result<(), RecoverError> {
-    let facts = Arc::new(Facts(store.clone()));
+    let alone = survivors.len() == 1;
     let survivors = survivors.iter().copied().map(ReplicaSlot).collect();
-    match view::force(facts, survivors, store.slot(), unix_seconds()).await? {
+    match view::force(facts(store), survivors, store.slot(), unix_seconds()).await? {
+        Outcome::Applied if alone => Ok(lineage::forgive(store).await?),
         Outcome::Applied => Ok(()),
         Outcome::Refused(why) => Err(RecoverError::Refused(why)),
     }

@@ -19,6 +19,7 @@ use vfs::{FileSystem, ObjectId, ReplicaSlot};
 use crate::base::{self, Held};
 use crate::door::Door;
 use crate::leavings;
+use crate::lineage::{self, Lineage};
 use crate::losses;
 use crate::owner::Reception;
 use crate::persistence::{self, Remembered};
@@ -104,6 +105,11 @@ impl Replica {
         }
         let remembered = persistence::load(&store)?;
         let engine = engine(store, &settings, incarnation, &remembered, steps);
+        let others = list.members.iter().filter(|member| !member.revoked);
+        let others = others.map(|member| ReplicaSlot(member.slot));
+        let others = others.filter(|other| *other != slot).collect();
+        let patience = settings.site_lease / 2;
+        let lineage = Lineage::begin(engine.store.clone(), incarnation, others, patience).await?;
         let peer_settings = settings.peer.clone();
         // Who keeps the authority may change while the server runs.
         let desk = Some(set.clone());
@@ -114,7 +120,9 @@ impl Replica {
             set,
             is_witness,
             held,
+            lineage: Arc::new(lineage),
         }));
+        lineage::take_up_fault(&shared);
         let overseer: Arc<dyn Overseer> = engine.clone();
         let overseer: Weak<dyn Overseer> = Arc::downgrade(&overseer);
         engine.store.set_overseer(overseer);

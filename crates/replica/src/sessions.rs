@@ -289,6 +289,10 @@ async fn greet(shared: Arc<Shared>, slot: ReplicaSlot) {
     let Some(inbox) = shared.inbox(slot) else {
         return;
     };
+    // What is met of the peer is kept before anything here rests on it. A store that has failed ends the server.
+    if shared.lineage.keep().await.is_err() {
+        return;
+    }
     // The semaphore is never closed.
     let quiet = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
     drop(quiet);

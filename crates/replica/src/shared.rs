@@ -19,6 +19,7 @@ use crate::copies::Copies;
 use crate::door::WAITING_AT_ONCE;
 use crate::forward::{Answer, Forwarded, Handed, Operation};
 use crate::leavings::Servers;
+use crate::lineage::Lineage;
 use crate::losses::Losses;
 use crate::opens::Opens;
 use crate::outcomes::{Outcomes, Unanswered};
@@ -77,6 +78,7 @@ pub(crate) struct Shared {
     membership: RwLock<Membership>,
     pub(crate) figures: Figures,
     pub(crate) standing: Arc<Standing>,
+    pub(crate) lineage: Arc<Lineage>,
     pub(crate) views: OnceLock<Arc<view::Views>>,
     /// What is known of the others lately.
     news: Mutex<BTreeMap<ReplicaSlot, News>>,
@@ -125,6 +127,7 @@ pub(crate) struct Parts {
     pub(crate) set: SetDirectory,
     pub(crate) is_witness: bool,
     pub(crate) held: Held,
+    pub(crate) lineage: Arc<Lineage>,
 }
 
 /// Told of files whose locks have changed at another site.
@@ -166,6 +169,7 @@ impl Shared {
             figures: Figures::default(),
             standing: parts.engine.standing.clone(),
             engine: parts.engine,
+            lineage: parts.lineage,
             views: OnceLock::new(),
             news: Mutex::default(),
             debts: Mutex::default(),
@@ -344,10 +348,7 @@ impl Shared {
 
     /// What an earlier incarnation has noted.
     pub(crate) fn remember_trimmed(&self) -> Result<()> {
-        let facts = self.store.facts(TRIMMED)?;
-        let noted = facts.first();
-        let noted = noted.and_then(|(_, value)| value.first_chunk::<8>());
-        let noted = noted.map_or(0, |noted| u64::from_be_bytes(*noted));
+        let noted = trimmed_before(&self.store)?;
         self.trimmed.store(noted, Ordering::Release);
         Ok(())
     }
@@ -581,4 +582,12 @@ impl Shared {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The last record that is not kept any more, as a store has noted it.
+pub(crate) fn trimmed_before(store: &Store) -> Result<u64> {
+    let facts = store.facts(TRIMMED)?;
+    let noted = facts.first();
+    let noted = noted.and_then(|(_, value)| value.first_chunk::<8>());
+    Ok(noted.map_or(0, |noted| u64::from_be_bytes(*noted)))
 }

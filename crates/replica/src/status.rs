@@ -33,6 +33,8 @@ pub struct ReplicaStatus {
     pub members_version: u64,
     /// The whole tree is here, and clients are answered.
     pub ready: bool,
+    /// Why its data directory is known to be an older copy, or to have lost its end: it takes no part then.
+    pub rolled_back: Option<String>,
     /// The other members.
     pub peers: Vec<PeerView>,
     /// The controls it acknowledges, its own first; at most a thousand.
@@ -96,6 +98,8 @@ pub struct PeerView {
     pub available_bytes: Option<u64>,
     /// Why it is not connected.
     pub last_error: Option<String>,
+    /// Why its data directory is known to be an older copy, or to have lost its end: it is refused then.
+    pub rolled_back: Option<String>,
     /// Its links to third members, as it said lately.
     pub links: Vec<LinkView>,
 }
@@ -148,7 +152,8 @@ impl Replica {
             witness: shared.is_witness,
             incarnation: shared.incarnation,
             members_version: list.version,
-            ready: shared.is_whole(),
+            ready: shared.is_whole() && !shared.standing.is_barred(),
+            rolled_back: shared.lineage.fault().map(|fault| fault.of_own()),
             peers: peers(shared),
             controls,
             controls_total,
@@ -232,6 +237,7 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
                 returning: shared.returns.of(slot),
                 available_bytes: shared.available_at(slot),
                 last_error: wire.and_then(|wire| wire.last_error.clone()),
+                rolled_back: (shared.lineage.fault_of(slot)).map(|fault| fault.of_other(slot.0)),
                 links: links_of(shared, slot),
             }
         })

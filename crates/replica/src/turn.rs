@@ -266,7 +266,7 @@ impl Engine {
 
     /// Whether the set has no other member.
     pub(crate) fn is_alone(&self) -> bool {
-        self.alone.load(Ordering::Acquire)
+        self.alone.load(Ordering::Acquire) && !self.standing.is_barred()
     }
 
     pub(crate) fn set_alone(&self, alone: bool) {

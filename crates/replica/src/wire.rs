@@ -133,6 +133,8 @@ pub(crate) struct Ask {
     pub(crate) majority_by_default: bool,
     /// Which start of the sender this is.
     pub(crate) incarnation: u64,
+    /// The mark of its lineage, behind everything that it had on stable storage a moment ago.
+    pub(crate) mark: u64,
     /// The sender takes part and knows what froze when the view began.
     pub(crate) settled: bool,
     /// Members of the view that have not answered the sender, which is one of them, for too long.
@@ -422,6 +424,8 @@ pub(crate) struct Malformed(postcard::Error);
 pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<control::Envelope>(bytes));
     drop(decode::<Greeting>(bytes));
+    drop(decode::<crate::lineage::Introduction>(bytes));
+    drop(decode::<crate::lineage::Evidence>(bytes));
     drop(decode::<Records>(bytes));
     drop(decode::<Note>(bytes));
     drop(decode::<Applied>(bytes));

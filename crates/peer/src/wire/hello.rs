@@ -46,6 +46,9 @@ pub(crate) struct Hello {
     /// The credit with which a session begins, should this hello begin one.
     #[prost(uint64, tag = "12")]
     pub credit_fresh: u64,
+    /// What the sender's owner says of its past, in the owner's own form; on the control lane alone.
+    #[prost(bytes = "bytes", tag = "13")]
+    pub introduction: Bytes,
 }
 
 /// Why a hello was refused, for programs.
@@ -65,6 +68,23 @@ pub(crate) struct WireRefusal {
     pub code: i32,
     #[prost(string, tag = "2")]
     pub reason: String,
+    /// What the refusing owner tells the other one, in its own form.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub evidence: Bytes,
+}
+
+impl WireRefusal {
+    pub(crate) fn new(code: RefusalCode, reason: impl Into<String>) -> WireRefusal {
+        WireRefusal {
+            code: code.into(),
+            reason: reason.into(),
+            evidence: Bytes::new(),
+        }
+    }
+
+    pub(crate) fn is_transient(&self) -> bool {
+        self.code == i32::from(RefusalCode::Transient)
+    }
 }
 
 /// The answer to a hello: one of the two.
@@ -77,13 +97,10 @@ pub(crate) struct HelloReply {
 }
 
 impl HelloReply {
-    pub(crate) fn refuse(code: RefusalCode, reason: impl Into<String>) -> HelloReply {
+    pub(crate) fn refuse(refusal: WireRefusal) -> HelloReply {
         HelloReply {
             hello: None,
-            refusal: Some(WireRefusal {
-                code: code.into(),
-                reason: reason.into(),
-            }),
+            refusal: Some(refusal),
         }
     }
 }

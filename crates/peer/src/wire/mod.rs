@@ -9,7 +9,9 @@ mod hello;
 
 pub(crate) use frame::{Frame, Header, Role, encode_frame, read_frame};
 pub use frame::{Progress, frame_bytes};
-pub(crate) use hello::{Hello, HelloReply, RefusalCode, agree_on_version, read_short, write_short};
+pub(crate) use hello::{
+    Hello, HelloReply, RefusalCode, WireRefusal, agree_on_version, read_short, write_short,
+};
 
 use std::io;
 

@@ -109,6 +109,7 @@ impl Door {
             && !shared.is_witness
             && shared.is_whole()
             && !self.may_answer()
+            && !shared.standing.is_barred()
             && views::is_cut_off(shared)
     }
 

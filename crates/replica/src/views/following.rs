@@ -24,7 +24,10 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Takes up what is agreed, or founds the set.
 pub(crate) async fn begin(shared: &Arc<Shared>) -> Result<Arc<Views>, ViewError> {
     let letters = Arc::new(Letters(Arc::downgrade(shared)));
-    let facts = Arc::new(Facts(shared.store.clone()));
+    let facts = Arc::new(Facts {
+        store: shared.store.clone(),
+        lineage: Some(shared.lineage.clone()),
+    });
     let settings = shared.settings.views.clone();
     let backing = Arc::new(Backing(Arc::downgrade(shared)));
     let views = Views::start(shared.slot(), settings, letters, facts, backing).await?;

@@ -99,6 +99,10 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         }
         last = Instant::now();
         losses::send_completed(&shared);
+        if let Err(error) = shared.lineage.keep().await {
+            // A store that has failed ends the server.
+            tracing::error!(%error, "what was met of others cannot be kept");
+        }
         // A store that has failed ends the server.
         let space = shared.store.space().await;
         if let Ok(space) = &space {
@@ -149,6 +153,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             aware: aware.clone(),
             majority_by_default: shared.settings.durability == Durability::Majority,
             incarnation: question.incarnation.0,
+            mark: shared.lineage.mark(),
             settled: shared.takes_part() && turn.core.is_settled(),
             misses: misses.clone(),
             fit_without: returning::fit_without(shared, turn.core.epoch().0),

@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use peer::{Lane, Message, Refusal, RequestError};
+use peer::{Lane, Message, Refusal, RequestError, Sender};
 use store::Store;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 use view::{Change, Courier, CourierError, Decision, Ledger, LedgerError, Warrant};
 
 use super::configuring;
+use crate::lineage::Lineage;
 use crate::shared::Shared;
-use crate::wire;
+use crate::wire::{self, Malformed};
 
 /// Facts of the store that belong to views.
 const FACTS: &[u8] = b"view/";
@@ -35,13 +36,22 @@ impl Courier for Letters {
         let peer = shared.endpoint.get().and_then(|all| all.peer(to));
         let session = peer.and_then(|peer| peer.session().ok());
         let session = session.ok_or(CourierError::Unreachable)?;
+        let (lineage, incarnation) = (shared.lineage.clone(), session.peer().incarnation.0);
         drop(shared);
-        let message = Message::new(wire::VIEW, Bytes::new()).with_payload(request);
+        let message = wire::body(wire::VIEW, &lineage.agreed_mark());
+        let message = message.with_payload(request);
         let asked = session.request(Lane::Control, message, Instant::now() + limit);
         // A hung peer takes no messages in either.
         let reply = tokio::time::timeout(limit, asked).await;
         match reply.map_err(|_| CourierError::TimedOut)? {
-            Ok(reply) => Ok(reply.payload),
+            Ok(reply) => {
+                let failed = |error: String| CourierError::Failed(error);
+                let mark = wire::decode(&reply.body).map_err(|error| failed(error.to_string()))?;
+                // Before its word counts: it may be the one that makes a majority.
+                let noted = lineage.note_stably(to, incarnation, mark).await;
+                noted.map_err(|error| failed(error.to_string()))?;
+                Ok(reply.payload)
+            }
             Err(RequestError::Deadline) => Err(CourierError::TimedOut),
             Err(error) => Err(CourierError::Failed(error.to_string())),
         }
@@ -61,8 +71,8 @@ impl Warrant for Backing {
 /// The answer to a request of another replica's.
 pub(crate) async fn answer(
     shared: &Arc<Shared>,
-    from: ReplicaSlot,
-    request: Bytes,
+    from: Sender,
+    request: Message,
 ) -> Result<Message, Refusal> {
     let refused = |reason: String| Refusal {
         epoch: peer::Epoch::default(),
@@ -72,13 +82,22 @@ pub(crate) async fn answer(
         .views
         .get()
         .ok_or_else(|| refused("it starts".to_owned()))?;
-    let answer = views.answer(from, request).await;
+    let mark = wire::decode(&request.body);
+    let mark = mark.map_err(|error: Malformed| refused(error.to_string()))?;
+    let (lineage, incarnation) = (&shared.lineage, from.incarnation.0);
+    let noted = lineage.note_stably(from.slot, incarnation, mark).await;
+    noted.map_err(|error| refused(error.to_string()))?;
+    let answer = views.answer(from.slot, request.payload).await;
     let answer = answer.map_err(|error| refused(error.to_string()))?;
-    Ok(Message::new(wire::VIEW, Bytes::new()).with_payload(answer))
+    Ok(wire::body(wire::VIEW, &lineage.agreed_mark()).with_payload(answer))
 }
 
 /// The log lies in the store, beside the tree it is about.
-pub(crate) struct Facts(pub(crate) Arc<Store>);
+pub(crate) struct Facts {
+    pub(crate) store: Arc<Store>,
+    /// Of a running replica: what it votes and takes into its log counts in its lineage.
+    pub(crate) lineage: Option<Arc<Lineage>>,
+}
 
 fn failed(error: vfs::Error) -> LedgerError {
     LedgerError(error.to_string())
@@ -95,12 +114,18 @@ impl Ledger for Facts {
         let rows = changes
             .into_iter()
             .map(|(key, value)| ([FACTS, &key].concat(), value));
-        let ticket = self.0.put_facts(rows.collect()).await.map_err(failed)?;
-        self.0.wait_stable(ticket).await.map_err(failed)
+        if let Some(lineage) = &self.lineage {
+            return lineage.write_agreed(rows.collect()).await.map_err(failed);
+        }
+        let ticket = self.store.put_facts(rows.collect()).await;
+        self.store
+            .wait_stable(ticket.map_err(failed)?)
+            .await
+            .map_err(failed)
     }
 
     async fn read(&self, from: &[u8], to: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, LedgerError> {
-        let rows = self.0.facts(FACTS).map_err(failed)?;
+        let rows = self.store.facts(FACTS).map_err(failed)?;
         let rows = rows
             .into_iter()
             .map(|(key, value)| (key[FACTS.len()..].to_vec(), value.to_vec()));

@@ -39,6 +39,8 @@ pub(crate) struct Standing {
     jumps: AtomicU64,
     /// It has everything that closed files and answered updates elsewhere ask for.
     up_to_date: AtomicBool,
+    /// This data directory was put back from an older copy: nothing is answered in its name.
+    barred: AtomicBool,
     /// It was in the view in this incarnation, and is not any more: it has to start anew.
     left: watch::Sender<Option<String>>,
     changes: watch::Sender<u64>,
@@ -95,6 +97,7 @@ impl Standing {
             ended_early: Notify::new(),
             jumps: AtomicU64::new(0),
             up_to_date: AtomicBool::new(false),
+            barred: AtomicBool::new(false),
             left: watch::Sender::new(None),
             changes: watch::Sender::new(0),
             epoch: watch::Sender::new(0),
@@ -122,7 +125,7 @@ impl Standing {
     }
 
     fn may_answer_by(&self, read: impl Fn() -> ClockReading) -> bool {
-        if !self.up_to_date.load(Ordering::Acquire) {
+        if self.is_barred() || !self.up_to_date.load(Ordering::Acquire) {
             return false;
         }
         if self.until.load(Ordering::Acquire) == u64::MAX {
@@ -187,6 +190,16 @@ impl Standing {
     pub(crate) fn unbelieved(&self) -> u64 {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.lease.unbelieved()
+    }
+
+    /// Nothing is answered any more, whatever is promised.
+    pub(crate) fn bar(&self) {
+        self.barred.store(true, Ordering::Release);
+        self.set_up_to_date(false);
+    }
+
+    pub(crate) fn is_barred(&self) -> bool {
+        self.barred.load(Ordering::Acquire)
     }
 
     /// Returns when clients may be answered.

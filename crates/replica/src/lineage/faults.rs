@@ -1,0 +1,49 @@
+//! What proves that a data directory was put back from an older copy, and how that is said.
+
+use serde::{Deserialize, Serialize};
+
+use super::branch::Met;
+
+/// Who knows what that contradicts a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fault {
+    /// The member that knows it.
+    pub(crate) by: u16,
+    pub(crate) what: Contradiction,
+}
+
+/// What a member has of another one that its directory has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Contradiction {
+    /// A start, or a mark of one.
+    Met(Met),
+    /// Updates of its own, up to this position.
+    Updates(u64),
+}
+
+impl Fault {
+    /// What is known of this server's own directory, for people.
+    pub(crate) fn of_own(&self) -> String {
+        let by = self.by;
+        let proof = match self.what {
+            Contradiction::Met(met) => format!(
+                "replica {by} has met this server in a state that its data directory does not have (start {}, mark {})",
+                met.incarnation, met.mark
+            ),
+            Contradiction::Updates(through) => format!(
+                "replica {by} has applied updates of this server, up to position {through}, that its data directory does not have"
+            ),
+        };
+        format!(
+            "this data directory was put back from an older copy, or has lost its end: {proof}. It takes no part and answers nobody, for it has forgotten what it promised; remove this replica from the set and let its server join anew with an empty data directory; keep this one until nothing is missing"
+        )
+    }
+
+    /// What is known of another member's, for people.
+    pub(crate) fn of_other(&self, slot: u16) -> String {
+        format!(
+            "the data directory of replica {slot} was put back from an older copy, or has lost its end: replica {} knows more of it than it has itself. It is refused; remove it from the set (`meridian set remove`) and let its server join anew with an empty data directory",
+            self.by
+        )
+    }
+}

@@ -1,0 +1,270 @@
+//! Whether this data directory, and those of the others, go on from where they were met last.
+//!
+//! A directory that was put back from an older copy (a snapshot of its machine, a backup of one server, a journal that
+//! lost its end) has forgotten what its server had promised: votes and entries of the agreed log, controls, updates. No
+//! session begins with it, so it votes, acknowledges and answers nothing (decision 0013). How that is found out stands in
+//! `branch`; `meeting` does it whenever two replicas connect, `faults` says it to people.
+//!
+//! What must never enter: how a copy is replaced, and what the set decides about a member that is away.
+
+mod branch;
+mod faults;
+mod meeting;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use store::Store;
+use tokio::time::Instant;
+use vfs::{Error, ReplicaSlot, Result};
+
+use crate::shared::trimmed_before;
+use crate::wire;
+pub(crate) use branch::{Branch, Met, Start};
+pub(crate) use faults::{Contradiction, Fault};
+pub(crate) use meeting::{Evidence, Introduction, introduce, meet, take_up_fault, turned_away};
+
+const STARTS: &[u8] = b"lineage/starts";
+const MARK: &[u8] = b"lineage/mark";
+const FAULT: &[u8] = b"lineage/fault";
+/// Before the slot of a peer: what was met of it.
+const MET: &[u8] = b"lineage/met/";
+
+/// Rows of the store that only this copy keeps.
+type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// What this replica knows of its own past and of the others'.
+pub(crate) struct Lineage {
+    store: Arc<Store>,
+    slot: ReplicaSlot,
+    /// The last own update that was there at the start.
+    last_update: u64,
+    /// Until then nobody is taken for met enough who has not been met.
+    patience: Instant,
+    state: Mutex<State>,
+    /// Held while a mark is written, so that marks are written in their order.
+    writing: tokio::sync::Mutex<()>,
+}
+
+struct State {
+    own: Branch,
+    /// The mark with the last vote or entry of the agreed log.
+    agreed_mark: u64,
+    /// So many batches of the store are covered by the mark.
+    covered: u64,
+    met: BTreeMap<ReplicaSlot, Met>,
+    /// What of it is on stable storage.
+    kept: BTreeMap<ReplicaSlot, Met>,
+    /// The members that found nothing wrong since the start; nobody is waited for any more when there is none.
+    awaited: Option<BTreeSet<ReplicaSlot>>,
+    fault: Option<Fault>,
+    /// Members whose directories were put back, as far as was found out since the start.
+    rolled_back: BTreeMap<ReplicaSlot, Fault>,
+}
+
+/// Forgets that this copy is behind what others knew of it: on an administrator's word it alone is the set now.
+pub(crate) async fn forgive(store: &Store) -> Result<()> {
+    let ticket = store.put_facts(vec![(FAULT.to_vec(), None)]).await?;
+    store.wait_stable(ticket).await
+}
+
+impl Lineage {
+    /// Notes this start, stably. `others` are the other members; whatever they know is waited for, for so long.
+    pub(crate) async fn begin(
+        store: Arc<Store>,
+        incarnation: u64,
+        others: BTreeSet<ReplicaSlot>,
+        patience: Duration,
+    ) -> Result<Lineage> {
+        let starts: Vec<Start> = read(&store, STARTS)?.unwrap_or_default();
+        let mark: u64 = read(&store, MARK)?.unwrap_or_default();
+        let (slot, fault) = (store.slot(), read(&store, FAULT)?);
+        let position = *store.stable_position().borrow();
+        // Of what is kept no more nothing is lacking.
+        let last_update = last_update(&store, position)?.max(trimmed_before(&store)?);
+        // Until it was started for the first time it promised nothing.
+        let awaited = (!starts.is_empty()).then_some(others);
+        let own = Branch::begin(
+            starts,
+            Start {
+                incarnation,
+                nonce: getrandom::u64().map_err(|error| Error::Io(error.to_string()))?,
+                mark,
+                position,
+            },
+        );
+        let met = met_before(&store)?;
+        let rows = vec![(STARTS.to_vec(), Some(wire::encode(&own.starts)))];
+        let ticket = store.put_facts(rows).await?;
+        store.wait_stable(ticket).await?;
+        let covered = store.statistics().batches;
+        Ok(Lineage {
+            store,
+            slot,
+            last_update,
+            patience: Instant::now() + patience,
+            state: Mutex::new(State {
+                own,
+                agreed_mark: mark,
+                covered,
+                kept: met.clone(),
+                met,
+                awaited,
+                fault,
+                rolled_back: BTreeMap::new(),
+            }),
+            writing: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The mark behind everything that was stable when it was written last; others are told of it.
+    pub(crate) fn mark(&self) -> u64 {
+        self.state().own.mark
+    }
+
+    /// The mark with this replica's last vote or entry of the agreed log.
+    pub(crate) fn agreed_mark(&self) -> u64 {
+        self.state().agreed_mark
+    }
+
+    /// A peer has said its mark.
+    pub(crate) fn note(&self, of: ReplicaSlot, incarnation: u64, mark: u64) {
+        let mut state = self.state();
+        let met = state.met.get_mut(&of);
+        if let Some(met) = met.filter(|met| met.incarnation == incarnation) {
+            met.mark = met.mark.max(mark);
+        }
+    }
+
+    /// The same, and returns when it is on stable storage: what the peer said with it is relied on afterwards.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub(crate) async fn note_stably(
+        &self,
+        of: ReplicaSlot,
+        incarnation: u64,
+        mark: u64,
+    ) -> Result<()> {
+        self.note(of, incarnation, mark);
+        let is_kept = {
+            let state = self.state();
+            let kept = state.kept.get(&of);
+            kept.is_some_and(|kept| kept.incarnation == incarnation && kept.mark >= mark)
+        };
+        match is_kept {
+            true => Ok(()),
+            false => self.keep().await,
+        }
+    }
+
+    /// Writes the next mark if anything has become stable since the last, and what was met of others.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub(crate) async fn keep(&self) -> Result<()> {
+        let _in_order = self.writing.lock().await;
+        let batches = self.store.statistics().batches;
+        let (met, mark) = {
+            let state = self.state();
+            let moved = batches > state.covered;
+            if !moved && state.met == state.kept {
+                return Ok(());
+            }
+            (state.met.clone(), state.own.mark + u64::from(moved))
+        };
+        let mut rows = vec![(MARK.to_vec(), Some(wire::encode(&mark)))];
+        let kept = self.state().kept.clone();
+        let news = met
+            .iter()
+            .filter(|(slot, met)| kept.get(*slot) != Some(*met));
+        rows.extend(news.map(|(slot, met)| (met_key(*slot), Some(wire::encode(met)))));
+        let ticket = self.store.put_facts(rows).await?;
+        self.store.wait_stable(ticket).await?;
+        let mut state = self.state();
+        state.own.mark = mark;
+        state.kept = met;
+        // What came between is covered as well; then there is one mark more than needed.
+        state.covered = batches + 1;
+        Ok(())
+    }
+
+    /// Writes rows of the agreed log and the next mark with them, stably.
+    ///
+    /// # Errors
+    /// As [`Store::put_facts`].
+    pub(crate) async fn write_agreed(&self, mut rows: Rows) -> Result<()> {
+        let _in_order = self.writing.lock().await;
+        let mark = self.state().own.mark + 1;
+        rows.push((MARK.to_vec(), Some(wire::encode(&mark))));
+        let ticket = self.store.put_facts(rows).await?;
+        self.store.wait_stable(ticket).await?;
+        let mut state = self.state();
+        (state.own.mark, state.agreed_mark) = (mark, mark);
+        Ok(())
+    }
+
+    /// What proves that this directory was put back from an older copy.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.state().fault
+    }
+
+    /// What proves it of another member's.
+    pub(crate) fn fault_of(&self, member: ReplicaSlot) -> Option<Fault> {
+        self.state().rolled_back.get(&member).copied()
+    }
+
+    /// Notes it of this directory, in memory first. `false`: it was known.
+    fn accept(&self, fault: Fault) -> bool {
+        self.state().fault.replace(fault).is_none()
+    }
+
+    async fn keep_fault(&self, fault: Fault) -> Result<()> {
+        let rows = vec![(FAULT.to_vec(), Some(wire::encode(&fault)))];
+        let ticket = self.store.put_facts(rows).await?;
+        self.store.wait_stable(ticket).await
+    }
+}
+
+fn met_key(slot: ReplicaSlot) -> Vec<u8> {
+    [MET, &slot.0.to_be_bytes()].concat()
+}
+
+/// A fact, if it is there. One that makes no sense is none that this program wrote.
+fn read<T: DeserializeOwned>(store: &Store, key: &[u8]) -> Result<Option<T>> {
+    let facts = store.facts(key)?;
+    let value = facts.iter().find(|(found, _)| found[..] == *key);
+    let value = value.map(|(_, value)| wire::decode(value)).transpose();
+    value.map_err(|error| Error::Io(error.to_string()))
+}
+
+fn met_before(store: &Store) -> Result<BTreeMap<ReplicaSlot, Met>> {
+    let mut met = BTreeMap::new();
+    for (key, value) in store.facts(MET)? {
+        let slot = key[MET.len()..].first_chunk::<2>();
+        let slot = slot.ok_or(Error::Invalid("a fact about no replica"))?;
+        let of = wire::decode(&value).map_err(|error| Error::Io(error.to_string()))?;
+        met.insert(ReplicaSlot(u16::from_be_bytes(*slot)), of);
+    }
+    Ok(met)
+}
+
+/// The position of the last own update that is kept, at most `through`; 0 for none.
+fn last_update(store: &Store, through: u64) -> Result<u64> {
+    // Invariant: an update lies at `last` or behind it unless that is 0, and none at `none` or behind it.
+    let (mut last, mut none) = (0, through + 1);
+    while last + 1 < none {
+        let middle = last + (none - last) / 2;
+        match store.updates(middle, 1)?.first() {
+            Some(found) => last = found.position,
+            None => none = middle,
+        }
+    }
+    Ok(last)
+}
