@@ -47,20 +47,16 @@ async fn one_copied_token_makes_a_member_that_talks_to_the_first() {
 
     let token = Token::parse(&copied).expect("a token");
     let second = SetDirectory::new(root.path().join("second"));
-    let addresses = vec!["second.example:2100".to_owned()];
+    let addresses = vec!["second.invalid:2100".to_owned()];
     let entry = join(&token, &second, addresses, SystemTime::now())
         .await
         .expect("joins");
-    assert_eq!(
-        entry
-            .list
-            .members
-            .iter()
-            .map(|member| member.slot)
-            .collect::<Vec<_>>(),
-        [1, 2]
-    );
-    assert_eq!(members[1].addresses, ["second.example:2100"]);
+    let remark = entry.remark.expect("nobody has that name");
+    assert!(remark.contains("second.invalid:2100"), "{remark}");
+    let members = entry.list.members;
+    let slots: Vec<u16> = members.iter().map(|member| member.slot).collect();
+    assert_eq!(slots, [1, 2]);
+    assert_eq!(members[1].addresses, ["second.invalid:2100"]);
     assert_eq!(first.members().expect("members"), members);
     assert_eq!(second.members().expect("members"), members);
 
