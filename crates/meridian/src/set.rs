@@ -211,7 +211,8 @@ fn remove(slot: u16, data: &Path) -> Result<String, Failure> {
     set::revoke(data, slot)?;
     let mut text = format!(
         "Replica {slot} is removed: the members refuse it as soon as they learn of it, and the set takes it out of \
-         the view and counts majorities without it when they have agreed on that (`meridian view` shows it). Its slot \
+         the view and counts majorities without it when they have agreed on that (`meridian view` shows it). If something \
+         of it is frozen (`meridian frozen`), that waits for `meridian thaw --discard {slot} --reason TEXT`. Its slot \
          is never used again; to return, its server joins anew, with an empty data directory.\n"
     );
     text += &warning(&set::members(data)?);

@@ -29,6 +29,8 @@ pub(crate) struct Piece {
 pub(crate) enum Parcel {
     Own(Incoming),
     Relayed(Bytes),
+    /// Nothing more of the stream counts.
+    End,
 }
 
 /// Bytes of messages kept of one stream, at most.
@@ -112,6 +114,11 @@ impl Inbox {
         let _ = self
             .records
             .send((self.session(), Parcel::Relayed(records)));
+    }
+
+    /// Nothing more of the stream counts: whoever applies it stops.
+    pub(crate) fn end(&self) {
+        let _ = self.records.send((self.session(), Parcel::End));
     }
 
     fn kept(&self) -> MutexGuard<'_, Keeping> {

@@ -173,15 +173,20 @@ pub(crate) fn wanted(shared: &Arc<Shared>, from: ReplicaSlot, wanted: Wanted) {
         let files = wanted.files.iter().filter_map(size);
         shared.conversations.owe(from, files);
     }
-    shared.engine.turn(|turn| {
+    let given_up = shared.engine.turn(|turn| {
         let (now, follows) = (turn.now, Position(turn.ledger.last_position));
-        if let Some(backlog) = turn.ledger.unshipped.peer(from) {
-            for file in &wanted.files {
-                backlog.changed(now, *file, 0..u64::MAX, follows);
-                backlog.owe_file(*file);
-            }
+        let Some(backlog) = turn.ledger.unshipped.peer(from) else {
+            return false;
+        };
+        for file in &wanted.files {
+            backlog.changed(now, *file, 0..u64::MAX, follows);
+            backlog.owe_file(*file);
         }
+        backlog.is_given_up()
     });
+    if given_up {
+        return sessions::too_far_behind(shared, from);
+    }
     shared.engine.ring_contents();
     if wanted.copy && wanted.last {
         tracing::info!(peer = from.0, "shipping contents");
@@ -281,6 +286,10 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
         BasePage::Complete => {
             note(shared, Held::Everything).await?;
             tracing::info!("the tree is complete; clients are answered from now on");
+            let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
+            for inbox in inboxes {
+                sessions::say_hello(shared, &inbox, false);
+            }
             shared.engine.stir();
             Ok(())
         }

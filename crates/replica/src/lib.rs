@@ -11,10 +11,12 @@
 
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod administration;
 mod arrivals;
 mod authority;
 mod base;
+mod births;
 mod contents;
 mod copies;
 mod door;

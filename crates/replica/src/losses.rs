@@ -40,6 +40,7 @@ use crate::administration::decide_settlement;
 use crate::shared::Shared;
 use crate::turn::Turn;
 use crate::views;
+use crate::wire::Ask;
 
 /// How often to look.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -60,6 +61,12 @@ impl Losses {
         settled.unwrap_or_else(PoisonError::into_inner).insert(id)
     }
 
+    /// Nothing more is to be known of a replica that is gone.
+    pub(crate) fn forget(&self, slot: ReplicaSlot) {
+        self.equalling().remove(&slot);
+        self.awareness().forget(slot);
+    }
+
     /// Who answers as today's durability asks.
     pub(crate) fn awareness(&self) -> MutexGuard<'_, Awareness> {
         self.awareness
@@ -76,29 +83,44 @@ impl Losses {
 
 /// Controls end that all have agreed to end.
 pub(crate) async fn apply_settlements(shared: &Arc<Shared>, state: &ViewState) {
-    for (slot, loss) in &state.losses {
-        for settlement in &loss.settled {
-            if !shared.losses.settles_now(settlement.id) {
-                continue;
-            }
-            if *slot != shared.slot()
-                && let Err(error) = shared.store.abandon(*slot, settlement.id).await
-            {
-                // The store has failed, which ends the server.
-                return tracing::error!(%error, "what a lost replica had sent in part cannot be given up");
-            }
-            tracing::warn!(replica = slot.0, by = ?settlement.by, "a lost replica's controls end");
-            let below = Incarnation(settlement.incarnation_below);
-            shared.engine.turn(|turn| {
-                turn.core
-                    .handle_loss_settled(turn.now, &turn.tree, *slot, None, below);
-                turn.stirred = true;
-            });
+    for (slot, end) in state.settled_streams() {
+        if !shared.losses.settles_now(end.settlement) {
+            continue;
         }
+        if slot != shared.slot()
+            && let Err(error) = shared.store.abandon(slot, end.settlement).await
+        {
+            // The store has failed, which ends the server.
+            return tracing::error!(%error, "what a lost replica had sent in part cannot be given up");
+        }
+        tracing::warn!(
+            replica = slot.0,
+            settlement = end.settlement,
+            "a lost replica's controls end"
+        );
     }
+    end_controls(shared, state);
     if let Err(error) = views::go_through(shared, state).await {
         // The store has failed, which ends the server.
         tracing::error!(%error, "settlements cannot be noted");
+    }
+}
+
+/// Of one that comes back those controls end that it may have had; of one that is gone all do, at everybody who hears of
+/// it now or later.
+fn end_controls(shared: &Shared, state: &ViewState) {
+    let settled = state.losses.iter().flat_map(|(slot, loss)| {
+        let below = loss.settled.iter().map(|one| one.incarnation_below);
+        below.max().map(|below| (*slot, Incarnation(below)))
+    });
+    let gone = state.stream_ends.keys();
+    let gone = gone.map(|slot| (*slot, Incarnation(u64::MAX)));
+    for (slot, below) in settled.chain(gone) {
+        shared.engine.turn(|turn| {
+            turn.core
+                .handle_loss_settled(turn.now, &turn.tree, slot, None, below);
+            turn.stirred = true;
+        });
     }
 }
 
@@ -252,7 +274,7 @@ pub(crate) fn lacking_of_lost(
     let view = shared.standing.view();
     let witnesses = shared.engine.turn(|turn| turn.ledger.witnesses.clone());
     let news = shared.news();
-    let others = shared.others().into_iter();
+    let others = shared.followed().into_iter();
     let gone = |slot: &ReplicaSlot| !view.active.contains(slot) || absent.contains(slot);
     let mut lost = others.filter(gone);
     lost.find(|lost| {
@@ -272,7 +294,7 @@ pub(crate) fn lacking_of_lost(
 pub(crate) fn others_have_all(shared: &Shared) -> bool {
     let survivors = survivors(shared);
     let view = shared.standing.view();
-    let others = shared.others().into_iter();
+    let others = shared.followed().into_iter();
     let mut gone = others.filter(|slot| !view.active.contains(slot) && !shared.is_given_up(*slot));
     let has_all = |lost| {
         let here = applied_here(shared, lost);
@@ -281,6 +303,31 @@ pub(crate) fn others_have_all(shared: &Shared) -> bool {
         applied.any(|applied| *applied >= here)
     };
     !survivors.is_empty() && gone.all(has_all)
+}
+
+/// Whether of each stream but this replica's own, and those that were given up, somebody in the view who holds contents has
+/// said within such a time that it has as much as is here.
+pub(crate) fn present_have_all(shared: &Shared, fresh: Duration) -> bool {
+    let news = shared.news();
+    let present = survivors(shared).into_iter().filter_map(|slot| {
+        let (ask, at) = news.get(&slot)?.said.as_ref()?;
+        (at.elapsed() < fresh).then_some((slot, ask))
+    });
+    let present: Vec<(ReplicaSlot, &Ask)> = present.collect();
+    let streams = shared.followed().into_iter();
+    let streams = streams.filter(|of| !shared.is_given_up(*of));
+    let here: Vec<(ReplicaSlot, u64)> = streams.map(|of| (of, applied_here(shared, of))).collect();
+    have_all(&present, &here)
+}
+
+/// Whether of each of these streams, applied so far, one of those who say this has as much.
+fn have_all(present: &[(ReplicaSlot, &Ask)], here: &[(ReplicaSlot, u64)]) -> bool {
+    let has = |(by, ask): &(ReplicaSlot, &Ask), of: ReplicaSlot, at: u64| {
+        let mut applied = ask.applied.iter();
+        *by == of || applied.any(|(slot, there)| *slot == of.0 && *there >= at)
+    };
+    let mut here = here.iter();
+    !present.is_empty() && here.all(|(of, at)| present.iter().any(|one| has(one, *of, *at)))
 }
 
 pub(crate) fn applied_here(shared: &Shared, lost: ReplicaSlot) -> u64 {
@@ -293,13 +340,9 @@ pub(crate) fn applied_here(shared: &Shared, lost: ReplicaSlot) -> u64 {
 pub(crate) fn has_what_the_lost_left(shared: &Shared, turn: &Turn<'_>) -> bool {
     let epoch = shared.standing.view().epoch.0;
     let news = shared.news();
-    let members = shared.others();
     let others = turn.ledger.active.difference(&turn.ledger.witnesses);
     let others: Vec<&ReplicaSlot> = others.filter(|slot| **slot != shared.slot()).collect();
-    let mut lost = lost(shared)
-        .into_iter()
-        .filter(|lost| members.contains(lost));
-    lost.all(|lost| {
+    lost(shared).into_iter().all(|lost| {
         let here = applied_here(shared, lost);
         let level = others.iter().all(|slot| {
             let said = news.get(slot).and_then(|news| news.said.as_ref());
@@ -388,4 +431,27 @@ pub(crate) async fn settle(
     let known = loss.map_or(0, |loss| loss.incarnation + 1);
     let below = below.unwrap_or(0).max(known);
     decide_settlement(shared, lost, through, below, by).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of three the first has answered an update because the third has it; the first is lost, and the third is outside the
+    /// view and needs a copy.
+    #[test]
+    fn a_copy_that_alone_has_an_update_of_a_lost_replica_is_not_given_up() {
+        let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));
+        let here = [(first, 7), (second, 3)];
+        let says = |applied: u64| Ask {
+            applied: vec![(first.0, applied)],
+            ..Ask::default()
+        };
+        let (behind, level) = (says(6), says(7));
+        assert!(!have_all(&[(second, &behind)], &here));
+        assert!(have_all(&[(second, &level)], &here));
+        let both = [(first, &says(0)), (second, &behind)];
+        assert!(have_all(&both, &here), "its maker is there");
+        assert!(!have_all(&[], &here), "nobody is there to say so");
+    }
 }

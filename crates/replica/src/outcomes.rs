@@ -207,6 +207,10 @@ impl Shared {
             // One that had carried anything out would have had to start anew.
             return true;
         }
+        if self.view_state().is_some_and(|state| state.is_gone(slot)) {
+            // Everything of it that counts was with all who are left before it was removed.
+            return true;
+        }
         let applied = self.inbox(slot).map_or(0, |inbox| inbox.applied());
         let behind = self.outcomes.left_behind(of.by);
         let behind = behind.or_else(|| self.settled_through(slot));
@@ -215,9 +219,8 @@ impl Shared {
 
     /// Up to where a lost replica's stream counts, once that is decided.
     fn settled_through(&self, slot: ReplicaSlot) -> Option<u64> {
-        let state = self.view_state()?;
-        let settlement = state.losses.get(&slot)?.settled.last()?;
-        Some(settlement.through)
+        let end = self.view_state()?.stream_end(slot)?;
+        Some(end.through)
     }
 
     /// What to answer for an operation that was carried out elsewhere, from the copy here. Versions around a change
@@ -286,7 +289,7 @@ impl Shared {
             .until(|turn| {
                 let news = self.news();
                 // Its maker has it, unless it is lost; then it is with all who are left.
-                let enough = turn.ledger.majority_has(|slot, _| {
+                let enough = turn.ledger.majority_has(|slot| {
                     let said = news.get(&slot).and_then(|news| news.said.as_ref());
                     let mut applied = said.iter().flat_map(|(ask, _)| &ask.applied);
                     slot == by || applied.any(|(of, at)| *of == by.0 && *at >= position)

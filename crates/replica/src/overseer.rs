@@ -204,7 +204,7 @@ fn note_contents(turn: &mut Turn<'_>, change: &Change, position: u64, under: &[C
             turn.core.handle_data_unshipped(touched.id, under);
         }
         Change::Create { made, .. } if made.kind == TouchedKind::File => {
-            turn.ledger.born.insert(made.id, position);
+            turn.ledger.births.insert(made.id, position);
         }
         Change::Remove { removed, .. } => gone(turn, *removed),
         Change::Rename {
@@ -220,7 +220,8 @@ fn gone(turn: &mut Turn<'_>, removed: Touched) {
     if removed.kind != TouchedKind::File {
         return;
     }
-    turn.ledger.born.remove(&removed.id);
+    turn.ledger.births.remove(removed.id);
+    turn.ledger.confirmed_by_all(removed.id);
     turn.ledger.unshipped.removed(removed.id);
     turn.settle_content(removed.id);
 }

@@ -173,6 +173,12 @@ fn note(courses: &Mutex<Courses>, slot: ReplicaSlot, remainder: Remainder) {
 }
 
 impl Returns {
+    /// A replica was removed.
+    pub(crate) fn forget(&self, slot: ReplicaSlot) {
+        locked(&self.sent).remove(&slot);
+        locked(&self.heard).remove(&slot);
+    }
+
     /// How far another replica is, to which this one sends what it lacks.
     pub(crate) fn of(&self, slot: ReplicaSlot) -> Option<ReturnView> {
         locked(&self.sent).get(&slot).map(Course::view)

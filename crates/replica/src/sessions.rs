@@ -15,9 +15,8 @@ use crate::base::Held;
 use crate::post::{Delivered, Outbox};
 use crate::progress::{Remainder, Stage};
 use crate::shared::Shared;
-use crate::turn::Turn;
 use crate::wire::{self, BasePage, Greeting};
-use crate::{base, contents, losses, streams, views};
+use crate::{accounts, base, contents, losses, streams, views};
 
 /// So many files that a copy waits for are looked at in one go.
 const LOOKED_AT: usize = 4096;
@@ -45,6 +44,8 @@ struct Conversation {
     sent: u64,
     /// How far it had applied our stream when the conversation began.
     begun_at: Option<u64>,
+    /// It holds nothing yet, and so has applied nothing.
+    takes_rows: bool,
 }
 
 /// Files of a copy whose contents the peer lacks, with their sizes.
@@ -164,6 +165,21 @@ impl Conversations {
     /// The peer has named all of these files, and all of them count as lacking.
     pub(crate) fn named(&self, peer: ReplicaSlot) {
         self.with(peer, |conversation| conversation.named = true);
+    }
+
+    /// Of so many files the contents belong to the copy that a peer begins with, and are not there.
+    pub(crate) fn owed_files(&self, peer: ReplicaSlot) -> usize {
+        let owed = self.with(peer, |conversation| {
+            let owed = conversation.base.as_ref();
+            owed.map_or(0, |owed| owed.files.len())
+        });
+        owed.unwrap_or(0)
+    }
+
+    /// Whether a peer said last that it holds nothing.
+    pub(crate) fn takes_rows(&self, peer: ReplicaSlot) -> bool {
+        let takes = self.with(peer, |conversation| conversation.takes_rows);
+        takes == Some(true)
     }
 
     /// The rows of so many objects are sent to a peer from now on; it has those of the first ones.
@@ -343,16 +359,32 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
         applied(shared, from, greeting.applied);
     }
     let supplies = shared.supplies_base(from);
+    shared.conversations.with(from, |conversation| {
+        conversation.takes_rows = has == Held::Nothing;
+    });
     if has == Held::Nothing {
+        shared.engine.turn(|turn| {
+            if let Some(backlog) = turn.ledger.unshipped.peer(from) {
+                backlog.is_empty_handed();
+            }
+        });
         if supplies && first_time(shared, from, |conversation| &mut conversation.supplying) {
             let supply = tokio::spawn(base::supply_rows(shared.clone(), session, greeting.taken));
             converse(shared, from, supply);
         }
         return;
     }
-    if first_time(shared, from, |conversation| &mut conversation.sending) {
-        start_sending(shared, session, greeting.applied);
-    }
+    let applied = greeting.applied;
+    let balanced = accounts::balance(shared.clone(), from, applied, has == Held::Everything);
+    let starts = first_time(shared, from, |conversation| &mut conversation.sending);
+    let shared_too = shared.clone();
+    let talking = tokio::spawn(async move {
+        balanced.await;
+        if starts {
+            start_sending(&shared_too, session, applied);
+        }
+    });
+    converse(shared, from, talking);
 }
 
 /// A peer lacks updates that are not kept any more: it has to take a whole copy.
@@ -488,34 +520,15 @@ pub(crate) fn look_for_members(shared: &Arc<Shared>) {
     }
 }
 
-/// Gives a new member a place in our accounts. The copy it begins with comes from somebody who may lack
-/// what is on its way from here, so it gets that from here as well.
-fn welcome(turn: &mut Turn<'_>, slot: ReplicaSlot, witness: bool) {
-    if turn.ledger.unshipped.peer(slot).is_some() {
-        return;
-    }
-    turn.ledger.applied.entry(slot).or_default();
-    if witness {
-        return turn.ledger.unshipped.add_witness(slot);
-    }
-    let lacking = turn.ledger.unshipped.peers();
-    let mut files: BTreeSet<ObjectId> = lacking.flat_map(|(_, peer)| peer.lacking()).collect();
-    let own = turn.core.own_controls();
-    files.extend(own.flat_map(|(_, control)| control.claims.iter().map(|claim| claim.object)));
-    let (now, follows) = (turn.now, Position(turn.ledger.last_position));
-    let backlog = turn.ledger.unshipped.add_peer(slot);
-    for file in files {
-        backlog.changed(now, file, 0..u64::MAX, follows);
-    }
-}
-
-/// Talks to the members of a list from now on, and to no others.
+/// Talks to the members of a list from now on, and to no others. Those whom the set has removed are none, though the list
+/// may not say so: it is kept where they were given up with the majority.
 pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
-    let current: BTreeSet<ReplicaSlot> = list
-        .members
-        .iter()
-        .filter(|member| !member.revoked)
+    let state = shared.view_state();
+    let is_gone = |slot| state.as_ref().is_some_and(|state| state.is_gone(slot));
+    let members = list.members.iter().filter(|member| !member.revoked);
+    let current: BTreeSet<ReplicaSlot> = members
         .map(|member| ReplicaSlot(member.slot))
+        .filter(|slot| !is_gone(*slot))
         .collect();
     shared.set_members(current.clone(), list.clone());
     let others: Vec<_> = current
@@ -525,7 +538,7 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
         .collect();
     shared.engine.turn(|turn| {
         for slot in &others {
-            welcome(turn, *slot, list.is_witness(slot.0));
+            accounts::open(turn, *slot, list.is_witness(slot.0));
         }
         turn.stirred = true;
     });

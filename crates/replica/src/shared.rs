@@ -1,5 +1,7 @@
 //! What the parts of a replica share: the copy, the core, the connections, and who is in the set.
 
+mod peers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -30,13 +32,15 @@ use crate::room::Room;
 use crate::scrub::Scrub;
 use crate::sessions::Conversations;
 use crate::settings::Settings;
-use crate::streams;
 use crate::turn::Engine;
 use crate::views::{self, Arrival, Debt, Fit, News, Standing};
 use crate::wire::{self, Ask, Origin};
 
 /// A forwarded operation that has not been answered by then is given up; its outcome is unknown.
 const FORWARD_LIMIT: Duration = Duration::from_secs(600);
+
+/// Of so many files it is remembered who wrote them last; of others whoever sends an older version reads again.
+const WRITERS: usize = 65_536;
 
 /// The fact that says up to where updates were removed.
 const TRIMMED: &[u8] = b"trimmed";
@@ -370,6 +374,9 @@ impl Shared {
         if !files.is_empty() && !self.standing.is_up_to_date() {
             let mut writers = locked(&self.writers);
             writers.extend(files.iter().map(|file| (*file, writer)));
+            while writers.len() > WRITERS {
+                writers.pop_first();
+            }
         }
     }
 
@@ -430,27 +437,6 @@ impl Shared {
         let applied = self.store.applied_all()?;
         self.engine.turn(|turn| turn.ledger.heard.extend(applied));
         Ok(())
-    }
-
-    /// Keeps connections to a peer, and a place for what it sends. Again: learns its addresses.
-    pub(crate) fn meet(self: &Arc<Self>, slot: ReplicaSlot, addresses: Vec<String>) {
-        if !self.inboxes().contains_key(&slot) {
-            let applied = self.store.applied(slot).unwrap_or_else(|error| {
-                tracing::error!(%error, "the position in a stream cannot be read");
-                0
-            });
-            let (inbox, queue) = Inbox::new(slot, applied);
-            self.engine
-                .turn(|turn| turn.ledger.heard.insert(slot, applied));
-            let inbox = Arc::new(inbox);
-            self.inboxes().insert(slot, inbox.clone());
-            let applying = tokio::spawn(streams::apply(self.clone(), inbox, queue));
-            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            tasks.push(applying);
-        }
-        if let Some(endpoint) = self.endpoint.get() {
-            endpoint.connect(slot, addresses);
-        }
     }
 
     /// Has somebody told of files whose locks have changed elsewhere.

@@ -49,6 +49,9 @@ pub struct ReplicaStatus {
     pub torn_files: u64,
     /// Paths of them, not all when there are many.
     pub torn_paths: Vec<String>,
+    /// So many entries are kept in memory of what others lack, or may not know: it does not grow with the time that somebody
+    /// is away.
+    pub entries_kept: u64,
     /// Operations of clients here that were carried out elsewhere.
     pub forwarded: u64,
     /// Operations carried out for other members.
@@ -163,6 +166,7 @@ impl Replica {
                 .flatten(),
             torn_files: torn.len() as u64,
             torn_paths: torn_paths.collect(),
+            entries_kept: shared.engine.turn(|turn| turn.ledger.entries_kept()) as u64,
             forwarded: figures.forwarded.load(Ordering::Relaxed),
             served: figures.served.load(Ordering::Relaxed),
             bytes_written: shared.store.statistics().bytes_written,

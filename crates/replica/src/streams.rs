@@ -152,6 +152,9 @@ pub(crate) async fn apply(
     mut queue: mpsc::UnboundedReceiver<(u64, Parcel)>,
 ) {
     while let Some((session, parcel)) = queue.recv().await {
+        if matches!(parcel, Parcel::End) {
+            return;
+        }
         if shared.is_given_up(inbox.from) {
             // It was decided to go on without this; the sender learns so.
             continue;
@@ -207,6 +210,7 @@ async fn take_in(
             apply_message(shared, inbox, session, &incoming.message.payload).await
         }
         Parcel::Relayed(records) => apply_message(shared, inbox, session, records).await,
+        Parcel::End => Ok(()),
     }
 }
 

@@ -11,12 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use control::{
-    Command, ControlCore, ControlName, Depth, Envelope, Mark, Moment, OperationId, Proposal, Record,
+    Command, ControlCore, ControlName, Depth, Envelope, Mark, Moment, OperationId, Position,
+    Proposal, Record,
 };
 use store::Store;
 use tokio::sync::{mpsc, oneshot, watch};
 use vfs::{ObjectId, ReplicaSlot};
 
+use crate::births::Births;
 use crate::durability::KnownDurability;
 use crate::shipping::Unshipped;
 use crate::status::Ages;
@@ -60,6 +62,9 @@ pub(crate) struct Pin {
     pub(crate) cuts: Vec<u64>,
 }
 
+/// A range that no file reaches.
+const NOTHING: std::ops::Range<u64> = u64::MAX - 1..u64::MAX;
+
 /// What earlier incarnations of this replica left unfinished.
 #[derive(Debug)]
 pub(crate) struct Former {
@@ -71,11 +76,12 @@ pub(crate) struct Former {
 
 /// What belongs to the core's lock besides the core.
 pub(crate) struct Ledger {
+    pub(crate) slot: ReplicaSlot,
     pub(crate) pins: HashMap<ObjectId, Pin>,
     /// Files that get a new version with all the data that is here.
     pub(crate) renewing: HashSet<ObjectId>,
     /// Where files were made that not everybody may have heard of.
-    pub(crate) born: HashMap<ObjectId, u64>,
+    pub(crate) births: Births,
     /// What each peer lacks of file contents.
     pub(crate) unshipped: Unshipped,
     /// Files whose content everybody has; their durable marks can go.
@@ -87,6 +93,8 @@ pub(crate) struct Ledger {
     /// The replicas that take part in the view in force, and members that hold no contents.
     pub(crate) active: BTreeSet<ReplicaSlot>,
     pub(crate) witnesses: BTreeSet<ReplicaSlot>,
+    /// The replicas of which a majority is needed, this one among them: those that the view in force is agreed by.
+    pub(crate) voters: BTreeSet<ReplicaSlot>,
     /// Files of which a peer has everything and may not know it.
     pub(crate) unconfirmed: BTreeSet<(ReplicaSlot, ObjectId)>,
     /// Those of them that were complete without any content being sent, and up to which place of our stream.
@@ -98,7 +106,7 @@ pub(crate) struct Ledger {
     /// The place of our last update.
     pub(crate) last_position: u64,
     /// When the present configuration of the set came into force here, and the place of our last update then.
-    pub(crate) configured: Option<(Moment, u64)>,
+    pub(crate) configured_at: Option<(Moment, u64)>,
     verdicts: HashMap<OperationId, oneshot::Sender<Verdict>>,
     awaited: HashMap<u64, oneshot::Receiver<Verdict>>,
     operations: u64,
@@ -152,7 +160,7 @@ impl Engine {
             state: Mutex::new(State {
                 core,
                 parents: Parents::default(),
-                ledger: Ledger::new(unshipped),
+                ledger: Ledger::new(slot, unshipped),
             }),
             store,
             slot,
@@ -414,11 +422,12 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn new(unshipped: Unshipped) -> Ledger {
+    pub(crate) fn new(slot: ReplicaSlot, unshipped: Unshipped) -> Ledger {
         Ledger {
+            slot,
             pins: HashMap::new(),
             renewing: HashSet::new(),
-            born: HashMap::new(),
+            births: Births::default(),
             unshipped,
             shipped: HashSet::new(),
             former: None,
@@ -426,49 +435,17 @@ impl Ledger {
             ages: Ages::default(),
             active: BTreeSet::new(),
             witnesses: BTreeSet::new(),
+            voters: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
             complete: Vec::new(),
             heard: BTreeMap::new(),
             applied: BTreeMap::new(),
             last_position: 0,
-            configured: None,
+            configured_at: None,
             verdicts: HashMap::new(),
             awaited: HashMap::new(),
             operations: 0,
         }
-    }
-
-    /// The position up to which every member has applied our stream.
-    pub(crate) fn known_everywhere(&self) -> u64 {
-        let peers = self.unshipped.peers();
-        let applied = peers.map(|(slot, _)| self.applied.get(&slot).copied().unwrap_or(0));
-        applied.min().unwrap_or(self.last_position)
-    }
-
-    /// The position up to which updates need not be kept: everybody has them, or they are not among the last `kept(slot)` of
-    /// which a replica out of the view lacks some.
-    pub(crate) fn needed_by_nobody(&self, kept: impl Fn(ReplicaSlot) -> u64) -> u64 {
-        let needed = self.unshipped.peers().map(|(slot, _)| {
-            let applied = self.applied.get(&slot).copied().unwrap_or(0);
-            match self.active.contains(&slot) {
-                true => applied,
-                false => applied.max(self.last_position.saturating_sub(kept(slot))),
-            }
-        });
-        needed.min().unwrap_or(self.last_position)
-    }
-
-    /// Whether every other replica that takes part has this file's content.
-    fn complete_at_active(&self, file: ObjectId) -> bool {
-        let mut lacking = self.unshipped.lacking(file);
-        !lacking.any(|slot| self.active.contains(&slot))
-    }
-
-    /// Whether every other replica that takes part has applied our stream up to `position`.
-    fn applied_by_active(&self, position: u64) -> bool {
-        let peers = self.unshipped.peers().map(|(slot, _)| slot);
-        let mut active = peers.filter(|slot| self.active.contains(slot));
-        active.all(|slot| self.applied.get(&slot).copied().unwrap_or(0) >= position)
     }
 }
 
@@ -500,8 +477,36 @@ impl Turn<'_> {
         let complete: Vec<ReplicaSlot> = complete.map(|(slot, _)| slot).collect();
         let position = self.ledger.last_position;
         for slot in complete {
-            self.ledger.unconfirmed.insert((slot, file));
-            self.ledger.complete.push((slot, file, position));
+            if self.ledger.active.contains(&slot) {
+                self.ledger.unconfirmed.insert((slot, file));
+                self.ledger.complete.push((slot, file, position));
+            } else {
+                self.tell_later(slot, file);
+            }
+        }
+    }
+
+    /// A peer that takes no part has all of a file, and is told so when it is back: as if it lacked what is behind the end.
+    fn tell_later(&mut self, slot: ReplicaSlot, file: ObjectId) {
+        let (now, follows) = (self.now, Position(self.ledger.last_position));
+        if let Some(backlog) = self.ledger.unshipped.peer(slot) {
+            backlog.changed(now, file, NOTHING, follows);
+        }
+    }
+
+    /// What those could not be told who take part no longer they are told when they are back.
+    pub(crate) fn put_off_telling(&mut self) {
+        let ledger = &mut self.ledger;
+        let away = |slot: &ReplicaSlot| !ledger.active.contains(slot);
+        let late: Vec<(ReplicaSlot, ObjectId)> = (ledger.unconfirmed.iter())
+            .filter(|(slot, _)| away(slot))
+            .copied()
+            .collect();
+        let active = &ledger.active;
+        ledger.complete.retain(|(slot, ..)| active.contains(slot));
+        for (slot, file) in late {
+            self.ledger.unconfirmed.remove(&(slot, file));
+            self.tell_later(slot, file);
         }
     }
 

@@ -12,7 +12,7 @@ use vfs::{Error, ObjectId};
 use crate::shared::Shared;
 use crate::turn::Turn;
 use crate::views;
-use crate::{losses, progress, sessions, status};
+use crate::{accounts, losses, progress, sessions, status};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -21,9 +21,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// So many records are looked at at a time.
 const RECORDS_AT_ONCE: usize = 256;
-
-/// So many birthplaces are remembered before those that everybody knows are dropped.
-const BIRTHS: usize = 4096;
 
 /// So many times as many updates are kept for a replica out of the view while it is in contact: those that are made
 /// while it takes a copy follow it.
@@ -135,10 +132,8 @@ async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
         return Ok(());
     }
     let shipped = shared.engine.turn(|turn| {
-        let known = turn.ledger.known_everywhere();
-        if turn.ledger.born.len() > BIRTHS {
-            turn.ledger.born.retain(|_, position| *position > known);
-        }
+        let known = turn.ledger.known_to_active();
+        turn.ledger.births.known(known);
         std::mem::take(&mut turn.ledger.shipped)
     });
     if shipped.is_empty() {
@@ -156,8 +151,10 @@ async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
 /// Removes records that every member has applied, or that a replica out of the view has to do without.
 async fn trim(shared: &Shared, trimmed: &mut u64) -> vfs::Result<()> {
     let connected = status::connected(shared);
+    let overdrawn = accounts::overdrawn(shared);
     let kept = |slot| {
         let times = match connected.contains(&slot) {
+            _ if overdrawn.contains(&slot) => 0,
             true => KEPT_IN_CONTACT,
             false => 1,
         };
@@ -173,6 +170,7 @@ async fn trim(shared: &Shared, trimmed: &mut u64) -> vfs::Result<()> {
         shared.store.trim_updates(through).await?;
         *trimmed = through;
     }
+    accounts::give_up_overdue(shared);
     Ok(())
 }
 

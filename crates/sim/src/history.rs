@@ -92,6 +92,13 @@ impl History {
         (needed && view.active.len() >= majority).then_some(view)
     }
 
+    /// The newest view with one replica fewer configured, which does not take part.
+    pub(crate) fn removing(&self, gone: ReplicaSlot) -> View {
+        let mut view = self.next();
+        view.configured.remove(&gone);
+        view
+    }
+
     fn next(&self) -> View {
         let mut view = self.present().clone();
         view.epoch = Epoch(view.epoch.0 + 1);

@@ -19,7 +19,7 @@
 //! ([`control::Rules`], [`Model`], or a switch of the test itself where the rule is not the core's) and to break nothing
 //! with it; `tests/listed.rs` looks for the tests. The letters stand for files of `tests/`: `c` is `counterexamples.rs`
 //! (random runs with a rule switched off), `f` is `failing.rs` (the same with failures), `s` is `scripted.rs`, `l` is
-//! `lagging.rs`, `m` is `membership.rs`, `r` is `reading.rs`, `k` is `locks.rs`; `v` is `views.rs` of the crate `control`.
+//! `lagging.rs`, `q` is `sequences.rs`, `m` is `membership.rs`, `r` is `reading.rs`, `k` is `locks.rs`; `v` is `views.rs` of the crate `control`.
 //! What the model does not have is played in the crate `replica` with the code that decides there. Where two numbers share
 //! a row, one rule prevents both, or they are played in the same way.
 //!
@@ -43,6 +43,8 @@
 //! | 28 | f for a full disk that leaves while others stay; `room.rs` of `replica` for the reserve | |
 //! | 38 | v | three cores and a lost connection are all it takes; and with an admission before everybody has heard the reports. Random runs hardly show it, because here a proposal made again tells the same as a report |
 //! | 39 | v for ends and proposals of another epoch; `restart.rs` of `control` for numbers after a restart | an end of an older epoch is an orphan only if it is not said again either |
+//! | 41 | q; the state in `state/tests.rs` of `view`, and `tests/membership.rs` of `replica` | that a decision to remove without a settlement is refused is the real state's affair |
+//! | 42, 43 | `majority.rs` and `births.rs` of `replica`, and its `tests/membership.rs` | here majorities are those of the view, and memory is not counted |
 //! | 44 | f; `lease.rs` of `control` | a machine that was started anew, with a clock that begins again |
 //! | 45 | `post.rs` of `replica` | |
 //! | 50 | f; `lease.rs` of `control`, `standing.rs` of `replica` | machines stand still in half of the random runs with failures |

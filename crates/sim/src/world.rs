@@ -11,6 +11,7 @@ mod majority;
 mod messages;
 mod pauses;
 mod reading;
+mod removing;
 mod returning;
 mod truth;
 mod views;
@@ -137,6 +138,8 @@ pub struct World {
     slowest_write: Duration,
     /// At most so long may an operation take for each operation that is served meanwhile, if limited.
     pub(crate) turn_limit: Option<Duration>,
+    /// Replicas that are removed, or are to be: they never run again, and nobody waits for them or for their clients.
+    pub(crate) gone: BTreeSet<ReplicaSlot>,
     /// What was closed or moved in this step.
     pub(crate) just_closed: BTreeSet<ObjectId>,
     /// The virtual time.
@@ -192,6 +195,7 @@ impl World {
             settings: plan.settings,
             slowest_write: plan.slowest_write,
             turn_limit: plan.turn_limit(),
+            gone: BTreeSet::new(),
             just_closed: BTreeSet::new(),
             now: Moment(0),
             links: plan.links.clone(),
@@ -423,6 +427,12 @@ impl World {
             }
             event => self.take_of_failures(event),
         }
+    }
+
+    /// The replicas that were not removed.
+    pub(crate) fn remaining(&self) -> impl Iterator<Item = &Replica> {
+        let all = self.replicas.values();
+        all.filter(|replica| !self.gone.contains(&replica.slot))
     }
 
     /// A replica of this set by its slot.

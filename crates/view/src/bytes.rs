@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The format of everything this crate stores and sends.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// A value as bytes.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, String> {

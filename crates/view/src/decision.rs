@@ -54,7 +54,8 @@ pub enum Decision {
         /// When.
         at_unix_s: u64,
     },
-    /// Takes a member out of the configuration, for ever.
+    /// Takes a member out of the configuration, for ever. Refused of one with a copy as long as it takes part beside
+    /// others with a copy, or as its [`crate::Loss`] is not settled.
     Remove {
         /// Who is removed.
         slot: ReplicaSlot,

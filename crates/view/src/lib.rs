@@ -31,6 +31,6 @@ pub use error::ViewError;
 pub use ledger::{Change, Ledger, LedgerError};
 pub use recovery::{force, last_known};
 pub use settings::Settings;
-pub use state::{Exclusion, Kind, Loss, MEMBERS_MAX, MemberState, ViewState};
+pub use state::{Exclusion, Kind, Loss, MEMBERS_MAX, MemberState, StreamEnd, ViewState};
 pub use views::Views;
 pub use warrant::Warrant;

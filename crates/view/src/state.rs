@@ -5,6 +5,7 @@
 //! Raft, sockets, disks. The order of fields is the format of snapshots: new ones are added at the end.
 
 mod apply;
+mod removing;
 mod replace;
 mod settle;
 #[cfg(test)]
@@ -38,7 +39,8 @@ pub struct ViewState {
     pub epoch: u64,
     /// The configured replicas.
     pub members: BTreeMap<ReplicaSlot, MemberState>,
-    /// Replicas that left the view with controls that may still stand, removed ones included.
+    /// Replicas that left the view with controls that may still stand. A removed one is among them only if it was given
+    /// up with the majority ([`crate::Decision::Recover`]), until that is settled.
     pub losses: BTreeMap<ReplicaSlot, Loss>,
     /// The last decisions, oldest first; at most [`crate::AUDIT_ENTRIES_MAX`].
     pub audit: VecDeque<AuditEntry>,
@@ -46,6 +48,17 @@ pub struct ViewState {
     pub settlements: u64,
     /// Slots that were configured once and must never be again.
     pub removed: BTreeSet<ReplicaSlot>,
+    /// Of removed replicas whose losses are settled: how their streams ended. Nothing of them stands any more.
+    pub stream_ends: BTreeMap<ReplicaSlot, StreamEnd>,
+}
+
+/// How the stream of a lost replica ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamEnd {
+    /// The last position that counts; `u64::MAX` if whatever had come counts.
+    pub through: u64,
+    /// The number of the settlement that said so.
+    pub settlement: u64,
 }
 
 /// One configured replica.
@@ -90,11 +103,21 @@ pub struct Loss {
     pub settled: Vec<Settlement>,
 }
 
+impl Settlement {
+    fn end(&self) -> StreamEnd {
+        StreamEnd {
+            through: self.through,
+            settlement: self.id,
+        }
+    }
+}
+
 impl ViewState {
-    /// How many of the configured replicas are a majority.
+    /// How many of the members that vote are a majority. A newcomer counts when it is admitted, for and against:
+    /// until then nobody waits for it, however long its copy takes.
     #[must_use]
     pub fn majority(&self) -> usize {
-        self.members.len() / 2 + 1
+        self.voters().len() / 2 + 1
     }
 
     /// Whether `slot` takes part in the view.
@@ -107,7 +130,30 @@ impl ViewState {
     #[must_use]
     pub fn is_settled(&self, slot: ReplicaSlot) -> bool {
         let loss = self.losses.get(&slot);
-        loss.is_some_and(|loss| !loss.settled.is_empty())
+        loss.is_some_and(|loss| !loss.settled.is_empty()) || self.stream_ends.contains_key(&slot)
+    }
+
+    /// Whether `slot` was removed and nothing about it is left to decide.
+    #[must_use]
+    pub fn is_gone(&self, slot: ReplicaSlot) -> bool {
+        self.removed.contains(&slot) && !self.losses.contains_key(&slot)
+    }
+
+    /// Up to where the stream of `slot` counts, which is out of the view or removed, by the last settlement.
+    #[must_use]
+    pub fn stream_end(&self, slot: ReplicaSlot) -> Option<StreamEnd> {
+        let removed = self.stream_ends.get(&slot).copied();
+        removed.or_else(|| Some(self.losses.get(&slot)?.settled.last()?.end()))
+    }
+
+    /// Every settlement that is remembered, with whose stream it ended.
+    pub fn settled_streams(&self) -> impl Iterator<Item = (ReplicaSlot, StreamEnd)> + '_ {
+        let removed = self.stream_ends.iter().map(|(slot, end)| (*slot, *end));
+        let losses = self.losses.iter().flat_map(|(slot, loss)| {
+            let settled = loss.settled.iter();
+            settled.map(|settlement| (*slot, settlement.end()))
+        });
+        removed.chain(losses)
     }
 
     /// Whether `slot` is a member that keeps a copy of the data.

@@ -211,7 +211,7 @@ impl Door {
         let engine = &self.shared.engine;
         let number = engine.turn(|turn| {
             let operation = turn.ledger.begin_operation();
-            let entry = turn.ledger.born.get(&file).copied().map(Position);
+            let entry = turn.ledger.births.of(file).map(Position);
             let taken = turn
                 .core
                 .handle_close(turn.now, &turn.tree, operation, file, entry);

@@ -69,6 +69,12 @@ impl Awareness {
         self.since.get(&of).copied()
     }
 
+    /// A replica is gone, and no change of its can be missing anywhere.
+    pub(crate) fn forget(&mut self, slot: ReplicaSlot) {
+        self.changed.remove(&slot);
+        self.since.remove(&slot);
+    }
+
     /// For the others.
     pub(crate) fn known(&self) -> Vec<(u16, u64)> {
         self.since.iter().map(|(of, at)| (of.0, *at)).collect()

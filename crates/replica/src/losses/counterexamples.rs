@@ -77,8 +77,9 @@ impl Run {
         let mut unshipped = Unshipped::new(Settings::default());
         unshipped.add_peer(B);
         unshipped.add_peer(C);
-        let mut ledger = Ledger::new(unshipped);
+        let mut ledger = Ledger::new(ReplicaSlot(1), unshipped);
         ledger.active = [ReplicaSlot(1), B, C].into();
+        ledger.voters = ledger.active.clone();
         Run {
             rules,
             ledger,

@@ -44,13 +44,13 @@ pub(super) fn relay_to_returning(shared: &Arc<Shared>) {
     let gone = |slot: &ReplicaSlot| {
         silent.contains(slot) || (!view.active.contains(slot) && !shared.is_given_up(*slot))
     };
-    let others = shared.others();
+    let (others, followed) = (shared.others(), shared.followed());
     for slot in others.iter().filter(|slot| !view.active.contains(slot)) {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
         let Some((ask, _)) = said.filter(|_| shared.post.is_in_session(*slot)) else {
             continue;
         };
-        for of in others.iter().filter(|of| *of != slot && gone(of)) {
+        for of in followed.iter().filter(|of| *of != slot && gone(of)) {
             let applied = ask.applied.iter().find(|(lost, _)| *lost == of.0);
             let behind = applied.filter(|(_, applied)| *applied < applied_here(shared, *of));
             if let (Some((_, applied)), Some(inbox)) = (behind, shared.inbox(*of)) {

@@ -16,7 +16,7 @@ pub(super) fn beyond_all(shared: &Shared) -> Option<ReplicaSlot> {
     let witnesses = shared.engine.turn(|turn| turn.ledger.witnesses.clone());
     let news = shared.news();
     let holders: Vec<ReplicaSlot> = view.active.difference(&witnesses).copied().collect();
-    let mut lost = shared.others().into_iter();
+    let mut lost = shared.followed().into_iter();
     lost.find(|lost| {
         let here = applied_here(shared, *lost);
         let applied = holders.iter().map(|holder| {

@@ -80,9 +80,21 @@ pub struct Backlog {
     hurried: Option<Moment>,
     /// The peer is a witness: it keeps no contents, and so lacks none.
     witness: bool,
+    account: Account,
     /// Lets a test show what happens when pieces in flight are forgotten.
     #[cfg(test)]
     pub(super) forget_in_flight: bool,
+}
+
+/// How much is known of what a peer lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Account {
+    /// All that it lacks.
+    Exact,
+    /// What it lacks of what is shipped; perhaps it has not got all of a copy.
+    Open,
+    /// Nothing, and nothing is noted: it was away for so long that it takes a whole copy.
+    GivenUp,
 }
 
 /// No peer lacks so many bytes of files of known length.
@@ -104,6 +116,7 @@ impl Backlog {
             now: Moment::default(),
             hurried: None,
             witness: false,
+            account: Account::Exact,
             #[cfg(test)]
             forget_in_flight: false,
         }
@@ -118,6 +131,51 @@ impl Backlog {
         }
     }
 
+    /// Nothing more is noted: the peer takes a whole copy when it is back. Returns what it lacked.
+    pub fn give_up(&mut self) -> Vec<ObjectId> {
+        let files = std::mem::take(&mut self.files).into_keys().collect();
+        *self = Backlog {
+            account: Account::GivenUp,
+            witness: self.witness,
+            count: self.count,
+            now: self.now,
+            ..Backlog::new(self.settings.clone())
+        };
+        files
+    }
+
+    /// What is changed from now on is noted; the peer may lack more.
+    pub fn reopen(&mut self) {
+        self.account = Account::Open;
+    }
+
+    /// What was changed behind the place that the peer has reached is noted; `whole`: it has everything else.
+    pub fn balance(&mut self, whole: bool) {
+        self.account = match whole {
+            true => Account::Exact,
+            false => Account::Open,
+        };
+    }
+
+    /// The peer has given up its copy, or begins with one.
+    pub fn is_empty_handed(&mut self) {
+        if self.account == Account::Exact {
+            self.account = Account::Open;
+        }
+    }
+
+    /// Whether nothing is noted, because the peer takes a whole copy when it is back.
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        self.account == Account::GivenUp
+    }
+
+    /// Whether the peer lacks nothing but what is noted.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.account == Account::Exact
+    }
+
     /// Whether the peer keeps contents at all.
     #[must_use]
     pub fn keeps_contents(&self) -> bool {
@@ -127,7 +185,7 @@ impl Backlog {
     /// `range` of `file` was written, punched or allocated by the update at `follows`; `0..u64::MAX` is
     /// everything of it, however long it is. To be called when the change is visible to readers.
     pub fn changed(&mut self, now: Moment, file: ObjectId, range: Range<u64>, follows: Position) {
-        if range.is_empty() || self.witness {
+        if range.is_empty() || self.witness || self.is_given_up() {
             return;
         }
         let now = self.tell(now);
@@ -358,11 +416,13 @@ impl Backlog {
         self.ages.first().map(|&(since, _)| since)
     }
 
-    /// Of how many files the peer has been lacking something since before a moment.
+    /// Of how many files the peer has been lacking something since before a moment; costs by the number of those of which it
+    /// has since then.
     #[must_use]
     pub fn files_since_before(&self, moment: Moment) -> usize {
-        let earlier = self.ages.iter().take_while(|(since, _)| *since < moment);
-        earlier.count()
+        let later = self.ages.iter().rev();
+        let later = later.take_while(|(since, _)| *since >= moment);
+        self.ages.len() - later.count()
     }
 
     fn is_full(&self) -> bool {

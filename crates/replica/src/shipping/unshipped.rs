@@ -9,7 +9,7 @@ use std::ops::Range;
 use vfs::{ObjectId, ReplicaSlot};
 
 /// Which peers lack which file contents. Every change is noted for all peers, whether they are there or
-/// not; a peer that stays away costs memory by the number of changed files, not by their contents.
+/// not; a peer that stays away costs memory by the number of changed files, not by their contents, until it is given up.
 #[derive(Debug)]
 pub struct Unshipped {
     settings: Settings,
@@ -49,9 +49,25 @@ impl Unshipped {
             .collect()
     }
 
+    /// Nothing more is noted for `peer`, which takes a whole copy when it is back. Returns the files that no other peer
+    /// lacks.
+    pub fn give_up(&mut self, peer: ReplicaSlot) -> Vec<ObjectId> {
+        let files = self.peers.get_mut(&peer).map(Backlog::give_up);
+        let files = files.unwrap_or_default().into_iter();
+        files
+            .filter(|&file| self.complete_everywhere(file))
+            .collect()
+    }
+
     /// The backlog of one peer.
     pub fn peer(&mut self, peer: ReplicaSlot) -> Option<&mut Backlog> {
         self.peers.get_mut(&peer)
+    }
+
+    /// What one peer lacks; `None` of whom nothing is known.
+    #[must_use]
+    pub fn backlog(&self, peer: ReplicaSlot) -> Option<&Backlog> {
+        self.peers.get(&peer)
     }
 
     /// The peers and their backlogs.

@@ -1,16 +1,22 @@
 //! From the list of members, which the authority signs, to the configuration that the set agrees on.
 //!
 //! One member at a time, and only when all who take part know every control, and have every update, of earlier
-//! configurations: otherwise majorities of two configurations might not meet (rule 31).
+//! configurations: otherwise majorities of two configurations might not meet (rule 31). Who is to go leaves the view first,
+//! then it is settled what becomes of what it alone had, and then it is removed: nobody could settle that later
+//! (counterexample 41). Members that are to go come before those that are to come, which may never be reached.
+
+#[cfg(test)]
+mod sequences;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use peer::set::{Member, MemberList};
 use vfs::ReplicaSlot;
-use view::{Decision, Kind, Outcome, ViewState};
+use view::{Decision, Kind, Outcome, SettledBy, ViewState};
 
-use super::{promises, unix_seconds};
+use super::{leaving, promises, unix_seconds};
+use crate::losses;
 use crate::shared::Shared;
 
 /// A decision that takes longer is asked for again.
@@ -66,24 +72,78 @@ pub(crate) fn note_current(shared: &Shared) {
     }
 }
 
+/// Why a member that is to be removed leaves the view, and why what it alone had is given up, for people.
+const REMOVED: &str = "it is removed from the set";
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// The configuration changes.
+    Change(Decision),
+    /// Somebody who is to go leaves the view.
+    PartWith(ReplicaSlot),
+    /// It is settled that nothing is left of somebody who is to go.
+    Settle(ReplicaSlot),
+}
+
 /// Has the set agree on the next member that has come or gone, if this replica keeps the authority.
 pub(crate) async fn configure(shared: &Arc<Shared>) {
     let Some(views) = shared.views.get() else {
         return;
     };
     let state = views.state().borrow().clone();
-    if !shared.set.keeps_authority() || !shared.standing.may_answer() || !is_steady(shared) {
+    if !shared.set.keeps_authority() || !shared.standing.may_answer() {
         return;
     }
-    let Some(decision) = next(shared, &state) else {
-        return;
-    };
+    let leaves_something = |slot| leaves_something(shared, slot);
+    let step = next(
+        &shared.member_list(),
+        &state,
+        (shared.slot(), unix_seconds()),
+        leaves_something,
+    );
+    match step {
+        Some(Step::PartWith(slot)) => leaving::exclude(shared, slot, REMOVED).await,
+        Some(Step::Settle(slot)) => settle(shared, slot).await,
+        Some(Step::Change(decision)) if is_steady(shared) => change(views, decision).await,
+        Some(Step::Change(_)) | None => {}
+    }
+}
+
+async fn change(views: &view::Views, decision: Decision) {
     match tokio::time::timeout(LIMIT, views.decide(decision)).await {
         Ok(Ok(Outcome::Applied)) => tracing::info!("the configuration has changed"),
         Ok(Ok(Outcome::Refused(why))) => tracing::warn!(why, "the configuration stays as it is"),
         Ok(Err(error)) => tracing::warn!(%error, "the configuration is not decided"),
         Err(_) => tracing::warn!("the configuration is not decided in time"),
     }
+}
+
+/// Nobody has anything less than the lost one as far as can be known, so nobody is asked.
+async fn settle(shared: &Arc<Shared>, slot: ReplicaSlot) {
+    if losses::waits_for(shared, slot).is_some() {
+        return;
+    }
+    let by = SettledBy::Administrator {
+        reason: REMOVED.to_owned(),
+    };
+    match losses::settle(shared, slot, by).await {
+        Ok(()) => tracing::info!(
+            replica = slot.0,
+            "nothing is left of a replica that is removed"
+        ),
+        Err(why) => tracing::warn!(why, "a loss is not settled"),
+    }
+}
+
+/// Whether a lost replica may alone have something: then its removal waits until that is back in the view, taken over, or
+/// given up by an administrator's word.
+pub(crate) fn leaves_something(shared: &Shared, slot: ReplicaSlot) -> bool {
+    let frozen = shared.engine.turn(|turn| {
+        let mut frozen = turn.core.frozen();
+        !turn.core.is_settled() || frozen.any(|grant| grant.name.holder == slot)
+    });
+    frozen || !losses::at_stake(shared, slot).is_empty()
 }
 
 /// Whether all who take part say that everybody knows their controls and has their updates of earlier configurations.
@@ -101,24 +161,213 @@ fn is_steady(shared: &Shared) -> bool {
         })
 }
 
-fn next(shared: &Shared, state: &ViewState) -> Option<Decision> {
-    let (by, at_unix_s) = (shared.slot(), unix_seconds());
-    let list = shared.member_list();
-    list.members.iter().find_map(|member| {
-        let slot = ReplicaSlot(member.slot);
-        match (state.members.contains_key(&slot), member.revoked) {
-            (true, true) => Some(Decision::Remove {
-                slot,
-                by,
-                at_unix_s,
-            }),
-            (false, false) if state.newcomer().is_none() => Some(Decision::Configure {
-                slot,
-                kind: kind_of(member),
-                by,
-                at_unix_s,
-            }),
-            _ => None,
+fn next(
+    list: &MemberList,
+    state: &ViewState,
+    (by, at_unix_s): (ReplicaSlot, u64),
+    leaves_something: impl Fn(ReplicaSlot) -> bool,
+) -> Option<Step> {
+    let members = || list.members.iter();
+    let configured = |slot: &ReplicaSlot| state.members.contains_key(slot);
+    let to_go = members().filter(|member| member.revoked);
+    let mut to_go = to_go
+        .map(|member| ReplicaSlot(member.slot))
+        .filter(configured);
+    let goes =
+        to_go.find_map(|slot| towards_removal(state, slot, (by, at_unix_s), &leaves_something));
+    let comes = || {
+        let mut to_come = members()
+            .filter(|member| !member.revoked && !configured(&ReplicaSlot(member.slot)))
+            .filter(|member| !state.removed.contains(&ReplicaSlot(member.slot)));
+        let member = to_come.next().filter(|_| state.newcomer().is_none())?;
+        Some(Step::Change(Decision::Configure {
+            slot: ReplicaSlot(member.slot),
+            kind: kind_of(member),
+            by,
+            at_unix_s,
+        }))
+    };
+    goes.or_else(comes)
+}
+
+/// What can be done now so that a member goes.
+fn towards_removal(
+    state: &ViewState,
+    slot: ReplicaSlot,
+    (by, at_unix_s): (ReplicaSlot, u64),
+    leaves_something: impl Fn(ReplicaSlot) -> bool,
+) -> Option<Step> {
+    let holds = |decision: &Decision| state.clone().decide(decision) == Outcome::Applied;
+    let remove = Decision::Remove {
+        slot,
+        by,
+        at_unix_s,
+    };
+    if holds(&remove) {
+        return Some(Step::Change(remove));
+    }
+    let part = Decision::Exclude {
+        slot,
+        by,
+        seen_epoch: state.epoch,
+        reason: REMOVED.to_owned(),
+        at_unix_s,
+    };
+    if holds(&part) {
+        return Some(Step::PartWith(slot));
+    }
+    let is_open = state.losses.contains_key(&slot) && !state.is_settled(slot);
+    (is_open && !leaves_something(slot)).then_some(Step::Settle(slot))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use view::Settlement;
+
+    use super::*;
+
+    const FOUNDER: ReplicaSlot = ReplicaSlot(1);
+
+    fn member(slot: u16, revoked: bool) -> Member {
+        Member {
+            slot,
+            addresses: Vec::new(),
+            revoked,
+            witness: false,
         }
-    })
+    }
+
+    /// A set whose members have come one after the other.
+    fn set(size: u16) -> ViewState {
+        let mut state = ViewState {
+            epoch: 1,
+            ..ViewState::default()
+        };
+        let founder = view::MemberState {
+            kind: Kind::Data,
+            active: true,
+            since_epoch: 1,
+            incarnation: 1,
+            was_active: true,
+            excluded: None,
+        };
+        state.members = BTreeMap::from([(FOUNDER, founder)]);
+        for slot in (2..=size).map(ReplicaSlot) {
+            let configure = Decision::Configure {
+                slot,
+                kind: Kind::Data,
+                by: FOUNDER,
+                at_unix_s: 0,
+            };
+            hold(&mut state, &configure);
+            let seen_epoch = state.epoch;
+            let admit = Decision::Admit {
+                slot,
+                by: slot,
+                seen_epoch,
+                incarnation: 1,
+                at_unix_s: 0,
+            };
+            hold(&mut state, &admit);
+        }
+        state
+    }
+
+    fn hold(state: &mut ViewState, decision: &Decision) {
+        assert_eq!(state.decide(decision), Outcome::Applied, "{decision:?}");
+    }
+
+    fn after(list: &[Member], state: &ViewState, leaves_something: bool) -> Option<Step> {
+        let list = MemberList {
+            members: list.to_vec(),
+            ..MemberList::default()
+        };
+        next(&list, state, (FOUNDER, 0), |_| leaves_something)
+    }
+
+    fn settle(state: &mut ViewState, slot: ReplicaSlot) {
+        let settlement = Settlement {
+            through: 7,
+            incarnation_below: 2,
+            names: None,
+            by: SettledBy::Takeover,
+            at_unix_s: 0,
+            id: 0,
+        };
+        let seen_epoch = state.epoch;
+        let settle = Decision::Settle {
+            slot,
+            settlement,
+            by: FOUNDER,
+            seen_epoch,
+            at_unix_s: 0,
+        };
+        hold(state, &settle);
+    }
+
+    #[test]
+    fn who_is_to_go_leaves_is_settled_and_is_removed() {
+        let (mut state, third) = (set(3), ReplicaSlot(3));
+        let list = [member(1, false), member(2, false), member(3, true)];
+        assert_eq!(after(&list, &state, true), Some(Step::PartWith(third)));
+        let exclude = Decision::Exclude {
+            slot: third,
+            by: FOUNDER,
+            seen_epoch: state.epoch,
+            reason: String::new(),
+            at_unix_s: 0,
+        };
+        hold(&mut state, &exclude);
+        assert_eq!(after(&list, &state, true), None, "somebody has to say so");
+        assert_eq!(after(&list, &state, false), Some(Step::Settle(third)));
+        settle(&mut state, third);
+        let Some(Step::Change(remove)) = after(&list, &state, true) else {
+            panic!("it can be removed");
+        };
+        hold(&mut state, &remove);
+        assert!(state.is_gone(third));
+        assert_eq!(after(&list, &state, false), None);
+    }
+
+    #[test]
+    fn the_second_of_two_is_removed_in_one_step() {
+        let list = [member(1, false), member(2, true)];
+        let step = after(&list, &set(2), true);
+        assert!(matches!(step, Some(Step::Change(Decision::Remove { .. }))));
+    }
+
+    /// Of four one is lost; another one is to go as well, and cannot leave before.
+    #[test]
+    fn one_that_waits_holds_up_no_other() {
+        let mut state = set(4);
+        let fourth = ReplicaSlot(4);
+        let exclude = Decision::Exclude {
+            slot: fourth,
+            by: FOUNDER,
+            seen_epoch: state.epoch,
+            reason: String::new(),
+            at_unix_s: 0,
+        };
+        hold(&mut state, &exclude);
+        let list = [1, 2, 3, 4].map(|slot| member(slot, slot > 2));
+        assert_eq!(after(&list, &state, false), Some(Step::Settle(fourth)));
+    }
+
+    #[test]
+    fn who_is_to_come_waits_for_those_who_are_to_go_and_is_never_one_of_them() {
+        let mut state = set(3);
+        let list = [
+            member(1, false),
+            member(2, false),
+            member(3, true),
+            member(4, false),
+        ];
+        let third = ReplicaSlot(3);
+        assert_eq!(after(&list, &state, false), Some(Step::PartWith(third)));
+        state.removed.insert(ReplicaSlot(4));
+        let list = [1, 2, 3, 4].map(|slot| member(slot, false));
+        assert_eq!(after(&list, &state, false), None);
+    }
 }

@@ -46,8 +46,10 @@ pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
         .get(&slot)
         .map_or(0, |since| since.0);
     let debt = shared.engine.turn(|turn| {
+        let mut given_up = false;
         let files: BTreeSet<ObjectId> = match turn.ledger.unshipped.peer(slot) {
             Some(backlog) => {
+                given_up = backlog.is_given_up();
                 backlog.owe();
                 backlog.lacking().collect()
             }
@@ -58,7 +60,11 @@ pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
         }
         Debt {
             epoch: since,
-            through: turn.ledger.last_position,
+            // Nobody knows what one lacks that is to take a whole copy.
+            through: match given_up {
+                true => u64::MAX,
+                false => turn.ledger.last_position,
+            },
             files,
         }
     });

@@ -14,6 +14,7 @@ use view::{Kind, ViewError, ViewState, Views};
 
 use super::seam::{Backing, Facts, Letters};
 use super::{entering, standing};
+use crate::accounts;
 use crate::base::Held;
 use crate::losses;
 use crate::shared::Shared;
@@ -87,6 +88,7 @@ pub(crate) async fn follow(shared: Arc<Shared>, mut states: watch::Receiver<Arc<
                 },
             }
         }
+        accounts::follow(&shared, &state);
         losses::apply_settlements(&shared, &state).await;
         if states.changed().await.is_err() {
             return;
@@ -163,6 +165,7 @@ fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view
     new.iter().for_each(|slot| shared.note_heard(*slot));
     shared.engine.turn(|turn| {
         turn.ledger.active = view.active.clone();
+        turn.ledger.voters = view.configured.clone();
         let members = state.members.iter();
         let witnesses = members.filter(|(_, member)| member.kind == Kind::Witness);
         turn.ledger.witnesses = witnesses.map(|(slot, _)| *slot).collect();
@@ -171,9 +174,10 @@ fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view
             // may remember although they have ended: they would end what a lost one has won since.
             turn.settle_all_contents();
         }
-        if former.configured != view.configured || turn.ledger.configured.is_none() {
-            turn.ledger.configured = Some((turn.now, turn.ledger.last_position));
+        if former.configured != view.configured || turn.ledger.configured_at.is_none() {
+            turn.ledger.configured_at = Some((turn.now, turn.ledger.last_position));
         }
+        turn.put_off_telling();
         turn.core.handle_view(turn.now, &turn.tree, view.clone());
         turn.settle_all_contents();
         turn.stirred = true;

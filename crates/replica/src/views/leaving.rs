@@ -59,7 +59,8 @@ pub(crate) fn is_cut_off(shared: &Shared) -> bool {
         let news = news.get(slot);
         *slot == shared.slot() || news.is_some_and(|news| news.heard.elapsed() <= limit)
     };
-    let in_contact = state.members.keys().filter(|slot| heard(slot));
+    let voters = state.voters();
+    let in_contact = voters.iter().filter(|slot| heard(slot));
     in_contact.count() < state.majority()
 }
 

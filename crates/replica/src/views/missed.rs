@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vfs::ReplicaSlot;
-use view::{Settlement, ViewState};
+use view::{StreamEnd, ViewState};
 
 use super::returning;
 use crate::base::Held;
@@ -101,15 +101,12 @@ fn judge(
     known: u64,
     applied: impl Fn(ReplicaSlot) -> vfs::Result<u64>,
 ) -> vfs::Result<Verdict> {
-    let all = state.losses.iter();
-    let all: Vec<(ReplicaSlot, &Settlement)> = all
-        .flat_map(|(slot, loss)| loss.settled.iter().map(|one| (*slot, one)))
-        .collect();
+    let all: Vec<(ReplicaSlot, StreamEnd)> = state.settled_streams().collect();
     for id in known + 1..=state.settlements {
-        let Some((lost, settlement)) = all.iter().find(|(_, one)| one.id == id) else {
+        let Some((lost, end)) = all.iter().find(|(_, end)| end.settlement == id) else {
             return Ok(Verdict::Unknown);
         };
-        if *lost != own && applied(*lost)? > settlement.through {
+        if *lost != own && applied(*lost)? > end.through {
             return Ok(Verdict::More);
         }
     }
@@ -118,7 +115,7 @@ fn judge(
 
 #[cfg(test)]
 mod tests {
-    use view::{Loss, SettledBy};
+    use view::{Loss, SettledBy, Settlement};
 
     use super::*;
 
@@ -166,6 +163,19 @@ mod tests {
         state.losses.clear();
         assert_eq!(judged(&state, 0, 0), Verdict::Unknown);
         assert_eq!(judged(&state, 1, 41), Verdict::Same);
+    }
+
+    #[test]
+    fn what_was_kept_of_a_removed_replica_is_remembered() {
+        let mut state = settled();
+        state.losses.clear();
+        let end = StreamEnd {
+            through: 40,
+            settlement: 1,
+        };
+        state.stream_ends.insert(LOST, end);
+        assert_eq!(judged(&state, 0, 40), Verdict::Same);
+        assert_eq!(judged(&state, 0, 41), Verdict::More);
     }
 
     #[test]

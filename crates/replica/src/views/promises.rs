@@ -14,6 +14,7 @@ use vfs::FileSystem;
 use vfs::ReplicaSlot;
 
 use super::{entering, leaving, returning};
+use crate::accounts;
 use crate::losses;
 use crate::settings::Durability;
 use crate::shared::Shared;
@@ -175,7 +176,10 @@ fn owed(shared: &Shared, turn: &mut Turn<'_>, to: ReplicaSlot) -> u64 {
     let lately = LATELY + shared.settings.data_delay;
     let lately = Moment(turn.now.0.saturating_sub(lately.as_micros() as u64));
     let backlog = turn.ledger.unshipped.peer(to);
-    backlog.map_or(0, |backlog| backlog.files_since_before(lately) as u64)
+    backlog.map_or(0, |backlog| match backlog.is_given_up() {
+        true => accounts::KEPT_FILES as u64,
+        false => backlog.files_since_before(lately) as u64,
+    })
 }
 
 fn applied_here(shared: &Shared) -> Vec<(u16, u64)> {

@@ -219,10 +219,12 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
 }
 
 /// Whether the others can do without this copy. They go on without a member that gives its copy up where enough of them are
-/// left; else it gets the new one as a member.
+/// left; else it gets the new one as a member. One outside may be the only one left that has an update of somebody who was
+/// lost a moment ago, which was answered because it has it.
 async fn is_spared(shared: &Arc<Shared>) -> bool {
     if !shared.takes_part() {
-        return true;
+        let fresh = shared.settings.site_lease * NEWS_LEASES;
+        return shared.is_witness || losses::present_have_all(shared, fresh);
     }
     let spared = losses::others_have_all(shared);
     if spared {

@@ -4,7 +4,7 @@ use super::Broken;
 use crate::world::World;
 
 pub(crate) fn check(world: &World) -> Result<(), Broken> {
-    let mut replicas = world.replicas.values();
+    let mut replicas = world.remaining();
     let Some(first) = replicas.next() else {
         return Ok(());
     };

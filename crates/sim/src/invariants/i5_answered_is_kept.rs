@@ -19,7 +19,7 @@ pub(crate) fn check(world: &World) -> Result<(), Broken> {
         if !done || write || given_up {
             continue;
         }
-        let mut replicas = world.replicas.values();
+        let mut replicas = world.remaining();
         if let Some(replica) = replicas.find(|replica| !replica.done.contains(&number)) {
             let sight = format!(
                 "operation {number} was answered and is lost at replica {}: {operation:?}",
@@ -29,7 +29,7 @@ pub(crate) fn check(world: &World) -> Result<(), Broken> {
         }
     }
     for (file, closed) in &world.closed {
-        let mut replicas = world.replicas.values();
+        let mut replicas = world.remaining();
         let older = replicas.find(|replica| {
             let version = replica.tree.version(*file);
             version.is_some_and(|version| version < closed.version)

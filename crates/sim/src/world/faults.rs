@@ -34,6 +34,8 @@ pub enum Fault {
     Mended(ReplicaSlot),
     /// An administrator gives up what a lost replica alone has.
     GiveUp(ReplicaSlot),
+    /// An administrator removes a replica for ever, with what it alone has.
+    Remove(ReplicaSlot),
     /// Everything that was broken is mended.
     HealAll,
 }
@@ -66,6 +68,8 @@ pub struct Model {
     pub locks_are_in_every_copy: bool,
     /// With durability `majority`, an answer waits until a majority has what was changed.
     pub answers_wait_for_majority: bool,
+    /// A removed replica's loss is settled before majorities are counted without it.
+    pub losses_settled_before_removal: bool,
     /// What the clients of a lost replica have locked is given up when they have stayed away for a lease, not before.
     pub absent_clients_have_a_lease: bool,
 }
@@ -85,6 +89,7 @@ impl Model {
         entries_from_copy_of_attributes: true,
         locks_are_in_every_copy: true,
         answers_wait_for_majority: true,
+        losses_settled_before_removal: true,
         absent_clients_have_a_lease: true,
     };
 }
@@ -138,7 +143,7 @@ impl World {
         match fault {
             Fault::Crash(slot) | Fault::Start(slot) | Fault::Full(slot) => here(&slot),
             Fault::Pause(slot, _) | Fault::GoOn(slot) => here(&slot),
-            Fault::Mended(slot) | Fault::GiveUp(slot) => here(&slot),
+            Fault::Mended(slot) | Fault::GiveUp(slot) | Fault::Remove(slot) => here(&slot),
             Fault::Cut(from, to) | Fault::Heal(from, to) => here(&from) && here(&to),
             Fault::HealAll => true,
         }
@@ -231,6 +236,7 @@ impl World {
                 self.settle(slot);
             }
             Fault::GiveUp(slot) => self.begin_settling(slot),
+            Fault::Remove(slot) => self.begin_removing(slot),
             Fault::HealAll => {
                 let slots: Vec<ReplicaSlot> = self.replicas.keys().copied().collect();
                 for slot in &slots {
@@ -273,7 +279,7 @@ impl World {
     }
 
     fn start(&mut self, slot: ReplicaSlot) {
-        if self.replicas[&slot].site.up {
+        if self.replicas[&slot].site.up || self.gone.contains(&slot) {
             return;
         }
         // Every other time the machine was started anew too, and its clock begins again.
@@ -351,7 +357,7 @@ impl World {
         self.go_on_settling(lost, SETTLE_TIMES);
     }
 
-    fn may_settle(&self, slot: ReplicaSlot) -> bool {
+    pub(super) fn may_settle(&self, slot: ReplicaSlot) -> bool {
         self.knows_everything(slot) && self.may_answer(slot)
     }
 

@@ -144,7 +144,11 @@ impl World {
             && self.knows_everything(slot)
             && let Some(view) = self.agreed.with(slot)
         {
-            self.decide(slot, Decision::View(view));
+            let present = self.agreed.present();
+            let active: Vec<ReplicaSlot> = present.active.iter().copied().collect();
+            if present.configured.contains(&slot) || self.is_steady(&active) {
+                self.decide(slot, Decision::View(view));
+            }
         }
     }
 

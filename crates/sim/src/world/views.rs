@@ -32,6 +32,7 @@ impl World {
             self.synchronise(slot);
             self.look_after_absent(slot);
             self.take_over(slot);
+            self.remove_the_gone(slot);
         }
     }
 

@@ -49,6 +49,14 @@ pub fn set_the_stage_for_joining(replicas: u16, founders: u16, switch: Switch) -
     stage_of(plan, switch, Some(Vec::new()))
 }
 
+/// The same with either durability.
+pub fn set_the_stage_for_sequences(replicas: u16, founders: u16, majority: bool) -> World {
+    let mut plan = Plan::still(replicas, ms(10), Settings::default());
+    plan.founders = founders;
+    plan.majority = majority;
+    stage_of(plan, all_rules, Some(Vec::new()))
+}
+
 /// The same with disks, leases and views.
 pub fn set_the_stage_for_failures(replicas: u16, switch: Switch) -> World {
     set_the_stage_for_joining(replicas, replicas, switch)

@@ -1,6 +1,6 @@
 //! What each decision about members does, and when it is refused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use vfs::ReplicaSlot;
 
@@ -77,9 +77,7 @@ impl ViewState {
                 by,
                 at_unix_s,
             } => {
-                let verdict = self
-                    .entitled(*by)
-                    .and_then(|()| self.remove(*slot, *at_unix_s));
+                let verdict = self.entitled(*by).and_then(|()| self.remove(*slot, *by));
                 self.conclude(verdict, *by, *at_unix_s)
             }
             Decision::Settle {
@@ -154,7 +152,7 @@ impl ViewState {
         Outcome::Applied
     }
 
-    fn next_epoch(&self) -> u64 {
+    pub(super) fn next_epoch(&self) -> u64 {
         self.epoch.saturating_add(1)
     }
 
@@ -229,7 +227,7 @@ impl ViewState {
     }
 
     /// Whether enough active replicas remain without `slot`, one with data among them.
-    fn can_do_without(&self, slot: ReplicaSlot, majority: usize) -> Result<(), String> {
+    pub(super) fn can_do_without(&self, slot: ReplicaSlot, majority: usize) -> Result<(), String> {
         let rest = self
             .members
             .iter()
@@ -247,7 +245,7 @@ impl ViewState {
         Ok(())
     }
 
-    fn lose(&mut self, slot: ReplicaSlot, at_unix_s: u64) {
+    pub(super) fn lose(&mut self, slot: ReplicaSlot, at_unix_s: u64) {
         let member = self.members.get(&slot);
         let incarnation = member.map_or(0, |member| member.incarnation);
         let loss = Loss {
@@ -316,63 +314,6 @@ impl ViewState {
             Kind::Witness => "witness",
         };
         Ok(format!("configured {kind} {}", slot.0))
-    }
-
-    fn remove(&mut self, slot: ReplicaSlot, at_unix_s: u64) -> Verdict {
-        let Some(member) = self.members.get(&slot) else {
-            return Err(format!("replica {} is not configured", slot.0));
-        };
-        let was_active = member.active;
-        let majority = (self.members.len() - 1) / 2 + 1;
-        self.can_do_without(slot, majority)?;
-        if was_active {
-            self.lose(slot, at_unix_s);
-        }
-        self.members.remove(&slot);
-        self.removed.insert(slot);
-        Ok(format!("removed replica {}", slot.0))
-    }
-
-    fn recover(
-        &mut self,
-        survivors: &BTreeSet<ReplicaSlot>,
-        by: ReplicaSlot,
-        at_unix_s: u64,
-    ) -> Verdict {
-        let is_member = |slot: &ReplicaSlot| self.members.contains_key(slot);
-        if !survivors.contains(&by) || !survivors.iter().all(is_member) {
-            return Err("survivors must be configured, the deciding one among them".to_owned());
-        }
-        if !self.holds_data(by) {
-            return Err(format!("replica {} is a witness; it holds no data", by.0));
-        }
-        let configured: Vec<ReplicaSlot> = self.members.keys().copied().collect();
-        let gone: Vec<ReplicaSlot> = configured
-            .into_iter()
-            .filter(|slot| !survivors.contains(slot))
-            .collect();
-        for slot in &gone {
-            if self.is_active(*slot) {
-                self.lose(*slot, at_unix_s);
-            }
-            self.members.remove(slot);
-            self.removed.insert(*slot);
-        }
-        let epoch = self.next_epoch();
-        let holders = self.active().filter(|slot| self.holds_data(*slot));
-        if holders.count() == 0
-            && let Some(member) = self.members.get_mut(&by)
-        {
-            member.active = true;
-            member.was_active = true;
-            member.since_epoch = epoch;
-            member.excluded = None;
-            self.losses.remove(&by);
-        }
-        let (survivors, gone) = (listed(survivors.iter()), listed(gone.iter()));
-        Ok(format!(
-            "went on with {survivors}, given up for ever: {gone}"
-        ))
     }
 }
 

@@ -26,7 +26,11 @@ impl ViewState {
         self.settlements = self.settlements.saturating_add(1);
         settlement.id = self.settlements;
         let what = told(slot, &settlement);
+        let ends_all = settlement.names.is_none();
         loss.settled.push(settlement);
+        if ends_all && self.removed.contains(&slot) {
+            self.conclude_loss(slot);
+        }
         Ok(what)
     }
 

@@ -183,13 +183,24 @@ fn an_exclusion_is_refused() {
 }
 
 #[test]
-fn a_newcomer_counts_against_an_exclusion_until_it_is_removed() {
+fn a_newcomer_counts_for_no_majority_until_it_is_admitted() {
     let mut state = data(3);
     hold(&mut state, &configure(4, 1));
+    hold(&mut state, &exclude(3, 1, 2));
+    let few = "1 active replicas would be left, and a majority is 2";
+    refuse(&state, &exclude(2, 1, 3), few);
+    hold(&mut state, &admit(4, 4, 3, 1));
     let few = "2 active replicas would be left, and a majority is 3";
-    refuse(&state, &exclude(3, 1, 2), few);
+    refuse(&state, &exclude(4, 1, 4), few);
+}
+
+#[test]
+fn a_newcomer_that_never_comes_can_be_removed_while_another_member_is_lost() {
+    let mut state = data(3);
+    hold(&mut state, &configure(4, 1));
+    hold(&mut state, &exclude(3, 1, 2));
     hold(&mut state, &remove(4, 1));
-    hold(&mut state, &exclude(3, 1, 3));
+    assert_eq!((state.majority(), state.newcomer()), (2, None));
 }
 
 #[test]
@@ -217,11 +228,12 @@ fn a_configuration_grows_by_one_newcomer_at_a_time() {
     hold(&mut state, &configure(2, 1));
     assert_eq!(state.newcomer(), Some(slot(2)));
     assert_eq!(state.voters(), [slot(1)].into());
-    assert_eq!((state.majority(), state.is_active(slot(2))), (2, false));
+    assert_eq!((state.majority(), state.is_active(slot(2))), (1, false));
     let waits = "replica 2 was configured before and is not active yet";
     refuse(&state, &configure(3, 1), waits);
     hold(&mut state, &admit(2, 1, 2, 1));
     assert_eq!(state.voters(), [slot(1), slot(2)].into());
+    assert_eq!(state.majority(), 2);
     let state = data(9);
     refuse(&state, &configure(10, 1), "a set has at most 9 members");
 }
@@ -234,19 +246,53 @@ fn a_removal_leaves_a_majority_and_frees_no_slot() {
     hold(&mut state, &exclude(3, 1, 1));
     let few = "1 active replicas would be left, and a majority is 2";
     refuse(&state, &remove(2, 1), few);
+    hold(&mut state, &settle(3, 1, 2, settlement(50, 9, None)));
     hold(&mut state, &remove(3, 1));
-    assert!(
-        state.losses.contains_key(&slot(3)),
-        "its controls may stand"
-    );
     refuse(&state, &configure(3, 1), "slot 3 cannot be used");
     hold(&mut state, &remove(2, 1));
-    assert_eq!(state.losses[&slot(2)].since_unix_s, 500);
     let last = "0 active replicas would be left, and a majority is 1";
     refuse(&state, &remove(1, 1), last);
     let (state, _) = found(&[(1, Kind::Data), (2, Kind::Witness)]);
     let none = "no active replica that holds data would be left";
     refuse(&state, &remove(1, 2), none);
+}
+
+/// Counterexample 41 in the state: of one that was removed nothing is left to decide, whoever takes part later.
+#[test]
+fn counterexample_41_a_loss_is_settled_before_the_removal() {
+    let mut state = data(3);
+    let inside = "replica 3 takes part; it has to leave the view before";
+    refuse(&state, &remove(3, 1), inside);
+    hold(&mut state, &exclude(3, 1, 1));
+    let open = "replica 3 is lost, and it is not decided what becomes of that which it alone had";
+    refuse(&state, &remove(3, 1), open);
+    hold(&mut state, &settle(3, 1, 2, settlement(50, 0, Some(2))));
+    refuse(&state, &remove(3, 1), open);
+    hold(&mut state, &settle(3, 1, 2, settlement(50, 9, None)));
+    hold(&mut state, &remove(3, 1));
+    assert!(state.losses.is_empty() && state.is_gone(slot(3)) && state.is_settled(slot(3)));
+    let end = state.stream_end(slot(3)).unwrap();
+    assert_eq!((end.through, end.settlement), (50, 2));
+    assert_eq!(
+        state.settled_streams().collect::<Vec<_>>(),
+        [(slot(3), end)]
+    );
+    let lost = "replica 3 is not lost";
+    refuse(&state, &settle(3, 1, 3, settlement(60, 9, None)), lost);
+}
+
+#[test]
+fn the_last_one_beside_who_decides_is_removed_at_once_and_a_witness_whenever() {
+    let mut state = data(2);
+    hold(&mut state, &remove(2, 1));
+    let end = state.stream_end(slot(2)).unwrap();
+    assert_eq!((end.through, end.settlement), (u64::MAX, 1));
+    assert!(state.is_gone(slot(2)) && state.losses.is_empty());
+    let members = [(1, Kind::Data), (2, Kind::Data), (3, Kind::Witness)];
+    let (mut state, _) = found(&members);
+    hold(&mut state, &exclude(3, 1, 1));
+    hold(&mut state, &remove(3, 1));
+    assert!(state.is_gone(slot(3)) && state.losses.is_empty());
 }
 
 #[test]
@@ -316,6 +362,10 @@ fn recovery_gives_up_the_others() {
     let lost: Vec<u16> = state.losses.keys().map(|slot| slot.0).collect();
     assert_eq!(lost, [2, 3, 4, 5]);
     refuse(&state, &configure(2, 1), "slot 2 cannot be used");
+    assert!(!state.is_gone(slot(2)), "nobody has agreed about its loss");
+    hold(&mut state, &settle(2, 1, 3, settlement(7, 9, None)));
+    assert!(state.is_gone(slot(2)) && !state.losses.contains_key(&slot(2)));
+    assert_eq!(state.stream_end(slot(2)).unwrap().through, 7);
     // If nobody active survives, the one where it was said goes on with what it has.
     hold(&mut stale, &recover(&[5], 5));
     assert!(stale.is_active(slot(5)));

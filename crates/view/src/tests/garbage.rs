@@ -100,8 +100,8 @@ fn another_format_and_bytes_left_over_are_refused() {
         Err("bytes are left over".to_owned())
     );
     bytes.pop();
-    bytes[0] = 2;
-    let words = "format 2 is not known here".to_owned();
+    bytes[0] = 1;
+    let words = "format 1 is not known here".to_owned();
     assert_eq!(decode::<Kind>(&bytes), Err(words));
     assert_eq!(decode::<Kind>(&[]), Err("no bytes".to_owned()));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::fixture::{Set, is_temporary, slot, until};
 use crate::bytes::decode;
 use crate::raft::types::{Entry, SNAPSHOT_EVERY};
-use crate::{Decision, Kind, Ledger, Outcome, ViewError};
+use crate::{Decision, Kind, Ledger, Outcome, SettledBy, Settlement, ViewError};
 
 fn configuration(number: u16, at: u16) -> Decision {
     Decision::Configure {
@@ -37,6 +37,27 @@ impl Set {
             !state.members.contains_key(&slot(number))
         })
         .await;
+    }
+
+    /// Has all controls of a lost member end.
+    async fn settle(&self, at: u16, number: u16) {
+        let settlement = || Settlement {
+            through: 0,
+            incarnation_below: 9,
+            names: None,
+            by: SettledBy::Takeover,
+            at_unix_s: 1,
+            id: 0,
+        };
+        let decision = |seen_epoch| Decision::Settle {
+            slot: slot(number),
+            settlement: settlement(),
+            by: slot(at),
+            seen_epoch,
+            at_unix_s: 1,
+        };
+        self.decide(at, decision, |state| state.is_settled(slot(number)))
+            .await;
     }
 
     /// Waits until the members that vote at `at` are these.
@@ -104,12 +125,15 @@ async fn a_removed_member_votes_no_longer_even_if_it_led() {
     let set = Set::found(3).await;
     let leader = set.leader(1).await;
     let rest: Vec<u16> = (1..=3).filter(|number| *number != leader).collect();
+    set.exclude(rest[0], leader).await;
+    set.settle(rest[0], leader).await;
     set.remove(rest[0], leader).await;
     set.voters(rest[0], &rest).await;
     set.voters(rest[1], &rest).await;
     set.stop(leader).await;
     set.admit(rest[1], rest[1], 3).await;
-    assert_eq!(set.state(rest[1]).losses.len(), 1, "it was removed active");
+    let state = set.state(rest[1]);
+    assert!(state.is_gone(slot(leader)) && state.losses.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

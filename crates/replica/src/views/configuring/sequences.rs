@@ -1,0 +1,441 @@
+//! Every sequence of losing, starting, removing, joining, thawing and recovering, in small sets: what the set agrees on, by
+//! the real state and the real next step. What replicas have of each other is only this: whether a lost one leaves
+//! something that nobody else has.
+//!
+//! After each event all that happens by itself happens. Then nothing may wait that could go on, and nothing is left of those
+//! who are gone. `SEQUENCES` sets how long the sequences are, up to those of five events.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use peer::set::{Member, MemberList};
+use vfs::ReplicaSlot;
+use view::{Decision, Kind, MemberState, Outcome, SettledBy, Settlement, ViewState};
+
+use super::{Step, next};
+
+const FOUNDER: ReplicaSlot = ReplicaSlot(1);
+
+/// So many come in one run.
+const COMING: u16 = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Lose(ReplicaSlot),
+    Start(ReplicaSlot),
+    Remove(ReplicaSlot),
+    Join,
+    Thaw(ReplicaSlot),
+    /// The founder goes on alone, while it stands still.
+    Recover,
+}
+
+/// How lost replicas are.
+#[derive(Clone, Copy, Debug)]
+struct Circumstances {
+    /// A lost one leaves something.
+    leave_something: bool,
+    /// Those who are left take that over by themselves.
+    majority: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Run {
+    how: Circumstances,
+    state: ViewState,
+    list: MemberList,
+    up: BTreeSet<ReplicaSlot>,
+    incarnations: BTreeMap<ReplicaSlot, u64>,
+    came: u16,
+    played: Vec<Event>,
+}
+
+impl Run {
+    fn of(data: u16, witness: bool, how: Circumstances) -> Run {
+        let size = data + u16::from(witness);
+        let slots: Vec<ReplicaSlot> = (1..=size).map(ReplicaSlot).collect();
+        let is_witness = |slot: ReplicaSlot| witness && slot.0 == size;
+        let member = |slot: ReplicaSlot| MemberState {
+            kind: match is_witness(slot) {
+                true => Kind::Witness,
+                false => Kind::Data,
+            },
+            active: true,
+            since_epoch: 1,
+            incarnation: 1,
+            was_active: true,
+            excluded: None,
+        };
+        let listed = |slot: ReplicaSlot| Member {
+            slot: slot.0,
+            addresses: Vec::new(),
+            revoked: false,
+            witness: is_witness(slot),
+        };
+        Run {
+            how,
+            state: ViewState {
+                epoch: 1,
+                members: slots.iter().map(|slot| (*slot, member(*slot))).collect(),
+                ..ViewState::default()
+            },
+            list: MemberList {
+                members: slots.iter().map(|slot| listed(*slot)).collect(),
+                ..MemberList::default()
+            },
+            up: slots.iter().copied().collect(),
+            incarnations: slots.iter().map(|slot| (*slot, 1)).collect(),
+            came: 0,
+            played: Vec::new(),
+        }
+    }
+
+    fn is_revoked(&self, slot: ReplicaSlot) -> bool {
+        let mut members = self.list.members.iter();
+        members.any(|member| member.slot == slot.0 && member.revoked)
+    }
+
+    fn is_open(&self, slot: ReplicaSlot) -> bool {
+        self.state.losses.contains_key(&slot) && !self.state.is_settled(slot)
+    }
+
+    /// What can happen now.
+    fn events(&self) -> Vec<Event> {
+        let listed = || {
+            let here = self.list.members.iter().filter(|member| !member.revoked);
+            here.map(|member| ReplicaSlot(member.slot))
+        };
+        let (up, down): (Vec<_>, Vec<_>) = listed().partition(|slot| self.up.contains(slot));
+        let mut events: Vec<Event> = up.into_iter().map(Event::Lose).collect();
+        events.extend(down.into_iter().map(Event::Start));
+        events.extend(listed().filter(|slot| *slot != FOUNDER).map(Event::Remove));
+        let open = self.state.losses.keys().copied();
+        events.extend(open.filter(|slot| self.is_open(*slot)).map(Event::Thaw));
+        if self.came < COMING {
+            events.push(Event::Join);
+        }
+        if !self.has_majority() {
+            events.push(Event::Recover);
+        }
+        events
+    }
+
+    fn play(&mut self, event: Event) {
+        self.played.push(event);
+        match event {
+            Event::Lose(slot) => drop(self.up.remove(&slot)),
+            Event::Start(slot) => {
+                self.up.insert(slot);
+                *self.incarnations.entry(slot).or_default() += 1;
+            }
+            Event::Remove(slot) => {
+                let mut members = self.list.members.iter_mut();
+                if let Some(member) = members.find(|member| member.slot == slot.0) {
+                    member.revoked = true;
+                }
+            }
+            Event::Join => {
+                self.came += 1;
+                let slot = self.list.members.last().map_or(0, |last| last.slot) + 1;
+                self.list.members.push(Member {
+                    slot,
+                    addresses: Vec::new(),
+                    revoked: false,
+                    witness: false,
+                });
+                self.up.insert(ReplicaSlot(slot));
+                self.incarnations.insert(ReplicaSlot(slot), 1);
+            }
+            Event::Thaw(slot) => {
+                if self.is_whole() {
+                    self.settle(slot);
+                }
+            }
+            Event::Recover => {
+                let survivors = BTreeSet::from([FOUNDER]);
+                let recover = Decision::Recover {
+                    survivors,
+                    by: FOUNDER,
+                    at_unix_s: 0,
+                };
+                self.decide(&recover);
+                self.up.insert(FOUNDER);
+                for member in &mut self.list.members {
+                    member.revoked |= self.state.removed.contains(&ReplicaSlot(member.slot));
+                }
+            }
+        }
+        self.come_to_rest();
+        self.check();
+    }
+
+    /// Whether so many run that something can be decided.
+    fn has_majority(&self) -> bool {
+        let voters = self.state.voters();
+        voters.intersection(&self.up).count() >= self.state.majority()
+    }
+
+    /// Whether everybody runs who takes part, so that all know the same.
+    fn is_whole(&self) -> bool {
+        self.has_majority() && self.state.active().all(|slot| self.up.contains(&slot))
+    }
+
+    /// Makes a decision, if it holds.
+    fn decide(&mut self, decision: &Decision) -> bool {
+        let before = self.state.voters();
+        let held = self.state.decide(decision) == Outcome::Applied;
+        self.state.audit.clear();
+        let (active, voters): (BTreeSet<_>, _) =
+            (self.state.active().collect(), self.state.voters());
+        if held && !matches!(decision, Decision::Recover { .. }) {
+            let taking_part = active.intersection(&voters).count();
+            assert!(taking_part >= self.state.majority(), "{self:?}");
+            assert!(
+                before.symmetric_difference(&voters).count() <= 1,
+                "{self:?}"
+            );
+        }
+        held
+    }
+
+    fn settle(&mut self, slot: ReplicaSlot) -> bool {
+        let Some(by) = self.state.active().find(|by| self.up.contains(by)) else {
+            return false;
+        };
+        let settlement = Settlement {
+            through: 7,
+            incarnation_below: u64::MAX,
+            names: None,
+            by: SettledBy::Takeover,
+            at_unix_s: 0,
+            id: 0,
+        };
+        self.decide(&Decision::Settle {
+            slot,
+            settlement,
+            by,
+            seen_epoch: self.state.epoch,
+            at_unix_s: 0,
+        })
+    }
+
+    fn come_to_rest(&mut self) {
+        for _ in 0..64 {
+            if !self.has_majority() || !self.go_on() {
+                return;
+            }
+        }
+        panic!("it never comes to rest: {self:?}");
+    }
+
+    /// One thing that happens by itself.
+    fn go_on(&mut self) -> bool {
+        self.part_with_the_silent()
+            || self.is_whole() && (self.admit() || self.take_over() || self.configure())
+    }
+
+    fn part_with_the_silent(&mut self) -> bool {
+        let state = &self.state;
+        let out: BTreeSet<ReplicaSlot> = state
+            .active()
+            .filter(|slot| !self.up.contains(slot))
+            .collect();
+        let by = state.active().find(|slot| self.up.contains(slot));
+        let (Some(first), Some(by)) = (out.first().copied(), by) else {
+            return false;
+        };
+        let (seen_epoch, reason, at_unix_s) = (state.epoch, String::new(), 0);
+        let exclude = Decision::Exclude {
+            slot: first,
+            by,
+            seen_epoch,
+            reason: reason.clone(),
+            at_unix_s,
+        };
+        let waiting = state.voters().into_iter().filter(|slot| {
+            self.up.contains(slot) && !state.is_active(*slot) && !self.is_revoked(*slot)
+        });
+        let admitted = waiting
+            .map(|slot| (slot, self.incarnations[&slot]))
+            .collect();
+        let replace = Decision::Replace {
+            out,
+            admitted,
+            by,
+            seen_epoch,
+            reason,
+            at_unix_s,
+        };
+        self.decide(&exclude) || self.decide(&replace)
+    }
+
+    /// Whoever is back, or has come, asks by itself.
+    fn admit(&mut self) -> bool {
+        let members = self.state.members.iter();
+        let waits = members.filter(|(slot, member)| {
+            let anew = self.incarnations[slot] > member.incarnation;
+            self.up.contains(slot) && !self.is_revoked(**slot) && (!member.active || anew)
+        });
+        let waiting: Vec<ReplicaSlot> = waits.map(|(slot, _)| *slot).collect();
+        waiting.into_iter().any(|slot| {
+            self.decide(&Decision::Admit {
+                slot,
+                by: slot,
+                seen_epoch: self.state.epoch,
+                incarnation: self.incarnations[&slot],
+                at_unix_s: 0,
+            })
+        })
+    }
+
+    fn take_over(&mut self) -> bool {
+        let open: Vec<ReplicaSlot> = self.state.losses.keys().copied().collect();
+        let open = open.into_iter().filter(|slot| self.is_open(*slot));
+        let open: Vec<ReplicaSlot> = open.collect();
+        self.how.majority
+            && self.how.leave_something
+            && open.into_iter().any(|slot| self.settle(slot))
+    }
+
+    fn configure(&mut self) -> bool {
+        if !self.up.contains(&FOUNDER) || !self.state.is_active(FOUNDER) {
+            return false;
+        }
+        let step = next(&self.list, &self.state, (FOUNDER, 0), |_| {
+            self.how.leave_something
+        });
+        match step {
+            Some(Step::Settle(slot)) => self.settle(slot),
+            // It has to be reached first.
+            Some(Step::Change(Decision::Configure { slot, .. })) if !self.up.contains(&slot) => {
+                false
+            }
+            Some(Step::Change(decision)) => self.decide(&decision),
+            Some(Step::PartWith(slot)) => self.decide(&Decision::Exclude {
+                slot,
+                by: FOUNDER,
+                seen_epoch: self.state.epoch,
+                reason: String::new(),
+                at_unix_s: 0,
+            }),
+            None => false,
+        }
+    }
+
+    fn check(&self) {
+        self.check_ghosts();
+        if self.has_majority() {
+            self.check_nobody_waits();
+        }
+    }
+
+    /// Of those who are gone nothing is left but how their streams ended.
+    fn check_ghosts(&self) {
+        let state = &self.state;
+        for slot in &state.removed {
+            assert!(!state.members.contains_key(slot), "{self:?}");
+            assert!(state.is_gone(*slot) || self.is_open(*slot), "{self:?}");
+            let recovered = self.played.contains(&Event::Recover);
+            assert!(state.is_gone(*slot) || recovered, "{self:?}");
+        }
+        for slot in state.losses.keys() {
+            assert!(!state.is_active(*slot), "{self:?}");
+        }
+        let numbers: Vec<u64> = state
+            .settled_streams()
+            .map(|(_, end)| end.settlement)
+            .collect();
+        let different: BTreeSet<u64> = numbers.iter().copied().collect();
+        assert_eq!(numbers.len(), different.len(), "{self:?}");
+        assert!(
+            numbers
+                .into_iter()
+                .all(|number| number <= state.settlements)
+        );
+    }
+
+    /// A majority runs: everybody who runs takes part, nobody else does, and who is to go is gone, unless somebody has to
+    /// say what becomes of what it had, or too few would be left.
+    fn check_nobody_waits(&self) {
+        let state = &self.state;
+        let could = state.voters().into_iter().filter(|slot| {
+            self.up.contains(slot) && (state.is_active(*slot) || !self.is_revoked(*slot))
+        });
+        // Nobody but those who took part last, and have a copy, can say what was answered.
+        let mut holders = state.active().filter(|slot| self.up.contains(slot));
+        let known = holders.any(|slot| state.holds_data(slot));
+        let enough = could.count() >= state.majority() && known;
+        assert!(self.is_whole() || !enough, "{self:?}");
+        if !self.is_whole() {
+            return;
+        }
+        let founder = self.up.contains(&FOUNDER);
+        for (slot, member) in &state.members {
+            let outside = self.up.contains(slot) && !member.active && !self.is_revoked(*slot);
+            assert!(!outside, "{self:?}");
+            let waits_for_a_word =
+                self.is_open(*slot) && self.how.leave_something && !self.how.majority;
+            // Of those who run one is to go, and too few others do.
+            let needed = member.active && state.active().count() <= state.majority();
+            let goes = self.is_revoked(*slot) && founder;
+            assert!(!goes || waits_for_a_word || needed, "{self:?}");
+        }
+        let comes = self.list.members.iter().find(|member| {
+            let slot = ReplicaSlot(member.slot);
+            !member.revoked && self.up.contains(&slot) && !state.members.contains_key(&slot)
+        });
+        // Another one has come before and does not answer, or is to be reached first.
+        let held_up = state.newcomer().is_some() || self.came == COMING;
+        assert!(comes.is_none() || !founder || held_up, "{self:?}");
+    }
+}
+
+/// Plays all sequences of so many events more. Returns how many there were.
+fn play_all(run: &Run, events: usize) -> usize {
+    if events == 0 {
+        return 1;
+    }
+    let events_now = run.events().into_iter();
+    events_now
+        .map(|event| {
+            let mut run = run.clone();
+            run.play(event);
+            play_all(&run, events - 1)
+        })
+        .sum()
+}
+
+fn length(unless_set: usize) -> usize {
+    let set = std::env::var("SEQUENCES").ok();
+    set.and_then(|set| set.parse().ok()).unwrap_or(unless_set)
+}
+
+fn play_in(data: u16, witness: bool, events: usize) {
+    for (leave_something, majority) in [(false, false), (true, false), (true, true)] {
+        let how = Circumstances {
+            leave_something,
+            majority,
+        };
+        let played = play_all(&Run::of(data, witness, how), length(events));
+        assert!(played > 0);
+    }
+}
+
+#[test]
+fn every_sequence_in_two_with_a_witness() {
+    play_in(2, true, 4);
+}
+
+#[test]
+fn every_sequence_in_three() {
+    play_in(3, false, 4);
+}
+
+#[test]
+fn every_sequence_in_four() {
+    play_in(4, false, 4);
+}
+
+#[test]
+fn every_sequence_in_five() {
+    play_in(5, false, 3);
+}
