@@ -42,14 +42,16 @@ fn admitted_to(founder: &SetDirectory, root: &TempDir, name: &str) -> SetDirecto
 
 fn admitted_with(founder: &SetDirectory, root: &TempDir, token: &Token) -> SetDirectory {
     let now = SystemTime::now();
-    let (_key, request) = request_for_tests();
+    let (key, request) = request_for_tests();
+    let key = data_encoding::BASE64.encode(key.secret_pkcs8_der());
+    let key = format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
     let proof = proof_for_tests(token, &request);
     let admission = founder
         .admit(token.slot, &proof, &request, Vec::new(), now)
         .expect("admits");
     let directory = SetDirectory::new(root.path().join(format!("replica-{}", token.slot.0)));
     directory
-        .write_joined(token.set, token.slot, "a key", &admission)
+        .write_joined(token.set, token.slot, &key, &admission)
         .expect("writes");
     directory
 }
