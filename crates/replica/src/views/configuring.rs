@@ -105,17 +105,32 @@ pub(crate) async fn configure(shared: &Arc<Shared>) {
     match step {
         Some(Step::PartWith(slot)) => leaving::exclude(shared, slot, REMOVED).await,
         Some(Step::Settle(slot)) => settle(shared, slot).await,
-        Some(Step::Change(decision)) if is_steady(shared) => change(views, decision).await,
+        Some(Step::Change(decision)) if is_steady(shared) => change(shared, views, decision).await,
         Some(Step::Change(_)) | None => {}
     }
 }
 
-async fn change(views: &view::Views, decision: Decision) {
+async fn change(shared: &Shared, views: &view::Views, decision: Decision) {
     match tokio::time::timeout(LIMIT, views.decide(decision)).await {
         Ok(Ok(Outcome::Applied)) => tracing::info!("the configuration has changed"),
-        Ok(Ok(Outcome::Refused(why))) => tracing::warn!(why, "the configuration stays as it is"),
-        Ok(Err(error)) => tracing::warn!(%error, "the configuration is not decided"),
-        Err(_) => tracing::warn!("the configuration is not decided in time"),
+        Ok(Ok(Outcome::Refused(why))) => tell(shared, &why, "the configuration stays as it is"),
+        Ok(Err(error)) => tell(
+            shared,
+            &error.to_string(),
+            "the configuration is not decided",
+        ),
+        Err(_) => tell(
+            shared,
+            "no answer",
+            "the configuration is not decided in time",
+        ),
+    }
+}
+
+/// It is tried again every second.
+fn tell(shared: &Shared, why: &str, what: &'static str) {
+    if let Some(sum) = shared.is_to_tell(what, shared.slot()) {
+        tracing::warn!(why, %sum, "{what}");
     }
 }
 
