@@ -2,10 +2,12 @@
 //!
 //! What must never enter: how it is shown, and anything that replicas decide by themselves.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use control::Depth;
 use serde::Serialize;
-use vfs::ReplicaSlot;
+use vfs::{ObjectId, ReplicaSlot};
 use view::{Decision, Kind, Outcome, SettledBy, Settlement, ViewState};
 
 use crate::losses;
@@ -156,14 +158,16 @@ impl Replica {
         .collect()
     }
 
-    /// The controls of lost replicas, which stand in everybody's way.
+    /// The controls of lost replicas, which stand in everybody's way. Of what lies below a directory that one of them
+    /// freezes as a whole, the directory alone is told.
     #[must_use]
     pub fn frozen(&self) -> Vec<FrozenView> {
         let shared = self.shared();
         let state = shared.view_state().unwrap_or_default();
-        let frozen = shared
-            .engine
-            .turn(|turn| turn.core.frozen().cloned().collect::<Vec<_>>());
+        let frozen = shared.engine.turn(|turn| {
+            let frozen: Vec<_> = turn.core.frozen().cloned().collect();
+            topmost(frozen, |object| control::ancestors(&turn.tree, object))
+        });
         let views = frozen.into_iter().map(|control| {
             let slot = control.name.holder;
             let loss = state.losses.get(&slot);
@@ -234,6 +238,41 @@ impl Replica {
         };
         losses::settle(shared, slot, by).await
     }
+}
+
+/// Controls without the claims that lie below a deep one of the same holder, or repeat one; those of which no claim is
+/// left are not among them.
+fn topmost(
+    controls: Vec<control::Proposal>,
+    above: impl Fn(ObjectId) -> BTreeSet<ObjectId>,
+) -> Vec<control::Proposal> {
+    let claims = || {
+        controls
+            .iter()
+            .flat_map(|one| one.claims.iter().map(move |claim| (one.name.holder, claim)))
+    };
+    let is_deep = |claim: &control::Claim| claim.depth == Depth::Deep;
+    let deep: BTreeSet<_> = claims()
+        .filter(|(_, claim)| is_deep(claim))
+        .map(|(holder, claim)| (holder, claim.object))
+        .collect();
+    let mut told = BTreeSet::new();
+    let mut left = Vec::new();
+    for mut one in controls {
+        let holder = one.name.holder;
+        one.claims.retain(|claim| {
+            let place = (holder, claim.object);
+            let below = above(claim.object)
+                .iter()
+                .any(|object| deep.contains(&(holder, *object)));
+            let covered = below || (deep.contains(&place) && !is_deep(claim));
+            !covered && told.insert(place)
+        });
+        if !one.claims.is_empty() {
+            left.push(one);
+        }
+    }
+    left
 }
 
 /// What a thaw gives up of what a control covers, for people.
@@ -330,5 +369,82 @@ pub(crate) async fn decide_settlement(
         Ok(Outcome::Applied) => Ok(()),
         Ok(Outcome::Refused(why)) => Err(why),
         Err(error) => Err(format!("{error}; look at `meridian view`, then try again")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use control::{Claim, ControlName, Incarnation, Proposal};
+
+    use super::*;
+
+    const ROOT: u64 = 1;
+    const DIRECTORY: u64 = 2;
+    const BELOW: u64 = 3;
+    const FILE: u64 = 4;
+    const ELSEWHERE: u64 = 5;
+
+    /// `/DIRECTORY/BELOW/FILE` and `/ELSEWHERE`.
+    fn above(object: ObjectId) -> BTreeSet<ObjectId> {
+        let path: &[u64] = match object.as_u64() {
+            ROOT => &[],
+            BELOW => &[ROOT, DIRECTORY],
+            FILE => &[ROOT, DIRECTORY, BELOW],
+            _ => &[ROOT],
+        };
+        path.iter().copied().map(ObjectId::from_u64).collect()
+    }
+
+    fn control(holder: u16, number: u64, claims: &[(u64, Depth)]) -> Proposal {
+        let claims = claims.iter().map(|(object, depth)| Claim {
+            object: ObjectId::from_u64(*object),
+            depth: *depth,
+            ancestors: Vec::new(),
+        });
+        Proposal {
+            name: ControlName {
+                holder: ReplicaSlot(holder),
+                incarnation: Incarnation(1),
+                number,
+            },
+            claims: claims.collect(),
+            downgradable: false,
+            behind: Vec::new(),
+        }
+    }
+
+    fn told(controls: Vec<Proposal>) -> Vec<(u64, Vec<u64>)> {
+        let left = topmost(controls, above).into_iter();
+        left.map(|one| {
+            let objects = one.claims.iter().map(|claim| claim.object.as_u64());
+            (one.name.number, objects.collect())
+        })
+        .collect()
+    }
+
+    /// A lost replica had unpacked an archive: its directory was frozen as a whole, and every file in it was listed.
+    #[test]
+    fn of_a_directory_that_is_frozen_as_a_whole_nothing_below_is_told() {
+        let controls = vec![
+            control(3, 1, &[(FILE, Depth::Shallow), (ELSEWHERE, Depth::Shallow)]),
+            control(3, 2, &[(BELOW, Depth::Deep)]),
+            control(3, 3, &[(DIRECTORY, Depth::Deep)]),
+            control(3, 4, &[(DIRECTORY, Depth::Shallow), (FILE, Depth::Shallow)]),
+            control(3, 5, &[(ELSEWHERE, Depth::Shallow)]),
+        ];
+        let told = told(controls);
+        assert_eq!(told, [(1, vec![ELSEWHERE]), (3, vec![DIRECTORY])]);
+    }
+
+    #[test]
+    fn what_another_lost_replica_froze_or_only_a_directory_itself_hides_nothing() {
+        let controls = vec![
+            control(3, 1, &[(DIRECTORY, Depth::Deep)]),
+            control(4, 2, &[(FILE, Depth::Shallow)]),
+            control(4, 3, &[(BELOW, Depth::Shallow)]),
+        ];
+        let told = told(controls);
+        let all = [(1, vec![DIRECTORY]), (2, vec![FILE]), (3, vec![BELOW])];
+        assert_eq!(told, all);
     }
 }
