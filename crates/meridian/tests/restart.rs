@@ -48,6 +48,28 @@ async fn read_file(client: &Client, name: &str) -> Result<String, Error> {
     Ok(String::from_utf8(content.to_vec()).unwrap())
 }
 
+/// The log spoke of data that may be lost, of up to 490 files, where clients had only made and opened them.
+#[test]
+fn after_a_crash_no_more_is_said_than_is_known() {
+    let place = Place::new("");
+    let server = place.start();
+    block_on(async {
+        let client = Client::connect(options(&server, "alpha")).await.unwrap();
+        let root = client.mount("/export").await.unwrap();
+        for number in 0..20 {
+            let name = format!("file {number}");
+            client
+                .open(&root, name.as_str(), &How::create(0o644))
+                .await
+                .unwrap();
+        }
+    });
+    server.kill();
+    place.start().stop();
+    let log = place.read_log();
+    assert!(!log.contains("lost"), "{log}");
+}
+
 #[test]
 fn acknowledged_files_survive_a_crash() {
     let place = Place::new("");

@@ -42,9 +42,10 @@ impl Inner {
             recovered += page.len() as u64;
         }
         if recovered > 0 {
-            tracing::warn!(
-                "{recovered} files were being written when the store was left; \
-                 data that no client had committed may be lost, and clients will send it again"
+            // A mark says no more than that: whoever opens a new file leaves one, too.
+            tracing::info!(
+                "{recovered} files may have had data that was not stable when the store was left; \
+                 what was answered as stable is there, and clients send the rest again"
             );
         }
         Ok(())
