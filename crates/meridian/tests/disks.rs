@@ -5,13 +5,14 @@
 mod fixture;
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::thread::sleep;
 use std::time::Duration;
 
 use bytes::Bytes;
 use fixture::site::{HASTY, Site, block_on, succeed};
-use fixture::{Place, Running};
+use fixture::{Place, Running, complaint, run};
 use nfs4_client::{Client, How, Options};
 use server::ViewStatus;
 use tempfile::TempDir;
@@ -138,6 +139,59 @@ fn set_of(count: usize, disk: &OwnDisk) -> Vec<(Site, Running)> {
         until_in_view(site, &slots);
     }
     set
+}
+
+/// `meridian status` said that no server runs.
+#[test]
+fn a_server_that_waits_for_room_says_so_and_goes_on() {
+    let wanted = Requirements::disks();
+    if !wanted.admit("a disk that is full").unwrap() {
+        return;
+    }
+    let own = OwnDisk::new(DiskFormat::Ext4);
+    let place = Place::new("");
+    own.carry(&place);
+    place.start().stop();
+    let balloon = own.disk.root().join("balloon");
+    let file = fs::File::create(&balloon).unwrap();
+    let mut taken = 0;
+    for piece in [16 << 20, 1 << 20, BLOCK as u64] {
+        let flags = rustix::fs::FallocateFlags::empty();
+        while rustix::fs::fallocate(&file, flags, taken, piece).is_ok() {
+            taken += piece;
+        }
+    }
+    let mut log = fs::File::create(place.directory.path().join("log")).unwrap();
+    let mut server = place.serve();
+    server
+        .stdout(log.try_clone().unwrap())
+        .stderr(log.try_clone().unwrap());
+    let mut server = server.spawn().unwrap();
+    let data = place.data();
+    let ask = || run(&["status", "--data", data.to_str().unwrap()]);
+    loop {
+        let asked = ask();
+        let message = complaint(&asked);
+        if message.contains("runs and serves nobody, because its disk is full") {
+            assert_eq!(asked.status.code(), Some(1));
+            break;
+        }
+        assert!(!asked.status.success(), "it found room");
+        assert!(server.try_wait().unwrap().is_none(), "{}", place.read_log());
+        sleep(PAUSE);
+    }
+    fs::remove_file(balloon).unwrap();
+    drop(file);
+    while !ask().status.success() {
+        sleep(PAUSE);
+    }
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&server),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    assert!(server.wait().unwrap().success());
+    log.flush().unwrap();
 }
 
 #[test]

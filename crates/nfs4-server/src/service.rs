@@ -185,7 +185,10 @@ impl Service {
         };
         self.release(expired).await;
         let Some(records) = after_grace else { return };
-        tracing::info!("grace period over: new opens and locks are accepted");
+        // What new opens and locks get after it is the file systems' to say.
+        if !self.namespace.exports().is_empty() {
+            tracing::info!("the grace period is over: nothing more can be reclaimed");
+        }
         self.release(records).await;
         for export in self.namespace.exports() {
             if let Err(error) = export.file_system.end_reclaim().await {

@@ -1,7 +1,14 @@
 //! The one place where a file system's refusal becomes an NFS status.
 
+use std::time::Instant;
+
 use nfs4::NfsStat4;
+use throttle::Throttle;
 use vfs::{Error, NameError};
+
+/// What is told of failing storage, which fails many operations. Like the log itself, one for the whole process.
+static FAILURES: Throttle = Throttle::new();
+const FAILED: throttle::Subject = ("storage failed an operation", 0);
 
 /// The status that tells a client about `error` (RFC 8881, section 15.1).
 pub(crate) fn status_of(error: &Error) -> NfsStat4 {
@@ -31,7 +38,9 @@ pub(crate) fn status_of(error: &Error) -> NfsStat4 {
         Error::Delay | Error::Refused(_) => NfsStat4::Delay,
         Error::NotSupported => NfsStat4::NotSupp,
         Error::Io(cause) => {
-            tracing::error!(%cause, "storage failed an operation; clients get an I/O error");
+            if let Some(sum) = FAILURES.failed(FAILED, Instant::now()) {
+                tracing::error!(%cause, %sum, "storage failed an operation; clients get an I/O error");
+            }
             NfsStat4::Io
         }
     }

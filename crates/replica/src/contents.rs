@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use control::{Position, Subject};
 use peer::{Incoming, Lane, Message, Session};
 use store::ContentPiece;
+use tokio::time::Instant;
 use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::{Inbox, Piece as Arrived};
@@ -25,6 +26,11 @@ use crate::turn::Turn;
 use crate::views;
 use crate::wire::{self, Completed, PieceDone, PieceHead, Stretch};
 
+/// What is told of once, with sums later.
+const READING: &str = "contents cannot be read";
+const STORING: &str = "contents cannot be stored";
+const HOLDING_BACK: &str = "contents are held back";
+
 /// How long a peer that could not put a piece in place is left alone.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -37,6 +43,10 @@ pub(crate) async fn ship(shared: Arc<Shared>, session: Session) {
     loop {
         more.borrow_and_update();
         urgent.borrow_and_update();
+        if let Some(until) = shared.shipments.paused(to, Instant::now()) {
+            tokio::time::sleep_until(until).await;
+            continue;
+        }
         let (piece, due) = engine.turn(|turn| {
             let now = turn.now;
             let Some(backlog) = turn.ledger.unshipped.peer(to) else {
@@ -87,13 +97,23 @@ async fn ship_piece(
         Err(error) => {
             // Damaged here: it is sent when it is mended.
             if matches!(error, Error::Io(_)) {
-                tracing::error!(file = %piece.file, %error, "contents cannot be read");
+                if let Some(sum) = shared.is_to_tell(READING, to) {
+                    tracing::error!(file = %piece.file, %error, %sum, "contents cannot be read");
+                }
                 scrub::suspect(shared, piece.file);
             }
             try_again(shared, to, piece.file, piece.range, piece.id);
             return Ok(());
         }
     };
+    if !has_room(shared, to) {
+        shared.shipments.hold_back(to, Instant::now());
+        if let Some(sum) = shared.is_to_tell(HOLDING_BACK, to) {
+            tracing::warn!(peer = to.0, %sum, "contents are held back: the disk of a peer outside the view has no room for them");
+        }
+        try_again(shared, to, piece.file, piece.range, piece.id);
+        return Ok(());
+    }
     let bytes = message.payload.len() as u64;
     session.send(Lane::Data, message).await?;
     shared
@@ -102,6 +122,22 @@ async fn ship_piece(
         .fetch_add(bytes, Ordering::Relaxed);
     shared.sent(to, bytes).await;
     Ok(())
+}
+
+/// Whether a peer outside the view can take what is on its way to it, as far as it has said. One in the view has said that
+/// before anything was answered.
+fn has_room(shared: &Shared, to: ReplicaSlot) -> bool {
+    let Some(available) = shared.available_at(to) else {
+        return true;
+    };
+    shared.engine.turn(|turn| {
+        let in_flight = turn
+            .ledger
+            .unshipped
+            .peer(to)
+            .map_or(0, |backlog| backlog.in_flight_bytes());
+        turn.ledger.active.contains(&to) || in_flight <= available
+    })
 }
 
 /// Whether a file's content may be sent. Where a lost replica's data is missing it goes only to those who know that this one
@@ -255,7 +291,16 @@ pub(crate) fn done(shared: &Arc<Shared>, by: ReplicaSlot, done: PieceDone) {
         return acknowledged(shared, by, id);
     }
     tracing::debug!(peer = by.0, "a peer could not store contents; trying again");
-    try_again(shared, by, done.file, 0..u64::MAX, id);
+    let range = shared
+        .engine
+        .turn(|turn| turn.ledger.unshipped.peer(by)?.range_of(id));
+    if done.no_room {
+        let bytes = range
+            .as_ref()
+            .map_or(0, |range| range.end.saturating_sub(range.start));
+        shared.shipments.refused(by, bytes, Instant::now());
+    }
+    try_again(shared, by, done.file, range.unwrap_or(0..u64::MAX), id);
 }
 
 /// Has a range of a file shipped anew, a little later.
@@ -286,6 +331,7 @@ fn acknowledged(shared: &Arc<Shared>, by: ReplicaSlot, id: PieceId) {
         turn.stirred = true;
         Some(file)
     });
+    shared.shipments.placed(by);
     // Credit is back, and what was changed while in flight can go.
     shared.engine.ring_contents();
     if let Some(file) = complete {
@@ -323,7 +369,7 @@ pub(crate) fn arrived(
     }
     if shared.is_witness {
         // The sender does not know yet that this is one.
-        return say_done(shared, inbox.from, &head, false);
+        return say_done(shared, inbox.from, &head, &Ok(()));
     }
     if let Some(piece) = inbox.sort(Arrived { head, incoming }) {
         put_in_place(shared, inbox, piece);
@@ -357,23 +403,26 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
         if let Err(error) = &outcome
             && *error != Error::Delay
         {
-            tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, "contents cannot be stored");
+            if let Some(sum) = shared.is_to_tell(STORING, inbox.from) {
+                tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, %sum, "contents cannot be stored");
+            }
             if shared.standing.is_up_to_date() {
                 views::degraded(&shared, error).await;
             }
         }
         let Arrived { head, incoming } = piece;
         drop(incoming);
-        say_done(&shared, inbox.from, &head, outcome.is_err());
+        say_done(&shared, inbox.from, &head, &outcome);
     });
 }
 
 /// Tells the sender of a piece that it is in place, or that it could not be put there.
-fn say_done(shared: &Shared, to: ReplicaSlot, head: &PieceHead, failed: bool) {
+fn say_done(shared: &Shared, to: ReplicaSlot, head: &PieceHead, outcome: &Result<()>) {
     let done = PieceDone {
         id: head.id,
         file: head.file,
-        failed,
+        failed: outcome.is_err(),
+        no_room: *outcome == Err(Error::NoSpace),
     };
     let message = wire::body(wire::PIECE_DONE, &done);
     shared.post.send(to, Lane::Control, message);

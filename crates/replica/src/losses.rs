@@ -155,6 +155,9 @@ fn lost(shared: &Shared) -> Vec<ReplicaSlot> {
     lost.filter(|slot| !state.is_settled(*slot)).collect()
 }
 
+/// What is told of once, with sums later.
+const COPY_NEEDED: &str = "a whole copy is needed";
+
 /// What nobody relays for so long nobody has kept.
 const RELAY_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -199,7 +202,9 @@ pub(crate) async fn attend(shared: Arc<Shared>) {
 async fn take_copy(shared: &Arc<Shared>, lost: ReplicaSlot, how: &str) {
     let place = lost.0;
     let reason = format!("it {how} updates of replica {place}, which is lost");
-    tracing::warn!(reason, "a whole copy is needed");
+    if let Some(sum) = shared.is_to_tell(COPY_NEEDED, lost) {
+        tracing::warn!(reason, %sum, "a whole copy is needed");
+    }
     if shared.takes_part() {
         views::exclude(shared, shared.slot(), &reason).await;
         if shared.is_witness {

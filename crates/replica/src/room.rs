@@ -7,10 +7,12 @@
 //!
 //! What must never enter: the room on the own disk, which the store looks after itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot, Result, Space};
 
 use crate::shared::Shared;
@@ -23,6 +25,12 @@ const AUTOMATIC_PART: u64 = 50;
 const ROW_BYTES: u64 = 4096;
 /// So many files of unknown length are looked at.
 const LOOKED_AT: usize = 4096;
+/// Where less than this, or than the reserve, is left beside the reserve, changes will soon be refused.
+const LITTLE_BYTES: u64 = 16 << 20;
+/// For how long a refusal counts.
+const LATELY: Duration = Duration::from_secs(60);
+/// What is told of once, with sums later.
+const REFUSED: &str = "changes are refused for want of room on another replica's disk";
 /// What is not known of the own disk yet.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -36,6 +44,15 @@ pub(crate) struct Room {
     is_set: bool,
     /// Bytes that users may still fill here.
     own: AtomicU64,
+    refusals: Mutex<Refusals>,
+}
+
+/// Changes that were refused because a disk elsewhere has no room.
+#[derive(Debug, Default)]
+struct Refusals {
+    count: u64,
+    /// Because of whom, when last.
+    last: BTreeMap<ReplicaSlot, Instant>,
 }
 
 impl Room {
@@ -46,6 +63,7 @@ impl Room {
             reserve: AtomicU64::new(reserve.unwrap_or(AUTOMATIC_BYTES)),
             is_set: reserve.is_some(),
             own: AtomicU64::new(UNKNOWN),
+            refusals: Mutex::default(),
         }
     }
 
@@ -68,14 +86,44 @@ impl Room {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// Takes so much at every replica, or nothing if one of them has less.
-    fn take(&self, wanted: u64) -> bool {
+    /// Takes so much at every replica, or nothing if one of them has less: returns that one and what it has.
+    fn take(&self, wanted: u64) -> std::result::Result<(), (ReplicaSlot, u64)> {
         let mut left = self.left();
-        let fits = left.values().all(|left| *left >= wanted);
-        if fits {
-            left.values_mut().for_each(|left| *left -= wanted);
+        let least = left.iter().min_by_key(|(_, left)| **left);
+        if let Some((slot, left)) = least.filter(|(_, left)| **left < wanted) {
+            return Err((*slot, *left));
         }
-        fits
+        left.values_mut().for_each(|left| *left -= wanted);
+        Ok(())
+    }
+
+    fn note_refusal(&self, slot: ReplicaSlot, now: Instant) {
+        let mut refusals = self.refusals();
+        refusals.count += 1;
+        refusals.last.insert(slot, now);
+    }
+
+    /// How many changes were refused because others have no room, since the start.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refusals().count
+    }
+
+    /// Replicas because of which changes are refused, or soon will be.
+    pub(crate) fn short_of(&self, now: Instant) -> BTreeSet<ReplicaSlot> {
+        let little = self.reserve().max(LITTLE_BYTES);
+        let told = self.left().clone();
+        let refusals = self.refusals();
+        let lately = |slot: &ReplicaSlot| {
+            let last = refusals.last.get(slot);
+            last.is_some_and(|last| now.saturating_duration_since(*last) < LATELY)
+        };
+        let short = told.into_iter();
+        let short = short.filter(|(slot, left)| *left < little || lately(slot));
+        short.map(|(slot, _)| slot).collect()
+    }
+
+    fn refusals(&self) -> MutexGuard<'_, Refusals> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A replica has room for `available` bytes, and `on_its_way` of them are taken; `None` is more than
@@ -111,10 +159,30 @@ impl Shared {
     /// [`Error::NoSpace`] unless everybody who holds the tree has room for so many bytes and the rows that go with
     /// them.
     pub(crate) fn admit_bytes(&self, bytes: u64) -> Result<()> {
-        match self.room.take(bytes.saturating_add(ROW_BYTES)) {
-            true => Ok(()),
-            false => Err(Error::NoSpace),
+        let wanted = bytes.saturating_add(ROW_BYTES);
+        self.room.take(wanted).map_err(|(slot, left)| {
+            self.room.note_refusal(slot, Instant::now());
+            if let Some(sum) = self.is_to_tell(REFUSED, slot) {
+                tracing::warn!(
+                    replica = slot.0, left, wanted, %sum,
+                    "a change is refused for want of room on another replica's disk"
+                );
+            }
+            Error::NoSpace
+        })
+    }
+
+    /// Who refuses changes, or soon will, because of whose disk: this replica, and others as they say.
+    pub(crate) fn shortages(&self) -> BTreeSet<(ReplicaSlot, ReplicaSlot)> {
+        let own = self.room.short_of(Instant::now()).into_iter();
+        let mut all: BTreeSet<_> = own.map(|of| (self.slot(), of)).collect();
+        let fresh = self.settings.site_lease;
+        for (by, news) in self.news() {
+            if let Some((ask, _)) = news.said.filter(|(_, at)| at.elapsed() < fresh) {
+                all.extend(ask.short_of.into_iter().map(|of| (by, ReplicaSlot(of))));
+            }
         }
+        all
     }
 
     /// A peer says how much its users may still fill.
@@ -189,23 +257,47 @@ mod tests {
     #[test]
     fn what_is_taken_is_gone_and_without_others_there_is_no_limit() {
         let room = Room::new(Some(7));
-        assert!(room.take(u64::MAX) && room.take(u64::MAX));
+        assert_eq!([room.take(u64::MAX), room.take(u64::MAX)], [Ok(()); 2]);
         room.set(ONE, 30, Some(13));
         room.set(OTHER, 100, Some(0));
         assert_eq!(room.least(), Some(10));
-        assert!(room.take(6));
-        assert!(!room.take(5));
-        assert!(room.take(4));
-        assert!(!room.take(1));
+        assert_eq!(room.take(6), Ok(()));
+        assert_eq!(room.take(5), Err((ONE, 4)));
+        assert_eq!(room.take(4), Ok(()));
+        assert_eq!(room.take(1), Err((ONE, 0)));
         room.set(ONE, 100, Some(0));
         assert_eq!(room.least(), Some(83), "the other one counts, too");
+    }
+
+    /// At 64 of 271 MiB left clients were refused, and nobody had an alarm.
+    #[test]
+    fn who_has_little_left_is_named_before_anything_is_refused() {
+        let room = Room::new(Some(64 << 20));
+        let now = Instant::now();
+        room.set(ONE, 200 << 20, Some(0));
+        room.set(OTHER, 1 << 40, Some(0));
+        assert!(room.short_of(now).is_empty());
+        room.set(ONE, 100 << 20, Some(0));
+        assert_eq!(room.short_of(now), BTreeSet::from([ONE]));
+        assert_eq!((room.take(1), room.refused()), (Ok(()), 0));
+        room.set(ONE, 64 << 20, Some(0));
+        assert_eq!(room.take(1), Err((ONE, 0)));
+        // Whatever is too large for a disk that is not nearly full is told for a minute.
+        room.set(ONE, 1 << 40, Some(0));
+        assert!(room.short_of(now).is_empty());
+        room.note_refusal(OTHER, now);
+        assert_eq!(
+            (room.short_of(now), room.refused()),
+            (BTreeSet::from([OTHER]), 1)
+        );
+        assert!(room.short_of(now + LATELY).is_empty());
     }
 
     #[test]
     fn what_cannot_be_counted_makes_no_room() {
         let room = Room::new(Some(0));
         room.set(ONE, 10, Some(0));
-        assert!(room.take(6));
+        assert_eq!(room.take(6), Ok(()));
         room.set(ONE, 10, None);
         assert_eq!(room.least(), Some(4));
         room.set(ONE, 3, None);
@@ -226,8 +318,9 @@ mod tests {
             }
             // The store refuses what its own disk cannot take, too.
             let places = rooms.iter().zip(free);
-            let admitted = places
-                .filter(|(room, free)| *free >= WRITE_BYTES + reserve && room.take(WRITE_BYTES));
+            let admitted = places.filter(|(room, free)| {
+                *free >= WRITE_BYTES + reserve && room.take(WRITE_BYTES).is_ok()
+            });
             let written = admitted.count() as u64 * WRITE_BYTES;
             if written == 0 {
                 return 0;

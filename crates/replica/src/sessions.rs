@@ -387,12 +387,19 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
     converse(shared, from, talking);
 }
 
+/// What is told of once, with sums later.
+const READING_MEMBERS: &str = "the list of members cannot be read";
+const NOT_KEPT: &str = "updates that a peer lacks are not kept any more";
+
 /// A peer lacks updates that are not kept any more: it has to take a whole copy.
 pub(crate) fn too_far_behind(shared: &Shared, peer: ReplicaSlot) {
-    tracing::warn!(
-        peer = peer.0,
-        "updates that a peer lacks are not kept any more; should this go on, raise `kept_updates`"
-    );
+    if let Some(sum) = shared.is_to_tell(NOT_KEPT, peer) {
+        tracing::warn!(
+            peer = peer.0,
+            %sum,
+            "updates that a peer lacks are not kept any more; should this go on, raise `kept_updates`"
+        );
+    }
     let message = peer::Message::new(wire::TOO_FAR, bytes::Bytes::new());
     shared.post.send(peer, Lane::Control, message);
 }
@@ -516,7 +523,11 @@ pub(crate) fn look_for_members(shared: &Arc<Shared>) {
     match shared.set.member_list() {
         Ok(list) if list != shared.member_list() => adopt_members(shared, list),
         Ok(_) => {}
-        Err(error) => tracing::error!(%error, "the list of members cannot be read"),
+        Err(error) => {
+            if let Some(sum) = shared.is_to_tell(READING_MEMBERS, shared.slot()) {
+                tracing::error!(%error, %sum, "the list of members cannot be read");
+            }
+        }
     }
 }
 

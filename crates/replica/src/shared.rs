@@ -10,6 +10,7 @@ use std::time::Duration;
 use peer::set::{MemberList, SetDirectory};
 use peer::{Endpoint, Lane, RequestError};
 use store::Store;
+use throttle::Throttle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -32,6 +33,7 @@ use crate::room::Room;
 use crate::scrub::Scrub;
 use crate::sessions::Conversations;
 use crate::settings::Settings;
+use crate::shipments::Shipments;
 use crate::turn::Engine;
 use crate::views::{self, Arrival, Debt, Fit, News, Standing};
 use crate::wire::{self, Ask, Origin};
@@ -41,6 +43,9 @@ const FORWARD_LIMIT: Duration = Duration::from_secs(600);
 
 /// Of so many files it is remembered who wrote them last; of others whoever sends an older version reads again.
 const WRITERS: usize = 65_536;
+
+/// What is told of once, with sums later.
+const OUTSIDE: &str = "this replica does not take part";
 
 /// The fact that says up to where updates were removed.
 const TRIMMED: &[u8] = b"trimmed";
@@ -104,9 +109,12 @@ pub(crate) struct Shared {
     pub(crate) returns: Returns,
     /// For what those are sent who are not in the view.
     pub(crate) pace: Pace,
+    pub(crate) shipments: Shipments,
     /// What may be filled at the others.
     pub(crate) room: Room,
     pub(crate) scrub: Scrub,
+    /// What is told in the log of what fails again and again.
+    pub(crate) throttle: Throttle,
     /// Files that are complete at peers who do not know it.
     completed: Mutex<BTreeMap<ReplicaSlot, BTreeMap<ObjectId, u64>>>,
     /// Somebody waits until a majority knows to be complete.
@@ -187,6 +195,8 @@ impl Shared {
             losses: Losses::default(),
             returns: Returns::default(),
             pace,
+            shipments: Shipments::default(),
+            throttle: Throttle::default(),
             completed: Mutex::default(),
             majority_awaited: AtomicU64::new(0),
             fetches: Semaphore::new(WAITING_AT_ONCE),
@@ -403,8 +413,10 @@ impl Shared {
     pub(crate) fn set_obstacle(&self, obstacle: Option<String>) {
         let mut known = locked(&self.obstacle);
         if *known != obstacle {
-            if let Some(obstacle) = &obstacle {
-                tracing::info!(obstacle, "this replica does not take part");
+            if let Some(obstacle) = &obstacle
+                && let Some(sum) = self.is_to_tell_of(OUTSIDE, throttle::kind_of(obstacle))
+            {
+                tracing::info!(obstacle, %sum, "this replica does not take part");
             }
             *known = obstacle;
         }

@@ -66,6 +66,19 @@ pub struct ReplicaStatus {
     pub promises_dropped: u64,
     /// How often the time of day jumped against the clock of leases.
     pub clock_jumps: u64,
+    /// Who refuses changes, or soon will, for want of room on whose disk.
+    pub short: Vec<ShortView>,
+    /// Changes that were refused here because another member's disk has no room.
+    pub space_refusals: u64,
+}
+
+/// A disk with too little room, and who refuses changes because of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ShortView {
+    /// The member that refuses.
+    pub by: u16,
+    /// The member whose disk it is.
+    pub of: u16,
 }
 
 /// One other member.
@@ -97,8 +110,12 @@ pub struct PeerView {
     pub lag_seconds: f64,
     /// How far it is on its way back into the view, of what this replica sends it.
     pub returning: Option<ReturnView>,
-    /// Bytes that users may still fill there, as it said last.
+    /// Bytes that users may still fill there, as it said last. A witness has none to fill.
     pub available_bytes: Option<u64>,
+    /// It lacks contents that are not sent, because there is no room for them.
+    pub awaits_room: bool,
+    /// Bytes of contents that were sent to it and that it had no room for.
+    pub refused_bytes: u64,
     /// Why it is not connected.
     pub last_error: Option<String>,
     /// Why its data directory is known to be an older copy, or to have lost its end: it is refused then.
@@ -174,6 +191,12 @@ impl Replica {
             record_bytes_shipped: figures.record_bytes.load(Ordering::Relaxed),
             promises_dropped: shared.standing.unbelieved(),
             clock_jumps: shared.standing.jumps(),
+            short: shared
+                .shortages()
+                .into_iter()
+                .map(|(by, of)| ShortView { by: by.0, of: of.0 })
+                .collect(),
+            space_refusals: shared.room.refused(),
         }
     }
 
@@ -225,11 +248,14 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
             let wire = transport.iter().find(|status| status.slot == slot);
             let lag = lags.get(&slot);
             let bytes = lag.map_or(0, |lag| lag.bytes);
+            let is_connected = connected.contains(&slot);
+            // A witness has no room for contents, and needs none.
+            let available = shared.available_at(slot).filter(|_| !member.witness);
             PeerView {
                 slot: member.slot,
                 witness: member.witness,
                 addresses: member.addresses.clone(),
-                connected: connected.contains(&slot),
+                connected: is_connected,
                 round_trip_seconds: wire.and_then(|wire| wire.rtt).map(|rtt| rtt.as_secs_f64()),
                 sent_bytes: wire.map_or(0, |wire| wire.sent_bytes),
                 received_bytes: wire.map_or(0, |wire| wire.received_bytes),
@@ -238,8 +264,10 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
                 lag_bytes: (bytes < u64::MAX).then_some(bytes),
                 lag_files: lag.map_or(0, |lag| lag.files),
                 lag_seconds: lag.map_or(0.0, |lag| lag.seconds),
-                returning: shared.returns.of(slot),
-                available_bytes: shared.available_at(slot),
+                returning: shared.returns.of(slot).filter(|_| is_connected),
+                available_bytes: available,
+                awaits_room: shared.shipments.awaits_room(slot),
+                refused_bytes: shared.shipments.refused_bytes(slot),
                 last_error: wire.and_then(|wire| wire.last_error.clone()),
                 rolled_back: (shared.lineage.fault_of(slot)).map(|fault| fault.of_other(slot.0)),
                 links: links_of(shared, slot),

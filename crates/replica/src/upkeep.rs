@@ -33,6 +33,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        shared.tell_what_ended();
         sessions::look_for_members(&shared);
         views::note_current(&shared);
         sessions::let_go_of_settled(&shared);

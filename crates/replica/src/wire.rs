@@ -144,6 +144,8 @@ pub(crate) struct Ask {
     pub(crate) fit_without: Vec<u16>,
     /// The sender's links to all others, for people.
     pub(crate) links: Vec<Link>,
+    /// Members whose disks have too little room, so that the sender refuses changes, or soon will.
+    pub(crate) short_of: Vec<u16>,
 }
 
 /// What a replica says of its link to another one.
@@ -368,6 +370,8 @@ pub(crate) struct PieceDone {
     pub(crate) file: ObjectId,
     /// It could not be put in place; the sender of the piece must send it again.
     pub(crate) failed: bool,
+    /// There was no room for it.
+    pub(crate) no_room: bool,
 }
 
 /// A place in a copy of all rows.

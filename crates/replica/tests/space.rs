@@ -8,6 +8,7 @@ mod fixture;
 use std::time::Duration;
 
 use fixture::{ROOT, Set, eventually};
+use replica::ShortView;
 use vfs::Error;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -35,6 +36,18 @@ async fn what_the_smallest_disk_has_no_room_for_is_refused_everywhere() {
     };
     assert_eq!(refused, Error::NoSpace);
     assert!(!made.is_empty());
+    // Whoever refuses names the member, and so does that one.
+    let small = set.sites[1].store.slot().0;
+    let (by, of) = (set.sites[0].store.slot().0, small);
+    let status = set.sites[0].replica.status();
+    assert_eq!(status.short, [ShortView { by, of }]);
+    assert!(status.space_refusals > 0);
+    let named = set.sites[1].replica.clone();
+    eventually("it hears of it", || {
+        named.status().short == [ShortView { by, of }]
+    })
+    .await;
+    drop(named);
     let space = set.sites[0].files.space().await.unwrap();
     assert!(space.available_bytes < SMALL_DISK * MEBIBYTE, "{space:?}");
     assert!(space.total_bytes > SMALL_DISK * MEBIBYTE);
@@ -108,7 +121,25 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room()
         obstacle.is_some_and(|why| why.contains("disk is full") || why.contains("no space left"))
     })
     .await;
-    drop(kept_out);
+    // It is not sent again and again what it has no room for. Nobody else lacks anything.
+    let sender = set.sites[1].replica.clone();
+    let shipped = sender.status().content_bytes_shipped;
+    set.sites[1]
+        .save(ROOT, "large", &vec![7; FILE_BYTES])
+        .await
+        .unwrap();
+    eventually("contents are held back", || {
+        let status = sender.status();
+        let mut peers = status.peers.iter();
+        status.content_bytes_shipped >= shipped + FILE_BYTES as u64
+            && peers.any(|peer| peer.slot == slot && peer.awaits_room)
+    })
+    .await;
+    // Long enough for a file to be sent several times.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let shipped = sender.status().content_bytes_shipped - shipped;
+    assert!(shipped <= 2 * FILE_BYTES as u64, "{shipped}");
+    drop((sender, kept_out));
     disk.empty();
     set.revive_until_ready(2).await;
     set.assert_equal().await;

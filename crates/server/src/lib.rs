@@ -28,8 +28,8 @@ pub use status::{
     Alarm, AuditStatus, ControlStatus, DrainAnswer, DrainQuestion, DurabilityAnswer,
     DurabilityQuestion, DurabilitySetting, ExportStatus, FrozenStatus, LinkStatus, LossStatus,
     ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubFinding, ScrubQuestion, ScrubStatus,
-    Status, StatusError, ThawAnswer, ThawQuestion, ViewMemberStatus, ViewStatus, ask as ask_status,
-    ask_drain, ask_durability, ask_frozen, ask_move_authority, ask_scrub, ask_thaw, ask_view,
-    moment,
+    ShortStatus, Status, StatusError, ThawAnswer, ThawQuestion, ViewMemberStatus, ViewStatus,
+    ask as ask_status, ask_drain, ask_durability, ask_frozen, ask_move_authority, ask_scrub,
+    ask_thaw, ask_view, moment,
 };
 pub use vfs::{ShownBytes, ShownText, is_visible};

@@ -425,6 +425,19 @@ impl Backlog {
         self.ages.len() - later.count()
     }
 
+    /// How many bytes are in flight, at most.
+    #[must_use]
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_cost
+    }
+
+    /// What a piece in flight covers; nothing of one from an ended session or of a removed file.
+    #[must_use]
+    pub fn range_of(&self, id: PieceId) -> Option<Range<u64>> {
+        let (file, _) = self.in_flight.get(&id)?;
+        self.files.get(file)?.in_flight_range(id)
+    }
+
     fn is_full(&self) -> bool {
         self.in_flight_cost >= self.settings.in_flight_bytes
     }

@@ -79,6 +79,12 @@ impl Shortfall {
             || self.lacking.overlap(range).next().is_some()
     }
 
+    /// What a piece in flight covers.
+    pub(super) fn in_flight_range(&self, id: PieceId) -> Option<Range<u64>> {
+        let piece = self.flying.iter().find(|piece| piece.id == id)?;
+        Some(piece.range.clone())
+    }
+
     /// Since when it counts as waiting, if it does from now on.
     pub(super) fn due_from(&self, now: Moment) -> Moment {
         match self.hurried {

@@ -140,6 +140,8 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
     let aware = shared.losses.awareness().known();
     let misses = leaving::silent(shared).into_iter().map(|slot| slot.0);
     let misses: Vec<u16> = misses.collect();
+    let short_of = shared.room.short_of(Instant::now()).into_iter();
+    let short_of: Vec<u16> = short_of.map(|slot| slot.0).collect();
     for slot in others {
         let ask = shared.engine.turn(|turn| Ask {
             asked: question.asked.0,
@@ -159,6 +161,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             misses: misses.clone(),
             fit_without: returning::fit_without(shared, turn.core.epoch().0),
             links: links.clone(),
+            short_of: short_of.clone(),
         });
         let message = wire::body(wire::ASK, &ask);
         shared.post.send(slot, Lane::Control, message);

@@ -50,6 +50,10 @@ const NO_ROOM_ASIDE: &str = "its disk is full: changes made here that the others
 /// What is said of oneself is taken as news for so long, in times of the lease.
 const NEWS_LEASES: u32 = 1;
 
+/// What is told of once, with sums later.
+const TOO_FAR: &str = "too much was changed meanwhile; a whole copy is needed";
+const NOT_ADMITTED: &str = "this replica is not admitted yet";
+
 /// The fact that says that this copy differs from the others'.
 const COPY_ANEW: &[u8] = b"copy-anew";
 
@@ -69,10 +73,9 @@ pub(crate) fn too_far(shared: &Arc<Shared>, peer: ReplicaSlot) {
         });
         return;
     }
-    tracing::warn!(
-        peer = peer.0,
-        "too much was changed meanwhile; a whole copy is needed"
-    );
+    if let Some(sum) = shared.is_to_tell(TOO_FAR, peer) {
+        tracing::warn!(peer = peer.0, %sum, "too much was changed meanwhile; a whole copy is needed");
+    }
     shared.needs_copy.store(true, Ordering::Release);
 }
 
@@ -480,7 +483,11 @@ async fn ask(shared: &Arc<Shared>) {
     };
     match views.decide(decision).await {
         Ok(Outcome::Applied) => {}
-        Ok(Outcome::Refused(why)) => tracing::info!(why, "this replica is not admitted yet"),
+        Ok(Outcome::Refused(why)) => {
+            if let Some(sum) = shared.is_to_tell(NOT_ADMITTED, shared.slot()) {
+                tracing::info!(why, %sum, "this replica is not admitted yet");
+            }
+        }
         Err(error) => tracing::debug!(%error, "nothing is decided"),
     }
 }

@@ -4,7 +4,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{
@@ -110,6 +110,24 @@ fn refuse_foreign(path: &Path) -> Result<(), DataDirectoryError> {
     Ok(())
 }
 
+/// Whether a process has claimed a directory. It is not disturbed by the question, as a starting server would be by an attempt
+/// to claim the directory too.
+pub(crate) fn is_claimed(directory: &Path) -> bool {
+    let Ok(lock) = fs::metadata(directory.join(LOCK)) else {
+        return false;
+    };
+    let (device, inode) = (lock.dev(), lock.ino());
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    // Lines such as `7: FLOCK  ADVISORY  WRITE 4242 fd:01:5505049 0 EOF`, see proc_locks(5).
+    let place = format!("{major:02x}:{minor:02x}:{inode}");
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mut locks = locks.lines();
+    locks.any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.contains(&"FLOCK") && words.contains(&place.as_str())
+    })
+}
+
 /// Locks the directory against other processes and leaves a note of who has it.
 fn lock(directory: &Path) -> Result<File, DataDirectoryError> {
     let path = directory.join(LOCK);
@@ -127,7 +145,10 @@ fn lock(directory: &Path) -> Result<File, DataDirectoryError> {
     let note = format!("process {}\n", std::process::id());
     let noted = file.set_len(0).and_then(|()| file.rewind());
     let noted = noted.and_then(|()| file.write_all(note.as_bytes()));
-    noted.map_err(DataDirectoryError::io("write to", &path))?;
+    if let Err(error) = noted {
+        // The lock is what counts, and a full disk has room for it.
+        tracing::debug!(%error, "no note says who has the data directory");
+    }
     Ok(file)
 }
 
@@ -211,5 +232,18 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         let error = Claim::existing(&directory.path().join("nothing")).unwrap_err();
         assert!(matches!(error, DataDirectoryError::Missing(_)), "{error}");
+    }
+
+    #[test]
+    fn whether_a_directory_is_claimed_can_be_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(!is_claimed(directory.path()));
+        let claim = Claim::make(directory.path()).unwrap();
+        assert!(is_claimed(directory.path()));
+        drop(claim);
+        assert!(
+            !is_claimed(directory.path()),
+            "the lock stays, and nobody has it"
+        );
     }
 }

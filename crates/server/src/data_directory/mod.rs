@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use claim::Claim;
+pub(crate) use claim::is_claimed;
 pub use client_records::StoredClientRecords;
 pub(crate) use examination::{Defect, Examination};
 pub use identity::ReplicaIdentity;

@@ -17,7 +17,7 @@ use crate::status::{
 /// A name, what it means, of which kind it is, and where it is taken from.
 type Figure<S> = (&'static str, &'static str, MetricType, fn(&S) -> f64);
 
-const OF_REPLICAS: [Figure<ReplicationStatus>; 11] = [
+const OF_REPLICAS: [Figure<ReplicationStatus>; 12] = [
     (
         "replica_ready",
         "1 when the whole tree is here",
@@ -67,6 +67,12 @@ const OF_REPLICAS: [Figure<ReplicationStatus>; 11] = [
         |replica| replica.torn_files as f64,
     ),
     (
+        "replica_space_refusals",
+        "Changes refused here because another member's disk has no room",
+        MetricType::Counter,
+        |replica| replica.space_refusals as f64,
+    ),
+    (
         "replica_return_objects_left",
         "Updates, objects or files that this replica lacks on its way back into the view",
         MetricType::Gauge,
@@ -86,7 +92,7 @@ const OF_REPLICAS: [Figure<ReplicationStatus>; 11] = [
     ),
 ];
 
-const OF_PEERS: [Figure<ReplicaPeerStatus>; 12] = [
+const OF_PEERS: [Figure<ReplicaPeerStatus>; 14] = [
     (
         "replica_peer_connected",
         "1 while there is a connection",
@@ -134,6 +140,18 @@ const OF_PEERS: [Figure<ReplicaPeerStatus>; 12] = [
         "For how long the peer has lacked something",
         MetricType::Gauge,
         |peer| peer.lag_ms as f64 / 1e3,
+    ),
+    (
+        "replica_peer_awaits_room",
+        "1 while contents are held back because the peer's disk has no room",
+        MetricType::Gauge,
+        |peer| f64::from(u8::from(peer.awaits_room)),
+    ),
+    (
+        "replica_peer_refused_bytes",
+        "Bytes of contents that were sent to the peer and that it had no room for",
+        MetricType::Counter,
+        |peer| peer.refused_bytes as f64,
     ),
     (
         "replica_peer_return_objects_left",

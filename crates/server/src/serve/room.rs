@@ -6,14 +6,21 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use throttle::Throttle;
 
 use super::{Ending, ServeError, Server, Tree};
 use crate::configuration::Configuration;
-use crate::data_directory::DataDirectoryError;
+use crate::data_directory::{DataDirectory, DataDirectoryError};
+use crate::status::{Answer, Answering, StatusSocket};
 
 /// With less room than this something may not have fitted.
 const LEAST_BYTES: u64 = 32 << 20;
+
+/// What is told of once, with sums later.
+const FULL: throttle::Subject = ("the disk is full", 0);
 
 /// Between attempts.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -26,6 +33,7 @@ impl Server {
     pub async fn start_when_there_is_room(
         configuration: Configuration,
     ) -> Result<Server, ServeError> {
+        let throttle = Throttle::default();
         loop {
             let error = match Server::start(configuration.clone()).await {
                 Err(error) if error.may_be_lack_of_room() => error,
@@ -34,14 +42,32 @@ impl Server {
             if !is_full(&configuration.data) {
                 return Err(error);
             }
-            tracing::error!(
-                %error,
-                data = ?configuration.data,
-                "the disk is full, so the server cannot start; free some space, and it starts by itself"
-            );
+            if let Some(sum) = throttle.failed(FULL, Instant::now()) {
+                tracing::error!(
+                    %error, %sum,
+                    data = ?configuration.data,
+                    "the disk is full, so the server cannot start; free some space, and it starts by itself"
+                );
+            }
+            let _answers = answer_meanwhile(&configuration.data, &error);
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// Tells whoever asks what the server waits for, if even that fits on the disk.
+fn answer_meanwhile(data: &Path, error: &ServeError) -> Option<(StatusSocket, DataDirectory)> {
+    let told = format!(
+        "the server on {} runs and serves nobody, because its disk is full; free some space, and it goes on by itself ({error})",
+        data.display()
+    );
+    let answering: Answering = Arc::new(move |_| {
+        let told = told.clone();
+        Box::pin(async move { Answer::Refused(told) })
+    });
+    let directory = DataDirectory::open_or_create(data).ok()?;
+    let socket = StatusSocket::open(data, answering).ok()?;
+    Some((socket, directory))
 }
 
 impl ServeError {

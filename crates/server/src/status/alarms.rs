@@ -3,10 +3,12 @@
 //!
 //! What must never enter: asking anybody; an alarm follows from what the status says already.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::replication::ShortStatus;
 use super::text::{moment, size};
 use super::{ExportStatus, ReplicationStatus, ScrubStatus, ViewStatus};
 use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
@@ -59,6 +61,7 @@ pub(crate) fn alarms(export: &ExportStatus) -> Vec<Alarm> {
 fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
     let mut found: Vec<_> = replica.scrub.iter().flat_map(of_scrub).collect();
     found.extend(torn(replica));
+    found.extend(short(replica));
     let Some(view) = &replica.view else {
         return found;
     };
@@ -92,6 +95,27 @@ fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
         found.push(("two-voters", what.to_owned()));
     }
     found
+}
+
+/// One disk after another that has too little room.
+fn short(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
+    let mut disks: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+    for ShortStatus { by, of } in &replica.short {
+        disks.entry(*of).or_default().push(by.to_string());
+    }
+    let told = disks.into_iter().map(|(of, by)| {
+        let peer = replica.peers.iter().find(|peer| peer.slot == of);
+        let left = peer.and_then(|peer| peer.available_bytes).map(size);
+        let left = left.map_or(String::new(), |left| format!(" ({left} can be filled there)"));
+        let whose = match of == replica.slot {
+            true => "this server's disk".to_owned(),
+            false => format!("the disk of replica {of}"),
+        };
+        let by = by.join(" ");
+        format!("{whose} has too little room{left}, so changes that need some are refused at replicas {by}, or soon will be")
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| ("space", told.join("; ")))
 }
 
 fn torn(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
@@ -167,6 +191,21 @@ mod tests {
         let first = alarms(&torn).remove(0);
         assert_eq!(first.name, "torn-files");
         assert!(first.what.ends_with("/src/a and 2 more"), "{first}");
+        let mut full = export.clone();
+        if let Some(replica) = &mut full.replication {
+            let short = |by, of| ShortStatus { by, of };
+            replica.short = vec![short(1, 2), short(2, 1), short(3, 2)];
+            replica.peers[0].available_bytes = Some(64 << 20);
+        }
+        let first = alarms(&full).remove(0);
+        assert_eq!(first.name, "space");
+        for part in [
+            "this server's disk has too little room, so changes that need some are refused at replicas 1 3, or soon",
+            "the disk of replica 1 has too little room (64.0 MiB can be filled there), so changes",
+            "are refused at replicas 2, or soon",
+        ] {
+            assert!(first.what.contains(part), "{part}: {first}");
+        }
         let mut view = ViewStatus::example();
         view.losses.clear();
         view.members.truncate(2);

@@ -25,7 +25,9 @@ pub use frozen::{FrozenStatus, ThawAnswer, ThawQuestion};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
 pub(crate) use replication::short_time;
-pub use replication::{ControlStatus, LinkStatus, ReplicaPeerStatus, ReplicationStatus};
+pub use replication::{
+    ControlStatus, LinkStatus, ReplicaPeerStatus, ReplicationStatus, ShortStatus,
+};
 pub use returning::ReturnStatus;
 pub use scrub::{ScrubFinding, ScrubQuestion, ScrubStatus};
 pub(crate) use socket::{Answering, StatusSocket};

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use replica::{ControlView, LinkView, PeerView, ReplicaStatus};
+use replica::{ControlView, LinkView, PeerView, ReplicaStatus, ShortView};
 use serde::{Deserialize, Serialize};
 
 use super::ReturnStatus;
@@ -52,12 +52,27 @@ pub struct ReplicationStatus {
     /// Their paths, not all when there are many.
     #[serde(default)]
     pub torn_paths: Vec<String>,
+    /// Who refuses changes, or soon will, for want of room on whose disk.
+    #[serde(default)]
+    pub short: Vec<ShortStatus>,
+    /// Changes of clients that were refused here because another member's disk has no room.
+    #[serde(default)]
+    pub space_refusals: u64,
     /// Who takes part; absent in what older servers say.
     #[serde(default)]
     pub view: Option<ViewStatus>,
     /// The comparison of the copies; absent in what older servers say.
     #[serde(default)]
     pub scrub: Option<ScrubStatus>,
+}
+
+/// A disk with too little room, and who refuses changes because of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShortStatus {
+    /// The slot of the member that refuses.
+    pub by: u16,
+    /// The slot of the member whose disk it is.
+    pub of: u16,
 }
 
 /// Another member of the set, as this one sees it.
@@ -92,6 +107,12 @@ pub struct ReplicaPeerStatus {
     /// Bytes that clients may still fill there, as it said last.
     #[serde(default)]
     pub available_bytes: Option<u64>,
+    /// It lacks contents that are not sent, because there is no room for them.
+    #[serde(default)]
+    pub awaits_room: bool,
+    /// Bytes of contents that were sent to it and that it had no room for.
+    #[serde(default)]
+    pub refused_bytes: u64,
     /// Why it is not connected.
     pub last_error: Option<String>,
     /// Its links to third members, as it said lately.
@@ -153,6 +174,8 @@ impl ReplicationStatus {
             returning: replica.returning.map(ReturnStatus::from),
             torn_files: replica.torn_files,
             torn_paths: replica.torn_paths,
+            short: replica.short.into_iter().map(short).collect(),
+            space_refusals: replica.space_refusals,
             view: Some(ViewStatus::new(view)),
             scrub: None,
         }
@@ -171,6 +194,13 @@ impl ReplicationStatus {
     }
 }
 
+fn short(view: ShortView) -> ShortStatus {
+    ShortStatus {
+        by: view.by,
+        of: view.of,
+    }
+}
+
 fn peer(view: PeerView) -> ReplicaPeerStatus {
     ReplicaPeerStatus {
         slot: view.slot,
@@ -186,6 +216,8 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         lag_ms: scaled(view.lag_seconds, 1e3),
         returning: view.returning.map(ReturnStatus::from),
         available_bytes: view.available_bytes,
+        awaits_room: view.awaits_room,
+        refused_bytes: view.refused_bytes,
         last_error: view.last_error,
         links: view.links.into_iter().map(link).collect(),
     }
@@ -285,7 +317,13 @@ impl fmt::Display for ReplicaPeerStatus {
         }
         let (sent, received) = (size(self.sent_bytes), size(self.received_bytes));
         write!(f, "; sent {sent}, received {received}")?;
-        if let Some(returning) = &self.returning {
+        if self.awaits_room {
+            let refused = size(self.refused_bytes);
+            write!(
+                f,
+                "\n    HAS NO ROOM for contents that it lacks; {refused} were sent in vain"
+            )?;
+        } else if let Some(returning) = &self.returning {
             write!(f, "\n    on its way back, {returning}")?;
         }
         if (self.lag_updates, self.lag_files) == (0, 0) {
@@ -349,6 +387,8 @@ impl ReplicationStatus {
             lag_ms: 4200,
             returning: Some(ReturnStatus::example()),
             available_bytes: Some(3 << 30),
+            awaits_room: false,
+            refused_bytes: 0,
             last_error: None,
             links: vec![LinkStatus {
                 to: 3,
@@ -403,6 +443,8 @@ impl ReplicationStatus {
             returning: None,
             torn_files: 0,
             torn_paths: Vec::new(),
+            short: Vec::new(),
+            space_refusals: 0,
             view: Some(ViewStatus::example()),
             scrub: Some(ScrubStatus {
                 last_finished_unix_s: Some(0),

@@ -26,7 +26,7 @@ use super::{
     DrainAnswer, DrainQuestion, FrozenStatus, ScrubQuestion, ScrubStatus, ThawAnswer, ThawQuestion,
     ViewStatus,
 };
-use crate::data_directory::control_socket;
+use crate::data_directory::{control_socket, is_claimed};
 
 /// How long either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,6 +51,11 @@ pub enum StatusError {
         "no server runs on {0}; start one with `meridian serve --data {0}`, or name another directory with --data"
     )]
     NotRunning(PathBuf),
+    /// A process works on the data directory and answers nobody.
+    #[error(
+        "a process works on {0} and answers no questions: a server that starts or stops, or `meridian check`; ask again in a moment"
+    )]
+    Busy(PathBuf),
     /// The socket belongs to somebody else.
     #[error("this user may not ask the server on {0}; ask as the user it runs as, or as root")]
     Permission(PathBuf),
@@ -178,9 +183,10 @@ async fn put(data: &Path, question: &Question, patience: Duration) -> Result<Ans
     let asked = tokio::time::timeout(patience, exchange(data, &question)).await;
     let answer = asked.map_err(|_| wrong("it takes too long".to_owned()))?;
     let answer = answer.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            StatusError::NotRunning(data.to_owned())
-        }
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => match is_claimed(data) {
+            true => StatusError::Busy(data.to_owned()),
+            false => StatusError::NotRunning(data.to_owned()),
+        },
         io::ErrorKind::PermissionDenied => StatusError::Permission(data.to_owned()),
         _ => wrong(error.to_string()),
     })?;

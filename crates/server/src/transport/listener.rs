@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use throttle::Throttle;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -26,8 +27,9 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(200);
 /// After so long without lack there may be as many connections as before.
 const RECOVERY: Duration = Duration::from_secs(60);
-/// No more than one line of the log about closed connections in this time.
-const SILENCE: Duration = Duration::from_secs(10);
+/// What is told of once, with sums later.
+const CROWDED: throttle::Subject = ("too many connections", 0);
+const EXHAUSTED: throttle::Subject = ("cannot accept connections", 0);
 
 /// Why an address cannot be listened at. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +131,7 @@ pub(crate) async fn accept(
     transport: Arc<Transport>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut closings = Closings::default();
+    let throttle = Throttle::default();
     let mut reserve = Reserve::default();
     let mut exhausted = None;
     loop {
@@ -145,13 +147,13 @@ pub(crate) async fn accept(
                     transport.recover();
                 }
                 if let Some(closed) = welcome(stream, peer, &transport) {
-                    closings.note(1, &Reason::Limit(closed.address()));
+                    tell_of_crowd(&throttle, closed.address());
                 }
             }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 exhausted = Some(Instant::now());
-                closings.note(transport.relieve(), &Reason::Exhausted(error));
+                tell_of_exhaustion(&throttle, transport.relieve(), &error);
                 // Whoever waits is let in with the reserve.
                 if !reserve.release() {
                     tokio::time::sleep(EXHAUSTED_PAUSE).await;
@@ -215,41 +217,25 @@ fn is_about_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Why connections are closed.
-enum Reason {
-    /// There may be no more; the last one closed came from here.
-    Limit(IpAddr),
-    /// The operating system has no room for another one.
-    Exhausted(io::Error),
+/// Tells that a connection is closed because there may be no more; the last one closed came from here.
+fn tell_of_crowd(throttle: &Throttle, from: IpAddr) {
+    if let Some(sum) = throttle.failed(CROWDED, Instant::now()) {
+        tracing::warn!(
+            %from,
+            %sum,
+            "too many connections: those without a session are closed first, for new ones"
+        );
+    }
 }
 
-/// Tells of connections that are closed for others without flooding the log.
-#[derive(Default)]
-struct Closings {
-    told: Option<Instant>,
-    untold: u64,
-}
-
-impl Closings {
-    fn note(&mut self, closed: u64, reason: &Reason) {
-        self.untold += closed;
-        if self.told.is_some_and(|told| told.elapsed() < SILENCE) {
-            return;
-        }
-        let closed = self.untold;
-        match reason {
-            Reason::Limit(from) => tracing::warn!(
-                closed,
-                %from,
-                "too many connections: those without a session are closed first, for new ones"
-            ),
-            Reason::Exhausted(error) => tracing::error!(
-                closed,
-                %error,
-                "cannot accept connections: those without a session are closed first; raise the limit of open files"
-            ),
-        }
-        self.told = Some(Instant::now());
-        self.untold = 0;
+/// Tells that some are closed because the operating system has no room for another one.
+fn tell_of_exhaustion(throttle: &Throttle, closed: u64, error: &io::Error) {
+    if let Some(sum) = throttle.failed(EXHAUSTED, Instant::now()) {
+        tracing::error!(
+            closed,
+            %error,
+            %sum,
+            "cannot accept connections: those without a session are closed first; raise the limit of open files"
+        );
     }
 }

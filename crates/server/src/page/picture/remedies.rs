@@ -32,6 +32,9 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
         "disk-nearly-full" => {
             "Make room. Clients of all servers of a set get “no space” from the smallest disk."
         }
+        "space" => {
+            "Make room on the disk that is named, or give it a larger one: clients of all servers get “no space” because of it."
+        }
         "storage-failed" => {
             "The server ends, and its service manager starts it again. If it fails again: replace the disk, then `meridian check`."
         }
