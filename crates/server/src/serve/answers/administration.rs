@@ -51,6 +51,9 @@ impl Overview {
     /// Says how the comparison of the copies is, and has one begin if asked to.
     pub(super) fn scrub(&self, question: ScrubQuestion) -> Result<ScrubStatus, String> {
         let replica = self.replica()?;
+        if question.start && replica.is_witness() {
+            return Err(NO_CONTENTS.to_owned());
+        }
         if question.start {
             replica.scrub();
             tracing::info!("comparing this copy with the others");
