@@ -59,7 +59,8 @@ pub(crate) fn alarms(export: &ExportStatus) -> Vec<Alarm> {
 }
 
 fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
-    let mut found: Vec<_> = replica.scrub.iter().flat_map(of_scrub).collect();
+    let mut found = rolled_back(replica);
+    found.extend(replica.scrub.iter().flat_map(of_scrub));
     found.extend(torn(replica));
     found.extend(short(replica));
     let Some(view) = &replica.view else {
@@ -116,6 +117,15 @@ fn short(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
     });
     let told: Vec<String> = told.collect();
     (!told.is_empty()).then(|| ("space", told.join("; ")))
+}
+
+/// Of this copy, and of the other members'.
+fn rolled_back(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
+    let own = replica.rolled_back.iter();
+    let own = own.map(|why| ("copy-rolled-back", why.clone()));
+    let peers = replica.peers.iter().flat_map(|peer| &peer.rolled_back);
+    own.chain(peers.map(|why| ("member-rolled-back", why.clone())))
+        .collect()
 }
 
 fn torn(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
@@ -225,6 +235,15 @@ mod tests {
         view.obstacle = Some("its copy of the tree is not complete".to_owned());
         replica.view = Some(view);
         export.replication = Some(replica);
+        let mut put_back = export.clone();
+        if let Some(replica) = &mut put_back.replication {
+            replica.rolled_back = Some("replica 1 knows more of it".to_owned());
+            replica.peers[0].rolled_back = Some("it lacks updates".to_owned());
+        }
+        assert_eq!(
+            names(&put_back)[..2],
+            ["copy-rolled-back", "member-rolled-back"]
+        );
         let first = alarms(&export).remove(0);
         assert_eq!(first.name, "outside-the-view");
         assert!(first.what.ends_with("its copy of the tree is not complete"));

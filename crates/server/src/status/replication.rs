@@ -58,6 +58,9 @@ pub struct ReplicationStatus {
     /// Changes of clients that were refused here because another member's disk has no room.
     #[serde(default)]
     pub space_refusals: u64,
+    /// Why its data directory is known to be an older copy, or to have lost its end: it takes no part then.
+    #[serde(default)]
+    pub rolled_back: Option<String>,
     /// Who takes part; absent in what older servers say.
     #[serde(default)]
     pub view: Option<ViewStatus>,
@@ -115,6 +118,9 @@ pub struct ReplicaPeerStatus {
     pub refused_bytes: u64,
     /// Why it is not connected.
     pub last_error: Option<String>,
+    /// Why its data directory is known to be an older copy, or to have lost its end: it is refused then.
+    #[serde(default)]
+    pub rolled_back: Option<String>,
     /// Its links to third members, as it said lately.
     #[serde(default)]
     pub links: Vec<LinkStatus>,
@@ -176,6 +182,7 @@ impl ReplicationStatus {
             torn_paths: replica.torn_paths,
             short: replica.short.into_iter().map(short).collect(),
             space_refusals: replica.space_refusals,
+            rolled_back: replica.rolled_back,
             view: Some(ViewStatus::new(view)),
             scrub: None,
         }
@@ -219,6 +226,7 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         awaits_room: view.awaits_room,
         refused_bytes: view.refused_bytes,
         last_error: view.last_error,
+        rolled_back: view.rolled_back,
         links: view.links.into_iter().map(link).collect(),
     }
 }
@@ -390,6 +398,7 @@ impl ReplicationStatus {
             awaits_room: false,
             refused_bytes: 0,
             last_error: None,
+            rolled_back: None,
             links: vec![LinkStatus {
                 to: 3,
                 round_trip_us: Some(61_200),
@@ -407,6 +416,7 @@ impl ReplicationStatus {
             lag_files: 0,
             returning: None,
             last_error: Some("connection refused".to_owned()),
+            rolled_back: None,
             links: Vec::new(),
             ..near.clone()
         };
@@ -445,6 +455,7 @@ impl ReplicationStatus {
             torn_paths: Vec::new(),
             short: Vec::new(),
             space_refusals: 0,
+            rolled_back: None,
             view: Some(ViewStatus::example()),
             scrub: Some(ScrubStatus {
                 last_finished_unix_s: Some(0),
