@@ -29,6 +29,7 @@ pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
         SetCommand::Create(arguments) => create(arguments)?,
         SetCommand::Invite(arguments) => invite(arguments)?,
         SetCommand::Join(arguments) => join(arguments)?,
+        SetCommand::Rejoin(arguments) => rejoin(arguments)?,
         SetCommand::Members { data } => members(&set::members(&directory(data))?),
         SetCommand::Remove { slot, data } => remove(*slot, &directory(data))?,
         SetCommand::Address(arguments) => address(arguments)?,
@@ -172,6 +173,39 @@ fn tokens(data: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
+fn rejoin(arguments: &JoinArguments) -> Result<String, Failure> {
+    let place = &arguments.place;
+    let data = directory(&place.data);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let done = runtime.context("cannot start")?.block_on(set::rejoin(
+        &arguments.token,
+        &data,
+        tree(&place.tree),
+        &place.address,
+    ))?;
+    warn(done.joined.remark.clone());
+    let old = match done.before {
+        Some(slot) => format!(
+            "It was replica {slot}; unless that was removed, do so on the server that keeps the authority: `meridian set remove {slot}`.\n"
+        ),
+        None => String::new(),
+    };
+    Ok(format!(
+        "This server is replica {} of the set {} now.\n{old}\
+         What it had lies in {}, and is read by nobody any more. What only that copy had is nowhere else: \
+         keep it until you are sure that nothing is missing.\n{}\
+         Next, start it; its copy of the tree is made then:\n  \
+         meridian serve --data {}\n",
+        done.joined.slot,
+        done.joined.set,
+        done.aside.display(),
+        firewall(&place.address),
+        data.display(),
+    ))
+}
+
 fn tree(name: &Option<String>) -> &str {
     name.as_deref().unwrap_or(DEFAULT_TREE)
 }
@@ -275,6 +309,9 @@ fn last_words(chance: &LastChance, survivors: &BTreeSet<u16>) -> String {
          run this command on that one only.\n",
         replicas(survivors),
     );
+    if known.rolled_back {
+        text += "- Everything that was answered since this copy was taken: it was put back from an older one, or has lost its end. If another survivor's was not, use that one.\n";
+    }
     if !chance.keeps_authority {
         text += "- New members, until the authority is restored: only the server that keeps it can admit any, and this is another one.\n";
     }

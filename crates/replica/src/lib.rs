@@ -53,6 +53,7 @@ mod views;
 mod wire;
 
 pub use administration::{AuditView, FrozenView, LossView, MemberView, ViewStatus};
+pub use lineage::is_members_copy;
 pub use progress::{ReturnView, Stage};
 pub use replica::{Replica, StartError};
 pub use scrub::{FindingView, ScrubView};

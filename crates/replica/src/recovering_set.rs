@@ -42,6 +42,8 @@ pub struct KnownSet {
     pub members: Vec<KnownMember>,
     /// The last decision it has heard of, for people, and when it was made, in seconds since 1970.
     pub last_decision: Option<(u64, String)>,
+    /// This copy is known to have been put back from an older one, or to have lost its end.
+    pub rolled_back: bool,
 }
 
 /// A configured replica.
@@ -64,7 +66,10 @@ impl KnownSet {
         let state = view::last_known(facts(store)).await?;
         match state.epoch {
             0 => Err(RecoverError::NeverHeard),
-            _ => Ok(KnownSet::of(&state)),
+            _ => Ok(KnownSet {
+                rolled_back: lineage::is_rolled_back(store)?,
+                ..KnownSet::of(&state)
+            }),
         }
     }
 
@@ -81,6 +86,7 @@ impl KnownSet {
                 .audit
                 .back()
                 .map(|entry| (entry.at_unix_s, entry.what.clone())),
+            rolled_back: false,
         }
     }
 }
@@ -100,6 +106,10 @@ fn facts(store: &Arc<Store>) -> Arc<Facts> {
 /// [`RecoverError`], with what to do next; then nothing has changed.
 pub async fn go_on_with(store: &Arc<Store>, survivors: &BTreeSet<u16>) -> Result<(), RecoverError> {
     let alone = survivors.len() == 1;
+    if !alone && lineage::is_rolled_back(store)? {
+        let why = "this copy was put back from an older one, and other survivors know more; run the command on one of them, or name this one alone";
+        return Err(RecoverError::Refused(why.to_owned()));
+    }
     let survivors = survivors.iter().copied().map(ReplicaSlot).collect();
     match view::force(facts(store), survivors, store.slot(), unix_seconds()).await? {
         Outcome::Applied if alone => Ok(lineage::forgive(store).await?),

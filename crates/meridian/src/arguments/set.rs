@@ -19,6 +19,13 @@ pub(crate) enum SetCommand {
     Invite(InviteArguments),
     /// Make the server of a data directory a replica of the set that a token is of
     Join(JoinArguments),
+    /// Replace the copy of a member that was put back from an older one, is damaged or half restored
+    ///
+    /// The server becomes a new replica of its set: the number it had is never used again, since nobody can tell what it had
+    /// promised under it. What its data directory has of the set is kept aside in it, and nothing of it is
+    /// read any more. Before, on the server that keeps the authority, remove the old number with
+    /// `meridian set remove` and make a token with `meridian set invite`. This server must not run.
+    Rejoin(JoinArguments),
     /// List the members of the set, and which of them keeps the authority
     Members {
         /// Data directory of a member [default: /var/lib/meridian]

@@ -35,14 +35,14 @@ impl Fault {
             ),
         };
         format!(
-            "this data directory was put back from an older copy, or has lost its end: {proof}. It takes no part and answers nobody, for it has forgotten what it promised; remove this replica from the set and let its server join anew with an empty data directory; keep this one until nothing is missing"
+            "this data directory was put back from an older copy, or has lost its end: {proof}. It takes no part and answers nobody, for it has forgotten what it promised; replace the copy as `meridian set rejoin --help` says"
         )
     }
 
     /// What is known of another member's, for people.
     pub(crate) fn of_other(&self, slot: u16) -> String {
         format!(
-            "the data directory of replica {slot} was put back from an older copy, or has lost its end: replica {} knows more of it than it has itself. It is refused; remove it from the set (`meridian set remove`) and let its server join anew with an empty data directory",
+            "the data directory of replica {slot} was put back from an older copy, or has lost its end: replica {} knows more of it than it has itself. It is refused; replace its copy, there, as `meridian set rejoin --help` says",
             self.by
         )
     }

@@ -26,6 +26,8 @@ pub(crate) use branch::{Branch, Met, Start};
 pub(crate) use faults::{Contradiction, Fault};
 pub(crate) use meeting::{Evidence, Introduction, introduce, meet, take_up_fault, turned_away};
 
+/// Facts of this room.
+const FACTS: &[u8] = b"lineage/";
 const STARTS: &[u8] = b"lineage/starts";
 const MARK: &[u8] = b"lineage/mark";
 const FAULT: &[u8] = b"lineage/fault";
@@ -62,6 +64,19 @@ struct State {
     fault: Option<Fault>,
     /// Members whose directories were put back, as far as was found out since the start.
     rolled_back: BTreeMap<ReplicaSlot, Fault>,
+}
+
+/// Whether a store says that it is, or was, a member's copy of the tree of a set.
+///
+/// # Errors
+/// [`vfs::Error::Io`] when it cannot be read.
+pub fn is_members_copy(store: &Store) -> Result<bool> {
+    Ok(!store.facts(FACTS)?.is_empty() || !store.facts(b"view/")?.is_empty())
+}
+
+/// Whether an earlier start found that this copy was put back.
+pub(crate) fn is_rolled_back(store: &Store) -> Result<bool> {
+    Ok(read::<Fault>(store, FAULT)?.is_some())
 }
 
 /// Forgets that this copy is behind what others knew of it: on an administrator's word it alone is the set now.

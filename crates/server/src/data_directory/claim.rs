@@ -8,12 +8,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{
-    CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, SET, TREES,
+    CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MEMBER, SET, TREES,
 };
 
 const LOCK: &str = "lock";
 /// What a data directory may hold before it has an identity; `lost+found` comes with a file system.
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 12] = [
     LOCK,
     IDENTITY,
     "identity.unfinished",
@@ -21,6 +21,8 @@ const KNOWN: [&str; 10] = [
     CLIENTS,
     TREES,
     SET,
+    MEMBER,
+    "aside",
     CONTROL_SOCKET,
     DAMAGED,
     "lost+found",

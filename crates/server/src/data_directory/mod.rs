@@ -7,8 +7,10 @@
 //! clients/       which clients hold state
 //! trees/NAME/    one store for each tree
 //! set/           the set of replicas that the server belongs to, if it does
+//! member         which replica of which set the trees are the copy of
 //! control.sock   where the running server answers `meridian status`
 //! damaged/       what a repair has set aside
+//! aside/         what a member had before it joined anew
 //! ```
 //!
 //! What must never enter: the inside of a store.
@@ -18,6 +20,7 @@ mod client_records;
 mod examination;
 mod identity;
 mod incarnation;
+mod member;
 mod sealed_file;
 
 use std::fs::DirBuilder;
@@ -31,6 +34,7 @@ pub(crate) use claim::is_claimed;
 pub use client_records::StoredClientRecords;
 pub(crate) use examination::{Defect, Examination};
 pub use identity::ReplicaIdentity;
+pub(crate) use member::MemberOf;
 pub use sealed_file::SealedFileError;
 
 /// Why a data directory cannot be used. Each message says what to do next.
@@ -98,6 +102,11 @@ pub enum DataDirectoryError {
         "{0}; restore the file from a backup, or run `meridian check --repair`: it makes a new identity, and clients lose their locks once"
     )]
     Identity(SealedFileError),
+    /// The file that says whose copy the tree is cannot be believed.
+    #[error(
+        "{0}; if the rest of the data directory is whole and belongs together, remove this file, and it is made anew"
+    )]
+    Member(SealedFileError),
     /// A newer program wrote it.
     #[error("{0}")]
     Newer(SealedFileError),
@@ -151,6 +160,7 @@ const INCARNATION: &str = "incarnation";
 const CLIENTS: &str = "clients";
 const TREES: &str = "trees";
 const SET: &str = "set";
+const MEMBER: &str = "member";
 const CONTROL_SOCKET: &str = "control.sock";
 const DAMAGED: &str = "damaged";
 /// A data directory that this process, and no other, works on.
@@ -173,6 +183,56 @@ impl DataDirectory {
         made.map_err(DataDirectoryError::io("create", &trees))?;
         sealed_file::sync_directory_of(&trees)?;
         Ok(DataDirectory { claim, identity })
+    }
+
+    /// Takes a directory that is there.
+    ///
+    /// # Errors
+    /// [`DataDirectoryError`], each with what to do next.
+    pub(crate) fn existing(path: &Path) -> Result<DataDirectory, DataDirectoryError> {
+        let claim = Claim::existing(path)?;
+        let identity = identity_of(path)?;
+        Ok(DataDirectory { claim, identity })
+    }
+
+    /// Which replica's copy the tree is that the set keeps; nothing before it was made.
+    ///
+    /// # Errors
+    /// When the file cannot be read or believed.
+    pub(crate) fn member(&self) -> Result<Option<MemberOf>, DataDirectoryError> {
+        MemberOf::read(&self.path().join(MEMBER)).map_err(|error| match error {
+            damaged @ SealedFileError::Damaged { .. } => DataDirectoryError::Member(damaged),
+            error => error.into(),
+        })
+    }
+
+    /// Notes, stably, that the tree of the set has been made.
+    ///
+    /// # Errors
+    /// When it cannot be put on stable storage.
+    pub(crate) fn note_member(&self, member: MemberOf) -> Result<(), DataDirectoryError> {
+        Ok(member.write(&self.path().join(MEMBER))?)
+    }
+
+    /// What is made here from now on is another replica's copy, or nobody's.
+    ///
+    /// # Errors
+    /// When it cannot be put on stable storage.
+    pub(crate) fn forget_member(&self) -> Result<(), DataDirectoryError> {
+        Ok(sealed_file::remove(&self.path().join(MEMBER))?)
+    }
+
+    /// Puts it on stable storage which files lie in the directory.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub(crate) fn synchronise(&self) -> Result<(), DataDirectoryError> {
+        Ok(sealed_file::sync_directory_of(&self.path().join(MEMBER))?)
+    }
+
+    /// Where the records of clients lie.
+    pub(crate) fn clients(&self) -> PathBuf {
+        self.path().join(CLIENTS)
     }
 
     /// Who the server is.
@@ -198,7 +258,7 @@ impl DataDirectory {
     /// # Errors
     /// When their directory cannot be made or read.
     pub fn client_records(&self) -> Result<StoredClientRecords, DataDirectoryError> {
-        Ok(StoredClientRecords::load(self.path().join(CLIENTS))?)
+        Ok(StoredClientRecords::load(self.clients())?)
     }
 
     /// Where the tree of that name is, or will be.

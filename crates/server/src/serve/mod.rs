@@ -69,6 +69,21 @@ pub enum ServeError {
         "this server belongs to a set, and no export shows the tree \"{0}\" that the set keeps; add an [[export]] with `tree = \"{0}\"`, or name another tree with `tree` in [replication]"
     )]
     ReplicatedTreeNotShown(String),
+    /// The tree is a member's copy, and what makes the server a member is not there.
+    #[error(
+        "the tree in {path} is the copy of replica {slot} of a set, and the set's files are missing, so this server would take changes that no other replica hears of. Put back the whole data directory from one backup; or replace the copy with `meridian set rejoin`"
+    )]
+    SetMissing {
+        /// Where the tree is.
+        path: PathBuf,
+        /// Whose copy it is.
+        slot: u16,
+    },
+    /// The server is a member that had a copy, and it is gone.
+    #[error(
+        "this server is a member of a set and had a copy of its tree, and {0} is missing: what it had promised the others went with it. Mount the disk that holds it, or put back the whole data directory from one backup; if it is lost, replace the copy with `meridian set rejoin`"
+    )]
+    TreeMissing(PathBuf),
     /// A tree is there that is not the set's.
     #[error(
         "the tree \"{tree}\" in {path} is not this replica's copy of the set's tree; move it away, so that a new copy is made, or restore the `set` directory that belongs to it"

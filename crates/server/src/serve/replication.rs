@@ -39,7 +39,13 @@ impl Replication {
     ) -> Result<Option<Replication>, ServeError> {
         let directory = SetDirectory::new(data.set());
         if !directory.exists() {
-            return Ok(None);
+            return match data.member()? {
+                None => Ok(None),
+                Some(member) => Err(ServeError::SetMissing {
+                    path: data.path().to_owned(),
+                    slot: member.slot.0,
+                }),
+            };
         }
         let membership = Membership::read(directory)?;
         warn_of_two(&membership, &configuration.replication);

@@ -2,7 +2,7 @@
 //!
 //! What must never enter: the inside of a store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nfs4_server::{AccessRule, Export, PseudoPath};
@@ -14,7 +14,7 @@ use vfs::FileSystem;
 use super::ServeError;
 use super::replication::Replication;
 use crate::configuration::{Commit, Configuration};
-use crate::data_directory::DataDirectory;
+use crate::data_directory::{DataDirectory, MemberOf};
 use crate::set::Membership;
 
 /// Whoever can mount a new tree can make files in its root, but not remove those of others, as in
@@ -74,6 +74,10 @@ pub(super) async fn open_all(
             .filter(|replication| replication.tree == export.tree)
             .map(|replication| replication.membership.clone());
         let new = new_store(membership.as_ref());
+        if membership.is_some() && data.member()?.is_some() && is_missing(&data.tree(&export.tree))
+        {
+            return Err(ServeError::TreeMissing(data.tree(&export.tree)));
+        }
         let options = options(data.tree(&export.tree), configuration);
         let name = export.tree.clone();
         // Opening reads the disk, and replays what a crash left.
@@ -84,14 +88,7 @@ pub(super) async fn open_all(
             source,
         };
         let store = Arc::new(opened.map_err(wrong)?);
-        if let Some(membership) = membership
-            && (store.tree(), store.slot()) != (membership.tree, membership.slot)
-        {
-            return Err(ServeError::OtherTree {
-                tree: export.tree.clone(),
-                path: data.tree(&export.tree),
-            });
-        }
+        check_place(data, &export.tree, &store, membership.as_ref())?;
         trees.push(Tree {
             name: export.tree.clone(),
             path: export.path.clone(),
@@ -102,6 +99,40 @@ pub(super) async fn open_all(
         });
     }
     Ok(trees)
+}
+
+/// Whether a tree would be made there. What cannot be read is told when it is opened.
+fn is_missing(tree: &Path) -> bool {
+    match std::fs::read_dir(tree) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// Refuses a tree that is not the one that belongs here, and notes whose copy it is.
+fn check_place(
+    data: &DataDirectory,
+    tree: &str,
+    store: &Store,
+    membership: Option<&Membership>,
+) -> Result<(), ServeError> {
+    let (path, slot) = (data.tree(tree), store.slot());
+    let Some(membership) = membership else {
+        let read = replica::is_members_copy(store);
+        return match read.map_err(replica::StartError::from)? {
+            false => Ok(()),
+            true => Err(ServeError::SetMissing { path, slot: slot.0 }),
+        };
+    };
+    if (store.tree(), slot) != (membership.tree, membership.slot) {
+        let tree = tree.to_owned();
+        return Err(ServeError::OtherTree { tree, path });
+    }
+    if data.member()?.is_none() {
+        let set = membership.set;
+        data.note_member(MemberOf { set, slot })?;
+    }
+    Ok(())
 }
 
 /// What a tree starts with: that of a set is the same at all replicas.

@@ -10,6 +10,7 @@ mod authority;
 mod membership;
 mod reach;
 mod recovering;
+mod rejoining;
 mod tree_words;
 
 use std::fs;
@@ -32,6 +33,7 @@ pub(crate) use membership::Membership;
 pub use membership::MembershipError;
 pub use reach::{foreignness, resolve, silence_at};
 pub use recovering::{LastChance, go_on_with, last_chance};
+pub use rejoining::{Rejoined, rejoin};
 
 /// Why something with a set was not done. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +62,14 @@ pub enum SetCommandError {
         /// Which replica made it.
         slot: u16,
     },
+    /// The tree that is there was a copy of another set's.
+    #[error(
+        "the tree in {0} is the copy of a member of a set, whose files are missing; put back the whole data directory from one backup, or move the tree away"
+    )]
+    MembersCopy(PathBuf),
+    /// There is no copy that could be replaced.
+    #[error("{0} holds no copy of a set's tree; let its server join with `meridian set join`")]
+    NothingToReplace(PathBuf),
     /// The tree that is there cannot be opened.
     #[error("cannot open the tree \"{tree}\": {source}")]
     Tree {
@@ -152,6 +162,7 @@ pub fn create(data: &Path, tree: &str, address: &PeerAddress) -> Result<Joined, 
         true => existing_tree(&data, tree)?,
         false => tree_words::random().map_err(DataDirectoryError::Random)?,
     };
+    data.forget_member()?;
     let addresses = vec![address.as_str().to_owned()];
     let set = directory.create_for(&tree_words::encode(&identity), addresses, SystemTime::now())?;
     Ok(Joined {
@@ -183,6 +194,11 @@ fn existing_tree(data: &DataDirectory, tree: &str) -> Result<TreeIdentity, SetCo
     if store.slot() != Membership::FIRST_SLOT {
         let slot = store.slot().0;
         return Err(SetCommandError::OtherSlot { path, slot });
+    }
+    match replica::is_members_copy(&store) {
+        Ok(false) => {}
+        Ok(true) => return Err(SetCommandError::MembersCopy(path)),
+        Err(error) => return Err(replica::recovering_set::RecoverError::from(error).into()),
     }
     Ok(store.tree())
 }
@@ -291,6 +307,7 @@ pub async fn join(
     if has_tree(&data, tree)? {
         return Err(SetCommandError::TreePresent(data.tree(tree)));
     }
+    data.forget_member()?;
     let addresses = vec![address.as_str().to_owned()];
     let entry = peer::set::join(&token, &directory, addresses, now).await?;
     Membership::read(directory)?;

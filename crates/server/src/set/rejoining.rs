@@ -1,0 +1,134 @@
+//! A member whose copy cannot be trusted any more becomes a new one; what it had is kept aside.
+//!
+//! It gets a new slot. What the old one had promised is forgotten: which votes it gave, which numbers it gave to
+//! objects and updates; nobody can tell any more which of them may be used again (decision 0013).
+//!
+//! What must never enter: what becomes of the old slot; the set decides about it as about any lost member.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use peer::set::{SetDirectory, SetError, Token};
+
+use super::{Joined, Membership, SetCommandError, has_tree, resolve};
+use crate::configuration::PeerAddress;
+use crate::data_directory::{DataDirectory, set_path};
+
+/// The files of the new membership until the old ones are out of the way.
+const JOINING: &str = "set.joining";
+/// Where copies are kept that were replaced.
+const ASIDE: &str = "aside";
+
+/// A member that has begun anew.
+#[derive(Clone, Debug)]
+pub struct Rejoined {
+    /// Its new place.
+    pub joined: Joined,
+    /// Its former slot, as far as the directory knew it.
+    pub before: Option<u16>,
+    /// Where everything lies that it had.
+    pub aside: PathBuf,
+}
+
+/// Puts what this data directory has of a set aside, and makes its server a new replica of the set that
+/// invited it. May be repeated with the same token when it failed half-way. No server may run on the directory meanwhile; one must run
+/// where the invitation came from.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next; unless it failed half-way nothing has changed.
+pub async fn rejoin(
+    token: &str,
+    path: &Path,
+    tree: &str,
+    address: &PeerAddress,
+) -> Result<Rejoined, SetCommandError> {
+    let now = SystemTime::now();
+    let token = Token::parse(token).map_err(SetError::from)?;
+    token.check_expiry(now).map_err(SetError::from)?;
+    resolve(address.as_str())?;
+    let data = DataDirectory::existing(path)?;
+    let fresh = SetDirectory::new(path.join(JOINING));
+    let begun = fresh.exists() && fresh.identity()?.slot() == token.slot;
+    let former = data.member()?;
+    if !begun
+        && former.is_none()
+        && !SetDirectory::new(set_path(path)).exists()
+        && !has_tree(&data, tree)?
+    {
+        return Err(SetCommandError::NothingToReplace(path.to_owned()));
+    }
+    let mut remark = None;
+    if !begun {
+        remove_if_there(fresh.path())?;
+        let addresses = vec![address.as_str().to_owned()];
+        remark = peer::set::join(&token, &fresh, addresses, now)
+            .await?
+            .remark;
+    }
+    let slot = former.map(|former| former.slot.0);
+    let aside = put_aside(&data, tree, slot, now)?;
+    rename(fresh.path(), &set_path(path))?;
+    data.synchronise()?;
+    let directory = SetDirectory::new(set_path(path));
+    let list = directory.member_list()?;
+    Membership::read(directory)?;
+    Ok(Rejoined {
+        joined: Joined {
+            set: token.set.to_string(),
+            slot: token.slot.0,
+            members: list.members,
+            keeper: list.keeper,
+            remark,
+        },
+        before: slot,
+        aside,
+    })
+}
+
+/// Moves the tree, the set's files and what clients held out of the way.
+fn put_aside(
+    data: &DataDirectory,
+    tree: &str,
+    slot: Option<u16>,
+    now: SystemTime,
+) -> Result<PathBuf, SetCommandError> {
+    let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let who = slot.map_or("unknown".to_owned(), |slot| slot.to_string());
+    let aside = data
+        .path()
+        .join(ASIDE)
+        .join(format!("replica-{who}-{seconds}"));
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&aside);
+    made.map_err(io(&aside))?;
+    let moved = [
+        (data.tree(tree), "tree"),
+        (data.clients(), "clients"),
+        // Last: until then it is known which member's copy this was.
+        (set_path(data.path()), "set"),
+    ];
+    for (from, name) in moved {
+        if from.exists() {
+            rename(&from, &aside.join(name))?;
+        }
+    }
+    data.forget_member()?;
+    Ok(aside)
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), SetCommandError> {
+    fs::rename(from, to).map_err(io(from))
+}
+
+fn remove_if_there(path: &Path) -> Result<(), SetCommandError> {
+    match path.exists() {
+        true => fs::remove_dir_all(path).map_err(io(path)),
+        false => Ok(()),
+    }
+}
+
+fn io(path: &Path) -> impl FnOnce(std::io::Error) -> SetCommandError {
+    let path = path.to_owned();
+    move |source| SetCommandError::Io { path, source }
+}
