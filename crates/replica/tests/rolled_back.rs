@@ -10,7 +10,7 @@ mod fixture;
 
 use std::time::Duration;
 
-use fixture::{ROOT, Set, Site, eventually, patiently};
+use fixture::{PATIENCE, ROOT, Set, Site, eventually, patiently};
 use replica::Replica;
 
 /// Long enough for others to note how far a replica is.
@@ -144,6 +144,14 @@ async fn a_name_that_a_member_lost_is_not_made_anew_over_the_others() {
     let again = set.sites[1].directory(ROOT, "lost");
     let again = tokio::time::timeout(Duration::from_secs(1), again).await;
     assert!(!matches!(again, Ok(Ok(_))), "{again:?}");
+    // It was still deciding about the root, which waits for it until somebody says that it does not come back.
+    let thawed = async {
+        let thaw = || set.sites[0].replica.thaw(2, "its directory was put back");
+        while thaw().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(2 * PATIENCE, thawed).await.unwrap();
     for other in [0, 2] {
         let found = patiently(|| set.sites[other].find(ROOT, "lost")).await;
         assert_eq!(found.unwrap().id, made);
