@@ -41,7 +41,8 @@ struct Arguments {
     /// Let a majority fail at once
     #[arg(long)]
     majority: bool,
-    /// Let servers be lost for good with their disks, too, and replace them; everything is held by a majority then
+    /// Let servers be lost for good with their disks, too, or be put back to an older copy of their data, and replace
+    /// them; everything is held by a majority then
     #[arg(long, conflicts_with_all = ["majority", "rolling"])]
     lose: bool,
     /// Instead of drawn faults, restart every server once, one after another, as for an upgrade
@@ -129,11 +130,11 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
 fn kinds(words: &[String], lose: bool) -> Result<Vec<Kind>> {
     let mut kinds = named(words)?;
     ensure!(
-        lose || !kinds.contains(&Kind::Lose),
-        "say --lose instead of --faults lose: what is lost has to be held by others"
+        lose || !kinds.iter().any(|kind| kind.is_final()),
+        "say --lose with --faults lose or rollback: what is lost has to be held by others"
     );
-    if lose && !kinds.contains(&Kind::Lose) {
-        kinds.push(Kind::Lose);
+    if lose && !kinds.iter().any(|kind| kind.is_final()) {
+        kinds.extend([Kind::Lose, Kind::Rollback]);
     }
     Ok(kinds)
 }

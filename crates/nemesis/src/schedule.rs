@@ -44,6 +44,8 @@ pub enum Kind {
     Skew,
     /// The server is lost for good with its disk; at the end it is removed from the set and a new one joins in its place
     Lose,
+    /// The server's data directory is copied while it runs; at the end it is put back to that copy, has to refuse itself, and joins anew
+    Rollback,
 }
 
 impl Kind {
@@ -64,8 +66,13 @@ impl Kind {
             Kind::Kill | Kind::Restart | Kind::Stop | Kind::Skew => Part::Process,
             Kind::Cut | Kind::Oneway => Part::Link,
             Kind::Fill => Part::Disk,
-            Kind::Lose => Part::Everything,
+            Kind::Lose | Kind::Rollback => Part::Everything,
         }
+    }
+
+    /// Whether what the server alone had is gone for good.
+    pub fn is_final(self) -> bool {
+        matches!(self, Kind::Lose | Kind::Rollback)
     }
 
     /// Whether a site can suffer both at a time.
@@ -106,6 +113,8 @@ pub enum Blow {
     UnevenClock(i64),
     /// See [`Kind::Lose`].
     Lose,
+    /// See [`Kind::Rollback`].
+    Rollback,
 }
 
 /// A fault of one site.
@@ -190,7 +199,7 @@ fn one(
     let is_free = |site: &usize| {
         let mut at_site = meanwhile.iter().filter(|fault| fault.victim == *site);
         // The first site alone can invite others.
-        let may_be_lost = kind != Kind::Lose || *site != FIRST;
+        let may_be_lost = !kind.is_final() || *site != FIRST;
         may_be_lost && at_site.all(|fault| fault.kind.goes_with(kind))
     };
     let candidates: Vec<usize> = candidates.into_iter().filter(is_free).collect();
@@ -217,6 +226,7 @@ fn blow(profile: &Profile, random: &mut Random, kind: Kind, victim: usize) -> Bl
         Kind::Skew if random.below(2) == 0 => Blow::WrongClock(random.between(0, 600) as i64 - 300),
         Kind::Skew => Blow::UnevenClock(random.between(0, 1000) as i64 - 500),
         Kind::Lose => Blow::Lose,
+        Kind::Rollback => Blow::Rollback,
     }
 }
 
@@ -250,6 +260,7 @@ impl fmt::Display for Blow {
             Blow::WrongClock(seconds) => write!(f, "clock {seconds:+} s wrong"),
             Blow::UnevenClock(millionths) => write!(f, "clock {millionths:+} millionths too fast"),
             Blow::Lose => write!(f, "lost for good with its disk"),
+            Blow::Rollback => write!(f, "copied, and later put back to that"),
         }
     }
 }
@@ -269,7 +280,7 @@ mod tests {
             seed,
             sites,
             length: Duration::from_secs(600),
-            kinds: [&Kind::PASSING[..], &[Kind::Lose]].concat(),
+            kinds: [&Kind::PASSING[..], &[Kind::Lose, Kind::Rollback]].concat(),
             majority,
             rolling: false,
         }
@@ -324,8 +335,8 @@ mod tests {
             .flat_map(|seed| draw(&profile(seed, 3, false)))
             .collect();
         let kinds: BTreeSet<Kind> = faults.iter().map(|fault| fault.kind).collect();
-        assert_eq!(kinds.len(), 8);
-        let mut lost = faults.iter().filter(|fault| fault.kind == Kind::Lose);
+        assert_eq!(kinds.len(), 9);
+        let mut lost = faults.iter().filter(|fault| fault.kind.is_final());
         assert!(lost.all(|fault| fault.victim != FIRST));
         assert!(
             faults

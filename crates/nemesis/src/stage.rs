@@ -145,7 +145,7 @@ impl<'s> Stage<'s> {
     /// Whoever is on its way back counts among those that have failed when another one is lost for good: what a loss takes
     /// away, a majority has to have.
     fn may_begin(&self, profile: &Profile, fault: &Fault) -> bool {
-        fault.kind != Kind::Lose || self.sites.missing_but(fault.victim) < profile.victims_max()
+        !fault.kind.is_final() || self.sites.missing_but(fault.victim) < profile.victims_max()
     }
 
     fn leave_out(&self, fault: &Fault) {
@@ -157,7 +157,7 @@ impl<'s> Stage<'s> {
         let mut faults = self.faults.iter();
         faults.any(|suffered| {
             let is_late = suffered.end.is_none() && suffered.fault.end <= time;
-            is_late && suffered.fault.kind == Kind::Lose
+            is_late && suffered.fault.kind.is_final()
         })
     }
 

@@ -111,6 +111,7 @@ impl Sites {
             Blow::Stop => server.signal(Signal::STOP),
             Blow::Fill(left) => server.disk().fill(*left),
             Blow::Lose => server.lose(),
+            Blow::Rollback => server.copy_data(),
             Blow::WrongClock(seconds) => {
                 server.kill()?;
                 server.start(Clock::Wrong(*seconds))
@@ -127,8 +128,30 @@ impl Sites {
     pub fn end(&self, fault: &Fault) -> Result<bool> {
         match fault.blow {
             Blow::Lose => self.replace(fault.victim),
+            Blow::Rollback => self.roll_back(fault.victim),
             _ => self.mend(fault).map(|()| true),
         }
+    }
+
+    /// A server is put back to its copy. Only when it says itself that it was put back is it replaced: a server that took
+    /// part again would never get so far, and the run not to its end.
+    fn roll_back(&self, site: usize) -> Result<bool> {
+        {
+            let mut server = self.server(site);
+            if server.has_copy() {
+                server.put_back()?;
+                return Ok(false);
+            }
+            if !server.is_lost() {
+                let said = server.door().replication();
+                if said.is_ok_and(|status| status["rolled_back"].is_string()) {
+                    server.give_up()?;
+                } else if server.was_put_back() {
+                    return Ok(false);
+                }
+            }
+        }
+        self.replace(site)
     }
 
     /// A lost server is removed from the set, and another one joins in its place and gets the tree. Each step may fail as
@@ -166,7 +189,7 @@ impl Sites {
                 server.start(Clock::True)
             }
             Blow::Cut(_) | Blow::Mute(_) | Blow::Deafen(_) => self.heal(fault),
-            Blow::Lose => Ok(()),
+            Blow::Lose | Blow::Rollback => Ok(()),
         }
     }
 

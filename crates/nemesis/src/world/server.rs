@@ -48,6 +48,8 @@ pub struct Server {
     is_down: bool,
     /// Everything that it had is gone, and nobody has its place.
     is_lost: bool,
+    /// Its data were put back to a copy, and it has not been replaced since.
+    was_put_back: bool,
     began: Instant,
 }
 
@@ -61,6 +63,7 @@ impl Server {
         inviter: Option<&Server>,
     ) -> Result<Self> {
         let data = disk.data();
+        let inviter = inviter.map(|inviter| (inviter, "join"));
         become_member(place, program, &data, inviter)?;
         let configuration = place.site().folder().join("meridian.toml");
         fs::write(&configuration, format!("{CONFIGURATION}{settings}"))?;
@@ -76,6 +79,7 @@ impl Server {
             service,
             is_down: false,
             is_lost: false,
+            was_put_back: false,
             began: Instant::now(),
         };
         server.service.wait_for_nfs(place.nfs_address())?;
@@ -94,10 +98,50 @@ impl Server {
         self.is_lost
     }
 
+    /// Copies its data while it stands still for a moment, as a snapshot of its machine would.
+    pub fn copy_data(&mut self) -> Result<()> {
+        self.service.signal(Signal::STOP)?;
+        let copied = copy(&self.disk.data(), &self.copy());
+        self.service.signal(Signal::CONT)?;
+        copied
+    }
+
+    /// Whether there is such a copy that it was not put back to.
+    pub fn has_copy(&self) -> bool {
+        self.copy().exists()
+    }
+
+    /// Kills it, puts its data back to the copy, and starts it.
+    pub fn put_back(&mut self) -> Result<()> {
+        self.kill()?;
+        fs::remove_dir_all(self.disk.data())?;
+        copy(&self.copy(), &self.disk.data())?;
+        fs::remove_dir_all(self.copy())?;
+        self.was_put_back = true;
+        self.start(Clock::True)
+    }
+
+    /// Whether that has happened, and it was not replaced since.
+    pub fn was_put_back(&self) -> bool {
+        self.was_put_back
+    }
+
+    /// Stops it; its data are to be replaced.
+    pub fn give_up(&mut self) -> Result<()> {
+        self.is_lost = true;
+        self.kill()
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.place.site().folder().join("copy-of-data")
+    }
+
     /// A new one joins the set in its place.
     pub fn replace(&mut self, inviter: &Server) -> Result<()> {
-        become_member(&self.place, &self.program, &self.disk.data(), Some(inviter))?;
-        self.is_lost = false;
+        let how = if self.was_put_back { "rejoin" } else { "join" };
+        let data = self.disk.data();
+        become_member(&self.place, &self.program, &data, Some((inviter, how)))?;
+        (self.is_lost, self.was_put_back) = (false, false);
         self.start(Clock::True)
     }
 
@@ -229,18 +273,24 @@ impl Door {
     }
 }
 
-/// Begins a set, or joins that of the inviter.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let mut command = Command::new("cp");
+    command.args(["-a", "--sparse=always"]);
+    succeed(command.arg(from).arg(to)).map(drop)
+}
+
+/// Begins a set, or joins that of the inviter, by this command.
 fn become_member(
     place: &Place,
     program: &Path,
     data: &Path,
-    inviter: Option<&Server>,
+    inviter: Option<(&Server, &str)>,
 ) -> Result<()> {
     let words = match inviter {
         None => vec!["set".to_owned(), "create".to_owned()],
-        Some(inviter) => {
+        Some((inviter, how)) => {
             let token = ask(program, &inviter.disk.data(), &["set", "invite"])?;
-            vec!["set".to_owned(), "join".to_owned(), token.trim().to_owned()]
+            vec!["set".to_owned(), how.to_owned(), token.trim().to_owned()]
         }
     };
     let mut join = place.command(program);
