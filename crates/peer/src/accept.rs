@@ -1,13 +1,14 @@
 //! The listening side: TLS, the hello, and then the lane's connection; or a server that wants to join.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::callers::{Callers, Place, Refusals};
 use crate::connection;
 use crate::endpoint::Shared;
 use crate::flow::{LaneState, locked};
@@ -18,14 +19,28 @@ use crate::owner::Sender;
 use crate::session::SessionState;
 use crate::set;
 use crate::tls::ALPN_JOIN;
-use crate::wire::{Hello, HelloReply, RefusalCode, WireRefusal, read_short, write_short};
+use crate::wire::{Hello, HelloReply, WireRefusal, read_short, write_short};
+
+/// Whoever connects has so long to say something. A member does so at once.
+const FIRST_BYTES: Duration = Duration::from_secs(3);
+
+/// How often to see whether the log has to tell of connections that came to nothing.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Accepts connections until the endpoint closes.
 pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
-    let handshakes = Arc::new(Semaphore::new(shared.settings.handshakes_max.max(1)));
+    let callers = Callers::new(shared.settings.handshakes_max);
+    let refusals = Arc::new(Mutex::new(Refusals::default()));
+    let mut looks = tokio::time::interval(LOOK);
     loop {
         let socket = tokio::select! {
             accepted = listener.accept() => accepted,
+            _ = looks.tick() => {
+                if let Some(count) = locked(&refusals).due(Instant::now()) {
+                    tracing::info!(count, "more connections came to nothing");
+                }
+                continue;
+            }
             () = shared.closed() => return,
         };
         let (socket, from) = match socket {
@@ -37,23 +52,55 @@ pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
                 continue;
             }
         };
-        let Ok(permit) = handshakes.clone().acquire_owned().await else {
-            return;
-        };
-        let shared = shared.clone();
+        let address = from.ip().to_canonical();
+        let place = callers.enter(address, shared.knows_address(address));
+        let (shared, refusals) = (shared.clone(), refusals.clone());
         tokio::spawn(async move {
-            let patience = shared.settings.handshake_timeout;
-            let greeted = timeout(patience, greet(&shared, socket)).await;
-            drop(permit);
-            match greeted.unwrap_or(Err(HandshakeError::TimedOut)) {
-                Ok(Some(lane)) => lane.run(&shared).await,
+            let greeted = receive(&shared, &place, socket).await;
+            drop(place);
+            match greeted {
+                Ok(Some(lane)) => {
+                    shared.note_address(lane.session.peer.slot, address);
+                    lane.run(&shared).await;
+                }
                 Ok(None) => {}
                 Err(error) if error.is_transient() => {
                     tracing::debug!(%from, %error, "a connection has to be tried again");
                 }
-                Err(error) => tracing::info!(%from, %error, "refused a connection"),
+                Err(error) => {
+                    tracing::debug!(%from, %error, "a connection came to nothing");
+                    if let Some(count) = locked(&refusals).note(Instant::now()) {
+                        tracing::info!(%from, %error, count, "a connection came to nothing");
+                    }
+                }
             }
         });
+    }
+}
+
+/// Waits for the first bytes, then for the rest of the handshake, unless somebody else needs the place.
+async fn receive(
+    shared: &Arc<Shared>,
+    place: &Place,
+    socket: TcpStream,
+) -> Result<Option<Greeted>, HandshakeError> {
+    let patience = shared.settings.handshake_timeout;
+    let greeted = async {
+        let mut first = [0];
+        let silence = timeout(FIRST_BYTES.min(patience), socket.peek(&mut first));
+        match silence.await {
+            Err(_) => return Err(HandshakeError::Silent),
+            Ok(Ok(0)) => return Err(HandshakeError::Silent),
+            Ok(Ok(_)) => place.note_spoken(),
+            Ok(Err(error)) => return Err(HandshakeError::unreachable(&error)),
+        }
+        timeout(patience, greet(shared, socket))
+            .await
+            .unwrap_or(Err(HandshakeError::TimedOut))
+    };
+    tokio::select! {
+        greeted = greeted => greeted,
+        () = place.taken() => Err(HandshakeError::Crowded),
     }
 }
 
@@ -112,7 +159,7 @@ async fn greet(shared: &Arc<Shared>, socket: TcpStream) -> Result<Option<Greeted
     let hello: Hello = read_short(&mut stream).await?;
     let slot = certified(shared, stream.get_ref().1.peer_certificates());
     let admitted = slot
-        .map_err(|reason| WireRefusal::new(RefusalCode::Permanent, reason))
+        .map_err(WireRefusal::permanent)
         .and_then(|slot| check_hello(shared, &hello, slot))
         .and_then(|sender| find_lane(shared, sender, &hello));
     let (session, lane, known) = match admitted {
@@ -163,7 +210,7 @@ type Found = (Arc<SessionState>, Arc<LaneState>, bool);
 /// The lane that a hello names, and whether the dialler knows its session. Only the control lane begins a
 /// session, so that of several connections of a new incarnation one comes first.
 fn find_lane(shared: &Arc<Shared>, sender: Sender, hello: &Hello) -> Result<Found, WireRefusal> {
-    let transient = |reason: &str| WireRefusal::new(RefusalCode::Transient, reason);
+    let transient = |reason: &str| WireRefusal::transient(reason);
     if shared.is_closed() {
         return Err(transient("this server is stopping"));
     }
@@ -175,7 +222,7 @@ fn find_lane(shared: &Arc<Shared>, sender: Sender, hello: &Hello) -> Result<Foun
             .map_err(|_| {
                 let reason = "a later start of this replica has been here; two servers use copies of \
                               one identity, or its start counter was lost: let it join again";
-                WireRefusal::new(RefusalCode::Permanent, reason)
+                WireRefusal::permanent(reason)
             })?;
         let lane = session.lanes[0].clone();
         return Ok((session, lane, known && !is_new));

@@ -11,7 +11,6 @@ use tokio::time::{Instant, timeout};
 
 use crate::compression;
 use crate::flow::{Arrival, LaneState, Outgoing, ReportDue, locked};
-use crate::identity::Epoch;
 use crate::message::Message;
 use crate::session::SessionState;
 use crate::wire::{Frame, Header, Role, WireError, encode_frame, read_frame};
@@ -124,7 +123,6 @@ impl Connection {
     ) -> Result<(), WireError> {
         let payload = message.payload;
         let header = Header {
-            epoch: message.epoch.0,
             sequence,
             role: message.role.into(),
             request: message.request,
@@ -155,7 +153,6 @@ impl Connection {
         ping: bool,
     ) -> Result<(), WireError> {
         let header = Header {
-            epoch: self.session.epoch().0,
             ping: if ping { self.clock() } else { 0 },
             ..self.report()
         };
@@ -244,7 +241,6 @@ impl Connection {
         )
         .await?;
         let arrived = Arrived {
-            epoch: Epoch(header.epoch),
             role,
             request: header.request,
             message: Message {
@@ -271,7 +267,6 @@ impl Connection {
 /// A message that arrived whole, on its way to the owner or to whoever asked.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    pub epoch: Epoch,
     pub role: Role,
     pub request: u64,
     pub message: Message,

@@ -27,9 +27,11 @@ pub(crate) async fn hand_up(
             () = session.ended() => None,
         };
         let Some(arrived) = arrived else { return };
-        let admitted = owner.admit_message(session.peer, arrived.epoch, arrived.message.kind);
+        let admitted = owner.admit_message(session.peer, arrived.message.kind);
         if let Err(refusal) = &admitted {
-            session.counters.refuse();
+            if arrived.role != Role::Request {
+                session.counters.refuse();
+            }
             tracing::debug!(peer = session.peer.slot.0, %refusal, "refused a message");
         }
         let asker = (arrived.role == Role::Request).then(|| Asker {
@@ -41,7 +43,6 @@ pub(crate) async fn hand_up(
         let kept = asker.as_ref().map_or(0, |_| Message::OVERHEAD_BYTES);
         let incoming = Incoming {
             from: session.peer,
-            epoch: arrived.epoch,
             lane: lane.lane,
             consumed: Consumed::new(&lane, arrived.credit() - kept),
             message: arrived.message,
@@ -53,9 +54,7 @@ pub(crate) async fn hand_up(
             (Some(asker), Ok(())) => answer(&owner, asker, incoming),
             (Some(asker), Err(refusal)) => {
                 drop(incoming);
-                asker
-                    .reply(Role::Refused, Message::new(0, refusal.reason))
-                    .await;
+                asker.reply(Role::Refused, Message::new(0, refusal.0)).await;
             }
         }
     }
@@ -91,7 +90,7 @@ fn answer(owner: &Arc<dyn Owner>, asker: Asker, incoming: Incoming) {
         let (role, message) = match permit {
             Ok(_permit) if !choked => match owner.answer(incoming).await {
                 Ok(message) => check_reply(asker.lane.lane, message),
-                Err(refusal) => (Role::Refused, Message::new(0, refusal.reason)),
+                Err(refusal) => (Role::Refused, Message::new(0, refusal.0)),
             },
             _ => {
                 drop(incoming);

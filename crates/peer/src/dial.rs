@@ -189,10 +189,7 @@ async fn exchange_hellos(
         (_, Some(refusal)) => {
             // TLS has proven that it is this peer.
             shared.owner.turned_away(peer.slot, &refusal.evidence);
-            Err(HandshakeError::Refused {
-                transient: refusal.is_transient(),
-                reason: refusal.reason,
-            })
+            Err(HandshakeError::Refused(refusal))
         }
         (None, None) => Err(HandshakeError::refuse("the answer is empty".to_owned())),
     }

@@ -1,6 +1,7 @@
 //! The place where a replica meets its peers: one listener, and one connection a lane to each peer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +13,7 @@ use vfs::ReplicaSlot;
 use crate::accept;
 use crate::dial;
 use crate::flow::locked;
-use crate::identity::{Epoch, Incarnation, SetId};
+use crate::identity::{Incarnation, SetId};
 use crate::owner::Owner;
 use crate::peers::{Peer, PeerState, Peers};
 use crate::set::SetDirectory;
@@ -21,6 +22,9 @@ use crate::status::PeerStatus;
 use crate::tls::{self, Identity, IdentityError};
 use crate::wire::Hello;
 
+/// So many addresses of one member are remembered.
+const ADDRESSES_KNOWN: usize = 8;
+
 /// What the tasks of an endpoint share.
 pub(crate) struct Shared {
     pub set: SetId,
@@ -28,13 +32,14 @@ pub(crate) struct Shared {
     pub incarnation: Incarnation,
     pub settings: Settings,
     pub owner: Arc<dyn Owner>,
-    pub epoch: watch::Sender<Epoch>,
     pub dial: Arc<ClientConfig>,
     pub accept: Arc<ServerConfig>,
     pub accept_join: Arc<ServerConfig>,
     /// Answers servers that want to join, when this replica keeps the key of the authority.
     pub desk: Option<SetDirectory>,
     peers: Peers,
+    /// From where members are known to call.
+    addresses: Mutex<BTreeMap<ReplicaSlot, BTreeSet<IpAddr>>>,
     revoked: Mutex<BTreeSet<ReplicaSlot>>,
     closed: watch::Sender<bool>,
     is_closed: AtomicBool,
@@ -64,6 +69,34 @@ impl Shared {
         locked(&self.revoked).contains(&slot)
     }
 
+    /// Whether a member is known to call from an address.
+    pub(crate) fn knows_address(&self, address: IpAddr) -> bool {
+        let addresses = locked(&self.addresses);
+        addresses.values().any(|known| known.contains(&address))
+    }
+
+    /// A member has called from there, or listens there.
+    pub(crate) fn note_address(&self, slot: ReplicaSlot, address: IpAddr) {
+        let mut addresses = locked(&self.addresses);
+        let known = addresses.entry(slot).or_default();
+        if known.len() >= ADDRESSES_KNOWN {
+            known.clear();
+        }
+        known.insert(address);
+    }
+
+    /// Finds out from where a member calls that listens at these places.
+    async fn look_up(self: Arc<Self>, slot: ReplicaSlot, listens_at: Vec<String>) {
+        for place in listens_at {
+            // A name that cannot be looked up now is known once the member has called.
+            if let Ok(found) = tokio::net::lookup_host(&place).await {
+                for address in found {
+                    self.note_address(slot, address.ip().to_canonical());
+                }
+            }
+        }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
     }
@@ -87,7 +120,6 @@ impl Shared {
             set: bytes::Bytes::copy_from_slice(&self.set.0),
             slot: self.slot.0.into(),
             incarnation: self.incarnation.0,
-            epoch: self.epoch.borrow().0,
             data_lanes: self.settings.offered_data_lanes(),
             ..Hello::default()
         }
@@ -134,12 +166,12 @@ impl Endpoint {
             incarnation,
             settings,
             owner,
-            epoch: watch::Sender::new(Epoch::default()),
             dial: tls::dial_config(identity)?,
             accept: tls::accept_config(identity)?,
             accept_join: tls::accept_join_config(identity)?,
             desk,
             peers: Peers::default(),
+            addresses: Mutex::default(),
             revoked: Mutex::default(),
             closed: watch::Sender::new(false),
             is_closed: AtomicBool::new(false),
@@ -148,15 +180,11 @@ impl Endpoint {
         Ok(Endpoint { shared })
     }
 
-    /// The epoch that messages carry from now on.
-    pub fn set_epoch(&self, epoch: Epoch) {
-        self.shared.epoch.send_replace(epoch);
-    }
-
     /// Names a peer and where it listens (`host:port`, tried in turn), and keeps connections to it if ours
     /// is the larger slot. Naming it again replaces the addresses.
     pub fn connect(&self, slot: ReplicaSlot, addresses: Vec<String>) -> Peer {
         let peer = self.shared.peer(slot);
+        tokio::spawn(self.shared.clone().look_up(slot, addresses.clone()));
         let first = std::mem::replace(&mut *locked(&peer.addresses), addresses).is_empty();
         if first && self.shared.slot > slot {
             tokio::spawn(dial::keep_connected(self.shared.clone(), peer.clone()));
@@ -174,6 +202,7 @@ impl Endpoint {
     /// Slots are never used again, so there is no way back.
     pub fn revoke(&self, slot: ReplicaSlot) {
         locked(&self.shared.revoked).insert(slot);
+        locked(&self.shared.addresses).remove(&slot);
         if let Some(Peer(peer)) = self.peer(slot) {
             peer.end();
         }

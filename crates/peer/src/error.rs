@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::identity::{Epoch, Incarnation};
+use crate::identity::Incarnation;
 use crate::message::{Lane, Message};
 
 /// A message was not accepted for sending. Nothing of it reached the peer.
@@ -64,22 +64,17 @@ pub enum RequestError {
     #[error("incarnation {0} of the peer ended; whether it executed the request is unknown")]
     OutcomeUnknown(Incarnation),
     /// The peer did not execute the request.
-    #[error("the peer refused the request in epoch {}: {}", .0.epoch, .0.reason)]
+    #[error("the peer refused the request: {0}")]
     Refused(Refusal),
     /// The peer works on too many requests of ours. It did not execute this one.
     #[error("the peer works on too many requests; ask again later")]
     Busy,
 }
 
-/// Why an owner refuses a session or a message.
+/// Why an owner refuses a message or a request. For people: what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct Refusal {
-    /// The epoch of the replica that refuses.
-    pub epoch: Epoch,
-    /// For people: what is wrong and what to do.
-    pub reason: String,
-}
+#[error("{0}")]
+pub struct Refusal(pub String);
 
 /// Why an owner makes no connection with a peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

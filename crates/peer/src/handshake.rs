@@ -1,7 +1,8 @@
 //! What both ends of a connection check in the hello of the other.
 
 use crate::endpoint::Shared;
-use crate::identity::{Epoch, Incarnation};
+use crate::error::TurnedAway;
+use crate::identity::Incarnation;
 use crate::owner::Sender;
 use crate::settings::MAX_DATA_LANES;
 use crate::wire::{Hello, RefusalCode, WireError, WireRefusal, agree_on_version};
@@ -48,8 +49,8 @@ pub(crate) enum HandshakeError {
     #[error("{0}")]
     Unreachable(String),
     /// The peer refused, with its words.
-    #[error("the other server refuses: {reason}")]
-    Refused { transient: bool, reason: String },
+    #[error("the other server refuses: {}", .0.reason)]
+    Refused(WireRefusal),
     /// We refuse.
     #[error("{reason}")]
     Refuse { transient: bool, reason: String },
@@ -58,6 +59,12 @@ pub(crate) enum HandshakeError {
         "no answer in time; check that the address is that of a replica and no firewall drops packets"
     )]
     TimedOut,
+    /// The other end said nothing, or went away without a word.
+    #[error("it said nothing; a probe of the port, or no replica")]
+    Silent,
+    /// There were too many connections that had not proved yet who they are.
+    #[error("it had to make room for others; too many connections at a time")]
+    Crowded,
     /// The bytes made no sense.
     #[error(transparent)]
     Wire(#[from] WireError),
@@ -78,16 +85,11 @@ impl HandshakeError {
 
     /// Whether trying again soon may do.
     pub(crate) fn is_transient(&self) -> bool {
-        matches!(
-            self,
-            HandshakeError::Refused {
-                transient: true,
-                ..
-            } | HandshakeError::Refuse {
-                transient: true,
-                ..
-            }
-        )
+        match self {
+            HandshakeError::Refused(refusal) => refusal.is_transient(),
+            HandshakeError::Refuse { transient, .. } => *transient,
+            _ => false,
+        }
     }
 }
 
@@ -115,7 +117,7 @@ pub(crate) fn check_hello(
     hello: &Hello,
     certified: ReplicaSlot,
 ) -> Result<Sender, WireRefusal> {
-    let refuse = |reason: String| Err(WireRefusal::new(RefusalCode::Permanent, reason));
+    let refuse = |reason: String| Err(WireRefusal::permanent(reason));
     let theirs = hello.version_min..=hello.version_max;
     if let Err(reason) = agree_on_version(&shared.settings.versions, theirs) {
         return refuse(reason);
@@ -125,12 +127,6 @@ pub(crate) fn check_hello(
     }
     if hello.slot != u32::from(certified.0) || hello.incarnation == 0 {
         return refuse("the hello does not name the replica of the certificate".to_owned());
-    }
-    if shared.is_revoked(certified) {
-        return refuse(format!(
-            "replica {} was removed from the set; to return, let it join again with a new invitation",
-            certified.0
-        ));
     }
     if certified == shared.slot {
         return refuse(format!(
@@ -142,21 +138,21 @@ pub(crate) fn check_hello(
         slot: certified,
         incarnation: Incarnation(hello.incarnation),
     };
-    if let Err(refusal) = shared.owner.admit_session(sender, Epoch(hello.epoch)) {
-        return refuse(refusal.reason);
-    }
+    let turned_away = |refusal: TurnedAway| {
+        let code = match refusal.again {
+            true => RefusalCode::Transient,
+            false => RefusalCode::Permanent,
+        };
+        WireRefusal {
+            evidence: refusal.evidence,
+            ..WireRefusal::new(code, refusal.reason)
+        }
+    };
+    let owner = &shared.owner;
+    owner.admit_session(sender).map_err(turned_away)?;
     if hello.lane == 0 {
-        let met = shared.owner.meet(sender, &hello.introduction);
-        met.map_err(|turned_away| {
-            let code = match turned_away.again {
-                true => RefusalCode::Transient,
-                false => RefusalCode::Permanent,
-            };
-            WireRefusal {
-                evidence: turned_away.evidence,
-                ..WireRefusal::new(code, turned_away.reason)
-            }
-        })?;
+        let met = owner.meet(sender, &hello.introduction);
+        met.map_err(turned_away)?;
     }
     Ok(sender)
 }

@@ -1,4 +1,4 @@
-//! Who talks: sets, starts of a replica, epochs. Numbers with a meaning and nothing else.
+//! Who talks: sets, starts of a replica. Numbers with a meaning and nothing else.
 
 use std::fmt;
 
@@ -36,17 +36,6 @@ impl fmt::Debug for SetId {
 pub struct Incarnation(pub u64);
 
 impl fmt::Display for Incarnation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// The number of a view, as the sender knew it. The transport carries it and judges nothing by it;
-/// its owner does, in [`crate::Owner::admit_message`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Epoch(pub u64);
-
-impl fmt::Display for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

@@ -14,6 +14,7 @@
 //! here a message is a number, a body and a payload. That one has arrived says nothing about storage.
 
 mod accept;
+mod callers;
 mod compression;
 mod connection;
 mod delivery;
@@ -37,7 +38,7 @@ mod wire;
 
 pub use endpoint::Endpoint;
 pub use error::{Refusal, RequestError, SendError, TurnedAway};
-pub use identity::{Epoch, Incarnation, SetId};
+pub use identity::{Incarnation, SetId};
 pub use message::{Lane, Message};
 pub use owner::{Incoming, Owner, Sender};
 pub use peers::Peer;

@@ -6,7 +6,7 @@ use vfs::ReplicaSlot;
 
 use crate::error::{Refusal, TurnedAway};
 use crate::flow::Consumed;
-use crate::identity::{Epoch, Incarnation};
+use crate::identity::Incarnation;
 use crate::message::{Lane, Message};
 
 /// The replica at the other end, as its certificate and its hello name it.
@@ -26,8 +26,6 @@ pub struct Sender {
 pub struct Incoming {
     /// Who sent it.
     pub from: Sender,
-    /// The epoch in which the sender made it.
-    pub epoch: Epoch,
     /// The kind of lane it came by.
     pub lane: Lane,
     /// The message itself.
@@ -55,13 +53,13 @@ impl Incoming {
 /// in the order in which they were sent.
 #[async_trait]
 pub trait Owner: Send + Sync + 'static {
-    /// May this replica talk to us at all? `epoch` is what it says of itself. Called for every connection,
-    /// before anything is handed up; the reason of a refusal is sent to the peer.
+    /// May this replica talk to us at all? Called for every connection, before anything is handed up; the reason
+    /// of a refusal is sent to the peer.
     ///
     /// # Errors
     /// The reason for refusing, which ends the connection.
-    fn admit_session(&self, peer: Sender, epoch: Epoch) -> Result<(), Refusal> {
-        let _ = (peer, epoch);
+    fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
+        let _ = peer;
         Ok(())
     }
 
@@ -87,13 +85,13 @@ pub trait Owner: Send + Sync + 'static {
         let _ = (by, evidence);
     }
 
-    /// May this message be handed up? Here an owner refuses older epochs and senders outside its view.
-    /// A refused message is dropped, a refused request answered with the reason.
+    /// May a message of this kind be handed up, from this sender? A refused message is dropped, a refused request
+    /// answered with the reason.
     ///
     /// # Errors
     /// The reason for refusing.
-    fn admit_message(&self, from: Sender, epoch: Epoch, kind: u32) -> Result<(), Refusal> {
-        let _ = (from, epoch, kind);
+    fn admit_message(&self, from: Sender, kind: u32) -> Result<(), Refusal> {
+        let _ = (from, kind);
         Ok(())
     }
 

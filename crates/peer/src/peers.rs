@@ -70,13 +70,8 @@ impl PeerState {
             }
             session.end();
         }
-        let (session, outlets) = SessionState::new(
-            sender,
-            data_lanes,
-            &shared.settings,
-            self.counters.clone(),
-            shared.epoch.subscribe(),
-        );
+        let (session, outlets) =
+            SessionState::new(sender, data_lanes, &shared.settings, self.counters.clone());
         let session = Arc::new(session);
         let owner = shared.owner.clone();
         let hand_over = change_session(owner, before, deliveries.take(), session.clone(), outlets);

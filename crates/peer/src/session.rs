@@ -13,7 +13,6 @@ use crate::compression::{self, Gauge};
 use crate::connection::Arrived;
 use crate::error::{Refusal, RequestError, SendError};
 use crate::flow::{LaneState, Outgoing, locked};
-use crate::identity::Epoch;
 use crate::message::{Lane, Message};
 use crate::owner::Sender;
 use crate::settings::Settings;
@@ -45,7 +44,6 @@ pub(crate) struct SessionState {
     pub counters: Arc<Counters>,
     /// Limits how many of the peer's requests are worked on.
     pub serving: Arc<Semaphore>,
-    epoch: watch::Receiver<Epoch>,
     inlets: Vec<mpsc::UnboundedSender<Arrived>>,
     pending: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
     next_request: AtomicU64,
@@ -60,7 +58,6 @@ impl SessionState {
         data_lanes: u32,
         settings: &Settings,
         counters: Arc<Counters>,
-        epoch: watch::Receiver<Epoch>,
     ) -> (SessionState, Vec<mpsc::UnboundedReceiver<Arrived>>) {
         let lanes: Vec<_> = (0..FIRST_DATA_LANE + data_lanes)
             .map(|index| {
@@ -76,7 +73,6 @@ impl SessionState {
             lanes,
             counters,
             serving: Arc::new(Semaphore::new(settings.requests_served_max)),
-            epoch,
             inlets,
             pending: Mutex::new(HashMap::new()),
             next_request: AtomicU64::new(1),
@@ -84,10 +80,6 @@ impl SessionState {
             ended: watch::Sender::new(false),
         };
         (state, outlets)
-    }
-
-    pub(crate) fn epoch(&self) -> Epoch {
-        *self.epoch.borrow()
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -114,10 +106,10 @@ impl SessionState {
         let reply = match arrived.role {
             Role::Reply => Ok(arrived.message),
             Role::Busy => Err(RequestError::Busy),
-            Role::Refused => Err(RequestError::Refused(Refusal {
-                epoch: arrived.epoch,
-                reason: String::from_utf8_lossy(&arrived.message.body).into_owned(),
-            })),
+            Role::Refused => {
+                let reason = String::from_utf8_lossy(&arrived.message.body);
+                Err(RequestError::Refused(Refusal(reason.into_owned())))
+            }
             Role::OneWay | Role::Request | Role::Quiet => {
                 if let Some(inlet) = self.inlets.get(lane.index as usize) {
                     // The other end is gone only after the end of the session.
@@ -140,13 +132,11 @@ impl SessionState {
         request: u64,
         message: Message,
     ) -> Outgoing {
-        let epoch = self.epoch();
         let cost = message.cost();
         let plain_length = message.payload.len();
         let payload_checksum = crc32c::crc32c(&message.payload);
         let (payload, compressed) = self.compressed(lane, message.payload).await;
         Outgoing {
-            epoch,
             role,
             request,
             kind: message.kind,
@@ -257,7 +247,6 @@ impl Session {
             return Err(SendError::Ended(self.peer().incarnation));
         }
         self.0.choose(lane).try_push(Outgoing {
-            epoch: self.0.epoch(),
             role: Role::OneWay,
             request: 0,
             kind: message.kind,

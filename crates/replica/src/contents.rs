@@ -211,7 +211,9 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
         stretches: Vec::new(),
     };
     let payload = lay_out(&mut head, content);
-    Ok(Some(wire::body(wire::PIECE, &head).with_payload(payload)))
+    Ok(Some(
+        wire::body(wire::Kind::Piece, &head).with_payload(payload),
+    ))
 }
 
 /// The version of a file in the local copy; zero when it is not there.
@@ -367,10 +369,6 @@ pub(crate) fn arrived(
         // It was decided to go on without this; the sender learns so.
         return;
     }
-    if shared.is_witness {
-        // The sender does not know yet that this is one.
-        return say_done(shared, inbox.from, &head, &Ok(()));
-    }
     if let Some(piece) = inbox.sort(Arrived { head, incoming }) {
         put_in_place(shared, inbox, piece);
     }
@@ -424,7 +422,7 @@ fn say_done(shared: &Shared, to: ReplicaSlot, head: &PieceHead, outcome: &Result
         failed: outcome.is_err(),
         no_room: *outcome == Err(Error::NoSpace),
     };
-    let message = wire::body(wire::PIECE_DONE, &done);
+    let message = wire::body(wire::Kind::PieceDone, &done);
     shared.post.send(to, Lane::Control, message);
 }
 

@@ -175,7 +175,7 @@ async fn ask(
             .collect(),
         for_good,
     };
-    let message = wire::payload(wire::CLIENTS, &asked);
+    let message = wire::payload(wire::Kind::Clients, &asked);
     let limit = Instant::now() + ANSWER_LIMIT;
     let reply = session.request(Lane::Control, message, limit).await.ok()?;
     let answer: ClientsAbsent = wire::decode(&reply.payload).ok()?;

@@ -11,9 +11,14 @@
 
 #![forbid(unsafe_code)]
 
+// So that tests in here can use what the tests beside the crate use.
+#[cfg(test)]
+extern crate self as replica;
+
 mod accounts;
 mod administration;
 mod arrivals;
+mod authorisation;
 mod authority;
 mod base;
 mod births;
@@ -26,6 +31,7 @@ mod leavings;
 mod lineage;
 mod losses;
 mod majority;
+mod membership;
 mod opens;
 mod outcomes;
 mod overseer;

@@ -14,14 +14,28 @@ use crate::forward::{self, Answer, Forwarded, Operation, Value};
 use crate::leavings::ClientsAsked;
 use crate::overseer::ORIGIN;
 use crate::shared::Shared;
-use crate::wire::{self, Applied, Ask, Malformed, PieceDone};
-use crate::{authority, base, contents, leavings, lineage, losses, scrub, sessions, views};
+use crate::wire::{self, Applied, Ask, Grounds, Kind, Malformed, PieceDone};
+use crate::{
+    authorisation, authority, base, contents, leavings, lineage, losses, scrub, sessions, views,
+};
 
 /// The owner of the endpoint; it does not keep the replica alive.
 pub(crate) struct Reception(pub(crate) Weak<Shared>);
 
 #[async_trait]
 impl Owner for Reception {
+    fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
+        match self.0.upgrade() {
+            Some(shared) => shared.admit_session(peer.slot),
+            None => Err(stopping()),
+        }
+    }
+
+    fn admit_message(&self, from: Sender, kind: u32) -> Result<(), Refusal> {
+        let shared = self.0.upgrade().ok_or_else(|| refused("it stops"))?;
+        shared.admit_message(from.slot, kind)
+    }
+
     async fn receive(&self, incoming: Incoming) {
         let Some(shared) = self.0.upgrade() else {
             return;
@@ -33,49 +47,39 @@ impl Owner for Reception {
     }
 
     async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {
-        let refused = |reason: &str| Refusal {
-            epoch: peer::Epoch::default(),
-            reason: reason.to_owned(),
-        };
         let shared = self.0.upgrade().ok_or_else(|| refused("it stops"))?;
-        if incoming.message.kind == wire::VIEW {
-            let from = incoming.from;
-            return views::answer(&shared, from, incoming.release()).await;
-        }
-        if incoming.message.kind == wire::CLIENTS {
-            let asked: ClientsAsked = wire::decode(&incoming.message.payload)
-                .map_err(|error: Malformed| refused(&error.to_string()))?;
-            let absent = leavings::answer(&shared, &asked);
-            return Ok(wire::payload(wire::CLIENTS, &absent));
-        }
-        if incoming.message.kind == wire::AUTHORITY {
-            let from = incoming.from.slot;
-            return authority::offered(&shared, from, &incoming.release().payload).await;
-        }
-        if incoming.message.kind == wire::SCRUB {
-            let question = wire::decode(&incoming.release().payload)
-                .map_err(|error: Malformed| refused(&error.to_string()))?;
-            let answer = scrub::answer(&shared, question).await;
-            return Ok(wire::payload(wire::SCRUB, &answer));
-        }
-        if incoming.message.kind != wire::FORWARD {
-            return Err(refused("it does not know this kind of request"));
-        }
-        let forwarded: Forwarded = wire::decode(&incoming.message.payload)
-            .map_err(|error: Malformed| refused(&error.to_string()))?;
-        let from = incoming.from.slot;
-        drop(incoming);
-        shared.figures.served.fetch_add(1, Ordering::Relaxed);
-        let answer = tokio::select! {
-            answer = serve(shared.clone(), from, forwarded) => Some(answer),
-            // What it waits for does not happen any more.
-            () = shared.parted() => None,
-        };
-        drop(shared);
-        match answer {
-            Some(answer) => Ok(wire::payload(wire::FORWARD, &answer)),
-            // It may have been carried out, so this is no refusal; the connection is closed by now.
-            None => std::future::pending().await,
+        let malformed = |error: Malformed| refused(&error.to_string());
+        match Kind::of(incoming.message.kind) {
+            Some(Kind::View) => {
+                let from = incoming.from;
+                views::answer(&shared, from, incoming.release()).await
+            }
+            Some(Kind::Clients) => {
+                let asked: ClientsAsked =
+                    wire::decode(&incoming.message.payload).map_err(malformed)?;
+                let absent = leavings::answer(&shared, &asked);
+                Ok(wire::payload(Kind::Clients, &absent))
+            }
+            Some(Kind::Authority) => {
+                let from = incoming.from.slot;
+                authority::offered(&shared, from, &incoming.release().payload).await
+            }
+            Some(Kind::Scrub) => {
+                let question = wire::decode(&incoming.release().payload).map_err(malformed)?;
+                let answer = scrub::answer(&shared, question).await;
+                Ok(wire::payload(Kind::Scrub, &answer))
+            }
+            Some(Kind::Forward) => {
+                let forwarded: Forwarded =
+                    wire::decode(&incoming.message.payload).map_err(malformed)?;
+                let from = incoming.from.slot;
+                drop(incoming);
+                if forwarded.origin.slot != from.0 {
+                    return Err(refused("it forwards in the name of another replica"));
+                }
+                Ok(answer_forward(shared, from, forwarded).await)
+            }
+            _ => Err(refused("this is no request")),
         }
     }
 
@@ -85,17 +89,18 @@ impl Owner for Reception {
     }
 
     fn meet(&self, peer: Sender, introduction: &Bytes) -> Result<(), TurnedAway> {
-        let shared = self.0.upgrade().ok_or_else(|| TurnedAway {
-            again: true,
-            reason: "it stops".to_owned(),
-            evidence: Bytes::new(),
-        })?;
+        let shared = self.0.upgrade().ok_or_else(stopping)?;
         lineage::meet(&shared, peer, introduction)
     }
 
     fn turned_away(&self, by: ReplicaSlot, evidence: &Bytes) {
         if let Some(shared) = self.0.upgrade() {
-            lineage::turned_away(&shared, by, evidence);
+            match wire::decode(evidence) {
+                Ok(Grounds::Past(evidence)) => lineage::turned_away(&shared, by, evidence),
+                Ok(Grounds::Removed(list)) => sessions::learn_members(&shared, by, &list),
+                // The transport refused, or a program of another version.
+                Err(_) => {}
+            }
         }
     }
 
@@ -112,74 +117,106 @@ impl Owner for Reception {
     }
 }
 
+fn stopping() -> TurnedAway {
+    TurnedAway {
+        again: true,
+        reason: "it stops".to_owned(),
+        evidence: Bytes::new(),
+    }
+}
+
+fn refused(reason: &str) -> Refusal {
+    Refusal(reason.to_owned())
+}
+
 fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
     let from = incoming.from.slot;
-    if !shared.is_member(from) {
+    let Some(kind) = Kind::of(incoming.message.kind) else {
         return Ok(());
-    }
+    };
     let body = &incoming.message.body;
-    match incoming.message.kind {
-        wire::CONTROL => {
-            let envelope: Envelope = wire::decode(body)?;
-            shared.engine.turn(|turn| {
-                turn.core
-                    .handle_message(turn.now, &turn.tree, from, envelope);
-                turn.stirred = true;
-            });
-        }
-        wire::APPLIED => {
+    match kind {
+        Kind::Control => control(shared, from, wire::decode(body)?),
+        Kind::Applied => {
             let Applied { position } = wire::decode(body)?;
             sessions::applied(shared, from, position);
         }
-        wire::PIECE_DONE => {
+        Kind::PieceDone => {
             let done: PieceDone = wire::decode(body)?;
             contents::done(shared, from, done);
         }
-        wire::MEMBERS => sessions::learn_members(shared, from, &wire::decode(body)?),
-        wire::PIECE => {
+        Kind::Members => sessions::learn_members(shared, from, &wire::decode(body)?),
+        Kind::Piece => {
             let head = wire::decode(body)?;
             if let Some(inbox) = shared.inbox(from) {
                 contents::arrived(shared, &inbox, head, incoming);
             }
         }
-        wire::ASK => {
+        Kind::Ask => {
             let ask: Ask = wire::decode(body)?;
             shared.outcomes.note_said(incoming.from, ask.position);
             shared.lineage.note(from, ask.incarnation, ask.mark);
             views::asked(shared, from, ask);
         }
-        wire::PROMISE => views::promised(shared, from, wire::decode(body)?),
-        wire::ENTERED => views::entered(shared, from, wire::decode(body)?),
-        wire::CAUGHT_UP => views::caught_up(shared, from, wire::decode(body)?),
-        wire::INCOMPLETE => {
+        Kind::Promise => views::promised(shared, from, wire::decode(body)?),
+        Kind::Entered => views::entered(shared, from, wire::decode(body)?),
+        Kind::CaughtUp => views::caught_up(shared, from, wire::decode(body)?),
+        Kind::Incomplete => {
             losses::incomplete(shared, from, wire::decode(&incoming.message.payload)?)
         }
-        wire::COMPLETED => {
+        Kind::Completed => {
             let completed = wire::decode(&incoming.message.payload)?;
             tokio::spawn(losses::completed(shared.clone(), from, completed));
         }
-        wire::NOTED => contents::noted(shared, from, wire::decode(&incoming.message.payload)?),
-        wire::RELAYED => losses::relayed(shared, wire::decode(&incoming.message.payload)?)?,
-        wire::WANTED => base::wanted(shared, from, wire::decode(body)?),
-        wire::REMAINDER => shared.returns.hear(from, wire::decode(body)?),
-        wire::TOO_FAR => views::too_far(shared, from),
-        wire::GREETING => sessions::greeted(shared, from, wire::decode(body)?),
-        wire::RECORDS | wire::BASE => {
+        Kind::Noted => contents::noted(shared, from, wire::decode(&incoming.message.payload)?),
+        Kind::Relayed => losses::relayed(shared, wire::decode(&incoming.message.payload)?)?,
+        Kind::Wanted => base::wanted(shared, from, wire::decode(body)?),
+        Kind::Remainder => shared.returns.hear(from, wire::decode(body)?),
+        Kind::TooFar => views::too_far(shared, from),
+        Kind::Greeting => sessions::greeted(shared, from, wire::decode(body)?),
+        Kind::Records | Kind::Base => {
             if let Some(inbox) = shared.inbox(from) {
                 inbox.take_in(incoming);
             }
         }
-        kind => tracing::warn!(peer = from.0, kind, "a message of an unknown kind"),
+        Kind::Forward | Kind::View | Kind::Clients | Kind::Scrub | Kind::Authority => {
+            tracing::warn!(peer = from.0, ?kind, "a request came as a message");
+        }
     }
     Ok(())
+}
+
+/// A message of replication control.
+fn control(shared: &Arc<Shared>, from: ReplicaSlot, envelope: Envelope) {
+    if let Err(why) = authorisation::may_control(shared.speaker(from), &envelope.message) {
+        return tracing::warn!(peer = from.0, why, "a message of a peer is dropped");
+    }
+    shared.engine.turn(|turn| {
+        turn.core
+            .handle_message(turn.now, &turn.tree, from, envelope);
+        turn.stirred = true;
+    });
+}
+
+/// Answers a forwarded operation.
+async fn answer_forward(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> Message {
+    shared.figures.served.fetch_add(1, Ordering::Relaxed);
+    let answer = tokio::select! {
+        answer = serve(shared.clone(), from, forwarded) => Some(answer),
+        // What it waits for does not happen any more.
+        () = shared.parted() => None,
+    };
+    drop(shared);
+    match answer {
+        Some(answer) => wire::payload(Kind::Forward, &answer),
+        // It may have been carried out, so this is no refusal; the connection is closed by now.
+        None => std::future::pending().await,
+    }
 }
 
 /// Carries out what another replica forwarded.
 async fn serve(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> Answer {
     let Forwarded { origin, operation } = forwarded;
-    if shared.is_witness {
-        return Answer::NotHere;
-    }
     let door = Door {
         shared,
         forwarded: true,

@@ -12,7 +12,7 @@ use peer::{Lane, Message, Session};
 use tokio::sync::Notify;
 use vfs::ReplicaSlot;
 
-use crate::wire;
+use crate::wire::Kind;
 
 /// So many bytes wait at most on one lane for a peer with a connection, which is sent them as fast as it goes.
 const CONNECTED_BYTES_MAX: usize = 32 << 20;
@@ -31,16 +31,18 @@ enum Waiting {
 }
 
 fn waiting(kind: u32) -> Waiting {
-    match kind {
-        wire::ASK
-        | wire::PROMISE
-        | wire::APPLIED
-        | wire::MEMBERS
-        | wire::ENTERED
-        | wire::CAUGHT_UP
-        | wire::REMAINDER
-        | wire::TOO_FAR => Waiting::Newest,
-        wire::PIECE_DONE | wire::BASE => Waiting::Owed,
+    match Kind::of(kind) {
+        Some(
+            Kind::Ask
+            | Kind::Promise
+            | Kind::Applied
+            | Kind::Members
+            | Kind::Entered
+            | Kind::CaughtUp
+            | Kind::Remainder
+            | Kind::TooFar,
+        ) => Waiting::Newest,
+        Some(Kind::PieceDone | Kind::Base) => Waiting::Owed,
         _ => Waiting::SaidAgain,
     }
 }
@@ -249,14 +251,14 @@ mod tests {
     fn of_what_tells_how_something_is_now_the_newest_waits() {
         let mut queue = Queue::default();
         for body in [&b"1"[..], b"2", b"3"] {
-            queue.push(message(wire::ASK, body), AWAY_BYTES_MAX);
-            queue.push(message(wire::CONTROL, body), AWAY_BYTES_MAX);
+            queue.push(message(Kind::Ask.number(), body), AWAY_BYTES_MAX);
+            queue.push(message(Kind::Control.number(), body), AWAY_BYTES_MAX);
         }
         let expected = [
-            (wire::ASK, &b"3"[..]),
-            (wire::CONTROL, b"1"),
-            (wire::CONTROL, b"2"),
-            (wire::CONTROL, b"3"),
+            (Kind::Ask.number(), &b"3"[..]),
+            (Kind::Control.number(), b"1"),
+            (Kind::Control.number(), b"2"),
+            (Kind::Control.number(), b"3"),
         ];
         let expected = expected.map(|(kind, body)| (kind, Bytes::from_static(body)));
         assert_eq!(kinds(&mut queue), expected);
@@ -266,10 +268,16 @@ mod tests {
     #[test]
     fn counterexample_45_what_waits_for_a_peer_that_is_away_is_bounded() {
         let mut queue = Queue::default();
-        queue.push(message(wire::PIECE_DONE, b"owed"), AWAY_BYTES_MAX);
+        queue.push(message(Kind::PieceDone.number(), b"owed"), AWAY_BYTES_MAX);
         for _ in 0..100_000 {
-            queue.push(message(wire::ASK, b"how it is now"), AWAY_BYTES_MAX);
-            queue.push(message(wire::CONTROL, b"proposed, ended"), AWAY_BYTES_MAX);
+            queue.push(
+                message(Kind::Ask.number(), b"how it is now"),
+                AWAY_BYTES_MAX,
+            );
+            queue.push(
+                message(Kind::Control.number(), b"proposed, ended"),
+                AWAY_BYTES_MAX,
+            );
             assert!(queue.bytes <= AWAY_BYTES_MAX + 1024);
         }
         assert!(queue.dropped);
@@ -277,6 +285,6 @@ mod tests {
             .into_iter()
             .map(|(kind, _)| kind)
             .collect();
-        assert_eq!(left, [wire::PIECE_DONE, wire::ASK]);
+        assert_eq!(left, [Kind::PieceDone.number(), Kind::Ask.number()]);
     }
 }

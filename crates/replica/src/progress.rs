@@ -234,7 +234,7 @@ pub(crate) fn tell(shared: &Arc<Shared>) {
             continue;
         };
         note(&shared.returns.sent, slot, remainder);
-        let message = wire::body(wire::REMAINDER, &remainder);
+        let message = wire::body(wire::Kind::Remainder, &remainder);
         shared.post.send(slot, Lane::Control, message);
     }
 }

@@ -148,6 +148,7 @@ impl Replica {
         let anew = views::needs_copy_anew(&shared.store)?;
         shared.needs_copy.fetch_or(anew, Ordering::AcqRel);
         let states = views.state();
+        sessions::agreed_removals(&shared, &states.borrow().removed);
         let ended = views::notice_end(shared.clone(), views.clone());
         // Set here for the first time.
         let _ = shared.views.set(views);
@@ -196,6 +197,12 @@ impl Replica {
     #[must_use]
     pub fn is_witness(&self) -> bool {
         self.shared.is_witness
+    }
+
+    /// Whether it was removed from the set. It serves nobody then, and stays so.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.shared.is_removed()
     }
 
     /// Whether clients are answered now; until then they are told to come again.

@@ -229,8 +229,8 @@ impl Conversations {
 /// A new incarnation of a peer is there, or the connection to it is new.
 pub(crate) fn began(shared: &Arc<Shared>, peer: Sender) {
     let slot = peer.slot;
-    if !shared.is_member(slot) {
-        // It joined a moment ago; the conversation begins when this replica learns of it.
+    if !shared.is_member(slot) || shared.inbox(slot).is_none() {
+        // It joined a moment ago; the conversation begins when this replica has a place for what it sends.
         return;
     }
     let known = shared.endpoint.get().and_then(|all| all.peer(slot));
@@ -284,8 +284,11 @@ fn say_again(shared: &Arc<Shared>, slot: ReplicaSlot) {
 
 /// That incarnation is gone, with everything it had not received.
 pub(crate) fn ended(shared: &Arc<Shared>, peer: Sender) {
-    let slot = peer.slot;
-    tracing::warn!(peer = slot.0, incarnation = %peer.incarnation, "a peer is gone");
+    tracing::warn!(peer = peer.slot.0, incarnation = %peer.incarnation, "a peer is gone");
+    end(shared, peer.slot);
+}
+
+fn end(shared: &Arc<Shared>, slot: ReplicaSlot) {
     shared.post.end(slot);
     shared.conversations.end(slot);
     if let Some(inbox) = shared.inbox(slot) {
@@ -325,7 +328,7 @@ pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox, begins: bool) {
         taken: base::taken(shared, inbox.from),
         members: shared.member_list(),
     };
-    let message = wire::body(wire::GREETING, &greeting);
+    let message = wire::body(wire::Kind::Greeting, &greeting);
     shared.post.send(inbox.from, Lane::Control, message);
 }
 
@@ -400,7 +403,7 @@ pub(crate) fn too_far_behind(shared: &Shared, peer: ReplicaSlot) {
             "updates that a peer lacks are not kept any more; should this go on, raise `kept_updates`"
         );
     }
-    let message = peer::Message::new(wire::TOO_FAR, bytes::Bytes::new());
+    let message = peer::Message::new(wire::Kind::TooFar.number(), bytes::Bytes::new());
     shared.post.send(peer, Lane::Control, message);
 }
 
@@ -493,7 +496,7 @@ pub(crate) fn look_at_base(shared: &Shared, peer: ReplicaSlot) {
         })
     });
     if let Some(Some(())) = complete {
-        let message = wire::payload(wire::BASE, &BasePage::Complete);
+        let message = wire::payload(wire::Kind::Base, &BasePage::Complete);
         shared.post.send(peer, Lane::Metadata, message);
     }
 }
@@ -505,7 +508,7 @@ pub(crate) fn learn_members(shared: &Arc<Shared>, from: ReplicaSlot, list: &Memb
         Ok(Learned::News) => look_for_members(shared),
         // Its keeper takes in what we know and signs anew; until then ours counts.
         Ok(Learned::NotAll) => {
-            let message = wire::body(wire::MEMBERS, &shared.member_list());
+            let message = wire::body(wire::Kind::Members, &shared.member_list());
             let keeper = ReplicaSlot(list.keeper);
             shared.post.send(keeper, Lane::Control, message);
         }
@@ -553,7 +556,12 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
         }
         turn.stirred = true;
     });
-    shared.engine.set_alone(others.is_empty());
+    let removed = shared.is_removed();
+    shared.engine.set_alone(others.is_empty() && !removed);
+    part_with_removed(shared);
+    if removed {
+        return;
+    }
     for slot in &others {
         let member = list
             .members
@@ -568,8 +576,32 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
             began(shared, session.peer());
         }
     }
-    let message = wire::body(wire::MEMBERS, &list);
+    let message = wire::body(wire::Kind::Members, &list);
     for slot in others {
         shared.post.send(slot, Lane::Control, message.clone());
+    }
+}
+
+/// The set has agreed that these are members no more.
+pub(crate) fn agreed_removals(shared: &Arc<Shared>, removed: &BTreeSet<ReplicaSlot>) {
+    if shared.note_removed(removed) {
+        part_with_removed(shared);
+    }
+}
+
+/// Ends what there is with those who were removed, for ever; or with everybody, if that is this replica.
+fn part_with_removed(shared: &Arc<Shared>) {
+    if shared.is_removed() {
+        return shared.end_as_removed();
+    }
+    for slot in shared.removed() {
+        if let Some(endpoint) = shared.endpoint.get() {
+            endpoint.revoke(slot);
+        }
+        if shared.post.is_in_session(slot) {
+            tracing::info!(peer = slot.0, "a member was removed; its connections end");
+            end(shared, slot);
+        }
+        shared.forget(slot);
     }
 }

@@ -4,10 +4,10 @@ mod peers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use peer::set::{MemberList, SetDirectory};
+use peer::set::SetDirectory;
 use peer::{Endpoint, Lane, RequestError};
 use store::Store;
 use throttle::Throttle;
@@ -24,6 +24,7 @@ use crate::forward::{Answer, Forwarded, Handed, Operation};
 use crate::leavings::Servers;
 use crate::lineage::Lineage;
 use crate::losses::Losses;
+use crate::membership::{Membership, REMOVED};
 use crate::opens::Opens;
 use crate::outcomes::{Outcomes, Unanswered};
 use crate::pace::Pace;
@@ -84,7 +85,7 @@ pub(crate) struct Shared {
     pub(crate) conversations: Conversations,
     /// Copies that others are being sent.
     pub(crate) copies: Copies,
-    membership: RwLock<Membership>,
+    pub(crate) membership: RwLock<Membership>,
     pub(crate) figures: Figures,
     pub(crate) standing: Arc<Standing>,
     pub(crate) lineage: Arc<Lineage>,
@@ -145,17 +146,6 @@ pub(crate) struct Parts {
 /// Told of files whose locks have changed at another site.
 type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
 
-/// Who is in the set.
-#[derive(Default)]
-struct Membership {
-    current: BTreeSet<ReplicaSlot>,
-    list: MemberList,
-    /// Who has shown its list since this replica started.
-    greeted: BTreeSet<ReplicaSlot>,
-    /// Who has shown one that the authority did not sign.
-    forgers: BTreeSet<ReplicaSlot>,
-}
-
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Shared {
         let pace = Pace::new(parts.settings.return_bytes_per_second);
@@ -212,46 +202,19 @@ impl Shared {
         self.engine.slot
     }
 
-    fn membership(&self) -> RwLockReadGuard<'_, Membership> {
-        self.membership
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// What was known lately of a replica that was removed does not count any more.
+    pub(crate) fn forget(&self, slot: ReplicaSlot) {
+        locked(&self.news).remove(&slot);
+        locked(&self.debts).remove(&slot);
+        locked(&self.completed).remove(&slot);
     }
 
-    /// Whether a replica belongs to the set.
-    pub(crate) fn is_member(&self, slot: ReplicaSlot) -> bool {
-        self.membership().current.contains(&slot)
-    }
-
-    /// The members as far as this replica knows.
-    pub(crate) fn member_list(&self) -> MemberList {
-        self.membership().list.clone()
-    }
-
-    pub(crate) fn set_members(&self, current: BTreeSet<ReplicaSlot>, list: MemberList) {
-        let membership = self.membership.write();
-        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
-        membership.current = current;
-        membership.list = list;
-    }
-
-    /// A peer has shown its list of members, and what is new in it is known here.
-    pub(crate) fn note_greeted(&self, peer: ReplicaSlot) {
-        let membership = self.membership.write();
-        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
-        membership.greeted.insert(peer);
-    }
-
-    /// Whether a peer has shown its list of members since this replica started.
-    pub(crate) fn has_greeted(&self, peer: ReplicaSlot) -> bool {
-        self.membership().greeted.contains(&peer)
-    }
-
-    /// A peer has shown a list that the authority did not sign. Says whether for the first time.
-    pub(crate) fn note_forger(&self, peer: ReplicaSlot) -> bool {
-        let membership = self.membership.write();
-        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
-        membership.forgers.insert(peer)
+    /// This replica was removed from the set: it serves nobody and talks to nobody any more.
+    pub(crate) fn end_as_removed(&self) {
+        if self.standing.end() {
+            tracing::error!("{REMOVED}");
+            self.part();
+        }
     }
 
     /// Whether it is up to this replica to supply another one with the tree: the first of those that take
@@ -273,16 +236,6 @@ impl Shared {
     /// Whether everything of the tree is here.
     pub(crate) fn is_whole(&self) -> bool {
         *self.held.borrow() == Held::Everything
-    }
-
-    /// The other members of the set.
-    pub(crate) fn others(&self) -> Vec<ReplicaSlot> {
-        let membership = self.membership();
-        let others = membership.current.iter();
-        others
-            .filter(|slot| **slot != self.slot())
-            .copied()
-            .collect()
     }
 
     /// Whether this replica takes part in the view in force.
@@ -547,7 +500,7 @@ impl Shared {
             operation,
         };
         self.figures.forwarded.fetch_add(1, Ordering::Relaxed);
-        let message = wire::payload(wire::FORWARD, &forwarded);
+        let message = wire::payload(wire::Kind::Forward, &forwarded);
         let limit = Instant::now() + FORWARD_LIMIT;
         let reply = tokio::select! {
             reply = session.request(lane, message, limit) => Some(reply),
@@ -559,7 +512,9 @@ impl Shared {
                 Ok(Answer::NotHere) => Ok(Handed::NotThere),
                 Err(error) => Err(Error::Io(error.to_string())),
             },
-            Some(Err(RequestError::Busy | RequestError::NotSent(_))) => Ok(Handed::NotThere),
+            Some(Err(RequestError::Busy | RequestError::NotSent(_) | RequestError::Refused(_))) => {
+                Ok(Handed::NotThere)
+            }
             // Nobody knows whether it was carried out.
             None | Some(Err(RequestError::OutcomeUnknown(_))) => {
                 tracing::debug!(peer = to.0, "a forward will not be answered");

@@ -29,6 +29,8 @@ pub struct ReplicaStatus {
     pub witness: bool,
     /// How often it has started.
     pub incarnation: u64,
+    /// It was removed from the set, and serves nobody.
+    pub removed: bool,
     /// The version of the list of members that it knows.
     pub members_version: u64,
     /// The whole tree is here, and clients are answered.
@@ -122,6 +124,8 @@ pub struct PeerView {
     pub rolled_back: Option<String>,
     /// Its links to third members, as it said lately.
     pub links: Vec<LinkView>,
+    /// Messages of it that were dropped, because it may not say such things.
+    pub refused_messages: u64,
 }
 
 /// A link between two other members, as one of them sees it.
@@ -171,8 +175,9 @@ impl Replica {
             slot: shared.slot().0,
             witness: shared.is_witness,
             incarnation: shared.incarnation,
+            removed: shared.is_removed(),
             members_version: list.version,
-            ready: shared.is_whole() && !shared.standing.is_barred(),
+            ready: shared.is_whole() && !shared.standing.is_barred() && !shared.is_removed(),
             rolled_back: shared.lineage.fault().map(|fault| fault.of_own()),
             peers: peers(shared),
             controls,
@@ -238,10 +243,9 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
         .get()
         .map_or_else(Vec::new, peer::Endpoint::status);
     let list = shared.member_list();
-    let others = list
-        .members
-        .iter()
-        .filter(|member| !member.revoked && member.slot != shared.slot().0);
+    let here = |slot| slot != shared.slot() && shared.is_member(slot) && !shared.is_removed();
+    let members = list.members.iter();
+    let others = members.filter(|member| here(ReplicaSlot(member.slot)));
     others
         .map(|member| {
             let slot = ReplicaSlot(member.slot);
@@ -271,6 +275,7 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
                 last_error: wire.and_then(|wire| wire.last_error.clone()),
                 rolled_back: (shared.lineage.fault_of(slot)).map(|fault| fault.of_other(slot.0)),
                 links: links_of(shared, slot),
+                refused_messages: wire.map_or(0, |wire| wire.refused),
             }
         })
         .collect()
@@ -289,6 +294,7 @@ pub(crate) fn links(shared: &Shared) -> Vec<Link> {
         u64::try_from(rtt.as_micros()).ok()
     };
     let lags = shared.engine.turn(lags).into_iter();
+    let lags = lags.filter(|(slot, _)| shared.is_member(*slot));
     lags.map(|(slot, lag)| Link {
         to: slot.0,
         round_trip_us: round_trip(slot),
@@ -304,7 +310,8 @@ fn links_of(shared: &Shared, peer: ReplicaSlot) -> Vec<LinkView> {
     let said = news.get(&peer).and_then(|news| news.said.as_ref());
     let said = said.filter(|(_, at)| at.elapsed() < shared.settings.site_lease);
     let links = said.into_iter().flat_map(|(ask, _)| &ask.links);
-    let thirds = links.filter(|link| link.to != shared.slot().0);
+    let is_third = |slot: ReplicaSlot| slot != shared.slot() && shared.is_member(slot);
+    let thirds = links.filter(|link| is_third(ReplicaSlot(link.to)));
     thirds
         .map(|link| LinkView {
             to: link.to,

@@ -139,7 +139,7 @@ async fn send_records(
         .figures
         .record_bytes
         .fetch_add(bytes as u64, Ordering::Relaxed);
-    let message = wire::payload(wire::RECORDS, &records);
+    let message = wire::payload(wire::Kind::Records, &records);
     session.send(Lane::Metadata, message).await?;
     shared.sent(session.peer().slot, bytes as u64).await;
     Ok(())
@@ -203,7 +203,7 @@ async fn take_in(
     parcel: &Parcel,
 ) -> Result<()> {
     match parcel {
-        Parcel::Own(incoming) if incoming.message.kind == wire::BASE => {
+        Parcel::Own(incoming) if incoming.message.kind == wire::Kind::Base.number() => {
             base::take(shared, inbox, incoming).await
         }
         Parcel::Own(incoming) => {
@@ -264,7 +264,7 @@ pub(crate) fn acknowledge(shared: &Shared, inbox: &Inbox) {
         position: inbox.applied(),
     };
     inbox.note_acknowledged(applied.position);
-    let message = wire::body(wire::APPLIED, &applied);
+    let message = wire::body(wire::Kind::Applied, &applied);
     shared.post.send(inbox.from, Lane::Control, message);
 }
 

@@ -12,60 +12,109 @@ use serde::{Deserialize, Serialize};
 use store::RowChange;
 use vfs::ObjectId;
 
-/// Replication control: a [`control::Envelope`]. Control lane.
-pub(crate) const CONTROL: u32 = 1;
-/// [`Greeting`], when a session begins. Control lane.
-pub(crate) const GREETING: u32 = 2;
-/// [`Records`] of the sender's stream. Metadata lane.
-pub(crate) const RECORDS: u32 = 3;
-/// [`Applied`]. Control lane.
-pub(crate) const APPLIED: u32 = 4;
-/// [`PieceHead`], with the bytes beside it. Data lanes.
-pub(crate) const PIECE: u32 = 5;
-/// [`PieceDone`]. Control lane.
-pub(crate) const PIECE_DONE: u32 = 6;
-/// [`crate::forward::Forwarded`], answered with [`crate::forward::Answer`]. Control lane, or a data lane
-/// when one of the two is large.
-pub(crate) const FORWARD: u32 = 7;
-/// A [`MemberList`]. Control lane.
-pub(crate) const MEMBERS: u32 = 8;
-/// [`BasePage`] of the copy a joining replica begins with. Metadata lane.
-pub(crate) const BASE: u32 = 9;
+/// What a message or a request is. Numbers are never used again for another meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// Replication control: a [`control::Envelope`]. Control lane.
+    Control = 1,
+    /// [`Greeting`], when a session begins. Control lane.
+    Greeting = 2,
+    /// [`Records`] of the sender's stream. Metadata lane.
+    Records = 3,
+    /// [`Applied`]. Control lane.
+    Applied = 4,
+    /// [`PieceHead`], with the bytes beside it. Data lanes.
+    Piece = 5,
+    /// [`PieceDone`]. Control lane.
+    PieceDone = 6,
+    /// [`crate::forward::Forwarded`], answered with [`crate::forward::Answer`]. Control lane, or a data lane
+    /// when one of the two is large.
+    Forward = 7,
+    /// A [`MemberList`]. Control lane.
+    Members = 8,
+    /// [`BasePage`] of the copy a joining replica begins with. Metadata lane.
+    Base = 9,
+    /// [`Ask`], a few times while a lease lasts. Control lane.
+    Ask = 10,
+    /// [`Promise`], the answer to it. Control lane.
+    Promise = 11,
+    /// [`Entered`], from each member of a view to those who take part anew. Control lane.
+    Entered = 12,
+    /// [`CaughtUp`], likewise, later. Control lane.
+    CaughtUp = 13,
+    /// A request of the crate `view`, answered in kind. Control lane.
+    View = 14,
+    /// [`Relayed`]. Metadata lane.
+    Relayed = 15,
+    /// [`Incomplete`]. Control lane.
+    Incomplete = 16,
+    /// [`Completed`]. Control lane.
+    Completed = 17,
+    /// [`Wanted`]. Control lane.
+    Wanted = 18,
+    /// What the receiver lacks of the sender's stream is not kept any more: a whole copy is needed. Empty.
+    TooFar = 19,
+    /// A [`Completed`], given back once it is stable. Control lane.
+    Noted = 20,
+    /// A [`ScrubQuestion`], answered with a [`ScrubAnswer`]. Data lane.
+    Scrub = 21,
+    /// [`crate::leavings::ClientsAsked`], answered with [`crate::leavings::ClientsAbsent`]. Control lane.
+    Clients = 31,
+    /// [`crate::progress::Remainder`], about once a second to those on their way back into the view. Control lane.
+    Remainder = 41,
+    /// A [`peer::set::Handover`], answered with nothing once it is stored durably. Control lane.
+    Authority = 50,
+}
 
-/// [`Ask`], a few times while a lease lasts. Control lane.
-pub(crate) const ASK: u32 = 10;
-/// [`Promise`], the answer to it. Control lane.
-pub(crate) const PROMISE: u32 = 11;
-/// [`Entered`], from each member of a view to those who take part anew. Control lane.
-pub(crate) const ENTERED: u32 = 12;
-/// [`CaughtUp`], likewise, later. Control lane.
-pub(crate) const CAUGHT_UP: u32 = 13;
-/// A request of the crate `view`, answered in kind. Control lane.
-pub(crate) const VIEW: u32 = 14;
-/// [`Relayed`]. Metadata lane.
-pub(crate) const RELAYED: u32 = 15;
-/// [`Incomplete`]. Control lane.
-pub(crate) const INCOMPLETE: u32 = 16;
-/// [`Completed`]. Control lane.
-pub(crate) const COMPLETED: u32 = 17;
-/// [`Wanted`]. Control lane.
-pub(crate) const WANTED: u32 = 18;
+impl Kind {
+    /// All kinds there are.
+    pub(crate) const ALL: [Kind; 24] = [
+        Kind::Control,
+        Kind::Greeting,
+        Kind::Records,
+        Kind::Applied,
+        Kind::Piece,
+        Kind::PieceDone,
+        Kind::Forward,
+        Kind::Members,
+        Kind::Base,
+        Kind::Ask,
+        Kind::Promise,
+        Kind::Entered,
+        Kind::CaughtUp,
+        Kind::View,
+        Kind::Relayed,
+        Kind::Incomplete,
+        Kind::Completed,
+        Kind::Wanted,
+        Kind::TooFar,
+        Kind::Noted,
+        Kind::Scrub,
+        Kind::Clients,
+        Kind::Remainder,
+        Kind::Authority,
+    ];
 
-/// What the receiver lacks of the sender's stream is not kept any more: a whole copy is needed. Empty.
-pub(crate) const TOO_FAR: u32 = 19;
-/// A [`Completed`], given back once it is stable. Control lane.
-pub(crate) const NOTED: u32 = 20;
+    /// Its number on the wire.
+    pub(crate) const fn number(self) -> u32 {
+        self as u32
+    }
 
-/// [`crate::leavings::ClientsAsked`], answered with [`crate::leavings::ClientsAbsent`]. Control lane.
-pub(crate) const CLIENTS: u32 = 31;
-/// [`crate::progress::Remainder`], about once a second to those on their way back into the view. Control lane.
-pub(crate) const REMAINDER: u32 = 41;
+    /// The kind of this number, if there is one.
+    pub(crate) fn of(number: u32) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.number() == number)
+    }
+}
 
-/// A [`peer::set::Handover`], answered with nothing once it is stored durably. Control lane.
-pub(crate) const AUTHORITY: u32 = 50;
-
-/// A [`ScrubQuestion`], answered with a [`ScrubAnswer`]. Data lane.
-pub(crate) const SCRUB: u32 = 21;
+/// Why a replica that calls is turned away, for the replica itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Grounds {
+    /// What the two have met of each other before.
+    Past(crate::lineage::Evidence),
+    /// It was removed from the set; the list says so.
+    Removed(MemberList),
+}
 
 /// What one replica asks another to compare the copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -399,13 +448,13 @@ pub(crate) enum BasePage {
 }
 
 /// Encodes a value as the payload of a message.
-pub(crate) fn payload<T: Serialize>(kind: u32, value: &T) -> Message {
-    Message::new(kind, Bytes::new()).with_payload(encode(value))
+pub(crate) fn payload<T: Serialize>(kind: Kind, value: &T) -> Message {
+    Message::new(kind.number(), Bytes::new()).with_payload(encode(value))
 }
 
 /// Encodes a value as the body of a message.
-pub(crate) fn body<T: Serialize>(kind: u32, value: &T) -> Message {
-    Message::new(kind, encode(value))
+pub(crate) fn body<T: Serialize>(kind: Kind, value: &T) -> Message {
+    Message::new(kind.number(), encode(value))
 }
 
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {

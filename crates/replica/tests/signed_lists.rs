@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use fixture::{PATIENCE, Set, eventually, listener};
 use peer::set::{MemberList, SetDirectory, join};
-use peer::{Endpoint, Epoch, Incarnation, Incoming, Lane, Message, Owner, Refusal};
+use peer::{Endpoint, Incarnation, Incoming, Lane, Message, Owner, Refusal};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
@@ -27,10 +27,7 @@ impl Owner for Hostile {
     async fn receive(&self, _: Incoming) {}
 
     async fn answer(&self, _: Incoming) -> Result<Message, Refusal> {
-        Err(Refusal {
-            epoch: Epoch::default(),
-            reason: "no".to_owned(),
-        })
+        Err(Refusal("no".to_owned()))
     }
 }
 

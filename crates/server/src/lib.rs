@@ -17,6 +17,7 @@ mod page;
 pub mod recovered;
 mod serve;
 pub mod set;
+mod short_connections;
 mod status;
 mod transport;
 

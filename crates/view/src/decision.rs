@@ -151,6 +151,23 @@ pub enum Outcome {
     Refused(String),
 }
 
+impl Decision {
+    /// In whose name it is made.
+    #[must_use]
+    pub fn by(&self) -> ReplicaSlot {
+        match self {
+            Decision::Exclude { by, .. }
+            | Decision::Admit { by, .. }
+            | Decision::Configure { by, .. }
+            | Decision::Remove { by, .. }
+            | Decision::Settle { by, .. }
+            | Decision::Recover { by, .. }
+            | Decision::Replace { by, .. }
+            | Decision::Note { by, .. } => *by,
+        }
+    }
+}
+
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Command {

@@ -149,7 +149,7 @@ impl Views {
     /// The request is none.
     pub async fn answer(&self, from: ReplicaSlot, request: Bytes) -> Result<Bytes, ViewError> {
         let request = Request::decode(from, &request).map_err(ViewError::Message)?;
-        let answer = self.core.answer(request).await;
+        let answer = self.core.answer(from, request).await;
         let answer = encode(&answer).map_err(ViewError::Message)?;
         Ok(answer.into())
     }
@@ -161,7 +161,7 @@ impl Views {
     /// [`ViewError::LeaderUnreachable`]: it may have been; a repeat is refused then.
     pub async fn decide(&self, decision: Decision) -> Result<Outcome, ViewError> {
         let command = Command::Decide(decision);
-        match only_here(&command) {
+        match self.core.refused(self.core.slot, &command) {
             Some(refused) => Ok(refused),
             None => self.core.submit(command).await,
         }
@@ -280,7 +280,24 @@ impl Core {
         }
     }
 
-    async fn answer(&self, request: Request) -> Answer {
+    /// What `from` may not have decided, whatever the state: what is said in another one's name, and what for others is an
+    /// administrator's word, written into the log of a server that stands still ([`crate::force`]).
+    fn refused(&self, from: ReplicaSlot, command: &Command) -> Option<Outcome> {
+        let by = match command {
+            Command::Found { by, .. } => *by,
+            Command::Decide(decision) => decision.by(),
+        };
+        let why = match command {
+            _ if by != from => "a replica decides in its own name only",
+            Command::Decide(Decision::Recover { .. }) => {
+                "that is decided while the server stands still"
+            }
+            _ => return None,
+        };
+        Some(Outcome::Refused(why.to_owned()))
+    }
+
+    async fn answer(&self, from: ReplicaSlot, request: Request) -> Answer {
         let failed = |error: &dyn std::error::Error| Answer::Failed(error.to_string());
         match request {
             Request::Append(append) => match self.raft.append_entries(append).await {
@@ -296,21 +313,13 @@ impl Core {
                 Err(RaftError::APIError(error)) => Answer::Snapshot(Err(error)),
                 Err(error) => failed(&error),
             },
-            Request::Submit(command) => Answer::Submitted(match only_here(&command) {
+            Request::Submit(command) => Answer::Submitted(match self.refused(from, &command) {
                 Some(refused) => Ok(refused),
                 None => self.submit_here(command).await,
             }),
             Request::Read => Answer::Read(self.read_here().await),
         }
     }
-}
-
-/// What nobody may decide for the others, however it was asked for: that is an administrator's word, written into
-/// the log of a server that stands still ([`crate::force`]).
-fn only_here(command: &Command) -> Option<Outcome> {
-    let recovers = matches!(command, Command::Decide(Decision::Recover { .. }));
-    let words = "that is decided while the server stands still";
-    recovers.then(|| Outcome::Refused(words.to_owned()))
 }
 
 fn unexpected(answer: Answer) -> ViewError {

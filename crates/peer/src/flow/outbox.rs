@@ -11,13 +11,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Consumed;
-use crate::identity::Epoch;
 use crate::wire::{Role, WireError};
 
 /// A message ready to be put into frames, as often as needed.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
-    pub epoch: Epoch,
     pub role: Role,
     pub request: u64,
     pub kind: u32,
@@ -181,7 +179,6 @@ mod tests {
 
     fn message(role: Role, kind: u32, cost: u64) -> Outgoing {
         Outgoing {
-            epoch: Epoch(1),
             role,
             request: 0,
             kind,

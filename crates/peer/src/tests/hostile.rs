@@ -1,5 +1,7 @@
 //! Bytes that no correct replica sends, before TLS, instead of a hello, and after one.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
 use rustls::pki_types::ServerName;
@@ -12,7 +14,7 @@ use vfs::ReplicaSlot;
 use super::proxy::Random;
 use super::replica::{Replica, TestSet, quick};
 use crate::wire::{Header, Hello, HelloReply, Role, encode_frame, read_short, write_short};
-use crate::{Identity, Lane, Message, PROTOCOL_VERSIONS};
+use crate::{Identity, Lane, Message, PROTOCOL_VERSIONS, Settings};
 
 /// TLS as the replica of this identity, without what follows.
 async fn dial(identity: &Identity, address: &str) -> TlsStream<TcpStream> {
@@ -288,5 +290,37 @@ fn decoders_take_any_bytes() {
         let _ = Hello::decode(&bytes[..]);
         let certificate = rustls::pki_types::CertificateDer::from(bytes);
         let _ = crate::tls::replica_of(&certificate);
+    }
+}
+
+/// Connections to a port from one address that say nothing.
+async fn silent(from: &str, to: &str, count: usize) -> Vec<TcpStream> {
+    let mut silent = Vec::new();
+    for _ in 0..count {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        let from = format!("{from}:0").parse().expect("an address");
+        socket.bind(from).expect("every address of 127/8 is ours");
+        let to = to.parse().expect("an address");
+        silent.push(socket.connect(to).await.expect("connects"));
+    }
+    silent
+}
+
+/// Whoever could reach the port kept a replica that was started anew out of its set, with as many connections as there
+/// are places and nothing said over them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_connections_keep_no_replica_out() {
+    let set = TestSet::of(2).await;
+    for from in ["127.0.0.2", "127.0.0.1"] {
+        let settings = Settings {
+            handshake_timeout: Duration::from_secs(3600),
+            ..quick()
+        };
+        let places = settings.handshakes_max;
+        let first = Replica::start(set.identity(1), 1, settings).await;
+        let _silent = silent(from, &first.address, 3 * places).await;
+        let entered = assert_well(&first, &set, 2);
+        let entered = tokio::time::timeout(Duration::from_secs(60), entered).await;
+        assert!(entered.is_ok(), "kept out by connections from {from}");
     }
 }

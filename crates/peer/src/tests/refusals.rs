@@ -118,20 +118,24 @@ async fn a_server_without_a_certificate_is_refused() {
 }
 
 #[tokio::test]
-async fn a_removed_replica_is_refused_and_told_how_to_return() {
+async fn a_removed_replica_is_refused_and_told_so() {
     let set = TestSet::of(2).await;
     let first = Replica::start(set.identity(1), 1, quick()).await;
     let second = Replica::start(set.identity(2), 1, quick()).await;
     let peer = second.connect(1, &first.address);
     let session = first.called_by(2).await.session().expect("connected");
     peer.ready().await;
+    first
+        .recorder
+        .removed
+        .lock()
+        .expect("no panic")
+        .push(ReplicaSlot(2));
     first.endpoint.revoke(ReplicaSlot(2));
     assert!(session.has_ended());
-    until_error(
-        &peer,
-        "was removed from the set; to return, let it join again",
-    )
-    .await;
+    until_error(&peer, "was removed from the set").await;
+    let told_by = second.recorder.told_by.lock().expect("no panic").clone();
+    assert_eq!(told_by[0], ReplicaSlot(1));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use vfs::ReplicaSlot;
 use crate::flow::locked;
 use crate::set::{SetDirectory, join};
 use crate::{
-    Endpoint, Epoch, Identity, Incarnation, Incoming, Lane, Message, Owner, Peer, Refusal, Sender,
+    Endpoint, Identity, Incarnation, Incoming, Lane, Message, Owner, Peer, Refusal, Sender,
     Settings,
 };
 
@@ -20,13 +20,14 @@ use crate::{
 pub(super) const NEVER_ANSWERED: u32 = 900;
 pub(super) const REFUSED: u32 = 901;
 pub(super) const TOO_LARGE: u32 = 902;
+pub(super) const NOT_ADMITTED: u32 = 903;
 
 /// What an owner saw.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {
     Began(Sender),
     Ended(Sender),
-    Message(Lane, Sender, Epoch, Message),
+    Message(Lane, Sender, Message),
 }
 
 /// Records everything, and can be told to hold data messages back.
@@ -36,7 +37,10 @@ pub(super) struct Recorder {
     pub count: watch::Sender<usize>,
     /// Each data message takes one permit before it is released.
     pub data_permits: Semaphore,
-    pub oldest_epoch: Mutex<Epoch>,
+    /// Peers that may not talk to it, by slot.
+    pub removed: Mutex<Vec<ReplicaSlot>>,
+    /// Who told it that it was removed.
+    pub told_by: Mutex<Vec<ReplicaSlot>>,
 }
 
 impl Recorder {
@@ -45,7 +49,8 @@ impl Recorder {
             seen: Mutex::default(),
             count: watch::Sender::new(0),
             data_permits: Semaphore::new(1 << 30),
-            oldest_epoch: Mutex::default(),
+            removed: Mutex::default(),
+            told_by: Mutex::default(),
         }
     }
 
@@ -58,7 +63,7 @@ impl Recorder {
     pub(super) fn kinds(&self, lane: Lane) -> Vec<u32> {
         let seen = locked(&self.seen);
         let kind = |seen: &Seen| match seen {
-            Seen::Message(by, _, _, message) if *by == lane => Some(message.kind),
+            Seen::Message(by, _, message) if *by == lane => Some(message.kind),
             _ => None,
         };
         seen.iter().filter_map(kind).collect()
@@ -81,33 +86,43 @@ impl Recorder {
 
 #[async_trait]
 impl Owner for Recorder {
-    fn admit_message(&self, _: Sender, epoch: Epoch, _: u32) -> Result<(), Refusal> {
-        let oldest = *locked(&self.oldest_epoch);
-        if epoch < oldest {
-            return Err(Refusal {
-                epoch: oldest,
-                reason: format!("epoch {epoch} is over"),
+    fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
+        if locked(&self.removed).contains(&peer.slot) {
+            return Err(TurnedAway {
+                again: false,
+                reason: "it was removed from the set".to_owned(),
+                evidence: Bytes::from_static(b"removed"),
             });
         }
         Ok(())
     }
 
+    fn admit_message(&self, _: Sender, kind: u32) -> Result<(), Refusal> {
+        match kind {
+            NOT_ADMITTED => Err(Refusal("not of this kind".to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    fn turned_away(&self, by: ReplicaSlot, evidence: &Bytes) {
+        if evidence == "removed" {
+            locked(&self.told_by).push(by);
+        }
+    }
+
     async fn receive(&self, incoming: Incoming) {
-        let (lane, from, epoch) = (incoming.lane, incoming.from, incoming.epoch);
+        let (lane, from) = (incoming.lane, incoming.from);
         if lane == Lane::Data {
             let permit = self.data_permits.acquire().await;
             permit.expect("never closed").forget();
         }
-        self.note(Seen::Message(lane, from, epoch, incoming.release()));
+        self.note(Seen::Message(lane, from, incoming.release()));
     }
 
     async fn answer(&self, incoming: Incoming) -> Result<Message, Refusal> {
         match incoming.message.kind {
             NEVER_ANSWERED => std::future::pending().await,
-            REFUSED => Err(Refusal {
-                epoch: Epoch(5),
-                reason: "not today".to_owned(),
-            }),
+            REFUSED => Err(Refusal("not today".to_owned())),
             TOO_LARGE => Ok(Message::new(0, vec![0; Message::MAX_BODY_BYTES + 1])),
             _ => Ok(incoming.release()),
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::proxy::{Proxy, Random};
 use super::replica::{Replica, Seen, TestSet, quick};
-use crate::{Epoch, Incarnation, Lane, Message, SendError, Session};
+use crate::{Incarnation, Lane, Message, SendError, Session};
 
 /// Sends numbered messages on every kind of lane, as fast as there is room.
 async fn send_numbered(session: Session, seed: u64, count: u32) {
@@ -51,7 +51,7 @@ fn check_numbered(replica: &Replica, count: u32) {
     data.sort_unstable();
     assert_eq!(data, (0..count / 8).collect::<Vec<_>>());
     for seen in replica.recorder.seen.lock().expect("no panic").iter() {
-        if let Seen::Message(_, _, _, message) = seen {
+        if let Seen::Message(_, _, message) = seen {
             assert_eq!(*message, numbered(message.kind, message.payload.len()));
         }
     }
@@ -144,20 +144,21 @@ async fn what_is_queued_while_there_is_no_connection_arrives_afterwards() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_of_an_older_epoch_are_refused_where_the_owner_says_so() {
+async fn messages_are_refused_where_the_owner_says_so() {
     let set = TestSet::of(2).await;
     let first = Replica::start(set.identity(1), 1, quick()).await;
     let second = Replica::start(set.identity(2), 1, quick()).await;
     let session = second.connect(1, &first.address).ready().await;
-    *first.recorder.oldest_epoch.lock().expect("no panic") = Epoch(4);
-    second.endpoint.set_epoch(Epoch(3));
     session
-        .send(Lane::Control, Message::new(1, "late"))
+        .send(Lane::Control, Message::new(NOT_ADMITTED, "no"))
         .await
         .expect("sends");
-    second.endpoint.set_epoch(Epoch(4));
+    let limit = tokio::time::Instant::now() + Duration::from_secs(20);
+    let asked = session.request(Lane::Control, Message::new(NOT_ADMITTED, "no"), limit);
+    let refused = asked.await.expect_err("refused").to_string();
+    assert!(refused.contains("not of this kind"), "{refused}");
     session
-        .send(Lane::Control, Message::new(2, "fresh"))
+        .send(Lane::Control, Message::new(2, "yes"))
         .await
         .expect("sends");
     first.recorder.until_messages(1).await;
@@ -179,7 +180,7 @@ async fn compressible_data_takes_few_bytes_and_arrives_whole() {
     }
     first.recorder.until_messages(20).await;
     let whole = |seen: &Seen| match seen {
-        Seen::Message(_, _, _, message) => message.payload == payload,
+        Seen::Message(_, _, message) => message.payload == payload,
         _ => true,
     };
     assert!(

@@ -16,7 +16,6 @@ use prost::Message as _;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::WireError;
-use crate::identity::Epoch;
 use crate::message::Message;
 
 /// Length of the prefix.
@@ -43,12 +42,9 @@ pub(crate) enum Role {
     Busy = 5,
 }
 
-/// The header of every frame after the hello. Fields may be added; an unknown one is skipped.
+/// The header of every frame after the hello. Fields may be added; an unknown one is skipped. Tag 1 was used before.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Header {
-    /// The sender's epoch when it made the message.
-    #[prost(uint64, tag = "1")]
-    pub epoch: u64,
     /// Counts the messages of this lane from 1; 0 in a quiet frame.
     #[prost(uint64, tag = "2")]
     pub sequence: u64,
@@ -115,8 +111,6 @@ fn wire_length(bytes: usize) -> u32 {
 /// Numbers in the header of a frame that grow while a session lasts, and its length with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The sender's epoch.
-    pub epoch: Epoch,
     /// Which message of its lane this is, from 1.
     pub sequence: u64,
     /// So many messages of the other side have arrived.
@@ -130,7 +124,6 @@ pub struct Progress {
 #[must_use]
 pub fn frame_bytes(message: &Message, progress: Progress) -> usize {
     let header = Header {
-        epoch: progress.epoch.0,
         sequence: progress.sequence,
         acknowledged: progress.acknowledged,
         credit: progress.credit,
@@ -214,7 +207,6 @@ mod tests {
 
     fn sample() -> Header {
         Header {
-            epoch: 7,
             sequence: 9,
             body: Bytes::from_static(b"body"),
             kind: 3,
@@ -231,23 +223,22 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_keeps_its_bytes() {
+    fn a_frame_keeps_its_bytes() {
         let bytes = encoded(&sample(), b"");
-        assert_eq!(&bytes[..8], [0, 0, 0, 12, 0, 0, 0, 0]);
-        assert_eq!(&bytes[12..], b"\x08\x07\x10\x09\x38\x03\x42\x04body");
+        assert_eq!(&bytes[..8], [0, 0, 0, 10, 0, 0, 0, 0]);
+        assert_eq!(&bytes[12..], b"\x10\x09\x38\x03\x42\x04body");
     }
 
     #[test]
     fn the_length_that_is_told_is_that_of_the_frame() {
         let message = Message::new(1, &b"body"[..]).with_payload(&b"payload"[..]);
         let progress = Progress {
-            epoch: Epoch(7),
             sequence: 300,
             acknowledged: 2,
             credit: 4 << 20,
         };
-        // A tag before each: epoch, sequence, acknowledged, credit, role, kind, body with its length, checksum.
-        let header = 2 + 3 + 2 + 5 + 2 + 2 + (2 + 4) + 5;
+        // A tag before each: sequence, acknowledged, credit, role, kind, body with its length, checksum.
+        let header = 3 + 2 + 5 + 2 + 2 + (2 + 4) + 5;
         let expected = FRAME_PREFIX_BYTES + header + b"payload".len();
         assert_eq!(frame_bytes(&message, progress), expected);
     }

@@ -10,7 +10,7 @@ use super::WireError;
 /// The longest hello, with room for what later versions may add.
 const HELLO_BYTES_MAX: usize = 64 * 1024;
 
-/// What each side says of itself and of one lane. Sent by the dialler, answered by [`HelloReply`].
+/// What each side says of itself and of one lane. Sent by the dialler, answered by [`HelloReply`]. Tag 6 was used before.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Hello {
     /// Versions of the transport that the sender speaks.
@@ -26,8 +26,6 @@ pub(crate) struct Hello {
     pub slot: u32,
     #[prost(uint64, tag = "5")]
     pub incarnation: u64,
-    #[prost(uint64, tag = "6")]
-    pub epoch: u64,
     /// Which lane: 0 control, 1 metadata, 2 and up data.
     #[prost(uint32, tag = "7")]
     pub lane: u32,
@@ -80,6 +78,16 @@ impl WireRefusal {
             reason: reason.into(),
             evidence: Bytes::new(),
         }
+    }
+
+    /// The same for good.
+    pub(crate) fn permanent(reason: impl Into<String>) -> WireRefusal {
+        WireRefusal::new(RefusalCode::Permanent, reason)
+    }
+
+    /// The same for now.
+    pub(crate) fn transient(reason: impl Into<String>) -> WireRefusal {
+        WireRefusal::new(RefusalCode::Transient, reason)
     }
 
     pub(crate) fn is_transient(&self) -> bool {

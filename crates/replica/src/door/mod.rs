@@ -22,6 +22,7 @@ pub(crate) use reads::WAITING_AT_ONCE;
 
 use crate::base::Held;
 use crate::forward::{Expected, Handed, Operation, Value};
+use crate::membership::REMOVED;
 use crate::outcomes::{Outcome, Unanswered};
 use crate::scrub;
 use crate::settings::{Frozen, WithoutMajority};
@@ -68,6 +69,9 @@ impl Door {
         if self.may_answer() {
             return Ok(());
         }
+        if self.shared.is_removed() {
+            return Err(Error::Io(REMOVED.into()));
+        }
         if self.forwarded {
             return Err(not_here());
         }
@@ -81,6 +85,7 @@ impl Door {
         let waited = tokio::time::timeout_at(deadline, whole);
         tokio::select! {
             waited = waited => waited.map_err(|_| Error::Delay),
+            () = shared.standing.ended() => Err(Error::Io(REMOVED.into())),
             () = self.given_up() => {
                 let why = "no majority of the replicas is in contact with this one";
                 Err(Error::Io(why.into()))
@@ -430,11 +435,18 @@ impl Door {
     /// What has to be waited for before a change is answered. Without a lease it is not: either the lease is
     /// renewed, or the others go on without this replica and decide what becomes of the change.
     async fn answered<T>(&self, object: ObjectId, outcome: Result<T>) -> Result<T> {
-        if outcome.is_ok() {
+        let held = async {
             self.shared.engine.demands_met().await;
             self.shared.hold_by_majority(object).await;
             if !self.shared.engine.is_alone() {
                 self.shared.standing.answerable().await;
+            }
+        };
+        if outcome.is_ok() {
+            tokio::select! {
+                () = held => {}
+                // Nobody will ever say what became of it.
+                () = self.shared.standing.ended() => return Err(Error::Io(REMOVED.into())),
             }
         }
         outcome

@@ -75,15 +75,15 @@ pub(crate) fn meet(
 }
 
 /// See [`peer::Owner::turned_away`].
-pub(crate) fn turned_away(shared: &Arc<Shared>, by: ReplicaSlot, evidence: &Bytes) {
-    match wire::decode(evidence) {
-        Ok(Evidence::NotYet) => shared.lineage.note_met(by),
-        Ok(Evidence::Yours(fault)) if shared.lineage.is_contradicted(&fault.what) => {
+pub(crate) fn turned_away(shared: &Arc<Shared>, by: ReplicaSlot, evidence: Evidence) {
+    match evidence {
+        Evidence::NotYet => shared.lineage.note_met(by),
+        Evidence::Yours(fault) if shared.lineage.is_contradicted(&fault.what) => {
             give_up(shared, fault);
         }
-        Ok(Evidence::Mine(fault)) => shared.lineage.note_rolled_back(by, fault),
+        Evidence::Mine(fault) => shared.lineage.note_rolled_back(by, fault),
         // Whoever claims what is not so is turned away itself, when it is met the other way round.
-        Ok(Evidence::Yours(_)) | Err(_) => {}
+        Evidence::Yours(_) => {}
     }
 }
 
@@ -105,7 +105,7 @@ fn refuse(shared: &Arc<Shared>, peer: ReplicaSlot, evidence: Evidence) -> Turned
     TurnedAway {
         again,
         reason,
-        evidence: wire::encode(&evidence).into(),
+        evidence: wire::encode(&wire::Grounds::Past(evidence)).into(),
     }
 }
 
@@ -222,6 +222,20 @@ impl Lineage {
     fn note_rolled_back(&self, member: ReplicaSlot, fault: Fault) {
         if self.state().rolled_back.insert(member, fault).is_none() {
             tracing::error!("{}", fault.of_other(member.0));
+        }
+    }
+}
+
+#[cfg(test)]
+impl Introduction {
+    /// What somebody says with the files of a replica who has met nobody and waits for nobody.
+    pub(crate) fn of(lineage: &Lineage) -> Introduction {
+        Introduction {
+            own: lineage.state().own.clone(),
+            waits: false,
+            fault: None,
+            met: None,
+            applied: 0,
         }
     }
 }

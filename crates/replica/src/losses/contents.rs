@@ -152,7 +152,7 @@ fn report(shared: &Arc<Shared>, lost: ReplicaSlot) {
                 files: files[first..last].to_vec(),
                 last: part + 1 == count,
             };
-            let message = wire::payload(wire::INCOMPLETE, &message);
+            let message = wire::payload(wire::Kind::Incomplete, &message);
             shared.post.send(slot, Lane::Control, message);
         }
     }
@@ -337,7 +337,7 @@ pub(crate) fn send_completed(shared: &Shared) {
     for (slot, mut files) in shared.take_completed() {
         while !files.is_empty() {
             let rest = files.split_off(files.len().min(FILES_AT_ONCE));
-            let message = wire::payload(wire::COMPLETED, &Completed { files });
+            let message = wire::payload(wire::Kind::Completed, &Completed { files });
             shared.post.send(slot, Lane::Control, message);
             files = rest;
         }
@@ -385,7 +385,7 @@ pub(crate) async fn completed(shared: Arc<Shared>, from: ReplicaSlot, completed:
         return tracing::error!(%error, "fetched files cannot be noted");
     }
     let files = fetched.into_iter().map(|file| (file, 0)).collect();
-    let message = wire::payload(wire::NOTED, &Completed { files });
+    let message = wire::payload(wire::Kind::Noted, &Completed { files });
     shared.post.send(from, Lane::Control, message);
 }
 

@@ -68,7 +68,7 @@ fn send_kept(shared: &Arc<Shared>, inbox: &Inbox, to: ReplicaSlot, behind: u64) 
     let of = inbox.from.0;
     tracing::info!(of, to = to.0, messages = kept.len(), "relaying updates");
     for records in kept {
-        let message = wire::payload(wire::RELAYED, &Relayed { of, records });
+        let message = wire::payload(wire::Kind::Relayed, &Relayed { of, records });
         shared.post.send(to, Lane::Metadata, message);
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn others(shared: &Shared) -> Vec<ReplicaSlot> {
 async fn ask(shared: &Shared, of: ReplicaSlot, question: ScrubQuestion) -> Option<ScrubAnswer> {
     let peer = shared.endpoint.get()?.peer(of)?;
     let session = peer.session().ok()?;
-    let message = wire::payload(wire::SCRUB, &question);
+    let message = wire::payload(wire::Kind::Scrub, &question);
     let limit = Instant::now() + ANSWER_LIMIT;
     match session.request(Lane::Data, message, limit).await {
         Ok(reply) => wire::decode(&reply.payload).ok(),

@@ -106,7 +106,7 @@ pub(crate) fn say_entered(shared: &Shared, slot: ReplicaSlot) {
     let debt = shared.debts();
     if let Some(Debt { epoch, through, .. }) = debt.get(&slot) {
         let (epoch, through) = (*epoch, *through);
-        let message = wire::body(wire::ENTERED, &Entered { epoch, through });
+        let message = wire::body(wire::Kind::Entered, &Entered { epoch, through });
         shared.post.send(slot, Lane::Control, message);
     }
 }
@@ -150,7 +150,7 @@ pub(crate) fn look_at_debts(shared: &Shared) {
     });
     for (slot, epoch) in paid {
         // Said again with every look, until the newcomer's lease shows that it has heard it.
-        let message = wire::body(wire::CAUGHT_UP, &CaughtUp { epoch });
+        let message = wire::body(wire::Kind::CaughtUp, &CaughtUp { epoch });
         shared.post.send(slot, Lane::Control, message);
     }
 }

@@ -163,7 +163,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             links: links.clone(),
             short_of: short_of.clone(),
         });
-        let message = wire::body(wire::ASK, &ask);
+        let message = wire::body(wire::Kind::Ask, &ask);
         shared.post.send(slot, Lane::Control, message);
     }
 }
@@ -212,7 +212,7 @@ pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
     let available = ask.available;
     shared.note_said(from, ask);
     shared.note_room(from, available);
-    let message = wire::body(wire::PROMISE, &promise);
+    let message = wire::body(wire::Kind::Promise, &promise);
     shared.post.send(from, Lane::Control, message);
     shared.engine.stir();
 }

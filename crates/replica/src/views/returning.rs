@@ -132,6 +132,10 @@ pub(crate) fn needs_copy_anew(store: &store::Store) -> vfs::Result<bool> {
 pub(crate) async fn come_back(shared: Arc<Shared>) {
     let mut asked = Asked::default();
     loop {
+        if shared.is_removed() {
+            // There is nothing to come back to, and what only this replica has stays as it is.
+            return;
+        }
         if !(shared.takes_part() && shared.standing.is_up_to_date()) {
             match catch_up(&shared, &mut asked).await {
                 Ok(()) => {}

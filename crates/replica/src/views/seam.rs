@@ -38,7 +38,7 @@ impl Courier for Letters {
         let session = session.ok_or(CourierError::Unreachable)?;
         let (lineage, incarnation) = (shared.lineage.clone(), session.peer().incarnation.0);
         drop(shared);
-        let message = wire::body(wire::VIEW, &lineage.agreed_mark());
+        let message = wire::body(wire::Kind::View, &lineage.agreed_mark());
         let message = message.with_payload(request);
         let asked = session.request(Lane::Control, message, Instant::now() + limit);
         // A hung peer takes no messages in either.
@@ -74,10 +74,7 @@ pub(crate) async fn answer(
     from: Sender,
     request: Message,
 ) -> Result<Message, Refusal> {
-    let refused = |reason: String| Refusal {
-        epoch: peer::Epoch::default(),
-        reason,
-    };
+    let refused = Refusal;
     let views = shared
         .views
         .get()
@@ -89,7 +86,7 @@ pub(crate) async fn answer(
     noted.map_err(|error| refused(error.to_string()))?;
     let answer = views.answer(from.slot, request.payload).await;
     let answer = answer.map_err(|error| refused(error.to_string()))?;
-    Ok(wire::body(wire::VIEW, &lineage.agreed_mark()).with_payload(answer))
+    Ok(wire::body(wire::Kind::View, &lineage.agreed_mark()).with_payload(answer))
 }
 
 /// The log lies in the store, beside the tree it is about.

@@ -43,6 +43,8 @@ pub(crate) struct Standing {
     barred: AtomicBool,
     /// It was in the view in this incarnation, and is not any more: it has to start anew.
     left: watch::Sender<Option<String>>,
+    /// It was removed from the set, and answers nobody for ever.
+    ended: AtomicBool,
     changes: watch::Sender<u64>,
     /// The number of the view in force.
     epoch: watch::Sender<u64>,
@@ -99,6 +101,7 @@ impl Standing {
             up_to_date: AtomicBool::new(false),
             barred: AtomicBool::new(false),
             left: watch::Sender::new(None),
+            ended: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             epoch: watch::Sender::new(0),
         };
@@ -125,7 +128,7 @@ impl Standing {
     }
 
     fn may_answer_by(&self, read: impl Fn() -> ClockReading) -> bool {
-        if self.is_barred() || !self.up_to_date.load(Ordering::Acquire) {
+        if self.is_barred() || !self.is_up_to_date() {
             return false;
         }
         if self.until.load(Ordering::Acquire) == u64::MAX {
@@ -211,6 +214,15 @@ impl Standing {
         }
     }
 
+    /// Returns when this replica was removed from the set.
+    pub(crate) async fn ended(&self) {
+        let mut changes = self.changes.subscribe();
+        while !self.ended.load(Ordering::Acquire) {
+            // The sender lives in `self`.
+            let _ = changes.changed().await;
+        }
+    }
+
     /// How long clients may be answered if nothing more is promised, in microseconds; `None`: for ever.
     pub(crate) fn left_micros(&self) -> Option<u64> {
         let until = self.until.load(Ordering::Acquire);
@@ -218,7 +230,14 @@ impl Standing {
     }
 
     pub(crate) fn is_up_to_date(&self) -> bool {
-        self.up_to_date.load(Ordering::Acquire)
+        self.up_to_date.load(Ordering::Acquire) && !self.ended.load(Ordering::Acquire)
+    }
+
+    /// From now on nobody is answered, whatever happens. Says whether that is new.
+    pub(crate) fn end(&self) -> bool {
+        let first = !self.ended.swap(true, Ordering::AcqRel);
+        self.changes.send_modify(|count| *count += 1);
+        first
     }
 
     pub(crate) fn set_up_to_date(&self, up_to_date: bool) {
@@ -278,6 +297,12 @@ impl Standing {
         }
     }
 
+    /// Whether a replica takes part in the view in force.
+    pub(crate) fn has_in_view(&self, slot: ReplicaSlot) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.view.active.contains(&slot)
+    }
+
     /// The view in force.
     pub(crate) fn view(&self) -> View {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -287,6 +312,10 @@ impl Standing {
     /// This incarnation has left the view, or cannot go on.
     pub(crate) fn leave(&self, why: &str) {
         self.set_up_to_date(false);
+        if self.ended.load(Ordering::Acquire) {
+            // Another start would change nothing.
+            return;
+        }
         self.left.send_if_modified(|left| {
             let first = left.is_none();
             left.get_or_insert_with(|| why.to_owned());

@@ -14,6 +14,8 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::short_connections::BoundedListener;
+
 /// The metrics port cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -43,7 +45,12 @@ pub(crate) async fn serve(
     let bound = listener.local_addr().map_err(wrong)?;
     let figures = move || {
         let page = page.clone();
-        async move { ([(header::CONTENT_TYPE, OPEN_METRICS)], page().await) }
+        // One request a connection, so that idle ones keep no places.
+        let headers = [
+            (header::CONTENT_TYPE, OPEN_METRICS),
+            (header::CONNECTION, "close"),
+        ];
+        async move { (headers, page().await) }
     };
     let routes = Router::new().route("/metrics", get(figures));
     tokio::spawn(async move {
@@ -51,7 +58,7 @@ pub(crate) async fn serve(
             // An error means that the server is gone, which is a reason to stop as well.
             let _ = stop.wait_for(|stop| *stop).await;
         };
-        let served = axum::serve(listener, routes)
+        let served = axum::serve(BoundedListener::new(listener), routes)
             .with_graceful_shutdown(stopped)
             .await;
         if let Err(error) = served {

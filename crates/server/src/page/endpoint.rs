@@ -19,9 +19,9 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 
-use super::connections::BoundedListener;
 use super::host;
 use super::picture::{Facts, Picture};
+use crate::short_connections::BoundedListener;
 
 /// The status page cannot be offered there.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,6 @@
 //! and the making of figures, except for the last minutes of two of them.
 
 mod chart;
-mod connections;
 mod endpoint;
 mod history;
 mod host;

@@ -41,10 +41,10 @@ impl Tree {
         self.replica = Some(replica);
     }
 
-    /// Whether clients are not to see it, because this server is a witness and has no contents.
+    /// Whether clients are not to see it, because this server is a witness and has no contents, or was removed.
     pub(super) fn is_withheld(&self) -> bool {
         let replica = self.replica.as_ref();
-        replica.is_some_and(|replica| replica.is_witness())
+        replica.is_some_and(|replica| replica.is_witness() || replica.is_removed())
     }
 
     /// What clients get of it; `None` when it is withheld.

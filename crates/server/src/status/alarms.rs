@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::replication::ShortStatus;
+use super::replication::{REMOVED, ShortStatus};
 use super::text::{moment, size};
 use super::{ExportStatus, ReplicationStatus, ScrubStatus, ViewStatus};
 use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
@@ -59,6 +59,10 @@ pub(crate) fn alarms(export: &ExportStatus) -> Vec<Alarm> {
 }
 
 fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
+    if replica.removed {
+        // Whatever else it knows of the set is past.
+        return vec![("removed", REMOVED.to_owned())];
+    }
     let mut found = rolled_back(replica);
     found.extend(replica.scrub.iter().flat_map(of_scrub));
     found.extend(torn(replica));
@@ -247,6 +251,19 @@ mod tests {
         let first = alarms(&export).remove(0);
         assert_eq!(first.name, "outside-the-view");
         assert!(first.what.ends_with("its copy of the tree is not complete"));
+    }
+
+    #[test]
+    fn a_removed_server_says_that_and_nothing_else_of_its_set() {
+        let mut export = Status::example().exports.remove(0);
+        let mut replica = ReplicationStatus::example();
+        replica.view = Some(ViewStatus::example());
+        replica.removed = true;
+        let shown = replica.to_string();
+        assert!(shown.contains("REMOVED FROM THE SET"), "{shown}");
+        assert!(!shown.contains("peer"), "{shown}");
+        export.replication = Some(replica);
+        assert_eq!(names(&export), ["removed"]);
     }
 
     #[test]

@@ -13,6 +13,9 @@ use super::scrub::{self, ScrubStatus};
 use super::text::{duration, size};
 use super::views::{Summary, ViewStatus};
 
+/// What is said of a server that was removed from its set.
+pub(super) const REMOVED: &str = "REMOVED FROM THE SET: it serves nobody; what only it has is still in its data directory. To return, let it join with a new invitation and a new data directory";
+
 /// A replica at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicationStatus {
@@ -21,6 +24,9 @@ pub struct ReplicationStatus {
     /// Whether it votes only, and keeps no contents; absent in what older servers say.
     #[serde(default)]
     pub witness: bool,
+    /// Whether it was removed from the set, and serves nobody; absent in what older servers say.
+    #[serde(default)]
+    pub removed: bool,
     /// The version of the list of members that it knows.
     pub members_version: u64,
     /// The whole tree is here; until then clients are told to come again.
@@ -166,6 +172,7 @@ impl ReplicationStatus {
         ReplicationStatus {
             slot: replica.slot,
             witness: replica.witness,
+            removed: replica.removed,
             members_version: replica.members_version,
             ready: replica.ready,
             durability,
@@ -269,6 +276,9 @@ impl fmt::Display for ReplicationStatus {
             size(self.shipped_content_bytes),
             size(self.shipped_record_bytes),
         );
+        if self.removed {
+            return write!(f, "  replica      {}, {REMOVED}", self.slot);
+        }
         writeln!(f, "  replica      {}, {ready}", self.slot)?;
         if let Some(view) = &self.view {
             writeln!(f, "  view         {}", Summary(view))?;
@@ -439,6 +449,7 @@ impl ReplicationStatus {
         ReplicationStatus {
             slot: 2,
             witness: false,
+            removed: false,
             members_version: 3,
             ready: true,
             durability: "relaxed".to_owned(),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agreeing;
+mod attributed;
 mod ended;
 mod fixture;
 mod garbage;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use control::{ControlName, Envelope, Message, ReplicaSlot};
-use peer::{Epoch, Progress, Settings, frame_bytes};
+use peer::{Progress, Settings, frame_bytes};
 use sim::{Cargo, Sent};
 use vfs::ObjectId;
 
@@ -92,7 +92,6 @@ impl Count {
         direction.messages += 1;
         direction.cost += message.cost();
         let progress = Progress {
-            epoch: Epoch(envelope.epoch.0),
             sequence: direction.messages,
             acknowledged: arrived.messages,
             credit: Settings::default().control_window_bytes + arrived.cost,

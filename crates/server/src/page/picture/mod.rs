@@ -157,6 +157,9 @@ fn server(status: &Status) -> Vec<(&'static str, String)> {
 fn export(export: &ExportStatus) -> ExportPart {
     let (available, total) = (export.space.available_bytes, export.space.total_bytes);
     let note = match &export.replication {
+        Some(replication) if replication.removed => {
+            "not shown to clients: this server was removed from the set"
+        }
         Some(replication) if replication.witness => {
             "not shown to clients: this server is a witness"
         }

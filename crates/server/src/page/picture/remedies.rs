@@ -14,6 +14,9 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
         "torn-files" => {
             "Restore the files from what was kept aside (`meridian recovered list`), from the server that was given up, or from a backup; or remove them."
         }
+        "removed" => {
+            "If that was a mistake, let it join again as a new member, with a new invitation and a new data directory; what only it has is still in this one."
+        }
         "outside-the-view" => {
             "Mostly nothing: it is catching up. If replicas do not answer, look at the links; if the disk is full, make room."
         }
