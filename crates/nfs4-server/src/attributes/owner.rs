@@ -14,15 +14,14 @@ pub(super) fn text_of(id: u32) -> Utf8str {
     Utf8str::from(id.to_string().as_str())
 }
 
-/// The id that a text stands for: decimal digits without leading zeros, or `root` or `nobody` with any
-/// domain, which mean the same everywhere.
+/// The id that a text stands for: decimal digits without leading zeros, or `root` or `nobody`. Nobody tells the server
+/// which domain is its own, so a name in any domain is somebody else's: `root@example.org` is not this server's root.
 ///
 /// # Errors
-/// `BADOWNER` for everything else (RFC 8881, section 15.1.15.2).
+/// `BADOWNER` for everything else (RFC 8881, sections 5.9 and 15.1.15.2).
 pub(super) fn id_of(text: &Utf8str) -> Result<u32, NfsStat4> {
     let text = text.as_str().ok_or(NfsStat4::BadOwner)?;
-    let name = text.split_once('@').map_or(text, |(name, _domain)| name);
-    match name {
+    match text {
         "root" => return Ok(ROOT_ID),
         "nobody" => return Ok(NOBODY_ID),
         _ => {}
@@ -50,12 +49,8 @@ mod tests {
     }
 
     #[test]
-    fn two_names_are_known_in_every_domain() {
-        for (name, id) in [
-            ("root", 0),
-            ("root@example.org", 0),
-            ("nobody@x", NOBODY_ID),
-        ] {
+    fn two_names_are_known() {
+        for (name, id) in [("root", 0), ("nobody", NOBODY_ID)] {
             assert_eq!(id_of(&name.into()), Ok(id), "{name}");
         }
     }
@@ -71,6 +66,10 @@ mod tests {
             "007",
             "1 ",
             "0@example.org",
+            "root@example.org",
+            "root@",
+            "@",
+            "nobody@x",
         ];
         for text in texts.into_iter().chain(["4294967295", "4294967296"]) {
             assert_eq!(id_of(&text.into()), Err(NfsStat4::BadOwner), "{text}");

@@ -38,7 +38,8 @@ async fn attempt(
     let file = object.key();
 
     let _gate = service.gates.pass(session.client, file).await;
-    service.state().admit(session.client, reclaim)?;
+    let now = service.now();
+    service.state().admit(session.client, reclaim, now)?;
     let grant = find(compound, &object, &args.locker)?;
     let allowed = match kind {
         LockKind::Read => grant.share.read,

@@ -16,9 +16,10 @@ async fn test(compound: &mut Compound<'_>, args: &LocktArgs) -> Result<LocktRes,
     let service = compound.service;
     let object = compound.current_object(NfsStat4::IsDir)?;
     let range = byte_range(args.offset, args.length)?;
+    let now = service.now();
     let owner = {
-        let state = service.state();
-        state.admit(session.client, Reclaim::No)?;
+        let mut state = service.state();
+        state.admit(session.client, Reclaim::No, now)?;
         state.lock_owner(session.client, &args.owner.owner)?
     };
     let kind = kind_of(args.locktype);

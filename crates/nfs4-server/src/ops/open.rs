@@ -26,7 +26,9 @@ pub(crate) async fn open(
         OpenClaim4::Previous(_) => Reclaim::Yes,
         _ => Reclaim::No,
     };
-    compound.service.state().admit(session.client, reclaim)?;
+    let service = compound.service;
+    let now = service.now();
+    service.state().admit(session.client, reclaim, now)?;
 
     let found = find(compound, &args).await?;
     if found.object.read_only && share.write {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nfs4::NfsStat4;
 
 use super::client::ClientId;
-use super::{Release, State};
+use super::{Limits, Release, State};
 
 /// Whether an OPEN or LOCK asserts something held before the restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +18,14 @@ pub enum Reclaim {
     No,
 }
 
+/// While a client is reclaiming, the grace period does not end before it has paused for this part of a lease.
+const PAUSE_OF_LEASE: u32 = 10;
+
 #[derive(Debug)]
 pub(super) struct Grace {
     ends: Option<Instant>,
+    /// When it ends in any case, though clients go on reclaiming.
+    latest: Instant,
     /// Whether the end, or that there is no grace at all, was told.
     end_told: bool,
     /// Owners of clients that held state before the restart.
@@ -33,13 +38,15 @@ impl Grace {
     pub(super) fn new(
         may_reclaim: impl IntoIterator<Item = Arc<[u8]>>,
         now: Instant,
-        length: Duration,
+        limits: &Limits,
     ) -> Grace {
         let may_reclaim: HashSet<Arc<[u8]>> = may_reclaim.into_iter().collect();
         // Without anybody to wait for there is nothing that new opens could conflict with.
-        let ends = (!may_reclaim.is_empty()).then(|| now + length);
+        let end = now + limits.grace;
+        let ends = (!may_reclaim.is_empty()).then_some(end);
         Grace {
             ends,
+            latest: end + limits.lease,
             end_told: false,
             expected: may_reclaim.clone(),
             may_reclaim,
@@ -48,6 +55,13 @@ impl Grace {
 
     pub(super) fn may_reclaim(&self, owner: &[u8]) -> bool {
         self.ends.is_some() && self.may_reclaim.contains(owner)
+    }
+
+    /// Puts the end off for a client in the middle of reclaiming, by one lease in all (RFC 8881, section 8.4.2.1).
+    fn go_on(&mut self, now: Instant, pause: Duration) {
+        if let Some(ends) = &mut self.ends {
+            *ends = (*ends).max((now + pause).min(self.latest));
+        }
     }
 }
 
@@ -58,12 +72,26 @@ impl State {
         self.grace.ends.is_some()
     }
 
-    /// Decides whether an OPEN or LOCK may go on.
+    /// Decides whether an OPEN or LOCK may go on. A reclaim that may puts the end of the grace period off, if it is
+    /// near.
     ///
     /// # Errors
     /// `GRACE` for something new during grace or before the client's RECLAIM_COMPLETE, `NO_GRACE` for a
     /// reclaim out of time, `RECLAIM_BAD` for one by a client that had nothing.
-    pub fn admit(&self, client: ClientId, reclaim: Reclaim) -> Result<(), NfsStat4> {
+    pub fn admit(
+        &mut self,
+        client: ClientId,
+        reclaim: Reclaim,
+        now: Instant,
+    ) -> Result<(), NfsStat4> {
+        self.may_go_on(client, reclaim)?;
+        if reclaim == Reclaim::Yes {
+            self.grace.go_on(now, self.limits.lease / PAUSE_OF_LEASE);
+        }
+        Ok(())
+    }
+
+    fn may_go_on(&self, client: ClientId, reclaim: Reclaim) -> Result<(), NfsStat4> {
         let client = self.confirmed(client)?;
         match reclaim {
             Reclaim::No if self.in_grace() || !client.reclaim_complete => Err(NfsStat4::Grace),

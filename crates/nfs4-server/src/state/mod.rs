@@ -44,7 +44,8 @@ use session::Session;
 pub struct Limits {
     /// How long a client may stay silent before its state goes (RFC 8881, section 8.3).
     pub lease: Duration,
-    /// How long after a start only reclaims are accepted (RFC 8881, section 8.4.2.1).
+    /// How long after a start only reclaims are accepted (RFC 8881, section 8.4.2.1); while clients reclaim, up to one
+    /// lease longer.
     pub grace: Duration,
     /// Slots in a session's reply cache.
     pub slots: u32,
@@ -131,7 +132,7 @@ impl State {
         may_reclaim: impl IntoIterator<Item = Arc<[u8]>>,
         now: Instant,
     ) -> State {
-        let grace = Grace::new(may_reclaim, now, limits.grace);
+        let grace = Grace::new(may_reclaim, now, &limits);
         State {
             limits,
             incarnation,

@@ -48,6 +48,10 @@ impl Table {
             .map(|(exchanged, _)| exchanged)
     }
 
+    fn admit(&mut self, client: ClientId, reclaim: Reclaim) -> Result<(), NfsStat4> {
+        self.state.admit(client, reclaim, self.now)
+    }
+
     fn create(&mut self, client: ClientId, sequence: u32) -> Result<CreatedSession, NfsStat4> {
         let request = create_request(client, sequence);
         self.state

@@ -24,10 +24,10 @@ fn arrive(table: &mut Table, owner: &str) -> ClientId {
 fn a_newcomer_may_reclaim_until_it_says_that_it_is_done() {
     let mut table = table();
     let client = arrive(&mut table, "a");
-    assert_eq!(table.state.admit(client, Reclaim::Yes), Ok(()));
+    assert_eq!(table.admit(client, Reclaim::Yes), Ok(()));
     assert!(table.state.must_prove(client));
     table.state.reclaim_complete(client).unwrap();
-    let late = table.state.admit(client, Reclaim::Yes);
+    let late = table.admit(client, Reclaim::Yes);
     assert_eq!(late, Err(NfsStat4::NoGrace));
 }
 
@@ -35,16 +35,16 @@ fn a_newcomer_may_reclaim_until_it_says_that_it_is_done() {
 fn a_client_that_comes_with_one_more_session_may_reclaim_until_it_is_done_again() {
     let mut table = table();
     let (client, _) = table.client("a");
-    let late = table.state.admit(client, Reclaim::Yes);
+    let late = table.admit(client, Reclaim::Yes);
     assert_eq!(late, Err(NfsStat4::NoGrace));
     table.create(client, 2).unwrap();
     for what in [Reclaim::Yes, Reclaim::No] {
-        assert_eq!(table.state.admit(client, what), Ok(()), "{what:?}");
+        assert_eq!(table.admit(client, what), Ok(()), "{what:?}");
     }
     assert!(table.state.must_prove(client));
     let again = table.state.reclaim_complete(client);
     assert_eq!(again, Err(NfsStat4::CompleteAlready));
-    let late = table.state.admit(client, Reclaim::Yes);
+    let late = table.admit(client, Reclaim::Yes);
     assert_eq!(late, Err(NfsStat4::NoGrace));
 }
 
@@ -57,11 +57,11 @@ fn a_newcomer_may_reclaim_for_one_lease_however_often_it_renews() {
     table.exchange("a", 1, 0).unwrap();
     table.pass(lease / 2);
     table.state.expire(table.now);
-    assert_eq!(table.state.admit(client, Reclaim::Yes), Ok(()));
+    assert_eq!(table.admit(client, Reclaim::Yes), Ok(()));
     table.exchange("a", 1, 0).unwrap();
     table.pass(Duration::from_secs(1));
     table.state.expire(table.now);
-    let late = table.state.admit(client, Reclaim::Yes);
+    let late = table.admit(client, Reclaim::Yes);
     assert_eq!(late, Err(NfsStat4::NoGrace));
 }
 
@@ -82,7 +82,7 @@ fn a_client_that_has_lost_what_it_held_here_reclaims_nothing() {
     assert!(!table.state.expire(table.now).is_empty());
     for (round, expected) in [Err(NfsStat4::NoGrace), Ok(())].into_iter().enumerate() {
         let client = arrive(&mut table, "a");
-        let reclaims = table.state.admit(client, Reclaim::Yes);
+        let reclaims = table.admit(client, Reclaim::Yes);
         assert_eq!(reclaims, expected, "time {round}");
         // It knows that it has lost all, and may come from elsewhere with something new.
         table.state.reclaim_complete(client).unwrap();
@@ -140,16 +140,12 @@ fn a_client_that_comes_while_its_state_is_given_up_is_told_apart() {
     let names = [name.clone()];
     assert_eq!(table.state.unknown(&names), names);
     let client = arrive(&mut table, "a");
-    assert_eq!(
-        table.state.admit(client, Reclaim::Yes),
-        Ok(()),
-        "only looked for"
-    );
+    assert_eq!(table.admit(client, Reclaim::Yes), Ok(()), "only looked for");
     table.pass(2 * Limits::default().lease);
     table.state.expire(table.now);
     assert_eq!(table.state.absent(&names, table.now), names);
     let client = arrive(&mut table, "a");
-    let late = table.state.admit(client, Reclaim::Yes);
+    let late = table.admit(client, Reclaim::Yes);
     assert_eq!(late, Err(NfsStat4::NoGrace));
     let given_up = |table: &Table| table.state.is_being_given_up(client, table.now);
     assert_eq!(given_up(&table), Some(name));
