@@ -5,12 +5,16 @@
 mod fixture;
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fixture::{Place, Running};
+use nfs4::NfsStat4;
 use nfs4_client::{Client, Error, How, Options, StableHow4};
 use rustix::process::Signal;
 
@@ -162,6 +166,134 @@ fn a_stop_under_load_loses_no_acknowledged_file() {
             let content = read_file(&client, &number.to_string()).await;
             assert_eq!(content.unwrap(), "content", "file {number} of {written}");
         }
+    });
+}
+
+/// The way to a server that is started anew with another address now and then. It can lose what the server says.
+struct Way {
+    address: SocketAddr,
+    server: Arc<Mutex<SocketAddr>>,
+    loses: Arc<AtomicBool>,
+}
+
+impl Way {
+    fn to(server: SocketAddr) -> Way {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let way = Way {
+            address: listener.local_addr().unwrap(),
+            server: Arc::new(Mutex::new(server)),
+            loses: Arc::default(),
+        };
+        let (server, loses) = (way.server.clone(), way.loses.clone());
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let client = client.unwrap();
+                let address = *server.lock().unwrap();
+                // Dropped, the connection tells the client to try again.
+                if let Ok(server) = TcpStream::connect(address) {
+                    carry(client, server, loses.clone());
+                }
+            }
+        });
+        way
+    }
+}
+
+/// Carries bytes in both directions until one side ends.
+fn carry(client: TcpStream, server: TcpStream, loses: Arc<AtomicBool>) {
+    let ways = [
+        (
+            client.try_clone().unwrap(),
+            server.try_clone().unwrap(),
+            None,
+        ),
+        (server, client, Some(loses)),
+    ];
+    for (mut from, mut to, loses) in ways {
+        std::thread::spawn(move || {
+            let mut buffer = [0; 1 << 16];
+            while let Ok(count @ 1..) = from.read(&mut buffer) {
+                let lost = (loses.as_ref()).is_some_and(|loses| loses.load(Ordering::Acquire));
+                if !lost && to.write_all(&buffer[..count]).is_err() {
+                    break;
+                }
+            }
+            // Either may be gone already.
+            let _ = from.shutdown(Shutdown::Both);
+            let _ = to.shutdown(Shutdown::Both);
+        });
+    }
+}
+
+/// The server is killed when it has carried out what is asked and before any answer arrives. Each change is told as done
+/// after the restart, and was done once.
+#[test]
+fn what_was_done_when_the_server_was_killed_is_answered_by_its_next_start() {
+    let place = Place::new(PATIENT);
+    let server = place.start();
+    let way = Way::to(server.address);
+    block_on(async {
+        let watcher = Client::connect(options(&server, "watcher")).await.unwrap();
+        let root = watcher.mount("/export").await.unwrap();
+        for name in ["old", "doomed", "linked"] {
+            write_file(&watcher, name, "content").await.unwrap();
+        }
+        let linked = watcher.lookup(&root, "linked").await.unwrap();
+        let client = Client::connect(Options {
+            owner: "asker".into(),
+            ..Options::at(way.address)
+        });
+        let client = client.await.unwrap();
+
+        way.loses.store(true, Ordering::Release);
+        let asked = async {
+            let how = How::create_new(0o644);
+            tokio::join!(
+                client.create_directory(&root, "made", 0o755),
+                client.remove(&root, "doomed"),
+                client.rename(&root, "old", &root, "new"),
+                client.link(&linked, &root, "second"),
+                client.open(&root, "sole", &how),
+            )
+        };
+        let restarted = async {
+            for (name, there) in [
+                ("made", true),
+                ("doomed", false),
+                ("old", false),
+                ("new", true),
+                ("second", true),
+                ("sole", true),
+            ] {
+                while watcher.lookup(&root, name).await.is_ok() != there {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+            server.kill();
+            let server = place.start();
+            *way.server.lock().unwrap() = server.address;
+            way.loses.store(false, Ordering::Release);
+            server
+        };
+        let ((made, removed, renamed, linked_again, opened), _server) =
+            tokio::join!(asked, restarted);
+        made.unwrap();
+        removed.unwrap();
+        renamed.unwrap();
+        linked_again.unwrap();
+        opened.unwrap();
+        let next = client.remove(&root, "new").await;
+        assert!(
+            matches!(
+                next,
+                Err(Error::Status {
+                    status: NfsStat4::BadSession,
+                    ..
+                })
+            ),
+            "what is new needs a new session: {next:?}"
+        );
     });
 }
 

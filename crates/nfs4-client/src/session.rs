@@ -260,9 +260,16 @@ impl Session {
             use_conn_in_rdma_mode: false,
         };
         let ops = vec![ArgOp4::BindConnToSession(args)];
-        match only(connection.compound(&self.options.credentials, ops).await?)? {
-            ResOp4::BindConnToSession(Ok(_)) => Ok(()),
-            _ => Err(Error::Unexpected("BIND_CONN_TO_SESSION")),
+        match only(connection.compound(&self.options.credentials, ops).await?) {
+            Ok(ResOp4::BindConnToSession(Ok(_))) => Ok(()),
+            Ok(_) => Err(Error::Unexpected("BIND_CONN_TO_SESSION")),
+            // A server that was started anew may still know what it had answered. All else is told that the session is
+            // gone.
+            Err(Error::Status {
+                status: NfsStat4::BadSession,
+                ..
+            }) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 }
@@ -364,7 +371,7 @@ async fn create_on(
     let args = CreateSessionArgs {
         clientid: known.clientid,
         sequence: known.sequenceid,
-        flags: create_session::CONN_BACK_CHAN,
+        flags: create_session::CONN_BACK_CHAN | create_session::PERSIST,
         fore_chan_attrs: ChannelAttrs4 {
             headerpadsize: 0,
             maxrequestsize: message_max,

@@ -10,20 +10,21 @@ use nfs4::{
     ArgOp4, CompoundArgs, NfsStat4, OpError, Opnum, ResOp4, SequenceArgs, SequenceResOk,
     SessionId4, Stateid4,
 };
-use vfs::Attributes;
-use xdr::Rope;
+use vfs::{Attributes, RequestId};
+use xdr::{Bytes, Rope};
 
 use crate::connection::Connection;
 use crate::handle::{Handle, ObjectHandle};
 use crate::moving;
 use crate::namespace::Caller;
 use crate::ops::{self, SessionHealth};
+use crate::repeats;
 use crate::reply::{self, Reply};
 use crate::service::Service;
 use crate::state::{
     ClientId, FileKey, Principal, ReplySlot, SequenceRequest, Sequenced, SessionChannel,
 };
-use crate::status::OrStatus;
+use crate::status::{OrStatus, UNCERTAIN};
 
 /// The highest minor version that is spoken.
 const MINOR_VERSION_MAX: u32 = 2;
@@ -39,6 +40,8 @@ pub(crate) struct SessionContext {
     pub(crate) channel: SessionChannel,
     /// Where the reply is kept.
     pub(crate) slot: ReplySlot,
+    /// The sequence number of the request there.
+    pub(crate) sequence: u32,
     /// Whether the client wants it kept.
     pub(crate) cache: bool,
 }
@@ -59,6 +62,14 @@ pub(crate) struct Compound<'a> {
     pub(crate) operation_index: u32,
     /// Size of the request in bytes.
     pub(crate) request_bytes: usize,
+    /// The operations behind the first one, as they came. Clients may encode SEQUENCE anew when they repeat a request.
+    asked: Bytes,
+    /// Whether the request belongs to a session that is gone, and only what was carried out before is answered.
+    pub(crate) is_repeat: bool,
+    /// Whether nothing was executed so far that would do something else the second time.
+    pub(crate) may_come_again: bool,
+    /// Whether an operation before has made sure that attributes are what the client believes.
+    pub(crate) is_guarded: bool,
     /// The session, once SEQUENCE was executed.
     pub(crate) session: Option<SessionContext>,
     /// The current filehandle.
@@ -135,6 +146,13 @@ impl Compound<'_> {
         self.known = Some((object.key(), attributes));
     }
 
+    /// What was known before an operation that does more than tell does not hold behind it.
+    pub(crate) fn begin_operation(&mut self, operation: &ArgOp4) {
+        if !only_tells(operation) {
+            self.known = None;
+        }
+    }
+
     /// Makes another object current. The current stateid belongs to the old one and goes.
     pub(crate) fn set_current(&mut self, handle: Handle) {
         self.current = Some(handle);
@@ -158,6 +176,33 @@ impl Compound<'_> {
     /// Whether no operation follows the one being executed.
     pub(crate) fn is_last_operation(&self) -> bool {
         self.operation_index + 1 == self.operation_count
+    }
+
+    /// The caller of an operation that must not be carried out twice, with the name of the request.
+    pub(crate) fn asking(&self, who: &vfs::Credentials) -> vfs::Credentials {
+        who.with_request(self.session.map(|session| self.request_id(&session)))
+    }
+
+    fn request_id(&self, session: &SessionContext) -> RequestId {
+        let mut series = [0; RequestId::SERIES_BYTES];
+        series[..16].copy_from_slice(&session.id.0);
+        series[16..].copy_from_slice(&session.slot.slot.to_be_bytes());
+        // Who asks is part of what is asked.
+        let mut hasher = blake3::Hasher::new();
+        match self.principal() {
+            Principal::Nobody => hasher.update(&[0]),
+            Principal::User(user) => hasher.update(&[1]).update(&user.to_be_bytes()),
+        };
+        hasher.update(&self.asked);
+        let mut digest = [0; 8];
+        hasher.finalize_xof().fill(&mut digest);
+        RequestId {
+            series,
+            number: session.sequence,
+            part: self.operation_index,
+            digest: u64::from_be_bytes(digest),
+            repeat_only: self.is_repeat,
+        }
     }
 
     /// Under whose credentials the request came, as far as client records are concerned.
@@ -193,6 +238,10 @@ pub(crate) async fn execute(
         operation_count: args.count,
         operation_index: 0,
         request_bytes,
+        asked: Bytes::new(),
+        is_repeat: false,
+        may_come_again: true,
+        is_guarded: false,
         session: None,
         current: None,
         saved: None,
@@ -206,10 +255,16 @@ pub(crate) async fn execute(
     while status == NfsStat4::Ok
         && let Some(operation) = args.next_op()
     {
+        if compound.operation_index == 0 {
+            compound.asked = args.ops.undecoded();
+        }
         let result = match operation {
             Err(error) => malformed(&error, compound.minor_version),
             Ok(operation) => match begin(&mut compound, &operation, &reply) {
                 Begin::Replay(reply) => return reply,
+                Begin::Unknown(sequence) => {
+                    return repeats::answer(&mut compound, &sequence, args).await;
+                }
                 Begin::Refuse(number, status) => ResOp4::Failed(number, status),
                 Begin::Sequenced(result) => ResOp4::Sequence(Ok(result)),
                 Begin::Execute => {
@@ -217,6 +272,13 @@ pub(crate) async fn execute(
                     run(&mut compound, operation).await
                 }
             },
+        };
+        let result = match result.status() {
+            UNCERTAIN => match repeats::put_off(&compound, &args.tag) {
+                Some(reply) => return reply,
+                None => ResOp4::Failed(result.opnum(), NfsStat4::Delay),
+            },
+            _ => result,
         };
         status = reply.push(&compound, &result);
         compound.operation_index += 1;
@@ -269,6 +331,8 @@ enum Begin {
     Sequenced(SequenceResOk),
     /// The whole COMPOUND was executed before.
     Replay(Rope),
+    /// It was SEQUENCE, and there is no such session any more.
+    Unknown(SequenceArgs),
     /// It must not be executed; its result has this number and status.
     Refuse(u32, NfsStat4),
 }
@@ -339,6 +403,7 @@ fn sequence(
         .state()
         .sequence(&request, compound.service.now());
     match outcome {
+        Err(NfsStat4::BadSession) => Begin::Unknown(*args),
         Err(status) => Begin::Refuse(Opnum::Sequence.into(), status),
         Ok(Sequenced::Replay(reply)) => {
             compound.connection.session_used();
@@ -359,6 +424,7 @@ fn sequence(
                 id: args.sessionid,
                 channel,
                 slot,
+                sequence: args.sequenceid,
                 cache,
             });
             let lease_moved = compound.service.lease_moved(client);
@@ -393,11 +459,11 @@ async fn run(compound: &mut Compound<'_>, mut operation: ArgOp4) -> ResOp4 {
         return ResOp4::Failed(operation.opnum(), reply::too_big(compound));
     }
     let number = Opnum::try_from(operation.opnum()).unwrap_or(Opnum::Illegal);
+    let may_come_again = repeats::may_come_again(&operation, compound.is_guarded);
     let started = Instant::now();
     let stateid = moving::stateid_of(&operation);
-    if !only_tells(&operation) {
-        compound.known = None;
-    }
+    compound.begin_operation(&operation);
+    compound.is_guarded |= repeats::is_guard(&operation);
     let result = match moving::admit(compound, &mut operation) {
         Ok(()) => ops::execute(compound, operation).await,
         Err(status) => ResOp4::Failed(number.into(), status),
@@ -412,6 +478,7 @@ async fn run(compound: &mut Compound<'_>, mut operation: ArgOp4) -> ResOp4 {
         }
         _ => result,
     };
+    compound.may_come_again &= may_come_again;
     compound
         .service
         .observer

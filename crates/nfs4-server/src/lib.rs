@@ -21,6 +21,7 @@ mod observer;
 mod ops;
 mod pseudo;
 mod records;
+mod repeats;
 mod reply;
 mod service;
 pub mod state;

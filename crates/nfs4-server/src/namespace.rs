@@ -133,6 +133,7 @@ impl AccessRule {
             user: self.anonymous_user,
             group: self.anonymous_group,
             groups: Arc::from([]),
+            request: None,
         };
         match self.squash {
             Squash::All => anonymous,
@@ -150,11 +151,13 @@ impl AccessRule {
                     .copied()
                     .filter(|group| *group != 0)
                     .collect(),
+                request: None,
             },
             Squash::None => Credentials {
                 user: caller.uid,
                 group: caller.gid,
                 groups: Arc::from(&caller.gids[..]),
+                request: None,
             },
         }
     }

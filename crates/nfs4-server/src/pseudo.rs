@@ -52,6 +52,7 @@ pub(crate) fn visitor() -> Credentials {
         user: crate::namespace::NOBODY_ID,
         group: crate::namespace::NOBODY_ID,
         groups: [].into(),
+        request: None,
     }
 }
 

@@ -65,6 +65,8 @@ pub struct Service {
     pub(crate) gates: Gates,
     pub(crate) moving: Moving,
     clock: fn() -> Instant,
+    /// When this start began.
+    pub(crate) started: Instant,
     state: Mutex<State>,
     connections: Mutex<HashMap<ConnectionId, Arc<dyn Connection>>>,
 }
@@ -93,6 +95,7 @@ impl Service {
             gates: Gates::default(),
             moving: Moving::default(),
             clock: options.clock,
+            started: now,
             state: Mutex::new(state),
             connections: Mutex::new(HashMap::new()),
         });

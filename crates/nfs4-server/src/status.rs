@@ -10,6 +10,9 @@ use vfs::{Error, NameError};
 static FAILURES: Throttle = Throttle::new();
 const FAILED: throttle::Subject = ("storage failed an operation", 0);
 
+/// Stands for [`Error::Uncertain`] until the request is answered.
+pub(crate) const UNCERTAIN: NfsStat4 = NfsStat4::RetryUncachedRep;
+
 /// The status that tells a client about `error` (RFC 8881, section 15.1).
 pub(crate) fn status_of(error: &Error) -> NfsStat4 {
     match error {
@@ -36,6 +39,10 @@ pub(crate) fn status_of(error: &Error) -> NfsStat4 {
         Error::Locked(_) => NfsStat4::Locked,
         Error::Grace => NfsStat4::Grace,
         Error::Delay | Error::Refused(_) => NfsStat4::Delay,
+        // These two are about the whole request. No operation has such a status; what SEQUENCE says of them is decided
+        // in `repeats`.
+        Error::NotCarriedOut => NfsStat4::DeadSession,
+        Error::Uncertain => UNCERTAIN,
         Error::NotSupported => NfsStat4::NotSupp,
         Error::Io(cause) => {
             if let Some(sum) = FAILURES.failed(FAILED, Instant::now()) {

@@ -7,12 +7,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fixture::distant::{Distant, FAR_VERIFIER};
-use fixture::operations::{access, getattr, getfh, lookup, setattr};
+use fixture::operations::{access, create, getattr, getfh, lookup, setattr};
+use fixture::sessions::{sequence, session_request};
 use fixture::state::*;
-use fixture::{Client, Fixture, Successful, encoded, last};
+use fixture::{Client, Fixture, Successful, encoded, go_to, last, mode, statuses};
 use nfs4::{
-    AllocateArgs, ArgOp4, Attr, Attributes4, Bitmap4, CloseArgs, CommitArgs, CompoundRes, NfsFh4,
-    NfsStat4, OpenClaim4, ResOp4, StableHow4, Verifier4, WriteArgs, share,
+    AllocateArgs, ArgOp4, Attr, Attributes4, Bitmap4, CloseArgs, CommitArgs, CompoundRes,
+    CreateType4, NfsFh4, NfsStat4, OpenClaim4, ReaddirArgs, ResOp4, StableHow4, Verifier4,
+    WriteArgs, share,
 };
 use nfs4_server::Limits;
 use xdr::Bytes;
@@ -246,4 +248,70 @@ async fn what_a_request_changes_is_told_as_it_is_afterwards() {
     });
     let (asked, reply) = questions(&distant, &client, &file, vec![size(), grow, size()]).await;
     assert_eq!((asked, sizes(&reply)), (2, vec![3, 100]));
+}
+
+/// The other site has carried something out, and its answer is lost. The client is to ask again by the same name, so it must not
+/// be told that the operation failed.
+#[tokio::test]
+async fn a_request_of_which_nobody_knows_the_outcome_comes_again_as_it_was() {
+    let (_fixture, distant, client) = with_file().await;
+    let session = client.request_session(session_request(client.id, 2)).await;
+    let request = |number, name: &str| {
+        let mut ops = vec![ArgOp4::Sequence(sequence(session.sessionid, number))];
+        ops.extend(go_to("/export"));
+        ops.push(create(CreateType4::Dir, name, mode(0o755)));
+        ops
+    };
+    client.without_session(request(1, "first")).await.ok();
+    distant.uncertain.store(2, Ordering::SeqCst);
+    for _ in 0..2 {
+        let put_off = client.without_session(request(2, "second")).await;
+        assert_eq!(statuses(&put_off), [NfsStat4::Delay]);
+    }
+    client.without_session(request(2, "second")).await.ok();
+    client.without_session(request(3, "third")).await.ok();
+
+    // What may have read something else by then is not executed once more.
+    distant.uncertain.store(1, Ordering::SeqCst);
+    let mut ops = request(4, "fourth");
+    ops.insert(3, ArgOp4::Readdir(readdir_args()));
+    let failed = client.without_session(ops).await;
+    assert_eq!(failed.status, NfsStat4::Delay);
+    assert_eq!(failed.results.len(), 5);
+}
+
+/// After a restart a repeat waits for what the other site says, but not for ever: its client reclaims nothing meanwhile.
+#[tokio::test]
+async fn a_repeat_waits_a_while_for_what_nobody_can_tell() {
+    let (fixture, distant, client) = with_file().await;
+    let session = client.request_session(session_request(client.id, 2)).await;
+    let mut ops = vec![ArgOp4::Sequence(sequence(session.sessionid, 1))];
+    ops.extend(go_to("/export"));
+    ops.push(create(CreateType4::Dir, "made", mode(0o755)));
+    client.without_session(ops.clone()).await.ok();
+    let at_once = Limits {
+        lease: Duration::ZERO,
+        ..Limits::default()
+    };
+    for (limits, expected) in [
+        (Limits::default(), NfsStat4::Delay),
+        (at_once, NfsStat4::BadSession),
+    ] {
+        let service = fixture.restarted_with(limits, &[]);
+        let again = Client::stranger(service, fixture.connection());
+        distant.uncertain.store(1, Ordering::SeqCst);
+        let told = again.without_session(ops.clone()).await;
+        assert_eq!(statuses(&told), [expected]);
+        again.without_session(ops.clone()).await.ok();
+    }
+}
+
+fn readdir_args() -> ReaddirArgs {
+    ReaddirArgs {
+        cookie: 0,
+        cookieverf: Verifier4([0; 8]),
+        dircount: 1000,
+        maxcount: 4000,
+        attr_request: Bitmap4::default(),
+    }
 }

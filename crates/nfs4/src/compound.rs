@@ -27,6 +27,14 @@ impl<A: OpArgs> Operations<A> {
             table: std::marker::PhantomData,
         }
     }
+
+    /// What was not decoded yet, as it came; nothing where nothing more can be decoded.
+    #[must_use]
+    pub fn undecoded(&self) -> Bytes {
+        self.reader
+            .as_ref()
+            .map_or_else(Bytes::new, |reader| reader.clone().into_rest())
+    }
 }
 
 /// After an operation that is malformed, unsupported or illegal nothing follows:

@@ -10,7 +10,8 @@ use crate::message::Lane;
 /// The versions of the transport, and of what replicas say over it, that this build speaks. 2 came with views, 3
 /// with controls that are set aside, 4 with settlements that records name, 5 with copies that go on, 6 with the
 /// attributes of files that are written elsewhere, 7 with signed lists of members, and with promises that name the incarnation
-/// that asked, 8 without epochs in frames, and with refusals that show a removed member the list that says so.
+/// that asked, 8 without epochs in frames, with refusals that show a removed member the list that says so, and with the
+/// names of clients' requests.
 pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 8..=8;
 
 /// The most data lanes that a peer may ask for.

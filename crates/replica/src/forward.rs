@@ -92,6 +92,21 @@ impl Operation {
         }
     }
 
+    /// The same without the name of the client's request.
+    pub(crate) fn without_request(mut self) -> Operation {
+        match &mut self {
+            Operation::Create(who, ..)
+            | Operation::Remove(who, ..)
+            | Operation::Rename(who, ..)
+            | Operation::Link(who, ..)
+            | Operation::SetXattr(who, ..)
+            | Operation::RemoveXattr(who, ..) => who.request = None,
+            Operation::SetAttributes(warrant, ..) => warrant.who.request = None,
+            _ => {}
+        }
+        self
+    }
+
     /// Whether request or answer may be too large for the control lane.
     pub(crate) fn is_bulky(&self) -> bool {
         match self {

@@ -124,6 +124,13 @@ impl Outcomes {
             .and_then(|(_, position)| position)
     }
 
+    /// Whether a forward comes from a start of its replica that is over, as a later one has been in contact here. Its clients
+    /// have been told, or will be, what became of their requests by then.
+    pub(crate) fn is_over(&self, origin: &Origin) -> bool {
+        let said = self.known().said.get(&ReplicaSlot(origin.slot)).copied();
+        said.is_some_and(|(incarnation, _)| incarnation > origin.incarnation)
+    }
+
     /// Whether a peer is in contact in the same incarnation as then.
     fn is_still(&self, then: Sender) -> bool {
         let said = self.known().said.get(&then.slot).copied();
@@ -133,6 +140,7 @@ impl Outcomes {
     /// Keeps a forward for when its client comes again.
     pub(crate) fn remember(&self, operation: Operation, unanswered: Unanswered, now: Instant) {
         let mut gone = self.forget_given_up(now);
+        let operation = operation.without_request();
         let mut known = self.known();
         if known.told.len() >= REMEMBERED {
             gone.extend(known.told.pop_front());
@@ -153,7 +161,8 @@ impl Outcomes {
             return None;
         }
         drop(self.forget_given_up(now));
-        let operation = operation();
+        // A client that was told to come again does so with a request of another name.
+        let operation = operation().without_request();
         let mut known = self.known();
         let at = (known.told.iter()).position(|(told, _, _)| *told == operation)?;
         let (_, unanswered, _) = known.told.remove(at)?;
@@ -350,6 +359,20 @@ mod tests {
         outcomes.note_said(peer(5), 12);
         outcomes.note_said(peer(5), 20);
         assert_eq!(outcomes.left_behind(peer(4)), Some(12));
+    }
+
+    #[test]
+    fn a_forward_is_over_when_its_replica_has_started_anew() {
+        let outcomes = Outcomes::default();
+        let of = |incarnation| Origin {
+            slot: 2,
+            incarnation,
+            number: 1,
+        };
+        assert!(!outcomes.is_over(&of(4)));
+        outcomes.note_began(peer(5));
+        assert!(outcomes.is_over(&of(4)));
+        assert!(!outcomes.is_over(&of(5)));
     }
 
     #[test]

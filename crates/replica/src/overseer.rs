@@ -28,6 +28,11 @@ impl Overseer for Engine {
         if !self.standing.may_answer() {
             return Err(Error::Delay);
         }
+        let origin = ORIGIN.try_with(|origin| *origin).ok();
+        if origin.is_some_and(|origin| self.outcomes.is_over(&origin)) {
+            // Its client may have been told already that nothing came of it.
+            return Err(Error::Delay);
+        }
         self.turn(|turn| {
             let update = update_of(change);
             let under = self.admit(turn, change, &update)?;
@@ -46,7 +51,7 @@ impl Overseer for Engine {
             let note = Note {
                 under: under.clone(),
                 inherited: inherited.clone(),
-                origin: ORIGIN.try_with(|origin| *origin).ok(),
+                origin,
                 data: changed_data(turn, change),
                 after: turn
                     .ledger

@@ -151,6 +151,7 @@ impl Shared {
         let pace = Pace::new(parts.settings.return_bytes_per_second);
         Shared {
             store: parts.engine.store.clone(),
+            outcomes: parts.engine.outcomes.clone(),
             room: Room::new(parts.settings.space_reserve),
             scrub: Scrub::new(parts.settings.scrub_rate),
             settings: parts.settings,
@@ -161,7 +162,6 @@ impl Shared {
             endpoint: OnceLock::new(),
             post: Post::default(),
             opens: Opens::default(),
-            outcomes: Outcomes::default(),
             servers: Servers::default(),
             others_went_on: AtomicBool::new(false),
             inboxes: Mutex::default(),

@@ -20,6 +20,7 @@ use vfs::{ObjectId, ReplicaSlot};
 
 use crate::births::Births;
 use crate::durability::KnownDurability;
+use crate::outcomes::Outcomes;
 use crate::shipping::Unshipped;
 use crate::status::Ages;
 use crate::tree::{LocalTree, Parents};
@@ -134,6 +135,8 @@ pub(crate) struct Engine {
     pub(crate) store: Arc<Store>,
     pub(crate) slot: ReplicaSlot,
     pub(crate) standing: Arc<Standing>,
+    /// Which forwards must not be carried out any more, and what came of own ones.
+    pub(crate) outcomes: Outcomes,
     steps: mpsc::UnboundedSender<Step>,
     alarm: watch::Sender<Option<Moment>>,
     stirrings: watch::Sender<u64>,
@@ -165,6 +168,7 @@ impl Engine {
             store,
             slot,
             standing,
+            outcomes: Outcomes::default(),
             steps,
             alarm: watch::Sender::new(None),
             stirrings: watch::Sender::new(0),

@@ -12,7 +12,10 @@ use std::time::Duration;
 use fixture::{Crashed, ROOT, Set, eventually, name, root};
 use replica::Durability;
 use tokio::task::JoinHandle;
-use vfs::{Creation, Error, FileSystem, NewObject, ObjectId, ObjectKind, SetAttributes};
+use vfs::{
+    Creation, Credentials, Error, FileSystem, NewObject, ObjectId, ObjectKind, RequestId,
+    SetAttributes,
+};
 
 /// How long a client asks again before the test fails.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(90);
@@ -47,23 +50,42 @@ impl Asked {
 
     /// Asks at another site, as clients that come again when they are told so.
     fn begin(set: &Set, place: Place) -> Asked {
+        Asked::begin_by(set, place, |what| request(what, false))
+    }
+
+    /// The same by clients who repeat what they asked before their server was started anew.
+    fn repeat(set: &Set, place: Place) -> Asked {
+        Asked::begin_by(set, place, |what| request(what, true))
+    }
+
+    fn begin_by(set: &Set, place: Place, who: impl Fn(&str) -> Credentials) -> Asked {
         let ask = |what: &'static str| {
-            let files = set.sites[1].files.clone();
+            let (files, who) = (set.sites[1].files.clone(), who(what));
             let asking = tokio::spawn(async move {
                 loop {
-                    match once(&*files, what, place).await {
-                        Err(Error::Delay) => tokio::time::sleep(Duration::from_millis(20)).await,
+                    match once(&*files, what, place, who.clone()).await {
+                        Err(Error::Delay | Error::Uncertain) => {
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
                         outcome => return outcome,
                     }
                 }
             });
             (what, asking)
         };
-        let pending = ["rename", "remove", "mkdir", "create", "link"];
         Asked {
             place,
-            pending: pending.map(ask).into(),
+            pending: CHANGES.map(ask).into(),
         }
+    }
+
+    /// Its clients hear nothing any more, because their server dies.
+    async fn break_off(self) -> Place {
+        for (_, asking) in self.pending {
+            asking.abort();
+            drop(asking.await);
+        }
+        self.place
     }
 
     /// Whether a copy shows all of it done.
@@ -95,12 +117,29 @@ impl Asked {
     }
 }
 
+/// What clients ask for.
+const CHANGES: [&str; 5] = ["rename", "remove", "mkdir", "create", "link"];
+
+/// The superuser with the request for one of the changes.
+fn request(what: &str, repeat_only: bool) -> Credentials {
+    let mut series = [0; RequestId::SERIES_BYTES];
+    series[..what.len()].copy_from_slice(what.as_bytes());
+    root().with_request(Some(RequestId {
+        series,
+        number: 4,
+        part: 1,
+        digest: 9,
+        repeat_only,
+    }))
+}
+
 async fn once(
     files: &dyn FileSystem,
     what: &str,
     Place { directory, linked }: Place,
+    who: Credentials,
 ) -> Result<(), Error> {
-    let (who, set) = (root(), SetAttributes::default());
+    let set = SetAttributes::default();
     match what {
         "rename" => {
             let (old, new) = (name("old"), name("new"));
@@ -206,6 +245,22 @@ async fn lose_after_doing(set: &mut Set, of_the_second: usize) -> (Asked, Crashe
     (asked, lost)
 }
 
+/// The second site is started anew when the first one has done what it was asked for there, before it hears of it.
+async fn start_asker_anew(set: &mut Set, of_the_second: usize) -> Place {
+    let place = Asked::prepare(set).await;
+    let busy = Busy::in_directory(set, place.directory);
+    until_primary(set).await;
+    set.cable.lose_answers(of_the_second);
+    let asked = Asked::begin(set, place);
+    until_done_at(&asked, &set.sites[0].store).await;
+    let place = asked.break_off().await;
+    busy.end().await;
+    let lost = set.crash(1).await;
+    set.cable.lose_answers(0);
+    set.revive(1, lost).await;
+    place
+}
+
 /// The second site knows that the first one decides about something.
 async fn until_primary(set: &Set) {
     let replica = set.sites[1].replica.clone();
@@ -257,5 +312,35 @@ async fn what_a_lost_primary_never_heard_of_is_done_once() {
     set.revive(0, lost).await;
     asked.succeed().await;
     set.revive_until_ready(0).await;
+    set.assert_equal().await;
+}
+
+/// What the first one has done is on record with the change, so whoever asks it, or has applied the change, can tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_for_a_replica_that_starts_anew_is_answered_to_its_clients() {
+    let (mut set, of_the_second) = three().await;
+    let place = start_asker_anew(&mut set, of_the_second).await;
+    Asked::repeat(&set, place).succeed().await;
+    set.revive_until_ready(1).await;
+    set.assert_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_holds_when_the_one_that_did_it_starts_anew_too() {
+    let (mut set, of_the_second) = three().await;
+    let place = start_asker_anew(&mut set, of_the_second).await;
+    let lost = set.crash(0).await;
+    set.revive(0, lost).await;
+    Asked::repeat(&set, place).succeed().await;
+    for at in 0..2 {
+        set.revive_until_ready(at).await;
+    }
+    // And everywhere else, whoever decides by now.
+    let third = set.sites[2].files.clone();
+    for what in CHANGES {
+        let again = once(&*third, what, place, request(what, true)).await;
+        assert_eq!(again, Ok(()), "{what}");
+    }
+    drop(third);
     set.assert_equal().await;
 }

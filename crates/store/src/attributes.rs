@@ -13,7 +13,8 @@ use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::overseer::Change;
 use crate::ownership::{check_change, mode_after};
-use crate::rows::{Content, ObjectRow, key};
+use crate::requests::Begun;
+use crate::rows::{Content, Effect, ObjectRow, key};
 use crate::space::Demand;
 
 /// How old a time of last read may become while an object is read all the time, as with `relatime`.
@@ -45,10 +46,14 @@ impl Inner {
         if set.is_empty() {
             return Ok(self.object(id)?.attributes(id));
         }
-        let mut mutation = self.begin(Demand::Change).await?;
+        let who = authority.credentials();
+        let Begun::New(mut mutation) = self.begin_once(who, Demand::Change).await? else {
+            return Ok(self.object(id)?.attributes(id));
+        };
         let shape = Change::Object(mutation.touched(id)?);
-        self.apply_attributes(&mut mutation, authority.credentials(), id, set)?;
+        self.apply_attributes(&mut mutation, who, id, set)?;
         mutation.touch(id, Touch::Attributes)?;
+        mutation.note_effect(who, Effect::Set, Some(id))?;
         let attributes = mutation.object(id)?.attributes(id);
         let ticket = mutation.commit(&shape)?;
         self.settle(ticket).await?;

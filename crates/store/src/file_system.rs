@@ -248,6 +248,10 @@ impl FileSystem for Store {
         self.inner.xattrs(who, id, cookie, max_bytes)
     }
 
+    fn keeps_requests(&self) -> bool {
+        true
+    }
+
     async fn end_reclaim(&self) -> Result<()> {
         self.inner.end_reclaim().await
     }

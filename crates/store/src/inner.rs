@@ -22,6 +22,7 @@ use crate::mutation::{OBJECTS_KEY, RESERVED_KEY, SHARED_KEY, Writer};
 use crate::options::{CommitMode, StoreOptions, TreeIdentity};
 use crate::overseer::Overseer;
 use crate::replication::{Incomplete, MarkedFiles};
+use crate::requests::Series;
 use crate::rows::{NameHash, key};
 use crate::scrub::Watches;
 use crate::shares::Shares;
@@ -58,6 +59,8 @@ pub(crate) struct Inner {
     pub(crate) damaged: MarkedFiles,
     pub(crate) incomplete: Incomplete,
     pub(crate) torn: MarkedFiles,
+    /// Of clients' requests.
+    pub(crate) series: Series,
     /// See [`crate::Store::lock_changes`].
     pub(crate) lock_changes: broadcast::Sender<ObjectId>,
     pub(crate) commits: Commits,
@@ -117,6 +120,7 @@ impl Inner {
         let incomplete =
             Incomplete::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
         headroom.note_metadata(metadata.unwritten_bytes(), objects);
+        let series = Series::load(&metadata);
         let layout = Arc::new(layout);
         let counters = Counters::resume(reserved);
         let commits = Commits::new(counters.last(Sequence::Positions));
@@ -147,6 +151,7 @@ impl Inner {
             damaged,
             incomplete,
             torn,
+            series,
             lock_changes: broadcast::Sender::new(LOCK_CHANGES),
             commits,
             health: Health::default(),

@@ -40,6 +40,7 @@ mod recording;
 pub mod recovered;
 mod recovery;
 mod replication;
+mod requests;
 mod row_cache;
 mod rows;
 mod scrub;

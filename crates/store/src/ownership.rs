@@ -95,6 +95,7 @@ mod tests {
             user,
             group: 99,
             groups: Arc::from(groups),
+            request: None,
         }
     }
 

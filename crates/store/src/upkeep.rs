@@ -242,7 +242,7 @@ fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId) -> Result<()> {
     removed.map_err(|error| from_os("remove a data file", &error))
 }
 
-/// Takes marks off files that no longer need them, until told to stop.
+/// Takes marks off files that no longer need them, and forgets old requests, until told to stop.
 pub(crate) fn tidy_marks(inner: &Inner) {
     let (mut data, mut settled_at) = (None, Instant::now());
     while inner.tidying.wait(TIDY_INTERVAL) {
@@ -275,7 +275,8 @@ fn tidy(inner: &Inner, data: &mut Option<File>, settled_at: &mut Instant) -> Res
         (NEGLECT, REST)
     };
     inner.stabilise_neglected(neglect)?;
-    inner.take_marks_off(rest)
+    inner.take_marks_off(rest)?;
+    inner.forget_old_requests()
 }
 
 fn open_data(inner: &Inner) -> Result<File> {

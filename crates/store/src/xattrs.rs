@@ -11,7 +11,8 @@ use crate::inner::Inner;
 use crate::metadata::{Table, View};
 use crate::mutation::{Mutation, Touch};
 use crate::overseer::Change;
-use crate::rows::{Content, NameHash, ObjectRow, XattrRow, key};
+use crate::requests::Begun;
+use crate::rows::{Content, Effect, NameHash, ObjectRow, XattrRow, key};
 use crate::space::{Demand, ROW_BYTES};
 
 /// The largest value, as on Linux.
@@ -47,7 +48,10 @@ impl Inner {
             return Err(Error::XattrTooLarge);
         }
         let room = Demand::Room(ROW_BYTES + value.len() as u64);
-        let mutation = self.begin(room).await?;
+        let mutation = match self.begin_once(who, room).await? {
+            Begun::New(mutation) => mutation,
+            Begun::Done(effect) => return effect.change(),
+        };
         let row = XattrRow {
             name: name.clone(),
             value,
@@ -86,6 +90,7 @@ impl Inner {
         mutation.put_of(id, Table::Xattrs, &key, &row.encode())?;
         mutation.object_mut(id)?.xattr_bytes = u32::try_from(total).unwrap_or(u32::MAX);
         let change = mutation.touch(id, Touch::Attributes)?;
+        mutation.note_effect(who, Effect::Changed(change), Some(id))?;
         Ok((change, mutation.commit(&shape)?))
     }
 
@@ -96,7 +101,10 @@ impl Inner {
         id: ObjectId,
         name: &XattrName,
     ) -> Result<DirectoryChange> {
-        let mutation = self.begin(Demand::Removal).await?;
+        let mutation = match self.begin_once(who, Demand::Removal).await? {
+            Begun::New(mutation) => mutation,
+            Begun::Done(effect) => return effect.change(),
+        };
         let (change, ticket) = self.remove_xattr_in(mutation, who, id, name)?;
         self.settle(ticket).await?;
         Ok(change)
@@ -118,6 +126,7 @@ impl Inner {
         let charge = u32::try_from(found.row.charge()).unwrap_or(u32::MAX);
         row.xattr_bytes = row.xattr_bytes.saturating_sub(charge);
         let change = mutation.touch(id, Touch::Attributes)?;
+        mutation.note_effect(who, Effect::Changed(change), Some(id))?;
         Ok((change, mutation.commit(&shape)?))
     }
 

@@ -1,7 +1,9 @@
-//! On whose behalf an operation runs, after squashing.
+//! On whose behalf an operation runs, after squashing, and for which of their requests.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+use crate::RequestId;
 
 /// The user id that permission checks do not apply to.
 pub const ROOT_ID: u32 = 0;
@@ -17,6 +19,9 @@ pub struct Credentials {
     pub group: u32,
     /// Further groups (at most 16 arrive with AUTH_SYS, RFC 5531, appendix A).
     pub groups: Arc<[u32]>,
+    /// The request that the operation belongs to, if a client may ask for it again after its server was started anew
+    /// and it must not be carried out a second time.
+    pub request: Option<RequestId>,
 }
 
 impl Credentials {
@@ -27,6 +32,16 @@ impl Credentials {
             user: ROOT_ID,
             group: ROOT_ID,
             groups: Arc::from([]),
+            request: None,
+        }
+    }
+
+    /// The same user with this request.
+    #[must_use]
+    pub fn with_request(&self, request: Option<RequestId>) -> Credentials {
+        Credentials {
+            request,
+            ..self.clone()
         }
     }
 

@@ -9,7 +9,7 @@ type Reason = &'static str;
 /// The result of a file system operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation did not happen. Nothing has changed when one of these is returned.
+/// Why an operation did not happen. Nothing has changed when one of these is returned, [`Error::Uncertain`] excepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
     /// No entry has that name.
@@ -84,6 +84,13 @@ pub enum Error {
     /// The file system has no such operation.
     #[error("not supported")]
     NotSupported,
+    /// The request is one to be answered only if it was carried out, and it was not, as far as is known.
+    #[error("the request was not carried out before")]
+    NotCarriedOut,
+    /// It is not known yet whether the change was made, and nobody is to be told that it was not: the same request should
+    /// come again later.
+    #[error("what became of the operation is not known yet")]
+    Uncertain,
     /// Whoever oversees changes refused this one for now; the number is theirs.
     #[error("refused for now")]
     Refused(u64),

@@ -189,6 +189,9 @@ pub struct XattrPage {
 ///   [`crate::permission`], at the moment at which the operation executes.
 /// - An identifier that is unknown, or of a removed object, gives [`crate::Error::Stale`].
 /// - A future that is dropped may or may not have had its effect, as if the client's reply was lost.
+/// - Where requests are kept ([`FileSystem::keeps_requests`]), a change that credentials with a request ask for is made
+///   once: when the same request comes again it is answered as it was, with the attributes of now. This holds for what makes, removes,
+///   renames and links objects, and for changes of attributes and extended attributes.
 #[async_trait]
 pub trait FileSystem: Send + Sync + 'static {
     /// What never changes.
@@ -446,6 +449,12 @@ pub trait FileSystem: Send + Sync + 'static {
     /// operations run in. A file system whose locks nobody else changes has nothing to tell.
     fn on_lock_change(&self, listener: Arc<dyn Fn(ObjectId) + Send + Sync>) {
         drop(listener);
+    }
+
+    /// Whether changes are made with the name of the request that asked for them ([`crate::RequestId`]), durably in one
+    /// step, so that a repeat is answered from that also after a restart.
+    fn keeps_requests(&self) -> bool {
+        false
     }
 
     /// Told once when clients can no longer reclaim opens from before a restart: removed files that

@@ -17,6 +17,7 @@ mod identity;
 mod locks;
 mod name;
 pub mod permission;
+mod request;
 mod shown;
 
 pub use attributes::{Attributes, ObjectKind, SetAttributes, SetTime, Timestamp};
@@ -32,4 +33,5 @@ pub use holdings::Holdings;
 pub use identity::{ChangeAttribute, FsId, ObjectId, ReplicaSlot};
 pub use locks::{ByteRange, LockConflict, LockKind, LockOwner, OpenOwner, Share};
 pub use name::{MAX_NAME_BYTES, Name, NameError, XattrName};
+pub use request::RequestId;
 pub use shown::{ShownBytes, ShownText, is_visible};

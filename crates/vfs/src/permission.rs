@@ -87,6 +87,7 @@ mod tests {
             user,
             group,
             groups: Arc::from(groups),
+            request: None,
         }
     }
 

@@ -110,6 +110,7 @@ mod tests {
             user,
             group: 99,
             groups: [].into(),
+            request: None,
         }
     }
 

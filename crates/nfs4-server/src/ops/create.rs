@@ -21,8 +21,9 @@ pub(crate) async fn create(
     let name = name(args.objname)?;
     let (set, attrset) = meaningful(to_set(&args.createattrs, compound.minor_version)?, &new);
     let file_system = &directory.export.file_system;
+    let who = compound.asking(&directory.who);
     let created = file_system
-        .create(&directory.who, directory.id, &name, new, &set)
+        .create(&who, directory.id, &name, new, &set)
         .await
         .map_err(status_in_directory)?;
     let object = directory.at(created.attributes.id);

@@ -8,6 +8,7 @@ use nfs4::{
 use oncrpc::Credentials;
 
 use crate::compound::Compound;
+use crate::service::Service;
 use crate::state::{BackChannel, ClientId, CreateSession, SessionChannel};
 
 pub(crate) async fn create_session(
@@ -41,14 +42,23 @@ pub(crate) async fn create_session(
     Ok(CreateSessionResOk {
         sessionid: created.session,
         sequence: created.sequence,
-        flags: if created.back_channel_bound {
-            flag::CONN_BACK_CHAN
-        } else {
-            0
-        },
+        flags: granted(args.flags, created.back_channel_bound, service),
         fore_chan_attrs: attributes(&created.channel),
         back_chan_attrs: attributes(&created.back),
     })
+}
+
+/// Which wishes of a client are granted. That requests are answered after a restart as they were before is granted when all
+/// file systems keep what requests have done.
+fn granted(wanted: u32, back_channel_bound: bool, service: &Service) -> u32 {
+    let mut exports = service.namespace.exports().iter();
+    let persists = exports.all(|export| export.file_system.keeps_requests());
+    let back_channel = if back_channel_bound {
+        flag::CONN_BACK_CHAN
+    } else {
+        0
+    };
+    back_channel | if persists { wanted & flag::PERSIST } else { 0 }
 }
 
 /// The credentials to call a client back with: the first that it offers and the server can send. A client

@@ -17,8 +17,9 @@ pub(crate) async fn link(
     }
     let name = name(args.newname)?;
     let file_system = &directory.export.file_system;
+    let who = compound.asking(&directory.who);
     let change = file_system
-        .link(&directory.who, object.id, directory.id, &name)
+        .link(&who, object.id, directory.id, &name)
         .await
         .map_err(status_in_directory)?;
     Ok(LinkResOk {

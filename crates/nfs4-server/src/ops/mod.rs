@@ -60,6 +60,7 @@ use nfs4::{ArgOp4, NfsStat4, ResOp4};
 use crate::compound::Compound;
 
 pub(crate) use io::IO_BYTES_MAX;
+pub(crate) use open::repeated as repeated_open;
 pub(crate) use sequence::{SessionHealth, sequence_result};
 
 /// The status of an operation whose result carries nothing else.

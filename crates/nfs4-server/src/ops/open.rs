@@ -2,7 +2,7 @@
 
 use nfs4::{
     Bitmap4, Component4, CreateHow4, NfsStat4, OpenArgs, OpenClaim4, OpenDelegation4, OpenFlag4,
-    OpenNoneDelegation4, OpenResOk, open_result, share as share_bits,
+    OpenNoneDelegation4, OpenResOk, Stateid4, open_result, share as share_bits,
 };
 use vfs::{
     Attributes, Authority, ChangeAttribute, Creation, Credentials, DirectoryChange, Name,
@@ -35,6 +35,43 @@ pub(crate) async fn open(
         return Err(NfsStat4::RoFs);
     }
     let (stateid, attributes) = register(compound, &args, &found, share, reclaim).await?;
+    Ok(opened(
+        compound,
+        args.share_access,
+        found,
+        stateid,
+        attributes,
+    ))
+}
+
+/// Answers an OPEN that has made a file before this server was started anew: with a stateid that nobody knows any more, as
+/// one would be that had been answered in time. The client reclaims the open like its others.
+pub(crate) async fn repeated(
+    compound: &mut Compound<'_>,
+    args: OpenArgs,
+) -> Result<OpenResOk, NfsStat4> {
+    let found = find(compound, &args).await?;
+    let Some(attributes) = found.made.clone() else {
+        return Err(NfsStat4::DeadSession);
+    };
+    let stateid = compound.service.state().bygone_stateid();
+    Ok(opened(
+        compound,
+        args.share_access,
+        found,
+        stateid,
+        attributes,
+    ))
+}
+
+/// The result, once the file is open; it is current from here on.
+fn opened(
+    compound: &mut Compound<'_>,
+    share_access: u32,
+    found: Found,
+    stateid: Stateid4,
+    attributes: Attributes,
+) -> OpenResOk {
     let attrset = found.attrset;
     // Without a name there is no directory to tell of.
     let directory = found.directory.unwrap_or(DirectoryChange {
@@ -44,15 +81,15 @@ pub(crate) async fn open(
     compound.learn(&found.object, attributes);
     compound.set_current(Handle::Object(found.object));
     compound.current_stateid = Some(stateid);
-    Ok(OpenResOk {
+    OpenResOk {
         stateid,
         cinfo: change_info(directory),
         rflags: open_result::LOCKTYPE_POSIX
             | open_result::PRESERVE_UNLINKED
             | open_result::MAY_NOTIFY_LOCK,
         attrset,
-        delegation: no_delegation(args.share_access),
-    })
+        delegation: no_delegation(share_access),
+    }
 }
 
 /// The file that an OPEN is about.
@@ -163,7 +200,7 @@ async fn make(
     let file_system = &directory.export.file_system;
     let created = file_system
         .create(
-            &directory.who,
+            &compound.asking(&directory.who),
             directory.id,
             &name,
             NewObject::File(creation),
@@ -217,7 +254,7 @@ async fn register(
     found: &Found,
     share: Share,
     reclaim: Reclaim,
-) -> Result<(nfs4::Stateid4, Attributes), NfsStat4> {
+) -> Result<(Stateid4, Attributes), NfsStat4> {
     let service = compound.service;
     let client = compound.session()?.client;
     let object = &found.object;

@@ -12,8 +12,9 @@ pub(crate) async fn remove(
     let directory = compound.current_writable()?;
     let name = name(args.target)?;
     let file_system = &directory.export.file_system;
+    let who = compound.asking(&directory.who);
     let change = file_system
-        .remove(&directory.who, directory.id, &name)
+        .remove(&who, directory.id, &name)
         .await
         .map_err(status_in_directory)?;
     Ok(RemoveResOk {

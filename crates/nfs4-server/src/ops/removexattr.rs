@@ -14,8 +14,9 @@ pub(crate) async fn removexattr(
     let object = compound.current_writable()?;
     let name = xattr_name(args.name)?;
     let file_system = &object.export.file_system;
+    let who = compound.asking(&object.who);
     let change = file_system
-        .remove_xattr(&object.who, object.id, &name)
+        .remove_xattr(&who, object.id, &name)
         .await
         .or_status()?;
     Ok(RemovexattrResOk {

@@ -18,8 +18,9 @@ pub(crate) async fn rename(
     }
     let (old, new) = (name(args.oldname)?, name(args.newname)?);
     let file_system = &to.export.file_system;
+    let who = compound.asking(&to.who);
     let (source, target) = file_system
-        .rename(&to.who, (from.id, &old), (to.id, &new))
+        .rename(&who, (from.id, &old), (to.id, &new))
         .await
         .map_err(status)?;
     Ok(RenameResOk {

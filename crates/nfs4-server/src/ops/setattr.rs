@@ -28,10 +28,16 @@ pub(crate) async fn setattr(compound: &mut Compound<'_>, args: SetattrArgs) -> S
 async fn set(compound: &mut Compound<'_>, args: SetattrArgs) -> Result<Bitmap4, NfsStat4> {
     let object = compound.current_writable()?;
     let (mut set, mut attrsset) = to_change(&args.obj_attributes, compound.minor_version)?;
-    let authority = if set.size.is_some() {
-        right(compound, &object, args.stateid, StateidUse::Write)?.authority(&object.who)
+    // Without a guard, setting the same once more changes nothing.
+    let who = match compound.is_guarded {
+        true => compound.asking(&object.who),
+        false => object.who.clone(),
+    };
+    // The stateid of a mere repeat is not known any more, and was good.
+    let authority = if set.size.is_some() && !compound.is_repeat {
+        right(compound, &object, args.stateid, StateidUse::Write)?.authority(&who)
     } else {
-        Authority::Credentials(&object.who)
+        Authority::Credentials(&who)
     };
     let file_system = &object.export.file_system;
     let outcome = file_system.set_attributes(authority, object.id, &set).await;

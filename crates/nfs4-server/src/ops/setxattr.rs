@@ -20,8 +20,9 @@ pub(crate) async fn setxattr(
         SetxattrOption4::Replace => XattrMode::Replace,
     };
     let file_system = &object.export.file_system;
+    let who = compound.asking(&object.who);
     let change = file_system
-        .set_xattr(&object.who, object.id, &name, args.value, mode)
+        .set_xattr(&who, object.id, &name, args.value, mode)
         .await
         .or_status()?;
     Ok(SetxattrResOk {

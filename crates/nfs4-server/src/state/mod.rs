@@ -108,8 +108,10 @@ pub struct State {
     limits: Limits,
     /// Distinguishes what this incarnation of the server hands out from what earlier ones did.
     incarnation: u32,
+    /// The whole number of this start, where `incarnation` has only part of it.
+    start: u32,
     next_client: u32,
-    next_session: u64,
+    next_session: u32,
     next_state: u64,
     clients: HashMap<ClientId, Client>,
     owners: HashMap<Arc<[u8]>, OwnerRecords>,
@@ -136,6 +138,7 @@ impl State {
         State {
             limits,
             incarnation,
+            start: incarnation,
             next_client: 1,
             next_session: 1,
             next_state: 1,

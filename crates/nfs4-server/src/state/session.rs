@@ -239,10 +239,11 @@ impl State {
         client.next_create = request.sequence.wrapping_add(1);
         client.create_refused = false;
         client.renewed = now;
-        let created = make_session(request, self.next_session, &self.limits);
+        let id = session_id(request.client, self.start, self.next_session);
+        let created = make_session(request, id, &self.limits);
         client.sessions.push(created.answer.session);
         client.last_create = Some(created.answer.clone());
-        self.next_session += 1;
+        self.next_session = self.next_session.wrapping_add(1);
         self.sessions
             .insert(created.answer.session, created.session);
         let releases = self.confirm(request.client, now);
@@ -331,6 +332,16 @@ impl State {
         }
     }
 
+    /// Takes back that a request was begun: the client is to send it again with the same sequence number.
+    pub fn put_off_sequence(&mut self, place: ReplySlot) {
+        if let Some(session) = self.sessions.get_mut(&place.session) {
+            let slot = &mut session.slots[place.slot as usize];
+            slot.sequence = slot.sequence.wrapping_sub(1);
+            // The reply to the one before has been seen.
+            slot.progress = Progress::Done(None);
+        }
+    }
+
     /// Ends a session (RFC 8881, section 18.37). The client record stays.
     ///
     /// # Errors
@@ -399,14 +410,14 @@ struct NewSession {
     answer: CreatedSession,
 }
 
-fn make_session(request: &CreateSession, number: u64, limits: &Limits) -> NewSession {
+fn make_session(request: &CreateSession, id: SessionId4, limits: &Limits) -> NewSession {
     let channel = request.channel.cut_to(limits);
     let back = BackPath::new(
         request.back.clone(),
         request.use_for_back_channel.then_some(request.connection),
     );
     let answer = CreatedSession {
-        session: session_id(request.client, number),
+        session: id,
         sequence: request.sequence,
         channel,
         back: *back.channel(),
@@ -438,10 +449,12 @@ fn renew(
     }
 }
 
-/// Composes a session identifier that no other session of any incarnation of the server has.
-fn session_id(client: ClientId, number: u64) -> SessionId4 {
+/// Composes a session identifier that no other session has, of any start of the server, and of any other server with the
+/// same scope: what requests have done is known by it everywhere. The client's number tells the servers apart.
+fn session_id(client: ClientId, start: u32, number: u32) -> SessionId4 {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&client.0.to_be_bytes());
-    id[8..].copy_from_slice(&number.to_be_bytes());
+    id[8..12].copy_from_slice(&start.to_be_bytes());
+    id[12..].copy_from_slice(&number.to_be_bytes());
     SessionId4(id)
 }

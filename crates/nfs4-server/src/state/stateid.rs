@@ -62,6 +62,12 @@ impl State {
         key
     }
 
+    /// A stateid of an open that an earlier incarnation of the server may have granted; none is good for anything now.
+    pub fn bygone_stateid(&mut self) -> Stateid4 {
+        // No incarnation has this number.
+        compose(0, self.next_state_key(), 1)
+    }
+
     /// Resolves the stateid of a READ, WRITE, SETATTR or similar on `file`.
     ///
     /// # Errors

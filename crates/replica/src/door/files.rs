@@ -92,7 +92,7 @@ impl FileSystem for Door {
     ) -> Result<Created> {
         let store = &self.shared.store;
         let attempt = || async {
-            self.shared.admit_bytes(0)?;
+            self.admit_new(who, 0)?;
             store.create(who, directory, name, new.clone(), set).await
         };
         let operation = || {
@@ -152,7 +152,7 @@ impl FileSystem for Door {
             self.acquire(&update, self.deadline()).await?;
         }
         let attempt = || async {
-            self.shared.admit_bytes(0)?;
+            self.admit_new(who, 0)?;
             store.link(who, id, directory, name).await
         };
         let operation = || O::Link(who.clone(), id, directory, name.clone());
@@ -337,7 +337,7 @@ impl FileSystem for Door {
     ) -> Result<DirectoryChange> {
         let store = &self.shared.store;
         let attempt = || async {
-            self.shared.admit_bytes(value.len() as u64)?;
+            self.admit_new(who, value.len() as u64)?;
             store.set_xattr(who, id, name, value.clone(), mode).await
         };
         let operation = || O::SetXattr(who.clone(), id, name.clone(), value.clone(), mode);
@@ -404,6 +404,10 @@ impl FileSystem for Door {
         self.shared.listen_for_locks(listener);
     }
 
+    fn keeps_requests(&self) -> bool {
+        self.shared.store.keeps_requests()
+    }
+
     async fn end_reclaim(&self) -> Result<()> {
         views::forget_others_went_on(&self.shared).await?;
         self.shared.store.end_reclaim().await
@@ -415,6 +419,14 @@ impl FileSystem for Door {
 }
 
 impl Door {
+    /// Takes room for what an operation adds, unless it is to be answered only if it did so before.
+    fn admit_new(&self, who: &Credentials, bytes: u64) -> Result<()> {
+        match who.request {
+            Some(request) if request.repeat_only => Ok(()),
+            _ => self.shared.admit_bytes(bytes),
+        }
+    }
+
     /// Gets control of what a name leads to when somebody else has it: whether it may be removed is then
     /// judged by a current copy.
     async fn gather_removed(&self, directory: ObjectId, name: &Name) -> Result<()> {

@@ -413,14 +413,18 @@ impl Door {
         };
         let answer = async {
             let Ok(Outcome::Done(position)) = outcome else {
-                return outcome.map(|_| None).map_err(|_| Error::Delay);
+                return outcome.map(|_| None).map_err(|_| Error::Uncertain);
             };
             self.entitled(deadline).await?;
             let value = shared.answer_for(&operation, by, position).await?;
             expected(value).map(Some)
         };
-        let answer = answer.await;
-        if matches!(answer, Err(Error::Delay)) {
+        // It was carried out, or nobody knows, so the client must not ask as if it were something new.
+        let answer = answer.await.map_err(|error| match error {
+            Error::Delay => Error::Uncertain,
+            error => error,
+        });
+        if matches!(answer, Err(Error::Uncertain)) {
             let now = Instant::now();
             shared.outcomes.remember(operation, unanswered, now);
         }

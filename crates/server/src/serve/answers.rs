@@ -129,11 +129,7 @@ async fn find(file_system: &dyn FileSystem, path: &str) -> Result<Attributes, St
     };
     let root = file_system.attributes(ObjectId::ROOT).await;
     let mut object = root.map_err(|error| refusal(path, &error))?;
-    let everything = Credentials {
-        user: vfs::ROOT_ID,
-        group: vfs::ROOT_ID,
-        groups: Arc::from([]),
-    };
+    let everything = Credentials::root();
     for part in below.split('/').filter(|part| !part.is_empty()) {
         let name = Name::new(part.as_bytes().to_vec());
         let name = name.map_err(|error| format!("`{part}` in {path} cannot be a name: {error}"))?;

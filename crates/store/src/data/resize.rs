@@ -15,6 +15,8 @@ use crate::inner::{Inner, blocking};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::overseer::Change;
+use crate::requests::Begun;
+use crate::rows::Effect;
 use crate::space::{Demand, ROW_BYTES};
 
 impl Inner {
@@ -45,7 +47,9 @@ impl Inner {
         } else {
             Demand::Room(ROW_BYTES)
         };
-        let mut mutation = self.begin(demand).await?;
+        let Begun::New(mut mutation) = self.begin_once(&access.who, demand).await? else {
+            return Ok(self.object(id)?.attributes(id));
+        };
         self.check_write(&access, id, mutation.object(id)?)?;
         let shape = Change::Object(mutation.touched(id)?);
         self.apply_attributes(&mut mutation, &access.who, id, &set)?;
@@ -58,6 +62,7 @@ impl Inner {
         }
         let attributes = mutation.object(id)?.attributes(id);
         mutation.change_data(id);
+        mutation.note_effect(&access.who, Effect::Set, Some(id))?;
         let ticket = mutation.commit(&shape)?;
         if cuts {
             self.dirty.drop_kept(id, &kept);

@@ -77,6 +77,8 @@ pub(crate) enum Table {
     Damaged = 22,
     /// Object id → nothing: files whose rows say that they are torn.
     Torn = 23,
+    /// Series of requests → what the last one that changed something has done.
+    Requests = 24,
 }
 
 impl Table {
@@ -85,7 +87,7 @@ impl Table {
         [
             Objects, Entries, Links, Xattrs, Orphans, Removals, Dirty, Updates, System, Kept,
             Facts, Unshipped, Applied, Recovered, Locks, Denials, Incomplete, Remembered,
-            Unfetched, Digests, Damaged, Torn,
+            Unfetched, Digests, Damaged, Torn, Requests,
         ]
         .into_iter()
         .find(|table| *table as u8 == tag)
@@ -440,7 +442,10 @@ impl Batch<'_> {
             self.cached.push((cached, Some(Arc::from(value))));
         }
         let count = pieces::count(value.len());
-        if matches!(table, Table::Xattrs | Table::Updates | Table::Facts) {
+        if matches!(
+            table,
+            Table::Xattrs | Table::Updates | Table::Facts | Table::Requests
+        ) {
             self.former.push(Former {
                 table,
                 key: key.to_vec(),
@@ -464,7 +469,7 @@ impl Batch<'_> {
         }
         if matches!(
             table,
-            Table::Xattrs | Table::Updates | Table::Objects | Table::Facts
+            Table::Xattrs | Table::Updates | Table::Objects | Table::Facts | Table::Requests
         ) {
             self.former.push(Former {
                 table,

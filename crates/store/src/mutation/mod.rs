@@ -148,6 +148,11 @@ impl<'s> Mutation<'s> {
         })
     }
 
+    /// The store that is changed.
+    pub(crate) fn inner(&self) -> &Inner {
+        self.inner
+    }
+
     /// The time that everything in this operation carries.
     pub(crate) fn now(&self) -> Timestamp {
         self.now

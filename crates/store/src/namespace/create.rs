@@ -16,7 +16,8 @@ use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::overseer::Change;
 use crate::ownership::settable_mode;
-use crate::rows::{Content, DirectoryContent, FileContent, ObjectRow};
+use crate::requests::Begun;
+use crate::rows::{Content, DirectoryContent, Effect, FileContent, ObjectRow};
 use crate::space::{Demand, ROW_BYTES};
 
 /// The longest target of a symbolic link, as on Linux.
@@ -33,11 +34,17 @@ impl Inner {
         set: &SetAttributes,
     ) -> Result<Created> {
         check_times(set)?;
+        if let Some(effect) = self.earlier_of(who).await? {
+            return self.made_before(effect);
+        }
         // What exists can be opened on a full disk, and while others change rows.
         if let Some(found) = self.find_existing(who, directory, name, &new)? {
             return Ok(found);
         }
-        let mutation = self.begin(Demand::Room(ROW_BYTES)).await?;
+        let mutation = match self.begin_once(who, Demand::Room(ROW_BYTES)).await? {
+            Begun::New(mutation) => mutation,
+            Begun::Done(effect) => return self.made_before(effect),
+        };
         let (created, ticket) = self.create_in(mutation, who, directory, name, new, set)?;
         self.settle(ticket).await?;
         Ok(created)
@@ -101,6 +108,11 @@ impl Inner {
         if is_file && attributes.size > 0 {
             mutation.change_data(id);
         }
+        let effect = Effect::Made {
+            object: id,
+            directory,
+        };
+        mutation.note_effect(who, effect, None)?;
         let ticket = mutation.commit(&shape)?;
         Ok((
             Created {

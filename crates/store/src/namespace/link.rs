@@ -7,6 +7,8 @@ use crate::committer::Ticket;
 use crate::inner::Inner;
 use crate::mutation::{Mutation, Touch};
 use crate::overseer::Change;
+use crate::requests::Begun;
+use crate::rows::Effect;
 use crate::space::{Demand, ROW_BYTES};
 
 impl Inner {
@@ -18,7 +20,10 @@ impl Inner {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        let mutation = self.begin(Demand::Room(ROW_BYTES)).await?;
+        let mutation = match self.begin_once(who, Demand::Room(ROW_BYTES)).await? {
+            Begun::New(mutation) => mutation,
+            Begun::Done(effect) => return effect.change(),
+        };
         let (change, ticket) = self.link_in(mutation, who, id, directory, name)?;
         self.settle(ticket).await?;
         Ok(change)
@@ -57,6 +62,7 @@ impl Inner {
         mutation.object_mut(id)?.links += 1;
         mutation.touch(id, Touch::Attributes)?;
         let change = mutation.touch(directory, Touch::Content)?;
+        mutation.note_effect(who, Effect::Changed(change), None)?;
         Ok((change, mutation.commit(&shape)?))
     }
 }

@@ -14,7 +14,8 @@ use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::overseer::Change;
-use crate::rows::{Content, ObjectRow};
+use crate::requests::Begun;
+use crate::rows::{Content, Effect, ObjectRow};
 use crate::shares::Shares;
 use crate::space::Demand;
 
@@ -26,7 +27,10 @@ impl Inner {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        let mutation = self.begin(Demand::Removal).await?;
+        let mutation = match self.begin_once(who, Demand::Removal).await? {
+            Begun::New(mutation) => mutation,
+            Begun::Done(effect) => return effect.change(),
+        };
         let (change, ticket) = self.remove_in(mutation, who, directory, name)?;
         self.settle(ticket).await?;
         Ok(change)
@@ -57,6 +61,7 @@ impl Inner {
         self.drop_name_of(&mut mutation, &shares, id)?;
         let gone = mutation.object(id).is_err();
         let change = mutation.touch(directory, Touch::Content)?;
+        mutation.note_effect(who, Effect::Changed(change), None)?;
         let ticket = mutation.commit(&shape)?;
         if gone {
             shares.forget(id);

@@ -9,7 +9,8 @@ use crate::committer::Ticket;
 use crate::inner::Inner;
 use crate::mutation::{Mutation, Touch};
 use crate::overseer::Change;
-use crate::rows::ObjectRow;
+use crate::requests::Begun;
+use crate::rows::{Effect, ObjectRow};
 use crate::space::Demand;
 
 /// No path is that deep; a walk up that finds no end goes in circles.
@@ -31,7 +32,10 @@ impl Inner {
         to: Place<'_>,
     ) -> Result<(DirectoryChange, DirectoryChange)> {
         // It takes no room in the end, and whoever replaces a file with a shorter one makes some.
-        let mutation = self.begin(Demand::Change).await?;
+        let mutation = match self.begin_once(who, Demand::Change).await? {
+            Begun::New(mutation) => mutation,
+            Begun::Done(effect) => return effect.changes(),
+        };
         let (changes, ticket) = self.rename_in(mutation, who, from, to)?;
         self.settle(ticket).await?;
         Ok(changes)
@@ -76,16 +80,15 @@ impl Inner {
             }
             check_replaceable(&moved_row, row)?;
         }
-        self.move_name(mutation, from, to, moved, replaced)
+        self.move_name(mutation, who, (from, to), (moved, replaced))
     }
 
     fn move_name(
         &self,
         mut mutation: Mutation<'_>,
-        from: Place<'_>,
-        to: Place<'_>,
-        moved: ObjectId,
-        replaced: Option<ObjectId>,
+        who: &Credentials,
+        (from, to): (Place<'_>, Place<'_>),
+        (moved, replaced): (ObjectId, Option<ObjectId>),
     ) -> Result<((DirectoryChange, DirectoryChange), Ticket)> {
         let shape = Change::Rename {
             from: from.directory,
@@ -107,6 +110,7 @@ impl Inner {
         mutation.touch(moved, Touch::Attributes)?;
         let source = mutation.touch(from.directory, Touch::Content)?;
         let target = mutation.touch(to.directory, Touch::Content)?;
+        mutation.note_effect(who, Effect::Renamed(source, target), None)?;
         let ticket = mutation.commit(&shape)?;
         if let Some(gone) = gone {
             shares.forget(gone);

@@ -203,6 +203,7 @@ impl Inner {
                 ForeignRow::Incomplete { .. } => {
                     return Err(Error::Invalid("an update tells what its sender lacks"));
                 }
+                ForeignRow::Request { row, change } => mutation.enter_request(&change.key, row)?,
                 ForeignRow::Names { change } => mutation.enter_row(Table::Entries, &change),
                 // It was set by one of several updates that are applied as one, and has gone with its object.
                 ForeignRow::Xattr { id, .. } if gone.contains(&id) => {}

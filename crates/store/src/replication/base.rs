@@ -28,13 +28,20 @@ pub(super) const RESYNC: &[u8] = &[1];
 const ROWS_A_BATCH: usize = 256;
 
 /// The tables that replicas keep, in the order in which they are copied.
-const SHARED: [Table; 4] = [Table::Objects, Table::Entries, Table::Links, Table::Xattrs];
-
-/// What an interrupted copy may have left, and what belonged to it.
-const CLEARED: [Table; 17] = [
+const SHARED: [Table; 5] = [
+    Table::Objects,
     Table::Entries,
     Table::Links,
     Table::Xattrs,
+    Table::Requests,
+];
+
+/// What an interrupted copy may have left, and what belonged to it.
+const CLEARED: [Table; 18] = [
+    Table::Entries,
+    Table::Links,
+    Table::Xattrs,
+    Table::Requests,
     Table::Applied,
     Table::Orphans,
     Table::Removals,
@@ -253,6 +260,7 @@ impl Inner {
         self.incomplete.clear();
         self.torn.clear();
         self.dirty.clear();
+        self.series.clear();
         self.orphans.store(0, Ordering::Relaxed);
         let mut locks = self.locks();
         let locked: Vec<ObjectId> = locks.files().collect();

@@ -1,6 +1,6 @@
 //! Rows that come from another replica: what they mean, and whether they can be at all.
 
-use vfs::{Error, ObjectId, ReplicaSlot, Result};
+use vfs::{Error, ObjectId, ReplicaSlot, RequestId, Result};
 
 use super::incomplete::Mark;
 use crate::codec::Malformed;
@@ -10,7 +10,9 @@ use crate::locks::Held;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::recording::RowChange;
-use crate::rows::{Content, EntryRow, ObjectRow, XattrRow, decode_denials, decode_locks, key};
+use crate::rows::{
+    Content, EntryRow, ObjectRow, RequestRow, XattrRow, decode_denials, decode_locks, key,
+};
 use crate::shares::Denial;
 
 /// One row as another primary left it.
@@ -43,6 +45,8 @@ pub(super) enum ForeignRow {
     },
     /// Names of a directory.
     Names { change: RowChange },
+    /// What a client's request has done.
+    Request { row: RequestRow, change: RowChange },
     /// An extended attribute of an object.
     Xattr { id: ObjectId, change: RowChange },
 }
@@ -105,6 +109,16 @@ impl Inner {
                 denials: value.map_or(Ok(Vec::new()), decode_denials)?,
                 change,
             }),
+            Some(Table::Requests) => {
+                if change.key.len() != RequestId::SERIES_BYTES {
+                    return Err(Malformed("the name of a series has another length"));
+                }
+                let row = value.ok_or(Malformed("a request is taken back"))?;
+                Ok(ForeignRow::Request {
+                    row: RequestRow::decode(row)?,
+                    change,
+                })
+            }
             Some(Table::Incomplete) => Ok(ForeignRow::Incomplete {
                 of: key::parse_incomplete(&change.key)?,
                 mark: Mark::decode(value.ok_or(Malformed("a mark of missing data is empty"))?)?,
@@ -150,6 +164,7 @@ impl Mutation<'_> {
                 self.put_local(Table::Incomplete, &key::incomplete(of), &mark.encode());
                 self.then(move |inner, _| inner.incomplete.set(of, Some(mark)));
             }
+            ForeignRow::Request { row, change } => self.enter_request(&change.key, row)?,
             ForeignRow::Link { change, .. } => self.enter_row(Table::Links, &change),
             ForeignRow::Names { change } => self.enter_row(Table::Entries, &change),
             ForeignRow::Xattr { change, .. } => self.enter_row(Table::Xattrs, &change),

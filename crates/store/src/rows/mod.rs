@@ -7,9 +7,11 @@ mod entry;
 mod held;
 pub(crate) mod key;
 mod object;
+mod request;
 mod xattr;
 
 pub(crate) use entry::{EntryRow, NameHash};
 pub(crate) use held::{decode_denials, decode_locks, encode_denials, encode_locks};
 pub(crate) use object::{Content, DirectoryContent, FileContent, ObjectRow};
+pub(crate) use request::{Effect, RequestRow};
 pub(crate) use xattr::XattrRow;

@@ -1,0 +1,275 @@
+//! What clients' requests have done: written in the batch of the change, so that a repeat is recognised whenever it comes.
+//!
+//! There is one row for each series of requests, with its last one that changed something; other replicas get it with the
+//! change. The number of rows is bounded: those that were written longest ago go first. What must never enter: who the
+//! clients are, and whether one of them is still there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use vfs::{Created, Credentials, DirectoryChange, Error, ObjectId, RequestId, Result};
+
+use crate::inner::Inner;
+use crate::metadata::{Metadata, Table};
+use crate::mutation::Mutation;
+use crate::rows::{Effect, RequestRow};
+use crate::space::Demand;
+
+/// So many series are remembered at most: a thousand clients that each use 64 at once.
+const SERIES_MAX: u64 = 1 << 16;
+
+/// When there are more, only so many stay.
+const SERIES_KEPT: u64 = SERIES_MAX / 4 * 3;
+
+/// Rows removed in one batch. Small, so that nobody waits for it.
+const ROWS_A_BATCH: usize = 64;
+
+/// How many series are remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Series(AtomicU64);
+
+impl Series {
+    pub(crate) fn load(metadata: &Metadata) -> Series {
+        let rows = metadata.view().scan(Table::Requests, &[], &[]).count();
+        Series(AtomicU64::new(rows as u64))
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > SERIES_MAX
+    }
+}
+
+/// How an operation that a request asks for begins.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it is taken apart where it is returned"
+)]
+pub(crate) enum Begun<'s> {
+    /// With changes to be made.
+    New(Mutation<'s>),
+    /// It was carried out before; that is on stable storage.
+    Done(Effect),
+}
+
+impl Effect {
+    /// The change of the one directory, or object, that was changed.
+    pub(crate) fn change(self) -> Result<DirectoryChange> {
+        match self {
+            Effect::Changed(change) => Ok(change),
+            _ => Err(other()),
+        }
+    }
+
+    /// The changes of the directories that a renaming changed.
+    pub(crate) fn changes(self) -> Result<(DirectoryChange, DirectoryChange)> {
+        match self {
+            Effect::Renamed(source, target) => Ok((source, target)),
+            _ => Err(other()),
+        }
+    }
+}
+
+/// A request's digest says what it asks for, so no other kind of effect can be its own.
+fn other() -> Error {
+    Error::Io("a request is on record with another effect than it can have".into())
+}
+
+impl Inner {
+    /// Starts an operation that a request may ask for, unless it was carried out before.
+    ///
+    /// # Errors
+    /// Those of [`Inner::begin`]; [`Error::NotCarriedOut`] for a mere repeat of what was not.
+    pub(crate) async fn begin_once(&self, who: &Credentials, demand: Demand) -> Result<Begun<'_>> {
+        // A repeat is answered on a full disk, too.
+        if let Some(effect) = self.earlier_of(who).await? {
+            return Ok(Begun::Done(effect));
+        }
+        let mutation = self.begin(demand).await?;
+        let Some(request) = &who.request else {
+            return Ok(Begun::New(mutation));
+        };
+        // The same may have been under way meanwhile.
+        match self.effect_of(request)? {
+            None => Ok(Begun::New(mutation)),
+            Some(effect) => {
+                drop(mutation);
+                self.settle(self.commits.committed()).await?;
+                Ok(Begun::Done(effect))
+            }
+        }
+    }
+
+    /// What the request behind an operation has done before, once that is on stable storage.
+    ///
+    /// # Errors
+    /// [`Error::NotCarriedOut`] for a mere repeat of what was not.
+    pub(crate) async fn earlier_of(&self, who: &Credentials) -> Result<Option<Effect>> {
+        self.health.check()?;
+        let Some(request) = &who.request else {
+            return Ok(None);
+        };
+        if request.repeat_only {
+            // Whatever was about to be committed is by then.
+            drop(self.writer.lock().await);
+        }
+        let effect = self.effect_of(request)?;
+        if effect.is_some() {
+            self.settle(self.commits.committed()).await?;
+        } else if request.repeat_only {
+            return Err(Error::NotCarriedOut);
+        }
+        Ok(effect)
+    }
+
+    /// The object that an earlier execution of a request has made, as it is now.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it has been removed since.
+    pub(crate) fn made_before(&self, effect: Effect) -> Result<Created> {
+        let Effect::Made { object, directory } = effect else {
+            return Err(other());
+        };
+        Ok(Created {
+            attributes: self.object(object)?.attributes(object),
+            directory,
+            made: true,
+        })
+    }
+
+    fn effect_of(&self, request: &RequestId) -> Result<Option<Effect>> {
+        let row = self.request_row(&request.series)?;
+        Ok(row.and_then(|row| row.effect_of(request)))
+    }
+
+    /// A row that the disk has changed is as good as none.
+    fn request_row(&self, series: &[u8]) -> Result<Option<RequestRow>> {
+        let row = self.metadata.row(Table::Requests, series)?;
+        let row = row.map(|row| RequestRow::decode(&row)).transpose();
+        Ok(row.unwrap_or_else(|error| {
+            tracing::error!(%error, "what a client's request has done is forgotten");
+            None
+        }))
+    }
+
+    /// Removes what was written longest ago, when there is too much.
+    pub(crate) fn forget_old_requests(&self) -> Result<()> {
+        if !self.series.is_full() {
+            return Ok(());
+        }
+        let mut found: Vec<(u64, Vec<u8>)> = Vec::new();
+        for row in self.metadata.view().scan(Table::Requests, &[], &[]) {
+            let row = row?;
+            let seconds = RequestRow::decode(row.value()).map_or(0, |row| row.seconds);
+            found.push((seconds, row.key().to_vec()));
+        }
+        found.sort_unstable();
+        let many = (found.len() as u64).saturating_sub(SERIES_KEPT);
+        let old = &found[..usize::try_from(many).unwrap_or(found.len())];
+        for group in old.chunks(ROWS_A_BATCH) {
+            let mut mutation = self.begin_blocking()?;
+            for (seconds, key) in group {
+                let now = self.request_row(key)?;
+                // It may have been used again meanwhile.
+                if now.is_none_or(|row| row.seconds == *seconds) {
+                    mutation.remove_local(Table::Requests, key);
+                    mutation.then(|inner, _| {
+                        inner.series.0.fetch_sub(1, Ordering::Relaxed);
+                    });
+                }
+            }
+            mutation.commit_local()?;
+        }
+        Ok(())
+    }
+}
+
+impl Mutation<'_> {
+    /// Notes what the request behind this operation has done, in the same batch. `of` is the object when it may be one
+    /// without a name, which replicas do not keep.
+    pub(crate) fn note_effect(
+        &mut self,
+        who: &Credentials,
+        effect: Effect,
+        of: Option<ObjectId>,
+    ) -> Result<()> {
+        let Some(request) = &who.request else {
+            return Ok(());
+        };
+        let seconds = u64::try_from(self.now().seconds).unwrap_or(0);
+        let row = RequestRow::new(request, seconds, effect);
+        let row = self.with_earlier(&request.series, row)?.encode();
+        match of {
+            Some(id) => self.put_of(id, Table::Requests, &request.series, &row),
+            None => {
+                self.put(Table::Requests, &request.series, &row);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes over what a request has done that another primary carried out.
+    pub(crate) fn enter_request(&mut self, series: &[u8], row: RequestRow) -> Result<()> {
+        let row = self.with_earlier(series, row)?;
+        self.put_local(Table::Requests, series, &row.encode());
+        Ok(())
+    }
+
+    fn with_earlier(&mut self, series: &[u8], row: RequestRow) -> Result<RequestRow> {
+        Ok(match self.inner().request_row(series)? {
+            Some(earlier) => earlier.merged(row),
+            None => {
+                self.then(|inner, _| inner.series.add());
+                row
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NewStore, Store, StoreOptions};
+
+    fn key(number: u64) -> [u8; RequestId::SERIES_BYTES] {
+        let mut key = [0; RequestId::SERIES_BYTES];
+        key[..8].copy_from_slice(&number.to_be_bytes());
+        key
+    }
+
+    #[test]
+    fn what_was_written_longest_ago_goes_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = StoreOptions::new(directory.path().join("store"));
+        let store = Store::create(&options, &NewStore::default()).unwrap();
+        let many = SERIES_MAX + 1;
+        let mut batch = store.inner.metadata.batch();
+        for number in 0..many {
+            let request = RequestId {
+                series: key(number),
+                number: 1,
+                part: 0,
+                digest: 2,
+                repeat_only: false,
+            };
+            let row = RequestRow::new(&request, number, Effect::Set).encode();
+            batch.put(Table::Requests, &request.series, &row);
+        }
+        batch.commit().unwrap();
+        drop(store);
+        let store = Store::open(&options).unwrap();
+        store.inner.forget_old_requests().unwrap();
+        let view = store.inner.metadata.view();
+        let left: Vec<_> = view.scan(Table::Requests, &[], &[]).collect();
+        assert_eq!(left.len() as u64, SERIES_KEPT);
+        let oldest = left[0].as_ref().unwrap().key();
+        assert_eq!(oldest, key(many - SERIES_KEPT));
+        assert!(!store.inner.series.is_full());
+    }
+}

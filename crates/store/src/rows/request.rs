@@ -1,0 +1,212 @@
+//! What the last request of a series has done, part by part.
+
+use bytes::BufMut;
+use vfs::{ChangeAttribute, DirectoryChange, ObjectId, RequestId};
+
+use crate::codec::{Fields, Malformed};
+
+const VERSION: u8 = 1;
+
+const MADE: u8 = 1;
+const CHANGED: u8 = 2;
+const RENAMED: u8 = 3;
+const SET: u8 = 4;
+
+/// What a request has done, as far as its answer cannot be found out later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// An object was made with its name.
+    Made {
+        object: ObjectId,
+        directory: DirectoryChange,
+    },
+    /// A name was removed or added, or an extended attribute set or removed.
+    Changed(DirectoryChange),
+    /// A name was moved from one directory to another.
+    Renamed(DirectoryChange, DirectoryChange),
+    /// Attributes were set.
+    Set,
+}
+
+/// The last request of a series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestRow {
+    number: u32,
+    digest: u64,
+    /// When it was carried out, in seconds since 1970.
+    pub(crate) seconds: u64,
+    /// By part.
+    effects: Vec<(u32, Effect)>,
+}
+
+impl RequestRow {
+    /// A request that has done this.
+    pub(crate) fn new(request: &RequestId, seconds: u64, effect: Effect) -> RequestRow {
+        RequestRow {
+            number: request.number,
+            digest: request.digest,
+            seconds,
+            effects: vec![(request.part, effect)],
+        }
+    }
+
+    /// What a request has done, if it is this one.
+    pub(crate) fn effect_of(&self, request: &RequestId) -> Option<Effect> {
+        if (self.number, self.digest) != (request.number, request.digest) {
+            return None;
+        }
+        let mut effects = self.effects.iter();
+        effects
+            .find(|(part, _)| *part == request.part)
+            .map(|(_, effect)| *effect)
+    }
+
+    /// Both together: the later of two requests, and all that is known of one.
+    pub(crate) fn merged(mut self, other: RequestRow) -> RequestRow {
+        if (self.number, self.digest) == (other.number, other.digest) {
+            for (part, effect) in other.effects {
+                if self.effects.iter().all(|(known, _)| *known != part) {
+                    self.effects.push((part, effect));
+                }
+            }
+            return self;
+        }
+        match RequestId::is_later(self.number, other.number) {
+            true => self,
+            false => other,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut row = vec![VERSION];
+        row.put_u32(self.number);
+        row.put_u64(self.digest);
+        row.put_u64(self.seconds);
+        for (part, effect) in &self.effects {
+            row.put_u32(*part);
+            match effect {
+                Effect::Made { object, directory } => {
+                    row.put_u8(MADE);
+                    row.put_u64(object.as_u64());
+                    put_change(&mut row, directory);
+                }
+                Effect::Changed(change) => {
+                    row.put_u8(CHANGED);
+                    put_change(&mut row, change);
+                }
+                Effect::Renamed(source, target) => {
+                    row.put_u8(RENAMED);
+                    put_change(&mut row, source);
+                    put_change(&mut row, target);
+                }
+                Effect::Set => row.put_u8(SET),
+            }
+        }
+        row
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Result<RequestRow, Malformed> {
+        let mut fields = Fields::new(row);
+        if fields.u8()? != VERSION {
+            return Err(Malformed("the version of a request is unknown"));
+        }
+        let (number, digest, seconds) = (fields.u32()?, fields.u64()?, fields.u64()?);
+        let mut effects = Vec::new();
+        while !fields.is_empty() {
+            let part = fields.u32()?;
+            let effect = match fields.u8()? {
+                MADE => Effect::Made {
+                    object: ObjectId::from_u64(fields.u64()?),
+                    directory: change(&mut fields)?,
+                },
+                CHANGED => Effect::Changed(change(&mut fields)?),
+                RENAMED => Effect::Renamed(change(&mut fields)?, change(&mut fields)?),
+                SET => Effect::Set,
+                _ => return Err(Malformed("what a request has done is unknown")),
+            };
+            effects.push((part, effect));
+        }
+        Ok(RequestRow {
+            number,
+            digest,
+            seconds,
+            effects,
+        })
+    }
+}
+
+fn put_change(row: &mut Vec<u8>, change: &DirectoryChange) {
+    row.put_u64(change.before.0);
+    row.put_u64(change.after.0);
+}
+
+fn change(fields: &mut Fields<'_>) -> Result<DirectoryChange, Malformed> {
+    Ok(DirectoryChange {
+        before: ChangeAttribute(fields.u64()?),
+        after: ChangeAttribute(fields.u64()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(number: u32, part: u32) -> RequestId {
+        RequestId {
+            series: [7; RequestId::SERIES_BYTES],
+            number,
+            part,
+            digest: 9,
+            repeat_only: false,
+        }
+    }
+
+    fn change(before: u64) -> DirectoryChange {
+        DirectoryChange {
+            before: ChangeAttribute(before),
+            after: ChangeAttribute(before + 1),
+        }
+    }
+
+    #[test]
+    fn rows_come_back_and_damaged_ones_are_refused() {
+        let object = ObjectId::from_u64(3);
+        let effects = [
+            Effect::Made {
+                object,
+                directory: change(1),
+            },
+            Effect::Changed(change(2)),
+            Effect::Renamed(change(3), change(4)),
+            Effect::Set,
+        ];
+        let rows = (0..).zip(effects);
+        let row = rows.map(|(part, effect)| RequestRow::new(&request(5, part), 77, effect));
+        let row = row.reduce(RequestRow::merged).unwrap();
+        let encoded = row.encode();
+        assert_eq!(RequestRow::decode(&encoded), Ok(row.clone()));
+        for (part, effect) in (0..).zip(effects) {
+            assert_eq!(row.effect_of(&request(5, part)), Some(effect));
+        }
+        assert_eq!(row.effect_of(&request(5, 9)), None);
+        assert_eq!(row.effect_of(&request(6, 0)), None);
+        let other = RequestId {
+            digest: 8,
+            ..request(5, 0)
+        };
+        assert_eq!(row.effect_of(&other), None, "it asks for something else");
+        let mut unknown = encoded.clone();
+        unknown[25] = 99;
+        for damaged in [&encoded[..encoded.len() - 1], &unknown, &[2]] {
+            assert!(RequestRow::decode(damaged).is_err());
+        }
+    }
+
+    #[test]
+    fn the_later_request_counts_in_whichever_order_they_come() {
+        let early = RequestRow::new(&request(u32::MAX, 0), 1, Effect::Set);
+        let late = RequestRow::new(&request(0, 0), 2, Effect::Changed(change(1)));
+        assert_eq!(early.clone().merged(late.clone()), late);
+        assert_eq!(late.clone().merged(early), late);
+    }
+}

@@ -1,0 +1,257 @@
+//! What a client's request has done is on record with the change, so that a repeat is answered and not carried out again.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use bytes::Bytes;
+use fixture::pair::Pair;
+use fixture::{Fixture, name, root};
+use store::Store;
+use vfs::{
+    Authority, Creation, Credentials, DirectoryChange, Error, FileSystem, NewObject, ObjectId,
+    ObjectKind, RequestId, Result, SetAttributes, XattrMode, XattrName,
+};
+
+const ROOT: ObjectId = ObjectId::ROOT;
+
+/// The superuser with a request of a series.
+fn asking(series: u8, number: u32) -> Credentials {
+    root().with_request(Some(RequestId {
+        series: [series; RequestId::SERIES_BYTES],
+        number,
+        part: 0,
+        digest: 1,
+        repeat_only: false,
+    }))
+}
+
+/// The same request, to be answered only if it was carried out.
+fn again(who: &Credentials) -> Credentials {
+    let request = who.request.map(|request| RequestId {
+        repeat_only: true,
+        ..request
+    });
+    who.with_request(request)
+}
+
+/// What a change returned, as far as a client must be told the same again.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Made(ObjectId, DirectoryChange, bool),
+    Changed(DirectoryChange),
+    Renamed(DirectoryChange, DirectoryChange),
+    Set(SetAttributes),
+}
+
+const CHANGES: [&str; 11] = [
+    "mkdir",
+    "symlink",
+    "create",
+    "exclusive",
+    "link",
+    "rename",
+    "remove",
+    "set xattr",
+    "remove xattr",
+    "chmod",
+    "truncate",
+];
+
+/// Makes one of the changes, each of which another one makes possible.
+async fn change(store: &Store, who: &Credentials, what: &str, file: ObjectId) -> Result<Told> {
+    let (set, xattr) = (SetAttributes::default(), XattrName::new(b"x".to_vec()));
+    let xattr = xattr.unwrap();
+    let make = async |text: &str, new: NewObject| {
+        let made = store.create(who, ROOT, &name(text), new, &set).await?;
+        Ok(Told::Made(made.attributes.id, made.directory, made.made))
+    };
+    let set_to = async |set: SetAttributes| {
+        let authority = Authority::Credentials(who);
+        store.set_attributes(authority, file, &set).await?;
+        Ok(Told::Set(set))
+    };
+    match what {
+        "mkdir" => make("directory", NewObject::Plain(ObjectKind::Directory)).await,
+        "symlink" => make("symlink", NewObject::Symlink(Bytes::from_static(b"to"))).await,
+        "create" => make("made", NewObject::File(Creation::Guarded)).await,
+        "exclusive" => make("sole", NewObject::File(Creation::Exclusive([3; 8]))).await,
+        "link" => {
+            let changed = store.link(who, file, ROOT, &name("second")).await;
+            changed.map(Told::Changed)
+        }
+        "rename" => {
+            let (old, new) = (name("second"), name("third"));
+            let renamed = store.rename(who, (ROOT, &old), (ROOT, &new)).await;
+            renamed.map(|(source, target)| Told::Renamed(source, target))
+        }
+        "remove" => {
+            let removed = store.remove(who, ROOT, &name("made")).await;
+            removed.map(Told::Changed)
+        }
+        "set xattr" => {
+            let value = Bytes::from_static(b"value");
+            let set = store.set_xattr(who, file, &xattr, value, XattrMode::Create);
+            set.await.map(Told::Changed)
+        }
+        "remove xattr" => {
+            let removed = store.remove_xattr(who, file, &xattr).await;
+            removed.map(Told::Changed)
+        }
+        "chmod" => {
+            set_to(SetAttributes {
+                mode: Some(0o640),
+                ..set.clone()
+            })
+            .await
+        }
+        _ => {
+            set_to(SetAttributes {
+                size: Some(9),
+                ..set.clone()
+            })
+            .await
+        }
+    }
+}
+
+/// Makes all the changes, each in a series of its own, and tells what was answered.
+async fn make_all(store: &Store, file: ObjectId) -> Vec<Told> {
+    let mut told = Vec::new();
+    for (series, what) in (0..).zip(CHANGES) {
+        told.push(change(store, &asking(series, 7), what, file).await.unwrap());
+    }
+    told
+}
+
+/// Every repeat is told what was told first, by a store that makes no change for it.
+async fn assert_all_answered(store: &Store, file: ObjectId, told: &[Told]) {
+    let version = store.attributes(ROOT).await.unwrap().change;
+    for (series, (what, told)) in (0..).zip(CHANGES.iter().zip(told)) {
+        // What was made and removed again is gone.
+        let gone = *what == "create";
+        let expected = if gone { Err(&Error::Stale) } else { Ok(told) };
+        for who in [asking(series, 7), again(&asking(series, 7))] {
+            let answered = change(store, &who, what, file).await;
+            assert_eq!(answered.as_ref(), expected, "{what}");
+        }
+    }
+    assert_eq!(store.attributes(ROOT).await.unwrap().change, version);
+}
+
+#[tokio::test]
+async fn what_was_asked_twice_is_done_once_also_after_a_crash() {
+    let mut fixture = Fixture::new();
+    fixture.store().end_reclaim().await.unwrap();
+    let file = fixture.file(ROOT, "file").await;
+    let told = make_all(fixture.store(), file).await;
+    assert_all_answered(fixture.store(), file, &told).await;
+    fixture.crash();
+    assert_all_answered(fixture.store(), file, &told).await;
+}
+
+#[tokio::test]
+async fn a_mere_repeat_of_what_was_not_done_is_refused() {
+    let fixture = Fixture::new();
+    let file = fixture.file(ROOT, "file").await;
+    for (series, what) in (0..).zip(CHANGES) {
+        let refused = change(fixture.store(), &again(&asking(series, 7)), what, file).await;
+        assert_eq!(refused, Err(Error::NotCarriedOut), "{what}");
+    }
+    // Also when the series has gone on, and when something else was asked under that name.
+    let first = asking(1, 7);
+    change(fixture.store(), &first, "mkdir", file)
+        .await
+        .unwrap();
+    let second = asking(1, 8);
+    change(fixture.store(), &second, "link", file)
+        .await
+        .unwrap();
+    let other = second.request.map(|request| RequestId {
+        digest: 2,
+        ..request
+    });
+    for who in [first, second.with_request(other)] {
+        let refused = change(fixture.store(), &again(&who), "mkdir", file).await;
+        assert_eq!(refused, Err(Error::NotCarriedOut));
+    }
+}
+
+#[tokio::test]
+async fn what_failed_has_done_nothing_and_may_be_tried_again() {
+    let fixture = Fixture::new();
+    let file = fixture.file(ROOT, "file").await;
+    let who = asking(1, 7);
+    let failed = change(fixture.store(), &who, "remove", file).await;
+    assert_eq!(failed, Err(Error::NotFound));
+    fixture.file(ROOT, "made").await;
+    let removed = change(fixture.store(), &who, "remove", file).await;
+    assert!(removed.is_ok());
+}
+
+#[tokio::test]
+async fn several_parts_of_one_request_are_each_on_record() {
+    let mut fixture = Fixture::new();
+    let file = fixture.file(ROOT, "file").await;
+    let part = |part| {
+        let request = asking(1, 7)
+            .request
+            .map(|request| RequestId { part, ..request });
+        root().with_request(request)
+    };
+    let parts = ["mkdir", "symlink", "link", "exclusive"];
+    let mut told = Vec::new();
+    for (number, what) in (0..).zip(parts) {
+        let done = change(fixture.store(), &part(number), what, file).await;
+        told.push(done.unwrap());
+    }
+    fixture.crash();
+    for ((number, what), told) in (0..).zip(parts).zip(told) {
+        let answered = change(fixture.store(), &again(&part(number)), what, file).await;
+        assert_eq!(answered, Ok(told), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_has_applied_a_change_answers_a_repeat() {
+    let pair = Pair::new().await;
+    let file = pair.leader.file(ROOT, "file").await;
+    let told = make_all(pair.leader.store(), file).await;
+    pair.follow().await;
+    assert_all_answered(pair.follower.store(), file, &told).await;
+}
+
+#[tokio::test]
+async fn a_copy_of_the_tree_answers_repeats_too() {
+    let pair = Pair::new().await;
+    let file = pair.leader.file(ROOT, "file").await;
+    let told = make_all(pair.leader.store(), file).await;
+    let (leader, follower) = (pair.leader.store(), pair.follower.store());
+    follower.begin_base().await.unwrap();
+    let mut scan = leader.base().await.unwrap();
+    loop {
+        let page = scan.next_page(500).unwrap();
+        if page.is_empty() {
+            break;
+        }
+        follower.install_base(page).await.unwrap();
+    }
+    follower.finish_base(scan.positions.clone()).await.unwrap();
+    assert_all_answered(follower, file, &told).await;
+}
+
+/// The first request of a slot was carried out elsewhere, the next one here; the record of the first comes late.
+#[tokio::test]
+async fn a_late_record_does_not_replace_what_came_after() {
+    let pair = Pair::new().await;
+    let file = pair.leader.file(ROOT, "file").await;
+    pair.follow().await;
+    let (first, second) = (asking(1, 7), asking(1, 8));
+    let store = pair.leader.store();
+    change(store, &first, "mkdir", file).await.unwrap();
+    let here = pair.follower.store();
+    let told = change(here, &second, "symlink", file).await.unwrap();
+    pair.follow().await;
+    let answered = change(here, &again(&second), "symlink", file).await;
+    assert_eq!(answered, Ok(told));
+}
