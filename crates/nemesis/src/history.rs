@@ -77,6 +77,11 @@ pub enum Act {
     },
     /// A counter was incremented under a lock.
     Section(Section),
+    /// A name that nobody else touches was made, linked, renamed, moved into a new directory and removed with it.
+    Round {
+        /// Which.
+        name: u64,
+    },
     /// A record was written and committed.
     Append {
         /// Which log; each has one writer.
@@ -146,6 +151,7 @@ impl Act {
             Act::ReadReplaced { .. } => "read a replaced name",
             Act::Move { .. } => "move",
             Act::Section(_) => "section under a lock",
+            Act::Round { .. } => "round of names of one's own",
             Act::Append { .. } => "append and commit",
         }
     }

@@ -59,7 +59,7 @@ const STORIES: &[(&str, Story)] = stories![
     restart::locks_are_reclaimed_and_nobody_steals_them,
     restart::open_files_stay_usable_across_restarts,
     restart::names_change_exactly_once_across_orderly_restarts,
-    restart::no_change_of_names_is_lost_across_crashes,
+    restart::names_change_exactly_once_across_crashes,
     restart::crashes_lose_nothing_with_asynchronous_commits_either,
     reconnect::names_change_exactly_once_across_pulled_cables,
     space::a_full_disk_is_told_and_removal_helps,

@@ -11,6 +11,7 @@ mod creates;
 mod moves;
 mod registers;
 mod replaces;
+mod rounds;
 mod sections;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub fn judge(events: &[Event], surveys: &[Survey]) -> Vec<Violation> {
     violations.extend(creates::check(events, surveys));
     violations.extend(replaces::check(events, surveys));
     violations.extend(moves::check(events, surveys));
+    violations.extend(rounds::check(events));
     violations.extend(sections::check(events, surveys));
     violations.extend(appends::check(events, surveys));
     violations.extend(copies::check(surveys));

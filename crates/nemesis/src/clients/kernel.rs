@@ -1,9 +1,8 @@
 //! The client of the Linux kernel at every site, with the site's export mounted: programs there read and write registers,
-//! and count under locks.
+//! count under locks, and change names.
 //!
-//! They have nothing to do with names. What that client has looked up it opens by its handle for a while, also when the name
-//! stands for something else meanwhile; and when its server has crashed it makes a request anew that it cannot know the outcome
-//! of, so that nobody can tell a refusal from success.
+//! Names they change only where nobody else does. What that client has looked up it opens by its handle for a while, also when the
+//! name stands for something else meanwhile.
 //!
 //! What must never enter: requests of a client of ours.
 
@@ -16,7 +15,7 @@ use testbed::{Guest, GuestConfig, Mount, Output, Place, Script, quoted};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::content::{VALUE_SIZE, of_value, value_in};
-use super::tree::EXPORT;
+use super::tree::{EXPORT, OWN};
 use super::{Common, LIMIT};
 use crate::history::{Act, Outcome, Section, Time};
 use crate::random::Random;
@@ -59,6 +58,35 @@ close($file) or die "close: $!";
 
 /// How that program says that somebody else had the lock all the time.
 const DENIED: i32 = 75;
+
+/// Changes names that nobody else touches, each of which is possible exactly once, and says what was refused.
+const ROUND: &str = r#"
+use Errno;
+use Fcntl;
+my ($folder, $name) = @ARGV;
+my $path = "$folder/$name";
+sub did {
+    my ($what, $done) = @_;
+    return if $done;
+    my $code = $!{EEXIST} || $!{ENOENT} ? 76 : 1;
+    print STDERR "$what: $!\n";
+    exit $code;
+}
+did("create", sysopen(my $file, $path, O_CREAT | O_EXCL | O_WRONLY));
+close($file);
+did("link", link($path, "$path-link"));
+did("rename", rename($path, "$path-new"));
+did("mkdir", mkdir("$path-folder"));
+did("symlink", symlink($name, "$path-symlink"));
+did("move", rename("$path-new", "$path-folder/$name"));
+did("remove", unlink("$path-symlink"));
+did("remove a link", unlink("$path-link"));
+did("remove the last name", unlink("$path-folder/$name"));
+did("rmdir", rmdir("$path-folder"));
+"#;
+
+/// How that program says that a change of its own was refused as one that had happened.
+const REPEATED: i32 = 76;
 
 /// A kernel that has mounted the server of its site.
 #[derive(Debug)]
@@ -118,9 +146,10 @@ impl Worker {
             let pause = self.random.below(PAUSE_MS_MAX);
             std::thread::sleep(Duration::from_millis(pause));
             let register = self.random.below(self.common.tree.registers.len() as u64) as usize;
-            match self.random.below(6) {
+            match self.random.below(8) {
                 0 | 1 => self.write(register),
                 2 => self.count(),
+                3 | 4 => self.round(),
                 _ => self.read(register),
             }
         }
@@ -203,6 +232,25 @@ impl Worker {
                 .map(|saw| saw + 1),
         };
         self.record(begin, Act::Section(section), outcome);
+    }
+
+    fn round(&self) {
+        let name = self.common.fresh_value();
+        let (program, folder) = (quoted(ROUND), quoted(&format!("{FOLDER}/{OWN}")));
+        let script = format!("perl -e {program} {folder} round-{name}");
+        let begin = self.now();
+        let outcome = match self.guest.run(Script::new(script).within(LIMIT)) {
+            Ok(Output { code: 0, .. }) => Outcome::Done,
+            Ok(failed) => {
+                let why = failed.error_text().trim().to_owned();
+                match failed.code {
+                    REPEATED => Outcome::Refused(why),
+                    _ => Outcome::Unknown(why),
+                }
+            }
+            Err(error) => Outcome::Unknown(format!("{error:#}")),
+        };
+        self.record(begin, Act::Round { name }, outcome);
     }
 
     /// What a script prints that succeeds.

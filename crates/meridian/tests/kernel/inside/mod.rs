@@ -20,8 +20,6 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use bustle::Answers;
-
 /// Runs the program that the first word names.
 pub fn main(words: Vec<String>) -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -51,10 +49,7 @@ fn program(words: &[&str]) -> Result<()> {
         }
         ["journal", file] => journal::write(Path::new(file)),
         ["audit", file, count] => journal::audit(Path::new(file), count.parse()?),
-        ["bustle", folder, name] => bustle::work(Path::new(folder), name, Answers::AllHeard),
-        ["bustle-crashing", folder, name] => {
-            bustle::work(Path::new(folder), name, Answers::SomeLost)
-        }
+        ["bustle", folder, name] => bustle::work(Path::new(folder), name),
         ["replace", folder, name] => writers::replace(Path::new(folder), name),
         ["watch", folder] => writers::watch(Path::new(folder)),
         ["pour", file] => writers::pour(Path::new(file)),

@@ -1,0 +1,44 @@
+//! Exactly once: of names that nobody else touches, no client is told that what it makes exists, or that what it renames or
+//! removes does not.
+//!
+//! What must never enter: changes that may not have been carried out at all.
+
+use super::Violation;
+use crate::history::{Act, Event, Outcome};
+
+const PROMISE: &str = "exactly once";
+
+pub(super) fn check(events: &[Event]) -> Vec<Violation> {
+    let broken = events.iter().filter_map(|event| match &event.outcome {
+        Outcome::Refused(why) if matches!(event.act, Act::Round { .. }) => Some((event, why)),
+        _ => None,
+    });
+    let violations = broken.map(|(event, why)| {
+        let client = event.client;
+        let what = format!("client {client} was told about a change of its own: {why}");
+        Violation::at(PROMISE, event.end, what)
+    });
+    violations.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{done, refused, unknown};
+    use super::*;
+
+    fn round() -> Event {
+        done(1, [1, 2], Act::Round { name: 5 })
+    }
+
+    #[test]
+    fn rounds_that_were_answered_or_not_are_in_order() {
+        let other = refused("Exist", done(0, [1, 2], Act::Create { name: 1 }));
+        assert_eq!(check(&[round(), unknown(round()), other]), []);
+    }
+
+    #[test]
+    fn a_refusal_of_a_change_of_ones_own_is_found() {
+        let repeated = refused("mkdir: File exists", round());
+        assert_eq!(check(&[round(), repeated]).len(), 1);
+    }
+}
