@@ -8,6 +8,7 @@
 mod ballast;
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,10 @@ const BALLAST_PART: u64 = 2;
 const CHANGE_PART: u64 = 2;
 /// The part of the reserve that even removals leave alone: one in so many.
 const LAST_PART: u64 = 8;
+/// The ballast is given up so much at a time, or what is needed at once.
+const STEP_BYTES: u64 = 1 << 20;
+/// Of the newest journal so much is allocated ahead.
+const JOURNAL_AHEAD_BYTES: u64 = 4 << 20;
 /// How long a look at the file system counts when there was plenty of room.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// What one new object, name or attribute is taken to need.
@@ -169,35 +174,48 @@ impl Headroom {
         Ok(())
     }
 
-    /// Admits what needs nothing in the end, as long as so much is left for it.
+    /// Admits what needs nothing in the end, as long as so much is left for it, the ballast included.
     fn admit_change(&self, left_bytes: u64) -> vfs::Result<u64> {
         let free_bytes = self.free()?.own;
-        let enough = if free_bytes >= self.reserve_bytes / LAST_PART {
-            free_bytes.saturating_add(self.ballast.held_bytes()) >= left_bytes
-        } else {
-            // From here on the ballast is what is left.
-            self.ensure(left_bytes)
-        };
-        if enough { Ok(0) } else { Err(Error::NoSpace) }
+        match free_bytes.saturating_add(self.ballast.held_bytes()) >= left_bytes {
+            true => Ok(0),
+            false => Err(Error::NoSpace),
+        }
     }
 
-    /// Whether so much is free for the process, after the ballast was given up if need be.
+    /// Whether so much is free for the process, after as much of the ballast was given up as that needs.
     pub(crate) fn ensure(&self, bytes: u64) -> bool {
-        let enough = || self.free().is_ok_and(|free| free.own >= bytes);
-        if enough() {
-            return true;
+        loop {
+            let lacking_bytes = match self.free() {
+                Ok(free) => bytes.saturating_sub(free.own),
+                Err(_) => return false,
+            };
+            if lacking_bytes == 0 {
+                return true;
+            }
+            if !self.ballast.release(lacking_bytes.max(STEP_BYTES)) {
+                return false;
+            }
         }
-        self.ballast.release();
-        enough()
     }
 
-    /// Gives the ballast up when the file system is nearly full, and takes it again when it is not. To be called
-    /// regularly.
-    pub(crate) fn balance(&self) {
-        let Ok(free) = self.free() else { return };
-        if free.own < self.reserve_bytes / LAST_PART {
-            self.ballast.release();
+    /// Does something that takes up room, and gives up the ballast for it, step by step, where there is none.
+    pub(crate) fn force(&self, allocate: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        loop {
+            match allocate() {
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    if !self.ballast.release(STEP_BYTES) {
+                        return Err(error);
+                    }
+                }
+                outcome => return outcome,
+            }
         }
+    }
+
+    /// How much of a journal should be allocated before it is written.
+    pub(crate) fn journal_bytes(&self) -> u64 {
+        JOURNAL_AHEAD_BYTES.min(self.reserve_bytes / LAST_PART)
     }
 
     /// Takes the ballast again when there is room for it and for as much again. May wait for the disk.

@@ -102,7 +102,7 @@ pub(crate) fn commit_groups(inner: &Inner) {
     loop {
         let wake = inner.commits.next();
         let persist = wake != (Wake::Work { persist: false });
-        inner.headroom.balance();
+        inner.allocate_journal();
         let done = if persist { inner.persist_all() } else { Ok(()) };
         let done = done.and_then(|()| {
             let has_room = |bytes| inner.headroom.ensure(bytes);
@@ -287,6 +287,15 @@ fn open_data(inner: &Inner) -> Result<File> {
 }
 
 impl Inner {
+    /// Allocates what the journal will need soon, so that nobody who fills the disk meanwhile can end the store.
+    fn allocate_journal(&self) {
+        let ahead_bytes = self.headroom.journal_bytes();
+        let allocate = || self.metadata.allocate_journal(ahead_bytes);
+        if let Err(error) = self.headroom.force(allocate) {
+            tracing::debug!("cannot allocate the journal ahead: {error}");
+        }
+    }
+
     /// Makes stable what nobody has touched for a while.
     pub(crate) fn stabilise_neglected(&self, neglect: Duration) -> Result<()> {
         for id in self.dirty.neglected(neglect, usize::MAX) {

@@ -146,9 +146,10 @@ fn inflict(damage: Damage, path: &Path, random: &mut Random) -> bool {
             return true;
         }
         Damage::Swap => {
-            let mut siblings = Vec::new();
-            files_below(path.parent().unwrap(), &mut siblings);
-            siblings.retain(|sibling| sibling != path);
+            let beside = fs::read_dir(path.parent().unwrap()).unwrap();
+            let mut siblings: Vec<_> = beside.map(|found| found.unwrap().path()).collect();
+            siblings.retain(|sibling| sibling != path && sibling.is_file());
+            siblings.sort();
             if siblings.is_empty() {
                 return false;
             }

@@ -149,7 +149,7 @@ async fn fill_and_empty(disk: &SmallDisk, writers: u32) {
         let found = store.lookup(&who, ROOT, &name(text)).await.unwrap();
         let authority = Authority::Credentials(&who);
         store
-            .set_attributes(authority, found.id, &with_size(10))
+            .set_attributes(authority, found.id, &with_size(0))
             .await
             .unwrap();
     }

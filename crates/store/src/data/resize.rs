@@ -42,7 +42,7 @@ impl Inner {
             // What was kept in place of stable data goes with this change, so the data has to be stable.
             self.stabilise(id).await?;
         }
-        let demand = if shrinks {
+        let demand = if size <= before.size {
             Demand::Removal
         } else {
             Demand::Room(ROW_BYTES)

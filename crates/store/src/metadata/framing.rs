@@ -14,6 +14,10 @@ const START: u8 = 1;
 const ITEM: u8 = 2;
 const END: u8 = 3;
 const CLEAR: u8 = 4;
+/// What an item takes beside its key and value; a byte more stands for the table's number.
+pub(super) const ITEM_BYTES: u64 = 22;
+/// What a batch takes beside its items, and with the item that numbers it at most.
+pub(super) const BATCH_BYTES: u64 = 26 + ITEM_BYTES + 16;
 const TRAILER: [u8; 4] = *b"FJL\x03";
 /// Kinds of items that the embedded store can replay: a value, and two ways to remove one.
 const KINDS: std::ops::RangeInclusive<u8> = 0..=2;

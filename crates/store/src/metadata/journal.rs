@@ -7,18 +7,36 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::FallocateFlags;
 use std::thread;
 
 use crate::error::{WITHOUT_DESCRIPTORS, lacks_descriptors};
+
+/// How long the embedded store makes a new journal, which is a hole at first.
+const NEW_BYTES: u64 = 64 << 20;
 
 /// The journals of an embedded store.
 #[derive(Debug)]
 pub(super) struct Journals {
     folder: PathBuf,
     newest: Mutex<Journal>,
+    allocated: Mutex<Allocated>,
+}
+
+/// What is allocated of a journal.
+#[derive(Debug, Default)]
+struct Allocated {
+    number: Option<u64>,
+    /// Where the journal ended, at most, when the batches before had taken so many bytes.
+    end: u64,
+    written_bytes: u64,
+    /// Up to here.
+    through: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -33,7 +51,45 @@ impl Journals {
         Ok(Journals {
             folder: folder.to_owned(),
             newest: Mutex::new(search(folder)?),
+            allocated: Mutex::default(),
         })
+    }
+
+    /// Allocates the newest journal so far behind its end, without making it longer. `written_bytes` is what batches have
+    /// taken in all journals since they were found.
+    pub(super) fn allocate(&self, written_bytes: u64, ahead_bytes: u64) -> io::Result<()> {
+        if ahead_bytes == 0 {
+            return Ok(());
+        }
+        let newest = self.catch_up()?;
+        let mut allocated = self
+            .allocated
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let since_bytes = written_bytes.saturating_sub(allocated.written_bytes);
+        if allocated.number == Some(newest.number) {
+            allocated.end += since_bytes;
+        } else {
+            // One that was there at the start ends where its file does, unless the embedded store has just made it; in
+            // one that is new lies at most what was written since the last look.
+            let is_first = allocated.number.is_none();
+            let length = newest.file.metadata()?.len();
+            let old = is_first && length != NEW_BYTES;
+            allocated.end = since_bytes + if old { length } else { 0 };
+            allocated.number = Some(newest.number);
+            allocated.through = 0;
+        }
+        allocated.written_bytes = written_bytes;
+        if allocated.through >= allocated.end + ahead_bytes / 2 {
+            return Ok(());
+        }
+        let through = allocated.end + ahead_bytes;
+        let file = File::options()
+            .write(true)
+            .open(self.folder.join(format!("{}.jnl", newest.number)))?;
+        rustix::fs::fallocate(file.as_fd(), FallocateFlags::KEEP_SIZE, 0, through)?;
+        allocated.through = through;
+        Ok(())
     }
 
     /// Returns when everything the operating system has been given of any journal is stable; with the number of the

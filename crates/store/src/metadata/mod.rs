@@ -11,6 +11,7 @@ mod mark;
 mod opening;
 mod pieces;
 
+use std::io;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -141,6 +142,8 @@ pub(crate) struct Metadata {
     number: AtomicU64,
     /// Bytes of changes since [`Metadata::write_out_full`] looked last.
     unlooked_bytes: AtomicU64,
+    /// Bytes that batches have taken in journals since they were opened.
+    journal_bytes: AtomicU64,
     /// Where a copy of the files lies that goes with this value.
     _copy: Option<TempDir>,
 }
@@ -225,6 +228,7 @@ impl Metadata {
             writes: self.database.batch(),
             cached: Vec::new(),
             bytes: 0,
+            items: 0,
             former: Vec::new(),
         }
     }
@@ -243,6 +247,12 @@ impl Metadata {
     pub(crate) fn settle_mark(&self) -> Result<(), MetadataError> {
         let settled = self.mark.settle();
         settled.map_err(|error| MetadataError(format!("cannot note what is stable: {error}")))
+    }
+
+    /// Allocates so many bytes of the newest journal behind what has been written.
+    pub(crate) fn allocate_journal(&self, ahead_bytes: u64) -> io::Result<()> {
+        let written_bytes = self.journal_bytes.load(Ordering::Relaxed);
+        self.journals.allocate(written_bytes, ahead_bytes)
     }
 
     /// Whether so much has changed that [`Metadata::write_out_full`] should be called.
@@ -425,6 +435,7 @@ pub(crate) struct Batch<'m> {
     /// What the batch does to rows that may be in the cache.
     cached: Vec<(CachedKey, Option<Arc<[u8]>>)>,
     bytes: u64,
+    items: u64,
     /// Rows that may have had more pieces before.
     former: Vec<Former>,
 }
@@ -500,12 +511,14 @@ impl Batch<'_> {
 
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) {
         self.bytes += (key.len() + value.len()) as u64;
+        self.items += 1;
         let (keyspace, key) = self.metadata.place(table, key);
         self.writes.insert(keyspace, key, value);
     }
 
     fn erase(&mut self, table: Table, key: &[u8]) {
         self.bytes += key.len() as u64;
+        self.items += 1;
         let (keyspace, key) = self.metadata.place(table, key);
         self.writes.remove(keyspace, key);
     }
@@ -532,6 +545,10 @@ impl Batch<'_> {
         metadata.cache.end_change(self.cached);
         outcome?;
         metadata.number.store(number, Ordering::Release);
+        let journal_bytes = self.bytes + self.items * framing::ITEM_BYTES + framing::BATCH_BYTES;
+        metadata
+            .journal_bytes
+            .fetch_add(journal_bytes, Ordering::Relaxed);
         metadata
             .unlooked_bytes
             .fetch_add(self.bytes, Ordering::Relaxed);

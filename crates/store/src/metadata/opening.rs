@@ -147,6 +147,7 @@ fn open_examined(
         committing: Mutex::default(),
         number: AtomicU64::new(number),
         unlooked_bytes: AtomicU64::new(0),
+        journal_bytes: AtomicU64::new(0),
         _copy: copy,
     })
 }

@@ -24,9 +24,8 @@ impl Ballast {
     /// The ballast of a store as it was left; nothing is written.
     pub(super) fn find(root: &Path, wanted_bytes: u64) -> Ballast {
         let path = root.join(FILE);
-        let found = path
-            .metadata()
-            .map_or(0, |found| found.blocks().saturating_mul(512));
+        let size = |found: std::fs::Metadata| found.len().min(found.blocks().saturating_mul(512));
+        let found = path.metadata().map_or(0, size);
         Ballast {
             path,
             wanted_bytes,
@@ -38,22 +37,26 @@ impl Ballast {
         self.held_bytes.load(Ordering::Acquire)
     }
 
-    /// Gives the room to whoever needs it.
-    pub(super) fn release(&self) {
-        if self.held_bytes.swap(0, Ordering::AcqRel) == 0 {
-            return;
+    /// Gives so much room to whoever needs it, or what is left. Says whether there was any. Little at a time, because
+    /// whoever fills the disk may take it as well.
+    pub(super) fn release(&self, bytes: u64) -> bool {
+        let held_bytes = self.held_bytes();
+        if held_bytes == 0 {
+            return false;
         }
-        // A file that is cut needs no room on any file system but those that copy what they change; these free
-        // the name as well.
-        let released = File::options().write(true).open(&self.path);
-        let released = released.and_then(|file| file.set_len(0));
-        match released {
-            Ok(()) => tracing::warn!(
+        if held_bytes >= self.wanted_bytes {
+            tracing::warn!(
                 path = ?self.path,
-                "the disk is nearly full: the ballast was given up, so that files can still be removed"
-            ),
-            Err(error) => tracing::warn!(path = ?self.path, %error, "cannot give the ballast up"),
+                "the disk is nearly full: the ballast is being given up, so that files can still be removed"
+            );
         }
+        let left_bytes = held_bytes.saturating_sub(bytes);
+        self.held_bytes.store(left_bytes, Ordering::Release);
+        let file = File::options().write(true).open(&self.path);
+        if let Err(error) = file.and_then(|file| file.set_len(left_bytes)) {
+            tracing::warn!(path = ?self.path, %error, "cannot give the ballast up");
+        }
+        true
     }
 
     /// Takes up the room that is wanted. Without it, all of the reserve is kept free instead.
@@ -65,8 +68,9 @@ impl Ballast {
             Ok(()) => self.held_bytes.store(self.wanted_bytes, Ordering::Release),
             Err(error) => {
                 tracing::debug!(path = ?self.path, %error, "there is no ballast");
+                // What was allocated before it failed.
                 self.held_bytes.store(1, Ordering::Release);
-                self.release();
+                self.release(1);
             }
         }
     }
@@ -91,7 +95,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let ballast = Ballast::find(root.path(), 1 << 20);
         assert_eq!(ballast.held_bytes(), 0);
-        ballast.release();
+        assert!(!ballast.release(1));
         assert!(!root.path().join(FILE).exists());
         ballast.take();
         if ballast.held_bytes() == 0 {
@@ -100,7 +104,9 @@ mod tests {
         }
         assert!(Ballast::find(root.path(), 1 << 20).held_bytes() >= 1 << 20);
         assert_eq!(Ballast::find(root.path(), 0).held_bytes(), 0);
-        ballast.release();
+        assert!(ballast.release(1 << 18));
+        assert_eq!(ballast.held_bytes(), 3 << 18);
+        assert!(ballast.release(1 << 20) && !ballast.release(1));
         assert_eq!(root.path().join(FILE).metadata().unwrap().blocks(), 0);
     }
 }
