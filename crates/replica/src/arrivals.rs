@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use control::Position;
@@ -12,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use crate::losses::Kept;
+use crate::losses::{Kept, Relay};
 use crate::shipping::Arrivals;
 use crate::wire::PieceHead;
 
@@ -41,8 +40,8 @@ const KEPT_BYTES: usize = 32 << 20;
 struct Keeping {
     messages: VecDeque<Kept>,
     bytes: usize,
-    /// When each peer was last sent what is kept.
-    relayed: BTreeMap<ReplicaSlot, Instant>,
+    /// What is being relayed to whom.
+    relays: BTreeMap<ReplicaSlot, Relay>,
 }
 
 struct Waiting {
@@ -160,30 +159,25 @@ impl Inbox {
         }
     }
 
-    /// The messages behind a position, without a gap between them; none when what follows it is not kept.
-    pub(crate) fn kept_behind(&self, position: u64) -> Vec<Bytes> {
-        let kept = self.kept();
-        let mut messages = Vec::new();
-        let mut reached = position;
-        for kept in kept.messages.iter().filter(|kept| kept.through > position) {
-            if kept.behind > reached {
-                break;
-            }
-            reached = kept.through;
-            messages.push(kept.records.clone());
+    /// What to relay now to a peer that has applied the stream so far, by its latest word. `true`: it is the first of it.
+    pub(crate) fn relay(&self, to: ReplicaSlot, applied: u64, now: Instant) -> (Vec<Bytes>, bool) {
+        let kept = &mut *self.kept();
+        let begins = !kept.relays.contains_key(&to);
+        let relay = kept.relays.entry(to);
+        let relay = relay.or_insert_with(|| Relay::new(applied, now));
+        let messages = relay.next(applied, now, &kept.messages);
+        let begins = begins && !messages.is_empty();
+        if relay.is_idle() {
+            // Nothing that follows is kept; it may be later, by another session of the maker's.
+            kept.relays.remove(&to);
         }
-        messages
+        (messages, begins)
     }
 
-    /// Whether a peer has not been sent what is kept for so long; if so, it counts as sent now.
-    pub(crate) fn may_relay(&self, to: ReplicaSlot, now: Instant, pause: Duration) -> bool {
-        let mut kept = self.kept();
-        let last = kept.relayed.get(&to);
-        let due = last.is_none_or(|last| now.duration_since(*last) >= pause);
-        if due {
-            kept.relayed.insert(to, now);
-        }
-        due
+    /// A peer lacks nothing any more that is here, or is not there to take it: so many messages and bytes were relayed.
+    pub(crate) fn end_relay(&self, to: ReplicaSlot) -> Option<(u64, u64)> {
+        let relay = self.kept().relays.remove(&to);
+        relay.map(|relay| relay.sum())
     }
 
     /// Returns a piece that can be put in place now, or keeps it until what it follows is applied.
@@ -261,12 +255,14 @@ mod tests {
         inbox.keep(5, 8, &message("to 8"));
         inbox.keep(8, 9, &message("to 9"));
         inbox.keep(12, 14, &message("to 14"));
-        assert!(
-            inbox.kept_behind(4).is_empty(),
-            "what follows 4 is not kept"
-        );
-        assert_eq!(inbox.kept_behind(6), [message("to 8"), message("to 9")]);
-        assert_eq!(inbox.kept_behind(8), [message("to 9")]);
-        assert_eq!(inbox.kept_behind(13), [message("to 14")]);
+        let behind = |position| {
+            let relayed = inbox.relay(ReplicaSlot(2), position, Instant::now());
+            inbox.end_relay(ReplicaSlot(2));
+            relayed.0
+        };
+        assert!(behind(4).is_empty(), "what follows 4 is not kept");
+        assert_eq!(behind(6), [message("to 8"), message("to 9")]);
+        assert_eq!(behind(8), [message("to 9")]);
+        assert_eq!(behind(13), [message("to 14")]);
     }
 }

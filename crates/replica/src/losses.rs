@@ -22,7 +22,7 @@ pub(crate) use contents::{
     at_stake, completed, incomplete, is_supplied_by, reached_everybody, say_completed_again,
     send_completed, settle_flagged, supplies,
 };
-pub(crate) use relay::{Kept, relayed};
+pub(crate) use relay::{Kept, Relay, forget_relays, relayed};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -158,12 +158,32 @@ fn lost(shared: &Shared) -> Vec<ReplicaSlot> {
 /// What is told of once, with sums later.
 const COPY_NEEDED: &str = "a whole copy is needed";
 
+/// How long something has been missing, while nothing of it came.
+#[derive(Debug, Default)]
+struct Missing {
+    lost: Option<(ReplicaSlot, u64)>,
+    since: Option<Instant>,
+}
+
+impl Missing {
+    /// Something of a lost stream, applied here so far, is missing or too much; nothing when all is as elsewhere. `true`: it has
+    /// been so for long, and nothing came.
+    fn look(&mut self, lost: Option<(ReplicaSlot, u64)>, now: Instant) -> bool {
+        if lost != self.lost || lost.is_none() {
+            self.lost = lost;
+            self.since = lost.map(|_| now);
+        }
+        let since = self.since;
+        since.is_some_and(|since| now.duration_since(since) > RELAY_PATIENCE)
+    }
+}
+
 /// What nobody relays for so long nobody has kept.
 const RELAY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Looks after lost replicas' objects until the replica stops.
 pub(crate) async fn attend(shared: Arc<Shared>) {
-    let mut differs_since = None;
+    let mut missing = Missing::default();
     let mut adoption = adopting::Adoption::default();
     loop {
         tokio::time::sleep(PAUSE).await;
@@ -175,14 +195,10 @@ pub(crate) async fn attend(shared: Arc<Shared>) {
             true => lacking.or_else(|| Some((witnessed::beyond_all(&shared)?, "alone has"))),
             false => lacking,
         };
-        match (differing, differs_since) {
-            (None, _) => differs_since = None,
-            (Some(_), None) => differs_since = Some(Instant::now()),
-            (Some((lost, how)), Some(since)) if since.elapsed() > RELAY_PATIENCE => {
-                differs_since = None;
-                take_copy(&shared, lost, how).await;
-            }
-            _ => {}
+        let place = differing.map(|(lost, _)| (lost, applied_here(&shared, lost)));
+        if let (true, Some((lost, how))) = (missing.look(place, Instant::now()), differing) {
+            missing = Missing::default();
+            take_copy(&shared, lost, how).await;
         }
         if !shared.is_witness {
             adoption.go_on(&shared).await;
@@ -458,5 +474,19 @@ mod tests {
         let both = [(first, &says(0)), (second, &behind)];
         assert!(have_all(&both, &here), "its maker is there");
         assert!(!have_all(&[], &here), "nobody is there to say so");
+    }
+
+    /// A survivor gets what it lacks over a slow link, for longer than nobody would have to wait for something that nobody has.
+    #[test]
+    fn who_still_gets_what_it_lacks_of_a_lost_one_takes_no_copy() {
+        let (lost, begin) = (ReplicaSlot(3), Instant::now());
+        let mut missing = Missing::default();
+        for second in 0..60 {
+            let now = begin + Duration::from_secs(second);
+            assert!(!missing.look(Some((lost, second / 5)), now), "{second} s");
+        }
+        let much_later = begin + Duration::from_secs(70);
+        assert!(missing.look(Some((lost, 11)), much_later));
+        assert!(!missing.look(None, much_later));
     }
 }

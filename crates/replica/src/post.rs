@@ -216,6 +216,12 @@ impl Post {
         self.outboxes().contains_key(&peer)
     }
 
+    /// Whether a peer has a connection at present, by which messages of this lane travel.
+    pub(crate) fn is_connected(&self, peer: ReplicaSlot, lane: Lane) -> bool {
+        let outbox = self.outboxes().get(&peer).cloned();
+        outbox.is_some_and(|outbox| outbox.session.is_connected(lane))
+    }
+
     /// Bytes that wait here for a peer.
     pub(crate) fn waiting_bytes(&self, peer: ReplicaSlot) -> u64 {
         let outbox = self.outboxes().get(&peer).cloned();

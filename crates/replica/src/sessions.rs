@@ -290,6 +290,7 @@ pub(crate) fn ended(shared: &Arc<Shared>, peer: Sender) {
 
 fn end(shared: &Arc<Shared>, slot: ReplicaSlot) {
     shared.post.end(slot);
+    losses::forget_relays(shared, slot);
     shared.conversations.end(slot);
     if let Some(inbox) = shared.inbox(slot) {
         inbox.drop_pieces();

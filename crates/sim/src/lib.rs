@@ -46,7 +46,9 @@
 //! | 41 | q; the state in `state/tests.rs` of `view`, and `tests/membership.rs` of `replica` | that a decision to remove without a settlement is refused is the real state's affair |
 //! | 42, 43 | `majority.rs` and `births.rs` of `replica`, and its `tests/membership.rs` | here majorities are those of the view, and memory is not counted |
 //! | 44 | f; `lease.rs` of `control` | a machine that was started anew, with a clock that begins again |
-//! | 45 | `post.rs` of `replica` | |
+//! | 45 | `post.rs` and `tests/slow_link.rs` of `replica` | |
+//! | 46 | `losses/relay.rs` and `tests/slow_link.rs` of `replica` | |
+//! | 48 | `set/tests.rs` of `peer`, `tests/signed_lists.rs` of `replica` | |
 //! | 50 | f; `lease.rs` of `control`, `standing.rs` of `replica` | machines stand still in half of the random runs with failures |
 
 #![forbid(unsafe_code)]

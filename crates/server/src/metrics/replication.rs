@@ -17,7 +17,7 @@ use crate::status::{
 /// A name, what it means, of which kind it is, and where it is taken from.
 type Figure<S> = (&'static str, &'static str, MetricType, fn(&S) -> f64);
 
-const OF_REPLICAS: [Figure<ReplicationStatus>; 12] = [
+const OF_REPLICAS: [Figure<ReplicationStatus>; 14] = [
     (
         "replica_ready",
         "1 when the whole tree is here",
@@ -61,6 +61,18 @@ const OF_REPLICAS: [Figure<ReplicationStatus>; 12] = [
         |replica| replica.shipped_record_bytes as f64,
     ),
     (
+        "replica_dropped_promises",
+        "Promises for the site lease that were dropped, because this start of the server had not asked for them lately",
+        MetricType::Counter,
+        |replica| replica.dropped_promises as f64,
+    ),
+    (
+        "replica_clock_jumps",
+        "How often the time of day jumped against the clock of leases",
+        MetricType::Counter,
+        |replica| replica.clock_jumps as f64,
+    ),
+    (
         "replica_torn_files",
         "Files that cannot be read because part of them was lost with a server",
         MetricType::Gauge,
@@ -92,7 +104,7 @@ const OF_REPLICAS: [Figure<ReplicationStatus>; 12] = [
     ),
 ];
 
-const OF_PEERS: [Figure<ReplicaPeerStatus>; 14] = [
+const OF_PEERS: [Figure<ReplicaPeerStatus>; 15] = [
     (
         "replica_peer_connected",
         "1 while there is a connection",
@@ -116,6 +128,12 @@ const OF_PEERS: [Figure<ReplicaPeerStatus>; 14] = [
         "Bytes received from the peer",
         MetricType::Counter,
         |peer| peer.received_bytes as f64,
+    ),
+    (
+        "replica_peer_waiting_bytes",
+        "Bytes of messages that wait here for the peer, besides updates and contents",
+        MetricType::Gauge,
+        |peer| peer.waiting_bytes as f64,
     ),
     (
         "replica_peer_lag_updates",
@@ -415,6 +433,8 @@ mod tests {
         for line in [
             "meridian_replica_ready{tree=\"default\"} 1.0",
             "meridian_replica_forwarded_total{tree=\"default\"} 7.0",
+            "meridian_replica_dropped_promises_total{tree=\"default\"} 1.0",
+            "meridian_replica_clock_jumps_total{tree=\"default\"} 2.0",
             "meridian_replica_peer_connected{tree=\"default\",peer=\"3\"} 0.0",
             "meridian_replica_peer_round_trip_seconds{tree=\"default\",peer=\"1\"} 0.120345",
             "meridian_replica_peer_lag_seconds{tree=\"default\",peer=\"1\"} 4.2",
@@ -422,6 +442,7 @@ mod tests {
             "meridian_replica_return_seconds_left{tree=\"default\"} 0.0",
             "meridian_replica_torn_files{tree=\"default\"} 0.0",
             "meridian_replica_peer_available_bytes{tree=\"default\",peer=\"1\"} 3221225472.0",
+            "meridian_replica_peer_waiting_bytes{tree=\"default\",peer=\"1\"} 512.0",
             "meridian_scrub_found_total{tree=\"default\"} 0.0",
             "meridian_view_epoch{tree=\"default\"} 6.0",
             "meridian_view_changes_total{tree=\"default\"} 6.0",

@@ -49,6 +49,12 @@ pub struct ReplicationStatus {
     pub shipped_content_bytes: u64,
     /// Bytes of update records sent to all others together.
     pub shipped_record_bytes: u64,
+    /// Promises for its lease that were dropped, because this start of the server had not asked for them.
+    #[serde(default)]
+    pub dropped_promises: u64,
+    /// How often the time of day jumped against the clock of leases.
+    #[serde(default)]
+    pub clock_jumps: u64,
     /// How far this one is on its way back into the view.
     #[serde(default)]
     pub returning: Option<ReturnStatus>,
@@ -102,6 +108,9 @@ pub struct ReplicaPeerStatus {
     pub sent_bytes: u64,
     /// Bytes received from it.
     pub received_bytes: u64,
+    /// Bytes of messages that wait here for it, besides updates and contents.
+    #[serde(default)]
+    pub waiting_bytes: u64,
     /// Updates made here that it lacks.
     pub lag_updates: u64,
     /// Bytes of file contents that it lacks; absent when files count whose length is not known.
@@ -184,6 +193,8 @@ impl ReplicationStatus {
             written_bytes: replica.bytes_written,
             shipped_content_bytes: replica.content_bytes_shipped,
             shipped_record_bytes: replica.record_bytes_shipped,
+            dropped_promises: replica.promises_dropped,
+            clock_jumps: replica.clock_jumps,
             returning: replica.returning.map(ReturnStatus::from),
             torn_files: replica.torn_files,
             torn_paths: replica.torn_paths,
@@ -224,6 +235,7 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         round_trip_us: view.round_trip_seconds.map(|seconds| scaled(seconds, 1e6)),
         sent_bytes: view.sent_bytes,
         received_bytes: view.received_bytes,
+        waiting_bytes: view.waiting_bytes,
         lag_updates: view.lag_updates,
         lag_bytes: view.lag_bytes,
         lag_files: view.lag_files,
@@ -399,6 +411,7 @@ impl ReplicationStatus {
             round_trip_us: Some(120_345),
             sent_bytes: 3 << 20,
             received_bytes: 5 << 10,
+            waiting_bytes: 512,
             lag_updates: 12,
             lag_bytes: Some(1 << 20),
             lag_files: 2,
@@ -461,6 +474,8 @@ impl ReplicationStatus {
             written_bytes: 4 << 20,
             shipped_content_bytes: 2 << 20,
             shipped_record_bytes: 64 << 10,
+            dropped_promises: 1,
+            clock_jumps: 2,
             returning: None,
             torn_files: 0,
             torn_paths: Vec::new(),

@@ -1,0 +1,136 @@
+//! Peers that are behind a slow link, or away: what waits for them, and what they are sent.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fixture::{ROOT, Set, Site, eventually, root};
+use vfs::{FileSystem, ObjectId, XattrMode, XattrName};
+
+/// 8 Mbit/s, and 120 ms there and back.
+const BYTES_PER_SECOND: u64 = 1_000_000;
+const ONE_WAY: Duration = Duration::from_millis(60);
+
+/// So many files get two extended attributes of so many bytes: together several seconds of the slow link.
+const FILES: usize = 40;
+const VALUE_BYTES: usize = 60_000;
+
+/// What waits for a peer that is away, at most, in this test: less than its bound.
+const LITTLE: u64 = 3 << 20;
+
+fn waiting(site: &Site, peer: u16) -> u64 {
+    let peers = site.replica.status().peers;
+    peers
+        .iter()
+        .find(|one| one.slot == peer)
+        .unwrap()
+        .waiting_bytes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_45_what_waits_for_a_dead_peer_is_bounded_and_dies_with_it() {
+    let mut set = Set::failing(3).await;
+    set.rest().await;
+    let third = set.crash(2).await;
+    for number in 0..300 {
+        let file = format!("f{number}");
+        set.sites[0].save(ROOT, &file, b"text").await.unwrap();
+        assert!(waiting(&set.sites[0], 3) < LITTLE);
+    }
+    set.revive(2, third).await;
+    set.revive_until_ready(2).await;
+    eventually("nothing waits", || waiting(&set.sites[0], 3) == 0).await;
+    set.assert_equal().await;
+}
+
+fn lag(site: &Site, peer: u16) -> u64 {
+    let peers = site.replica.status().peers;
+    peers
+        .iter()
+        .find(|one| one.slot == peer)
+        .unwrap()
+        .lag_updates
+}
+
+fn sent(site: &Site, peer: u16) -> u64 {
+    let peers = site.replica.status().peers;
+    peers
+        .iter()
+        .find(|one| one.slot == peer)
+        .unwrap()
+        .sent_bytes
+}
+
+async fn change_much(site: &Site) -> Vec<ObjectId> {
+    let mut files = Vec::new();
+    for number in 0..FILES {
+        let file = site.file(ROOT, &format!("f{number}")).await.unwrap();
+        for attribute in ["one", "two"] {
+            let name = XattrName::new(attribute.as_bytes().to_vec()).unwrap();
+            let value = Bytes::from(vec![7; VALUE_BYTES]);
+            let set = site
+                .files
+                .set_xattr(&root(), file, &name, value, XattrMode::Any);
+            set.await.unwrap();
+        }
+        files.push(file);
+    }
+    files
+}
+
+/// The third replica is lost. The second has its updates, the first, behind a slow link, lacks most of them and gets them from
+/// the second, which also has to promise for the first one's lease all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_46_promises_do_not_wait_for_what_is_relayed() {
+    let mut set = Set::failing_with(3, |settings| {
+        settings.site_lease = Duration::from_secs(3);
+        settings.suspicion = Duration::from_secs(2);
+    })
+    .await;
+    set.rest().await;
+    set.cable.slow(BYTES_PER_SECOND, ONE_WAY);
+    let files = change_much(&set.sites[2]).await;
+    eventually("the second has all", || lag(&set.sites[2], 2) == 0).await;
+    let lacked = lag(&set.sites[2], 1);
+    assert!(
+        lacked > FILES as u64,
+        "the first lacks only {lacked} updates"
+    );
+    drop(set.crash(2).await);
+    let (first, second) = (&set.sites[0].replica, &set.sites[1].replica);
+    eventually("it is out of the view", || {
+        let views = [first.view_status(), second.view_status()];
+        views
+            .iter()
+            .all(|view| view.losses.iter().any(|loss| loss.slot == 3))
+    })
+    .await;
+    let epoch = second.view_status().epoch;
+    let before = sent(&set.sites[1], 1);
+    let last = *files.last().unwrap();
+    let name = XattrName::new(&b"two"[..]).unwrap();
+    let level = async {
+        while set.sites[0]
+            .store
+            .xattr(&root(), last, &name)
+            .await
+            .is_err()
+        {
+            for replica in [first, second] {
+                let left = replica.view_status().lease_seconds;
+                assert!(left.is_none_or(|left| left > 0.0), "a lease has lapsed");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(2 * fixture::PATIENCE, level)
+        .await
+        .unwrap();
+    assert_eq!(second.view_status().epoch, epoch);
+    let relayed = sent(&set.sites[1], 1) - before;
+    let all = (FILES * 2 * VALUE_BYTES) as u64;
+    assert!(relayed < all + all / 2, "{relayed} bytes for {all}");
+}
