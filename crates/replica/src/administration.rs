@@ -10,9 +10,9 @@ use serde::Serialize;
 use vfs::{ObjectId, ReplicaSlot};
 use view::{Decision, Kind, Outcome, SettledBy, Settlement, ViewState};
 
+use crate::handle::Replica;
 use crate::losses;
 use crate::membership::REMOVED;
-use crate::replica::Replica;
 use crate::shared::Shared;
 use crate::views::unix_seconds;
 

@@ -11,7 +11,7 @@ use peer::{Lane, Message, Refusal};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use crate::replica::Replica;
+use crate::handle::Replica;
 use crate::sessions;
 use crate::shared::Shared;
 use crate::wire::{self, Malformed};

@@ -92,6 +92,14 @@ impl Shared {
         membership.list = list;
     }
 
+    /// A replica is a member no more. Says whether this one is alone now.
+    pub(crate) fn drop_member(&self, slot: ReplicaSlot) -> bool {
+        let membership = self.membership.write();
+        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
+        membership.current.remove(&slot);
+        membership.current.len() <= 1
+    }
+
     /// It was agreed that these are members no more, whatever the list says. Says whether that is new of anybody.
     pub(crate) fn note_removed(&self, slots: &BTreeSet<ReplicaSlot>) -> bool {
         if slots.is_subset(&self.membership().removed) {

@@ -8,8 +8,8 @@ use control::{ControlName, Depth, Proposal};
 use serde::Serialize;
 use vfs::ReplicaSlot;
 
+use crate::handle::Replica;
 use crate::progress::ReturnView;
-use crate::replica::Replica;
 use crate::shared::Shared;
 use crate::turn::Turn;
 use crate::wire::Link;

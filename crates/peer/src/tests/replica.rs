@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -13,7 +14,7 @@ use crate::flow::locked;
 use crate::set::{SetDirectory, join};
 use crate::{
     Endpoint, Identity, Incarnation, Incoming, Lane, Message, Owner, Peer, Refusal, Sender,
-    Settings,
+    Settings, TurnedAway,
 };
 
 /// Kinds that the recorder treats specially; it answers any other request with an echo.

@@ -51,14 +51,14 @@ async fn a_request_that_the_peer_refuses_says_why() {
     let Err(RequestError::Refused(refusal)) = refused else {
         panic!("{refused:?}");
     };
-    assert_eq!(refusal.reason, "not today");
+    assert_eq!(refusal.0, "not today");
     let large = session
         .request(Lane::Control, Message::new(TOO_LARGE, ""), later())
         .await;
     let Err(RequestError::Refused(refusal)) = large else {
         panic!("{large:?}");
     };
-    assert!(refusal.reason.contains("too large"), "{}", refusal.reason);
+    assert!(refusal.0.contains("too large"), "{}", refusal.0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::proxy::{Proxy, Random};
-use super::replica::{Replica, Seen, TestSet, quick};
+use super::replica::{NOT_ADMITTED, Replica, Seen, TestSet, quick};
 use crate::{Incarnation, Lane, Message, SendError, Session};
 
 /// Sends numbered messages on every kind of lane, as fast as there is room.

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use vfs::ObjectId;
 
 use super::pace::Pacer;
-use crate::replica::Replica;
+use crate::handle::Replica;
 use crate::shared::Shared;
 use crate::views::unix_seconds;
 

@@ -42,11 +42,7 @@ impl Shared {
 
     /// Forgets a member that was removed, and follows its stream no longer.
     pub(crate) fn forget_member(&self, slot: ReplicaSlot) {
-        let membership = self.membership.write();
-        let mut membership = membership.unwrap_or_else(PoisonError::into_inner);
-        membership.current.remove(&slot);
-        let alone = membership.current.len() <= 1;
-        drop(membership);
+        let alone = self.drop_member(slot);
         self.engine.set_alone(alone);
         locked(&self.news).remove(&slot);
         locked(&self.debts).remove(&slot);
