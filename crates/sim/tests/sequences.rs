@@ -38,8 +38,10 @@ impl Run {
         }
     }
 
-    /// Whether a majority of those whom the set counts is left when one more is removed: else nothing could be decided any
-    /// more, not even that. The first replica is never removed.
+    /// Whether a majority takes part and runs without one that is removed. Else nothing could be decided any more, not even
+    /// that; or somebody would have to take its place, and if one of those who are left were started anew before that, all
+    /// would wait for the one that is gone until somebody says that they are the whole set. The first replica is never
+    /// removed.
     fn may_go(&self, raw: u16) -> bool {
         let views = self
             .world
@@ -49,10 +51,8 @@ impl Run {
         let newest = views
             .max_by_key(|view| view.epoch)
             .expect("a set has replicas");
-        let left = newest
-            .configured
-            .iter()
-            .filter(|one| one.0 != raw && (self.up.contains(&one.0) || self.down.contains(&one.0)));
+        let active = newest.active.iter();
+        let left = active.filter(|one| one.0 != raw && self.up.contains(&one.0));
         raw != 1 && left.count() >= newest.majority()
     }
 
@@ -97,7 +97,7 @@ impl Run {
         self.world.run_until(ms(self.at))
     }
 
-    fn come_to_rest(mut self) -> Result<(), Violation> {
+    fn come_to_rest(&mut self) -> Result<(), Violation> {
         self.world.fail(ms(0), Fault::HealAll);
         self.world.run_to_rest(ms(self.at + 120_000))
     }
@@ -123,8 +123,12 @@ fn play_events(
             break Err(violation);
         }
     };
-    let played = run.played.clone();
     if let Err(violation) = outcome.and_then(|()| run.come_to_rest()) {
+        for replica in run.world.replicas.values() {
+            println!("replica {}: {:?}", replica.slot.0, replica.core.view());
+        }
+        run.world.print_controls();
+        let played = run.played;
         panic!("{size} replicas, majority {majority}, {played:?}: {violation}");
     }
 }

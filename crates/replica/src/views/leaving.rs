@@ -83,7 +83,9 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
 /// Proposes that a silent member leaves the view, or that somebody takes the places of all silent ones.
 async fn part_with_the_silent(shared: &Arc<Shared>) {
     let out = silent(shared);
-    let (Some(first), Some(state)) = (out.first(), shared.view_state()) else {
+    // Who is to be removed goes first: it never comes back, and somebody who does may need the place.
+    let first = out.iter().find(|slot| !shared.is_member(**slot));
+    let (Some(first), Some(state)) = (first.or(out.first()), shared.view_state()) else {
         return;
     };
     let enough_are_left = state.active().count() > state.majority();

@@ -100,7 +100,9 @@ impl World {
         if site.full {
             lost.push(slot);
         }
-        let Some(first) = lost.first().copied() else {
+        // Who never comes back goes first: of all others somebody may need the place.
+        let first = lost.iter().find(|lost| self.gone.contains(lost));
+        let Some(first) = first.or(lost.first()).copied() else {
             return;
         };
         let least = match self.model.majority_stays {
