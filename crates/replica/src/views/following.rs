@@ -13,7 +13,7 @@ use vfs::ReplicaSlot;
 use view::{Kind, ViewError, ViewState, Views};
 
 use super::seam::{Backing, Facts, Letters};
-use super::{entering, standing};
+use super::{configuring, entering, standing};
 use crate::accounts;
 use crate::base::Held;
 use crate::losses;
@@ -123,6 +123,7 @@ async fn enter(shared: &Arc<Shared>, state: &Arc<ViewState>) {
         shared.forget_silence();
     }
     take_effect(shared, state, &former, view.clone());
+    configuring::note_current(shared);
     if comes {
         if !first {
             entering::begin(shared, since);
