@@ -43,12 +43,14 @@
 //! | 28 | f for a full disk that leaves while others stay; `room.rs` of `replica` for the reserve | |
 //! | 38 | v | three cores and a lost connection are all it takes; and with an admission before everybody has heard the reports. Random runs hardly show it, because here a proposal made again tells the same as a report |
 //! | 39 | v for ends and proposals of another epoch; `restart.rs` of `control` for numbers after a restart | an end of an older epoch is an orphan only if it is not said again either |
+//! | 40 | `tests/attributed.rs` of `view`, `authorisation/walk.rs` of `replica` | |
 //! | 41 | q; the state in `state/tests.rs` of `view`, and `tests/membership.rs` of `replica` | that a decision to remove without a settlement is refused is the real state's affair |
 //! | 42, 43 | `majority.rs` and `births.rs` of `replica`, and its `tests/membership.rs` | here majorities are those of the view, and memory is not counted |
 //! | 44 | f; `lease.rs` of `control` | a machine that was started anew, with a clock that begins again |
 //! | 45 | `post.rs` and `tests/slow_link.rs` of `replica` | |
 //! | 46 | `losses/relay.rs` and `tests/slow_link.rs` of `replica` | |
 //! | 48 | `set/tests.rs` of `peer`, `tests/signed_lists.rs` of `replica` | |
+//! | 49 | `authorisation/walk.rs` of `replica` | |
 //! | 50 | f; `lease.rs` of `control`, `standing.rs` of `replica` | machines stand still in half of the random runs with failures |
 
 #![forbid(unsafe_code)]
