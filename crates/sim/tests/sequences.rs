@@ -19,6 +19,8 @@ struct Run {
     down: Vec<u16>,
     at: u64,
     made: u64,
+    /// The set has had the time to go on after the last event.
+    rested: bool,
     played: Vec<Fault>,
 }
 
@@ -34,6 +36,7 @@ impl Run {
             down: vec![newcomer],
             at: 2_000,
             made: 0,
+            rested: true,
             played: Vec::new(),
         }
     }
@@ -53,7 +56,7 @@ impl Run {
             .expect("a set has replicas");
         let active = newest.active.iter();
         let left = active.filter(|one| one.0 != raw && self.up.contains(&one.0));
-        raw != 1 && left.count() >= newest.majority()
+        raw != 1 && self.rested && left.count() >= newest.majority()
     }
 
     /// What can happen now.
@@ -94,6 +97,7 @@ impl Run {
         self.world.run_until(ms(self.at))?;
         self.world.fail(ms(0), event);
         self.at += pause;
+        self.rested = pause == PAUSES[2];
         self.world.run_until(ms(self.at))
     }
 
