@@ -28,20 +28,35 @@ const KEPT_IN_CONTACT: u64 = 10;
 
 /// Looks after things until the replica stops.
 pub(crate) async fn keep(shared: Arc<Shared>) {
+    tokio::select! {
+        () = tidy(&shared) => {}
+        () = configure(&shared) => {}
+    }
+}
+
+/// Has the set agree on members that come and go. That waits for a newcomer that does not answer, and nothing else may:
+/// not even the news that this newcomer is removed.
+async fn configure(shared: &Arc<Shared>) {
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        views::configure(shared).await;
+    }
+}
+
+async fn tidy(shared: &Arc<Shared>) {
     let mut trimmed = 0;
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         shared.tell_what_ended();
-        sessions::look_for_members(&shared);
-        views::note_current(&shared);
-        sessions::let_go_of_settled(&shared);
+        sessions::look_for_members(shared);
+        views::note_current(shared);
+        sessions::let_go_of_settled(shared);
         shared.copies.forget_unused(Instant::now());
-        progress::tell(&shared);
-        views::configure(&shared).await;
-        let outcome = match forget_marks(&shared).await {
-            Ok(()) => trim(&shared, &mut trimmed).await,
+        progress::tell(shared);
+        let outcome = match forget_marks(shared).await {
+            Ok(()) => trim(shared, &mut trimmed).await,
             failed => failed,
         };
         if let Err(error) = outcome {

@@ -4,32 +4,18 @@
 
 mod fixture;
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-
-use async_trait::async_trait;
 use bytes::Bytes;
-use fixture::{PATIENCE, Set, eventually, listener};
-use peer::set::{MemberList, SetDirectory, join};
-use peer::{Endpoint, Incarnation, Incoming, Lane, Message, Owner, Refusal};
+use fixture::{PATIENCE, Set, eventually};
+use peer::set::{MemberList, SetDirectory};
+use peer::{Lane, Message};
 use tokio::time::Instant;
-use vfs::ReplicaSlot;
 
 /// The kind of a message with a list of members, and one that nobody knows.
 const MEMBERS: u32 = 8;
 const UNKNOWN: u32 = 9999;
 
-/// A member whose program is not ours: it says what it likes and listens to nobody.
-struct Hostile;
-
-#[async_trait]
-impl Owner for Hostile {
-    async fn receive(&self, _: Incoming) {}
-
-    async fn answer(&self, _: Incoming) -> Result<Message, Refusal> {
-        Err(Refusal("no".to_owned()))
-    }
-}
+/// What a server says of its past that is in its first start and has met nobody: one start, of incarnation 1 and nonce 7.
+const NO_PAST: &[u8] = &[1, 1, 7, 0, 0, 0, 0, 0, 0, 0];
 
 fn list_of(files: &SetDirectory) -> MemberList {
     files.member_list().unwrap()
@@ -40,24 +26,7 @@ fn list_of(files: &SetDirectory) -> MemberList {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_48_a_member_that_sends_a_list_of_its_own_changes_nothing_and_is_removed() {
     let set = Set::of(2).await;
-    let token = set
-        .founder()
-        .invite(Duration::from_secs(60), SystemTime::now());
-    let directory = tempfile::tempdir().unwrap();
-    let files = SetDirectory::new(directory.path().join("set"));
-    let (listener, address) = listener().await;
-    join(&token.unwrap(), &files, vec![address], SystemTime::now())
-        .await
-        .unwrap();
-    let endpoint = Endpoint::start(
-        &files.identity().unwrap(),
-        Incarnation(1),
-        peer::Settings::default(),
-        Arc::new(Hostile),
-        listener,
-        None,
-    )
-    .unwrap();
+    let hostile = set.enlist().await.impersonate(1, NO_PAST.into()).await;
     eventually("all know the third member", || {
         set.sites
             .iter()
@@ -65,15 +34,15 @@ async fn counterexample_48_a_member_that_sends_a_list_of_its_own_changes_nothing
     })
     .await;
 
-    let honest = list_of(&files);
+    let honest = list_of(&set.founder());
     let mut forged = honest.clone();
     forged.version = u64::MAX;
     let mut usurped = forged.clone();
     (usurped.term, usurped.keeper) = (u64::MAX, 3);
     for slot in [1, 2] {
-        let addresses = honest.member(slot).unwrap().addresses.clone();
-        let session = endpoint.connect(ReplicaSlot(slot), addresses);
-        let session = tokio::time::timeout(PATIENCE, session.ready())
+        let address = &honest.member(slot).unwrap().addresses[0];
+        let called = hostile.call(slot, address);
+        let session = tokio::time::timeout(PATIENCE, called.ready())
             .await
             .unwrap();
         for list in [&forged, &usurped, &honest] {
