@@ -32,6 +32,7 @@ use clap::Parser;
 use arguments::{
     Arguments, AuthorityCommand, Command, ConfigCommand, RecoveredCommand, SetCommand, TokenCommand,
 };
+use exit::Exit;
 
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
@@ -58,7 +59,12 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code.into(),
         Err(failure) => {
-            output::remark(format_args!("meridian: {:#}", failure.error));
+            let told = format!("meridian: {:#}", failure.error);
+            match failure.exit {
+                // One line for each problem of the file.
+                Exit::Configuration => output::remark(told),
+                _ => output::remark(server::ShownText(&told)),
+            }
             failure.exit.into()
         }
     }

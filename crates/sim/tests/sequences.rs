@@ -112,13 +112,13 @@ fn move_to(from: &mut Vec<u16>, to: &mut Vec<u16>, raw: u16) {
     to.push(raw);
 }
 
-fn play_events(
-    size: u16,
-    majority: bool,
-    choose: &mut dyn FnMut(&[Fault]) -> Option<(Fault, u64)>,
-) {
+/// The next of the events that may happen, and the pause behind it.
+type Choice<'a> = dyn FnMut(&[Fault]) -> Option<(Fault, u64)> + 'a;
+
+fn play_events(size: u16, majority: bool, choose: &mut Choice<'_>) {
     let mut run = Run::of(size, majority);
-    run.world.run_until(ms(2_000)).unwrap();
+    let settled = run.world.run_until(ms(2_000));
+    settled.expect("nothing has happened yet");
     let outcome = loop {
         let Some((event, pause)) = choose(&run.events()) else {
             break Ok(());

@@ -5,7 +5,10 @@
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+
+use vfs::{ShownBytes, ShownText};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +65,7 @@ impl fmt::Display for ConfigurationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigurationError::Unreadable { file, source } => {
-                let file = file.display();
+                let file = ShownBytes(file.as_os_str().as_bytes());
                 write!(
                     f,
                     "cannot read the configuration {file}: {source}; check the path after --config and who may read it"
@@ -71,8 +74,9 @@ impl fmt::Display for ConfigurationError {
             ConfigurationError::Wrong { file, problems } => {
                 for (index, (place, problem)) in problems.iter().enumerate() {
                     let separator = if index == 0 { "" } else { "\n" };
-                    let (file, Place { line, column }) = (file.display(), place);
-                    let Problem { what, remedy, .. } = problem;
+                    let file = ShownBytes(file.as_os_str().as_bytes());
+                    let Place { line, column } = place;
+                    let (what, remedy) = (ShownText(&problem.what), ShownText(&problem.remedy));
                     write!(f, "{separator}{file}:{line}:{column}: {what}; {remedy}")?;
                 }
                 Ok(())

@@ -35,6 +35,9 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
         "disk-nearly-full" => {
             "Make room. Clients of all servers of a set get “no space” from the smallest disk."
         }
+        "copy-rolled-back" | "member-rolled-back" => {
+            "Never run a server from an older copy of its data directory. Have the one that is named begin anew: operating.md, “A member is put back”."
+        }
         "space" => {
             "Make room on the disk that is named, or give it a larger one: clients of all servers get “no space” because of it."
         }
