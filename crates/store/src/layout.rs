@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use vfs::{FsId, ObjectId, ReplicaSlot};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::StoreError;
 use crate::options::TreeIdentity;
@@ -266,13 +267,16 @@ impl Identity {
         let FsId { major, minor } = self.tree.fs_id;
         let names = u128::from_be_bytes(self.tree.name_key);
         let slot = self.slot.0;
-        format!(
+        let text = format!(
             "# A store of one file tree. Do not edit, or clients lose their place in directories.\n\
              format = {FORMAT}\n\
              tree = \"{major:016x}{minor:016x}\"\n\
              names = \"{names:032x}\"\n\
              slot = {slot}\n"
-        )
+        );
+        // A key of names that the disk has changed would hide every name.
+        let check = xxh3_64(text.as_bytes());
+        format!("{text}check = \"{check:016x}\"\n")
     }
 
     /// Reads the lines that [`Identity::to_text`] writes. The format comes first, because a newer one
@@ -305,6 +309,12 @@ impl Identity {
                 found,
                 known: FORMAT,
             });
+        }
+        // Older programs wrote none.
+        if let Some((body, check)) = text.split_once("check = ")
+            && check.trim().trim_matches('"') != format!("{:016x}", xxh3_64(body.as_bytes()))
+        {
+            return Err(damaged("a text that has another checksum"));
         }
         let tree = wide("tree")?;
         let slot = u16::try_from(number("slot")?).map_err(|_| damaged("a `slot` too large"))?;
