@@ -21,7 +21,8 @@ use crate::{
 pub(super) const NEVER_ANSWERED: u32 = 900;
 pub(super) const REFUSED: u32 = 901;
 pub(super) const TOO_LARGE: u32 = 902;
-pub(super) const NOT_ADMITTED: u32 = 903;
+/// Beyond the kinds of numbered messages.
+pub(super) const NOT_ADMITTED: u32 = 1_000_000;
 
 /// What an owner saw.
 #[derive(Clone, Debug, PartialEq)]
