@@ -135,12 +135,13 @@ impl Replica {
         let _ = shared.endpoint.set(endpoint);
         shared.note_applied_streams()?;
         sessions::adopt_members(&shared, list);
-        match held {
-            // Whatever was made here is with the others, or was given up.
-            Held::Nothing => shared
+        if is_witness || held == Held::Nothing {
+            // A witness makes nothing; else whatever was made here is with the others, or was given up.
+            shared
                 .engine
-                .turn(|turn| turn.core.handle_former_settled(turn.now, &turn.tree)),
-            _ => take_up_former(&shared, &remembered.granted)?,
+                .turn(|turn| turn.core.handle_former_settled(turn.now, &turn.tree));
+        } else {
+            take_up_former(&shared, &remembered.granted)?;
         }
         views::remember_others_went_on(&shared)?;
         shared.remember_trimmed()?;

@@ -427,7 +427,8 @@ fn start_sending(shared: &Arc<Shared>, session: Session, from: u64) {
         conversation.begun_at = Some(from);
         conversation.applied.subscribe()
     });
-    if let Some(applied) = applied {
+    // A witness makes no updates. Where its positions begin after a start is nothing to tell, and would be refused.
+    if let Some(applied) = applied.filter(|_| !shared.is_witness) {
         let records = streams::send(shared.clone(), session.clone(), from, applied);
         converse(shared, slot, tokio::spawn(records));
     }
