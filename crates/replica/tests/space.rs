@@ -82,17 +82,24 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room()
     let slot = set.sites[2].store.slot().0;
     let file = set.sites[0].save(ROOT, "file", b"before").await.unwrap();
     set.rest().await;
-    // Less than even removals leave alone.
-    disk.fill(6 * MEBIBYTE);
-    // What a store saw of its disk before counts a moment longer.
-    tokio::time::sleep(Duration::from_secs(1)).await;
     let replica = set.sites[0].replica.clone();
     let is_away = || {
         let view = replica.view_status();
         let mut members = view.members.iter();
         members.any(|member| member.slot == slot && !member.active)
     };
-    // What needs no room is not refused, and has to be stored all the same.
+    // Somebody else fills its disk. What the others admit before they hear of that has to be stored all the same.
+    loop {
+        disk.fill(FILE_BYTES as u64 / 2);
+        match set.sites[0]
+            .save(ROOT, "too much", &vec![7; FILE_BYTES])
+            .await
+        {
+            Err(Error::NoSpace) => disk.empty(),
+            saved => break drop(saved.unwrap()),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
     set.sites[0].truncate(file, 0).await.unwrap();
     eventually("it leaves the view", is_away).await;
     let left = set.sites[2].replica.clone();
