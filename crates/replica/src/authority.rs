@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
 use crate::handle::Replica;
-use crate::sessions;
+use crate::members;
 use crate::shared::Shared;
 use crate::wire::{self, Malformed};
 
@@ -51,7 +51,7 @@ impl Replica {
         let stored = stored.map_err(|_| words("it does not answer in time".to_owned()))?;
         stored.map_err(|error| words(error.to_string()))?;
         on_files(shared, move |set| set.complete_handover(to, term)).await?;
-        sessions::look_for_members(shared);
+        members::look_for_members(shared);
         self.put_on_record(format!("moved the set's authority to replica {}", to.0))
             .await;
         let taken = async {

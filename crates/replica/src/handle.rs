@@ -21,10 +21,10 @@ use crate::door::Door;
 use crate::leavings;
 use crate::lineage::{self, Lineage};
 use crate::losses;
+use crate::members;
 use crate::owner::Reception;
 use crate::persistence::{self, Remembered};
 use crate::scrub;
-use crate::sessions;
 use crate::settings::{Durability, Settings};
 use crate::shared::{Parts, Shared};
 use crate::shipping::{self, Unshipped};
@@ -134,7 +134,7 @@ impl Replica {
         // Set here for the first time.
         let _ = shared.endpoint.set(endpoint);
         shared.note_applied_streams()?;
-        sessions::adopt_members(&shared, list);
+        members::adopt_members(&shared, list);
         if is_witness || held == Held::Nothing {
             // A witness makes nothing; else whatever was made here is with the others, or was given up.
             shared
@@ -149,7 +149,7 @@ impl Replica {
         let anew = views::needs_copy_anew(&shared.store)?;
         shared.needs_copy.fetch_or(anew, Ordering::AcqRel);
         let states = views.state();
-        sessions::agreed_removals(&shared, &states.borrow().removed);
+        members::agreed_removals(&shared, &states.borrow().removed);
         let ended = views::notice_end(shared.clone(), views.clone());
         // Set here for the first time.
         let _ = shared.views.set(views);

@@ -32,6 +32,7 @@ mod leavings;
 mod lineage;
 mod losses;
 mod majority;
+mod members;
 mod membership;
 mod opens;
 mod outcomes;

@@ -5,10 +5,15 @@
 //! for.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
+use control::Tree;
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::turn::Ledger;
+
+/// So many files are looked at in one go.
+const LOOKED_AT_ONCE: usize = 256;
 
 impl Ledger {
     /// How far somebody has applied our stream, as far as it has said so.
@@ -97,6 +102,19 @@ impl Ledger {
     pub(crate) fn confirmed_by_all(&mut self, file: ObjectId) {
         for slot in self.unshipped.peers().map(|(slot, _)| slot) {
             self.unconfirmed.remove(&(slot, file));
+        }
+    }
+
+    /// Forgets files that are gone and of which a peer may not know everything: a piece of one was read while it was removed.
+    /// Looks at the next few, and at the first again behind the last.
+    pub(crate) fn forget_gone(&mut self, tree: &impl Tree) {
+        let behind = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.unconfirmed.range((behind, Bound::Unbounded));
+        let next: Vec<_> = next.take(LOOKED_AT_ONCE).copied().collect();
+        self.looked_at = next.last().copied();
+        let gone = next.into_iter();
+        for entry in gone.filter(|(_, file)| tree.parents(*file).is_empty()) {
+            self.unconfirmed.remove(&entry);
         }
     }
 

@@ -16,7 +16,8 @@ use crate::overseer::ORIGIN;
 use crate::shared::Shared;
 use crate::wire::{self, Applied, Ask, Grounds, Kind, Malformed, PieceDone};
 use crate::{
-    authorisation, authority, base, contents, leavings, lineage, losses, scrub, sessions, views,
+    authorisation, authority, base, contents, leavings, lineage, losses, members, scrub, sessions,
+    views,
 };
 
 /// The owner of the endpoint; it does not keep the replica alive.
@@ -97,7 +98,7 @@ impl Owner for Reception {
         if let Some(shared) = self.0.upgrade() {
             match wire::decode(evidence) {
                 Ok(Grounds::Past(evidence)) => lineage::turned_away(&shared, by, evidence),
-                Ok(Grounds::Removed(list)) => sessions::learn_members(&shared, by, &list),
+                Ok(Grounds::Removed(list)) => members::learn_members(&shared, by, &list),
                 // The transport refused, or a program of another version.
                 Err(_) => {}
             }
@@ -145,7 +146,7 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
             let done: PieceDone = wire::decode(body)?;
             contents::done(shared, from, done);
         }
-        Kind::Members => sessions::learn_members(shared, from, &wire::decode(body)?),
+        Kind::Members => members::learn_members(shared, from, &wire::decode(body)?),
         Kind::Piece => {
             let head = wire::decode(body)?;
             if let Some(inbox) = shared.inbox(from) {

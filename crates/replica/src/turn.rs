@@ -98,6 +98,8 @@ pub(crate) struct Ledger {
     pub(crate) voters: BTreeSet<ReplicaSlot>,
     /// Files of which a peer has everything and may not know it.
     pub(crate) unconfirmed: BTreeSet<(ReplicaSlot, ObjectId)>,
+    /// The last of them that was looked at.
+    pub(crate) looked_at: Option<(ReplicaSlot, ObjectId)>,
     /// Those of them that were complete without any content being sent, and up to which place of our stream.
     pub(crate) complete: Vec<(ReplicaSlot, ObjectId, u64)>,
     /// How far the stream of each peer is applied here.
@@ -441,6 +443,7 @@ impl Ledger {
             witnesses: BTreeSet::new(),
             voters: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
+            looked_at: None,
             complete: Vec::new(),
             heard: BTreeMap::new(),
             applied: BTreeMap::new(),

@@ -12,7 +12,7 @@ use vfs::{Error, ObjectId};
 use crate::shared::Shared;
 use crate::turn::Turn;
 use crate::views;
-use crate::{accounts, losses, progress, sessions, status};
+use crate::{accounts, losses, members, progress, sessions, status};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -50,7 +50,7 @@ async fn tidy(shared: &Arc<Shared>) {
     loop {
         ticks.tick().await;
         shared.tell_what_ended();
-        sessions::look_for_members(shared);
+        members::look_for_members(shared);
         views::note_current(shared);
         sessions::let_go_of_settled(shared);
         shared.copies.forget_unused(Instant::now());
@@ -150,6 +150,7 @@ async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
     let shipped = shared.engine.turn(|turn| {
         let known = turn.ledger.known_to_active();
         turn.ledger.births.known(known);
+        turn.ledger.forget_gone(&turn.tree);
         std::mem::take(&mut turn.ledger.shipped)
     });
     if shipped.is_empty() {

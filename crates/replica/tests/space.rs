@@ -96,7 +96,10 @@ async fn a_replica_whose_disk_is_full_leaves_and_comes_back_when_there_is_room()
             .await
         {
             Err(Error::NoSpace) => disk.empty(),
-            saved => break drop(saved.unwrap()),
+            saved => {
+                saved.unwrap();
+                break;
+            }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

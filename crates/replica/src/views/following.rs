@@ -17,7 +17,7 @@ use super::{configuring, entering, standing};
 use crate::accounts;
 use crate::base::Held;
 use crate::losses;
-use crate::sessions;
+use crate::members;
 use crate::shared::Shared;
 
 /// Between attempts to found a set.
@@ -78,7 +78,7 @@ pub(crate) async fn notice_end(shared: Arc<Shared>, views: Arc<Views>) {
 pub(crate) async fn follow(shared: Arc<Shared>, mut states: watch::Receiver<Arc<ViewState>>) {
     loop {
         let state = states.borrow_and_update().clone();
-        sessions::agreed_removals(&shared, &state.removed);
+        members::agreed_removals(&shared, &state.removed);
         if state.epoch > shared.standing.view().epoch.0 {
             let entering = enter(&shared, &state);
             tokio::select! {

@@ -188,9 +188,9 @@ mod tests {
         assert_eq!(figures["primary_messages_per_update"], 1.0);
         // Epoch, kind of message, name (3), and for an abort the floor.
         assert_eq!(figures["body_bytes_per_update"], (6.0 + 6.0 + 5.0) / 2.0);
-        // Prefix 12, epoch 2, sequence 2, credit 5, role 2, kind 2, body 2; what had arrived is told as soon as
+        // Prefix 12, sequence 2, credit 5, role 2, kind 2, body 2; what had arrived is told as soon as
         // there is something to tell.
-        let frames = 2.0 * (27.0 + 6.0) + (27.0 + 2.0 + 5.0);
+        let frames = 2.0 * (25.0 + 6.0) + (25.0 + 2.0 + 5.0);
         assert_eq!(figures["bytes_per_update"], frames / 2.0);
     }
 }
