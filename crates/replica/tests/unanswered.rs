@@ -317,7 +317,7 @@ async fn what_a_lost_primary_never_heard_of_is_done_once() {
 
 /// What the first one has done is on record with the change, so whoever asks it, or has applied the change, can tell.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_done_for_a_replica_that_starts_anew_is_answered_to_its_clients() {
+async fn counterexample_47_what_was_done_for_a_replica_that_starts_anew_is_answered() {
     let (mut set, of_the_second) = three().await;
     let place = start_asker_anew(&mut set, of_the_second).await;
     Asked::repeat(&set, place).succeed().await;
@@ -326,7 +326,7 @@ async fn what_was_done_for_a_replica_that_starts_anew_is_answered_to_its_clients
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_holds_when_the_one_that_did_it_starts_anew_too() {
+async fn counterexample_47_the_same_holds_when_the_one_that_did_it_starts_anew_too() {
     let (mut set, of_the_second) = three().await;
     let place = start_asker_anew(&mut set, of_the_second).await;
     let lost = set.crash(0).await;

@@ -49,6 +49,7 @@
 //! | 44 | f; `lease.rs` of `control` | a machine that was started anew, with a clock that begins again |
 //! | 45 | `post.rs` and `tests/slow_link.rs` of `replica` | |
 //! | 46 | `losses/relay.rs` and `tests/slow_link.rs` of `replica` | |
+//! | 47 | `tests/unanswered.rs` of `replica`; `tests/restart.rs` of `meridian` for a single server | the simulation has no clients that repeat a request over a restart |
 //! | 48 | `set/tests.rs` of `peer`, `tests/signed_lists.rs` of `replica` | |
 //! | 49 | `authorisation/walk.rs` of `replica` | |
 //! | 50 | f; `lease.rs` of `control`, `standing.rs` of `replica` | machines stand still in half of the random runs with failures |
