@@ -269,16 +269,16 @@ pub(crate) async fn execute(
                 Begin::Sequenced(result) => ResOp4::Sequence(Ok(result)),
                 Begin::Execute => {
                     compound.result_room = reply.room(&compound);
-                    run(&mut compound, operation).await
+                    let result = run(&mut compound, operation).await;
+                    match result.status() {
+                        UNCERTAIN => match repeats::put_off(&compound, &args.tag) {
+                            Some(reply) => return reply,
+                            None => ResOp4::Failed(result.opnum(), NfsStat4::Delay),
+                        },
+                        _ => result,
+                    }
                 }
             },
-        };
-        let result = match result.status() {
-            UNCERTAIN => match repeats::put_off(&compound, &args.tag) {
-                Some(reply) => return reply,
-                None => ResOp4::Failed(result.opnum(), NfsStat4::Delay),
-            },
-            _ => result,
         };
         status = reply.push(&compound, &result);
         compound.operation_index += 1;

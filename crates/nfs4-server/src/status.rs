@@ -10,7 +10,8 @@ use vfs::{Error, NameError};
 static FAILURES: Throttle = Throttle::new();
 const FAILED: throttle::Subject = ("storage failed an operation", 0);
 
-/// Stands for [`Error::Uncertain`] until the request is answered.
+/// Stands for [`Error::Uncertain`] until the request is answered. Only SEQUENCE answers so by itself, and no result of
+/// SEQUENCE is looked at for this.
 pub(crate) const UNCERTAIN: NfsStat4 = NfsStat4::RetryUncachedRep;
 
 /// The status that tells a client about `error` (RFC 8881, section 15.1).

@@ -254,8 +254,9 @@ async fn create_session_has_three_flags() {
     let refused = status(&client, create_session(with(0xf))).await;
     assert_eq!(refused, NfsStat4::Inval);
     let created = client.request_session(with(7)).await;
-    // Neither persistence nor RDMA are granted.
-    assert_eq!(created.flags, nfs4::create_session::CONN_BACK_CHAN);
+    // RDMA is not granted.
+    let granted = nfs4::create_session::PERSIST | nfs4::create_session::CONN_BACK_CHAN;
+    assert_eq!(created.flags, granted);
 }
 
 #[tokio::test]

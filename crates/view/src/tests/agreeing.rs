@@ -141,7 +141,7 @@ async fn a_refusal_says_why_and_changes_nothing() {
     let outcome = loop {
         let decision = Decision::Exclude {
             slot: slot(3),
-            by: slot(1),
+            by: slot(2),
             seen_epoch: 0,
             reason: String::new(),
             at_unix_s: 1,

@@ -46,7 +46,7 @@ async fn nobody_recovers_a_set_by_a_message() {
     set.leader(1).await;
     let decision = Decision::Recover {
         survivors: [slot(1)].into(),
-        by: slot(1),
+        by: slot(2),
         at_unix_s: 9,
     };
     let request = Request::Submit(Command::Decide(decision));

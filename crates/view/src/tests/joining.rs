@@ -176,10 +176,10 @@ async fn a_change_of_the_configuration_that_the_authority_does_not_back_is_refus
     for at in 1..=3 {
         let removal = Decision::Remove {
             slot: slot(2),
-            by: slot(1),
+            by: slot(at),
             at_unix_s: 1,
         };
-        for decision in [removal, configuration(4, 1)] {
+        for decision in [removal, configuration(4, at)] {
             loop {
                 let outcome = set.at(at).decide(decision.clone()).await;
                 if is_temporary(&outcome) {
