@@ -56,18 +56,23 @@ pub async fn force(
     };
     // As if this replica had been elected, had written both entries, and had then crashed.
     let term = log.vote().map_or(0, |vote| vote.leader_id.term);
-    let vote = Vote::new_committed(term.max(last.leader_id.term) + 1, id(by));
+    let exhausted = || ViewError::Damaged("its terms or indices are used up".to_owned());
+    let term = term.max(last.leader_id.term).checked_add(1);
+    let vote = Vote::new_committed(term.ok_or_else(exhausted)?, id(by));
+    let first = last.index.checked_add(1).ok_or_else(exhausted)?;
+    let second = first.checked_add(1).ok_or_else(exhausted)?;
     let ids: BTreeSet<u64> = survivors.into_iter().map(id).collect();
     let membership = Membership::new(vec![ids], BTreeMap::new());
     let payloads = [
         EntryPayload::Membership(membership),
         EntryPayload::Normal(Command::Decide(decision)),
     ];
-    let entry = |(after, payload)| Entry {
-        log_id: LogId::new(vote.leader_id, last.index + after),
+    let entry = |(index, payload)| Entry {
+        log_id: LogId::new(vote.leader_id, index),
         payload,
     };
-    let entries = (1..).zip(payloads).map(entry).collect();
+    let entries = [first, second].into_iter().zip(payloads).map(entry);
+    let entries = entries.collect();
     log.store(entries, Some(vote)).await?;
     Ok(Outcome::Applied)
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use openraft::error::{InitializeError, RaftError};
+use openraft::raft::{InstallSnapshotRequest, InstallSnapshotResponse};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use vfs::ReplicaSlot;
@@ -23,10 +24,12 @@ use crate::courier::{Courier, CourierError};
 use crate::decision::{Command, Decision, Outcome};
 use crate::error::ViewError;
 use crate::ledger::Ledger;
+use crate::raft::credible::Limit;
+use crate::raft::incoming::{Incoming, Unfit};
 use crate::raft::log::Log;
 use crate::raft::machine::Machine;
-use crate::raft::network::{Network, ask};
-use crate::raft::types::{Metrics, Raft, config, id, slot};
+use crate::raft::network::{Matched, Network, ask};
+use crate::raft::types::{Metrics, Raft, Types, config, id, slot};
 use crate::raft::wire::{Answer, Denial, Request};
 use crate::settings::Settings;
 use crate::state::{Kind, ViewState};
@@ -52,6 +55,8 @@ struct Core {
     voters: tokio::sync::Mutex<()>,
     /// While true, this member tells nobody that it leads.
     silent: Arc<AtomicBool>,
+    /// What has come of a snapshot.
+    incoming: Mutex<Incoming>,
 }
 
 impl Views {
@@ -76,6 +81,7 @@ impl Views {
             own: slot,
             courier: Arc::clone(&courier),
             silent: Arc::clone(&silent),
+            matched: Arc::new(Matched::default()),
         };
         let raft = Raft::new(id(slot), config, network, log, machine)
             .await
@@ -93,6 +99,7 @@ impl Views {
             state,
             voters: tokio::sync::Mutex::new(()),
             silent,
+            incoming: Mutex::default(),
         });
         let (keeping, speaking) = (
             keeper::keep(Arc::clone(&core)),
@@ -148,7 +155,8 @@ impl Views {
     /// # Errors
     /// The request is none.
     pub async fn answer(&self, from: ReplicaSlot, request: Bytes) -> Result<Bytes, ViewError> {
-        let request = Request::decode(from, &request).map_err(ViewError::Message)?;
+        let limit = Limit::at(SystemTime::now());
+        let request = Request::decode(from, &request, limit).map_err(ViewError::Message)?;
         let answer = self.core.answer(from, request).await;
         let answer = encode(&answer).map_err(ViewError::Message)?;
         Ok(answer.into())
@@ -308,16 +316,35 @@ impl Core {
                 Ok(answer) => Answer::Vote(answer),
                 Err(error) => failed(&error),
             },
-            Request::Snapshot(part) => match self.raft.install_snapshot(part).await {
-                Ok(answer) => Answer::Snapshot(Ok(answer)),
-                Err(RaftError::APIError(error)) => Answer::Snapshot(Err(error)),
-                Err(error) => failed(&error),
-            },
+            Request::Snapshot(part) => self.take_part(from, part).await,
             Request::Submit(command) => Answer::Submitted(match self.refused(from, &command) {
                 Some(refused) => Ok(refused),
                 None => self.submit_here(command).await,
             }),
             Request::Read => Answer::Read(self.read_here().await),
+        }
+    }
+
+    /// Takes a part of a snapshot, and installs the whole with the last one.
+    async fn take_part(&self, from: ReplicaSlot, part: InstallSnapshotRequest<Types>) -> Answer {
+        let asked = part.vote;
+        let known = self.raft.metrics().borrow().vote;
+        if known > asked {
+            return Answer::Snapshot(Ok(InstallSnapshotResponse { vote: known }));
+        }
+        let taken = {
+            let incoming = self.incoming.lock();
+            let mut incoming = incoming.unwrap_or_else(PoisonError::into_inner);
+            incoming.take(from, part)
+        };
+        match taken {
+            Ok(None) => Answer::Snapshot(Ok(InstallSnapshotResponse { vote: known })),
+            Ok(Some(whole)) => match self.raft.install_full_snapshot(asked, whole).await {
+                Ok(answer) => Answer::Snapshot(Ok(answer.into())),
+                Err(error) => Answer::Failed(error.to_string()),
+            },
+            Err(Unfit::Elsewhere(error)) => Answer::Snapshot(Err(error)),
+            Err(Unfit::NoState(words)) => Answer::Failed(words),
         }
     }
 }

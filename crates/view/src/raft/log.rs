@@ -77,14 +77,19 @@ impl Log {
             purged: read_one(&*ledger, PURGED).await?,
             entries: BTreeMap::new(),
         };
-        let mut next = kept.purged.map(|purged| purged.index + 1);
+        let after = |index: u64| {
+            let next = index.checked_add(1);
+            next.ok_or_else(|| ViewError::Damaged(format!("nothing can follow entry {index}")))
+        };
+        let purged = kept.purged.map(|purged| after(purged.index));
+        let mut next = purged.transpose()?;
         for (_, value) in ledger.read(b"l", b"m").await? {
             let entry: Entry = decode(&value).map_err(ViewError::Damaged)?;
             let index = entry.log_id.index;
             if next.is_some_and(|next| next != index) {
                 return Err(ViewError::Damaged(format!("entry {index} is out of place")));
             }
-            next = Some(index + 1);
+            next = Some(after(index)?);
             kept.entries.insert(index, (entry, value.len()));
         }
         let kept = Arc::new(Mutex::new(kept));
@@ -108,10 +113,13 @@ impl Log {
     /// The entries after `applied` that were known to be committed.
     pub(crate) fn committed_after(&self, applied: Option<LogId>) -> Vec<Entry> {
         let kept = self.kept();
-        let from = applied.map_or(0, |applied| applied.index + 1);
-        let Some(committed) = kept.committed.filter(|committed| committed.index >= from) else {
+        let from = applied.map_or(Some(0), |applied| applied.index.checked_add(1));
+        let (Some(from), Some(committed)) = (from, kept.committed) else {
             return Vec::new();
         };
+        if committed.index < from {
+            return Vec::new();
+        }
         let entries = kept.entries.range(from..=committed.index);
         entries.map(|(_, (entry, _))| entry.clone()).collect()
     }

@@ -3,6 +3,8 @@
 //!
 //! What must never enter: what a decision does (`state`), and when to decide anything.
 
+pub(crate) mod credible;
+pub(crate) mod incoming;
 pub(crate) mod log;
 pub(crate) mod machine;
 pub(crate) mod network;

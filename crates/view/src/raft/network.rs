@@ -1,8 +1,9 @@
 //! The library's network: requests as bytes, by courier.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use openraft::error::{
     InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError, Timeout, Unreachable,
@@ -15,7 +16,8 @@ use openraft::raft::{
 use openraft::{EmptyNode, RPCTypes, RaftNetwork, RaftNetworkFactory};
 use vfs::ReplicaSlot;
 
-use super::types::{Types, id, slot};
+use super::credible::{Limit, check_answer, check_appended};
+use super::types::{LogId, Types, Vote, id, slot};
 use super::wire::{Answer, Request};
 use crate::bytes::{decode, encode};
 use crate::courier::{Courier, CourierError};
@@ -26,6 +28,31 @@ pub(crate) struct Network {
     pub(crate) courier: Arc<dyn Courier>,
     /// While true, nobody is told that this member leads.
     pub(crate) silent: Arc<AtomicBool>,
+    /// What each follower has acknowledged.
+    pub(crate) matched: Arc<Matched>,
+}
+
+/// Up to where each follower has acknowledged the log to this leader in its present term.
+#[derive(Default)]
+pub(crate) struct Matched(Mutex<BTreeMap<ReplicaSlot, (Vote, LogId)>>);
+
+impl Matched {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, (Vote, LogId)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, follower: ReplicaSlot, vote: &Vote) -> Option<LogId> {
+        let kept = self.kept();
+        let (of, upto) = kept.get(&follower)?;
+        (of == vote).then_some(*upto)
+    }
+
+    fn note(&self, follower: ReplicaSlot, vote: Vote, upto: Option<LogId>) {
+        let Some(upto) = upto.max(self.of(follower, &vote)) else {
+            return;
+        };
+        self.kept().insert(follower, (vote, upto));
+    }
 }
 
 /// The way to one other replica.
@@ -34,6 +61,7 @@ pub(crate) struct Line {
     to: ReplicaSlot,
     courier: Arc<dyn Courier>,
     silent: Arc<AtomicBool>,
+    matched: Arc<Matched>,
 }
 
 type Failure<E> = RPCError<u64, EmptyNode, RaftError<u64, E>>;
@@ -48,7 +76,10 @@ pub(crate) async fn ask(
     let request = encode(request).map_err(CourierError::Failed)?;
     let answer = tokio::time::timeout(limit, courier.ask(to, request.into(), limit)).await;
     let answer = answer.map_err(|_elapsed| CourierError::TimedOut)??;
-    decode(&answer).map_err(CourierError::Failed)
+    let answer: Answer = decode(&answer).map_err(CourierError::Failed)?;
+    let limit = Limit::at(SystemTime::now());
+    check_answer(&answer, limit).map_err(CourierError::Failed)?;
+    Ok(answer)
 }
 
 impl Line {
@@ -92,6 +123,7 @@ impl RaftNetworkFactory<Types> for Network {
             to: slot(target).unwrap_or(ReplicaSlot(u16::MAX)),
             courier: Arc::clone(&self.courier),
             silent: Arc::clone(&self.silent),
+            matched: Arc::clone(&self.matched),
         }
     }
 }
@@ -106,11 +138,23 @@ impl RaftNetwork<Types> for Line {
             let error = CourierError::Unreachable;
             return Err(RPCError::Unreachable(Unreachable::new(&error)));
         }
+        let (vote, previous) = (rpc.vote, rpc.prev_log_id);
+        let last = rpc.entries.last().map(|entry| entry.log_id).or(previous);
         let request = Request::Append(rpc);
-        match self.ask(request, RPCTypes::AppendEntries, &option).await? {
-            Answer::Append(answer) => Ok(answer),
-            other => Err(unfit(other)),
+        let answer = match self.ask(request, RPCTypes::AppendEntries, &option).await? {
+            Answer::Append(answer) => answer,
+            other => return Err(unfit(other)),
+        };
+        let matched = self.matched.of(self.to, &vote);
+        if let Err(words) = check_appended(&answer, (previous, last), matched) {
+            return Err(unfit(Answer::Failed(words)));
         }
+        match &answer {
+            AppendEntriesResponse::Success => self.matched.note(self.to, vote, last),
+            AppendEntriesResponse::PartialSuccess(upto) => self.matched.note(self.to, vote, *upto),
+            AppendEntriesResponse::Conflict | AppendEntriesResponse::HigherVote(_) => {}
+        }
+        Ok(answer)
     }
 
     async fn install_snapshot(
@@ -118,12 +162,18 @@ impl RaftNetwork<Types> for Line {
         rpc: InstallSnapshotRequest<Types>,
         option: RPCOption,
     ) -> Result<InstallSnapshotResponse<u64>, Failure<InstallSnapshotError>> {
+        let (vote, whole) = (rpc.vote, rpc.meta.last_log_id.filter(|_| rpc.done));
         let request = Request::Snapshot(rpc);
         match self
             .ask(request, RPCTypes::InstallSnapshot, &option)
             .await?
         {
-            Answer::Snapshot(Ok(answer)) => Ok(answer),
+            Answer::Snapshot(Ok(answer)) => {
+                if answer.vote <= vote {
+                    self.matched.note(self.to, vote, whole);
+                }
+                Ok(answer)
+            }
             Answer::Snapshot(Err(error)) => {
                 let error = RemoteError::new(id(self.to), RaftError::APIError(error));
                 Err(RPCError::RemoteError(error))

@@ -11,13 +11,11 @@ use openraft::raft::{
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
+use super::credible::{Limit, check_request};
 use super::types::{Types, id};
 use crate::bytes::decode;
 use crate::courier::MESSAGE_BYTES_MAX;
 use crate::decision::{Command, Outcome};
-
-/// A snapshot is at most this long, in bytes.
-const SNAPSHOT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Request {
@@ -52,7 +50,7 @@ pub(crate) enum Denial {
 
 impl Request {
     /// What `from` asks. Requests are refused that no correct replica makes.
-    pub(crate) fn decode(from: ReplicaSlot, bytes: &[u8]) -> Result<Request, String> {
+    pub(crate) fn decode(from: ReplicaSlot, bytes: &[u8], limit: Limit) -> Result<Request, String> {
         if bytes.len() > MESSAGE_BYTES_MAX {
             return Err(format!("{} bytes", bytes.len()));
         }
@@ -66,31 +64,7 @@ impl Request {
         if leader.is_some_and(|leader| leader.node_id != id(from)) {
             return Err("a replica speaks for another one".to_owned());
         }
-        match &request {
-            Request::Append(append) => are_consecutive(append)?,
-            Request::Snapshot(part) => is_bounded(part)?,
-            _ => {}
-        }
+        check_request(&request, limit)?;
         Ok(request)
     }
-}
-
-fn are_consecutive(append: &AppendEntriesRequest<Types>) -> Result<(), String> {
-    let mut previous = append.prev_log_id;
-    for entry in &append.entries {
-        let expected = previous.map_or(Some(0), |previous| previous.index.checked_add(1));
-        if expected != Some(entry.log_id.index) || Some(entry.log_id) < previous {
-            return Err("entries do not follow each other".to_owned());
-        }
-        previous = Some(entry.log_id);
-    }
-    Ok(())
-}
-
-fn is_bounded(part: &InstallSnapshotRequest<Types>) -> Result<(), String> {
-    let length = u64::try_from(part.data.len()).unwrap_or(u64::MAX);
-    if part.offset.saturating_add(length) > SNAPSHOT_BYTES_MAX {
-        return Err("a snapshot is too long".to_owned());
-    }
-    Ok(())
 }

@@ -9,6 +9,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use vfs::ReplicaSlot;
 
+use crate::bytes::encode;
+use crate::raft::credible::Limit;
+use crate::raft::wire::{Answer, Request};
 use crate::{
     Change, Courier, CourierError, Decision, Kind, Ledger, LedgerError, Outcome, Settings,
     ViewError, ViewState, Views, Warrant,
@@ -24,7 +27,11 @@ pub(super) fn slot(number: u16) -> ReplicaSlot {
 struct Links {
     running: Mutex<BTreeMap<ReplicaSlot, Arc<Views>>>,
     cut: Mutex<BTreeSet<(ReplicaSlot, ReplicaSlot)>>,
+    liars: Mutex<BTreeMap<ReplicaSlot, Lie>>,
 }
+
+/// What a hostile member answers; nothing where it is silent.
+pub(super) type Lie = fn(&Request) -> Option<Answer>;
 
 impl Links {
     fn is_cut(&self, from: ReplicaSlot, to: ReplicaSlot) -> bool {
@@ -52,6 +59,14 @@ impl Courier for Carrier {
         assert!(request.len() <= crate::MESSAGE_BYTES_MAX, "too long");
         if self.links.is_cut(self.from, to) {
             return lost().await;
+        }
+        let lie = self.links.liars.lock().unwrap().get(&to).copied();
+        if let Some(lie) = lie {
+            let limit = Limit::at(std::time::SystemTime::now());
+            let asked = Request::decode(self.from, &request, limit);
+            let answer = lie(&asked.map_err(CourierError::Failed)?);
+            let answer = answer.ok_or(CourierError::Unreachable)?;
+            return Ok(encode(&answer).map_err(CourierError::Failed)?.into());
         }
         let there = self.links.running.lock().unwrap().get(&to).cloned();
         let there = there.ok_or(CourierError::Unreachable)?;
@@ -181,6 +196,11 @@ impl Set {
     pub(super) async fn stop(&self, number: u16) {
         let gone = self.links.running.lock().unwrap().remove(&slot(number));
         gone.unwrap().stop().await;
+    }
+
+    /// Puts a liar in the place of a member that does not run.
+    pub(super) fn lie(&self, number: u16, lie: Lie) {
+        self.links.liars.lock().unwrap().insert(slot(number), lie);
     }
 
     /// The ledger of a member, running or not.

@@ -1,5 +1,7 @@
 //! Bytes of a peer or a disk that are no message: refused, never a panic.
 
+use std::time::SystemTime;
+
 use openraft::EntryPayload;
 use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest, VoteRequest};
 use proptest::prelude::*;
@@ -7,9 +9,14 @@ use proptest::prelude::*;
 use super::fixture::slot;
 use crate::bytes::{decode, encode};
 use crate::decision::Command;
+use crate::raft::credible::Limit;
 use crate::raft::types::{Entry, LogId, Membership, SnapshotMeta, Stored, Vote};
 use crate::raft::wire::{Answer, Request};
 use crate::{Decision, Kind, MESSAGE_BYTES_MAX, ViewState};
+
+fn now() -> Limit {
+    Limit::at(SystemTime::now())
+}
 
 fn log_id(index: u64) -> LogId {
     LogId::new(Vote::new_committed(3, 1).leader_id, index)
@@ -68,7 +75,7 @@ fn requests() -> Vec<Request> {
 fn every_request_comes_back_as_it_was() {
     for request in requests() {
         let bytes = encode(&request).unwrap();
-        let again = Request::decode(slot(1), &bytes).unwrap();
+        let again = Request::decode(slot(1), &bytes, now()).unwrap();
         assert_eq!(encode(&again).unwrap(), bytes);
     }
 }
@@ -77,7 +84,7 @@ fn every_request_comes_back_as_it_was() {
 fn requests_that_no_correct_replica_makes_are_refused() {
     let refused = |from: u16, request: &Request| {
         let bytes = encode(request).unwrap();
-        Request::decode(slot(from), &bytes).err().unwrap()
+        Request::decode(slot(from), &bytes, now()).err().unwrap()
     };
     let another = "a replica speaks for another one";
     assert_eq!(refused(2, &append(&[7])), another);
@@ -87,8 +94,21 @@ fn requests_that_no_correct_replica_makes_are_refused() {
     assert_eq!(refused(1, &append(&[7, 7])), gap);
     assert_eq!(refused(1, &part(1 << 40)), "a snapshot is too long");
     assert_eq!(refused(1, &part(u64::MAX)), "a snapshot is too long");
+    let candidate = |vote, last| Request::Vote(VoteRequest::new(vote, last));
+    let elected = candidate(Vote::new_committed(9, 1), None);
+    let says_so = "a candidate says that it is elected";
+    assert_eq!(refused(1, &elected), says_so);
+    let ahead = candidate(Vote::new(2, 1), Some(log_id(6)));
+    let later = "an entry is of a later term than the one who speaks of it";
+    assert_eq!(refused(1, &ahead), later);
+    let Request::Append(mut unelected) = append(&[7]) else {
+        unreachable!("it is made as one");
+    };
+    unelected.vote = Vote::new(3, 1);
+    let words = "it leads without having been elected";
+    assert_eq!(refused(1, &Request::Append(unelected)), words);
     let long = vec![1; MESSAGE_BYTES_MAX + 1];
-    assert!(Request::decode(slot(1), &long).is_err());
+    assert!(Request::decode(slot(1), &long, now()).is_err());
 }
 
 #[test]
@@ -111,9 +131,9 @@ proptest! {
     fn no_bytes_make_a_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut bytes = bytes;
         if let Some(format) = bytes.first_mut() {
-            *format = 1;
+            *format = encode(&()).unwrap()[0];
         }
-        let _ = Request::decode(slot(1), &bytes);
+        let _ = Request::decode(slot(1), &bytes, now());
         let _ = decode::<Answer>(&bytes);
         let _ = decode::<Entry>(&bytes);
         let _ = decode::<ViewState>(&bytes);
@@ -126,8 +146,8 @@ proptest! {
         let mut bytes = encode(&requests()[which]).unwrap();
         let at = at.index(bytes.len());
         bytes[at] = value;
-        let _ = Request::decode(slot(1), &bytes);
+        let _ = Request::decode(slot(1), &bytes, now());
         let end = end.index(bytes.len());
-        let _ = Request::decode(slot(1), &bytes[..end]);
+        let _ = Request::decode(slot(1), &bytes[..end], now());
     }
 }

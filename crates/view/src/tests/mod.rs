@@ -7,6 +7,7 @@ mod attributed;
 mod ended;
 mod fixture;
 mod garbage;
+mod hostile;
 mod joining;
 mod recovering;
 mod rolled_back;
