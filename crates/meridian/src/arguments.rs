@@ -2,6 +2,11 @@
 //!
 //! What must never enter: defaults of the server; an absent argument leaves them to the configuration.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the help shows these comments as they stand, with brackets that are no links"
+)]
+
 mod administration;
 mod set;
 

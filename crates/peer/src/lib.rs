@@ -36,6 +36,14 @@ mod tests;
 mod tls;
 mod wire;
 
+/// Takes arbitrary bytes apart as everything that a connection brings and a token says, for fuzzing; nothing comes of it.
+/// Reading from memory, it never waits.
+#[doc(hidden)]
+pub async fn decode_as_anything(bytes: &[u8]) {
+    drop(wire::decode_as_anything(bytes).await);
+    set::decode_as_anything(bytes);
+}
+
 pub use endpoint::Endpoint;
 pub use error::{Refusal, RequestError, SendError, TurnedAway};
 pub use identity::{Incarnation, SetId};

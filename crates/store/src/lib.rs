@@ -52,6 +52,15 @@ mod upkeep;
 mod waiting;
 mod xattrs;
 
+/// Takes arbitrary bytes apart as every kind of row and record, and as a journal, for fuzzing; nothing comes of it.
+#[doc(hidden)]
+pub fn decode_as_anything(bytes: &[u8]) {
+    rows::decode_as_anything(bytes);
+    metadata::decode_as_anything(bytes);
+    let _ = UpdateRecord::decode(1, bytes);
+    let _ = counters::Reserved::decode(bytes);
+}
+
 pub use check::{Finding, Report};
 pub use clock::{Clock, SystemClock};
 pub use committer::Ticket;

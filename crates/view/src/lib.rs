@@ -24,6 +24,16 @@ mod tests;
 mod views;
 mod warrant;
 
+/// Takes arbitrary bytes apart as what is said about views and stands in their log, for fuzzing; nothing comes of it.
+#[doc(hidden)]
+pub fn decode_as_anything(message: &[u8]) {
+    raft::decode_as_anything(message);
+    drop(bytes::decode::<Command>(message));
+    drop(bytes::decode::<ViewState>(message));
+}
+
+use decision::Command;
+
 pub use audit::{AUDIT_ENTRIES_MAX, AuditEntry, REASON_BYTES_MAX};
 pub use courier::{Courier, CourierError, MESSAGE_BYTES_MAX};
 pub use decision::{Decision, Outcome, SETTLEMENT_NAMES_MAX, SettledBy, Settlement};

@@ -1,6 +1,6 @@
 //! `bench paper`: the experiments of the papers repeated, extended, and shown beside what the papers say.
 //!
-//! An [`Experiment`] has points (a panel, a series, a place on the axis), and every point is measured in several
+//! An experiment (`experiment::Experiment`) has points (a panel, a series, a place on the axis), and every point is measured in several
 //! trials. What comes out of one trial at one point is a line of JSON in a file of the experiment (`raw`), written at once:
 //! a run that was interrupted goes on where it was. Tables (`table`), plots (`plot`) and pages (`page`) are
 //! made of these files alone, with means and spreads over the trials (`statistics`). Each experiment has a page of its own
@@ -10,7 +10,7 @@
 //! server ran and took part all the time. What is not valid ends the experiment with its reason; other experiments go on, and
 //! the command fails in the end. Where a peer is missing nothing is begun.
 //!
-//! A new experiment is a file that implements [`Experiment`] and a line in `list`.
+//! A new experiment is a file that implements `Experiment` and a line in `list`.
 //!
 //! What must never enter: figures that were not measured, and points left out without a word.
 

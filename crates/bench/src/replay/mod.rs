@@ -20,7 +20,7 @@
 //! wait side by side; directories are read whole; there is no read-ahead; attributes do not hold longer
 //! for objects that have not changed in long.
 //!
-//! Every byte written is remembered ([`Kernel::compare`]), so that the result can be compared at any
+//! Every byte written is remembered (`compare`), so that the result can be compared at any
 //! server afterwards.
 //!
 //! What must never enter: knowledge of replication.

@@ -127,6 +127,11 @@ fn decode(encoded: &str) -> Option<Token> {
     if crc32c::crc32c(bytes).to_be_bytes() != *checksum {
         return None;
     }
+    from_wire(bytes)
+}
+
+/// The token whose checksum was right.
+pub(super) fn from_wire(bytes: &[u8]) -> Option<Token> {
     let wire = WireToken::decode(bytes).ok()?;
     Some(Token {
         set: SetId(wire.set[..].try_into().ok()?),

@@ -15,6 +15,25 @@ pub(crate) use hello::{
 
 use std::io;
 
+use prost::Message as _;
+
+/// Takes arbitrary bytes apart as everything that a connection brings, for fuzzing; nothing comes of it.
+///
+/// # Errors
+/// Those of a frame.
+pub(crate) async fn decode_as_anything(bytes: &[u8]) -> Result<(), WireError> {
+    const PAYLOAD_BYTES_MAX: usize = 1 << 16;
+    drop(Hello::decode(bytes));
+    drop(HelloReply::decode(bytes));
+    drop(Header::decode(bytes));
+    drop(read_short::<_, Hello>(&mut &*bytes).await);
+    let mut stream = bytes;
+    while !stream.is_empty() {
+        read_frame(&mut stream, PAYLOAD_BYTES_MAX).await?;
+    }
+    Ok(())
+}
+
 /// Bytes or messages that no correct peer sends. The connection is closed; messages under way are sent
 /// again over the next one.
 #[derive(Debug, thiserror::Error)]

@@ -28,6 +28,11 @@ use tempfile::TempDir;
 use crate::codec::Malformed;
 use crate::row_cache::{CachedKey, RowCache};
 
+/// What [`crate::decode_as_anything`] says, of journals.
+pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    framing::count_batches(bytes, b"number");
+}
+
 /// What the tables hold is described in `docs/disk-format.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -10,6 +10,21 @@ mod object;
 mod request;
 mod xattr;
 
+/// What [`crate::decode_as_anything`] says, of the rows and their keys.
+pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    let _ = ObjectRow::decode(bytes);
+    let _ = EntryRow::decode(bytes);
+    let _ = XattrRow::decode(bytes);
+    let _ = RequestRow::decode(bytes);
+    let _ = decode_locks(bytes);
+    let _ = decode_denials(bytes);
+    let _ = key::parse_object(bytes);
+    let _ = key::parse_entry(bytes);
+    let _ = key::parse_link(bytes);
+    let _ = key::parse_incomplete(bytes);
+    let _ = key::parse_xattr(bytes);
+}
+
 pub(crate) use entry::{EntryRow, NameHash};
 pub(crate) use held::{decode_denials, decode_locks, encode_denials, encode_locks};
 pub(crate) use object::{Content, DirectoryContent, FileContent, ObjectRow};
