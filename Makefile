@@ -2,7 +2,7 @@
 # read, and run alone. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-single test test-page fix bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
+.PHONY: help demo demo-single check test test-page fix fuzz bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +12,9 @@ demo: ## Three sites far apart: unpack and build at one with the real Linux clie
 
 demo-single: ## One server: mount it with the real Linux client, do visible work, and kill it meanwhile
 	@scripts/demo-single
+
+check: ## Before each commit: format, lints, unit tests; no root, nothing installed
+	@scripts/check
 
 test: ## Prove everything: format, lints, architecture, unit tests, the real Linux client
 	@scripts/test
@@ -24,6 +27,9 @@ fix: ## Format the code and apply what the linter can mend by itself
 
 bench-server: ## Compare Meridian with NFS-Ganesha on this machine
 	@scripts/bench-server
+
+fuzz: ## Let a fuzzer feed every decoder, FUZZ_SECONDS each (default 10)
+	@scripts/fuzz
 
 soak: ## Look for faults for SOAK_MINUTES minutes (default 10): simulated runs, then real servers that fail
 	@scripts/soak

@@ -33,3 +33,19 @@ require_rust() {
     fail "cargo is missing; install Rust 1.95 or newer from https://rustup.rs and try again"
   command -v cc >/dev/null || install_packages gcc libc6-dev
 }
+
+check_format() {
+  say "format"
+  cargo fmt --all --check || fail "the code is not formatted; run \`make fix\`"
+}
+
+check_lints() {
+  say "lints"
+  cargo clippy --workspace --all-targets --locked -- --deny warnings --deny clippy::too_many_lines
+}
+
+# Runs tests of all packages, or those that the arguments choose. Always as one workspace: cargo would build again what
+# single packages ask for with other features.
+test_workspace() {
+  cargo test --workspace --locked --no-fail-fast --config 'target."cfg(unix)".runner = "scripts/test-runner"' "$@"
+}

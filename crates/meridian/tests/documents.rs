@@ -1,0 +1,196 @@
+//! The documents name files, modules and chapters that exist.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// Everything below `folder`, what Cargo has built and what the version control keeps left out.
+fn below(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap();
+        if name == "target" || name == ".git" {
+            continue;
+        }
+        if path.is_dir() {
+            below(&path, found);
+        }
+        found.push(path);
+    }
+}
+
+/// The repository's files and folders, relative to it.
+fn tree() -> BTreeSet<String> {
+    let (top, mut found) = (repository(), Vec::new());
+    below(&top, &mut found);
+    let relative = |path: &PathBuf| path.strip_prefix(&top).unwrap().display().to_string();
+    found.iter().map(relative).collect()
+}
+
+/// The pages, each with its place and text.
+fn pages(tree: &BTreeSet<String>) -> Vec<(String, String)> {
+    let pages: Vec<_> = tree
+        .iter()
+        // Pages in `crates` are parts of pages that are made of them.
+        .filter(|path| path.ends_with(".md") && !path.starts_with("crates/"))
+        .map(|path| {
+            (
+                path.clone(),
+                fs::read_to_string(repository().join(path)).unwrap(),
+            )
+        })
+        .collect();
+    assert!(pages.len() > 20, "too few pages to be all");
+    pages
+}
+
+/// What stands between single backticks on lines outside of blocks of code.
+fn quoted(page: &str) -> Vec<&str> {
+    let mut in_block = false;
+    let lines = page.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_block ^= is_fence;
+        !in_block && !is_fence
+    });
+    lines
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .collect()
+}
+
+/// Whether a path of the tree ends like `named`, where `*` stands for anything within a name.
+fn ends_somewhere(tree: &BTreeSet<String>, named: &str) -> bool {
+    let named: Vec<&str> = named.trim_end_matches('/').split('/').rev().collect();
+    tree.iter().any(|path| {
+        let mut parts = path.split('/').rev();
+        named.iter().all(|name| {
+            parts.next().is_some_and(|part| match name.split_once('*') {
+                None => part == *name,
+                Some((before, behind)) => part.starts_with(before) && part.ends_with(behind),
+            })
+        })
+    })
+}
+
+/// Whether `word` is meant to be a path of the repository.
+fn is_path(word: &str) -> bool {
+    const FOLDERS: &[&str] = &[
+        "crates/",
+        "docs/",
+        "scripts/",
+        "packaging/",
+        "fuzz/",
+        "src/",
+        "tests/",
+    ];
+    let is_plain = word
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "._-/*".contains(c));
+    let is_source = word.contains('/') && word.ends_with(".rs");
+    is_plain && (is_source || FOLDERS.iter().any(|folder| word.starts_with(folder)))
+}
+
+#[test]
+fn paths_in_pages_exist() {
+    let tree = tree();
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for (page, text) in pages(&tree) {
+        for word in quoted(&text).into_iter().filter(|word| is_path(word)) {
+            seen += 1;
+            if !ends_somewhere(&tree, word) && !ends_somewhere(&tree, &format!("{word}.rs")) {
+                wrong.push(format!("{page}: {word}"));
+            }
+        }
+    }
+    assert!(seen > 20, "only {seen} paths were recognised");
+    assert!(wrong.is_empty(), "these do not exist: {wrong:#?}");
+}
+
+/// `a::b` of which `a` is a crate and `b` may be a module: the crate's folder, and `b`.
+fn module<'w>(tree: &BTreeSet<String>, word: &'w str) -> Option<(String, &'w str)> {
+    let mut parts = word.split("::");
+    let (of, module) = (parts.next()?, parts.next()?);
+    let is_module =
+        module.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !module.is_empty();
+    let folder = format!("crates/{}", of.replace('_', "-"));
+    (is_module && tree.contains(&folder)).then_some((folder, module))
+}
+
+#[test]
+fn modules_in_pages_exist() {
+    let tree = tree();
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for (page, text) in pages(&tree) {
+        for word in quoted(&text) {
+            let Some((folder, module)) = module(&tree, word) else {
+                continue;
+            };
+            seen += 1;
+            let places = [
+                format!("{folder}/src/{module}.rs"),
+                format!("{folder}/src/{module}"),
+            ];
+            if !places.iter().any(|place| tree.contains(place)) {
+                wrong.push(format!("{page}: {word}"));
+            }
+        }
+    }
+    assert!(seen > 2, "only {seen} modules were recognised");
+    assert!(wrong.is_empty(), "these do not exist: {wrong:#?}");
+}
+
+/// The anchors of a page's headings, as hosts of repositories make them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let kept = heading.trim_start_matches('#').trim().to_lowercase();
+        kept.chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let tree = tree();
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for (page, text) in pages(&tree) {
+        let folder = repository().join(&page);
+        let folder = folder.parent().unwrap();
+        let targets = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains("://") && !target.contains(' ')) {
+            seen += 1;
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let place = match path {
+                "" => repository().join(&page),
+                path => folder.join(path),
+            };
+            let leads = match (place.exists(), anchor) {
+                (exists, "") => exists,
+                (false, _) => false,
+                (true, anchor) => anchors(&fs::read_to_string(&place).unwrap()).contains(anchor),
+            };
+            if !leads {
+                wrong.push(format!("{page}: {target}"));
+            }
+        }
+    }
+    assert!(seen > 50, "only {seen} links were recognised");
+    assert!(wrong.is_empty(), "these lead nowhere: {wrong:#?}");
+}
