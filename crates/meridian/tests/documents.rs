@@ -194,3 +194,69 @@ fn links_between_pages_lead_somewhere() {
     assert!(seen > 50, "only {seen} links were recognised");
     assert!(wrong.is_empty(), "these lead nowhere: {wrong:#?}");
 }
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap()
+}
+
+/// The names that begin the rows of the manual's table whose head is `head`.
+fn table(manual: &str, head: &str) -> BTreeSet<String> {
+    let rows = manual.split(head).nth(1).expect("the manual has the table");
+    let rows = rows
+        .lines()
+        .skip_while(|line| !line.starts_with('|'))
+        .skip(1);
+    let names = rows
+        .take_while(|line| line.starts_with('|'))
+        .flat_map(|row| {
+            let first = row.split('|').nth(1).unwrap();
+            first
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .map(|name| name.split('{').next().unwrap().to_owned())
+        });
+    names.collect()
+}
+
+#[test]
+fn each_alarm_has_an_alerting_rule() {
+    let told = table(&read("docs/operating.md"), "| alarm | what it means");
+    let rules = read("packaging/prometheus/meridian-alerts.yml");
+    let ruled = rules
+        .split("alarm=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap().to_owned());
+    assert_eq!(ruled.collect::<BTreeSet<_>>(), told);
+    let known = read("crates/server/src/status/alarms.rs");
+    let missing = told
+        .iter()
+        .filter(|name| !known.contains(&format!("\"{name}\"")));
+    assert_eq!(
+        missing.collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "no server raises these"
+    );
+}
+
+#[test]
+fn rules_and_dashboard_ask_for_metrics_that_exist() {
+    let told = table(&read("docs/operating.md"), "| metric | meaning");
+    for path in [
+        "packaging/prometheus/meridian-alerts.yml",
+        "packaging/grafana/meridian.json",
+    ] {
+        let text = read(path);
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let words = text
+            .split(|c: char| !is_name(c))
+            .filter(|word| word.starts_with("meridian_"));
+        for word in words {
+            let name = word.trim_end_matches("_bucket");
+            assert!(
+                told.contains(name),
+                "{path} asks for {word}, which the manual does not know"
+            );
+        }
+    }
+}
