@@ -32,7 +32,6 @@ impl Replica {
     pub async fn move_authority(&self, to: u16) -> Result<bool, String> {
         let (shared, to) = (self.shared(), ReplicaSlot(to));
         let handover = on_files(shared, move |set| set.begin_handover(to)).await?;
-        let term = handover.term;
         let words = |why: String| {
             format!(
                 "replica {} has not stored the authority's key, which stays here: {why}",
@@ -50,7 +49,7 @@ impl Replica {
         let stored = tokio::time::timeout_at(deadline, stored).await;
         let stored = stored.map_err(|_| words("it does not answer in time".to_owned()))?;
         stored.map_err(|error| words(error.to_string()))?;
-        on_files(shared, move |set| set.complete_handover(to, term)).await?;
+        on_files(shared, move |set| set.complete_handover(to, &handover)).await?;
         members::look_for_members(shared);
         self.put_on_record(format!("moved the set's authority to replica {}", to.0))
             .await;

@@ -72,6 +72,8 @@ pub(crate) struct Admission {
     pub authority: CertificateDer<'static>,
     pub list: MemberList,
     pub tree: Vec<u8>,
+    /// That the keeper of the authority says so of the tree.
+    pub proof: [u8; 32],
 }
 
 /// The most that a joining server is told of the tree, in bytes.
@@ -202,7 +204,9 @@ impl SetDirectory {
         }
         self.verify(self.set_id(&file)?, list)?;
         let is_newer = list.is_newer_than(&file.list);
-        if is_newer && list.covers(&file.list) {
+        // Who is removed has nobody left to tell what the new keeper does not know.
+        let removes_this = list.member(file.slot).is_some_and(|own| own.revoked);
+        if is_newer && (removes_this || list.covers(&file.list)) {
             file.list = list.clone();
             file.superseded = false;
             let keeps_from_now_on = self.prepare_for(list, file.slot)?;

@@ -14,10 +14,9 @@ use tokio_rustls::TlsConnector;
 use vfs::ReplicaSlot;
 
 use super::SetError;
-use super::authority::make_request;
 use super::directory::{Admission, SetDirectory, TREE_BYTES_MAX};
 use super::list::MemberList;
-use super::token::{Token, proof};
+use super::token::{Token, is_same, proof, proof_of_answer};
 use crate::handshake::buffered;
 use crate::tls::{explain, fingerprint, join_config, replica_name, replica_of};
 use crate::wire::{WireError, read_short, write_short};
@@ -64,6 +63,9 @@ struct JoinReply {
     /// What is wrong with the addresses of the one who joins, for people; empty when nothing is.
     #[prost(string, tag = "7")]
     remark: String,
+    /// That the keeper of the authority answers.
+    #[prost(bytes = "bytes", tag = "8")]
+    proof: Bytes,
 }
 
 /// What a server that joined was told.
@@ -76,11 +78,12 @@ pub struct Entry {
 }
 
 /// Makes `directory` a replica of the set that the token is of; `addresses` is where peers will reach it.
-/// Nothing is written before the set has answered.
+/// Until the set has answered only the key that was made for this is kept, beside the directory: the token is for that key
+/// alone once the set has seen it, so that whoever asks again, because the answer was lost, asks with the same one.
 ///
 /// # Errors
 /// [`SetError::Token`] for an expired token, [`SetError::Unreachable`] when no address answers as a member
-/// of that set, [`SetError::Refused`] with the set's reason.
+/// of that set, after which the same may be tried again; [`SetError::Refused`] with the set's reason.
 pub async fn join(
     token: &Token,
     directory: &SetDirectory,
@@ -91,15 +94,21 @@ pub async fn join(
     if directory.exists() {
         return Err(SetError::Exists(directory.path().to_owned()));
     }
-    let (key, request) = make_request()?;
+    let asking = directory.begin_joining(token)?;
     let question = JoinRequest {
         slot: token.slot.0.into(),
-        proof: Bytes::copy_from_slice(&proof(&token.secret, token.set, token.slot, &request)),
-        request: Bytes::copy_from_slice(&request),
+        proof: Bytes::copy_from_slice(&proof(
+            &token.secret,
+            (token.set, token.slot),
+            &asking.request,
+            &addresses,
+        )),
+        request: Bytes::copy_from_slice(&asking.request),
         addresses,
     };
     let reply = ask_anyone(token, &question).await?;
     if !reply.refusal.is_empty() {
+        directory.end_joining()?;
         return Err(SetError::Refused(reply.refusal));
     }
     let remark: String = reply
@@ -107,8 +116,9 @@ pub async fn join(
         .chars()
         .filter(|letter| !letter.is_control())
         .collect();
-    let admission = admission(token, reply)?;
-    directory.write_joined(token.set, token.slot, &key.serialize_pem(), &admission)?;
+    let admission = admission(token, &asking.request, reply)?;
+    directory.write_joined(token.set, token.slot, &asking.key_pem, &admission)?;
+    directory.end_joining()?;
     Ok(Entry {
         list: admission.list,
         remark: Some(remark).filter(|remark| !remark.is_empty()),
@@ -160,7 +170,7 @@ async fn ask(token: &Token, address: &str, question: &JoinRequest) -> Result<Joi
 }
 
 /// Checks what the set gave: it must be for the slot that the token reserved.
-fn admission(token: &Token, reply: JoinReply) -> Result<Admission, SetError> {
+fn admission(token: &Token, request: &[u8], reply: JoinReply) -> Result<Admission, SetError> {
     let certificate = CertificateDer::from(reply.certificate.to_vec());
     if replica_of(&certificate) != Some((token.set, token.slot)) {
         return Err(SetError::Refused(
@@ -176,12 +186,20 @@ fn admission(token: &Token, reply: JoinReply) -> Result<Admission, SetError> {
     if reply.tree.len() > TREE_BYTES_MAX {
         return Err(SetError::TreeTooLarge);
     }
+    let place = (token.set, token.slot);
+    let proof = proof_of_answer(&token.secret, place, request, &reply.tree);
+    if !is_same(&reply.proof, proof) {
+        return Err(SetError::Refused(
+            "what it says of the tree does not come from the keeper of the authority; look at who answers at the addresses of the token".to_owned(),
+        ));
+    }
     let list = MemberList::decode(&reply.list);
     Ok(Admission {
         certificate,
         authority,
         list: list.ok_or_else(|| SetError::Refused("its list of members is none".to_owned()))?,
         tree: reply.tree.to_vec(),
+        proof,
     })
 }
 
@@ -263,6 +281,7 @@ async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, S
         list: admission.list.encode().into(),
         tree: admission.tree.into(),
         remark: remark_on(&addresses).await,
+        proof: Bytes::copy_from_slice(&admission.proof),
     })
 }
 
@@ -283,4 +302,72 @@ async fn remark_on(addresses: &[String]) -> String {
         ));
     }
     remarks.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A member in the way, who has a certificate, told the server that joined other words about the tree.
+    #[test]
+    fn the_tree_cannot_be_changed_on_its_way() {
+        let root = TempDir::new().expect("a directory");
+        let first = SetDirectory::new(root.path().join("first"));
+        let now = SystemTime::now();
+        first.create_for(b"tree", Vec::new(), now).expect("creates");
+        let token = first.invite(Duration::from_secs(60), now);
+        let token = token.expect("invites");
+        let (_key, request) = super::super::request_for_tests();
+        let shown = proof(&token.secret, (token.set, token.slot), &request, &[]);
+        let admitted = first.admit(token.slot, &shown, &request, Vec::new(), now);
+        let admitted = admitted.expect("admits");
+        let reply = |tree: &'static [u8]| JoinReply {
+            certificate: Bytes::copy_from_slice(&admitted.certificate),
+            authority: Bytes::copy_from_slice(&admitted.authority),
+            list: admitted.list.encode().into(),
+            tree: Bytes::from_static(tree),
+            proof: Bytes::copy_from_slice(&admitted.proof),
+            ..JoinReply::default()
+        };
+        admission(&token, &request, reply(b"tree")).expect("as it was said");
+        let changed = admission(&token, &request, reply(b"another tree"));
+        assert!(matches!(changed, Err(SetError::Refused(_))));
+    }
+
+    /// What a server asks that wants to join.
+    fn question(token: &Token, request: &CertificateSigningRequestDer<'_>) -> JoinRequest {
+        let place = (token.set, token.slot);
+        JoinRequest {
+            slot: token.slot.0.into(),
+            proof: Bytes::copy_from_slice(&proof(&token.secret, place, request, &[])),
+            request: Bytes::copy_from_slice(request),
+            addresses: Vec::new(),
+        }
+    }
+
+    /// A keeper that was started a moment ago may have a list from an older backup, and give a slot away a second time.
+    #[tokio::test(start_paused = true)]
+    async fn a_keeper_admits_nobody_before_it_knows_that_its_list_is_the_newest() {
+        let root = TempDir::new().expect("a directory");
+        let first = SetDirectory::new(root.path().join("first"));
+        let now = SystemTime::now();
+        first.create(Vec::new(), now).expect("creates");
+        let token = first.invite(Duration::from_secs(60), now);
+        let token = token.expect("invites");
+        let (_key, request) = super::super::request_for_tests();
+        let asked = judge(first.clone(), question(&token, &request)).await;
+        assert!(matches!(asked, Err(SetError::Refused(why)) if why.contains("majority")));
+        assert_eq!(first.members().expect("members").len(), 1);
+
+        let learns = async {
+            tokio::time::sleep(CURRENT_WITHIN / 2).await;
+            first.note_current();
+        };
+        let asked = judge(first.clone(), question(&token, &request));
+        let (asked, ()) = tokio::join!(asked, learns);
+        asked.expect("admitted as soon as it knows");
+        assert_eq!(first.members().expect("members").len(), 2);
+    }
 }

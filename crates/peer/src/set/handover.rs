@@ -9,6 +9,9 @@
 //! 3. the next one learns of that list, makes the offer its key, and signs a list to say so;
 //! 4. the former keeper learns of that one, and removes its key.
 //!
+//! An offer is good beside one version of the list. If the list changes before the move is completed, the move is over, and the
+//! receiver removes what it was offered when it learns of that list; also if that removes the receiver itself.
+//!
 //! What must never enter: how the key travels, and the key in a log or a message to a person.
 
 use std::fmt;
@@ -43,6 +46,8 @@ const BACKUP_BYTES_MAX: u64 = 4 << 20;
 pub struct Handover {
     /// The term in which the receiver is to keep it.
     pub term: u64,
+    /// The version of the list of members that it was taken beside. With another one it is of no use any more.
+    version: u64,
     key: String,
 }
 
@@ -168,6 +173,7 @@ impl SetDirectory {
         check_receiver(&file, to)?;
         Ok(Handover {
             term: file.list.term.saturating_add(1),
+            version: file.list.version,
             key: files::read(&self.file(AUTHORITY_KEY))?,
         })
     }
@@ -184,7 +190,7 @@ impl SetDirectory {
         if !is_key_of(&self.certificate("authority.pem")?, &handover.key) {
             return Err(SetError::WrongKey);
         }
-        if handover.term <= file.list.term {
+        if is_over(handover, &file.list, file.slot) {
             return Err(SetError::Superseded);
         }
         self.write_json(OFFER, handover)
@@ -195,16 +201,17 @@ impl SetDirectory {
     /// they lead to this replica.
     ///
     /// # Errors
-    /// [`SetError::Superseded`] when the authority has changed hands meanwhile, and those of
-    /// [`SetDirectory::begin_handover`].
-    pub fn complete_handover(&self, to: ReplicaSlot, term: u64) -> Result<(), SetError> {
+    /// [`SetError::Superseded`] when the authority has changed hands meanwhile, or the list of members has changed, after which the
+    /// receiver uses that key no more; and those of [`SetDirectory::begin_handover`].
+    pub fn complete_handover(&self, to: ReplicaSlot, handover: &Handover) -> Result<(), SetError> {
         let _lock = self.open()?;
         let mut file = self.read_as_keeper()?;
         check_receiver(&file, to)?;
-        if file.list.term.checked_add(1) != Some(term) {
+        let is_next = file.list.term.checked_add(1) == Some(handover.term);
+        if !is_next || file.list.version != handover.version {
             return Err(SetError::Superseded);
         }
-        file.list.term = term;
+        file.list.term = handover.term;
         file.list.keeper = to.0;
         self.sign_and_write(&mut file)?;
         self.write_invitations(&[])
@@ -231,13 +238,13 @@ impl SetDirectory {
 
     /// The list is stored: removes keys that are of no use with it. Another keeper that has signed it has the key.
     pub(super) fn tidy_after(&self, list: &MemberList, own: u16) -> Result<(), SetError> {
-        if list.keeper != own {
+        if list.keeper != own || is_removed(list, own) {
             files::remove(&self.file(AUTHORITY_KEY))?;
             files::remove(&self.file("invitations.json"))?;
         }
         if self
             .read_offer()?
-            .is_some_and(|offer| offer.term <= list.term)
+            .is_some_and(|offer| is_over(&offer, list, own))
         {
             files::remove(&self.file(OFFER))?;
         }
@@ -289,6 +296,16 @@ impl SetDirectory {
         self.write_invitations(&[])?;
         self.sign_and_write(&mut file)
     }
+}
+
+/// Whether an offer can come to nothing any more beside this list: its term has begun, the move was not completed before the
+/// list changed, or the one it was made to was removed.
+fn is_over(offer: &Handover, list: &MemberList, own: u16) -> bool {
+    offer.term <= list.term || list.version > offer.version || is_removed(list, own)
+}
+
+fn is_removed(list: &MemberList, slot: u16) -> bool {
+    list.member(slot).is_some_and(|member| member.revoked)
 }
 
 /// Whether a member may keep the authority.

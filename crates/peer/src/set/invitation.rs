@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateSigningRequestDer;
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
-use super::token::proof;
+use super::token::{is_same, proof, proof_of_answer};
 use super::{SetError, TokenError};
 use crate::identity::SetId;
 
@@ -61,22 +61,34 @@ impl Invitation {
         !self.is_used() && now <= self.expires()
     }
 
+    fn secret(&self) -> Result<[u8; 32], SetError> {
+        let secret = HEXLOWER.decode(self.secret.as_bytes()).ok();
+        let secret = secret.and_then(|secret| secret.try_into().ok());
+        secret.ok_or_else(unknown_token)
+    }
+
+    /// What proves to whoever has the token that it was told of the tree by the keeper of the authority.
+    pub(crate) fn prove_answer(
+        &self,
+        set: SetId,
+        request: &CertificateSigningRequestDer<'_>,
+        tree: &[u8],
+    ) -> Result<[u8; 32], SetError> {
+        let place = (set, ReplicaSlot(self.slot));
+        Ok(proof_of_answer(&self.secret()?, place, request, tree))
+    }
+
     /// Judges a proof. Whoever does not know the secret learns nothing about the invitation.
     pub(crate) fn check(
         &self,
         set: SetId,
         shown: &[u8],
-        request: &CertificateSigningRequestDer<'_>,
+        (request, addresses): (&CertificateSigningRequestDer<'_>, &[String]),
         now: SystemTime,
     ) -> Result<(), SetError> {
-        let secret = HEXLOWER.decode(self.secret.as_bytes()).ok();
-        let secret: [u8; 32] = secret
-            .and_then(|secret| secret.try_into().ok())
-            .ok_or_else(unknown_token)?;
-        let expected = proof(&secret, set, ReplicaSlot(self.slot), request);
-        let shown: [u8; 32] = shown.try_into().map_err(|_| unknown_token())?;
-        // `Hash` compares in constant time.
-        if blake3::Hash::from_bytes(expected) != blake3::Hash::from_bytes(shown) {
+        let place = (set, ReplicaSlot(self.slot));
+        let expected = proof(&self.secret()?, place, request, addresses);
+        if !is_same(shown, expected) {
             return Err(unknown_token());
         }
         if let Ok(ago) = now.duration_since(self.expires())

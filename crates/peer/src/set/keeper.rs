@@ -153,8 +153,10 @@ impl SetDirectory {
         if member.revoked {
             return Ok(());
         }
+        // Nobody calls it any more.
         set.list.put(Member {
             revoked: true,
+            addresses: Vec::new(),
             ..member
         });
         self.sign_and_write(&mut set)
@@ -208,7 +210,7 @@ impl SetDirectory {
             .iter_mut()
             .find(|invitation| invitation.slot == slot.0)
             .ok_or_else(unknown_token)?;
-        invitation.check(set, shown, request, now)?;
+        invitation.check(set, shown, (request, &addresses[..]), now)?;
         if !are_addresses(&addresses) {
             return Err(SetError::Refused(SetError::Address.to_string()));
         }
@@ -223,6 +225,8 @@ impl SetDirectory {
             CERTIFICATE_LIFETIME,
         )?;
         invitation.use_up(request);
+        let tree = files::read_bytes(&self.file(TREE))?;
+        let proof = invitation.prove_answer(set, request, &tree)?;
         let witness = invitation.witness;
         self.write_invitations(&invitations)?;
         let member = Member {
@@ -239,7 +243,8 @@ impl SetDirectory {
             certificate,
             authority: self.certificate("authority.pem")?,
             list: file.list,
-            tree: files::read_bytes(&self.file(TREE))?,
+            tree,
+            proof,
         })
     }
 }

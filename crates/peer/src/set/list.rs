@@ -20,6 +20,10 @@ pub const MEMBERS_MAX: usize = 9;
 /// Members that a list names at most, removed ones included; a set that has used up as many has to be made anew.
 pub const MEMBERS_EVER_MAX: usize = 1024;
 
+/// Bytes of a list, signature included, as it travels: it has to fit into the body of a message, and into a refusal, beside
+/// other things. Members that were removed have no addresses, so no set comes near it.
+const LIST_BYTES_MAX: usize = 32 * 1024;
+
 /// Addresses of one member.
 const ADDRESSES_MAX: usize = 4;
 
@@ -117,14 +121,15 @@ impl MemberList {
         rank(self) > rank(other)
     }
 
-    /// Whether everything that cannot be taken back is said here too: who became a member, who was removed, and which
-    /// slots are used up. A list that does not cover what a member knows was signed by somebody who had not heard of it.
+    /// Whether everything that cannot be taken back is said here too: who became a member, who is a witness, who was removed,
+    /// and which slots are used up. A list that does not cover what a member knows was signed by somebody who had not heard of it.
     #[must_use]
     pub fn covers(&self, other: &MemberList) -> bool {
         self.slots_from >= other.slots_from
             && other.members.iter().all(|theirs| {
-                self.member(theirs.slot)
-                    .is_some_and(|ours| ours.revoked || !theirs.revoked)
+                self.member(theirs.slot).is_some_and(|ours| {
+                    (ours.revoked || !theirs.revoked) && (ours.witness || !theirs.witness)
+                })
             })
     }
 
@@ -138,7 +143,10 @@ impl MemberList {
                 .iter_mut()
                 .find(|ours| ours.slot == theirs.slot)
             {
-                Some(ours) => ours.revoked |= theirs.revoked,
+                Some(ours) => {
+                    ours.revoked |= theirs.revoked;
+                    ours.witness |= theirs.witness;
+                }
                 None => self.put(theirs.clone()),
             }
         }
@@ -181,6 +189,9 @@ impl MemberList {
             .all(|member| are_addresses(&member.addresses))
         {
             return Some("an address in it is none");
+        }
+        if self.wire().encoded_len() > LIST_BYTES_MAX {
+            return Some("it is too long to be told to anybody");
         }
         if self.member(self.keeper).is_none_or(|keeper| keeper.revoked) {
             return Some("it is kept by nobody");

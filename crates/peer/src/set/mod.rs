@@ -13,6 +13,7 @@ mod exchange;
 mod files;
 mod handover;
 mod invitation;
+mod joining;
 mod keeper;
 mod list;
 #[cfg(test)]
@@ -50,7 +51,7 @@ pub(crate) fn request_for_tests() -> (
 /// What the holder of a token shows with a request.
 #[cfg(test)]
 pub(crate) fn proof_for_tests(token: &Token, request: &[u8]) -> [u8; 32] {
-    token::proof(&token.secret, token.set, token.slot, request)
+    token::proof(&token.secret, (token.set, token.slot), request, &[])
 }
 
 /// Why something with a set could not be done.
@@ -85,8 +86,10 @@ pub enum SetError {
     /// A key, or a backup, that does not belong to the set's authority.
     #[error("this is not the key of this set's authority; it is of another set")]
     WrongKey,
-    /// The authority has changed hands meanwhile.
-    #[error("the authority has changed hands meanwhile; see `meridian set authority show`")]
+    /// The authority has changed hands, or the members have changed, meanwhile.
+    #[error(
+        "the authority or the list of members has changed meanwhile; see `meridian set authority show`, and try again"
+    )]
     Superseded,
     /// A list of members that the set's authority did not sign.
     #[error("the list of members is refused: {0}")]

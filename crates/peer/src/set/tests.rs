@@ -427,3 +427,53 @@ fn who_is_invited_as_a_witness_is_one_for_everybody() {
     let members = first.members().expect("a list");
     assert!(members[2].witness && members[2].revoked);
 }
+
+/// Two lists that differ in who is a witness: one of them was not taken for wrong, and a witness became a replica.
+#[test]
+fn nobody_stops_to_be_a_witness() {
+    let root = TempDir::new().expect("a directory");
+    let first = founder(&root);
+    let token = first.invite_witness(MINUTE, SystemTime::now());
+    let second = admitted_with(&first, &root, &token.expect("invites"));
+    let known = list_of(&second);
+    let mut other = known.clone();
+    for member in &mut other.members {
+        member.witness = false;
+    }
+    assert!(!other.covers(&known) && known.covers(&other));
+    other.take_in(&known);
+    assert!(other.covers(&known) && other.is_witness(2));
+}
+
+/// Every member that a set can have had, and as many as it can have with addresses as long as they can be.
+#[test]
+fn the_longest_list_fits_into_a_message() {
+    let address = format!("{}:65535", "a".repeat(255));
+    let member = |slot: u16| {
+        let is_present = usize::from(slot) <= MEMBERS_MAX;
+        super::Member {
+            slot,
+            addresses: match is_present {
+                true => vec![address.clone(); 4],
+                false => Vec::new(),
+            },
+            revoked: !is_present,
+            witness: true,
+        }
+    };
+    let list = MemberList {
+        term: u64::MAX,
+        keeper: 1,
+        version: u64::MAX,
+        slots_from: u16::MAX,
+        members: (1..=1024).map(member).collect(),
+        signature: data_encoding::BASE64.encode(&[7; 72]),
+    };
+    assert_eq!(list.objection(), None);
+    assert!(list.encode().len() < crate::Message::MAX_BODY_BYTES / 2);
+    let mut long = list.clone();
+    for member in &mut long.members {
+        member.addresses = vec![address.clone()];
+    }
+    assert!(long.objection().is_some());
+}

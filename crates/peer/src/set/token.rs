@@ -150,13 +150,56 @@ pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
 }
 
 /// What the joining server shows in place of the secret: only its owner can make it, and it holds for this
-/// signing request only.
-pub(crate) fn proof(secret: &[u8; 32], set: SetId, slot: ReplicaSlot, request: &[u8]) -> [u8; 32] {
+/// signing request and these addresses only.
+pub(crate) fn proof(
+    secret: &[u8; 32],
+    (set, slot): (SetId, ReplicaSlot),
+    request: &[u8],
+    addresses: &[String],
+) -> [u8; 32] {
+    let addresses = addresses.iter().map(String::as_bytes);
+    keyed(
+        secret,
+        b"joins",
+        (set, slot),
+        [request].into_iter().chain(addresses),
+    )
+}
+
+/// What the keeper of the authority shows in return: what the signed list and the certificate do not say comes from it, too.
+pub(crate) fn proof_of_answer(
+    secret: &[u8; 32],
+    (set, slot): (SetId, ReplicaSlot),
+    request: &[u8],
+    tree: &[u8],
+) -> [u8; 32] {
+    keyed(secret, b"admits", (set, slot), [request, tree])
+}
+
+/// Every part with its length, so that no two sequences of parts are the same bytes.
+fn keyed<'a>(
+    secret: &[u8; 32],
+    what: &[u8],
+    (set, slot): (SetId, ReplicaSlot),
+    parts: impl IntoIterator<Item = &'a [u8]>,
+) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_keyed(secret);
-    hasher.update(&set.0);
-    hasher.update(&slot.0.to_be_bytes());
-    hasher.update(request);
+    let mut add = |part: &[u8]| {
+        hasher.update(&(part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    };
+    add(what);
+    add(&set.0);
+    add(&slot.0.to_be_bytes());
+    parts.into_iter().for_each(add);
     *hasher.finalize().as_bytes()
+}
+
+/// Whether two such codes are the same, in a time that does not tell where they differ.
+pub(crate) fn is_same(shown: &[u8], expected: [u8; 32]) -> bool {
+    let shown: Result<[u8; 32], _> = shown.try_into();
+    // `Hash` compares in constant time.
+    shown.is_ok_and(|shown| blake3::Hash::from_bytes(shown) == blake3::Hash::from_bytes(expected))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use vfs::ReplicaSlot;
 
+use super::proxy::Proxy;
 use super::replica::{Replica, TestSet, quick};
 use crate::set::{Entry, SetDirectory, SetError, Token, TokenError, join};
 use crate::{Lane, Message};
@@ -118,6 +119,52 @@ async fn a_token_works_once_but_an_answer_that_was_lost_can_be_asked_for_again()
     assert!(!thief.path().exists(), "a refused server keeps nothing");
     let members = first.members().expect("members");
     assert_eq!(members.iter().filter(|member| member.slot == 2).count(), 1);
+}
+
+/// The set had admitted the server, and its answer was lost: the token was used up, and the server could not join any more.
+#[tokio::test]
+async fn a_server_whose_answer_was_lost_joins_with_the_same_token() {
+    let root = TempDir::new().expect("a directory");
+    let (first, _replica) = inviting(&root, "first").await;
+    let keeper = first.members().expect("members")[0].addresses[0].clone();
+    let proxy = Proxy::start(keeper, 11, 8000).await;
+    let now = SystemTime::now();
+    for attempt in 0.. {
+        let mut token = first.invite(HOUR, now).expect("invites");
+        token.addresses = vec![proxy.address.clone()];
+        let directory = SetDirectory::new(root.path().join(format!("joiner-{attempt}")));
+        let joined = join(&token, &directory, Vec::new(), now).await;
+        let members = first.members().expect("members");
+        let is_member = members.iter().any(|member| member.slot == token.slot.0);
+        if joined.is_err() && is_member {
+            proxy.be_calm();
+            join(&token, &directory, Vec::new(), now)
+                .await
+                .expect("the same server asks again");
+            directory.identity().expect("has one");
+            assert!(!directory.path().with_extension("asking").exists());
+            return;
+        }
+        if is_member {
+            first.revoke(token.slot).expect("a member");
+        } else {
+            first.revoke_token(token.slot, now).expect("outstanding");
+        }
+    }
+}
+
+/// A member in the way, who has a certificate, told the keeper of the authority other addresses of the server that joined.
+#[tokio::test]
+async fn addresses_cannot_be_changed_on_their_way() {
+    let root = TempDir::new().expect("a directory");
+    let (first, _replica) = inviting(&root, "first").await;
+    let now = SystemTime::now();
+    let token = first.invite(HOUR, now).expect("invites");
+    let (_key, request) = crate::set::request_for_tests();
+    let proof = crate::set::proof_for_tests(&token, &request);
+    let others = vec!["elsewhere.example:7643".to_owned()];
+    let admitted = first.admit(token.slot, &proof, &request, others, now);
+    assert!(matches!(admitted, Err(SetError::Refused(_))));
 }
 
 #[tokio::test]

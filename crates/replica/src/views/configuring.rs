@@ -11,6 +11,7 @@ mod sequences;
 use std::sync::Arc;
 use std::time::Duration;
 
+use peer::Lane;
 use peer::set::{Member, MemberList};
 use vfs::ReplicaSlot;
 use view::{Decision, Kind, Outcome, SettledBy, ViewState};
@@ -96,11 +97,13 @@ pub(crate) async fn configure(shared: &Arc<Shared>) {
         return;
     }
     let leaves_something = |slot| leaves_something(shared, slot);
+    let is_there = |slot| shared.post.is_connected(slot, Lane::Control);
     let step = next(
         &shared.member_list(),
         &state,
         (shared.slot(), unix_seconds()),
         leaves_something,
+        is_there,
     );
     match step {
         Some(Step::PartWith(slot)) => leaving::exclude(shared, slot, REMOVED).await,
@@ -181,6 +184,7 @@ fn next(
     state: &ViewState,
     (by, at_unix_s): (ReplicaSlot, u64),
     leaves_something: impl Fn(ReplicaSlot) -> bool,
+    is_there: impl Fn(ReplicaSlot) -> bool,
 ) -> Option<Step> {
     let members = || list.members.iter();
     let configured = |slot: &ReplicaSlot| state.members.contains_key(slot);
@@ -191,10 +195,15 @@ fn next(
     let goes =
         to_go.find_map(|slot| towards_removal(state, slot, (by, at_unix_s), &leaves_something));
     let comes = || {
-        let mut to_come = members()
-            .filter(|member| !member.revoked && !configured(&ReplicaSlot(member.slot)))
-            .filter(|member| !state.removed.contains(&ReplicaSlot(member.slot)));
-        let member = to_come.next().filter(|_| state.newcomer().is_none())?;
+        let to_come = || {
+            members()
+                .filter(|member| !member.revoked && !configured(&ReplicaSlot(member.slot)))
+                .filter(|member| !state.removed.contains(&ReplicaSlot(member.slot)))
+        };
+        // One that joined and was never started holds up nobody who came later.
+        let mut present = to_come().filter(|member| is_there(ReplicaSlot(member.slot)));
+        let member = present.next().or_else(|| to_come().next());
+        let member = member.filter(|_| state.newcomer().is_none())?;
         Some(Step::Change(Decision::Configure {
             slot: ReplicaSlot(member.slot),
             kind: kind_of(member),
@@ -299,7 +308,28 @@ mod tests {
             members: list.to_vec(),
             ..MemberList::default()
         };
-        next(&list, state, (FOUNDER, 0), |_| leaves_something)
+        next(&list, state, (FOUNDER, 0), |_| leaves_something, |_| true)
+    }
+
+    /// Somebody had joined and was never started: nobody who joined later was configured.
+    #[test]
+    fn one_that_is_absent_holds_up_nobody_who_comes_later() {
+        let list = MemberList {
+            members: vec![member(1, false), member(2, false), member(3, false)],
+            ..MemberList::default()
+        };
+        let state = set(1);
+        let comes = |is_there: fn(ReplicaSlot) -> bool| {
+            let step = next(&list, &state, (FOUNDER, 0), |_| false, is_there);
+            match step {
+                Some(Step::Change(Decision::Configure { slot, .. })) => slot.0,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(comes(|slot| slot.0 == 3), 3);
+        assert_eq!(comes(|_| true), 2);
+        // Who leads may reach it though we do not.
+        assert_eq!(comes(|_| false), 2);
     }
 
     fn settle(state: &mut ViewState, slot: ReplicaSlot) {

@@ -42,12 +42,22 @@ fn one_signs_and_one_at_least_has_the_key_after_every_step_of_a_move() {
     second.store_offer(&handover).expect("stores it");
     assert_eq!(holders(), (vec![1], vec![1]), "an offer signs nothing");
 
-    // The former keeper changes something in between, and nothing is lost by that.
+    // The former keeper changes something in between: the move is over, and the key that was on its way is forgotten.
     first.revoke(ReplicaSlot(3)).expect("a member");
     second.learn(&list_of(&first)).expect("signed");
+    assert!(!second.path().join("authority.offer").exists());
+    let late = first.complete_handover(SECOND, &handover);
+    assert!(matches!(late, Err(SetError::Superseded)), "{late:?}");
+    assert!(matches!(
+        second.store_offer(&handover),
+        Err(SetError::Superseded)
+    ));
+    assert_eq!(holders(), (vec![1], vec![1]));
 
+    let handover = first.begin_handover(SECOND).expect("keeps it");
+    second.store_offer(&handover).expect("stores it");
     first
-        .complete_handover(SECOND, handover.term)
+        .complete_handover(SECOND, &handover)
         .expect("keeps it");
     assert_eq!(
         holders(),
@@ -108,9 +118,9 @@ fn a_move_can_be_tried_again_and_a_foreign_key_is_never_taken() {
     let again = first.begin_handover(ReplicaSlot(3)).expect("keeps it");
     third.store_offer(&again).expect("stores it");
     first
-        .complete_handover(ReplicaSlot(3), again.term)
+        .complete_handover(ReplicaSlot(3), &again)
         .expect("keeps it");
-    let late = first.complete_handover(SECOND, lost.term);
+    let late = first.complete_handover(SECOND, &lost);
     assert!(
         matches!(late, Err(SetError::NoAuthority { keeper: 3, .. })),
         "{late:?}"
@@ -131,6 +141,46 @@ fn a_move_can_be_tried_again_and_a_foreign_key_is_never_taken() {
         !left.iter().any(is_key),
         "what was offered for that term is gone"
     );
+}
+
+/// A server was removed while the authority was being moved to it, and kept the key that it had been offered.
+#[test]
+fn one_that_is_removed_in_mid_move_keeps_no_key() {
+    let root = TempDir::new().expect("a directory");
+    let [first, second, _third] = set_of_three(&root);
+    let handover = first.begin_handover(SECOND).expect("keeps it");
+    second.store_offer(&handover).expect("stores it");
+    first.revoke(SECOND).expect("a member");
+    assert!(first.complete_handover(SECOND, &handover).is_err());
+    assert_eq!(
+        second.learn(&list_of(&first)).expect("signed"),
+        Learned::News
+    );
+    for key in ["authority.offer", "authority.key"] {
+        assert!(!second.path().join(key).exists(), "{key}");
+    }
+    assert!(second.store_offer(&handover).is_err());
+    assert!(first.keeps_authority());
+}
+
+/// The keeper was lost, had admitted somebody of whom nobody else had heard, and was replaced and removed. Its list was
+/// not covered by the new one, so it took that for no news, and was not told.
+#[test]
+fn a_former_keeper_that_was_removed_learns_it_whatever_it_alone_knows() {
+    let root = TempDir::new().expect("a directory");
+    let first = founder(&root);
+    let second = admitted(&first, &root);
+    let file = root.path().join("backup");
+    first.export_authority(&file).expect("keeps it");
+    admitted(&first, &root);
+    let backup = AuthorityBackup::read(&file).expect("a backup");
+    second.restore_authority(&backup).expect("restores it");
+    second.revoke(ReplicaSlot(1)).expect("a member");
+    let list = list_of(&second);
+    assert!(!list.covers(&list_of(&first)));
+    assert_eq!(first.learn(&list).expect("signed"), Learned::News);
+    assert!(list_of(&first).member(1).expect("named").revoked);
+    assert!(!first.holds_key() && !first.keeps_authority());
 }
 
 #[test]

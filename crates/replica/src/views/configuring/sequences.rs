@@ -300,9 +300,14 @@ impl Run {
         if !self.up.contains(&FOUNDER) || !self.state.is_active(FOUNDER) {
             return false;
         }
-        let step = next(&self.list, &self.state, (FOUNDER, 0), |_| {
-            self.how.leave_something
-        });
+        let leaves_something = |_| self.how.leave_something;
+        let step = next(
+            &self.list,
+            &self.state,
+            (FOUNDER, 0),
+            leaves_something,
+            |_| true,
+        );
         match step {
             Some(Step::Settle(slot)) => self.settle(slot),
             // It has to be reached first.

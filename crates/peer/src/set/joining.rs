@@ -1,0 +1,79 @@
+//! The key of a server that has asked to join and has not got an answer: it asks with the same one again.
+//!
+//! A token admits one key. If that were made anew for each attempt, an answer that is lost on its way would use the token up. The
+//! file lies beside the directory of the set, which there is none of yet, and goes with the answer.
+//!
+//! What must never enter: the network.
+
+use std::path::PathBuf;
+
+use data_encoding::BASE64;
+use rustls::pki_types::CertificateSigningRequestDer;
+use serde::{Deserialize, Serialize};
+
+use super::SetError;
+use super::authority::make_request;
+use super::directory::SetDirectory;
+use super::files;
+use super::token::Token;
+
+/// With what a server asks to join.
+pub(super) struct Asking {
+    pub(super) key_pem: String,
+    /// PKCS #10, DER.
+    pub(super) request: CertificateSigningRequestDer<'static>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// Fingerprint of the token's secret.
+    token: String,
+    key: String,
+    request: String,
+}
+
+impl SetDirectory {
+    fn asking_file(&self) -> PathBuf {
+        let mut name = self.path().as_os_str().to_owned();
+        name.push(".asking");
+        PathBuf::from(name)
+    }
+
+    /// The key and the signing request for a token: those of the last attempt with it, or new ones, which are kept.
+    pub(super) fn begin_joining(&self, token: &Token) -> Result<Asking, SetError> {
+        let (path, token) = (
+            self.asking_file(),
+            blake3::hash(&token.secret).to_hex().to_string(),
+        );
+        // What cannot be read is of no use, and is replaced.
+        let kept = files::read(&path).ok();
+        let kept = kept.and_then(|text| serde_json::from_str::<Kept>(&text).ok());
+        let kept = kept.filter(|kept| kept.token == token);
+        if let Some(kept) = kept
+            && let Ok(request) = BASE64.decode(kept.request.as_bytes())
+        {
+            return Ok(Asking {
+                key_pem: kept.key,
+                request: request.into(),
+            });
+        }
+        let (key, request) = make_request()?;
+        let key_pem = key.serialize_pem();
+        let kept = Kept {
+            token,
+            key: key_pem.clone(),
+            request: BASE64.encode(&request),
+        };
+        if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
+            files::make_directory(parent)?;
+        }
+        let json = serde_json::to_vec(&kept).map_err(|error| files::damaged(&path, error))?;
+        files::replace(&path, &json)?;
+        Ok(Asking { key_pem, request })
+    }
+
+    /// The set has answered.
+    pub(super) fn end_joining(&self) -> Result<(), SetError> {
+        files::remove(&self.asking_file())
+    }
+}
