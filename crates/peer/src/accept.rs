@@ -161,6 +161,12 @@ async fn greet(shared: &Arc<Shared>, socket: TcpStream) -> Result<Option<Greeted
     let admitted = slot
         .map_err(WireRefusal::permanent)
         .and_then(|slot| check_hello(shared, &hello, slot))
+        .and_then(|sender| match hello.inquires {
+            true => Err(WireRefusal::transient(
+                "nothing is wrong; it will be called",
+            )),
+            false => Ok(sender),
+        })
         .and_then(|sender| find_lane(shared, sender, &hello));
     let (session, lane, known) = match admitted {
         Ok(found) => found,

@@ -64,6 +64,39 @@ pub(crate) async fn keep_connected(shared: Arc<Shared>, peer: Arc<PeerState>) {
     }
 }
 
+/// Asks a peer that is to call, and does not, whether it refuses to: that of two replicas the larger slot calls would
+/// else mean that the smaller one, removed while it was away, is never told.
+pub(crate) async fn ask_why_silent(shared: Arc<Shared>, peer: Arc<PeerState>) {
+    // By then it has tried again, if it tries at all.
+    let patience = shared.settings.backoff_max * 2;
+    loop {
+        tokio::select! {
+            () = sleep(patience) => {}
+            () = shared.closed() => return,
+        }
+        if shared.is_closed() || shared.is_revoked(peer.slot) {
+            return;
+        }
+        if peer.is_connected() {
+            continue;
+        }
+        let inquiry = exchange_hellos(&shared, &peer, Purpose::Inquiry, None);
+        // A refusal was handed up; anything else is for the other end to say when it calls.
+        if let Ok(Err(error)) = timeout(shared.settings.handshake_timeout, inquiry).await {
+            tracing::debug!(peer = peer.slot.0, %error, "asked a peer that does not call");
+        }
+    }
+}
+
+/// What a connection is made for.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// A lane.
+    Lane(u32),
+    /// To hear what is wrong.
+    Inquiry,
+}
+
 /// Keeps one further lane of a session connected until the session ends.
 async fn keep_lane(
     shared: Arc<Shared>,
@@ -98,7 +131,7 @@ async fn dial_lane(
     session: Option<&Arc<SessionState>>,
 ) -> Result<(), HandshakeError> {
     let believed = session.cloned().or_else(|| peer.current());
-    let exchange = exchange_hellos(shared, peer, index, believed.as_deref());
+    let exchange = exchange_hellos(shared, peer, Purpose::Lane(index), believed.as_deref());
     let (stream, theirs) = timeout(shared.settings.handshake_timeout, exchange)
         .await
         .unwrap_or(Err(HandshakeError::TimedOut))?;
@@ -159,12 +192,17 @@ fn session_of(
 async fn exchange_hellos(
     shared: &Shared,
     peer: &PeerState,
-    index: u32,
+    purpose: Purpose,
     believed: Option<&SessionState>,
 ) -> Result<(TlsStream<Socket>, Hello), HandshakeError> {
     let mut stream = open(shared, peer).await?;
+    let (index, inquires) = match purpose {
+        Purpose::Lane(index) => (index, false),
+        Purpose::Inquiry => (0, true),
+    };
     let mut hello = Hello {
         lane: index,
+        inquires,
         credit_fresh: shared.settings.window_bytes(lane_kind(index), 1),
         ..shared.hello_to(peer.slot, index)
     };

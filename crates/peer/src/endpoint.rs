@@ -136,7 +136,8 @@ impl Shared {
 
 /// A replica's connections to its peers. Dropping it ends all of them.
 ///
-/// Of two replicas the one with the larger slot dials, because it joined when the other was there. Every
+/// Of two replicas the one with the larger slot dials, because it joined when the other was there; the smaller one asks whether it is
+/// refused when nobody calls. Every
 /// lane is a connection of its own: 0 for control, 1 for metadata, the rest for data. Control has one to
 /// itself, although priorities within one connection would save it: what a socket's buffers already hold
 /// cannot be overtaken, and at 1 Gbit/s and 200 ms that is many megabytes.
@@ -181,13 +182,16 @@ impl Endpoint {
     }
 
     /// Names a peer and where it listens (`host:port`, tried in turn), and keeps connections to it if ours
-    /// is the larger slot. Naming it again replaces the addresses.
+    /// is the larger slot; else asks it whether it refuses, while it does not call. Naming it again replaces the addresses.
     pub fn connect(&self, slot: ReplicaSlot, addresses: Vec<String>) -> Peer {
         let peer = self.shared.peer(slot);
         tokio::spawn(self.shared.clone().look_up(slot, addresses.clone()));
         let first = std::mem::replace(&mut *locked(&peer.addresses), addresses).is_empty();
-        if first && self.shared.slot > slot {
-            tokio::spawn(dial::keep_connected(self.shared.clone(), peer.clone()));
+        let shared = self.shared.clone();
+        match self.shared.slot > slot {
+            _ if !first => {}
+            true => drop(tokio::spawn(dial::keep_connected(shared, peer.clone()))),
+            false => drop(tokio::spawn(dial::ask_why_silent(shared, peer.clone()))),
         }
         Peer(peer)
     }

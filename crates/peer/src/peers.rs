@@ -20,7 +20,7 @@ use crate::status::{Counters, PeerStatus};
 #[derive(Debug)]
 pub(crate) struct PeerState {
     pub slot: ReplicaSlot,
-    /// Where to dial it, tried in turn; used only when our slot is the larger one.
+    /// Where to dial it, tried in turn.
     pub addresses: Mutex<Vec<String>>,
     pub session: watch::Sender<Option<Arc<SessionState>>>,
     pub counters: Arc<Counters>,
@@ -82,6 +82,12 @@ impl PeerState {
             session.end();
         }
         Ok((session, true))
+    }
+
+    /// Whether there is a connection for control.
+    pub(crate) fn is_connected(&self) -> bool {
+        let session = self.current().filter(|session| !session.has_ended());
+        session.is_some_and(|session| session.lanes[0].is_connected())
     }
 
     pub(crate) fn end(&self) {

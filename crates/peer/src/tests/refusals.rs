@@ -9,6 +9,7 @@ use tokio_rustls::TlsConnector;
 use vfs::ReplicaSlot;
 
 use super::replica::{Replica, TestSet, quick, until_error};
+use crate::flow::locked;
 use crate::set::SetDirectory;
 use crate::wire::{HelloReply, read_short};
 use crate::{Identity, PROTOCOL_VERSIONS, Settings};
@@ -136,6 +137,22 @@ async fn a_removed_replica_is_refused_and_told_so() {
     until_error(&peer, "was removed from the set").await;
     let told_by = second.recorder.told_by.lock().expect("no panic").clone();
     assert_eq!(told_by[0], ReplicaSlot(1));
+}
+
+/// The smaller slot waits to be called. One that was removed waited for ever, and was never told.
+#[tokio::test]
+async fn a_removed_replica_that_nobody_calls_asks_why() {
+    let set = TestSet::of(2).await;
+    let first = Replica::start(set.identity(1), 1, quick()).await;
+    let second = Replica::start(set.identity(2), 1, quick()).await;
+    first.connect(2, &second.address);
+    // Until it is refused nothing comes of asking, and there is no connection.
+    assert!(second.endpoint.peer(ReplicaSlot(1)).is_none());
+    locked(&second.recorder.removed).push(ReplicaSlot(1));
+    while locked(&first.recorder.told_by).is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(second.endpoint.peer(ReplicaSlot(1)).is_none());
 }
 
 #[tokio::test]

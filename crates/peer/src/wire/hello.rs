@@ -47,6 +47,9 @@ pub(crate) struct Hello {
     /// What the sender's owner says of its past, in the owner's own form; on the control lane alone.
     #[prost(bytes = "bytes", tag = "13")]
     pub introduction: Bytes,
+    /// The sender is to be called, and is not: it wants to hear why, and no connection.
+    #[prost(bool, tag = "14")]
+    pub inquires: bool,
 }
 
 /// Why a hello was refused, for programs.
