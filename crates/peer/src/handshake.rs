@@ -149,11 +149,12 @@ pub(crate) fn check_hello(
         }
     };
     let owner = &shared.owner;
-    owner.admit_session(sender).map_err(turned_away)?;
+    // Before it is judged who that is: our own files may be too old to know.
     if hello.lane == 0 {
         let met = owner.meet(sender, &hello.introduction);
         met.map_err(turned_away)?;
     }
+    owner.admit_session(sender).map_err(turned_away)?;
     Ok(sender)
 }
 

@@ -71,7 +71,7 @@ pub trait Owner: Send + Sync + 'static {
     }
 
     /// Judges what a peer says of its past, before a session with it begins and whenever its control lane is
-    /// connected anew.
+    /// connected anew. Called for whoever has a certificate of the set, before [`Owner::admit_session`].
     ///
     /// # Errors
     /// Why no connection is made, and what the peer's owner is to know of it.

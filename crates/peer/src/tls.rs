@@ -58,6 +58,13 @@ impl Identity {
         self.slot
     }
 
+    /// A secret that only this replica's own key yields, for one purpose: the same at every start, and in every copy of its
+    /// files. `purpose` is a constant of the program, which names nothing else (BLAKE3, `derive_key`).
+    #[must_use]
+    pub fn secret_for(&self, purpose: &str) -> [u8; 32] {
+        blake3::derive_key(purpose, self.key.secret_der())
+    }
+
     /// What the replica shows: its certificate and, so that a joining server can compare the
     /// fingerprint of its token, that of the authority.
     fn chain(&self) -> Vec<CertificateDer<'static>> {

@@ -232,6 +232,51 @@ mod tests {
     }
 
     #[test]
+    fn a_witness_answers_proposals_and_makes_none() {
+        use control::Message::{Abort, Acknowledge, Disown, Ended, Propose, Refuse, Release};
+        let name = control::ControlName {
+            holder: ReplicaSlot(1),
+            incarnation: control::Incarnation(1),
+            number: 1,
+        };
+        let proposal = control::Proposal {
+            name,
+            claims: Vec::new(),
+            downgradable: false,
+            behind: Vec::new(),
+        };
+        let (replaces, floor, next) = (None, 0, None);
+        let own = [
+            Propose {
+                proposal,
+                replaces,
+                floor,
+            },
+            Abort { name, floor },
+            Release { name, next, floor },
+        ];
+        let (turn, obstacles) = (1, Vec::new());
+        let answers = [
+            Acknowledge { name },
+            Refuse {
+                name,
+                turn,
+                obstacles,
+            },
+            Ended { name },
+            Disown { name },
+        ];
+        for message in &own {
+            assert_eq!(may_control(Speaker::Witness, message), Err(FROM_WITNESS));
+            assert_eq!(may_control(Speaker::InView, message), Ok(()));
+            assert_eq!(may_control(Speaker::Outside, message), Ok(()));
+        }
+        for message in &answers {
+            assert_eq!(may_control(Speaker::Witness, message), Ok(()));
+        }
+    }
+
+    #[test]
     fn only_what_is_asked_again_depends_on_the_view() {
         for kind in Kind::ALL {
             let depends = HEARERS[..3].iter().any(|hearer| {

@@ -109,7 +109,14 @@ impl Replica {
         let others = others.map(|member| ReplicaSlot(member.slot));
         let others = others.filter(|other| *other != slot).collect();
         let patience = settings.site_lease / 2;
-        let lineage = Lineage::begin(engine.store.clone(), incarnation, others, patience).await?;
+        let lineage = Lineage::begin(
+            engine.store.clone(),
+            lineage::Key::of(&identity),
+            incarnation,
+            others,
+            patience,
+        )
+        .await?;
         let peer_settings = settings.peer.clone();
         // Who keeps the authority may change while the server runs.
         let desk = Some(set.clone());

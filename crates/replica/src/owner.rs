@@ -156,7 +156,9 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
         Kind::Ask => {
             let ask: Ask = wire::decode(body)?;
             shared.outcomes.note_said(incoming.from, ask.position);
-            shared.lineage.note(from, ask.incarnation, ask.mark);
+            if let Some(mark) = ask.mark {
+                shared.lineage.note(from, ask.incarnation, mark);
+            }
             views::asked(shared, from, ask);
         }
         Kind::Promise => views::promised(shared, from, wire::decode(body)?),

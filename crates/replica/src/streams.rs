@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::{Inbox, Parcel};
+use crate::lineage::Attested;
 use crate::overseer::link;
 use crate::shared::Shared;
 use crate::shipping::{bytes_of, merge};
@@ -113,6 +114,7 @@ async fn send_some(
                 records,
                 through: last,
                 settlements: views::settlements(shared),
+                mac: shared.lineage.attest_updates(last),
             };
             send_records(shared, session, records, bytes).await?;
             bytes = 0;
@@ -124,6 +126,7 @@ async fn send_some(
         records,
         through,
         settlements: views::settlements(shared),
+        mac: shared.lineage.attest_updates(through),
     };
     send_records(shared, session, records, bytes).await?;
     Ok(through)
@@ -207,23 +210,26 @@ async fn take_in(
             base::take(shared, inbox, incoming).await
         }
         Parcel::Own(incoming) => {
-            apply_message(shared, inbox, session, &incoming.message.payload).await
+            let records = &incoming.message.payload;
+            apply_message(shared, inbox, (session, true), records).await
         }
-        Parcel::Relayed(records) => apply_message(shared, inbox, session, records).await,
+        Parcel::Relayed(records) => apply_message(shared, inbox, (session, false), records).await,
         Parcel::End => Ok(()),
     }
 }
 
+/// Applies records that came in a session. First hand: from their maker itself, whose word of them is kept.
 async fn apply_message(
     shared: &Arc<Shared>,
     inbox: &Arc<Inbox>,
-    session: u64,
+    (session, first_hand): (u64, bool),
     message: &Bytes,
 ) -> Result<()> {
     let Records {
         records,
         through,
         settlements,
+        mac,
     } = wire::decode(message).map_err(malformed)?;
     let behind = inbox.applied();
     let mut last = None;
@@ -237,7 +243,8 @@ async fn apply_message(
             None => return Ok(()),
         }
     }
-    if inbox.session() == session {
+    let goes_on = inbox.session() == session;
+    if goes_on {
         if through > inbox.applied() {
             // What others are told is reached here has to be in a copy that they take of it, and after a restart.
             last = Some(shared.store.reached(inbox.from, through).await?);
@@ -246,6 +253,13 @@ async fn apply_message(
     }
     if let Some(ticket) = last {
         shared.store.wait_stable(ticket).await?;
+    }
+    if goes_on && first_hand {
+        let through = Attested {
+            number: through,
+            mac,
+        };
+        shared.lineage.note_applied(inbox.from, through);
     }
     inbox.keep(behind, through, message);
     acknowledge(shared, inbox);

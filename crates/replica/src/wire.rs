@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use store::RowChange;
 use vfs::ObjectId;
 
+use crate::lineage::{Attested, Mac};
+
 /// What a message or a request is. Numbers are never used again for another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
@@ -182,8 +184,8 @@ pub(crate) struct Ask {
     pub(crate) majority_by_default: bool,
     /// Which start of the sender this is.
     pub(crate) incarnation: u64,
-    /// The mark of its lineage, behind everything that it had on stable storage a moment ago.
-    pub(crate) mark: u64,
+    /// The mark of its lineage, behind everything that it had on stable storage a moment ago; nothing is said by nobody.
+    pub(crate) mark: Option<Attested>,
     /// The sender takes part and knows what froze when the view began.
     pub(crate) settled: bool,
     /// Members of the view that have not answered the sender, which is one of them, for too long.
@@ -377,6 +379,8 @@ pub(crate) struct Records {
     pub(crate) through: u64,
     /// So many settlements the sender knew. What was made after one may replace what that has given up.
     pub(crate) settlements: u64,
+    /// With which the maker of the stream attests that it has come so far.
+    pub(crate) mac: Mac,
 }
 
 /// Everything of the receiver's stream up to here is applied at the sender, stably.
@@ -523,7 +527,7 @@ mod tests {
             let data = vec![ObjectId::ROOT];
             let (after, rows) = (vec![(2, 7)], vec![row]);
             let record = Record { position, under, inherited, origins, data, after, rows };
-            let records = Records { records: vec![record], through: position, settlements: 0 };
+            let records = Records { records: vec![record], through: position, settlements: 0, mac: Mac::invented() };
             let bytes = encode(&records);
             prop_assert_eq!(&decode::<Records>(&bytes).unwrap(), &records);
             prop_assert!(decode::<Records>(&bytes[..bytes.len() - 1 - cut.min(bytes.len() - 1)]).is_err());

@@ -8,10 +8,12 @@
 
 mod fixture;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fixture::{PATIENCE, ROOT, Set, Site, eventually, patiently};
 use replica::Replica;
+use replica::recovering_set::go_on_with;
 
 /// Long enough for others to note how far a replica is.
 async fn until_noted() {
@@ -158,10 +160,8 @@ async fn a_name_that_a_member_lost_is_not_made_anew_over_the_others() {
     }
 }
 
-/// Two of three put back: the third one knows it of both. There is no majority, and nothing older is shown to anybody.
-#[tokio::test(flavor = "multi_thread")]
-async fn two_put_back_at_a_time_show_nothing_older() {
-    let mut set = Set::failing(3).await;
+/// Two of three put back: the first one knows it of both. There is no majority, and nothing older is shown to anybody.
+async fn two_are_put_back(mut set: Set) {
     set.rest().await;
     let snapshots = [set.sites[1].snapshot(), set.sites[2].snapshot()];
     set.sites[0].save(ROOT, "kept", b"answered").await.unwrap();
@@ -174,11 +174,59 @@ async fn two_put_back_at_a_time_show_nothing_older() {
     set.revive(2, third).await;
     for at in [1, 2] {
         is_found_out(&set, at).await;
+        if set.sites[at].replica.is_witness() {
+            continue;
+        }
         let shown = set.sites[at].find(ROOT, "kept");
         let shown = tokio::time::timeout(Duration::from_secs(1), shown).await;
         assert!(shown.is_err() || shown.unwrap().is_err());
     }
     assert!(set.sites[0].replica.status().rolled_back.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_put_back_at_a_time_show_nothing_older() {
+    two_are_put_back(Set::failing(3).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_and_the_witness_put_back_show_nothing_older() {
+    let mut set = Set::failing(2).await;
+    set.add_witness().await;
+    two_are_put_back(set).await;
+}
+
+/// The others are gone for ever, and a copy that was put back is all that is left. On an administrator's word that one alone is the
+/// set it goes on, from where it was; not together with others, who would know more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_was_put_back_goes_on_when_it_alone_is_left() {
+    let mut set = Set::failing(3).await;
+    set.sites[1].save(ROOT, "before", b"older").await.unwrap();
+    set.rest().await;
+    let snapshot = set.sites[1].snapshot();
+    set.sites[0].save(ROOT, "kept", b"answered").await.unwrap();
+    set.rest().await;
+    until_noted().await;
+    let crashed = set.crash(1).await;
+    crashed.put_back(&snapshot);
+    set.revive(1, crashed).await;
+    is_found_out(&set, 1).await;
+    drop(set.crash(2).await);
+    drop(set.crash(0).await);
+    let crashed = set.crash(0).await;
+    let store = Arc::new(crashed.store());
+    let together = go_on_with(&store, &[2, 3].into()).await;
+    let why = together.unwrap_err().to_string();
+    assert!(why.contains("put back from an older one"), "{why}");
+    go_on_with(&store, &[2].into()).await.unwrap();
+    let closing = tokio::task::spawn_blocking(move || drop(store));
+    closing.await.unwrap();
+    set.revive(0, crashed).await;
+    set.revive_until_ready(0).await;
+    let alone = &set.sites[0];
+    assert_eq!(alone.replica.status().rolled_back, None);
+    assert_eq!(alone.load(ROOT, "before").await.unwrap(), b"older");
+    patiently(|| alone.directory(ROOT, "later")).await.unwrap();
 }
 
 /// All put back to one moment, at which none of them ran: nothing contradicts anything, and the set goes on from there.
@@ -218,4 +266,22 @@ async fn a_whole_set_put_back_to_one_moment_goes_on() {
     }
     let found = patiently(|| set.sites[2].find(ROOT, "after")).await;
     assert_eq!(found.unwrap_err(), vfs::Error::NotFound);
+}
+
+/// The founder's directory was put back to a copy from before the others had joined. They were strangers to it, which it turned away before it
+/// heard what they knew of it; and it took changes, alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_founder_put_back_to_when_it_was_alone_is_refused() {
+    let mut set = Set::failing(1).await;
+    let snapshot = set.sites[0].snapshot();
+    set.add().await;
+    set.add().await;
+    set.sites[0].save(ROOT, "kept", b"answered").await.unwrap();
+    set.rest().await;
+    until_noted().await;
+    let crashed = set.crash(0).await;
+    crashed.put_back(&snapshot);
+    set.revive(0, crashed).await;
+    is_found_out(&set, 0).await;
+    others_go_on(&set, 0, "later").await;
 }

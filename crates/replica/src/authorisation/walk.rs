@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use control::{Claim, ControlName, Depth, Envelope, Epoch, Proposal};
 use peer::{Lane, Message, Peer, RequestError};
 use tokio::time::Instant;
-use vfs::{Error, ObjectId};
+use vfs::{Error, ObjectId, ReplicaSlot};
 
 use self::fixture::{Crashed, Impostor, PATIENCE, ROOT, Set, Site, eventually, name, root};
 use crate::forward::{Forwarded, Operation};
-use crate::lineage::{Introduction, Lineage};
+use crate::lineage::{Contradiction, Evidence, Fault, Introduction, Key, Lineage, Mac, Met};
 use crate::wire::{self, BasePage, Grounds, Kind, Origin, Records, ScrubQuestion};
 
 /// A later start than any that the replicas of a test make.
@@ -96,6 +97,7 @@ fn harmless(kind: Kind) -> Message {
                 records,
                 through,
                 settlements,
+                mac: Mac::invented(),
             };
             wire::payload(kind, &records)
         }
@@ -110,10 +112,21 @@ fn limit() -> Instant {
 
 /// Somebody with the files of a replica, as a later start of it.
 async fn impersonate(files: &Crashed, incarnation: u64) -> Impostor {
+    let past = past(files, incarnation).await;
+    impersonate_with(files, incarnation, &past).await
+}
+
+async fn impersonate_with(files: &Crashed, incarnation: u64, past: &Introduction) -> Impostor {
+    let past = Bytes::from(wire::encode(past));
+    files.impersonate(incarnation, past).await
+}
+
+/// What a later start of a replica says of its past.
+async fn past(files: &Crashed, incarnation: u64) -> Introduction {
     let store = Arc::new(files.store());
-    let lineage = Lineage::begin(store, incarnation, BTreeSet::new(), Duration::ZERO);
-    let past = wire::encode(&Introduction::of(&lineage.await.unwrap()));
-    files.impersonate(incarnation, Bytes::from(past)).await
+    let key = Key::of(&files.identity());
+    let lineage = Lineage::begin(store, key, incarnation, BTreeSet::new(), Duration::ZERO);
+    Introduction::of(&lineage.await.unwrap())
 }
 
 /// Whether a request was refused before it was looked at.
@@ -371,6 +384,66 @@ async fn counterexample_49_a_witness_forwards_nothing_and_fetches_nothing() {
     }
 }
 
+/// A witness has no controls. What it proposes, releases or withdraws holds nobody up: else it could keep the whole tree for itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_witness_controls_nothing() {
+    let mut set = Set::failing_with(2, |settings| settings.suspicion = PATIENCE).await;
+    set.add_witness().await;
+    set.rest().await;
+    let witness = set.crash(2).await;
+    let impostor = impersonate(&witness, LATER).await;
+    let name = ControlName {
+        holder: ReplicaSlot(3),
+        incarnation: control::Incarnation(LATER),
+        number: 1,
+    };
+    let everything = Claim {
+        object: ROOT,
+        depth: Depth::Deep,
+        ancestors: Vec::new(),
+    };
+    let proposal = Proposal {
+        name,
+        claims: vec![everything],
+        downgradable: false,
+        behind: Vec::new(),
+    };
+    let said = [
+        control::Message::Propose {
+            proposal: proposal.clone(),
+            replaces: None,
+            floor: 0,
+        },
+        control::Message::Release {
+            name: ControlName { number: 2, ..name },
+            next: Some(proposal),
+            floor: 0,
+        },
+        control::Message::Abort {
+            name: ControlName { number: 2, ..name },
+            floor: 0,
+        },
+    ];
+    for (slot, site) in (1..).zip(&set.sites) {
+        let peer = impostor.call(slot, site.address());
+        let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
+        for message in &said {
+            let envelope = Envelope {
+                epoch: Epoch(site.replica.view_status().epoch),
+                message: message.clone(),
+            };
+            let message = wire::body(Kind::Control, &envelope);
+            session.send(Lane::Control, message).await.unwrap();
+        }
+        // What is behind it in the same lane is judged after it.
+        let asked = session.request(Lane::Control, Message::new(NO_KIND, ""), limit());
+        assert!(is_refused(&asked.await));
+    }
+    let made = set.sites[0].file(ROOT, "mine");
+    let made = tokio::time::timeout(PATIENCE / 2, made).await;
+    made.expect("nobody else controls the root").unwrap();
+}
+
 /// Who forwards in another one's name is refused, even a member that may forward.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operation_in_another_ones_name_is_not_carried_out() {
@@ -440,4 +513,69 @@ async fn a_removed_member_is_told_and_serves_nobody_any_more() {
     .await;
     set.sites[1].file(ROOT, "new").await.unwrap();
     set.assert_equal().await;
+}
+
+/// A member said that it had met another one in a state that this does not have. That one believed it, noted that its copy was put
+/// back, and refused everybody for ever; so did one whose updates a member said to have applied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_gives_itself_up_for_what_another_one_invents() {
+    let mut set = Set::failing(3).await;
+    set.sites[0].file(ROOT, "kept").await.unwrap();
+    set.rest().await;
+    let third = set.crash(2).await;
+    let first = set.crash(0).await;
+    let number = first.incarnation() + 1;
+    let began = past(&first, number).await.position();
+    set.revive(0, first.started_as(number)).await;
+    set.revive_until_ready(0).await;
+    let honest = past(&third, LATER).await;
+    let claims = [
+        honest.clone().inventing(invented(number)),
+        honest.having_applied(began + 1),
+    ];
+    for (incarnation, claim) in (LATER..).zip(&claims) {
+        let impostor = impersonate_with(&third, incarnation, claim).await;
+        let peer = impostor.call(1, set.sites[0].address());
+        eventually("it is told that it has no proof", || {
+            let error = peer.status().last_error;
+            error.is_some_and(|error| error.contains("has no proof"))
+        })
+        .await;
+        assert_eq!(set.sites[0].replica.status().rolled_back, None);
+    }
+    set.sites[0].file(ROOT, "later").await.unwrap();
+}
+
+/// What somebody might say that it has met, of a start that has been.
+fn invented(incarnation: u64) -> Met {
+    Met {
+        incarnation,
+        nonce: 1,
+        mark: u64::MAX,
+        mac: Mac::invented(),
+        at_unix_s: 0,
+    }
+}
+
+/// The same as an answer to those who call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_gives_itself_up_for_an_invented_refusal() {
+    let mut set = Set::failing(3).await;
+    set.rest().await;
+    let first = set.crash(0).await;
+    let impostor = impersonate(&first, LATER).await;
+    let fault = Fault {
+        by: 1,
+        what: Contradiction::Met(invented(1)),
+    };
+    let evidence = wire::encode(&Grounds::Past(Evidence::Yours(fault)));
+    impostor.refuse_with(Bytes::from(evidence));
+    for (slot, site) in (2..).zip(&set.sites) {
+        impostor.call(slot, site.address());
+    }
+    eventually("both have called", || impostor.has_refused([2, 3])).await;
+    for site in &set.sites {
+        assert_eq!(site.replica.status().rolled_back, None);
+    }
+    set.sites[0].file(ROOT, "later").await.unwrap();
 }

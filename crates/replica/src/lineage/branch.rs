@@ -8,6 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::mac::Mac;
+
 /// So many starts are remembered; others may have been away for as many.
 pub(crate) const STARTS_KEPT: usize = 256;
 
@@ -29,6 +31,8 @@ pub(crate) struct Met {
     pub(crate) incarnation: u64,
     pub(crate) nonce: u64,
     pub(crate) mark: u64,
+    /// With which the replica that was met attested the mark.
+    pub(crate) mac: Mac,
     /// When, in seconds since 1970, for people.
     pub(crate) at_unix_s: u64,
 }
@@ -93,6 +97,7 @@ mod tests {
             incarnation,
             nonce,
             mark,
+            mac: Mac::invented(),
             at_unix_s: 0,
         }
     }

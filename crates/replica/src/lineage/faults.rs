@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::branch::Met;
+use super::mac::Attested;
 
 /// Who knows what that contradicts a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +19,7 @@ pub(crate) enum Contradiction {
     /// A start, or a mark of one.
     Met(Met),
     /// Updates of its own, up to this position.
-    Updates(u64),
+    Updates(Attested),
 }
 
 impl Fault {
@@ -31,7 +32,8 @@ impl Fault {
                 met.incarnation, met.mark
             ),
             Contradiction::Updates(through) => format!(
-                "replica {by} has applied updates of this server, up to position {through}, that its data directory does not have"
+                "replica {by} has applied updates of this server, up to position {}, that its data directory does not have",
+                through.number
             ),
         };
         format!(

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::{Branch, Contradiction, Fault, Lineage, Met, State};
+use super::{Attested, Branch, Contradiction, Fault, Lineage, Mac, Met, State};
+use crate::authorisation::Speaker;
 use crate::shared::Shared;
 use crate::views::unix_seconds;
 use crate::wire;
@@ -17,6 +18,8 @@ use crate::wire;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Introduction {
     own: Branch,
+    /// Attests the mark of that.
+    mac: Mac,
     /// It waits until it has met others; no session begins yet.
     waits: bool,
     /// What proves that its directory was put back.
@@ -25,6 +28,8 @@ pub(crate) struct Introduction {
     met: Option<Met>,
     /// How far it has applied the receiver's updates.
     applied: u64,
+    /// The same in the receiver's own word, as far as it has that.
+    attested: Option<Attested>,
 }
 
 /// What a replica is told that is turned away.
@@ -36,6 +41,8 @@ pub(crate) enum Evidence {
     Yours(Fault),
     /// The sender's was.
     Mine(Fault),
+    /// The receiver says that the sender's was, and has no proof.
+    Unproven,
 }
 
 /// See [`peer::Owner::introduce`].
@@ -48,8 +55,10 @@ pub(crate) fn introduce(shared: &Shared, to: ReplicaSlot) -> Bytes {
         waits: lineage.waits(&mut state),
         own: state.own.clone(),
         fault: state.fault,
-        met: state.met.get(&to).copied(),
+        mac: lineage.attest(&state, state.own.mark).mac,
+        met: state.known.met.get(&to).copied(),
         applied,
+        attested: state.known.applied.get(&to).copied(),
     };
     wire::encode(&introduction).into()
 }
@@ -68,7 +77,15 @@ pub(crate) fn meet(
     }
     };
     let said: Introduction = wire::decode(introduction).map_err(unknown)?;
-    match shared.lineage.judge(peer, &said) {
+    let lineage = &shared.lineage;
+    let evidence = match shared.speaker(peer.slot) {
+        // It is told why it is not let in.
+        Speaker::Removed => None,
+        // These files may be from before it joined.
+        Speaker::Stranger => lineage.proven_by(peer.slot, &said).map(Evidence::Mine),
+        Speaker::InView | Speaker::Outside | Speaker::Witness => lineage.judge(peer, &said),
+    };
+    match evidence {
         None => Ok(()),
         Some(evidence) => Err(refuse(shared, peer.slot, evidence)),
     }
@@ -78,12 +95,16 @@ pub(crate) fn meet(
 pub(crate) fn turned_away(shared: &Arc<Shared>, by: ReplicaSlot, evidence: Evidence) {
     match evidence {
         Evidence::NotYet => shared.lineage.note_met(by),
-        Evidence::Yours(fault) if shared.lineage.is_contradicted(&fault.what) => {
+        Evidence::Yours(fault) if shared.lineage.is_proven(&fault.what) => {
             give_up(shared, fault);
         }
         Evidence::Mine(fault) => shared.lineage.note_rolled_back(by, fault),
         // Whoever claims what is not so is turned away itself, when it is met the other way round.
         Evidence::Yours(_) => {}
+        Evidence::Unproven => tracing::warn!(
+            by = by.0,
+            "what this server has met of another one is not in that one's data directory, and cannot be proven there"
+        ),
     }
 }
 
@@ -94,6 +115,7 @@ fn refuse(shared: &Arc<Shared>, peer: ReplicaSlot, evidence: Evidence) -> Turned
             "one of the two waits until it has met the other members".to_owned(),
         ),
         Evidence::Yours(fault) => (false, fault.of_own()),
+        Evidence::Unproven => (false, unproven(peer, shared.slot())),
         Evidence::Mine(fault) => {
             give_up(shared, fault);
             (false, fault.of_other(shared.slot().0))
@@ -107,6 +129,14 @@ fn refuse(shared: &Arc<Shared>, peer: ReplicaSlot, evidence: Evidence) -> Turned
         reason,
         evidence: wire::encode(&wire::Grounds::Past(evidence)).into(),
     }
+}
+
+/// What is said to a member whose claim is not believed.
+fn unproven(by: ReplicaSlot, of: ReplicaSlot) -> String {
+    format!(
+        "replica {} says that it has met replica {} in a state that is not in the data directory there, and has no proof of it. If that directory was put back, or lost its end, replace its copy, there, as `meridian set rejoin --help` says; else replica {} is not to be trusted",
+        by.0, of.0, by.0
+    )
 }
 
 /// An earlier start found that this directory was put back.
@@ -139,8 +169,9 @@ fn give_up(shared: &Arc<Shared>, fault: Fault) {
 impl Lineage {
     /// What is wrong between this replica and one that introduces itself; it counts as met if nothing is.
     fn judge(&self, peer: Sender, said: &Introduction) -> Option<Evidence> {
+        let proven = self.proven_by(peer.slot, said);
         let mut state = self.state();
-        let met = state.met.get(&peer.slot).copied();
+        let met = state.known.met.get(&peer.slot).copied();
         let theirs = met.filter(|met| !said.own.contains(met)).map(|met| Fault {
             by: self.slot.0,
             what: Contradiction::Met(met),
@@ -151,11 +182,11 @@ impl Lineage {
         if let Some(fault) = said.fault.or(theirs) {
             return Some(Evidence::Yours(fault));
         }
-        let (by, updates) = (peer.slot.0, Contradiction::Updates(said.applied));
-        let contradictions = said.met.map(Contradiction::Met).into_iter();
-        let mut contradictions = contradictions.chain([updates]);
-        if let Some(what) = contradictions.find(|what| self.contradicts(&state, what)) {
-            return Some(Evidence::Mine(Fault { by, what }));
+        if let Some(fault) = proven {
+            return Some(Evidence::Mine(fault));
+        }
+        if self.is_denied(&state, said) {
+            return Some(Evidence::Unproven);
         }
         state.rolled_back.remove(&peer.slot);
         if let Some(awaited) = &mut state.awaited {
@@ -172,32 +203,62 @@ impl Lineage {
             incarnation: present.incarnation,
             nonce: present.nonce,
             mark: said.own.mark,
+            mac: said.mac,
             at_unix_s: unix_seconds(),
         };
-        state.met.insert(peer.slot, met);
+        state.known.met.insert(peer.slot, met);
         None
     }
 
-    /// Whether others know of something that this directory does not have.
+    /// What a replica knows that this directory does not have, though it was said in its name. Whoever shows that has it from
+    /// here.
+    fn proven_by(&self, by: ReplicaSlot, said: &Introduction) -> Option<Fault> {
+        let met = said.met.map(Contradiction::Met).into_iter();
+        let mut known = met.chain(said.attested.map(Contradiction::Updates));
+        let what = known.find(|what| self.is_proven(what))?;
+        Some(Fault { by: by.0, what })
+    }
+
+    /// Whether others know of something, by this replica's own word, that this directory does not have.
+    fn is_proven(&self, what: &Contradiction) -> bool {
+        let own_word = match what {
+            Contradiction::Met(met) => {
+                let start = (met.incarnation, met.nonce);
+                met.mac.fits(self.key.mark(self.slot, start, met.mark).mac)
+            }
+            Contradiction::Updates(through) => {
+                let expected = self.key.updates(self.slot, through.number);
+                through.mac.fits(expected.mac)
+            }
+        };
+        own_word && self.contradicts(&self.state(), what)
+    }
+
+    /// Whether a member claims to know of something that this directory does not have, proven or not.
+    fn is_denied(&self, state: &State, said: &Introduction) -> bool {
+        let met = said.met.is_some_and(|met| !state.own.contains(&met));
+        met || self.lacks_updates(state, said.applied)
+    }
+
+    /// Whether something is not in this directory.
     fn contradicts(&self, state: &State, what: &Contradiction) -> bool {
         match what {
             Contradiction::Met(met) => !state.own.contains(met),
-            Contradiction::Updates(through) => {
-                // No update needs to be where a start began, and none is between the last one before and that.
-                match &state.own.starts[..] {
-                    [.., earlier, present] => {
-                        let had = self.last_update.max(earlier.position);
-                        *through > had && *through < present.position
-                    }
-                    // Where starts before were not noted nobody knows where they began.
-                    _ => false,
-                }
-            }
+            Contradiction::Updates(through) => self.lacks_updates(state, through.number),
         }
     }
 
-    fn is_contradicted(&self, what: &Contradiction) -> bool {
-        self.contradicts(&self.state(), what)
+    /// Whether own updates that others have applied, up to this position, are not in this directory.
+    fn lacks_updates(&self, state: &State, through: u64) -> bool {
+        // No update needs to be where a start began, and none is between the last one before and that.
+        match &state.own.starts[..] {
+            [.., earlier, present] => {
+                let had = self.last_update.max(earlier.position);
+                through > had && through < present.position
+            }
+            // Where starts before were not noted nobody knows where they began.
+            _ => false,
+        }
     }
 
     /// Whether no session begins yet, because a member that knows more may not have been met.
@@ -230,12 +291,36 @@ impl Lineage {
 impl Introduction {
     /// What somebody says with the files of a replica who has met nobody and waits for nobody.
     pub(crate) fn of(lineage: &Lineage) -> Introduction {
+        let own = lineage.state().own.clone();
         Introduction {
-            own: lineage.state().own.clone(),
+            own,
+            mac: lineage.mark().mac,
             waits: false,
             fault: None,
             met: None,
             applied: 0,
+            attested: None,
         }
+    }
+
+    /// Where the present start began in its stream.
+    pub(crate) fn position(&self) -> u64 {
+        self.own.starts.last().map_or(0, |start| start.position)
+    }
+
+    /// The same by somebody who invents that the receiver was met in a state that it does not have.
+    pub(crate) fn inventing(mut self, met: Met) -> Introduction {
+        self.met = Some(met);
+        self
+    }
+
+    /// The same by somebody who invents that it has applied so many updates of the receiver.
+    pub(crate) fn having_applied(mut self, applied: u64) -> Introduction {
+        self.applied = applied;
+        self.attested = Some(Attested {
+            number: applied,
+            mac: Mac::invented(),
+        });
+        self
     }
 }

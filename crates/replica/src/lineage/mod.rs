@@ -9,6 +9,7 @@
 
 mod branch;
 mod faults;
+mod mac;
 mod meeting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use crate::shared::trimmed_before;
 use crate::wire;
 pub(crate) use branch::{Branch, Met, Start};
 pub(crate) use faults::{Contradiction, Fault};
+pub(crate) use mac::{Attested, Key, Mac};
 pub(crate) use meeting::{Evidence, Introduction, introduce, meet, take_up_fault, turned_away};
 
 /// Facts of this room.
@@ -33,6 +35,8 @@ const MARK: &[u8] = b"lineage/mark";
 const FAULT: &[u8] = b"lineage/fault";
 /// Before the slot of a peer: what was met of it.
 const MET: &[u8] = b"lineage/met/";
+/// Before the slot of a peer: how far its updates were applied here, in its own attested word.
+const APPLIED: &[u8] = b"lineage/applied/";
 
 /// Rows of the store that only this copy keeps.
 type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
@@ -41,6 +45,7 @@ type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 pub(crate) struct Lineage {
     store: Arc<Store>,
     slot: ReplicaSlot,
+    key: Key,
     /// The last own update that was there at the start.
     last_update: u64,
     /// Until then nobody is taken for met enough who has not been met.
@@ -56,14 +61,39 @@ struct State {
     agreed_mark: u64,
     /// So many batches of the store are covered by the mark.
     covered: u64,
-    met: BTreeMap<ReplicaSlot, Met>,
+    known: Known,
     /// What of it is on stable storage.
-    kept: BTreeMap<ReplicaSlot, Met>,
+    kept: Known,
     /// The members that found nothing wrong since the start; nobody is waited for any more when there is none.
     awaited: Option<BTreeSet<ReplicaSlot>>,
     fault: Option<Fault>,
     /// Members whose directories were put back, as far as was found out since the start.
     rolled_back: BTreeMap<ReplicaSlot, Fault>,
+}
+
+/// What the others have said of themselves.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Known {
+    met: BTreeMap<ReplicaSlot, Met>,
+    /// How far their updates were applied here, as they attested it.
+    applied: BTreeMap<ReplicaSlot, Attested>,
+}
+
+impl Known {
+    /// The rows that differ from those that were written before.
+    fn news(&self, before: &Known) -> Rows {
+        let met = self.met.iter().map(|(slot, met)| {
+            let is_news = before.met.get(slot) != Some(met);
+            (MET, slot, is_news.then(|| wire::encode(met)))
+        });
+        let applied = self.applied.iter().map(|(slot, applied)| {
+            let is_news = before.applied.get(slot) != Some(applied);
+            (APPLIED, slot, is_news.then(|| wire::encode(applied)))
+        });
+        let rows = met.chain(applied);
+        rows.filter_map(|(key, slot, row)| row.map(|row| (about(key, *slot), Some(row))))
+            .collect()
+    }
 }
 
 /// Whether a store says that it is, or was, a member's copy of the tree of a set.
@@ -89,6 +119,7 @@ impl Lineage {
     /// Notes this start, stably. `others` are the other members; whatever they know is waited for, for so long.
     pub(crate) async fn begin(
         store: Arc<Store>,
+        key: Key,
         incarnation: u64,
         others: BTreeSet<ReplicaSlot>,
         patience: Duration,
@@ -110,7 +141,10 @@ impl Lineage {
                 position,
             },
         );
-        let met = met_before(&store)?;
+        let known = Known {
+            met: about_others(&store, MET)?,
+            applied: about_others(&store, APPLIED)?,
+        };
         let rows = vec![(STARTS.to_vec(), Some(wire::encode(&own.starts)))];
         let ticket = store.put_facts(rows).await?;
         store.wait_stable(ticket).await?;
@@ -118,14 +152,15 @@ impl Lineage {
         Ok(Lineage {
             store,
             slot,
+            key,
             last_update,
             patience: Instant::now() + patience,
             state: Mutex::new(State {
                 own,
                 agreed_mark: mark,
                 covered,
-                kept: met.clone(),
-                met,
+                kept: known.clone(),
+                known,
                 awaited,
                 fault,
                 rolled_back: BTreeMap::new(),
@@ -139,21 +174,46 @@ impl Lineage {
     }
 
     /// The mark behind everything that was stable when it was written last; others are told of it.
-    pub(crate) fn mark(&self) -> u64 {
-        self.state().own.mark
+    pub(crate) fn mark(&self) -> Attested {
+        let state = self.state();
+        self.attest(&state, state.own.mark)
     }
 
     /// The mark with this replica's last vote or entry of the agreed log.
-    pub(crate) fn agreed_mark(&self) -> u64 {
-        self.state().agreed_mark
+    pub(crate) fn agreed_mark(&self) -> Attested {
+        let state = self.state();
+        self.attest(&state, state.agreed_mark)
+    }
+
+    /// How far this replica's stream goes, for those who apply it.
+    pub(crate) fn attest_updates(&self, through: u64) -> Mac {
+        self.key.updates(self.slot, through).mac
+    }
+
+    /// Attests a mark of the present start.
+    fn attest(&self, state: &State, mark: u64) -> Attested {
+        // Invariant: the line of a directory in use ends with the present start.
+        let present = state.own.starts.last();
+        let start = present.map_or((0, 0), |start| (start.incarnation, start.nonce));
+        self.key.mark(self.slot, start, mark)
     }
 
     /// A peer has said its mark.
-    pub(crate) fn note(&self, of: ReplicaSlot, incarnation: u64, mark: u64) {
+    pub(crate) fn note(&self, of: ReplicaSlot, incarnation: u64, mark: Attested) {
         let mut state = self.state();
-        let met = state.met.get_mut(&of);
-        if let Some(met) = met.filter(|met| met.incarnation == incarnation) {
-            met.mark = met.mark.max(mark);
+        let met = state.known.met.get_mut(&of);
+        let met = met.filter(|met| met.incarnation == incarnation && met.mark < mark.number);
+        if let Some(met) = met {
+            (met.mark, met.mac) = (mark.number, mark.mac);
+        }
+    }
+
+    /// The updates of a peer are applied here, stably, up to where it said itself.
+    pub(crate) fn note_applied(&self, of: ReplicaSlot, through: Attested) {
+        let mut state = self.state();
+        let known = state.known.applied.entry(of).or_insert(through);
+        if known.number < through.number {
+            *known = through;
         }
     }
 
@@ -165,13 +225,13 @@ impl Lineage {
         &self,
         of: ReplicaSlot,
         incarnation: u64,
-        mark: u64,
+        mark: Attested,
     ) -> Result<()> {
         self.note(of, incarnation, mark);
         let is_kept = {
             let state = self.state();
-            let kept = state.kept.get(&of);
-            kept.is_some_and(|kept| kept.incarnation == incarnation && kept.mark >= mark)
+            let kept = state.kept.met.get(&of);
+            kept.is_some_and(|kept| kept.incarnation == incarnation && kept.mark >= mark.number)
         };
         match is_kept {
             true => Ok(()),
@@ -186,25 +246,23 @@ impl Lineage {
     pub(crate) async fn keep(&self) -> Result<()> {
         let _in_order = self.writing.lock().await;
         let batches = self.store.statistics().batches;
-        let (met, mark) = {
+        let (known, news, mark) = {
             let state = self.state();
             let moved = batches > state.covered;
-            if !moved && state.met == state.kept {
+            if !moved && state.known == state.kept {
                 return Ok(());
             }
-            (state.met.clone(), state.own.mark + u64::from(moved))
+            let news = state.known.news(&state.kept);
+            let mark = state.own.mark + u64::from(moved);
+            (state.known.clone(), news, mark)
         };
         let mut rows = vec![(MARK.to_vec(), Some(wire::encode(&mark)))];
-        let kept = self.state().kept.clone();
-        let news = met
-            .iter()
-            .filter(|(slot, met)| kept.get(*slot) != Some(*met));
-        rows.extend(news.map(|(slot, met)| (met_key(*slot), Some(wire::encode(met)))));
+        rows.extend(news);
         let ticket = self.store.put_facts(rows).await?;
         self.store.wait_stable(ticket).await?;
         let mut state = self.state();
         state.own.mark = mark;
-        state.kept = met;
+        state.kept = known;
         // What came between is covered as well; then there is one mark more than needed.
         state.covered = batches + 1;
         Ok(())
@@ -247,8 +305,9 @@ impl Lineage {
     }
 }
 
-fn met_key(slot: ReplicaSlot) -> Vec<u8> {
-    [MET, &slot.0.to_be_bytes()].concat()
+/// The key of a row about another replica.
+fn about(what: &[u8], slot: ReplicaSlot) -> Vec<u8> {
+    [what, &slot.0.to_be_bytes()].concat()
 }
 
 /// A fact, if it is there. One that makes no sense is none that this program wrote.
@@ -259,15 +318,21 @@ fn read<T: DeserializeOwned>(store: &Store, key: &[u8]) -> Result<Option<T>> {
     value.map_err(|error| Error::Io(error.to_string()))
 }
 
-fn met_before(store: &Store) -> Result<BTreeMap<ReplicaSlot, Met>> {
-    let mut met = BTreeMap::new();
-    for (key, value) in store.facts(MET)? {
-        let slot = key[MET.len()..].first_chunk::<2>();
+fn about_others<T: DeserializeOwned>(
+    store: &Store,
+    what: &[u8],
+) -> Result<BTreeMap<ReplicaSlot, T>> {
+    let mut known = BTreeMap::new();
+    for (key, value) in store.facts(what)? {
+        let slot = key[what.len()..].first_chunk::<2>();
         let slot = slot.ok_or(Error::Invalid("a fact about no replica"))?;
-        let of = wire::decode(&value).map_err(|error| Error::Io(error.to_string()))?;
-        met.insert(ReplicaSlot(u16::from_be_bytes(*slot)), of);
+        let of = wire::decode(&value).map_err(|_| {
+            let why = "what was met of other servers is of another version of this program; a set of earlier versions has to be made anew";
+            Error::Io(why.to_owned())
+        })?;
+        known.insert(ReplicaSlot(u16::from_be_bytes(*slot)), of);
     }
-    Ok(met)
+    Ok(known)
 }
 
 /// The position of the last own update that is kept, at most `through`; 0 for none.

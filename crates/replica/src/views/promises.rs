@@ -156,7 +156,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             aware: aware.clone(),
             majority_by_default: shared.settings.durability == Durability::Majority,
             incarnation: question.incarnation.0,
-            mark: shared.lineage.mark(),
+            mark: Some(shared.lineage.mark()),
             settled: shared.takes_part() && turn.core.is_settled(),
             misses: misses.clone(),
             fit_without: returning::fit_without(shared, turn.core.epoch().0),
