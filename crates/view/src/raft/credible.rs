@@ -61,8 +61,8 @@ pub(super) fn check_request(request: &Request, limit: Limit) -> Result<(), Strin
             if asked.vote.committed {
                 return Err("a candidate says that it is elected".to_owned());
             }
-            let last = asked.last_log_id.iter();
-            last.map(|last| limit.entry(last, &asked.vote)).collect()
+            let last = asked.last_log_id.as_ref();
+            last.map_or(Ok(()), |last| limit.entry(last, &asked.vote))
         }
         Request::Snapshot(part) => check_part(part, limit),
         Request::Submit(_) | Request::Read => Ok(()),
