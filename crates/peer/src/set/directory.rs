@@ -398,6 +398,7 @@ impl SetDirectory {
         let (set, now_ms) = (self.set_id(file)?, unix_milliseconds(SystemTime::now()));
         let list = &mut file.list;
         list.version = list.version.saturating_add(1).max(now_ms);
+        list.shorten();
         if let Some(objection) = list.objection() {
             return Err(SetError::Certificate(objection.to_owned()));
         }

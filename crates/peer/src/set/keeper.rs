@@ -153,10 +153,8 @@ impl SetDirectory {
         if member.revoked {
             return Ok(());
         }
-        // Nobody calls it any more.
         set.list.put(Member {
             revoked: true,
-            addresses: Vec::new(),
             ..member
         });
         self.sign_and_write(&mut set)

@@ -20,8 +20,8 @@ pub const MEMBERS_MAX: usize = 9;
 /// Members that a list names at most, removed ones included; a set that has used up as many has to be made anew.
 pub const MEMBERS_EVER_MAX: usize = 1024;
 
-/// Bytes of a list, signature included, as it travels: it has to fit into the body of a message, and into a refusal, beside
-/// other things. Members that were removed have no addresses, so no set comes near it.
+/// Bytes of a list, without its signature, as it travels: it has to fit into the body of a message, and into a refusal, beside
+/// other things. Nobody calls members that were removed, so their addresses give way.
 const LIST_BYTES_MAX: usize = 32 * 1024;
 
 /// Addresses of one member.
@@ -159,12 +159,27 @@ impl MemberList {
         self.members.sort_by_key(|member| member.slot);
     }
 
-    /// The bytes that the authority signs.
-    pub(super) fn signed_bytes(&self, set: SetId) -> Vec<u8> {
-        let unsigned = WireList {
+    /// Where a list is too long to be told, the addresses of those who were removed are left out, of as many as it takes. The signature
+    /// does not fit any more.
+    pub(super) fn shorten(&mut self) {
+        while self.unsigned().encoded_len() > LIST_BYTES_MAX {
+            let mut members = self.members.iter_mut();
+            let spare = members.find(|member| member.revoked && !member.addresses.is_empty());
+            let Some(member) = spare else { return };
+            member.addresses.clear();
+        }
+    }
+
+    fn unsigned(&self) -> WireList {
+        WireList {
             signature: Bytes::new(),
             ..self.wire()
-        };
+        }
+    }
+
+    /// The bytes that the authority signs.
+    pub(super) fn signed_bytes(&self, set: SetId) -> Vec<u8> {
+        let unsigned = self.unsigned();
         let mut bytes = DOMAIN.to_vec();
         bytes.extend_from_slice(&set.0);
         // One list has one encoding: fields in the order of their tags, no maps, members by slot.
@@ -190,7 +205,7 @@ impl MemberList {
         {
             return Some("an address in it is none");
         }
-        if self.wire().encoded_len() > LIST_BYTES_MAX {
+        if self.unsigned().encoded_len() > LIST_BYTES_MAX {
             return Some("it is too long to be told to anybody");
         }
         if self.member(self.keeper).is_none_or(|keeper| keeper.revoked) {

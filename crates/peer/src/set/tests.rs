@@ -476,4 +476,11 @@ fn the_longest_list_fits_into_a_message() {
         member.addresses = vec![address.clone()];
     }
     assert!(long.objection().is_some());
+    long.shorten();
+    assert_eq!(long.objection(), None);
+    let present = long.members.iter().filter(|member| !member.revoked);
+    assert!(
+        present.clone().count() == MEMBERS_MAX
+            && present.clone().all(|one| !one.addresses.is_empty())
+    );
 }
