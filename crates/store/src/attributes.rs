@@ -97,6 +97,10 @@ impl Inner {
         if !access_is_due(row, now) {
             return Ok(());
         }
+        // On a full disk the time of a read is worth less than a removal.
+        let Ok(_admission) = self.headroom.admit(Demand::Change) else {
+            return Ok(());
+        };
         let Some(mut mutation) = self.begin_if_idle()? else {
             return Ok(());
         };

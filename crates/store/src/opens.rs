@@ -11,10 +11,11 @@ use crate::access::{may_read, may_write};
 use crate::inner::Inner;
 use crate::locks::Locks;
 use crate::metadata::Table;
-use crate::mutation::Mutation;
+use crate::mutation::{Mutation, wait_for_room};
 use crate::overseer::Change;
 use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
 use crate::shares::Shares;
+use crate::space::Demand;
 
 /// How many orphans are looked at with one view of the table.
 const ORPHANS_A_PAGE: usize = 256;
@@ -30,7 +31,7 @@ impl Inner {
     ) -> Result<Attributes> {
         let denies_more = |held: Share| denied(held.union(share)) != denied(held);
         if self.tells_of(id, owner, denies_more) {
-            let mutation = self.begin_upkeep().await?;
+            let mutation = self.begin(Demand::Change).await?;
             return self.change_denials(mutation, id, |shares| {
                 let row = self.check_open(shares, authority, id, owner, share)?;
                 shares.open(id, owner, share)?;
@@ -69,7 +70,7 @@ impl Inner {
         share: Share,
     ) -> Result<()> {
         if self.tells_of(id, owner, |held| denied(held) != denied(share)) {
-            let mutation = self.begin_upkeep().await?;
+            let mutation = self.begin_release().await?;
             return self.change_denials(mutation, id, |shares| shares.downgrade(id, owner, share));
         }
         self.shares().downgrade(id, owner, share)
@@ -78,7 +79,7 @@ impl Inner {
     /// [`vfs::FileSystem::close`].
     pub(crate) async fn close(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
         let last = if self.tells_of(id, owner, |held| denied(held) != (false, false)) {
-            let mutation = self.begin_upkeep().await?;
+            let mutation = self.begin_release().await?;
             self.change_denials(mutation, id, |shares| Ok(shares.close(id, owner)))?
         } else {
             self.shares().close(id, owner)
@@ -186,7 +187,8 @@ impl Inner {
         kind: LockKind,
     ) -> Result<()> {
         if self.overseer.get().is_some() {
-            let mutation = self.begin_upkeep().await?;
+            // LOCK cannot say that a disk is full (RFC 8881, table 5): the client waits.
+            let mutation = self.begin(Demand::Change).await.map_err(wait_for_room)?;
             self.object(id)?.file()?;
             return self.change_locks(mutation, id, |locks| locks.lock(id, owner, range, kind));
         }
@@ -241,7 +243,7 @@ impl Inner {
         range: ByteRange,
     ) -> Result<()> {
         if self.overseer.get().is_some() && self.locks().holds(id, owner) {
-            let mutation = self.begin_upkeep().await?;
+            let mutation = self.begin_release().await?;
             return self.change_locks(mutation, id, |locks| locks.unlock(id, owner, range));
         }
         self.locks().unlock(id, owner, range)

@@ -103,6 +103,11 @@ impl Inner {
         Ok(mutation)
     }
 
+    /// The same for what gives something back, and is never refused for good: whoever lacks room for it comes again.
+    pub(crate) async fn begin_release(&self) -> Result<Mutation<'_>> {
+        self.begin(Demand::Removal).await.map_err(wait_for_room)
+    }
+
     /// The same for what has been admitted already, or is needed to get along on a full disk.
     pub(crate) async fn begin_upkeep(&self) -> Result<Mutation<'_>> {
         self.health.check()?;
@@ -126,6 +131,14 @@ impl Inner {
             .ok()
             .map(|writer| Mutation::start(self, writer))
             .transpose()
+    }
+}
+
+/// To whoever may not be told that a disk is full: it is asked again.
+pub(crate) fn wait_for_room(error: Error) -> Error {
+    match error {
+        Error::NoSpace => Error::Delay,
+        error => error,
     }
 }
 

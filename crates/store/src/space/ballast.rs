@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::FallocateFlags;
 
@@ -17,7 +18,10 @@ pub(crate) const FILE: &str = "ballast";
 pub(super) struct Ballast {
     path: PathBuf,
     wanted_bytes: u64,
+    /// As long as the file, when nobody is changing it.
     held_bytes: AtomicU64,
+    /// Held while the file is changed: one thread takes the ballast while another gives it up.
+    changing: Mutex<()>,
 }
 
 impl Ballast {
@@ -30,6 +34,7 @@ impl Ballast {
             path,
             wanted_bytes,
             held_bytes: AtomicU64::new(if wanted_bytes > 0 { found } else { 0 }),
+            changing: Mutex::default(),
         }
     }
 
@@ -40,6 +45,7 @@ impl Ballast {
     /// Gives so much room to whoever needs it, or what is left. Says whether there was any. Little at a time, because
     /// whoever fills the disk may take it as well.
     pub(super) fn release(&self, bytes: u64) -> bool {
+        let _alone = self.alone();
         let held_bytes = self.held_bytes();
         if held_bytes == 0 {
             return false;
@@ -50,17 +56,25 @@ impl Ballast {
                 "the disk is nearly full: the ballast is being given up, so that files can still be removed"
             );
         }
-        let left_bytes = held_bytes.saturating_sub(bytes);
+        self.shorten(held_bytes.saturating_sub(bytes));
+        true
+    }
+
+    fn shorten(&self, left_bytes: u64) {
         self.held_bytes.store(left_bytes, Ordering::Release);
         let file = File::options().write(true).open(&self.path);
         if let Err(error) = file.and_then(|file| file.set_len(left_bytes)) {
             tracing::warn!(path = ?self.path, %error, "cannot give the ballast up");
         }
-        true
+    }
+
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes up the room that is wanted. Without it, all of the reserve is kept free instead.
     pub(super) fn take(&self) {
+        let _alone = self.alone();
         if self.held_bytes() >= self.wanted_bytes {
             return;
         }
@@ -69,8 +83,7 @@ impl Ballast {
             Err(error) => {
                 tracing::debug!(path = ?self.path, %error, "there is no ballast");
                 // What was allocated before it failed.
-                self.held_bytes.store(1, Ordering::Release);
-                self.release(1);
+                self.shorten(0);
             }
         }
     }
@@ -108,5 +121,27 @@ mod tests {
         assert_eq!(ballast.held_bytes(), 3 << 18);
         assert!(ballast.release(1 << 20) && !ballast.release(1));
         assert_eq!(root.path().join(FILE).metadata().unwrap().blocks(), 0);
+    }
+
+    /// One thread takes the ballast while another gives it up: what was held was then another number than the file's
+    /// length, and room was counted that nobody had.
+    #[test]
+    fn what_is_held_is_what_the_file_has_whoever_takes_and_gives() {
+        let root = tempfile::tempdir().unwrap();
+        let ballast = Ballast::find(root.path(), 1 << 20);
+        std::thread::scope(|threads| {
+            threads.spawn(|| (0..2000).for_each(|_| ballast.take()));
+            threads.spawn(|| {
+                for _ in 0..2000 {
+                    ballast.release(1 << 20);
+                }
+            });
+        });
+        let length = root
+            .path()
+            .join(FILE)
+            .metadata()
+            .map_or(0, |found| found.len());
+        assert_eq!(ballast.held_bytes(), length);
     }
 }
