@@ -60,8 +60,8 @@ pub enum StoreError {
     /// The disk no longer has what was stable.
     #[error(
         "{path}: {what}. The disk has changed or lost what was stable. Nothing is served from here, because it would \
-         silently be less than was answered. At a member of a set: take this copy anew from another member. Alone: \
-         restore a backup, or give up what cannot be read with `meridian check --repair --accept-loss`"
+         silently be less than was answered. At a member of a set: take this copy anew from another member, with `meridian \
+         set rejoin`. Alone: restore a backup{}", giving_up(*can_be_given_up)
     )]
     Rotten {
         /// Where.
@@ -81,6 +81,8 @@ pub enum StoreError {
     #[error("{0}")]
     Option(&'static str),
 }
+        /// [`crate::Store::give_up_damaged`] makes something of it that can be opened.
+        can_be_given_up: bool,
 
 impl StoreError {
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
@@ -94,6 +96,15 @@ impl StoreError {
 
 /// How long to wait before something is opened again that has to be.
 pub(crate) const WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(20);
+
+fn giving_up(possible: bool) -> &'static str {
+    match possible {
+        true => {
+            ", or give up what cannot be read with `meridian check --repair --accept-loss`, which says what is lost"
+        }
+        false => "; what is damaged cannot be given up alone",
+    }
+}
 
 /// Whether this process, or the machine, has as many files open as it may. That is no failure of a disk, and passes.
 pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {

@@ -258,7 +258,15 @@ pub(crate) fn open_metadata(
 pub(crate) fn open_error(layout: &Layout, error: OpenError) -> StoreError {
     match error {
         OpenError::Failed(error) => metadata_error(layout, &error),
-        OpenError::Damaged(Damage { path, what, .. }) => StoreError::Rotten { path, what },
+        OpenError::Damaged(damage) => {
+            let can_be_given_up = damage.can_be_given_up();
+            let Damage { path, what, .. } = damage;
+            StoreError::Rotten {
+                path,
+                what,
+                can_be_given_up,
+            }
+        }
     }
 }
 

@@ -360,7 +360,7 @@ async fn what_is_left_can_be_had_at_a_price() {
     let middle = bytes.iter().rposition(|byte| *byte != 0).unwrap() / 2;
     bytes[middle] ^= 16;
     fs::write(&journal, &bytes).unwrap();
-    let Err(StoreError::Rotten { path, what }) = Store::open(&options) else {
+    let Err(StoreError::Rotten { path, what, .. }) = Store::open(&options) else {
         panic!("it opens");
     };
     assert_eq!(path, journal);

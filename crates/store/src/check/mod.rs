@@ -138,11 +138,12 @@ impl Store {
     /// # Errors
     /// [`StoreError::Rotten`] when not even that is possible.
     pub fn give_up_damaged(directory: &Path) -> Result<Vec<String>, StoreError> {
-        let (layout, _) = Layout::open(directory)?;
+        let (layout, identity) = Layout::open(directory)?;
         let lost = Metadata::give_up_damaged(&layout.metadata(), &layout.lost_data())
             .map_err(|error| open_error(&layout, error))?;
         if !lost.is_empty() {
-            rescue::skip_numbers(&layout, &StoreOptions::new(directory))?;
+            let options = StoreOptions::new(directory);
+            rescue::skip_numbers(&layout, identity.slot, &options)?;
         }
         Ok(lost)
     }

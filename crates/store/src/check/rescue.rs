@@ -172,9 +172,10 @@ pub(super) fn skip_numbers(
     let metadata = open_metadata(layout, options)?;
     let failed = |error| metadata_error(layout, &error);
     let row = metadata.row(Table::System, RESERVED_KEY).map_err(failed)?;
-    let Some(reserved) = row.and_then(|row| Reserved::decode(&row).ok()) else {
-        // The repair that follows makes a new one.
-        return Ok(());
+    let reserved = match row.and_then(|row| Reserved::decode(&row).ok()) {
+        Some(reserved) => reserved,
+        // It was lost, too; rows that are left may show some numbers.
+        None => numbers_in_use(&metadata, slot).map_err(failed)?,
     };
     let mut batch = metadata.batch();
     batch.put(
@@ -191,6 +192,7 @@ pub(super) fn skip_numbers(
 /// The smallest reservation that covers every number that any row shows.
 pub(super) fn numbers_in_use(
     metadata: &Metadata,
+    slot: ReplicaSlot,
     slot: ReplicaSlot,
 ) -> std::result::Result<Reserved, MetadataError> {
     let (mut objects, mut changes, mut positions) = (0, 0, 0);

@@ -8,7 +8,7 @@
 //! Tables are verified block by block by the embedded store as it reads them; here only the lists of tables are.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,8 @@ pub(crate) struct Damage {
     pub(crate) what: String,
     /// What of the journals could be gone on with.
     keep: Option<Keep>,
+    /// The rows are whole, and end before what was stable.
+    ends_early: bool,
 }
 
 impl Damage {
@@ -44,7 +46,21 @@ impl Damage {
             path: path.into(),
             what,
             keep: None,
+            ends_early: false,
         }
+    }
+
+    /// Rows that are whole, but end before what was stable: what held the rest is gone.
+    pub(super) fn of_end(path: &Path, what: String) -> Damage {
+        Damage {
+            ends_early: true,
+            ..Damage::of_tables(path, what)
+        }
+    }
+
+    /// Whether [`super::Metadata::give_up_damaged`] makes something of it that can be opened.
+    pub(crate) fn can_be_given_up(&self) -> bool {
+        self.keep.is_some() || self.ends_early
     }
 }
 
@@ -96,7 +112,7 @@ struct Journal {
 }
 
 struct Break {
-    what: &'static str,
+    what: String,
     /// A crash may do that.
     may_be_torn: bool,
     /// Whole batches behind it.
@@ -121,9 +137,29 @@ pub(super) fn examine(folder: &Path) -> Result<Sound, OpenError> {
         journals.push(read_journal(number, path, sequence, batch)?);
     }
     let Some(newest) = journals.last() else {
-        return Err(damaged(folder, "there is no journal", None));
+        return Err(OpenError::Damaged(without_journal(folder, noted)));
     };
     judge(newest, noted).map_err(OpenError::Damaged)
+}
+
+/// Without any journal tables are all that is left. The next journal has a number that none had.
+fn without_journal(folder: &Path, noted: Noted) -> Damage {
+    let (known, journal) = match noted {
+        Noted::Reached(reached) => {
+            let known = format!(", and operations up to {} were stable", reached.batch);
+            (known, reached.journal + 2)
+        }
+        Noted::Missing | Noted::Damaged => (String::new(), 0),
+    };
+    let keep = Keep {
+        journal,
+        bytes: 0,
+        batch: 0,
+    };
+    Damage {
+        keep: Some(keep),
+        ..Damage::of_tables(folder, format!("there is no journal{known}"))
+    }
 }
 
 /// What is wrong with a journal that another one follows. It was complete before the next one was made.
@@ -137,9 +173,11 @@ fn unfit_before(last: &Journal, next: u64, next_path: &Path) -> Option<Damage> {
         batch: last.batch,
     };
     (last.number + 1 != next).then(|| Damage {
-        path: next_path.into(),
-        what: format!("journal {} before it is missing", next - 1),
         keep: Some(keep),
+        ..Damage::of_tables(
+            next_path,
+            format!("journal {} before it is missing", next - 1),
+        )
     })
 }
 
@@ -202,18 +240,15 @@ impl Journal {
     fn damage(&self, broken: &Break, known: &str) -> Damage {
         let Break { what, behind, .. } = broken;
         let end = self.end;
-        Damage {
-            path: self.path.clone(),
-            what: format!("{what} at byte {end}, {known}; {behind} whole operations lie behind"),
-            keep: self.keep(),
-        }
+        self.short(format!(
+            "{what} at byte {end}, {known}; {behind} whole operations lie behind"
+        ))
     }
 
     fn short(&self, what: String) -> Damage {
         Damage {
-            path: self.path.clone(),
-            what,
             keep: self.keep(),
+            ..Damage::of_tables(&self.path, what)
         }
     }
 }
@@ -245,10 +280,14 @@ pub(super) fn is_journal(path: &Path) -> bool {
 
 /// A journal without what was allocated ahead.
 pub(super) fn read_journal_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    read_sectors(path).map_err(|error| match error {
+    let wrong = |error| match error {
         OpenError::Damaged(damage) => io::Error::other(damage.what),
         OpenError::Failed(error) => io::Error::other(error),
-    })
+    };
+    match read_sectors(path).map_err(wrong)? {
+        (bytes, None) => Ok(bytes),
+        (_, Some(unreadable)) => Err(io::Error::other(unreadable)),
+    }
 }
 
 /// Reads a journal through. Its batches go on behind `sequence` and `batch`.
@@ -258,7 +297,7 @@ fn read_journal(
     mut sequence: u64,
     mut batch: u64,
 ) -> Result<Journal, OpenError> {
-    let bytes = read_sectors(&path)?;
+    let (bytes, unreadable) = read_sectors(&path)?;
     let key = super::number_key();
     let (mut end, mut broken) = (0, None);
     while end < bytes.len() {
@@ -284,13 +323,22 @@ fn read_journal(
         };
         let behind = framing::count_batches(rest, &key);
         broken = Some(Break {
-            what,
+            what: what.into(),
             // Whole operations in the wrong order are none that a crash has cut.
-            may_be_torn: what == UNREADABLE,
+            may_be_torn: what == UNREADABLE && unreadable.is_none(),
             behind,
         });
         break;
     }
+    // No crash makes a disk unable to read.
+    let broken = match unreadable {
+        Some(what) => Some(Break {
+            what,
+            may_be_torn: false,
+            behind: broken.map_or(0, |broken| broken.behind),
+        }),
+        None => broken,
+    };
     Ok(Journal {
         number,
         path,
@@ -301,25 +349,38 @@ fn read_journal(
     })
 }
 
-/// A file without the zeros at its end.
-fn read_sectors(path: &Path) -> Result<Vec<u8>, OpenError> {
+/// A file without the zeros at its end, up to the first byte that the disk cannot read, and what it says of that.
+fn read_sectors(path: &Path) -> Result<(Vec<u8>, Option<String>), OpenError> {
     let wrong = |error: io::Error| failed("read", path, &error);
-    let mut file = File::open(path).map_err(wrong)?;
+    let file = File::open(path).map_err(wrong)?;
     let metadata = file.metadata().map_err(wrong)?;
     if !metadata.is_file() || metadata.len() > MAX_JOURNAL_BYTES {
-        return Err(damaged(path, "this is no journal", None));
+        return Err(damaged(path, "this is no journal"));
     }
+    Ok(read_while_readable(|buffer, at| file.read_at(buffer, at)))
+}
+
+/// The same of anything that can be read at a place.
+fn read_while_readable(
+    read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
+) -> (Vec<u8>, Option<String>) {
     let (mut bytes, mut zeros) = (Vec::new(), 0);
     let mut chunk = vec![0; CHUNK_BYTES];
+    // Where a large piece cannot be read, sectors are tried.
+    let mut length = CHUNK_BYTES;
     loop {
-        let count = match file.read(&mut chunk) {
-            Ok(0) => return Ok(bytes),
+        let at = (bytes.len() + zeros) as u64;
+        let count = match read(&mut chunk[..length], at) {
+            Ok(0) => return (bytes, None),
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) if length > SECTOR_BYTES => {
+                length = SECTOR_BYTES;
+                continue;
+            }
             Err(error) => {
-                let at = first_unreadable(&file, (bytes.len() + zeros) as u64);
                 let what = format!("the disk cannot read byte {at}: {error}");
-                return Err(damaged(path, what, None));
+                return (bytes, Some(what));
             }
         };
         let used = chunk[..count].iter().rposition(|byte| *byte != 0);
@@ -332,26 +393,20 @@ fn read_sectors(path: &Path) -> Result<Vec<u8>, OpenError> {
     }
 }
 
-fn first_unreadable(file: &File, from: u64) -> u64 {
-    let sectors = (from..from + CHUNK_BYTES as u64).step_by(SECTOR_BYTES);
-    let mut sectors = sectors.filter(|at| file.read_at(&mut [0; SECTOR_BYTES], *at).is_err());
-    sectors.next().unwrap_or(from)
-}
-
 /// The lists of tables, which the embedded store believes without looking at their checksum; where one is missing
 /// it removes the tables.
 fn check_lists(folder: &Path) -> Result<(), OpenError> {
     let header = read(&folder.join("version"))?;
     if header != VERSION_HEADER {
         let what = "it does not say which program wrote the rows";
-        return Err(damaged(&folder.join("version"), what, None));
+        return Err(damaged(&folder.join("version"), what));
     }
     for keyspace in KEYSPACES {
         let keyspace = folder.join("keyspaces").join(keyspace);
         let current = keyspace.join("current");
         let bytes = read(&current)?;
         let Ok(bytes) = <[u8; 25]>::try_from(bytes) else {
-            return Err(damaged(&current, "it has the wrong length", None));
+            return Err(damaged(&current, "it has the wrong length"));
         };
         // Number (8), XXH3-128 (16), kind of checksum (1), all little-endian.
         let (number, rest) = bytes.split_at(8);
@@ -361,11 +416,7 @@ fn check_lists(folder: &Path) -> Result<(), OpenError> {
             .fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
         let list = keyspace.join(format!("v{number}"));
         if rest[16] != 0 || xxh3_128(&read(&list)?).to_le_bytes() != rest[..16] {
-            return Err(damaged(
-                &list,
-                "the list of tables has another checksum",
-                None,
-            ));
+            return Err(damaged(&list, "the list of tables has another checksum"));
         }
     }
     Ok(())
@@ -378,7 +429,7 @@ fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(failed("read", path, &error).into())
         }
-        Err(error) => Err(damaged(path, format!("it cannot be read: {error}"), None)),
+        Err(error) => Err(damaged(path, format!("it cannot be read: {error}"))),
     }
 }
 
@@ -408,6 +459,10 @@ pub(super) fn give_up(folder: &Path, shelf: &Path) -> Result<Vec<String>, OpenEr
 fn cut(folder: &Path, shelf: &Path, keep: Keep) -> io::Result<()> {
     fs::create_dir_all(shelf)?;
     let journals = journal_files(folder).map_err(|error| io::Error::other(error.to_string()))?;
+    if journals.is_empty() {
+        let path = folder.join(format!("{}.jnl", keep.journal));
+        File::create_new(path)?.sync_all()?;
+    }
     for (number, path) in journals {
         if number < keep.journal {
             continue;
@@ -415,8 +470,7 @@ fn cut(folder: &Path, shelf: &Path, keep: Keep) -> io::Result<()> {
         let mut kept = (0..).map(|copy| shelf.join(format!("{number}.jnl.{copy}")));
         let place = kept.find(|place| !place.exists());
         let place = place.ok_or_else(|| io::Error::other("there are too many copies"))?;
-        fs::copy(&path, &place)?;
-        File::open(&place)?.sync_all()?;
+        copy_readable(&path, &place)?;
         if number == keep.journal {
             cut_at(&path, keep.bytes)?;
         } else {
@@ -427,6 +481,21 @@ fn cut(folder: &Path, shelf: &Path, keep: Keep) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// Copies a file, with holes where the disk cannot read it.
+fn copy_readable(from: &Path, to: &Path) -> io::Result<()> {
+    let (from, to) = (File::open(from)?, File::create_new(to)?);
+    let length = from.metadata()?.len();
+    let mut sector = [0; SECTOR_BYTES];
+    for at in (0..length).step_by(SECTOR_BYTES) {
+        let count = from.read_at(&mut sector, at).unwrap_or(0);
+        if sector[..count].iter().any(|byte| *byte != 0) {
+            to.write_all_at(&sector[..count], at)?;
+        }
+    }
+    to.set_len(length)?;
+    to.sync_all()
+}
+
 /// Makes a journal end where its whole batches end.
 pub(super) fn cut_at(path: &Path, bytes: u64) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
@@ -434,14 +503,35 @@ pub(super) fn cut_at(path: &Path, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-fn damaged(path: &Path, what: impl Into<String>, keep: Option<Keep>) -> OpenError {
-    OpenError::Damaged(Damage {
-        path: path.into(),
-        what: what.into(),
-        keep,
-    })
+fn damaged(path: &Path, what: impl Into<String>) -> OpenError {
+    OpenError::Damaged(Damage::of_tables(path, what.into()))
 }
 
 fn failed(action: &str, path: &Path, error: &io::Error) -> MetadataError {
     MetadataError(format!("cannot {action} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A journal with a sector that the disk cannot read had no remedy, though all before it is whole.
+    #[test]
+    fn what_lies_before_an_unreadable_sector_is_read() {
+        let unreadable = 3 * SECTOR_BYTES as u64;
+        let disk = vec![7; 5 * SECTOR_BYTES];
+        let read = |buffer: &mut [u8], at: u64| {
+            let end = at + buffer.len() as u64;
+            if (at..end).contains(&unreadable) {
+                return Err(io::Error::from(rustix::io::Errno::IO));
+            }
+            let rest = &disk[at as usize..];
+            let count = rest.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&rest[..count]);
+            Ok(count)
+        };
+        let (bytes, what) = read_while_readable(read);
+        assert_eq!(bytes, disk[..unreadable as usize]);
+        assert!(what.unwrap().contains("byte 1536"));
+    }
 }

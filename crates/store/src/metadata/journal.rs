@@ -8,7 +8,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -93,7 +93,8 @@ impl Journals {
     }
 
     /// Returns when everything the operating system has been given of any journal is stable; with the number of the
-    /// newest then.
+    /// newest in which anything may have been. One that was made a moment ago counts only once something is in it: until
+    /// then a crash may tear all that it has.
     pub(super) fn sync(&self) -> io::Result<u64> {
         // What was given before this call lies in the newest journal, or in one that was made stable
         // before the newest appeared.
@@ -104,8 +105,12 @@ impl Journals {
                 newest => break newest?,
             }
         };
+        let begun = newest.is_begun()?;
         newest.file.sync_data()?;
-        Ok(newest.number)
+        Ok(match begun {
+            true => newest.number,
+            false => newest.number.saturating_sub(1),
+        })
     }
 
     fn catch_up(&self) -> io::Result<Journal> {
@@ -126,6 +131,15 @@ impl Journals {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+impl Journal {
+    /// Whether any batch was written to it. A batch never begins with zeros.
+    fn is_begun(&self) -> io::Result<bool> {
+        let mut first = [0];
+        let count = self.file.read_at(&mut first, 0)?;
+        Ok(count > 0 && first[0] != 0)
     }
 }
 

@@ -28,7 +28,7 @@ const PLACES: [u64; 2] = [0, 4096];
 /// What was stable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reached {
-    /// The newest journal then.
+    /// The newest journal in which anything was then, or one before it.
     pub(super) journal: u64,
     /// Every batch up to this number, which may lie in older journals or in tables.
     pub(super) batch: u64,

@@ -34,6 +34,13 @@ struct Settings {
     worker_threads: usize,
 }
 
+/// For whoever makes damaged rows usable again.
+const REPAIRING: Settings = Settings {
+    cache_bytes: 1 << 20,
+    write_through: true,
+    worker_threads: WORKER_THREADS,
+};
+
 impl Metadata {
     /// Opens or creates the rows in a directory. Half of `cache_bytes` is for rows, half for blocks of
     /// the embedded store. With `write_through` a batch reaches the operating
@@ -90,8 +97,53 @@ impl Metadata {
     /// Makes rows that the disk has damaged end before the damage, if that can be. Whole files are kept on
     /// `shelf`. Says what was lost.
     pub(crate) fn give_up_damaged(path: &Path, shelf: &Path) -> Result<Vec<String>, OpenError> {
-        examination::give_up(path, shelf)
+        let mut lost = examination::give_up(path, shelf)?;
+        // Where a journal went as a whole, nothing in it is damaged: only its rows are missed.
+        let sound = examination::examine(path)?;
+        match open_tables(path, REPAIRING).map(|(_, number)| number)? {
+            number if number < sound.reached.batch => {
+                lost.push(format!("{}: {}", path.display(), ending(number, &sound)));
+                let newest = Journals::find(path).and_then(|journals| journals.sync());
+                let noted = newest.and_then(|journal| {
+                    let batch = number;
+                    Mark::open(path, Reached { journal, batch })
+                });
+                noted.map_err(|error| MetadataError(format!("cannot note the loss: {error}")))?;
+            }
+            _ => {}
+        }
+        Ok(lost)
     }
+}
+
+/// What is said of rows that end too early.
+fn ending(number: u64, sound: &Sound) -> String {
+    let stable = sound.reached.batch;
+    format!("the rows end with operation {number}, but all up to {stable} were stable")
+}
+
+/// The tables and journals of some rows, once their files have been looked at, and the number of the last batch.
+fn open_tables(
+    path: &Path,
+    settings: Settings,
+) -> Result<((Database, [Keyspace; 3]), u64), OpenError> {
+    // Damaged files may make the embedded store panic.
+    let opened = catch_unwind(AssertUnwindSafe(|| open_database(path, settings)));
+    let damaged = |what: String| OpenError::Damaged(Damage::of_tables(path, what));
+    let opened = match opened {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(fjall::Error::Io(error))) => return Err(MetadataError(error.to_string()).into()),
+        Ok(Err(error)) => return Err(damaged(format!("the tables cannot be opened: {error}"))),
+        Err(_) => return Err(damaged("the tables cannot be opened".into())),
+    };
+    let [_, _, others] = &opened.1;
+    let number = others.get(number_key()).map_err(|error| {
+        damaged(format!(
+            "the number of the last operation cannot be read: {error}"
+        ))
+    })?;
+    let number = number.and_then(|row| Fields::new(&row).u64().ok());
+    Ok((opened, number.unwrap_or(0)))
 }
 
 fn open_examined(
@@ -104,27 +156,10 @@ fn open_examined(
         examination::cut_at(journal, *end)
             .map_err(|error| MetadataError(format!("cannot cut the journal: {error}")))?;
     }
-    // Damaged files may make the embedded store panic.
-    let opened = catch_unwind(AssertUnwindSafe(|| open_database(path, settings)));
-    let damaged = |what: String| OpenError::Damaged(Damage::of_tables(path, what));
-    let (database, [objects, entries, others]) = match opened {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(fjall::Error::Io(error))) => return Err(MetadataError(error.to_string()).into()),
-        Ok(Err(error)) => return Err(damaged(format!("the tables cannot be opened: {error}"))),
-        Err(_) => return Err(damaged("the tables cannot be opened".into())),
-    };
-    let number = others.get(number_key()).map_err(|error| {
-        damaged(format!(
-            "the number of the last operation cannot be read: {error}"
-        ))
-    })?;
-    let number = number.and_then(|row| Fields::new(&row).u64().ok());
-    let number = number.unwrap_or(0);
-    let reached = sound.reached.batch;
-    if number < reached {
-        return Err(damaged(format!(
-            "the rows end with operation {number}, but all up to {reached} were stable"
-        )));
+    let ((database, [objects, entries, others]), number) = open_tables(path, settings)?;
+    if number < sound.reached.batch {
+        let what = ending(number, sound);
+        return Err(OpenError::Damaged(Damage::of_end(path, what)));
     }
     let failed = |error: io::Error| MetadataError(format!("cannot find the journal: {error}"));
     let journals = Journals::find(path).map_err(failed)?;

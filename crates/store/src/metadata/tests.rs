@@ -273,6 +273,70 @@ fn journals_that_are_gone_or_older_are_missed() {
     drop(Metadata::open(directory.path(), 1 << 20, true).unwrap());
 }
 
+/// The only journal was emptied, removed, or damaged from its first byte on: the rows were refused, and nothing helped.
+#[test]
+fn a_journal_that_is_lost_as_a_whole_can_be_given_up() {
+    for damage in ["emptied", "removed", "damaged at its beginning"] {
+        let directory = tempfile::tempdir().unwrap();
+        let metadata = Metadata::open(directory.path(), 1 << 20, true).unwrap();
+        put_numbers(&metadata, 0..5);
+        metadata.persist().unwrap();
+        drop(metadata);
+        let journal = directory.path().join("0.jnl");
+        match damage {
+            "emptied" => std::fs::write(&journal, b"").unwrap(),
+            "removed" => std::fs::remove_file(&journal).unwrap(),
+            _ => {
+                let mut bytes = std::fs::read(&journal).unwrap();
+                bytes[0] ^= 4;
+                std::fs::write(&journal, bytes).unwrap();
+            }
+        }
+        let found = damage_of(Metadata::open(directory.path(), 1 << 20, true));
+        assert!(found.can_be_given_up(), "{damage}: {found:?}");
+        let shelf = directory.path().join("shelf");
+        let lost = Metadata::give_up_damaged(directory.path(), &shelf).unwrap();
+        assert_eq!(lost.len(), 1, "{damage}: {lost:?}");
+        let kept = Metadata::open(directory.path(), 1 << 20, true).unwrap();
+        put_numbers(&kept, 10..12);
+        kept.persist().unwrap();
+        drop(kept);
+        let kept = Metadata::open(directory.path(), 1 << 20, true).unwrap();
+        let row = |number: u8| kept.row(Table::Objects, &[number; 8]).unwrap().is_some();
+        assert!(!row(0) && row(11), "{damage}");
+    }
+}
+
+/// What a power failure tore at the beginning of a new journal was refused as damage, because the note of what was
+/// stable named that journal before anything was in it.
+#[test]
+fn what_is_torn_at_the_beginning_of_a_new_journal_is_no_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let metadata = Metadata::open(directory.path(), 1 << 20, true).unwrap();
+    put_numbers(&metadata, 0..5);
+    for keyspace in [&metadata.objects, &metadata.entries, &metadata.others] {
+        keyspace.rotate_memtable_and_wait().unwrap();
+    }
+    metadata.persist().unwrap();
+    drop(metadata);
+    // As the embedded store does it once all is in tables.
+    std::fs::remove_file(directory.path().join("0.jnl")).unwrap();
+    std::fs::write(directory.path().join("1.jnl"), b"").unwrap();
+    let metadata = Metadata::open(directory.path(), 1 << 20, true).unwrap();
+    metadata.persist().unwrap();
+    put_numbers(&metadata, 5..9);
+    let copy = tempfile::tempdir().unwrap();
+    assert!(!lose_sector(directory.path(), copy.path(), 0));
+    let torn = Metadata::open(copy.path(), 1 << 20, true).unwrap();
+    let row = |number: u8| torn.row(Table::Objects, &[number; 8]).unwrap().is_some();
+    assert!((0..5).all(row) && !row(5));
+    // Once it has been answered, the same is damage.
+    metadata.persist().unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    assert!(!lose_sector(directory.path(), copy.path(), 0));
+    damage_of(Metadata::open(copy.path(), 1 << 20, true));
+}
+
 /// Without `current` the embedded store removes a whole keyspace, and believes a list of tables without its checksum.
 #[test]
 fn a_damaged_list_of_tables_is_refused() {
