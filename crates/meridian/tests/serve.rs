@@ -257,7 +257,7 @@ fn a_tree_of_a_newer_program_is_left_to_it() {
     place.start().stop();
     let path = place.data().join("trees/default/store.toml");
     let identity = fs::read_to_string(&path).unwrap();
-    fs::write(&path, identity.replace("format = 1", "format = 99")).unwrap();
+    fs::write(&path, identity.replace("format = 2", "format = 99")).unwrap();
     let (code, message) = refusal(&place, &[]);
     assert_eq!(code, Some(1));
     assert_contains(

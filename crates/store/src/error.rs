@@ -49,6 +49,19 @@ pub enum StoreError {
         /// The newest format this program can read.
         known: u32,
     },
+    /// An older program wrote the store, before there was a first release.
+    #[error(
+        "{path} has format {found}, this program knows only {known}; go back to the older program, or copy the files \
+         from a server that runs it"
+    )]
+    OlderFormat {
+        /// The file that says so.
+        path: PathBuf,
+        /// The format found.
+        found: u32,
+        /// The format of this program.
+        known: u32,
+    },
     /// What is on disk contradicts itself.
     #[error("{what} in {path}; run the check, or restore the store")]
     Damaged {
@@ -68,6 +81,8 @@ pub enum StoreError {
         path: PathBuf,
         /// What is known.
         what: String,
+        /// [`crate::Store::give_up_damaged`] makes something of it that can be opened.
+        can_be_given_up: bool,
     },
     /// The metadata store failed.
     #[error("the metadata in {path} failed: {what}. See the log; free space or replace the disk")]
@@ -81,8 +96,15 @@ pub enum StoreError {
     #[error("{0}")]
     Option(&'static str),
 }
-        /// [`crate::Store::give_up_damaged`] makes something of it that can be opened.
-        can_be_given_up: bool,
+
+fn giving_up(possible: bool) -> &'static str {
+    match possible {
+        true => {
+            ", or give up what cannot be read with `meridian check --repair --accept-loss`, which says what is lost"
+        }
+        false => "; what is damaged cannot be given up alone",
+    }
+}
 
 impl StoreError {
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
@@ -96,15 +118,6 @@ impl StoreError {
 
 /// How long to wait before something is opened again that has to be.
 pub(crate) const WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(20);
-
-fn giving_up(possible: bool) -> &'static str {
-    match possible {
-        true => {
-            ", or give up what cannot be read with `meridian check --repair --accept-loss`, which says what is lost"
-        }
-        false => "; what is damaged cannot be given up alone",
-    }
-}
 
 /// Whether this process, or the machine, has as many files open as it may. That is no failure of a disk, and passes.
 pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {

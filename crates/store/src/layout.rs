@@ -22,8 +22,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::StoreError;
 use crate::options::TreeIdentity;
 
-/// The format that this program writes, and the newest it reads.
-pub(crate) const FORMAT: u32 = 1;
+/// The format that this program writes and reads.
+pub(crate) const FORMAT: u32 = 2;
 
 const IDENTITY_FILE: &str = "store.toml";
 const CREATING_FILE: &str = "creating";
@@ -310,10 +310,17 @@ impl Identity {
                 known: FORMAT,
             });
         }
-        // Older programs wrote none.
-        if let Some((body, check)) = text.split_once("check = ")
-            && check.trim().trim_matches('"') != format!("{:016x}", xxh3_64(body.as_bytes()))
-        {
+        if found < FORMAT {
+            return Err(StoreError::OlderFormat {
+                path: path.into(),
+                found,
+                known: FORMAT,
+            });
+        }
+        let (body, check) = text
+            .split_once("check = ")
+            .ok_or_else(|| damaged("no line `check = …`"))?;
+        if check.trim().trim_matches('"') != format!("{:016x}", xxh3_64(body.as_bytes())) {
             return Err(damaged("a text that has another checksum"));
         }
         let tree = wide("tree")?;
@@ -360,7 +367,7 @@ mod tests {
         let path = Path::new("store.toml");
         let text = identity().to_text();
         assert_eq!(Identity::parse(text.as_bytes(), path).unwrap(), identity());
-        for damage in ["", "format = x", "format = 1\ntree = \"zz\"", "\u{fffd}"] {
+        for damage in ["", "format = x", "format = 2\ntree = \"zz\"", "\u{fffd}"] {
             assert!(
                 Identity::parse(damage.as_bytes(), path).is_err(),
                 "{damage}"
@@ -368,16 +375,41 @@ mod tests {
         }
     }
 
+    /// A text without a checksum passed for one of an older program, so that a cut or flipped line was believed.
+    #[test]
+    fn no_flipped_bit_and_no_cut_is_believed() {
+        let path = Path::new("store.toml");
+        let text = identity().to_text();
+        for at in 0..text.len() {
+            for bit in 0..8 {
+                let mut bytes = text.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                let found = Identity::parse(&bytes, path);
+                assert!(found.is_err() || found.is_ok_and(|found| found == identity()));
+            }
+            let cut = Identity::parse(&text.as_bytes()[..at], path);
+            assert!(
+                cut.is_err() || cut.is_ok_and(|found| found == identity()),
+                "{at}"
+            );
+        }
+    }
+
     #[test]
     fn a_newer_format_is_refused_before_the_rest_is_read() {
-        let error = Identity::parse(b"format = 2\nother = new", Path::new("store.toml"));
+        let error = Identity::parse(b"format = 3\nother = new", Path::new("store.toml"));
         assert!(matches!(
             error,
             Err(StoreError::NewerFormat {
-                found: 2,
-                known: 1,
+                found: 3,
+                known: FORMAT,
                 ..
             })
+        ));
+        let error = Identity::parse(b"format = 1\nother = old", Path::new("store.toml"));
+        assert!(matches!(
+            error,
+            Err(StoreError::OlderFormat { found: 1, .. })
         ));
     }
 
