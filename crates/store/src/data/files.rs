@@ -133,13 +133,19 @@ impl DataFiles {
 
     /// Makes the name of a new data file survive a power failure.
     pub(crate) fn sync_name(&self, id: ObjectId) -> io::Result<()> {
-        if let Some(why) = self.unstable.get() {
-            return Err(io::Error::other(format!(
-                "new directories are not stable: {why}"
-            )));
-        }
+        self.check_names()?;
         self.open_directory(&self.layout.data_directory(id))?
             .sync_all()
+    }
+
+    /// Fails once a new directory could not be made stable: no flush that succeeds later says that it is.
+    pub(crate) fn check_names(&self) -> io::Result<()> {
+        match self.unstable.get() {
+            Some(why) => Err(io::Error::other(format!(
+                "new directories are not stable: {why}"
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn make(&self, id: ObjectId) -> io::Result<File> {
@@ -232,7 +238,58 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use vfs::{Authority, FileSystem, NewObject, Stability};
+
     use super::*;
+    use crate::{NewStore, Store, StoreOptions};
+
+    /// A store with files in new directories that the disk could not flush, as it said once.
+    async fn with_unstable_directories(
+        directory: &Path,
+        count: usize,
+        stability: Stability,
+    ) -> (Store, Vec<ObjectId>) {
+        let options = StoreOptions::new(directory.join("store"));
+        let store = Store::create(&options, &NewStore::default()).unwrap();
+        let (who, set) = (vfs::Credentials::root(), vfs::SetAttributes::default());
+        let mut ids = Vec::new();
+        for number in 0..count {
+            let name = vfs::Name::new(format!("f{number}").into_bytes()).unwrap();
+            let new = NewObject::File(vfs::Creation::Guarded);
+            let made = store.create(&who, ObjectId::ROOT, &name, new, &set).await;
+            ids.push(made.unwrap().attributes.id);
+        }
+        let unstable = &store.inner.files.unstable;
+        unstable.get_or_init(|| "the disk has said so".into());
+        for id in &ids {
+            let (authority, data) = (Authority::Credentials(&who), vec![1; 5000].into());
+            let written = store.write(authority, *id, 0, data, stability).await;
+            written.unwrap();
+        }
+        (store, ids)
+    }
+
+    /// The failed flush of a new directory was answered once; later COMMITs found nothing wrong and said OK.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_commit_is_answered_once_a_new_directory_is_not_stable() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, ids) =
+            with_unstable_directories(directory.path(), 3, Stability::Unstable).await;
+        for id in ids.iter().chain(&ids) {
+            assert!(store.commit(*id, 0, 0).await.is_err());
+        }
+        assert!(store.statistics().failed);
+    }
+
+    /// With many files one flush of the file system stood for all of them, and that found nothing wrong either.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_flush_of_everything_makes_up_for_a_directory_that_is_not_stable() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, _) = with_unstable_directories(directory.path(), 20, Stability::File).await;
+        let data = File::open(store.inner.layout.data()).unwrap();
+        assert!(store.inner.settle_kept(&data).is_err());
+        assert!(store.sync().await.is_err() && store.statistics().failed);
+    }
 
     fn files(capacity: usize) -> (tempfile::TempDir, DataFiles) {
         let directory = tempfile::tempdir().unwrap();

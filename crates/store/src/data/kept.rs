@@ -139,6 +139,12 @@ impl Inner {
         } else {
             let synced = rustix::fs::syncfs(data);
             synced.map_err(|error| self.fail(&format!("cannot make data stable: {error}")))?;
+            // A failure of a new directory is reported once, to whoever flushes it first; this is another flush.
+            let named = match files.iter().any(|(_, unstable)| unstable.new_name) {
+                true => self.files.check_names(),
+                false => Ok(()),
+            };
+            named.map_err(|error| self.fail(&format!("cannot make names stable: {error}")))?;
             for (id, unstable) in &files {
                 self.dirty.stabilised(*id, unstable);
             }
