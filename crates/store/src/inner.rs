@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::codec::Fields;
 use crate::committer::{Commits, Health, Ticket};
 use crate::counters::{Counters, Reserved, Sequence};
-use crate::data::{Buffers, DataFiles, DirtyFiles, Guards, MAX_FILE_BYTES};
+use crate::data::{Buffers, DataFiles, DirtyFiles, Guards, MAX_FILE_BYTES, OpenSums};
 use crate::error::StoreError;
 use crate::layout::{Identity, Layout};
 use crate::leftovers::Leftovers;
@@ -57,6 +57,9 @@ pub(crate) struct Inner {
     pub(crate) unfetched: MarkedFiles,
     /// Files whose content the disk has changed.
     pub(crate) damaged: MarkedFiles,
+    /// Files whose rows of checksums count for nothing.
+    pub(crate) voided: MarkedFiles,
+    pub(crate) open_sums: OpenSums,
     pub(crate) incomplete: Incomplete,
     pub(crate) torn: MarkedFiles,
     /// Of clients' requests.
@@ -82,6 +85,7 @@ pub(crate) struct Inner {
     pub(crate) leftovers: Leftovers,
     pub(crate) tidying: Bell,
     pub(crate) statistics: Figures,
+    pub(crate) summing: Bell,
 }
 
 impl Inner {
@@ -118,6 +122,7 @@ impl Inner {
         let torn = marked(Table::Torn)?;
         let damaged = marked(Table::Damaged)?;
         let incomplete =
+        let voided = marked(Table::Voided)?;
             Incomplete::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
         headroom.note_metadata(metadata.unwritten_bytes(), objects);
         let series = Series::load(&metadata);
@@ -150,6 +155,8 @@ impl Inner {
             unfetched,
             damaged,
             incomplete,
+            voided,
+            open_sums: OpenSums::default(),
             torn,
             series,
             lock_changes: broadcast::Sender::new(LOCK_CHANGES),
@@ -170,6 +177,7 @@ impl Inner {
             tidying: Bell::default(),
             statistics: Figures::default(),
         })
+            summing: Bell::default(),
     }
 
     /// Makes a loaded store ready for changes. Nothing can be numbered before this; it also makes the
@@ -225,6 +233,9 @@ impl Inner {
             inner.release_all_kept(&inner.dirty.all_kept_of_stable())?;
             inner.take_marks_off(Duration::ZERO)?;
             inner.persist_all()
+            for id in inner.voided.all() {
+                inner.clear_voided(id)?;
+            }
         })
         .await
     }

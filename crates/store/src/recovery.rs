@@ -105,6 +105,10 @@ impl Inner {
                 mutation.touch(id, Touch::Content)?;
             }
         }
+        // What a crash has torn is not what the disk has changed.
+        if self.has_sums(id)? {
+            self.void_sums(&mut mutation, id);
+        }
         mutation.unmark(Table::Dirty, id);
         mutation.commit_local().map(|_| ())
     }

@@ -178,6 +178,7 @@ impl Drop for Store {
         // Operations still under way would wait for stable storage that nobody brings any more.
         self.inner.health.close();
         self.inner.commits.announce_failure();
+        self.inner.summing.stop();
     }
 }
 
@@ -213,3 +214,4 @@ fn start_threads(inner: &Arc<Inner>) -> std::io::Result<Vec<JoinHandle<()>>> {
         start("store-commit", upkeep::commit_groups)?,
     ])
 }
+        start("store-sum", upkeep::make_sums)?,

@@ -218,6 +218,7 @@ fn clear_group(inner: &Inner, guards: &Arc<Guards>, group: &[ObjectId]) -> Resul
 }
 
 fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId) -> Result<()> {
+    inner.remove_sums(id, 0, u64::MAX)?;
     loop {
         let keys: Vec<Vec<u8>> = {
             let view = inner.metadata.view();
@@ -275,8 +276,25 @@ fn tidy(inner: &Inner, data: &mut Option<File>, settled_at: &mut Instant) -> Res
         (NEGLECT, REST)
     };
     inner.stabilise_neglected(neglect)?;
+    inner.close_crowded()?;
     inner.take_marks_off(rest)?;
     inner.forget_old_requests()
+}
+
+/// Removes checksums that count for nothing and makes them anew, until told to stop.
+pub(crate) fn make_sums(inner: &Inner) {
+    while inner.summing.wait(TIDY_INTERVAL) {
+        for id in inner.voided.all() {
+            // Nothing depends on it: a file that cannot be read is noticed by who reads it.
+            let made = inner.clear_voided(id).and_then(|()| inner.sum_again(id));
+            if let Err(error) = made {
+                tracing::debug!(%id, %error, "no checksums are made of a file");
+            }
+            if inner.is_closing() {
+                return;
+            }
+        }
+    }
 }
 
 fn open_data(inner: &Inner) -> Result<File> {
@@ -315,14 +333,33 @@ impl Inner {
             if clean.is_empty() {
                 return Ok(());
             }
-            let mut mutation = self.begin_blocking()?;
+            let mut closing = Vec::with_capacity(clean.len());
             for id in clean {
-                if self.dirty.forget_if_clean(id) {
+                closing.push((id, self.close_most(id)?));
+            }
+            let mut left = false;
+            let mut mutation = self.begin_blocking()?;
+            for (id, closing) in closing {
+                if self.close_last(&mut mutation, id, closing) && self.dirty.forget_if_clean(id) {
                     mutation.unmark(Table::Dirty, id);
+                } else {
+                    left = true;
                 }
             }
             mutation.commit_local()?;
+            if left {
+                // It is being written again.
+                return Ok(());
+            }
         }
+    }
+
+    /// Closes blocks of files that are still being written, where memory for more is getting short.
+    fn close_crowded(&self) -> Result<()> {
+        for id in self.open_sums.crowded() {
+            self.close_whole(id)?;
+        }
+        Ok(())
     }
 
     /// Makes every batch so far stable. Others go on committing meanwhile.

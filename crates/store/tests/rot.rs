@@ -1,7 +1,8 @@
 //! A disk that lies: files of a store are damaged on purpose, each kind of file in each kind of way. What comes of it
 //! is all right, or refused with what to do; never less than was answered without a word.
 //!
-//! `STORE_ROT_SEED` chooses other damage, `STORE_ROT_ROUNDS` more of it.
+//! `STORE_ROT_SEED` chooses other damage. Without `STORE_ROT_ROUNDS` the journal is damaged in each way and every other
+//! file in one; with it, every file in each way, so often.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,6 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use fixture::pair::Pair;
 use fixture::{Fixture, name, root, symlink};
 use store::{CommitMode, NewStore, Store, StoreError, StoreOptions};
 use vfs::{Authority, Error, FileSystem, ObjectId, Stability, XattrMode, XattrName};
@@ -272,44 +274,86 @@ fn number_from(variable: &str, default: u64) -> u64 {
     given.map_or(default, |text| text.parse().unwrap())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_is_damaged_nothing_is_less_without_a_word() {
-    let seed = number_from("STORE_ROT_SEED", 20);
-    let rounds = number_from("STORE_ROT_ROUNDS", 1);
-    println!("STORE_ROT_SEED={seed} STORE_ROT_ROUNDS={rounds}");
-    let mut fixture = Fixture::new();
-    let answered = used(&fixture).await;
-    // Opened once more, so that its journal has no room allocated ahead, which would only have to be copied.
-    fixture.close();
-    drop(Store::open(&fixture.options).unwrap());
-    let from = fixture.options.directory.clone();
-    let mut files = Vec::new();
-    files_below(&from, &mut files);
-    let mut random = Random(seed);
-    let (mut cases, mut refused) = (0, 0);
-    for file in &files {
-        let file = file.strip_prefix(&from).unwrap();
-        // Checksums of contents do not exist yet: of data only what is missing is noticed.
-        let damages = match file.starts_with("data") {
-            true => &[Damage::Remove][..],
-            false => &DAMAGES[..],
-        };
-        let is_journal = file.extension().is_some_and(|extension| extension == "jnl");
-        for _ in 0..rounds * if is_journal { 3 } else { 1 } {
-            for damage in damages {
-                let seed = random.below(usize::MAX) as u64;
-                cases += 1;
-                refused += u32::from(suffer(&from, file, *damage, &answered, seed).await);
+/// What is damaged of a store, and how often.
+#[derive(Clone, Copy)]
+struct Sweep {
+    seed: u64,
+    /// 0 for the short form.
+    rounds: u64,
+    /// In the short form only one file in so many.
+    step: usize,
+}
+
+impl Sweep {
+    fn new(step: usize) -> Sweep {
+        let seed = number_from("STORE_ROT_SEED", 20);
+        let rounds = number_from("STORE_ROT_ROUNDS", 0);
+        println!("STORE_ROT_SEED={seed} STORE_ROT_ROUNDS={rounds}");
+        Sweep { seed, rounds, step }
+    }
+
+    /// Damages one file after the other of a store that nobody has open. Returns how often something was refused.
+    async fn over(self, options: &StoreOptions, answered: &Answered) -> u32 {
+        // Opened once more, so that its journal has no room allocated ahead, which would only have to be copied.
+        drop(Store::open(options).unwrap());
+        let from = &options.directory;
+        let mut files = Vec::new();
+        files_below(from, &mut files);
+        assert!(
+            files
+                .iter()
+                .any(|file| file.parent().unwrap().ends_with("tables"))
+        );
+        let step = if self.rounds == 0 { self.step } else { 1 };
+        let mut random = Random(self.seed);
+        let (mut cases, mut refused) = (0, 0);
+        for (number, file) in files.iter().step_by(step).enumerate() {
+            let file = file.strip_prefix(from).unwrap();
+            let is_journal = file.extension().is_some_and(|extension| extension == "jnl");
+            let (times, damages) = match (self.rounds, is_journal) {
+                (0, true) => (1, &DAMAGES[..]),
+                (0, false) => (1, &DAMAGES[number % DAMAGES.len()..][..1]),
+                (rounds, true) => (3 * rounds, &DAMAGES[..]),
+                (rounds, false) => (rounds, &DAMAGES[..]),
+            };
+            for _ in 0..times {
+                for damage in damages {
+                    let seed = random.below(usize::MAX) as u64;
+                    cases += 1;
+                    refused += u32::from(suffer(from, file, *damage, answered, seed).await);
+                }
             }
         }
+        println!("{cases} cases, {refused} refused");
+        refused
     }
-    println!("{cases} cases, {refused} refused");
-    assert!(refused > 20, "hardly any of {cases} cases was noticed");
-    assert!(
-        files
-            .iter()
-            .any(|file| file.parent().unwrap().ends_with("tables"))
-    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_damaged_nothing_is_less_without_a_word() {
+    let mut fixture = Fixture::new();
+    let answered = used(&fixture).await;
+    fixture.close();
+    let refused = Sweep::new(1).over(&fixture.options, &answered).await;
+    assert!(refused > 20, "hardly anything was noticed");
+}
+
+/// The same at the replica that made the changes, which has records of them, and at one that followed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_damaged_of_a_copy_nothing_is_less_without_a_word() {
+    let mut pair = Pair::new().await;
+    let answered = used(&pair.leader).await;
+    pair.follow().await;
+    for text in answered.keys().filter(|text| text.starts_with('f')) {
+        let id = pair.leader.find(ROOT, text).await.unwrap();
+        pair.ship(id).await;
+    }
+    pair.follower.store().sync().await.unwrap();
+    for fixture in [&mut pair.leader, &mut pair.follower] {
+        fixture.close();
+        let refused = Sweep::new(4).over(&fixture.options, &answered).await;
+        assert!(refused > 3, "hardly anything was noticed");
+    }
 }
 
 /// A check that changes nothing works where nothing can be changed, and finds the same as one that may.
@@ -339,6 +383,57 @@ async fn a_check_changes_no_file() {
             assert_eq!(after, files, "a file came or went");
         }
     }
+}
+
+/// The only journal is gone: the tables are all that can be had, and that was refused, too.
+#[tokio::test]
+async fn without_any_journal_what_is_in_tables_can_be_had() {
+    let mut fixture = Fixture::new();
+    for number in 0..20 {
+        fixture.file(ROOT, &format!("f{number}")).await;
+    }
+    let last = fixture.file(ROOT, "last").await;
+    fixture.close();
+    fs::write(fixture.options.directory.join("meta/0.jnl"), b"").unwrap();
+    let directory = &fixture.options.directory;
+    let error = Store::open(&fixture.options).err().unwrap();
+    assert!(error.to_string().contains("--accept-loss"), "{error}");
+    assert_eq!(Store::give_up_damaged(directory).unwrap().len(), 1);
+    let report = Store::check(directory, true).unwrap();
+    assert!(report.sound, "{report}");
+    let store = Store::open(&fixture.options).unwrap();
+    store.end_reclaim().await.unwrap();
+    let set = vfs::SetAttributes::default();
+    let (who, text) = (root(), name("new"));
+    let made = store.create(&who, ROOT, &text, fixture::file(), &set);
+    let made = made.await.unwrap().attributes.id;
+    // No handle of before stands for another file now.
+    assert!(made > last, "{made} {last}");
+}
+
+/// Data files may be newer than rows of which the end was given up: that is nothing that the disk has changed.
+#[tokio::test]
+async fn data_that_is_newer_than_what_is_left_can_be_read() {
+    let mut fixture = Fixture::new();
+    let id = fixture.file(ROOT, "f").await;
+    fixture.write(id, 0, &[1; 20_000]).await.unwrap();
+    fixture.store().sync().await.unwrap();
+    let journal = fixture.options.directory.join("meta/0.jnl");
+    let end = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let before = end(&fs::read(&journal).unwrap());
+    fixture.write(id, 0, &[2; 20_000]).await.unwrap();
+    fixture.store().sync().await.unwrap();
+    fixture.close();
+    let mut bytes = fs::read(&journal).unwrap();
+    bytes[before + 10] ^= 1;
+    fs::write(&journal, &bytes).unwrap();
+    let directory = &fixture.options.directory;
+    assert_eq!(Store::give_up_damaged(directory).unwrap().len(), 1);
+    assert!(Store::check(directory, true).unwrap().sound);
+    let store = Store::open(&fixture.options).unwrap();
+    let who = root();
+    let read = store.read(Authority::Open(&who), id, 0, 20_000).await;
+    assert_eq!(read.unwrap().bytes, [2; 20_000][..]);
 }
 
 /// Alone, with no copy anywhere, what is left can be had, but only by saying so.

@@ -76,6 +76,12 @@ impl Examination<'_> {
             if self.repair {
                 let cut = self.inner.cut_data_file(id, row.size);
                 cut.map_err(|error| from_os("cut a data file", &error))?;
+                // Row and data are not of the same moment, so the sums of one say nothing of the other.
+                let inner = self.inner;
+                self.quietly(|mutation| {
+                    inner.void_sums(mutation, id);
+                    Ok(())
+                })?;
             }
             let size = row.size;
             self.note(

@@ -144,6 +144,7 @@ impl Store {
         if !lost.is_empty() {
             let options = StoreOptions::new(directory);
             rescue::skip_numbers(&layout, identity.slot, &options)?;
+            rescue::void_sums(&layout, &options)?;
         }
         Ok(lost)
     }

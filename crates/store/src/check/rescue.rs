@@ -164,9 +164,34 @@ pub(super) fn restore_foundations(
     Ok(findings)
 }
 
+/// Voids the checksums of all contents: data files may be newer than rows of which the end was lost.
+pub(super) fn void_sums(
+    layout: &Layout,
+    options: &StoreOptions,
+) -> std::result::Result<(), StoreError> {
+    let metadata = open_metadata(layout, options)?;
+    let failed = |error| metadata_error(layout, &error);
+    let mut last = None;
+    for row in metadata.view().scan(Table::Sums, &[], &[]) {
+        let row = row.map_err(failed)?;
+        let id = row.key().get(..8).map(<[u8]>::to_vec);
+        if id == last {
+            continue;
+        }
+        if let Some(id) = &id {
+            let mut batch = metadata.batch();
+            batch.put(Table::Voided, id, b"");
+            batch.commit().map_err(failed)?;
+        }
+        last = id;
+    }
+    metadata.persist().map_err(failed)
+}
+
 /// Passes all numbers that operations that were lost may have used. A journal holds far fewer.
 pub(super) fn skip_numbers(
     layout: &Layout,
+    slot: ReplicaSlot,
     options: &StoreOptions,
 ) -> std::result::Result<(), StoreError> {
     let metadata = open_metadata(layout, options)?;
@@ -192,7 +217,6 @@ pub(super) fn skip_numbers(
 /// The smallest reservation that covers every number that any row shows.
 pub(super) fn numbers_in_use(
     metadata: &Metadata,
-    slot: ReplicaSlot,
     slot: ReplicaSlot,
 ) -> std::result::Result<Reserved, MetadataError> {
     let (mut objects, mut changes, mut positions) = (0, 0, 0);

@@ -129,6 +129,9 @@ impl Inner {
                     made: false,
                 },
             };
+            if change == Change::Punch {
+                inner.forget_sums(id, range.start, range.end)?;
+            }
             let flags = match change {
                 Change::Reserve => FallocateFlags::empty(),
                 Change::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,

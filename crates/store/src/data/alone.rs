@@ -10,7 +10,7 @@ use vfs::{Error, ObjectId, Result};
 use super::guards::Exclusive;
 use super::write::Writing;
 use crate::committer::Ticket;
-use crate::inner::Inner;
+use crate::inner::{Inner, blocking};
 use crate::rows::ObjectRow;
 
 /// A file that nobody else reads or writes, and that has nothing behind its size.
@@ -70,7 +70,17 @@ impl Inner {
             let stable = inner.commits.wait(ticket, &inner.health).await;
             for Alone { id, guard, .. } in shorter {
                 let cut = match (&stable, inner.object(id)) {
-                    (Ok(()), Ok(row)) => inner.cut_tail(&guard, id, row.size).await,
+                    (Ok(()), Ok(row)) => {
+                        let (inner, size) = (Arc::clone(&inner), row.size);
+                        let forgotten = {
+                            let inner = Arc::clone(&inner);
+                            blocking(move || inner.forget_sums(id, size, u64::MAX)).await
+                        };
+                        match forgotten {
+                            Ok(()) => inner.cut_tail(&guard, id, size).await,
+                            Err(error) => Err(error),
+                        }
+                    }
                     // Recovery will do it; or the file is gone.
                     _ => Ok(()),
                 };

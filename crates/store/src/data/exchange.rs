@@ -12,7 +12,7 @@ use rustix::fs::FallocateFlags;
 use vfs::{Error, Extent, ObjectId, Result, SeekTarget};
 
 use super::kept::keep;
-use super::read::{read_rest, seek_in};
+use super::read::seek_in;
 use crate::committer::Ticket;
 use crate::error::from_os;
 use crate::inner::{Inner, blocking, detached};
@@ -50,7 +50,7 @@ impl Inner {
             }
             at = data;
             if let (Some(file), true) = (&file, at < end) {
-                let piece = data_at(file, at, end)?;
+                let piece = self.data_at(id, file, at, end)?;
                 at += piece.len() as u64;
                 if piece.is_empty() {
                     // The file was cut meanwhile.
@@ -128,6 +128,7 @@ impl Inner {
         blocking(move || {
             let failed = |error: std::io::Error| from_os("punch a hole", &error);
             let file = inner.stored_file(id)?;
+            inner.forget_sums(id, extent.offset, end)?;
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let length = end - extent.offset;
             rustix::fs::fallocate(file.as_fd(), flags, extent.offset, length)
@@ -183,21 +184,19 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// The bytes from here to the next hole or the end, as they were written.
+    fn data_at(&self, id: ObjectId, file: &File, at: u64, end: u64) -> Result<Bytes> {
+        let hole = seek_in(file, at, SeekTarget::Hole)?.map_or(end, |hole| hole.min(end));
+        let length = hole.saturating_sub(at);
+        let length = usize::try_from(length).map_err(|_| Error::Invalid("too much at once"))?;
+        self.read_verified(id, at, length)
+    }
+}
+
 fn hole(start: u64, end: u64) -> ContentPiece {
     ContentPiece::Hole(Extent {
         offset: start,
         length: end - start,
     })
-}
-
-/// The bytes from here to the next hole or the end.
-fn data_at(file: &File, at: u64, end: u64) -> Result<Bytes> {
-    let failed = |error: std::io::Error| from_os("read data", &error);
-    let hole = seek_in(file, at, SeekTarget::Hole)?.map_or(end, |hole| hole.min(end));
-    let length = hole.saturating_sub(at);
-    let length = usize::try_from(length).map_err(|_| Error::Invalid("too much at once"))?;
-    let mut bytes = vec![0; length];
-    let filled = read_rest(file, &mut bytes, at).map_err(failed)?;
-    bytes.truncate(filled);
-    Ok(bytes.into())
 }

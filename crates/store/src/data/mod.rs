@@ -7,6 +7,7 @@
 mod allocate;
 mod alone;
 mod buffers;
+mod closing;
 mod dirty;
 mod exchange;
 mod files;
@@ -15,6 +16,8 @@ mod kept;
 mod read;
 mod resize;
 mod stabilise;
+mod sums;
+mod verify;
 mod write;
 
 pub(crate) use alone::Alone;
@@ -24,6 +27,7 @@ pub(crate) use files::DataFiles;
 pub(crate) use guards::{Exclusive, Guards};
 pub(crate) use kept::remove_rows;
 pub(crate) use read::{read_rest, seek_in};
+pub(crate) use sums::OpenSums;
 
 /// The largest file: offsets stay within 63 bits, and ext4 ends at 16 TiB.
 pub(crate) const MAX_FILE_BYTES: u64 = (1 << 44) - 4096;

@@ -11,6 +11,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::{Errno, ReadWriteFlags};
 use vfs::{Authority, Error, ObjectId, ReadData, Result, SeekTarget};
 
+use super::verify::Around;
 use crate::access::Access;
 use crate::error::from_os;
 use crate::inner::{Inner, blocking};
@@ -32,7 +33,10 @@ impl Inner {
         let left = row.size.saturating_sub(offset);
         let length = left.min(u64::from(count));
         let bytes = match row.file()?.stored && length > 0 {
-            true => self.bytes_at(id, offset, length as usize).await?,
+            true => {
+                let around = Around::new(offset, length as usize, row.size);
+                self.bytes_at(id, around, (offset, length as usize)).await?
+            }
             false => Bytes::from(vec![0; length as usize]),
         };
         drop(shared);
@@ -46,23 +50,40 @@ impl Inner {
         })
     }
 
-    /// So many bytes of a data file; zeros where it has a hole or has ended.
-    async fn bytes_at(self: &Arc<Self>, id: ObjectId, offset: u64, length: usize) -> Result<Bytes> {
+    /// Bytes of a data file as they were written; zeros where it has a hole or has ended.
+    async fn bytes_at(
+        self: &Arc<Self>,
+        id: ObjectId,
+        around: Around,
+        (offset, length): (u64, usize),
+    ) -> Result<Bytes> {
         let failed = |error: io::Error| from_os("read data", &error);
-        let mut buffer = self.buffers.take(length);
-        let mut done = 0;
+        let mut buffer = self.buffers.take(around.length);
+        let (mut done, mut cached) = (0, None);
         if let Some(file) = self.files.open_already(id) {
-            match read_cached(&file, buffer.space(), offset).map_err(failed)? {
-                Cached::All(count) => return Ok(buffer.finish(count)),
+            match read_cached(&file, buffer.space(), around.start).map_err(failed)? {
+                Cached::All(count) => cached = Some(count),
                 Cached::Only(count) => done = count,
             }
+        }
+        if let Some(count) = cached {
+            let bytes = buffer.finish(count);
+            if self.changed_in(id, around.start, &bytes)?.is_none() {
+                return Ok(around.part(&bytes));
+            }
+            let inner = Arc::clone(self);
+            return blocking(move || inner.read_verified(id, offset, length)).await;
         }
         let inner = Arc::clone(self);
         blocking(move || {
             let file = inner.stored_file(id)?;
             let rest = &mut buffer.space()[done..];
-            done += read_rest(&file, rest, offset + done as u64).map_err(failed)?;
-            Ok(buffer.finish(done))
+            done += read_rest(&file, rest, around.start + done as u64).map_err(failed)?;
+            let bytes = buffer.finish(done);
+            match inner.changed_in(id, around.start, &bytes)? {
+                None => Ok(around.part(&bytes)),
+                Some(_) => inner.read_verified(id, offset, length),
+            }
         })
         .await
     }

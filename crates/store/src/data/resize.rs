@@ -69,6 +69,7 @@ impl Inner {
             self.commits.wait(ticket, &self.health).await?;
             let inner = Arc::clone(&self);
             blocking(move || {
+                inner.forget_sums(id, size, u64::MAX)?;
                 let cut = inner.cut_data_file(id, size).and_then(|file| match file {
                     // It was lost, and nothing is missing of nothing.
                     None if size == 0 => {
@@ -123,6 +124,9 @@ impl Inner {
                 inner.dirty.mark(id, ticket, origin, 0);
             }
             inner.dirty.changed(id, false);
+            // From here on the sum of the last block is one of fewer bytes.
+            let size = inner.object(id).map_or(0, |row| row.size);
+            inner.open_sums.open_end(id, size);
         });
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use vfs::{Authority, Credentials, Error, ObjectId, Result, Stability, Written};
 
+use super::closing::Filled;
 use super::files::Opened;
 use super::guards::{Exclusive, Shared};
 use super::{MAX_FILE_BYTES, Origin};
@@ -249,7 +250,26 @@ impl Inner {
         data: Bytes,
         is_first: bool,
     ) -> Result<Stored> {
-        let outcome = self.put_bytes(id, offset, data, is_first).await;
+        let filled = Filled::by(offset, data.len());
+        let Some(filled) = filled else {
+            return Err(Error::Invalid("nothing is to be written"));
+        };
+        if self.needs_check(id, &filled) {
+            let inner = Arc::clone(self);
+            let checked = Filled::by(offset, data.len());
+            blocking(move || checked.map_or(Ok(()), |checked| inner.check_edges(id, &checked)))
+                .await?;
+        }
+        let entry = self.open_sums.begin(id, filled.blocks.clone());
+        // Whoever has written before has said so by now, or the block is open.
+        let zeros_follow = entry.last_is_new && !self.object(id)?.file()?.stored;
+        let outcome = self.put_bytes(id, offset, data.clone(), is_first).await;
+        if outcome.is_ok() {
+            let (first, sums) = filled.sums(&data, zeros_follow);
+            entry.written(first, &sums);
+        } else {
+            drop(entry);
+        }
         let made = outcome.as_ref().map_or(true, |stored| stored.made);
         self.dirty.changed(id, made);
         outcome.inspect_err(|_| self.dirty.set_tail_clean(id, false))

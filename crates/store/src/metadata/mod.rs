@@ -85,6 +85,10 @@ pub(crate) enum Table {
     Torn = 23,
     /// Series of requests → what the last one that changed something has done.
     Requests = 24,
+    /// Object id, number of a group of blocks → checksums of what was written to them.
+    Sums = 25,
+    /// Object id → nothing: files whose rows of checksums count for nothing, and are being removed.
+    Voided = 26,
 }
 
 impl Table {
@@ -93,7 +97,7 @@ impl Table {
         [
             Objects, Entries, Links, Xattrs, Orphans, Removals, Dirty, Updates, System, Kept,
             Facts, Unshipped, Applied, Recovered, Locks, Denials, Incomplete, Remembered,
-            Unfetched, Digests, Damaged, Torn, Requests,
+            Unfetched, Digests, Damaged, Torn, Requests, Sums, Voided,
         ]
         .into_iter()
         .find(|table| *table as u8 == tag)

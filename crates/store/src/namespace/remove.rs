@@ -132,6 +132,7 @@ impl Inner {
         mutation.then(move |inner, _| {
             // What was kept has gone with its rows.
             let _kept = inner.dirty.forget(id);
+            inner.open_sums.forget(id);
             inner.unshipped.forget(id);
             inner.unfetched.forget(id);
             inner.damaged.forget(id);

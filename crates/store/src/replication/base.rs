@@ -242,6 +242,13 @@ impl Inner {
 
     /// Removes what is to be replaced, from tables and from memory.
     pub(super) async fn clear_base(&self) -> Result<()> {
+        // The marks go, and with them what says that blocks are open.
+        let mut mutation = self.begin_upkeep().await?;
+        for id in self.open_sums.files() {
+            self.void_sums(&mut mutation, id);
+        }
+        let ticket = mutation.commit_local()?;
+        self.commits.wait(ticket, &self.health).await?;
         for table in CLEARED {
             self.clear_table(table).await?;
         }

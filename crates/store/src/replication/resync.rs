@@ -229,6 +229,7 @@ impl Inner {
             mutation.then(move |inner, _| inner.unfetched.add(id));
         }
         if stored {
+            self.void_sums(mutation, id);
             // Whatever happens to this attempt, the next must not trust the data file.
             let doubtful = Remembered {
                 stored,

@@ -36,17 +36,27 @@ impl Inner {
         file: ObjectId,
         pace: &mut Pace<'_>,
     ) -> Result<Option<ContentDigest>> {
-        let digested = self.digest_steadily(file, pace, |_, _| Ok(()))?;
+        let digested = self.digest_steadily(file, pace, |_, intact, _| match intact {
+            true => Ok(()),
+            false => Err(is_changed(file)),
+        })?;
         Ok(digested.map(|(digest, ())| digest))
     }
 
     pub(super) fn verify_content(&self, file: ObjectId, pace: &mut Pace<'_>) -> Result<Verified> {
-        let found = self.digest_steadily(file, pace, |found, watch| {
+        let found = self.digest_steadily(file, pace, |found, intact, watch| {
             let noted = self.noted(file)?;
-            match noted.filter(|noted| (noted.change, noted.size) == (found.change, found.size)) {
-                Some(noted) => Ok(Some(noted.hash)),
-                None => self.note_digest(file, found, watch).map(|()| None),
+            let noted =
+                noted.filter(|noted| (noted.change, noted.size) == (found.change, found.size));
+            let noted = noted.map(|noted| noted.hash);
+            match noted {
+                Some(noted) if noted != found.hash => return Ok(Some(noted)),
+                Some(_) => {}
+                None if !intact => return Err(is_changed(file)),
+                None => self.note_digest(file, found, watch)?,
             }
+            self.note_sums(file, found.size, watch)?;
+            Ok(noted)
         })?;
         Ok(match found {
             None => Verified::Busy,
@@ -61,7 +71,7 @@ impl Inner {
         &self,
         file: ObjectId,
         pace: &mut Pace<'_>,
-        mut look: impl FnMut(&ContentDigest, &Watch<'_>) -> Result<T>,
+        mut look: impl FnMut(&ContentDigest, bool, &Watch<'_>) -> Result<T>,
     ) -> Result<Option<(ContentDigest, T)>> {
         for _ in 0..ATTEMPTS {
             let watch = self.watches.watch(file);
@@ -72,7 +82,7 @@ impl Inner {
             }
             let before = self.object(file)?;
             before.file()?;
-            let hash = self.hash_content(file, before.size, pace)?;
+            let (hash, intact) = self.hash_content(file, before.size, pace)?;
             let after = self.object(file)?;
             let same = (before.change, before.size) == (after.change, after.size);
             if !same || watch.is_disturbed() {
@@ -83,17 +93,50 @@ impl Inner {
                 size: before.size,
                 hash,
             };
-            return look(&digest, &watch).map(|looked| Some((digest, looked)));
+            return look(&digest, intact, &watch).map(|looked| Some((digest, looked)));
         }
         Ok(None)
     }
 
-    fn hash_content(&self, id: ObjectId, size: u64, pace: &mut Pace<'_>) -> Result<[u8; 32]> {
+    /// Also says whether all blocks are what was written.
+    fn hash_content(
+        &self,
+        id: ObjectId,
+        size: u64,
+        pace: &mut Pace<'_>,
+    ) -> Result<([u8; 32], bool)> {
         let file = match self.object(id)?.file()?.stored {
             true => Some(self.stored_file(id)?),
             false => None,
         };
-        hash_file(file.as_deref(), size, pace)
+        let mut intact = true;
+        let hash = hash_file(file.as_deref(), size, pace, &mut |at, bytes| {
+            intact = intact && self.changed_in(id, at, bytes)?.is_none();
+            Ok(())
+        })?;
+        Ok((hash, intact))
+    }
+
+    /// Makes the sums of a file that has lost them, if nobody writes it.
+    pub(crate) fn sum_again(&self, id: ObjectId) -> Result<()> {
+        let watch = self.watches.watch(id);
+        match self.object(id) {
+            Ok(row) if row.file().is_ok() && !self.lacks_content(id) => {
+                self.note_sums(id, row.size, &watch)
+            }
+            Ok(_) | Err(Error::Stale) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the sums of blocks that have none: of files that were being written at a crash.
+    fn note_sums(&self, id: ObjectId, size: u64, watch: &Watch<'_>) -> Result<()> {
+        match self.object(id)?.file()?.stored && !self.dirty.contains(id) {
+            true => self.make_missing_sums(id, &*self.stored_file(id)?, size, || {
+                !self.dirty.contains(id) && !watch.is_disturbed()
+            }),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn noted(&self, file: ObjectId) -> Result<Option<ContentDigest>> {
@@ -115,8 +158,17 @@ impl Inner {
     }
 }
 
-/// The digest of so many bytes of a data file; there may be none.
-pub(super) fn hash_file(file: Option<&File>, size: u64, pace: &mut Pace<'_>) -> Result<[u8; 32]> {
+fn is_changed(file: ObjectId) -> Error {
+    Error::Io(format!("the disk has changed bytes of object {file}"))
+}
+
+/// The digest of so many bytes of a data file; there may be none. `look` is shown what was read, in whole blocks.
+pub(super) fn hash_file(
+    file: Option<&File>,
+    size: u64,
+    pace: &mut Pace<'_>,
+    look: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<[u8; 32]> {
     let mut hasher = Hasher::new();
     hasher.update(&size.to_be_bytes());
     let Some(file) = file else {
@@ -133,6 +185,7 @@ pub(super) fn hash_file(file: Option<&File>, size: u64, pace: &mut Pace<'_>) -> 
         while at < end {
             let length = usize::try_from(end - at).map_or(BUFFER_BYTES, |l| l.min(BUFFER_BYTES));
             hash_blocks(file, &mut buffer[..length], at, &mut hasher)?;
+            look(at, &buffer[..length])?;
             at += length as u64;
             if !pace(length as u64) {
                 return Err(Error::Delay);

@@ -86,6 +86,10 @@ impl Inner {
         content: ContentDigest,
     ) -> Result<()> {
         let (inner, id) = (Arc::clone(&self), mended.id);
+        let mut mutation = self.begin_upkeep().await?;
+        self.void_sums(&mut mutation, id);
+        let ticket = mutation.commit_local()?;
+        self.commits.wait(ticket, &self.health).await?;
         let mended = blocking(move || {
             let replaced = inner.files.replace(mended.id, &mended.path);
             replaced.map_err(|error| from_os("put a content in place", &error))?;
@@ -146,7 +150,7 @@ impl Mending {
             file.set_len(content.size).map_err(failed)?;
             file.sync_all().map_err(failed)?;
             let pace: &mut Pace<'_> = &mut *pace;
-            hash_file(Some(&file), content.size, pace)
+            hash_file(Some(&file), content.size, pace, &mut |_, _| Ok(()))
         })
         .await?;
         if hash != content.hash {

@@ -1,0 +1,386 @@
+//! Checksums among the rows: how open blocks are closed, sums go with what they were of, and those that are missing
+//! are made.
+
+use std::fs::File;
+use std::ops::RangeInclusive;
+use std::thread;
+use std::time::Duration;
+
+use vfs::{ObjectId, Result, SeekTarget};
+
+use super::read::{read_rest, seek_in};
+use super::sums::{BLOCK_BYTES, BLOCKS_A_GROUP, Open, UNKNOWN, place_of, sum_of};
+use crate::codec::{Fields, Malformed};
+use crate::committer::Ticket;
+use crate::error::from_os;
+use crate::inner::Inner;
+use crate::metadata::Table;
+use crate::mutation::Mutation;
+use crate::rows::key;
+
+const VERSION: u8 = 1;
+/// Groups that are closed with one batch.
+const GROUPS_A_BATCH: usize = 64;
+
+/// Between two groups whose sums are made anew: that is some 190 MB a second.
+const BETWEEN: Duration = Duration::from_millis(2);
+
+/// The row of a group that is to be closed.
+pub(crate) struct Closing {
+    id: ObjectId,
+    group: u64,
+    open: Open,
+    sums: Vec<u32>,
+}
+
+impl Inner {
+    /// The sums of a group as its row has them; blocks behind its end have none.
+    pub(super) fn noted_sums(&self, id: ObjectId, group: u64) -> Result<Vec<u32>> {
+        let row = self.metadata.row(Table::Sums, &key::kept(id, group))?;
+        Ok(row.map_or(Ok(Vec::new()), |row| decode(&row))?)
+    }
+
+    /// Closes groups of a file, all but at most [`GROUPS_A_BATCH`], whose rows are returned: they go with the mark.
+    pub(crate) fn close_most(&self, id: ObjectId) -> Result<Vec<Closing>> {
+        let mut from = 0;
+        loop {
+            let closing = self.prepare_closing(id, from)?;
+            match closing.last() {
+                Some(last) if closing.len() == GROUPS_A_BATCH => from = last.group + 1,
+                _ => return Ok(closing),
+            }
+            let mut mutation = self.begin_blocking()?;
+            self.put_sums(&mut mutation, closing);
+            mutation.commit_local()?;
+        }
+    }
+
+    /// Closes all groups of a file that nobody writes at the moment; its mark stays.
+    pub(crate) fn close_whole(&self, id: ObjectId) -> Result<()> {
+        let last = self.close_most(id)?;
+        let mut mutation = self.begin_blocking()?;
+        self.put_sums(&mut mutation, last);
+        mutation.commit_local().map(|_| ())
+    }
+
+    fn prepare_closing(&self, id: ObjectId, from: u64) -> Result<Vec<Closing>> {
+        if self.voided.contains(id) {
+            // Old rows go first.
+            return Ok(Vec::new());
+        }
+        let Ok(row) = self.object(id) else {
+            return Ok(Vec::new());
+        };
+        let mut closing = Vec::new();
+        for (group, open) in self.open_sums.at_rest(id, from, GROUPS_A_BATCH) {
+            let mut sums = self.noted_sums(id, group)?;
+            for place in (0..BLOCKS_A_GROUP as usize).filter(|place| open.is_open(*place)) {
+                let block = group * BLOCKS_A_GROUP + place as u64;
+                let known = open.sums.get(place).copied().unwrap_or(UNKNOWN);
+                let sum = match known {
+                    UNKNOWN => self.read_back(id, block, row.size)?,
+                    known if (block + 1) * BLOCK_BYTES <= row.size => known,
+                    _ if block * BLOCK_BYTES >= row.size => UNKNOWN,
+                    known if self.dirty.tail_is_clean(id) => known,
+                    // A write that failed has left more than the row says.
+                    _ => self.read_back(id, block, row.size)?,
+                };
+                set(&mut sums, place, sum);
+            }
+            closing.push(Closing {
+                id,
+                group,
+                open,
+                sums,
+            });
+        }
+        Ok(closing)
+    }
+
+    /// The sum of what the data file holds of a block, which was just written.
+    fn read_back(&self, id: ObjectId, block: u64, size: u64) -> Result<u32> {
+        let start = block * BLOCK_BYTES;
+        let length = size.saturating_sub(start).min(BLOCK_BYTES) as usize;
+        let failed = |error: std::io::Error| from_os("read data", &error);
+        let Some(file) = self
+            .files
+            .existing(id)
+            .map_err(failed)?
+            .filter(|_| length > 0)
+        else {
+            return Ok(UNKNOWN);
+        };
+        let mut bytes = [0; BLOCK_BYTES as usize];
+        match read_rest(&file, &mut bytes[..length], start) {
+            // Whoever reads it next is told.
+            Err(_) => Ok(UNKNOWN),
+            Ok(_) => Ok(sum_of(&bytes[..length])),
+        }
+    }
+
+    /// Puts the rows of those groups into a batch of which nothing was written since; says whether these are all.
+    fn put_sums(&self, mutation: &mut Mutation<'_>, closing: Vec<Closing>) -> bool {
+        let mut all = true;
+        for Closing {
+            id,
+            group,
+            open,
+            sums,
+        } in closing
+        {
+            if self.open_sums.is_still(id, group, &open) {
+                put_row(mutation, id, group, &sums);
+                mutation.then(move |inner, _| inner.open_sums.close(id, group, &open));
+            } else {
+                all = false;
+            }
+        }
+        all
+    }
+
+    /// Closes the last groups of a file whose mark is to go. Says whether it may.
+    pub(crate) fn close_last(
+        &self,
+        mutation: &mut Mutation<'_>,
+        id: ObjectId,
+        closing: Vec<Closing>,
+    ) -> bool {
+        if self.open_sums.has_overflowed(id) {
+            self.void_sums(mutation, id);
+            self.open_sums.forget(id);
+            return true;
+        }
+        let all = closing.len() == self.open_sums.count(id);
+        self.put_sums(mutation, closing) && all
+    }
+
+    /// From this batch on, no row says anything of the file's blocks. The rows go later.
+    pub(crate) fn void_sums(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
+        mutation.mark(Table::Voided, id);
+        self.voided.add(id);
+    }
+
+    /// Whether any row says something of a file's blocks.
+    pub(crate) fn has_sums(&self, id: ObjectId) -> Result<bool> {
+        let view = self.metadata.view();
+        let first = view.scan(Table::Sums, &key::object(id), &[]).next();
+        Ok(first.transpose()?.is_some())
+    }
+
+    /// Removes the rows of a file for which they count for nothing.
+    pub(crate) fn clear_voided(&self, id: ObjectId) -> Result<()> {
+        self.remove_sums(id, 0, u64::MAX)?;
+        let mut mutation = self.begin_blocking()?;
+        mutation.unmark(Table::Voided, id);
+        mutation.then(move |inner, _| inner.voided.forget(id));
+        mutation.commit_local().map(|_| ())
+    }
+
+    /// Removes the rows of groups from one on, up to another one.
+    pub(crate) fn remove_sums(&self, id: ObjectId, from: u64, to: u64) -> Result<Ticket> {
+        loop {
+            let keys: Vec<Vec<u8>> = {
+                let view = self.metadata.view();
+                let rows = view.scan(Table::Sums, &key::object(id), &key::kept(id, from));
+                let keys = rows.map(|row| Ok(row?.key().to_vec())).take(GROUPS_A_BATCH);
+                keys.collect::<Result<_>>()?
+            };
+            let doomed: Vec<_> = (keys.iter())
+                .filter(|found| found[..] < key::kept(id, to)[..])
+                .collect();
+            if doomed.is_empty() {
+                return Ok(self.commits.committed());
+            }
+            let mut mutation = self.begin_blocking()?;
+            for key in doomed {
+                mutation.remove_local(Table::Sums, key);
+            }
+            mutation.commit_local()?;
+        }
+    }
+
+    /// The bytes from one place to another become zeros, by one who is alone with a marked file: takes the sums of the
+    /// blocks away that they fill, and has those at the edges read back.
+    pub(super) fn forget_sums(&self, id: ObjectId, from: u64, to: u64) -> Result<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let (first, last) = (from / BLOCK_BYTES, (to - 1) / BLOCK_BYTES);
+        let (first_group, last_group) = (first / BLOCKS_A_GROUP, last / BLOCKS_A_GROUP);
+        let end = |group: u64| (group + 1) * BLOCKS_A_GROUP - 1;
+        self.open_sums.open(id, first..=last.min(end(first_group)));
+        if last_group == first_group {
+            return Ok(());
+        }
+        // Behind the end of a file there is nothing to be read back.
+        let whole = if to == u64::MAX { u64::MAX } else { last_group };
+        self.open_sums.drop_groups(id, first_group + 1, whole);
+        self.remove_sums(id, first_group + 1, whole)?;
+        if whole == last_group {
+            self.open_sums.open(id, last_group * BLOCKS_A_GROUP..=last);
+        }
+        Ok(())
+    }
+
+    /// Makes sums of the blocks that have none, from what the data file holds. `may_note` says whether nobody has
+    /// written since; it is asked while nobody can change rows.
+    pub(crate) fn make_missing_sums(
+        &self,
+        id: ObjectId,
+        file: &File,
+        size: u64,
+        may_note: impl Fn() -> bool,
+    ) -> Result<()> {
+        let blocks = size.div_ceil(BLOCK_BYTES);
+        let mut block = 0;
+        while block < blocks && !self.voided.contains(id) {
+            let Some(data) = seek_in(file, block * BLOCK_BYTES, SeekTarget::Data)? else {
+                return Ok(());
+            };
+            let (group, _) = place_of(block.max(data / BLOCK_BYTES));
+            let all = group * BLOCKS_A_GROUP..=(group + 1) * BLOCKS_A_GROUP - 1;
+            block = *all.end() + 1;
+            let before = self.noted_sums(id, group)?;
+            let sums = missing_in(file, size, all, before.clone())?;
+            if sums == before {
+                continue;
+            }
+            let mut mutation = self.begin_blocking()?;
+            // Nobody is kept waiting for a large file.
+            if !may_note() || self.is_closing() {
+                return Ok(());
+            }
+            put_row(&mut mutation, id, group, &sums);
+            mutation.commit_local()?;
+            thread::sleep(BETWEEN);
+        }
+        Ok(())
+    }
+}
+
+/// The sums of a group, with those that were missing of blocks that are no holes.
+fn missing_in(
+    file: &File,
+    size: u64,
+    blocks: RangeInclusive<u64>,
+    mut sums: Vec<u32>,
+) -> Result<Vec<u32>> {
+    let mut bytes = [0; BLOCK_BYTES as usize];
+    for block in blocks {
+        let (_, place) = place_of(block);
+        let start = block * BLOCK_BYTES;
+        let length = size.saturating_sub(start).min(BLOCK_BYTES) as usize;
+        if length == 0 || sums.get(place).is_some_and(|sum| *sum != UNKNOWN) {
+            continue;
+        }
+        let read = read_rest(file, &mut bytes[..length], start);
+        let count = read.map_err(|error| from_os("read data", &error))?;
+        if bytes[..count].iter().any(|byte| *byte != 0) {
+            set(&mut sums, place, sum_of(&bytes[..count]));
+        }
+    }
+    Ok(sums)
+}
+
+fn set(sums: &mut Vec<u32>, place: usize, sum: u32) {
+    if sums.len() <= place {
+        sums.resize(place + 1, UNKNOWN);
+    }
+    sums[place] = sum;
+}
+
+fn put_row(mutation: &mut Mutation<'_>, id: ObjectId, group: u64, sums: &[u32]) {
+    let used = sums.iter().rposition(|sum| *sum != UNKNOWN);
+    match used {
+        None => mutation.remove_local(Table::Sums, &key::kept(id, group)),
+        Some(last) => {
+            let row: Vec<u8> = std::iter::once(VERSION)
+                .chain(sums[..=last].iter().flat_map(|sum| sum.to_be_bytes()))
+                .collect();
+            mutation.put_local(Table::Sums, &key::kept(id, group), &row);
+        }
+    }
+}
+
+fn decode(row: &[u8]) -> std::result::Result<Vec<u32>, Malformed> {
+    let mut fields = Fields::new(row);
+    if fields.u8()? != VERSION {
+        return Err(Malformed("the version of checksums is unknown"));
+    }
+    let rest = fields.rest();
+    if rest.len() % 4 != 0 || rest.len() as u64 > 4 * BLOCKS_A_GROUP {
+        return Err(Malformed("a row of checksums has the wrong length"));
+    }
+    let number = |sum: &[u8]| sum.iter().fold(0, |all, byte| all << 8 | u32::from(*byte));
+    Ok(rest.chunks_exact(4).map(number).collect())
+}
+
+/// What a write is for the sums: which blocks it fills.
+pub(super) struct Filled {
+    pub(super) blocks: RangeInclusive<u64>,
+    offset: u64,
+    end: u64,
+}
+
+impl Filled {
+    /// `None` for nothing.
+    pub(super) fn by(offset: u64, length: usize) -> Option<Filled> {
+        let end = offset.saturating_add(length as u64);
+        (length > 0).then(|| Filled {
+            blocks: offset / BLOCK_BYTES..=(end - 1) / BLOCK_BYTES,
+            offset,
+            end,
+        })
+    }
+
+    /// The blocks at the edges that it fills in part.
+    fn edges(&self) -> impl Iterator<Item = u64> {
+        let (first, last) = (*self.blocks.start(), *self.blocks.end());
+        let starts_within = !self.offset.is_multiple_of(BLOCK_BYTES);
+        let ends_within = !self.end.is_multiple_of(BLOCK_BYTES);
+        let one = starts_within.then_some(first);
+        let other = (ends_within && (last != first || !starts_within)).then_some(last);
+        one.into_iter().chain(other)
+    }
+
+    /// The first block that it fills, and the sums from there on; with the last one in part, if zeros follow.
+    pub(super) fn sums(&self, data: &[u8], zeros_follow: bool) -> (u64, Vec<u32>) {
+        let skipped = self.offset.next_multiple_of(BLOCK_BYTES) - self.offset;
+        let first = self.offset.next_multiple_of(BLOCK_BYTES) / BLOCK_BYTES;
+        let rest = data.get(skipped as usize..).unwrap_or_default();
+        let whole = |block: &&[u8]| block.len() as u64 == BLOCK_BYTES || zeros_follow;
+        let blocks = rest.chunks(BLOCK_BYTES as usize).filter(whole);
+        (first, blocks.map(sum_of).collect())
+    }
+}
+
+impl Inner {
+    /// Whether a write would have bytes read back that lie beside it, in blocks that the disk may have changed.
+    pub(super) fn needs_check(&self, id: ObjectId, filled: &Filled) -> bool {
+        filled.edges().any(|block| {
+            let (group, place) = place_of(block);
+            !self.open_sums.is_open(id, block)
+                && (self.noted_sums(id, group)).map_or(true, |sums| {
+                    sums.get(place).is_some_and(|sum| *sum != UNKNOWN)
+                })
+        })
+    }
+
+    /// Refuses it if it has.
+    pub(super) fn check_edges(&self, id: ObjectId, filled: &Filled) -> Result<()> {
+        filled
+            .edges()
+            .try_for_each(|block| self.check_block(id, block))
+    }
+
+    /// One who writes a block only in part would have what the disk has made of the rest read back.
+    pub(super) fn check_block(&self, id: ObjectId, block: u64) -> Result<()> {
+        match self.open_sums.is_open(id, block) {
+            true => Ok(()),
+            false => {
+                let read = self.read_verified(id, block * BLOCK_BYTES, BLOCK_BYTES as usize);
+                read.map(|_| ())
+            }
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Checksums of contents: which blocks of marked files have been written, and what was put into them.
+//!
+//! Each block of 4 KiB has a CRC-32C over its bytes within the size of the file and zeros behind them. The sums lie
+//! in rows, [`BLOCKS_A_GROUP`] blocks together. From its first write after a file was marked ([`super::dirty`]) a block
+//! is *open*: its row counts for nothing, and what is known of it lies here. Blocks are closed ([`super::closing`]) before
+//! the mark goes. So rows never have to be stable before data: after a crash nothing is believed of a file that was
+//! marked, and a block that a crash has torn is not taken for one that the disk has changed.
+//!
+//! What two writers put into one block at the same time, and blocks written in part, are read back when they are
+//! closed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use vfs::ObjectId;
+
+/// What one sum covers.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
+/// Blocks whose sums share a row, which stays below the length at which rows are cut up.
+pub(crate) const BLOCKS_A_GROUP: u64 = 96;
+/// Groups in memory; that is 24 GiB of blocks, and some 30 MB. Of a file for which there is no room, no sums are left.
+const MOST_GROUPS: usize = 1 << 16;
+/// From so many on they are closed although their files are still being written.
+const MANY_GROUPS: usize = MOST_GROUPS / 4;
+const ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
+
+/// Nothing is known of a block.
+pub(crate) const UNKNOWN: u32 = 0;
+
+/// The sum of a block, or of its beginning when zeros follow.
+pub(crate) fn sum_of(block: &[u8]) -> u32 {
+    let sum = crc32c::crc32c(block);
+    let rest = &ZEROS[block.len().min(ZEROS.len())..];
+    let sum = match rest.is_empty() {
+        true => sum,
+        false => crc32c::crc32c_append(sum, rest),
+    };
+    // One number stands for no sum.
+    if sum == UNKNOWN { 1 } else { sum }
+}
+
+/// The group that a block belongs to, and its place in there.
+pub(crate) fn place_of(block: u64) -> (u64, usize) {
+    // Invariant: the second is below 96.
+    (block / BLOCKS_A_GROUP, (block % BLOCKS_A_GROUP) as usize)
+}
+
+/// Open blocks of one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Open {
+    /// By their place in the group; only as many as were ever open.
+    pub(crate) sums: Vec<u32>,
+    /// The places that are open.
+    pub(crate) places: u128,
+    /// Changes with everything that happens to the group.
+    stamp: u64,
+}
+
+impl Open {
+    pub(crate) fn is_open(&self, place: usize) -> bool {
+        self.places & (1 << place) != 0
+    }
+
+    fn set(&mut self, place: usize, sum: u32) {
+        if self.sums.len() <= place {
+            self.sums.resize(place + 1, UNKNOWN);
+        }
+        self.sums[place] = sum;
+        self.places |= 1 << place;
+    }
+}
+
+/// A writer that has begun and not ended.
+#[derive(Debug)]
+struct UnderWay {
+    number: u64,
+    blocks: RangeInclusive<u64>,
+    /// Another one wrote some of these blocks at the same time.
+    clashed: bool,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    groups: BTreeMap<u64, Open>,
+    under_way: Vec<UnderWay>,
+    /// Groups of it had to be forgotten: everything counts as open, and no row as right.
+    overflowed: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: HashMap<ObjectId, File>,
+    /// Of all files.
+    groups: usize,
+    /// The last stamp, and the last number of a writer.
+    last: u64,
+}
+
+/// The open blocks of all files.
+#[derive(Debug, Default)]
+pub(crate) struct OpenSums(Mutex<State>);
+
+/// One writer. When it is dropped without having said what it wrote, its blocks are read back.
+#[derive(Debug)]
+pub(super) struct Entry<'s> {
+    sums: &'s OpenSums,
+    id: ObjectId,
+    number: u64,
+    /// The last block was not open before.
+    pub(super) last_is_new: bool,
+}
+
+impl OpenSums {
+    /// Opens the blocks that somebody is about to write.
+    pub(super) fn begin(&self, id: ObjectId, blocks: RangeInclusive<u64>) -> Entry<'_> {
+        let mut state = self.state();
+        let last_is_new = !state.is_open(id, *blocks.end());
+        state.open(id, blocks.clone());
+        state.last += 1;
+        let number = state.last;
+        let file = state.files.entry(id).or_default();
+        let mut clashed = false;
+        for other in &mut file.under_way {
+            let apart = other.blocks.end() < blocks.start() || blocks.end() < other.blocks.start();
+            if !apart {
+                other.clashed = true;
+                clashed = true;
+            }
+        }
+        file.under_way.push(UnderWay {
+            number,
+            blocks,
+            clashed,
+        });
+        Entry {
+            sums: self,
+            id,
+            number,
+            last_is_new,
+        }
+    }
+
+    /// Opens blocks that are changed by one who is alone with the file: they are read back.
+    pub(super) fn open(&self, id: ObjectId, blocks: RangeInclusive<u64>) {
+        self.state().open(id, blocks);
+    }
+
+    /// Opens the block in which a file ends that has got shorter.
+    pub(super) fn open_end(&self, id: ObjectId, size: u64) {
+        if !size.is_multiple_of(BLOCK_BYTES) {
+            self.open(id, size / BLOCK_BYTES..=size / BLOCK_BYTES);
+        }
+    }
+
+    /// Forgets open groups from one on, up to another one, which one who is alone with the file removes.
+    pub(super) fn drop_groups(&self, id: ObjectId, from: u64, to: u64) {
+        let mut state = self.state();
+        if let Some(file) = state.files.get_mut(&id) {
+            let before = file.groups.len();
+            file.groups.retain(|group, _| *group < from || *group >= to);
+            let gone = before - file.groups.len();
+            state.groups -= gone;
+            state.forget_if_closed(id);
+        }
+    }
+
+    /// Whether the row does not count for a block.
+    pub(super) fn is_open(&self, id: ObjectId, block: u64) -> bool {
+        self.state().is_open(id, block)
+    }
+
+    /// Some open groups of a file, from one on, that nobody writes at the moment.
+    pub(super) fn at_rest(&self, id: ObjectId, from: u64, count: usize) -> Vec<(u64, Open)> {
+        let state = self.state();
+        let Some(file) = state.files.get(&id).filter(|file| !file.overflowed) else {
+            return Vec::new();
+        };
+        let is_written = |group: u64| {
+            let (first, last) = (group * BLOCKS_A_GROUP, (group + 1) * BLOCKS_A_GROUP - 1);
+            let meets = |one: &UnderWay| *one.blocks.start() <= last && first <= *one.blocks.end();
+            file.under_way.iter().any(meets)
+        };
+        let groups = file
+            .groups
+            .range(from..)
+            .filter(|(group, _)| !is_written(**group));
+        groups
+            .take(count)
+            .map(|(group, open)| (*group, open.clone()))
+            .collect()
+    }
+
+    /// Whether nothing has happened to a group since it looked so.
+    pub(super) fn is_still(&self, id: ObjectId, group: u64, open: &Open) -> bool {
+        let state = self.state();
+        let now = state
+            .files
+            .get(&id)
+            .and_then(|file| file.groups.get(&group));
+        now.is_some_and(|now| now.stamp == open.stamp)
+    }
+
+    /// The rows say what is known of a group, unless something has happened to it.
+    pub(super) fn close(&self, id: ObjectId, group: u64, open: &Open) {
+        let mut state = self.state();
+        let Some(file) = state.files.get_mut(&id) else {
+            return;
+        };
+        if file
+            .groups
+            .get(&group)
+            .is_some_and(|now| now.stamp == open.stamp)
+        {
+            file.groups.remove(&group);
+            state.groups -= 1;
+            state.forget_if_closed(id);
+        }
+    }
+
+    /// Open groups of a file.
+    pub(super) fn count(&self, id: ObjectId) -> usize {
+        let state = self.state();
+        state.files.get(&id).map_or(0, |file| file.groups.len())
+    }
+
+    /// Whether so much was written of a file that it was not remembered.
+    pub(super) fn has_overflowed(&self, id: ObjectId) -> bool {
+        self.state()
+            .files
+            .get(&id)
+            .is_some_and(|file| file.overflowed)
+    }
+
+    /// Files of which blocks should be closed though they are still being written, because there are many.
+    pub(crate) fn crowded(&self) -> Vec<ObjectId> {
+        let state = self.state();
+        match state.groups >= MANY_GROUPS {
+            true => state.files.keys().copied().collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// All files with open blocks.
+    pub(crate) fn files(&self) -> Vec<ObjectId> {
+        self.state().files.keys().copied().collect()
+    }
+
+    /// The file is gone, or its rows count for nothing and nobody writes it.
+    pub(crate) fn forget(&self, id: ObjectId) {
+        let mut state = self.state();
+        if let Some(file) = state.files.remove(&id) {
+            state.groups -= file.groups.len();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_open(&self, id: ObjectId, block: u64) -> bool {
+        let (group, place) = place_of(block);
+        self.files.get(&id).is_some_and(|file| {
+            file.overflowed
+                || file
+                    .groups
+                    .get(&group)
+                    .is_some_and(|open| open.is_open(place))
+        })
+    }
+
+    /// Nothing is left in memory of a file of which rows say everything.
+    fn forget_if_closed(&mut self, id: ObjectId) {
+        let is_closed =
+            |file: &File| file.groups.is_empty() && file.under_way.is_empty() && !file.overflowed;
+        if self.files.get(&id).is_some_and(is_closed) {
+            self.files.remove(&id);
+        }
+    }
+
+    fn open(&mut self, id: ObjectId, blocks: RangeInclusive<u64>) {
+        let file = self.files.entry(id).or_default();
+        if file.overflowed {
+            return;
+        }
+        self.last += 1;
+        let (first, last) = (place_of(*blocks.start()).0, place_of(*blocks.end()).0);
+        let wanted = (last - first) as usize + 1;
+        if self.groups + wanted > MOST_GROUPS {
+            self.groups -= file.groups.len();
+            file.groups.clear();
+            file.overflowed = true;
+            return;
+        }
+        for block in blocks {
+            let (group, place) = place_of(block);
+            let open = match file.groups.entry(group) {
+                std::collections::btree_map::Entry::Occupied(open) => open.into_mut(),
+                std::collections::btree_map::Entry::Vacant(vacant) => {
+                    self.groups += 1;
+                    vacant.insert(Open::default())
+                }
+            };
+            open.set(place, UNKNOWN);
+            open.stamp = self.last;
+        }
+    }
+}
+
+impl Entry<'_> {
+    /// The bytes are there; these blocks have such sums now.
+    pub(super) fn written(self, from: u64, sums: &[u32]) {
+        let mut state = self.sums.state();
+        state.last += 1;
+        let stamp = state.last;
+        let Some(file) = state.files.get_mut(&self.id) else {
+            return;
+        };
+        let own = file.under_way.iter().find(|one| one.number == self.number);
+        if own.is_none_or(|own| own.clashed) || file.overflowed {
+            return;
+        }
+        for (block, sum) in (from..).zip(sums) {
+            let (group, place) = place_of(block);
+            if let Some(open) = file.groups.get_mut(&group) {
+                open.set(place, *sum);
+                open.stamp = stamp;
+            }
+        }
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        let mut state = self.sums.state();
+        state.last += 1;
+        let stamp = state.last;
+        let Some(file) = state.files.get_mut(&self.id) else {
+            return;
+        };
+        let Some(at) = file
+            .under_way
+            .iter()
+            .position(|one| one.number == self.number)
+        else {
+            return;
+        };
+        let ended = file.under_way.swap_remove(at);
+        let (first, last) = (
+            place_of(*ended.blocks.start()).0,
+            place_of(*ended.blocks.end()).0,
+        );
+        for (_, open) in file.groups.range_mut(first..=last) {
+            open.stamp = stamp;
+        }
+        state.forget_if_closed(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: ObjectId = ObjectId::from_u64(7);
+
+    fn known(sums: &OpenSums, block: u64) -> Option<u32> {
+        let (group, place) = place_of(block);
+        let found = sums.at_rest(FILE, group, 1);
+        let (_, open) = found.first().filter(|(number, _)| *number == group)?;
+        open.is_open(place).then(|| open.sums[place])
+    }
+
+    #[test]
+    fn what_was_written_is_known_and_what_was_written_twice_at_once_is_not() {
+        let sums = OpenSums::default();
+        let one = sums.begin(FILE, 1..=3);
+        one.written(2, &[5, 6]);
+        assert_eq!(
+            [1, 2, 3, 4].map(|block| known(&sums, block)),
+            [Some(0), Some(5), Some(6), None]
+        );
+        let (one, two) = (sums.begin(FILE, 90..=100), sums.begin(FILE, 100..=101));
+        assert!(sums.at_rest(FILE, 0, 9).is_empty(), "somebody writes there");
+        two.written(100, &[7, 7]);
+        one.written(90, &[8; 11]);
+        assert_eq!(
+            [90, 100, 101].map(|block| known(&sums, block)),
+            [Some(0); 3]
+        );
+    }
+
+    #[test]
+    fn a_group_is_closed_only_as_it_was_seen() {
+        let sums = OpenSums::default();
+        sums.begin(FILE, 0..=0).written(0, &[5]);
+        let seen = sums.at_rest(FILE, 0, 9);
+        assert!(sums.is_still(FILE, 0, &seen[0].1));
+        drop(sums.begin(FILE, 1..=1));
+        assert!(!sums.is_still(FILE, 0, &seen[0].1));
+        sums.close(FILE, 0, &seen[0].1);
+        assert!(sums.is_open(FILE, 0));
+        let seen = sums.at_rest(FILE, 0, 9);
+        sums.close(FILE, 0, &seen[0].1);
+        assert!(!sums.is_open(FILE, 0) && sums.files().is_empty());
+        assert_eq!(sums.state().groups, 0);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_forgotten_counts_as_open() {
+        let sums = OpenSums::default();
+        let many = MOST_GROUPS as u64 * BLOCKS_A_GROUP;
+        drop(sums.begin(FILE, 0..=many + 1));
+        assert!(sums.has_overflowed(FILE) && sums.is_open(FILE, many * 2));
+        assert_eq!(sums.state().groups, 0);
+        sums.forget(FILE);
+        assert!(sums.files().is_empty());
+    }
+
+    #[test]
+    fn a_short_block_has_the_sum_of_one_with_zeros_behind() {
+        let mut block = vec![3; 100];
+        let short = sum_of(&block);
+        block.resize(BLOCK_BYTES as usize, 0);
+        assert_eq!(sum_of(&block), short);
+        assert_ne!(sum_of(&[]), UNKNOWN);
+    }
+}

@@ -1,0 +1,276 @@
+//! Checksums of contents: bytes that the disk has changed are shown to nobody, and nothing else is taken for that.
+//!
+//! `STORE_SUMS_SEED` chooses other changes.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use fixture::{Fixture, root, with_size};
+use store::{StoreOptions, Verified};
+use vfs::{Authority, Error, Extent, FileSystem, ObjectId, Stability};
+
+const ROOT: ObjectId = ObjectId::ROOT;
+const BLOCK: u64 = 4096;
+
+fn data_file(options: &StoreOptions, id: ObjectId) -> PathBuf {
+    let number = id.as_u64();
+    let (outer, inner) = ((number >> 16) & 0xff, (number >> 8) & 0xff);
+    let folder = options
+        .directory
+        .join(format!("data/{outer:02x}/{inner:02x}"));
+    folder.join(format!("{number:016x}"))
+}
+
+/// What a disk may do to a byte.
+fn flip(options: &StoreOptions, id: ObjectId, at: u64) {
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(data_file(options, id))
+        .unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 8], at).unwrap();
+}
+
+fn is_refused<T: std::fmt::Debug>(outcome: vfs::Result<T>) {
+    assert!(matches!(outcome, Err(Error::Io(_))), "{outcome:?}");
+}
+
+/// A file larger than one row of sums covers, with the end of it in the middle of a block.
+async fn large(fixture: &Fixture) -> (ObjectId, Vec<u8>) {
+    let id = fixture.file(ROOT, "f").await;
+    let bytes: Vec<u8> = (0..500_000_u32).map(|at| (at / 7 + at) as u8).collect();
+    for (number, part) in bytes.chunks(70_000).enumerate() {
+        fixture
+            .write(id, number as u64 * 70_000, part)
+            .await
+            .unwrap();
+    }
+    fixture.store().sync().await.unwrap();
+    (id, bytes)
+}
+
+/// Until it was looked at, a changed byte was shown to every reader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_byte_is_never_shown() {
+    let fixture = Fixture::new();
+    let (id, bytes) = large(&fixture).await;
+    for at in [0, 69_999, 96 * BLOCK, 499_999] {
+        flip(&fixture.options, id, at);
+        is_refused(fixture.read(id, at, 1).await);
+        is_refused(fixture.read(id, 0, 1 << 20).await);
+        // Whoever ships or compares it does not take it either.
+        is_refused(fixture.store().content(id, 0, 1 << 20));
+        is_refused(fixture.store().verify_content(id, &mut |_| true));
+        let beside = if at < BLOCK { BLOCK } else { 0 };
+        let read = fixture.read(id, beside, 4096).await.unwrap();
+        assert_eq!(read, bytes[beside as usize..][..4096]);
+        flip(&fixture.options, id, at);
+    }
+    assert_eq!(fixture.read(id, 0, 1 << 20).await.unwrap(), bytes);
+    assert!(matches!(
+        fixture.store().verify_content(id, &mut |_| true).unwrap(),
+        Verified::NotKnown(_)
+    ));
+}
+
+/// Writing one byte had the rest of the block summed anew, as the disk had it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_byte_does_not_become_right_by_writing_beside_it() {
+    let fixture = Fixture::new();
+    let (id, bytes) = large(&fixture).await;
+    flip(&fixture.options, id, 10);
+    is_refused(fixture.write(id, 100, b"x").await);
+    is_refused(fixture.read(id, 0, 100).await);
+    // But by writing it.
+    fixture.write(id, 0, &bytes[..4096]).await.unwrap();
+    assert_eq!(fixture.read(id, 0, 4096).await.unwrap(), bytes[..4096]);
+    fixture.store().sync().await.unwrap();
+    assert_eq!(fixture.read(id, 0, 1 << 20).await.unwrap(), bytes);
+    flip(&fixture.options, id, 10);
+    is_refused(fixture.read(id, 0, 100).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_that_is_cut_off_or_another_files_is_not_shown() {
+    let fixture = Fixture::new();
+    let (id, _) = large(&fixture).await;
+    let other = fixture.file(ROOT, "other").await;
+    fixture.write(other, 0, &[9; 500_000]).await.unwrap();
+    fixture.store().sync().await.unwrap();
+    let (one, two) = (
+        data_file(&fixture.options, id),
+        data_file(&fixture.options, other),
+    );
+    let (first, second) = (fs::read(&one).unwrap(), fs::read(&two).unwrap());
+    fs::write(&one, &second).unwrap();
+    fs::write(&two, &first).unwrap();
+    is_refused(fixture.read(id, 0, 10).await);
+    is_refused(fixture.read(other, 0, 10).await);
+    fs::write(&one, &first[..8192]).unwrap();
+    is_refused(fixture.read(id, 8192, 10).await);
+    assert_eq!(fixture.read(id, 0, 8192).await.unwrap(), first[..8192]);
+}
+
+/// A crash tears what was being written. That is not damage; and what was written before stays compared.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_crash_has_torn_is_not_taken_for_damage() {
+    let mut fixture = Fixture::new();
+    let (id, _) = large(&fixture).await;
+    let quiet = fixture.file(ROOT, "quiet").await;
+    fixture.write(quiet, 0, &[5; 9000]).await.unwrap();
+    fixture.store().sync().await.unwrap();
+    fixture.write(id, 4096, &[1; 8192]).await.unwrap();
+    fixture.crash();
+    flip(&fixture.options, id, 5000);
+    fixture.reopen_unsynced();
+    fixture.store().end_reclaim().await.unwrap();
+    fixture.read(id, 0, 1 << 20).await.unwrap();
+    flip(&fixture.options, quiet, 5000);
+    is_refused(fixture.read(quiet, 0, 9000).await);
+    // Its sums are made anew behind the start. What is changed before counts as right.
+    for block in 20..110 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        flip(&fixture.options, id, block * BLOCK);
+        if fixture.read(id, block * BLOCK, 10).await.is_err() {
+            return;
+        }
+    }
+    panic!("no sums are made");
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % bound.max(1)
+    }
+}
+
+/// Does something to the file and to what it should be.
+async fn step(fixture: &Fixture, id: ObjectId, model: &mut Vec<u8>, random: &mut Random) {
+    let who = root();
+    let authority = Authority::Credentials(&who);
+    let (store, offset) = (fixture.store(), random.below(900_000));
+    let length = [1, 100, 4096, 5000, 70_000][random.below(5) as usize];
+    let offset = if random.below(2) == 0 {
+        offset
+    } else {
+        offset / BLOCK * BLOCK
+    };
+    let end = (offset + length) as usize;
+    match random.below(8) {
+        0..=3 => {
+            let byte = random.below(256) as u8;
+            let stability = if random.below(3) == 0 {
+                Stability::File
+            } else {
+                Stability::Unstable
+            };
+            let data = Bytes::from(vec![byte; length as usize]);
+            store
+                .write(authority, id, offset, data, stability)
+                .await
+                .unwrap();
+            model.resize(model.len().max(end), 0);
+            model[offset as usize..end].fill(byte);
+        }
+        4 => {
+            fixture.set(id, &with_size(offset)).await.unwrap();
+            model.resize(offset as usize, 0);
+        }
+        5 => {
+            let extent = Extent {
+                offset,
+                length: length * 10,
+            };
+            store.deallocate(authority, id, extent).await.unwrap();
+            let end = model.len().min((offset + length * 10) as usize);
+            if (offset as usize) < end {
+                model[offset as usize..end].fill(0);
+            }
+        }
+        6 => {
+            let extent = Extent { offset, length };
+            store.allocate(authority, id, extent).await.unwrap();
+            model.resize(model.len().max(end), 0);
+        }
+        _ => store.sync().await.unwrap(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_done_to_a_file_nothing_right_is_taken_for_changed() {
+    let seed = std::env::var("STORE_SUMS_SEED").map_or(20, |text| text.parse().unwrap());
+    println!("STORE_SUMS_SEED={seed}");
+    let (mut fixture, mut random) = (Fixture::new(), Random(seed));
+    let id = fixture.file(ROOT, "f").await;
+    let mut model = Vec::new();
+    for number in 0..400 {
+        step(&fixture, id, &mut model, &mut random).await;
+        if number % 10 == 9 {
+            let read = fixture.read(id, 0, 2 << 20).await;
+            assert!(read.unwrap() == model, "after step {number}");
+        }
+        if number % 100 == 99 {
+            fixture.reopen().await;
+        }
+    }
+    fixture.store().sync().await.unwrap();
+    assert!(fixture.read(id, 0, 2 << 20).await.unwrap() == model);
+    let verified = fixture.store().verify_content(id, &mut |_| true).unwrap();
+    assert!(matches!(verified, Verified::NotKnown(_)), "{verified:?}");
+    if !model.is_empty() {
+        fixture.write(id, 0, &[3; 4096]).await.unwrap();
+        fixture.store().sync().await.unwrap();
+        flip(&fixture.options, id, 1);
+        is_refused(fixture.read(id, 0, 4096).await);
+    }
+}
+
+/// Two writers of one block end in another order than that in which they wrote, and marks go meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_and_readers_of_the_same_blocks_do_not_disturb_each_other() {
+    let fixture = Fixture::new();
+    let id = fixture.file(ROOT, "f").await;
+    let store = fixture.store();
+    let who = root();
+    let write = |byte: u8| {
+        let who = &who;
+        async move {
+            for round in 0..60_u64 {
+                let data = Bytes::from(vec![byte; 20_000 + usize::from(byte)]);
+                let authority = Authority::Credentials(who);
+                let offset = (round % 3) * 5000;
+                store
+                    .write(authority, id, offset, data, Stability::Unstable)
+                    .await
+                    .unwrap();
+            }
+        }
+    };
+    let read = async {
+        for _ in 0..200 {
+            fixture.read(id, 0, 1 << 20).await.unwrap();
+        }
+    };
+    let close = async {
+        for _ in 0..20 {
+            store.sync().await.unwrap();
+        }
+    };
+    tokio::join!(write(1), write(2), write(3), read, close);
+    store.sync().await.unwrap();
+    fixture.read(id, 0, 1 << 20).await.unwrap();
+}
