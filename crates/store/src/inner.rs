@@ -26,7 +26,7 @@ use crate::requests::Series;
 use crate::rows::{NameHash, key};
 use crate::scrub::Watches;
 use crate::shares::Shares;
-use crate::space::Headroom;
+use crate::space::{Counted, Headroom};
 use crate::statistics::Figures;
 use crate::upkeep::Bell;
 
@@ -69,6 +69,7 @@ pub(crate) struct Inner {
     pub(crate) commits: Commits,
     pub(crate) health: Health,
     pub(crate) headroom: Headroom,
+    pub(crate) counted: Counted,
     pub(crate) files: DataFiles,
     pub(crate) guards: Arc<Guards>,
     pub(crate) dirty: DirtyFiles,
@@ -84,8 +85,8 @@ pub(crate) struct Inner {
     pub(crate) closing: AtomicBool,
     pub(crate) leftovers: Leftovers,
     pub(crate) tidying: Bell,
-    pub(crate) statistics: Figures,
     pub(crate) summing: Bell,
+    pub(crate) statistics: Figures,
 }
 
 impl Inner {
@@ -121,8 +122,8 @@ impl Inner {
         let (unshipped, unfetched) = (marked(Table::Unshipped)?, marked(Table::Unfetched)?);
         let torn = marked(Table::Torn)?;
         let damaged = marked(Table::Damaged)?;
-        let incomplete =
         let voided = marked(Table::Voided)?;
+        let incomplete =
             Incomplete::load(&metadata).map_err(|error| metadata_error(&layout, &error))?;
         headroom.note_metadata(metadata.unwritten_bytes(), objects);
         let series = Series::load(&metadata);
@@ -154,15 +155,16 @@ impl Inner {
             unshipped,
             unfetched,
             damaged,
-            incomplete,
             voided,
             open_sums: OpenSums::default(),
+            incomplete,
             torn,
             series,
             lock_changes: broadcast::Sender::new(LOCK_CHANGES),
             commits,
             health: Health::default(),
             headroom,
+            counted: Counted::default(),
             guards: Arc::default(),
             dirty: DirtyFiles::default(),
             watches: Watches::default(),
@@ -175,9 +177,9 @@ impl Inner {
             closing: AtomicBool::new(false),
             leftovers: Leftovers::new(),
             tidying: Bell::default(),
+            summing: Bell::default(),
             statistics: Figures::default(),
         })
-            summing: Bell::default(),
     }
 
     /// Makes a loaded store ready for changes. Nothing can be numbered before this; it also makes the
@@ -231,11 +233,11 @@ impl Inner {
         blocking(move || {
             inner.stabilise_neglected(Duration::ZERO)?;
             inner.release_all_kept(&inner.dirty.all_kept_of_stable())?;
-            inner.take_marks_off(Duration::ZERO)?;
-            inner.persist_all()
             for id in inner.voided.all() {
                 inner.clear_voided(id)?;
             }
+            inner.take_marks_off(Duration::ZERO)?;
+            inner.persist_all()
         })
         .await
     }

@@ -6,6 +6,7 @@
 //! need it. What has been admitted counts until it is written, or many writers at once would run through the reserve.
 
 mod ballast;
+mod occupied;
 
 use std::fs::File;
 use std::io;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use vfs::{Error, Space};
 
 use self::ballast::Ballast;
+pub(crate) use self::occupied::Counted;
 use crate::error::{StoreError, from_os};
 use crate::options::Reserve;
 
@@ -191,10 +193,10 @@ impl Headroom {
         if left_bytes < kept_bytes(&state) {
             return Err(Error::NoSpace);
         }
-    }
-
         state.under_way_bytes += bytes;
         Ok(bytes)
+    }
+
     /// Whether so much is free for the process, after as much of the ballast was given up as that needs. Where that
     /// would not be enough, nothing is given up; and where somebody else takes what is given up, no more than that.
     pub(crate) fn ensure(&self, bytes: u64) -> bool {
@@ -347,8 +349,6 @@ mod tests {
         assert!(refused(&headroom, Demand::Room(1 << 60)));
     }
 
-    /// Writers that were admitted side by side each saw the same free space, and together filled the reserve.
-    #[test]
     /// Changes of attributes took what the table of free space kept for removals, one chmod after the other.
     #[test]
     fn changes_leave_alone_what_removals_need() {
@@ -389,6 +389,8 @@ mod tests {
         assert_eq!(headroom.ballast.held_bytes(), held_bytes);
     }
 
+    /// Writers that were admitted side by side each saw the same free space, and together filled the reserve.
+    #[test]
     fn what_is_under_way_counts_until_it_is_written() {
         let directory = tempfile::tempdir().unwrap();
         let headroom = headroom(directory.path(), Reserve::Bytes(0));

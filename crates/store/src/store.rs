@@ -128,6 +128,15 @@ impl Store {
         }
     }
 
+    /// How many bytes of the disk the store takes up: contents, rows, ballast, discarded versions. Counted at most once a
+    /// minute, since all rows of objects are read; it blocks as long as that takes.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when rows or directories cannot be read.
+    pub fn occupied_bytes(&self) -> vfs::Result<u64> {
+        self.inner.occupied_bytes()
+    }
+
     /// Whether stable storage has failed because the disk was full: opened anew, the store may go on.
     #[must_use]
     pub fn has_lacked_room(&self) -> bool {
@@ -169,6 +178,7 @@ impl Drop for Store {
         self.inner.closing.store(true, Ordering::Release);
         self.inner.leftovers.bell.stop();
         self.inner.tidying.stop();
+        self.inner.summing.stop();
         self.inner.commits.stop();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -178,7 +188,6 @@ impl Drop for Store {
         // Operations still under way would wait for stable storage that nobody brings any more.
         self.inner.health.close();
         self.inner.commits.announce_failure();
-        self.inner.summing.stop();
     }
 }
 
@@ -211,7 +220,7 @@ fn start_threads(inner: &Arc<Inner>) -> std::io::Result<Vec<JoinHandle<()>>> {
             upkeep::clear_removals(inner, &inner.guards)
         })?,
         start("store-tidy", upkeep::tidy_marks)?,
+        start("store-sum", upkeep::make_sums)?,
         start("store-commit", upkeep::commit_groups)?,
     ])
 }
-        start("store-sum", upkeep::make_sums)?,

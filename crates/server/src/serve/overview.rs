@@ -166,7 +166,12 @@ async fn export_status(tree: &Tree, durability: Durability) -> ExportStatus {
         total_bytes: space.total_bytes,
         free_bytes: space.free_bytes,
         available_bytes: space.available_bytes,
+        tree_bytes: None,
     });
+    let space = match space.is_nearly_full() {
+        true => with_tree(tree, space).await,
+        false => space,
+    };
     let figures = tree.store.statistics();
     let store = StoreStatus {
         objects: figures.objects,
@@ -193,6 +198,16 @@ async fn export_status(tree: &Tree, durability: Durability) -> ExportStatus {
             let status = ReplicationStatus::new(replica.status(), view, durability.to_owned());
             status.with_scrub(replica.scrub_status().into())
         }),
+    }
+}
+
+/// The same with what the tree takes up, for whoever has to make room.
+async fn with_tree(tree: &Tree, space: SpaceStatus) -> SpaceStatus {
+    let store = tree.store.clone();
+    let counted = tokio::task::spawn_blocking(move || store.occupied_bytes()).await;
+    SpaceStatus {
+        tree_bytes: counted.ok().and_then(Result::ok),
+        ..space
     }
 }
 

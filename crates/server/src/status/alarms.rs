@@ -10,11 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::replication::{REMOVED, ShortStatus};
 use super::text::{moment, size};
-use super::{ExportStatus, ReplicationStatus, ScrubStatus, ViewStatus};
+use super::{ExportStatus, ReplicationStatus, ScrubStatus, SpaceStatus, ViewStatus};
 use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
-
-/// A disk is nearly full when less than this is left, and less than a twentieth.
-const LITTLE_BYTES: u64 = 10 << 30;
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,10 +39,8 @@ pub(crate) fn alarms(export: &ExportStatus) -> Vec<Alarm> {
             "stable storage has failed; see the log".to_owned(),
         ));
     }
-    let (available, total) = (export.space.available_bytes, export.space.total_bytes);
-    if available < LITTLE_BYTES.min(total / 20) {
-        let what = format!("{} of {} are left", size(available), size(total));
-        found.push(("disk-nearly-full", what));
+    if export.space.is_nearly_full() {
+        found.push(("disk-nearly-full", who_has_how_much(&export.space)));
     }
     if let Some(replication) = &export.replication {
         found.extend(of_replica(replication));
@@ -56,6 +51,23 @@ pub(crate) fn alarms(export: &ExportStatus) -> Vec<Alarm> {
         what,
     };
     found.into_iter().map(alarm).collect()
+}
+
+/// What is left of a nearly full disk, and who has the rest.
+fn who_has_how_much(space: &SpaceStatus) -> String {
+    let (available, total) = (space.available_bytes, space.total_bytes);
+    let left = format!("{} of {} are left", size(available), size(total));
+    let Some(tree_bytes) = space.tree_bytes else {
+        return left;
+    };
+    let others_bytes = total
+        .saturating_sub(space.free_bytes)
+        .saturating_sub(tree_bytes);
+    format!(
+        "{left}; this tree has {}, everything else on the disk {}",
+        size(tree_bytes),
+        size(others_bytes)
+    )
 }
 
 fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
@@ -193,6 +205,12 @@ mod tests {
         export.space.available_bytes = 100 << 20;
         export.store.failed = true;
         assert_eq!(names(&export), ["storage-failed", "disk-nearly-full"]);
+        export.space.tree_bytes = Some(1 << 30);
+        let told = alarms(&export).pop().unwrap().what;
+        assert!(
+            told.contains("this tree has 1.0 GiB, everything else on the disk 5.0 GiB"),
+            "{told}"
+        );
         let mut export = Status::example().exports.remove(0);
         let mut replica = ReplicationStatus::example();
         replica.view = Some(ViewStatus::example());

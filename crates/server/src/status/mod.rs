@@ -119,6 +119,9 @@ pub struct ExportStatus {
     pub replication: Option<ReplicationStatus>,
 }
 
+/// A disk is nearly full when less than this is left, and less than a twentieth.
+const LITTLE_BYTES: u64 = 10 << 30;
+
 /// Room in a tree, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceStatus {
@@ -128,6 +131,16 @@ pub struct SpaceStatus {
     pub free_bytes: u64,
     /// What clients may still fill.
     pub available_bytes: u64,
+    /// What the tree takes up; counted while the disk is nearly full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree_bytes: Option<u64>,
+}
+
+impl SpaceStatus {
+    /// Whether somebody should make room.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.available_bytes < LITTLE_BYTES.min(self.total_bytes / 20)
+    }
 }
 
 /// Figures of a store, since it was opened unless they are about now.
@@ -163,6 +176,7 @@ impl Status {
                 total_bytes: 10 << 30,
                 free_bytes: 4 << 30,
                 available_bytes: (4 << 30) - (256 << 20),
+                tree_bytes: None,
             },
             store: StoreStatus {
                 objects: 12,
