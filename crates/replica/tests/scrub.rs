@@ -5,6 +5,7 @@
 mod fixture;
 
 use fixture::{ROOT, Set, eventually, root};
+use store::ContentPiece;
 use vfs::{Authority, Error, FileSystem, ObjectId, SetAttributes};
 
 /// More than a message, with holes' worth of zeros in between.
@@ -94,10 +95,30 @@ async fn of_three_copies_that_nobody_has_looked_at_two_decide() {
     }
 }
 
+/// Nobody had looked at either of two copies, so nobody could tell which was right; a reader of the wrong one was shown it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_copies_the_one_that_its_disk_has_changed_is_found_by_its_first_reader() {
+    let (set, file) = with_file(2).await;
+    set.sites[1].rot(file);
+    assert!(matches!(own_bytes(&set, 1, file).await, Err(Error::Io(_))));
+    assert_eq!(set.sites[1].load(ROOT, "file").await.unwrap(), content());
+    until_mended(&set, 1).await;
+    assert_eq!(own_bytes(&set, 1, file).await.unwrap(), content());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_copies_that_differ_without_a_witness_are_reported_and_left_alone() {
     let (set, file) = with_file(2).await;
-    set.sites[1].rot(file);
+    // No disk has done it, so the checksums are right.
+    let piece = ContentPiece::Data {
+        offset: 4096,
+        bytes: bytes::Bytes::from_static(b"something else"),
+    };
+    set.sites[1].store.put_content(file, piece).await.unwrap();
+    eventually("the file is at rest", || {
+        set.sites[1].store.is_at_rest(file)
+    })
+    .await;
     let wrong = own_bytes(&set, 1, file).await.unwrap();
     assert_ne!(wrong, content());
     let status = set.sites[0].scrub().await;
