@@ -57,6 +57,7 @@ mod xattrs;
 pub fn decode_as_anything(bytes: &[u8]) {
     rows::decode_as_anything(bytes);
     metadata::decode_as_anything(bytes);
+    data::decode_as_anything(bytes);
     let _ = UpdateRecord::decode(1, bytes);
     let _ = counters::Reserved::decode(bytes);
 }

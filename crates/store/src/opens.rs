@@ -187,7 +187,7 @@ impl Inner {
         kind: LockKind,
     ) -> Result<()> {
         if self.overseer.get().is_some() {
-            // LOCK cannot say that a disk is full (RFC 8881, table 5): the client waits.
+            // LOCK cannot say that a disk is full (RFC 8881, section 15.2): the client waits.
             let mutation = self.begin(Demand::Change).await.map_err(wait_for_room)?;
             self.object(id)?.file()?;
             return self.change_locks(mutation, id, |locks| locks.lock(id, owner, range, kind));

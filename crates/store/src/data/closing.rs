@@ -302,7 +302,7 @@ fn put_row(mutation: &mut Mutation<'_>, id: ObjectId, group: u64, sums: &[u32]) 
     }
 }
 
-fn decode(row: &[u8]) -> std::result::Result<Vec<u32>, Malformed> {
+pub(super) fn decode(row: &[u8]) -> std::result::Result<Vec<u32>, Malformed> {
     let mut fields = Fields::new(row);
     if fields.u8()? != VERSION {
         return Err(Malformed("the version of checksums is unknown"));

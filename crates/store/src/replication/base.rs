@@ -267,6 +267,10 @@ impl Inner {
         self.incomplete.clear();
         self.torn.clear();
         self.dirty.clear();
+        // Their rows count for nothing, which is on record.
+        for id in self.open_sums.files() {
+            self.open_sums.forget(id);
+        }
         self.series.clear();
         self.orphans.store(0, Ordering::Relaxed);
         let mut locks = self.locks();
