@@ -106,6 +106,8 @@ pub(crate) fn may_say(speaker: Speaker, kind: Kind, hearer: Hearer) -> Result<()
         | Kind::Incomplete
         | Kind::Completed
         | Kind::Noted
+        // So have those who serve clients what these have open.
+        | Kind::HeldOpen
         | Kind::Wanted => from_keeper(speaker).and_then(|()| to_keeper(hearer)),
         // Questions of who serves clients to who does.
         Kind::Forward | Kind::Clients | Kind::Scrub => {

@@ -24,6 +24,7 @@ use crate::losses;
 use crate::members;
 use crate::owner::Reception;
 use crate::persistence::{self, Remembered};
+use crate::removed;
 use crate::scrub;
 use crate::settings::{Durability, Settings};
 use crate::shared::{Parts, Shared};
@@ -182,6 +183,7 @@ impl Replica {
             tokio::spawn(scrub::mend(shared.clone())),
             tokio::spawn(upkeep::pass_lock_changes_on(shared.clone())),
             tokio::spawn(upkeep::renew_recovered(shared.clone(), recovered)),
+            tokio::spawn(removed::keep(shared.clone())),
         ];
         let door = Arc::new(Door {
             shared: shared.clone(),

@@ -43,6 +43,7 @@ mod persistence;
 mod post;
 mod progress;
 pub mod recovering_set;
+mod removed;
 mod repeats;
 mod room;
 mod scrub;

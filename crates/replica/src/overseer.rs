@@ -72,6 +72,10 @@ impl Overseer for Engine {
             Ok(())
         })
     }
+
+    fn keeps_removed(&self) -> bool {
+        !self.is_alone()
+    }
 }
 
 impl Engine {
@@ -211,19 +215,22 @@ fn note_contents(turn: &mut Turn<'_>, change: &Change, position: u64, under: &[C
         Change::Create { made, .. } if made.kind == TouchedKind::File => {
             turn.ledger.births.insert(made.id, position);
         }
-        Change::Remove { removed, .. } => gone(turn, *removed),
+        Change::Remove { removed, .. } => gone(turn, *removed, position),
         Change::Rename {
             replaced: Some(replaced),
             ..
-        } => gone(turn, *replaced),
+        } => gone(turn, *replaced, position),
         _ => {}
     }
 }
 
-/// A file has lost its only name: nobody needs its content any more.
-fn gone(turn: &mut Turn<'_>, removed: Touched) {
+/// A file has lost its only name: nobody else needs its content any more. Who has it open elsewhere comes here for it.
+fn gone(turn: &mut Turn<'_>, removed: Touched, position: u64) {
     if removed.kind != TouchedKind::File {
         return;
+    }
+    if turn.tree.store.orphan_home(removed.id).is_some() {
+        turn.ledger.removed.insert((position, removed.id));
     }
     turn.ledger.births.remove(removed.id);
     turn.ledger.confirmed_by_all(removed.id);

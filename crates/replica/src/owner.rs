@@ -139,12 +139,21 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
     match kind {
         Kind::Control => control(shared, from, wire::decode(body)?),
         Kind::Applied => {
-            let Applied { position } = wire::decode(body)?;
+            let Applied {
+                position,
+                held_open,
+            } = wire::decode(body)?;
+            shared.removed.need(from, held_open);
             sessions::applied(shared, from, position);
         }
         Kind::PieceDone => {
             let done: PieceDone = wire::decode(body)?;
             contents::done(shared, from, done);
+        }
+        Kind::HeldOpen => {
+            let held = wire::decode(&incoming.message.payload)?;
+            shared.removed.hear(from, held);
+            shared.engine.stir();
         }
         Kind::Members => members::learn_members(shared, from, &wire::decode(body)?),
         Kind::Piece => {

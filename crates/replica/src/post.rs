@@ -40,6 +40,7 @@ fn waiting(kind: u32) -> Waiting {
             | Kind::Entered
             | Kind::CaughtUp
             | Kind::Remainder
+            | Kind::HeldOpen
             | Kind::TooFar,
         ) => Waiting::Newest,
         Some(Kind::PieceDone | Kind::Base) => Waiting::Owed,

@@ -15,7 +15,7 @@ use crate::post::{Delivered, Outbox};
 use crate::progress::{Remainder, Stage};
 use crate::shared::Shared;
 use crate::wire::{self, BasePage, Greeting};
-use crate::{accounts, base, contents, losses, members, streams, views};
+use crate::{accounts, base, contents, losses, members, removed, streams, views};
 
 /// So many files that a copy waits for are looked at in one go.
 const LOOKED_AT: usize = 4096;
@@ -244,6 +244,7 @@ pub(crate) fn began(shared: &Arc<Shared>, peer: Sender) {
     tracing::info!(peer = slot.0, incarnation = %peer.incarnation, "in contact with a peer");
     shared.outcomes.note_began(peer);
     shared.conversations.begin(slot);
+    shared.removed.begin(slot);
     let outbox = shared.post.begin(session);
     for lane in [Lane::Control, Lane::Metadata] {
         let delivery = tokio::spawn(deliver(shared.clone(), slot, outbox.clone(), lane));
@@ -317,6 +318,7 @@ async fn greet(shared: Arc<Shared>, slot: ReplicaSlot) {
     drop(quiet);
     let _between_records = inbox.applying.lock().await;
     say_hello(&shared, &inbox, true);
+    removed::tell(&shared, slot);
 }
 
 /// Tells a peer, for the first time or anew, how far its stream is applied here.

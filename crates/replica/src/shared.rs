@@ -30,6 +30,7 @@ use crate::outcomes::{Outcomes, Unanswered};
 use crate::pace::Pace;
 use crate::post::Post;
 use crate::progress::Returns;
+use crate::removed::Removed;
 use crate::room::Room;
 use crate::scrub::Scrub;
 use crate::sessions::Conversations;
@@ -77,6 +78,7 @@ pub(crate) struct Shared {
     pub(crate) endpoint: OnceLock<Endpoint>,
     pub(crate) post: Post,
     pub(crate) opens: Opens,
+    pub(crate) removed: Removed,
     pub(crate) outcomes: Outcomes,
     pub(crate) servers: Servers,
     /// The others may have given up what clients of this server held before its start.
@@ -162,6 +164,7 @@ impl Shared {
             endpoint: OnceLock::new(),
             post: Post::default(),
             opens: Opens::default(),
+            removed: Removed::default(),
             servers: Servers::default(),
             others_went_on: AtomicBool::new(false),
             inboxes: Mutex::default(),

@@ -274,8 +274,11 @@ fn reached(shared: &Arc<Shared>, inbox: &Arc<Inbox>, position: u64) {
 
 /// Tells the peer how far its stream is applied here, stably.
 pub(crate) fn acknowledge(shared: &Shared, inbox: &Inbox) {
+    let position = inbox.applied();
     let applied = Applied {
-        position: inbox.applied(),
+        position,
+        // Behind the position: what is kept because of it is counted by now.
+        held_open: shared.store.orphans_version(),
     };
     inbox.note_acknowledged(applied.position);
     let message = wire::body(wire::Kind::Applied, &applied);

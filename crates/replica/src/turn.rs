@@ -83,6 +83,8 @@ pub(crate) struct Ledger {
     pub(crate) renewing: HashSet<ObjectId>,
     /// Where files were made that not everybody may have heard of.
     pub(crate) births: Births,
+    /// Files that were removed here and may be open at other replicas, each behind the place of its removal.
+    pub(crate) removed: BTreeSet<(u64, ObjectId)>,
     /// What each peer lacks of file contents.
     pub(crate) unshipped: Unshipped,
     /// Files whose content everybody has; their durable marks can go.
@@ -434,6 +436,7 @@ impl Ledger {
             pins: HashMap::new(),
             renewing: HashSet::new(),
             births: Births::default(),
+            removed: BTreeSet::new(),
             unshipped,
             shipped: HashSet::new(),
             former: None,

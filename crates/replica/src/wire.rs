@@ -67,11 +67,13 @@ pub(crate) enum Kind {
     Remainder = 41,
     /// A [`peer::set::Handover`], answered with nothing once it is stored durably. Control lane.
     Authority = 50,
+    /// [`HeldOpen`], when it has changed and when a session begins. Control lane.
+    HeldOpen = 60,
 }
 
 impl Kind {
     /// All kinds there are.
-    pub(crate) const ALL: [Kind; 24] = [
+    pub(crate) const ALL: [Kind; 25] = [
         Kind::Control,
         Kind::Greeting,
         Kind::Records,
@@ -96,6 +98,7 @@ impl Kind {
         Kind::Clients,
         Kind::Remainder,
         Kind::Authority,
+        Kind::HeldOpen,
     ];
 
     /// Its number on the wire.
@@ -387,6 +390,16 @@ pub(crate) struct Records {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applied {
     pub(crate) position: u64,
+    /// Which of the sender's [`HeldOpen`] tells what it keeps of what was removed up to there: this one or a later one.
+    pub(crate) held_open: u64,
+}
+
+/// All files without a name that the sender's clients have open, or may yet reclaim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldOpen {
+    /// Grows with each change during one start of the sender.
+    pub(crate) version: u64,
+    pub(crate) files: Vec<ObjectId>,
 }
 
 /// A stretch of a file: so many bytes of the payload, or a hole.
@@ -486,6 +499,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<Records>(bytes));
     drop(decode::<Note>(bytes));
     drop(decode::<Applied>(bytes));
+    drop(decode::<HeldOpen>(bytes));
     drop(decode::<PieceHead>(bytes));
     drop(decode::<PieceDone>(bytes));
     drop(decode::<MemberList>(bytes));

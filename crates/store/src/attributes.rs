@@ -8,6 +8,7 @@ use vfs::{
 };
 
 use crate::access::Access;
+use crate::clock::later_than;
 use crate::inner::{Inner, detached};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
@@ -77,7 +78,8 @@ impl Inner {
             // Linux gives symbolic links no mode of their own.
             return Err(Error::NotSupported);
         }
-        let time = mutation.now();
+        let before = mutation.object(id)?.clone();
+        let time = mutation.time_of(&before);
         let row = mutation.object_mut(id)?;
         if !is_symlink {
             row.mode = mode_after(who, &now, set);
@@ -108,7 +110,7 @@ impl Inner {
             return Ok(());
         };
         let mut row = row.clone();
-        row.accessed = now;
+        row.accessed = later_than(row.changed.max(row.accessed), now);
         mutation.put_quietly(id, &row);
         mutation.commit_local().map(|_| ())
     }

@@ -1,4 +1,9 @@
-//! Where times come from, so that tests decide what time it is.
+//! Where times come from, so that tests decide what time it is, and how the times of objects keep their order.
+//!
+//! The clocks of servers differ, and one clock may be set back. What a server sets by itself is nevertheless later than
+//! what any server set before, as far as this copy knows: later than the last change of the object, and later than every
+//! change of another replica that was applied here. A clock that is wrong by more than [`FOLLOWED_AHEAD_SECONDS`] is not
+//! followed, because times would stay wrong for as long.
 //!
 //! Only what is written into objects asks this clock. How long to wait for something is measured
 //! with the monotonic clock of the process and never enters here.
@@ -6,6 +11,28 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use vfs::Timestamp;
+
+/// By so many seconds at most a time that a server sets runs ahead of its own clock. What stands further ahead is taken for
+/// a mistake and not followed: times then go back to the own clock.
+pub(crate) const FOLLOWED_AHEAD_SECONDS: i64 = 24 * 60 * 60;
+
+/// The time of a change: what the clock says, or a tick later than what stands there already.
+pub(crate) fn later_than(stands: Timestamp, clock: Timestamp) -> Timestamp {
+    let ahead = stands.seconds.saturating_sub(clock.seconds);
+    if stands < clock || ahead > FOLLOWED_AHEAD_SECONDS {
+        return clock;
+    }
+    match stands.nanoseconds {
+        ..999_999_999 => Timestamp {
+            seconds: stands.seconds,
+            nanoseconds: stands.nanoseconds + 1,
+        },
+        _ => Timestamp {
+            seconds: stands.seconds.saturating_add(1),
+            nanoseconds: 0,
+        },
+    }
+}
 
 /// Tells the time that is written into objects.
 pub trait Clock: Send + Sync + 'static {
@@ -27,5 +54,33 @@ impl Clock for SystemClock {
             seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: since.subsec_nanos(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: i64, nanoseconds: u32) -> Timestamp {
+        Timestamp {
+            seconds,
+            nanoseconds,
+        }
+    }
+
+    #[test]
+    fn a_time_is_the_clocks_or_a_tick_later_than_what_stands() {
+        assert_eq!(later_than(at(5, 7), at(9, 0)), at(9, 0));
+        assert_eq!(later_than(at(9, 0), at(9, 0)), at(9, 1));
+        assert_eq!(later_than(at(9, 999_999_999), at(5, 0)), at(10, 0));
+    }
+
+    #[test]
+    fn a_time_further_ahead_than_the_bound_is_not_followed() {
+        let clock = at(1_000, 0);
+        let bound = 1_000 + FOLLOWED_AHEAD_SECONDS;
+        assert_eq!(later_than(at(bound, 0), clock), at(bound, 1));
+        assert_eq!(later_than(at(bound + 1, 0), clock), clock);
+        assert_eq!(later_than(at(i64::MAX, 999_999_999), clock), clock);
     }
 }

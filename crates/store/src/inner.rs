@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
-use vfs::{Error, ObjectId, Properties, ReplicaSlot, WriteVerifier};
+use vfs::{Error, ObjectId, Properties, ReplicaSlot, Timestamp, WriteVerifier};
 
 use crate::clock::Clock;
 use crate::codec::Fields;
@@ -18,12 +18,13 @@ use crate::layout::{Identity, Layout};
 use crate::leftovers::Leftovers;
 use crate::locks::Locks;
 use crate::metadata::{Damage, Metadata, MetadataError, OpenError, Row, Table};
-use crate::mutation::{OBJECTS_KEY, RESERVED_KEY, SHARED_KEY, Writer};
+use crate::mutation::{AHEAD_KEY, OBJECTS_KEY, RESERVED_KEY, SHARED_KEY, Writer};
 use crate::options::{CommitMode, StoreOptions, TreeIdentity};
+use crate::orphans::Orphans;
 use crate::overseer::Overseer;
 use crate::replication::{Incomplete, MarkedFiles};
 use crate::requests::Series;
-use crate::rows::{NameHash, key};
+use crate::rows::{NameHash, decode_time, key};
 use crate::scrub::Watches;
 use crate::shares::Shares;
 use crate::space::{Counted, Headroom};
@@ -46,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) tree: TreeIdentity,
     commit: CommitMode,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The latest time in a change of another replica.
+    latest_elsewhere: Mutex<Timestamp>,
     pub(crate) layout: Arc<Layout>,
     pub(crate) metadata: Metadata,
     pub(crate) writer: tokio::sync::Mutex<Writer>,
@@ -79,7 +82,7 @@ pub(crate) struct Inner {
     locks: Mutex<Locks>,
     /// True until clients have had time to reclaim their opens.
     pub(crate) reclaiming: AtomicBool,
-    pub(crate) orphans: AtomicU64,
+    pub(crate) orphans: Orphans,
     pub(crate) objects: AtomicU64,
     /// Set while the store is being closed.
     pub(crate) closing: AtomicBool,
@@ -115,7 +118,12 @@ impl Inner {
         let objects = number(read(OBJECTS_KEY)?);
         let shared = read(SHARED_KEY)?.is_some();
         let opened = number(read(OPENED_KEY)?) + 1;
-        let orphans = metadata.view().scan(Table::Orphans, &[], &[]).count() as u64;
+        let latest_elsewhere = match read(AHEAD_KEY)? {
+            Some(row) => decode_time(&mut Fields::new(&row)).map_err(|error| damaged(error.0))?,
+            None => Timestamp::default(),
+        };
+        let orphans = Orphans::load(&metadata, identity.slot)
+            .map_err(|error| metadata_error(&layout, &error))?;
         let marked = |table| {
             MarkedFiles::load(&metadata, table).map_err(|error| metadata_error(&layout, &error))
         };
@@ -142,6 +150,7 @@ impl Inner {
             tree: identity.tree,
             commit: options.commit,
             clock: Arc::clone(&options.clock),
+            latest_elsewhere: Mutex::new(latest_elsewhere),
             files: DataFiles::new(Arc::clone(&layout), affordable(options.open_files)),
             layout,
             metadata,
@@ -172,7 +181,7 @@ impl Inner {
             shares: Mutex::default(),
             locks: Mutex::default(),
             reclaiming: AtomicBool::new(true),
-            orphans: AtomicU64::new(orphans),
+            orphans,
             objects: AtomicU64::new(objects),
             closing: AtomicBool::new(false),
             leftovers: Leftovers::new(),
@@ -217,6 +226,16 @@ impl Inner {
 
     pub(crate) fn hash(&self, name: &[u8]) -> NameHash {
         NameHash::of(&self.tree.name_key, name)
+    }
+
+    /// The latest time in a change of another replica, as far as it was applied here; 1970 when none was.
+    pub(crate) fn latest_elsewhere(&self) -> Timestamp {
+        *(self.latest_elsewhere.lock()).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn raise_latest_elsewhere(&self, time: Timestamp) {
+        let mut latest = (self.latest_elsewhere.lock()).unwrap_or_else(PoisonError::into_inner);
+        *latest = time.max(*latest);
     }
 
     pub(crate) fn shares(&self) -> MutexGuard<'_, Shares> {

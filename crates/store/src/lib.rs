@@ -34,6 +34,7 @@ mod mutation;
 mod namespace;
 mod opens;
 mod options;
+mod orphans;
 mod overseer;
 mod ownership;
 mod recording;

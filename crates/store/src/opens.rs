@@ -84,10 +84,37 @@ impl Inner {
         } else {
             self.shares().close(id, owner)
         };
-        if last && !self.is_reclaiming() && self.object(id).is_ok_and(|row| row.links == 0) {
-            self.bury(id).await?;
+        if last && !self.is_reclaiming() && self.orphans.home(id).is_some() {
+            self.let_go(&[id]).await?;
         }
         Ok(())
+    }
+
+    /// Registers an open that denies nothing before the primary of the file has decided about it: from here on a removal
+    /// that is applied keeps the file. Its rows need not be here. Returns what the owner had before.
+    pub(crate) fn register_open(
+        &self,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<Option<Share>> {
+        let mut shares = self.shares();
+        let before = shares.held(id, owner);
+        shares.open(id, owner, share)?;
+        Ok(before)
+    }
+
+    /// Undoes that.
+    pub(crate) async fn take_back_open(
+        &self,
+        id: ObjectId,
+        owner: &OpenOwner,
+        before: Option<Share>,
+    ) -> Result<()> {
+        match before {
+            None => self.close(id, owner).await,
+            Some(share) => self.shares().downgrade(id, owner, share),
+        }
     }
 
     /// Whether other replicas have to be told when an owner's open changes, as `denials` decides from what
@@ -131,27 +158,6 @@ impl Inner {
         Ok(outcome)
     }
 
-    /// Removes an orphan, unless it is open.
-    async fn bury(&self, id: ObjectId) -> Result<()> {
-        let mut mutation = self.begin_upkeep().await?;
-        let mut shares = self.shares();
-        if shares.is_open(id) {
-            return Ok(());
-        }
-        match mutation.object(id) {
-            Ok(row) if row.links > 0 => return Ok(()),
-            Ok(_) => self.discard(&mut mutation, id)?,
-            // Somebody else was faster.
-            Err(Error::Stale) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        mutation.unmark(Table::Orphans, id);
-        mutation.then(|inner, _| inner.count_orphans(-1));
-        mutation.commit_local()?;
-        shares.forget(id);
-        Ok(())
-    }
-
     /// [`vfs::FileSystem::end_reclaim`].
     pub(crate) async fn end_reclaim(&self) -> Result<()> {
         {
@@ -162,9 +168,7 @@ impl Inner {
         let mut from = Vec::new();
         loop {
             let page = self.orphans_from(&from)?;
-            for id in &page {
-                self.bury(*id).await?;
-            }
+            self.let_go(&page).await?;
             match page.last().and_then(|last| last.as_u64().checked_add(1)) {
                 Some(next) => from = key::number(next).to_vec(),
                 None => return Ok(()),
@@ -252,14 +256,6 @@ impl Inner {
     /// Whether removed files are kept because clients may still reclaim their opens.
     pub(crate) fn is_reclaiming(&self) -> bool {
         self.reclaiming.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn count_orphans(&self, step: i64) {
-        let count = |orphans: u64| Some(orphans.saturating_add_signed(step));
-        // The closure always returns a value, so there is no failure to look at.
-        let _former = self
-            .orphans
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
     }
 }
 

@@ -83,4 +83,8 @@ pub trait Overseer: Send + Sync + 'static {
         change: &Change,
         commit: &mut dyn FnMut(Option<&[u8]>) -> Result<u64>,
     ) -> Result<()>;
+
+    /// Whether clients of other replicas may have a file open that loses its last name here. Then it is kept without one
+    /// until [`crate::Store::bury`]. Called like [`Overseer::oversee`].
+    fn keeps_removed(&self) -> bool;
 }

@@ -123,7 +123,7 @@ impl Store {
             bytes_written: inner.statistics.bytes_written.value(),
             objects: inner.objects.load(Ordering::Relaxed),
             dirty_files: inner.dirty.len() as u64,
-            orphans: inner.orphans.load(Ordering::Relaxed),
+            orphans: inner.orphans.len() as u64,
             failed: inner.health.has_failed(),
         }
     }

@@ -15,6 +15,7 @@ use vfs::{
 use super::pin::Effect;
 use super::{Door, subject_of};
 use crate::forward::Operation as O;
+use crate::removed::Place;
 use crate::settings::Durability;
 use crate::views;
 
@@ -283,6 +284,10 @@ impl FileSystem for Door {
         let committed = self
             .look(&[id], attempt, || O::Commit(id, offset, count))
             .await?;
+        if let Some(Place::At(_)) = self.removed_place(id) {
+            // The own copy follows its home as far as the disk goes, too.
+            self.shared.store.commit(id, offset, count).await?;
+        }
         self.shared.hold_content_by_majority(id).await;
         Ok(committed)
     }

@@ -9,6 +9,7 @@ mod names;
 mod opens;
 mod pin;
 mod reads;
+mod removed;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 use vfs::{Attributes, Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
 pub(crate) use reads::WAITING_AT_ONCE;
+use removed::AtHome;
 
 use crate::base::Held;
 use crate::forward::{Expected, Handed, Operation, Value};
@@ -209,6 +211,19 @@ impl Door {
                 return attempt().await;
             }
             self.entitled(deadline).await?;
+            if let Some(place) = self.removed_place(objects[0]) {
+                match self
+                    .at_home(objects[0], place, &operation, deadline)
+                    .await?
+                {
+                    AtHome::Done(value) => return Ok(value),
+                    AtHome::Here => {
+                        self.check_removed(objects[0])?;
+                        return attempt().await;
+                    }
+                    AtHome::Again => continue,
+                }
+            }
             let holder = objects.iter().find_map(|object| self.holder(*object));
             let elsewhere = match holder {
                 Some(holder) if self.shows_frozen() && self.is_lost(holder) => {
@@ -268,6 +283,13 @@ impl Door {
         let mut arrived = false;
         loop {
             self.entitled(deadline).await?;
+            if let Some(place) = self.removed_place(object) {
+                let done = self.change_removed(object, place, &attempt, &operation, deadline);
+                match done.await? {
+                    Some(value) => return Ok(value),
+                    None => continue,
+                }
+            }
             let elsewhere = match self.attempt(object, others, &attempt, deadline).await? {
                 Attempt::Done(outcome) => return self.answered(object, outcome).await,
                 Attempt::Elsewhere(holder) => holder,

@@ -1,7 +1,7 @@
 //! Opens, closes and locks across sites.
 //!
-//! An open that denies nothing is registered where its client is, so that a removed file lives on for it;
-//! permission and attributes come from the primary. What denies others something, and every byte-range
+//! An open that denies nothing is registered where its client is, before anything else, so that a removed file lives on for
+//! it (`removed`); permission and attributes come from the primary. What denies others something, and every byte-range
 //! lock, is a change of the file and goes to its primary; the tables travel with the updates.
 
 use control::Position;
@@ -44,22 +44,26 @@ impl Door {
         if self.forwarded {
             return self.probe(authority, id, owner, share).await;
         }
-        let attributes: Attributes = self.look(&[id], attempt, operation).await?;
-        if self.holder(id).is_some() {
-            // Checked by the primary; a file that is not known here yet has nothing to be kept for.
-            let registered = store.open(Authority::Open(authority.credentials()), id, owner, share);
-            match registered.await {
-                Ok(_) | Err(Error::Stale) => {}
-                Err(error) => return Err(error),
+        // Before anybody decides: a removal that is applied from here on finds the open, whoever decides about the file,
+        // and though nothing of the file may be here yet.
+        let registered = store.register_open(id, owner, share);
+        let opened: Result<Attributes> = self.look(&[id], attempt, operation).await;
+        match (registered, opened) {
+            (Ok(_), Ok(attributes)) => {
+                self.note_writer(id, owner, share);
+                Ok(attributes)
             }
+            (Ok(before), Err(error)) => {
+                store.take_back_open(id, owner, before).await?;
+                Err(error)
+            }
+            (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
         }
-        self.note_writer(id, owner, share);
-        Ok(attributes)
     }
 
     /// Registers the open of a file that was made by the same request, at whichever replica: what its primary would be
     /// asked, it has said by making it. If that was elsewhere, the file itself is about to arrive, and is waited for a
-    /// moment: an open that is not registered keeps no removed file.
+    /// moment; what does not come its primary is asked about.
     pub(super) async fn open_made_file(
         &self,
         who: &Credentials,
@@ -72,6 +76,8 @@ impl Door {
             self.open_file(authority, id, owner, share).await?;
             return Ok(());
         }
+        // From here on a removal that is applied finds it.
+        let before = self.shared.store.register_open(id, owner, share)?;
         let arrived = async {
             let mut stirrings = self.shared.engine.stirrings();
             loop {
@@ -82,11 +88,16 @@ impl Door {
                 }
             }
         };
-        if let Ok(outcome) = tokio::time::timeout(PAUSE, arrived).await {
-            outcome?;
-            self.note_writer(id, owner, share);
-        } else {
-            self.open_file(authority, id, owner, share).await?;
+        let opened = match tokio::time::timeout(PAUSE, arrived).await {
+            Ok(outcome) => outcome,
+            Err(_) => self.open_file(authority, id, owner, share).await,
+        };
+        match opened {
+            Ok(_) => self.note_writer(id, owner, share),
+            Err(error) => {
+                self.shared.store.take_back_open(id, owner, before).await?;
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -183,6 +194,10 @@ impl Door {
     /// Returns when every active replica would look for this file where its content is (rule 19).
     pub(crate) async fn settle(&self, file: ObjectId) -> Result<()> {
         if self.shared.engine.is_alone() {
+            return Ok(());
+        }
+        if self.shared.store.orphan_home(file).is_some() {
+            // Nobody can open it any more.
             return Ok(());
         }
         let deadline = self.deadline();

@@ -60,6 +60,13 @@ impl Door {
         let mut arrived = false;
         loop {
             self.entitled(deadline).await?;
+            if let Some(place) = self.removed_place(file) {
+                let done = self.change_removed(file, place, &attempt, &operation, deadline);
+                match done.await? {
+                    Some(value) => return Ok(value),
+                    None => continue,
+                }
+            }
             self.check_adopted(file)?;
             let elsewhere = match self.grip(file, &effect).await {
                 Ok(Grip::Held(mut hold)) => {

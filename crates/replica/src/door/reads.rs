@@ -60,10 +60,11 @@ impl Door {
 
     /// Whether the own copy lacks nothing of a file but what its primary sends.
     fn may_fetch(&self, file: ObjectId, count: u32) -> bool {
-        if self.forwarded || u64::from(count) < WORTH_WAITING {
+        let store = &self.shared.store;
+        let removed = store.orphan_home(file).is_some();
+        if self.forwarded || removed || u64::from(count) < WORTH_WAITING {
             return false;
         }
-        let store = &self.shared.store;
         self.holder(file).is_some_and(|holder| {
             let lacking = store.lacks_data_of(file);
             !store.is_damaged(file)
@@ -80,6 +81,10 @@ impl Door {
         range: Range<u64>,
         read: Operation,
     ) -> Result<Value> {
+        if self.shared.store.orphan_home(file).is_some() {
+            // Its content is sent to nobody any more.
+            return forward::perform(self, read).await;
+        }
         let position = self.shared.engine.turn(|turn| turn.ledger.last_position);
         let size = self.attributes(file).await?.size;
         let wanted = size.min(range.end).saturating_sub(range.start);

@@ -10,15 +10,18 @@ mod commit;
 mod numbers;
 
 use tokio::sync::MutexGuard;
-use vfs::{ChangeAttribute, DirectoryChange, Error, Name, ObjectId, Result, Timestamp};
+use vfs::{
+    ChangeAttribute, DirectoryChange, Error, Name, ObjectId, ReplicaSlot, Result, Timestamp,
+};
 
+use crate::clock::later_than;
 use crate::committer::Ticket;
 use crate::counters::{Counters, Sequence};
 use crate::inner::Inner;
 use crate::metadata::{Batch, Table};
 use crate::overseer::{Touched, TouchedKind};
 use crate::recording::Draft;
-use crate::rows::{Content, EntryRow, NameHash, ObjectRow, key};
+use crate::rows::{Content, EntryRow, NameHash, ObjectRow, encode_time, key};
 use crate::space::{Admission, Demand};
 use crate::waiting::wait;
 
@@ -30,6 +33,9 @@ pub(crate) const OBJECTS_KEY: &[u8] = b"objects";
 
 /// The key of the row that is there once other replicas know of changes made here.
 pub(crate) const SHARED_KEY: &[u8] = b"shared";
+
+/// The key of the row that holds the latest time in a change of another replica, if that was ahead of the own clock.
+pub(crate) const AHEAD_KEY: &[u8] = b"ahead";
 
 /// The row of a mark that another primary's changes have set; of others it is empty.
 pub(crate) const FOREIGN_MARK: &[u8] = &[1];
@@ -80,6 +86,8 @@ pub(crate) struct Mutation<'s> {
     batch: Batch<'s>,
     /// What replicas have to hear of; `None` when nobody oversees changes.
     record: Option<Draft>,
+    /// Who makes the changes.
+    home: ReplicaSlot,
     /// The file whose data changes.
     data_of: Option<ObjectId>,
     effects: Vec<Effect>,
@@ -151,12 +159,13 @@ impl<'s> Mutation<'s> {
             writer,
             batch: inner.metadata.batch(),
             record: inner.overseer.get().map(|_| Draft::default()),
+            home: inner.slot,
             data_of: None,
             effects: Vec::new(),
             objects: Vec::new(),
             entries: Vec::new(),
             made: 0,
-            now: inner.clock.now(),
+            now: later_than(inner.latest_elsewhere(), inner.clock.now()),
             _admission: None,
         })
     }
@@ -166,9 +175,14 @@ impl<'s> Mutation<'s> {
         self.inner
     }
 
-    /// The time that everything in this operation carries.
+    /// The time that this operation gives to what is new. What was there before may get a later one.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// The time that this operation gives to an object that was there before.
+    pub(crate) fn time_of(&self, before: &ObjectRow) -> Timestamp {
+        later_than(before.changed, self.now)
     }
 
     /// Has something done once the batch is visible, before anybody else can change rows. It is not done
@@ -250,15 +264,16 @@ impl<'s> Mutation<'s> {
     /// Gives an object a new version and the times that go with it; once per operation, however often
     /// it is touched. Returns the version around the operation.
     pub(crate) fn touch(&mut self, id: ObjectId, touch: Touch) -> Result<DirectoryChange> {
-        let now = self.now;
         let at = self.load_object(id)?;
-        let before = self.objects[at].row.as_ref().ok_or(Error::Stale)?.change;
-        let versions = match self.objects[at].versions {
-            Some(versions) => versions,
-            None => DirectoryChange {
-                before,
-                after: self.next_change(before)?,
-            },
+        let row = self.objects[at].row.as_ref().ok_or(Error::Stale)?;
+        let (before, stands, time) = (row.change, row.changed, self.time_of(row));
+        let (versions, now) = match self.objects[at].versions {
+            // Touched by this operation before, or made by it.
+            Some(versions) => (versions, stands),
+            None => {
+                let after = self.next_change(before)?;
+                (DirectoryChange { before, after }, time)
+            }
         };
         let loaded = &mut self.objects[at];
         loaded.versions = Some(versions);
@@ -383,13 +398,25 @@ impl<'s> Mutation<'s> {
     }
 
     /// Says that the changes are those of another primary, and no others need to hear of them from here.
-    pub(crate) fn follow(&mut self) {
+    pub(crate) fn follow(&mut self, primary: ReplicaSlot) {
         self.record = None;
+        self.home = primary;
+    }
+
+    /// Who makes the changes, and so keeps what is removed for those who have it open.
+    pub(crate) fn home(&self) -> ReplicaSlot {
+        self.home
+    }
+
+    /// Whether others hear of what is removed, and may have it open.
+    pub(crate) fn removes_for_others(&self) -> bool {
+        self.record.is_some() && self.inner.others_may_have_open()
     }
 
     /// Takes over an object as another primary has it.
     pub(crate) fn replace_object(&mut self, id: ObjectId, row: ObjectRow) -> Result<()> {
         self.raise(Sequence::Changes, row.change.0);
+        self.note_elsewhere(row.changed);
         let counter = id.as_u64() & ObjectId::MAX_COUNTER;
         if ObjectId::new(self.inner.slot, counter) == Some(id) {
             self.raise(Sequence::Objects, id.as_u64());
@@ -400,6 +427,17 @@ impl<'s> Mutation<'s> {
         loaded.row = Some(row);
         loaded.changed = true;
         Ok(())
+    }
+
+    /// Another replica has given an object this time. What is changed here from now on gets a later one, also after a restart.
+    fn note_elsewhere(&mut self, time: Timestamp) {
+        if time <= self.inner.latest_elsewhere() {
+            return;
+        }
+        if time > self.inner.clock.now() {
+            self.put_local(Table::System, AHEAD_KEY, &encode_time(time));
+        }
+        self.then(move |inner, _| inner.raise_latest_elsewhere(time));
     }
 
     /// Objects in the tree before this operation.

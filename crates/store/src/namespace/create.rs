@@ -85,7 +85,8 @@ impl Inner {
             return Ok((created, mutation.commit_local()?));
         }
         check_changeable(who, &parent_attributes)?;
-        let row = new_row(who, directory, &parent, new, set, mutation.now())?;
+        let time = mutation.time_of(&parent);
+        let row = new_row(who, directory, &parent, new, set, time)?;
         let is_file = row.file().is_ok();
         let id = mutation.new_id()?;
         mutation.insert_object(id, row)?;

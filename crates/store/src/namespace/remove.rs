@@ -1,7 +1,7 @@
 //! Removing names, and objects with their last name.
 //!
 //! A file that is open loses its name but not its row or data: it becomes an orphan, which goes with
-//! its last close. What is left of a removed object on disk is listed in the table of removals in
+//! its last close. Where there are other replicas, their clients may have it open: it is kept until it is known that none has. What is left of a removed object on disk is listed in the table of removals in
 //! the same batch and cleared away behind.
 
 use vfs::permission::sticky_forbids;
@@ -15,7 +15,7 @@ use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::overseer::Change;
 use crate::requests::Begun;
-use crate::rows::{Content, Effect, ObjectRow};
+use crate::rows::{Content, Effect, ObjectRow, key};
 use crate::shares::Shares;
 use crate::space::Demand;
 
@@ -97,9 +97,11 @@ impl Inner {
     ) -> Result<()> {
         let is_file = mutation.object(id)?.file().is_ok();
         // Until clients have had time to reclaim, any file may be one that was open.
-        if is_file && (shares.is_open(id) || self.is_reclaiming()) {
-            mutation.mark(Table::Orphans, id);
-            mutation.then(|inner, _| inner.count_orphans(1));
+        let is_held = shares.is_open(id) || self.is_reclaiming();
+        if is_file && (is_held || mutation.removes_for_others()) {
+            let home = mutation.home();
+            mutation.put_local(Table::Orphans, &key::object(id), &home.0.to_be_bytes());
+            mutation.then(move |inner, _| inner.orphans.add(id, home, is_held));
             return mutation.touch(id, Touch::Attributes).map(|_| ());
         }
         self.discard(mutation, id)

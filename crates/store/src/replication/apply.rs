@@ -55,7 +55,7 @@ impl Inner {
                 }
             }
             let mut mutation = self.begin(Demand::Removal).await?;
-            mutation.follow();
+            mutation.follow(from);
             let applied = self.applied(from)?;
             if position <= applied {
                 return Ok(self.commits.committed());
@@ -233,7 +233,7 @@ impl Inner {
         }
         if before.as_ref().is_some_and(|before| before.links == 0) {
             mutation.unmark(Table::Orphans, id);
-            mutation.then(|inner, _| inner.count_orphans(-1));
+            mutation.then(move |inner, _| inner.orphans.forget(id));
         }
         let size = row.size;
         if let Ok(file) = row.file_mut() {
@@ -270,7 +270,14 @@ impl Inner {
         let row = match mutation.object_mut(id) {
             Ok(row) if row.links == 0 => return Ok(()),
             Ok(row) => row,
-            Err(Error::Stale) => return Ok(()),
+            Err(Error::Stale) => {
+                if shares.is_open(id) {
+                    // It was made and removed before any of it came here, and its home has all of it.
+                    let home = mutation.home();
+                    mutation.then(move |inner, _| inner.orphans.add(id, home, true));
+                }
+                return Ok(());
+            }
             Err(error) => return Err(error),
         };
         row.links = 0;

@@ -4,7 +4,6 @@
 //! update. A page that was taken over already may come again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
@@ -272,7 +271,7 @@ impl Inner {
             self.open_sums.forget(id);
         }
         self.series.clear();
-        self.orphans.store(0, Ordering::Relaxed);
+        self.orphans.clear();
         let mut locks = self.locks();
         let locked: Vec<ObjectId> = locks.files().collect();
         locked.into_iter().for_each(|id| locks.forget(id));
@@ -320,7 +319,7 @@ impl Inner {
             if self.base_state()? == BaseState::Whole {
                 return Err(Error::Invalid("no copy of a tree was begun"));
             }
-            mutation.follow();
+            mutation.follow(self.slot);
             for row in group {
                 // What this replica made itself and lacks now is lacking nowhere else.
                 let own = matches!(row, ForeignRow::Incomplete { of: (_, from), .. } if from == self.slot);

@@ -20,7 +20,7 @@ use std::sync::Weak;
 
 use bytes::Bytes;
 use tokio::sync::{broadcast, watch};
-use vfs::{Extent, ObjectId, ReplicaSlot, Result};
+use vfs::{Extent, ObjectId, OpenOwner, ReplicaSlot, Result, Share};
 
 pub use base::{BasePlace, BaseScan, BaseState};
 pub(crate) use incomplete::Incomplete;
@@ -329,6 +329,76 @@ impl Store {
     #[must_use]
     pub fn lock_changes(&self) -> broadcast::Receiver<ObjectId> {
         self.inner.lock_changes.subscribe()
+    }
+
+    /// The replica that removed a file which lives on here because it is, or may be, open; its home. `None` for all that has a
+    /// name, and for what is not here.
+    #[must_use]
+    pub fn orphan_home(&self, file: ObjectId) -> Option<ReplicaSlot> {
+        self.inner.orphans.home(file)
+    }
+
+    /// All files that live on here without a name, with their homes.
+    #[must_use]
+    pub fn orphans(&self) -> Vec<(ObjectId, ReplicaSlot)> {
+        self.inner.orphans.all()
+    }
+
+    /// Those that clients of this replica have open, or may yet reclaim, whoever removed them; and the
+    /// [`Store::orphans_version`] that this has at least.
+    #[must_use]
+    pub fn orphans_held(&self) -> (u64, Vec<ObjectId>) {
+        self.inner.orphans_held()
+    }
+
+    /// Counts what may change which such files clients of this replica have open, since the store was opened, from 1 on.
+    /// What an update changes is counted when it has been applied.
+    #[must_use]
+    pub fn orphans_version(&self) -> u64 {
+        self.inner.orphans.version()
+    }
+
+    /// Changes with whatever may change the answers of [`Store::orphans`] and [`Store::orphans_held`].
+    #[must_use]
+    pub fn orphan_changes(&self) -> watch::Receiver<u64> {
+        self.inner.orphans.changes()
+    }
+
+    /// Lets files without a name go that no other replica has open: those that are not open here, and that nobody may
+    /// reclaim here.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn bury(&self, files: &[ObjectId]) -> Result<()> {
+        self.inner.bury(files).await
+    }
+
+    /// Registers an open that denies nothing and whose permission another replica decides about, before it does so. From
+    /// here on a removal that is applied keeps the file for it; of the file itself nothing need be here yet. Returns
+    /// what the owner had open before, for [`Store::take_back_open`].
+    ///
+    /// # Errors
+    /// [`vfs::Error::ShareDenied`] and [`vfs::Error::Delay`] as of [`vfs::FileSystem::open`].
+    pub fn register_open(
+        &self,
+        file: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<Option<Share>> {
+        self.inner.register_open(file, owner, share)
+    }
+
+    /// Undoes [`Store::register_open`]: the open was refused.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn take_back_open(
+        &self,
+        file: ObjectId,
+        owner: &OpenOwner,
+        before: Option<Share>,
+    ) -> Result<()> {
+        self.inner.take_back_open(file, owner, before).await
     }
 
     /// A copy of all rows that replicas keep, as they are at one moment. It tells also which files are abandoned or

@@ -180,8 +180,7 @@ impl ObjectRow {
         row.put_u32(self.xattr_bytes);
         row.put_u64(self.change.0);
         for time in [self.accessed, self.modified, self.changed, self.created] {
-            row.put_i64(time.seconds);
-            row.put_u32(time.nanoseconds);
+            row.put_slice(&encode_time(time));
         }
         match &self.content {
             Content::File(file) => self.encode_file(file, &mut row),
@@ -291,7 +290,16 @@ fn not_a_file(content: &Content) -> vfs::Error {
     }
 }
 
-fn decode_time(fields: &mut Fields<'_>) -> Result<Timestamp, Malformed> {
+/// A time as rows hold it: seconds (8), nanoseconds (4).
+pub(crate) fn encode_time(time: Timestamp) -> [u8; 12] {
+    let mut row = [0; 12];
+    row[..8].copy_from_slice(&time.seconds.to_be_bytes());
+    row[8..].copy_from_slice(&time.nanoseconds.to_be_bytes());
+    row
+}
+
+/// The reverse of [`encode_time`].
+pub(crate) fn decode_time(fields: &mut Fields<'_>) -> Result<Timestamp, Malformed> {
     let seconds = fields.u64()?.cast_signed();
     let nanoseconds = fields.u32()?;
     if nanoseconds >= 1_000_000_000 {

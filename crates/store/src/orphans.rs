@@ -1,0 +1,194 @@
+//! Files that live on without a name because somebody has them open, and where each is at home.
+//!
+//! The replica that removed a file is the home of what is left of it: what clients of all sites do through their
+//! opens is done there. A replica whose own clients have the file open keeps it too. Who may still have a
+//! file of this home open at another replica is not known here: whoever oversees the store says when such a file may go.
+//!
+//! The table of orphans in memory; the rows on the disk say the same and come first.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
+
+use crate::codec::Fields;
+use crate::inner::Inner;
+use crate::metadata::{Metadata, MetadataError, Table};
+use crate::rows::key;
+
+/// So many orphans go in one batch.
+const BURIED_AT_ONCE: usize = 256;
+
+/// One file without a name.
+#[derive(Clone, Copy, Debug)]
+struct Orphan {
+    home: ReplicaSlot,
+    /// It was open here, or might be reclaimed, when it lost its name.
+    was_held: bool,
+}
+
+/// All files without a name.
+pub(crate) struct Orphans {
+    all: Mutex<BTreeMap<ObjectId, Orphan>>,
+    /// How many there are, for those who look before every operation.
+    count: AtomicUsize,
+    /// Counts what may change which of them clients of this replica have open.
+    version: AtomicU64,
+    /// Counts every change.
+    changes: watch::Sender<u64>,
+}
+
+impl Orphans {
+    pub(crate) fn load(
+        metadata: &Metadata,
+        own: ReplicaSlot,
+    ) -> std::result::Result<Orphans, MetadataError> {
+        let mut all = BTreeMap::new();
+        for row in metadata.view().scan(Table::Orphans, &[], &[]) {
+            let row = row?;
+            let Ok(id) = key::parse_object(row.key()) else {
+                continue;
+            };
+            // Rows of an older program name no home.
+            let home = Fields::new(row.value()).u16().map_or(own, ReplicaSlot);
+            let was_held = true;
+            all.insert(id, Orphan { home, was_held });
+        }
+        Ok(Orphans {
+            count: AtomicUsize::new(all.len()),
+            all: Mutex::new(all),
+            version: AtomicU64::new(1),
+            changes: watch::Sender::new(0),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectId, Orphan>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a change that says whether it may concern opens of clients here.
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<ObjectId, Orphan>) -> bool) {
+        let mut all = self.lock();
+        let concerns_opens = change(&mut all);
+        self.count.store(all.len(), Ordering::Release);
+        if concerns_opens {
+            self.version.fetch_add(1, Ordering::AcqRel);
+        }
+        drop(all);
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// A file has lost its last name.
+    pub(crate) fn add(&self, id: ObjectId, home: ReplicaSlot, was_held: bool) {
+        self.change(|all| {
+            all.insert(id, Orphan { home, was_held });
+            was_held
+        });
+    }
+
+    pub(crate) fn forget(&self, id: ObjectId) {
+        self.change(|all| all.remove(&id).is_some_and(|orphan| orphan.was_held));
+    }
+
+    pub(crate) fn clear(&self) {
+        self.change(|all| {
+            all.clear();
+            true
+        });
+    }
+
+    /// Opens of such files have changed.
+    pub(crate) fn note_opens(&self) {
+        self.change(|_| true);
+    }
+
+    pub(crate) fn home(&self, id: ObjectId) -> Option<ReplicaSlot> {
+        match self.len() {
+            0 => None,
+            _ => self.lock().get(&id).map(|orphan| orphan.home),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn all(&self) -> Vec<(ObjectId, ReplicaSlot)> {
+        let all = self.lock();
+        all.iter().map(|(id, orphan)| (*id, orphan.home)).collect()
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}
+
+impl Inner {
+    /// Whether clients of other replicas may have a file open that is removed here.
+    pub(crate) fn others_may_have_open(&self) -> bool {
+        let overseer = self.overseer.get().and_then(std::sync::Weak::upgrade);
+        overseer.is_some_and(|overseer| overseer.keeps_removed())
+    }
+
+    /// A file without a name was closed, or is not reclaimed: it goes, unless others may have it open.
+    pub(crate) async fn let_go(&self, ids: &[ObjectId]) -> Result<()> {
+        let elsewhere = self.others_may_have_open();
+        let undecided = |id: &&ObjectId| elsewhere && self.orphans.home(**id) == Some(self.slot);
+        let gone: Vec<ObjectId> = (ids.iter()).filter(|id| !undecided(id)).copied().collect();
+        self.bury(&gone).await?;
+        self.orphans.note_opens();
+        Ok(())
+    }
+
+    /// Removes orphans, but for those that are open here or may be reclaimed.
+    pub(crate) async fn bury(&self, ids: &[ObjectId]) -> Result<()> {
+        for some in ids.chunks(BURIED_AT_ONCE) {
+            self.bury_some(some).await?;
+        }
+        Ok(())
+    }
+
+    async fn bury_some(&self, ids: &[ObjectId]) -> Result<()> {
+        let mut mutation = self.begin_upkeep().await?;
+        if self.is_reclaiming() {
+            return Ok(());
+        }
+        let mut shares = self.shares();
+        let mut gone = Vec::new();
+        for id in ids.iter().filter(|id| !shares.is_open(**id)).copied() {
+            match mutation.object(id) {
+                Ok(row) if row.links > 0 => continue,
+                Ok(_) => self.discard(&mut mutation, id)?,
+                // Somebody else was faster, or its rows never came here.
+                Err(Error::Stale) => {}
+                Err(error) => return Err(error),
+            }
+            mutation.unmark(Table::Orphans, id);
+            mutation.then(move |inner, _| inner.orphans.forget(id));
+            gone.push(id);
+        }
+        mutation.commit_local()?;
+        gone.into_iter().for_each(|id| shares.forget(id));
+        Ok(())
+    }
+
+    /// The orphans that clients of this replica have open, or may yet reclaim, and of which state that is told.
+    pub(crate) fn orphans_held(&self) -> (u64, Vec<ObjectId>) {
+        // First, so that what is told is never older than its number.
+        let version = self.orphans.version();
+        let reclaiming = self.is_reclaiming();
+        let all = self.orphans.all();
+        let shares = self.shares();
+        let held = all.into_iter().map(|(id, _)| id);
+        let held = held
+            .filter(|id| reclaiming || shares.is_open(*id))
+            .collect();
+        (version, held)
+    }
+}
