@@ -1,9 +1,7 @@
-//! The one place where the pure core of replication control meets the rest: a lock around it, and what
-//! happens to its commands.
+//! The one place where the pure core of replication control meets the rest: a lock around it, and what happens to its commands.
 //!
-//! Whoever needs the core takes a [`Turn`]. Everything inside is short and waits for nothing; when it ends,
-//! the core's commands are carried out or handed on in order. The store's writer lock, where it is
-//! needed too, is taken before.
+//! Whoever needs the core takes a [`Turn`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
+//! carried out or handed on in order. The store's writer lock, where it is needed too, is taken before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -475,8 +473,7 @@ impl Turn<'_> {
         self.settle_former();
     }
 
-    /// A change of data that needs no content to be sent, such as a truncation, is complete at peers at once;
-    /// they are told so.
+    /// A change of data that needs no content to be sent, such as a truncation, is complete at peers at once; they are told so.
     pub(crate) fn note_complete_without_content(&mut self, file: ObjectId) {
         if self.ledger.pins.contains_key(&file) {
             return;
@@ -547,8 +544,7 @@ impl Turn<'_> {
         }
     }
 
-    /// It was decided to go on without what earlier incarnations made, and what is here now is the others' copy: nothing is
-    /// to be handed over, and nobody would take it.
+    /// It was decided to go on without what earlier incarnations made, and what is here is the others' copy: nothing is to be handed over.
     pub(crate) fn give_up_former(&mut self) {
         let Some(former) = self.ledger.former.take() else {
             return;
