@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -57,7 +57,7 @@ impl Target {
         match self.site.clone() {
             None => Options::at(address),
             Some(site) => Options::dialling(move || {
-                let stream = site.enter(|| TcpStream::connect(address));
+                let stream = site.enter(|| nfs4_client::connect(address));
                 stream.map_err(io::Error::other)?
             }),
         }

@@ -10,7 +10,9 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Output;
 use std::time::Duration;
 
+use fixture::site::block_on;
 use fixture::{Place, complaint, http_get, is_filled, null_call, run};
+use nfs4_client::{Client, Options};
 use rustix::process::Signal;
 
 #[test]
@@ -32,6 +34,30 @@ fn it_serves_announces_itself_and_stops_when_asked() {
         assert!(!place.data().join("control.sock").exists());
         assert!(place.read_log().contains("stopped"), "{}", place.read_log());
     }
+}
+
+/// Any user of a machine can speak NFS from a port above 1023 and call itself the superuser.
+#[test]
+fn users_are_not_believed_from_ports_that_anybody_can_use() {
+    let place = Place::with_exports("");
+    let server = place.start();
+    let address = server.address;
+    let from_high_port = Options {
+        patience: Duration::from_secs(2),
+        ..Options::dialling(move || TcpStream::connect(address))
+    };
+    block_on(async {
+        assert!(Client::connect(from_high_port).await.is_err());
+        // The client takes a privileged port if it may use one.
+        if rustix::process::getuid().is_root() {
+            let client = Client::connect(Options::at(address)).await.unwrap();
+            client.mount("/export").await.unwrap();
+        }
+    });
+    assert!(server.answers_null(), "NULL tells nothing");
+    let log = place.read_log();
+    assert!(log.contains("secure = false"), "{log}");
+    server.stop();
 }
 
 #[test]

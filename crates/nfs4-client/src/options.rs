@@ -14,6 +14,7 @@ use nfs4::Verifier4;
 use oncrpc::{AuthSys, Credentials, Groups};
 
 use crate::back_channel::{Callbacks, NoCallbacks};
+use crate::dial;
 
 /// Room in a message for everything but the data of a READ or WRITE, in bytes.
 pub(crate) const HEADERS_MAX: u32 = 4096;
@@ -54,9 +55,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reaches the server at this address.
+    /// Reaches the server at this address, from a privileged port if the process may use one.
     pub fn at(server: SocketAddr) -> Self {
-        Self::dialling(move || TcpStream::connect(server))
+        Self::dialling(move || dial::connect(server))
     }
 
     /// Reaches the server through connections that `dial` makes, from another network namespace

@@ -5,7 +5,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +37,7 @@ impl Server {
     fn options(&self) -> Options {
         let (site, address) = (self.site.clone(), self.ganesha.address());
         Options::dialling(move || {
-            let stream = site.enter(|| TcpStream::connect(address));
+            let stream = site.enter(|| nfs4_client::connect(address));
             stream.map_err(std::io::Error::other)?
         })
     }

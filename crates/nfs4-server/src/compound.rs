@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use nfs4::{
     ArgOp4, CompoundArgs, NfsStat4, OpError, Opnum, ResOp4, SequenceArgs, SequenceResOk,
-    SessionId4, Stateid4,
+    SessionId4, Stateid4, Verifier4,
 };
 use vfs::{Attributes, RequestId};
 use xdr::{Bytes, Rope};
@@ -40,8 +40,8 @@ pub(crate) struct SessionContext {
     pub(crate) channel: SessionChannel,
     /// Where the reply is kept.
     pub(crate) slot: ReplySlot,
-    /// The sequence number of the request there.
-    pub(crate) sequence: u32,
+    /// The number of the request there (see [`RequestId::number`]).
+    pub(crate) number: u64,
     /// Whether the client wants it kept.
     pub(crate) cache: bool,
 }
@@ -188,21 +188,36 @@ impl Compound<'_> {
         series[..16].copy_from_slice(&session.id.0);
         series[16..].copy_from_slice(&session.slot.slot.to_be_bytes());
         // Who asks is part of what is asked.
+        let digest = self.digest_for_principal(&[&self.asked]);
+        RequestId {
+            series,
+            number: session.number,
+            part: self.operation_index,
+            digest: u64::from_be_bytes(digest),
+            repeat_only: self.is_repeat,
+        }
+    }
+
+    /// The verifier of an exclusive creation, as nobody else can have it: another client that says the same, or another user
+    /// of this one, does not mean the same file.
+    pub(crate) fn own_verifier(&self, verifier: &Verifier4) -> [u8; 8] {
+        let client = self.session.map(|session| session.client);
+        let name = client.and_then(|client| self.service.state().client_name(client));
+        self.digest_for_principal(&[&verifier.0, name.as_deref().unwrap_or_default()])
+    }
+
+    fn digest_for_principal(&self, parts: &[&[u8]]) -> [u8; 8] {
         let mut hasher = blake3::Hasher::new();
         match self.principal() {
             Principal::Nobody => hasher.update(&[0]),
             Principal::User(user) => hasher.update(&[1]).update(&user.to_be_bytes()),
         };
-        hasher.update(&self.asked);
+        for part in parts {
+            hasher.update(part);
+        }
         let mut digest = [0; 8];
         hasher.finalize_xof().fill(&mut digest);
-        RequestId {
-            series,
-            number: session.sequence,
-            part: self.operation_index,
-            digest: u64::from_be_bytes(digest),
-            repeat_only: self.is_repeat,
-        }
+        digest
     }
 
     /// Under whose credentials the request came, as far as client records are concerned.
@@ -414,6 +429,7 @@ fn sequence(
             client,
             channel,
             slot,
+            number,
             back,
             reclaim_needed,
         }) => {
@@ -424,7 +440,7 @@ fn sequence(
                 id: args.sessionid,
                 channel,
                 slot,
-                sequence: args.sequenceid,
+                number,
                 cache,
             });
             let lease_moved = compound.service.lease_moved(client);

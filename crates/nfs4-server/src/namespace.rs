@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -22,6 +22,13 @@ pub struct AddressRange {
     /// `None` stands for everybody.
     prefix: Option<(IpAddr, u8)>,
 }
+
+fn bits_of(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// Length of the prefix in front of an IPv4 address that is written as one of IPv6.
+const MAPPED_BITS: u8 = 96;
 
 /// Why a text is no address range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,15 +74,21 @@ impl FromStr for AddressRange {
             None => (text, None),
         };
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let length = match length {
-            Some(length) => length
-                .parse()
-                .ok()
-                .filter(|length| *length <= most)
-                .ok_or_else(wrong)?,
+        let most = bits_of(address);
+        let length: u8 = match length {
+            Some(length) => length.parse().map_err(|_| wrong())?,
             None => most,
         };
+        // Clients are known by their IPv4 addresses where they have one, so rules are too (RFC 4291, section 2.5.5.2).
+        let (address, length) = match address.to_canonical() {
+            address if address.is_ipv4() && most == 128 => {
+                (address, length.checked_sub(MAPPED_BITS).ok_or_else(wrong)?)
+            }
+            address => (address, length),
+        };
+        if length > bits_of(address) {
+            return Err(wrong());
+        }
         Ok(AddressRange {
             prefix: Some((address, length)),
         })
@@ -124,9 +137,19 @@ pub struct AccessRule {
     pub anonymous_user: u32,
     /// The group id of the anonymous identity.
     pub anonymous_group: u32,
+    /// Whether callers are believed only from a privileged port, which only the superuser of their machine can use.
+    pub secure: bool,
 }
 
+/// Ports below are privileged.
+const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
+
 impl AccessRule {
+    /// Whether what a caller says of itself is believed, as far as its port tells.
+    fn believes(&self, port: u16) -> bool {
+        !self.secure || port < FIRST_UNPRIVILEGED_PORT
+    }
+
     /// The caller's identity under this rule.
     fn identity(&self, caller: &oncrpc::AuthSys) -> Credentials {
         let anonymous = Credentials {
@@ -203,27 +226,33 @@ impl Export {
         }
     }
 
-    fn rule_for(&self, address: IpAddr) -> Option<&AccessRule> {
+    /// The rule for a caller, if it is admitted at all.
+    fn rule_for(&self, peer: SocketAddr) -> Option<&AccessRule> {
+        self.rule_for_address(peer.ip())
+            .filter(|rule| rule.believes(peer.port()))
+    }
+
+    fn rule_for_address(&self, address: IpAddr) -> Option<&AccessRule> {
         self.rules
             .iter()
             .find(|rule| rule.clients.contains(address))
     }
 
-    /// Whether any rule admits a client's address.
-    pub(crate) fn is_open_to(&self, address: IpAddr) -> bool {
-        self.rule_for(address).is_some()
+    /// Whether a rule admits a client at this address and port.
+    pub(crate) fn is_open_to(&self, peer: SocketAddr) -> bool {
+        self.rule_for(peer).is_some()
     }
 
     /// Lets a caller at an object of the export.
     ///
     /// # Errors
-    /// `ACCESS` for an address that no rule admits, `WRONGSEC` for a flavor other than AUTH_SYS.
+    /// `ACCESS` for an address and port that no rule admits, `WRONGSEC` for a flavor other than AUTH_SYS.
     pub(crate) fn admit(
         self: &Arc<Export>,
         id: vfs::ObjectId,
         caller: &Caller,
     ) -> Result<ObjectHandle, NfsStat4> {
-        let rule = self.rule_for(caller.address).ok_or(NfsStat4::Access)?;
+        let rule = self.rule_for(caller.peer).ok_or(NfsStat4::Access)?;
         let oncrpc::Credentials::Sys(credentials) = &caller.credentials else {
             return Err(NfsStat4::WrongSec);
         };
@@ -236,13 +265,24 @@ impl Export {
     }
 }
 
-/// Who sent a request: address and unchecked credentials.
+/// Who sent a request: address, port and unchecked credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// The client's address.
-    pub(crate) address: IpAddr,
+    /// The client's address, canonical, and the port there.
+    pub(crate) peer: SocketAddr,
     /// What the RPC header says.
     pub(crate) credentials: oncrpc::Credentials,
+}
+
+/// Whether a client may speak to this server at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Some export lets it in.
+    Admitted,
+    /// Its address is let in, but not from a port that is not privileged.
+    UnprivilegedPort,
+    /// No rule is for its address.
+    UnknownAddress,
 }
 
 /// An absolute path in the pseudo file system, such as `/export`; `/` has no components.
@@ -391,6 +431,21 @@ impl Namespace {
         &self.exports
     }
 
+    /// Whether any export lets in a client at this address and port.
+    pub(crate) fn admission_of(&self, peer: SocketAddr) -> Admission {
+        let mut known = false;
+        for export in &self.exports {
+            if export.is_open_to(peer) {
+                return Admission::Admitted;
+            }
+            known |= export.rule_for_address(peer.ip()).is_some();
+        }
+        match known {
+            true => Admission::UnprivilegedPort,
+            false => Admission::UnknownAddress,
+        }
+    }
+
     /// A directory of the pseudo file system.
     pub(crate) fn node(&self, index: usize) -> &PseudoNode {
         &self.nodes[index]
@@ -500,6 +555,40 @@ mod tests {
         }
     }
 
+    /// Once such a rule was never for anybody, as clients are known by their IPv4 addresses.
+    #[test]
+    fn ranges_of_mapped_addresses_are_for_ipv4_clients() {
+        for (text, shown) in [
+            ("::ffff:192.0.2.0/120", "192.0.2.0/24"),
+            ("::ffff:192.0.2.7", "192.0.2.7/32"),
+            ("::ffff:0.0.0.0/96", "0.0.0.0/0"),
+        ] {
+            let range: AddressRange = text.parse().unwrap();
+            assert_eq!(range.to_string(), shown);
+            for client in ["192.0.2.7", "::ffff:192.0.2.7"] {
+                assert!(range.contains(client.parse().unwrap()), "{text} {client}");
+            }
+            assert!(!range.contains("2001:db8::1".parse().unwrap()));
+        }
+        assert!("::ffff:192.0.2.0/95".parse::<AddressRange>().is_err());
+    }
+
+    #[test]
+    fn only_privileged_ports_are_believed_unless_the_rule_says_otherwise() {
+        let rule = |clients: &str, secure| AccessRule {
+            clients: clients.parse().unwrap(),
+            mode: AccessMode::ReadWrite,
+            squash: Squash::Root,
+            anonymous_user: NOBODY_ID,
+            anonymous_group: NOBODY_ID,
+            secure,
+        };
+        let strict = rule("192.0.2.1", true);
+        let lenient = rule("192.0.2.2", false);
+        assert!(strict.believes(1023) && !strict.believes(1024));
+        assert!(lenient.believes(1023) && lenient.believes(40_000));
+    }
+
     #[test]
     fn squashing_takes_root_its_groups_too() {
         let rule = AccessRule {
@@ -508,6 +597,7 @@ mod tests {
             squash: Squash::Root,
             anonymous_user: NOBODY_ID,
             anonymous_group: NOBODY_ID,
+            secure: true,
         };
         let caller = |uid, gid, gids: &[u32]| oncrpc::AuthSys {
             stamp: 0,

@@ -56,8 +56,8 @@ pub(crate) fn visitor() -> Credentials {
     }
 }
 
-/// The directory behind a name. `None` too when it leads only to exports that the caller's address may
-/// not use.
+/// The directory behind a name. `None` too when it leads only to exports that the caller may not use from
+/// where it is.
 pub(crate) fn child(
     namespace: &Namespace,
     node: usize,
@@ -97,7 +97,7 @@ fn cookie(namespace: &Namespace, node: usize) -> Cookie {
 fn is_visible(namespace: &Namespace, node: usize, caller: &Caller) -> bool {
     let directory = namespace.node(node);
     match directory.export {
-        Some(export) => namespace.exports()[export].is_open_to(caller.address),
+        Some(export) => namespace.exports()[export].is_open_to(caller.peer),
         None => directory
             .children
             .values()

@@ -151,7 +151,8 @@ fn session_of(compound: &Compound<'_>, sequence: &SequenceArgs) -> SessionContex
             session: sequence.sessionid,
             slot: sequence.slotid,
         },
-        sequence: sequence.sequenceid,
+        // How often the numbers of its slot had started again is not known any more.
+        number: u64::from(sequence.sequenceid),
         cache: sequence.cachethis,
     }
 }

@@ -1,13 +1,15 @@
 //! From an RPC call to an RPC reply, and the housekeeping that no client asks for.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use nfs4::{CompoundArgs, PROC_NULL, PROGRAM, VERSION};
 use oncrpc::{AcceptStat, AuthStat, CallHeader, ReplyHeader, VersionRange};
 use oncrpc::{Credentials as RpcCredentials, RejectedReply};
+use throttle::Throttle;
 use tokio::task::JoinSet;
 use xdr::{Bytes, Reader, Rope, Writer};
 
@@ -16,10 +18,10 @@ use crate::compound;
 use crate::connection::Connection;
 use crate::gates::Gates;
 use crate::moving::Moving;
-use crate::namespace::{Caller, Namespace};
+use crate::namespace::{Admission, Caller, Namespace};
 use crate::observer::Observer;
 use crate::records::ClientRecords;
-use crate::state::{ConnectionId, FileKey, Limits, Release, State, StateCounts};
+use crate::state::{ConnectionId, Departure, FileKey, Limits, Release, State, StateCounts};
 
 /// How the server presents itself to clients (RFC 8881, section 2.5).
 #[derive(Clone, Debug)]
@@ -76,6 +78,11 @@ const RELEASES_AT_ONCE: usize = 64;
 /// How often that is tried, and how long to wait in between.
 const RELEASE_ATTEMPTS: usize = 5;
 const RELEASE_PAUSE: Duration = Duration::from_secs(1);
+
+/// What is told of clients that are refused, once and then in sums.
+static REFUSALS: Throttle = Throttle::new();
+const UNPRIVILEGED: throttle::Subject = ("a client is refused for its port", 0);
+const UNKNOWN: throttle::Subject = ("a client is refused for its address", 0);
 
 impl Service {
     /// A service that is ready for calls.
@@ -155,16 +162,38 @@ impl Service {
         if call.procedure == PROC_NULL {
             return Some(encode_reply(&header, None));
         }
+        let peer = canonical(connection.peer());
+        if self.refuses(peer) {
+            let cause = RejectedReply::AuthError(AuthStat::TooWeak);
+            return Some(encode_reply(&ReplyHeader::rejected(call.xid, cause), None));
+        }
         let Ok(compound) = CompoundArgs::parse(reader) else {
             let garbage = ReplyHeader::accepted(call.xid, AcceptStat::GarbageArguments);
             return Some(encode_reply(&garbage, None));
         };
         let caller = Caller {
-            address: canonical(connection.peer().ip()),
+            peer,
             credentials: call.credentials,
         };
         let body = compound::execute(self, connection, caller, compound, request_bytes).await;
         Some(encode_reply(&header, Some(&body)))
+    }
+
+    /// Whether nothing but NULL is answered to a client, because no export is for it: else it could make sessions, use up
+    /// what is kept for clients, and speak in the name of others.
+    fn refuses(&self, peer: SocketAddr) -> bool {
+        let (subject, remedy) = match self.namespace.admission_of(peer) {
+            Admission::Admitted => return false,
+            Admission::UnprivilegedPort => (
+                UNPRIVILEGED,
+                "its port is above 1023; if that is right (NAT, clients without root), set `secure = false` for it",
+            ),
+            Admission::UnknownAddress => (UNKNOWN, "no [[export.allow]] is for its address"),
+        };
+        if let Some(sum) = REFUSALS.failed(subject, Instant::now()) {
+            tracing::warn!(%peer, %sum, remedy, "a client is refused");
+        }
+        true
     }
 
     /// Makes a connection known, so that clients can be called back over it.
@@ -178,21 +207,27 @@ impl Service {
         self.state().connection_closed(connection);
     }
 
-    /// Drops expired clients and ends the grace period when its time has come. To be called about once
-    /// a second.
-    pub async fn housekeep(&self) {
+    /// Drops expired clients and ends the grace period when its time has come. To be called about once a second. What
+    /// is returned gives back what they held, which may take as long as asking other sites does; the next call must not
+    /// wait for it.
+    pub fn housekeep(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
         let now = self.now();
         let (expired, after_grace) = {
             let mut state = self.state();
             (state.expire(now), state.end_grace_if_due(now))
         };
-        self.release(expired).await;
-        let Some(records) = after_grace else { return };
+        let service = self.clone();
+        async move { tokio::join!(service.see_off(expired), service.end_grace(after_grace)).0 }
+    }
+
+    /// Lets go what is not reclaimed any more.
+    async fn end_grace(&self, over: Option<Vec<Departure>>) {
+        let Some(records) = over else { return };
         // What new opens and locks get after it is the file systems' to say.
         if !self.namespace.exports().is_empty() {
             tracing::info!("the grace period is over: nothing more can be reclaimed");
         }
-        self.release(records).await;
+        self.see_off(records).await;
         for export in self.namespace.exports() {
             if let Err(error) = export.file_system.end_reclaim().await {
                 tracing::error!(export = %export.path, %error, "cannot clear removed files");
@@ -212,8 +247,14 @@ impl Service {
     /// to reclaim. To be called when this server has been out of touch for so long that its clients may have gone
     /// to others.
     pub async fn forget_clients(&self) {
-        let releases = self.state().forget_clients();
-        self.release(releases).await;
+        let departures = self.state().forget_clients();
+        self.see_off(departures).await;
+    }
+
+    /// What may be kept for clients, in bytes.
+    #[must_use]
+    pub fn memory_limit(&self) -> u64 {
+        self.state().limits().memory_bytes
     }
 
     /// How much is remembered of clients.
@@ -245,6 +286,34 @@ impl Service {
 
     pub(crate) fn connection(&self, id: ConnectionId) -> Option<Arc<dyn Connection>> {
         lock(&self.connections).get(&id).cloned()
+    }
+
+    /// Lets go what clients held that have gone: of each by itself, so that none waits for another one.
+    pub(crate) async fn see_off(&self, departures: impl IntoIterator<Item = Departure>) {
+        let mut under_way = Vec::new();
+        for departure in departures {
+            if let Some(own) = self.own.upgrade() {
+                // It comes to its end though nobody waits for it.
+                under_way.push(tokio::spawn(
+                    async move { own.see_off_one(departure).await },
+                ));
+            }
+        }
+        for one in under_way {
+            if let Err(error) = one.await {
+                tracing::error!(%error, "the state of a client was not released");
+            }
+        }
+    }
+
+    async fn see_off_one(&self, departure: Departure) {
+        loop {
+            let releases = self.state().next_releases(&departure);
+            match releases {
+                Some(releases) => self.release(releases).await,
+                None => return,
+            }
+        }
     }
 
     /// Lets go what vanished state held behind the file system boundary.
@@ -307,8 +376,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// An IPv4 client of an IPv6 socket counts as an IPv4 client.
-fn canonical(address: IpAddr) -> IpAddr {
-    address.to_canonical()
+fn canonical(peer: SocketAddr) -> SocketAddr {
+    SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }
 
 /// Why a call cannot be executed at all (RFC 5531, section 9).

@@ -18,7 +18,7 @@ pub(crate) const UNCERTAIN: NfsStat4 = NfsStat4::RetryUncachedRep;
 pub(crate) fn status_of(error: &Error) -> NfsStat4 {
     match error {
         Error::NotFound => NfsStat4::NoEnt,
-        Error::Stale => NfsStat4::Stale,
+        Error::Stale | Error::Removed { .. } => NfsStat4::Stale,
         Error::AccessDenied => NfsStat4::Access,
         Error::NotPermitted => NfsStat4::Perm,
         Error::Exists => NfsStat4::Exist,

@@ -132,6 +132,69 @@ async fn exclusive_creates_are_recognised_by_their_verifier() {
     assert_eq!(opened(&client, "/export", guarded).await, NfsStat4::Exist);
 }
 
+/// Once whoever knew the verifier had the file, whatever its mode, and two clients that said the same had both made it.
+#[tokio::test]
+async fn a_verifier_is_nobody_elses_and_ends_with_the_first_use() {
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
+    client
+        .at("/export", [setattr(Stateid4::ANONYMOUS, mode(0o777))])
+        .await
+        .ok();
+    let exclusive = |name: &str| {
+        let how = CreateHow4::Exclusive41(CreateVerfAttr {
+            verf: Verifier4([7; 8]),
+            attrs: mode(0o600),
+        });
+        create(name, how)
+    };
+    let owner = client.as_user(10, 10, &[]);
+    let again = async |by: &Client, name: &str| opened(by, "/export", exclusive(name)).await;
+    assert_eq!(again(&owner, "secret").await, NfsStat4::Ok);
+    assert_eq!(again(&owner, "secret").await, NfsStat4::Ok);
+    let other_client = fixture.client().await.as_user(10, 10, &[]);
+    let other_user = client.as_user(11, 11, &[]);
+    for stranger in [&other_client, &other_user, &client] {
+        assert_eq!(again(stranger, "secret").await, NfsStat4::Exist);
+    }
+    // Setting attributes is a use, and so is writing.
+    let set = [setattr(Stateid4::ANONYMOUS, mode(0o640))];
+    owner.at("/export/secret", set).await.ok();
+    assert_eq!(again(&owner, "secret").await, NfsStat4::Exist);
+    assert_eq!(again(&owner, "written").await, NfsStat4::Ok);
+    let data = Bytes::from_static(b"x");
+    let write = write(Stateid4::ANONYMOUS, 0, StableHow4::FileSync, data);
+    owner.at("/export/written", [write]).await.ok();
+    assert_eq!(again(&owner, "written").await, NfsStat4::Exist);
+}
+
+/// Once a stateid of a write-only open read what its user could not have opened for reading, and what others denied.
+#[tokio::test]
+async fn a_write_only_open_reads_only_what_could_be_opened_for_reading() {
+    let fixture = Fixture::new();
+    let client = fixture.client().await;
+    client.make_file("/export", "file").await;
+    let set = |bits| [setattr(Stateid4::ANONYMOUS, mode(bits))];
+    client.at("/export/file", set(0o622)).await.ok();
+    let user = client.as_user(11, 11, &[]);
+    let (handle, stateid) = user
+        .open_at("/export/file", open_args("writer", share::ACCESS_WRITE))
+        .await;
+    let look = || [read(stateid, 0, 10)];
+    assert_eq!(user.status_on(&handle, look()).await, NfsStat4::OpenMode);
+    client.at("/export/file", set(0o666)).await.ok();
+    assert_eq!(user.status_on(&handle, look()).await, NfsStat4::Ok);
+    let denying = OpenArgs {
+        share_deny: share::DENY_READ,
+        ..open_args("denier", share::ACCESS_WRITE)
+    };
+    let other = fixture.client().await;
+    let (_, denied) = other.open_at("/export/file", denying).await;
+    assert_eq!(user.status_on(&handle, look()).await, NfsStat4::Locked);
+    other.on(&handle, [close(denied)]).await.ok();
+    assert_eq!(user.status_on(&handle, look()).await, NfsStat4::Ok);
+}
+
 #[tokio::test]
 async fn only_regular_files_are_opened() {
     let (_fixture, client) = Fixture::with_every_kind().await;

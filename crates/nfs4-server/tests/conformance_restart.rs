@@ -198,6 +198,45 @@ async fn what_a_request_had_not_reached_is_not_carried_out_later() {
     assert_eq!(again.results[1..done], told.results[1..done]);
 }
 
+/// Once a repeated mkdir made the directory anew that somebody else had removed meanwhile.
+#[tokio::test]
+async fn what_was_made_and_removed_since_is_not_made_again() {
+    let restart = Restart::prepare().await;
+    let mkdir = create(CreateType4::Dir, "made", mode(0o755));
+    let open = ArgOp4::Open(guarded("file"));
+    for (number, name, make) in [(1, "made", mkdir), (2, "file", open)] {
+        let look = getattr(Bitmap4::of(&[Attr::Fileid]));
+        let ops = [go_to("/export"), vec![make, getfh(), look]].concat();
+        let told = restart.send(&restart.before, number, ops.clone()).await;
+        assert_eq!(told.status, NfsStat4::Ok, "{told:?}");
+        let other = restart.fixture.client().await;
+        if name == "file" {
+            let handle = other.handle("/export/file").await;
+            let Some(nfs4::ResOp4::Open(Ok(opened))) = told.results.iter().nth_back(2) else {
+                panic!("not opened: {told:?}");
+            };
+            restart
+                .before
+                .on(&handle, [close(opened.stateid)])
+                .await
+                .ok();
+        }
+        other.at("/export", [remove(name)]).await.ok();
+        let again = restart.send(&restart.after(), number, ops).await;
+        // The same as then, until it comes to what the object is now.
+        assert_eq!(again.status, NfsStat4::Stale, "{again:?}");
+        assert_eq!(again.results.len(), told.results.len());
+        let last = told.results.len() - 1;
+        let (again, told) = (
+            &again.results[last - 1..last],
+            &told.results[last - 1..last],
+        );
+        assert_eq!(again, told, "the handle");
+        let path = format!("/export/{name}");
+        assert_eq!(other.status_at(&path, []).await, NfsStat4::NoEnt);
+    }
+}
+
 #[tokio::test]
 async fn two_changes_of_one_request_are_both_answered() {
     let restart = Restart::prepare().await;

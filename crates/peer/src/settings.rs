@@ -11,8 +11,9 @@ use crate::message::Lane;
 /// with controls that are set aside, 4 with settlements that records name, 5 with copies that go on, 6 with the
 /// attributes of files that are written elsewhere, 7 with signed lists of members, and with promises that name the incarnation
 /// that asked, 8 without epochs in frames, with refusals that show a removed member the list that says so, and with the
-/// names of clients' requests, 9 with numbers that a replica attests when it says them of itself.
-pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 9..=9;
+/// names of clients' requests, 9 with numbers that a replica attests when it says them of itself, 10 with longer numbers in the
+/// names of requests, and with objects that are gone since a request made them.
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 10..=10;
 
 /// The most data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;

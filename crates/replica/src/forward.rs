@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use vfs::{
     Attributes, Authority, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
-    ObjectId, OpenOwner, ReadData, ReplicaSlot, Result, SeekTarget, SetAttributes, Share,
-    Stability, Written, XattrMode, XattrName, XattrPage,
+    ObjectId, OpenOwner, ReadData, ReplicaSlot, RequestId, Result, SeekTarget, SetAttributes,
+    Share, Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
 use crate::outcomes::Unanswered;
@@ -92,19 +92,19 @@ impl Operation {
         }
     }
 
-    /// The same without the name of the client's request.
-    pub(crate) fn without_request(mut self) -> Operation {
-        match &mut self {
+    /// The name of the client's request, if it is for a change that must not be made twice.
+    pub(crate) fn request(&mut self) -> Option<&mut RequestId> {
+        let who = match self {
             Operation::Create(who, ..)
             | Operation::Remove(who, ..)
             | Operation::Rename(who, ..)
             | Operation::Link(who, ..)
             | Operation::SetXattr(who, ..)
-            | Operation::RemoveXattr(who, ..) => who.request = None,
-            Operation::SetAttributes(warrant, ..) => warrant.who.request = None,
-            _ => {}
-        }
-        self
+            | Operation::RemoveXattr(who, ..) => who,
+            Operation::SetAttributes(warrant, ..) => &mut warrant.who,
+            _ => return None,
+        };
+        who.request.as_mut()
     }
 
     /// Whether request or answer may be too large for the control lane.

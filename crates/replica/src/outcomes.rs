@@ -14,10 +14,9 @@ use std::time::Duration;
 use control::Epoch;
 use peer::Sender;
 use tokio::time::Instant;
-use vfs::{Created, Name};
-use vfs::{Credentials, DirectoryChange, Error, FileSystem, ObjectId, ReplicaSlot, Result};
+use vfs::{Error, ReplicaSlot, RequestId, Result};
 
-use crate::forward::{Operation, Value};
+use crate::forward::{self, Operation, Value};
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::wire::Origin;
@@ -26,6 +25,9 @@ use crate::wire::Origin;
 const REMEMBERED: usize = 1024;
 /// A client that was told to come again and has not done so by then has given up.
 const GIVEN_UP: Duration = Duration::from_secs(60);
+/// What is told of a request that was carried out, when what it has done is on record no more.
+const FORGOTTEN: &str =
+    "a change was made whose record is lost, so its client cannot be told what it did";
 
 /// What is known of own forwards.
 #[derive(Debug, Default)]
@@ -35,8 +37,9 @@ struct Known {
     applied: BTreeMap<u64, Option<u64>>,
     /// Which incarnation of each peer was in contact last, and the place of its last update when it first said so.
     said: BTreeMap<ReplicaSlot, (u64, Option<u64>)>,
-    /// Forwards whose clients were told to come again, and when.
-    told: VecDeque<(Operation, Unanswered, Instant)>,
+    /// Forwards for requests whose clients were told to come again, and when. Nobody else's request is meant, whoever it
+    /// comes from and whatever it asks for.
+    told: VecDeque<(RequestId, Unanswered, Instant)>,
 }
 
 /// Own forwards, as long as it matters what became of them.
@@ -137,21 +140,20 @@ impl Outcomes {
         said.is_some_and(|(incarnation, _)| incarnation == then.incarnation.0)
     }
 
-    /// Keeps a forward for when its client comes again.
-    pub(crate) fn remember(&self, operation: Operation, unanswered: Unanswered, now: Instant) {
+    /// Keeps a forward for when its request comes again.
+    pub(crate) fn remember(&self, request: RequestId, unanswered: Unanswered, now: Instant) {
         let mut gone = self.forget_given_up(now);
-        let operation = operation.without_request();
         let mut known = self.known();
         if known.told.len() >= REMEMBERED {
             gone.extend(known.told.pop_front());
         }
-        known.told.push_back((operation, unanswered, now));
+        known.told.push_back((request, unanswered, now));
         // Their end takes the lock.
         drop(known);
         drop(gone);
     }
 
-    /// The forward of an operation that comes again, if it did.
+    /// The forward of a request that comes again, if it did.
     pub(crate) fn take(
         &self,
         operation: impl Fn() -> Operation,
@@ -161,16 +163,16 @@ impl Outcomes {
             return None;
         }
         drop(self.forget_given_up(now));
-        // A client that was told to come again does so with a request of another name.
-        let operation = operation().without_request();
+        let mut operation = operation();
+        let request = operation.request()?;
         let mut known = self.known();
-        let at = (known.told.iter()).position(|(told, _, _)| *told == operation)?;
+        let at = (known.told.iter()).position(|(told, _, _)| told.is_repeat_of(request))?;
         let (_, unanswered, _) = known.told.remove(at)?;
         Some(unanswered)
     }
 
     /// Takes out those whose clients have not come again for long.
-    fn forget_given_up(&self, now: Instant) -> Vec<(Operation, Unanswered, Instant)> {
+    fn forget_given_up(&self, now: Instant) -> Vec<(RequestId, Unanswered, Instant)> {
         let mut known = self.known();
         let is_old = |since: Instant| now.duration_since(since) > GIVEN_UP;
         let old = known.told.iter().take_while(|(_, _, since)| is_old(*since));
@@ -232,51 +234,24 @@ impl Shared {
         Some(end.through)
     }
 
-    /// What to answer for an operation that was carried out elsewhere, from the copy here. Versions around a change
-    /// of a directory are not known any more: that they are the same tells a client to look again.
+    /// What to answer for an operation that was carried out elsewhere: what its maker has put on record with the change,
+    /// which is here. What has the same name by now may be another object, of somebody else.
     pub(crate) async fn answer_for(
         &self,
-        operation: &Operation,
+        mut operation: Operation,
         by: ReplicaSlot,
         position: u64,
     ) -> Result<Value> {
-        self.held_as_asked(operation, by, position).await?;
-        Ok(match operation {
-            Operation::Create(_, directory, name, ..) => {
-                Value::Created(self.created(*directory, name).await?)
-            }
-            Operation::Remove(_, object, _)
-            | Operation::Link(_, _, object, _)
-            | Operation::SetXattr(_, object, ..)
-            | Operation::RemoveXattr(_, object, _) => Value::Change(self.now(*object).await?),
-            Operation::Rename(_, from, to) => {
-                Value::Changes(self.now(from.0).await?, self.now(to.0).await?)
-            }
-            _ => return Err(Error::Delay),
-        })
-    }
-
-    async fn created(&self, directory: ObjectId, name: &Name) -> Result<Created> {
-        let root = Credentials::root();
-        let found = self.store.lookup(&root, directory, name).await;
-        // Whoever has removed it since has seen it.
-        let attributes = found.map_err(|error| match error {
-            Error::NotFound => Error::Stale,
-            error => error,
-        })?;
-        Ok(Created {
-            attributes,
-            directory: self.now(directory).await?,
-            made: true,
-        })
-    }
-
-    async fn now(&self, object: ObjectId) -> Result<DirectoryChange> {
-        let change = self.store.attributes(object).await?.change;
-        Ok(DirectoryChange {
-            before: change,
-            after: change,
-        })
+        self.held_as_asked(&operation, by, position).await?;
+        match operation.request() {
+            Some(request) => request.repeat_only = true,
+            // It is the same however often it is done.
+            None => return Err(Error::Delay),
+        }
+        match forward::perform(&*self.store, operation).await {
+            Err(Error::NotCarriedOut) => Err(Error::Io(FORGOTTEN.into())),
+            answer => answer,
+        }
     }
 
     /// Returns when an update of another replica's stream may be answered for: it is stable here, and where a
@@ -313,6 +288,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vfs::{Credentials, Name, ObjectId};
 
     fn peer(incarnation: u64) -> Sender {
         Sender {
@@ -321,9 +297,21 @@ mod tests {
         }
     }
 
-    fn operation(name: &str) -> Operation {
-        let name = Name::new(name.as_bytes().to_vec()).unwrap();
-        Operation::Remove(Credentials::root(), ObjectId::ROOT, name)
+    fn request(series: u8) -> RequestId {
+        RequestId {
+            series: [series; RequestId::SERIES_BYTES],
+            number: 4,
+            part: 1,
+            digest: 9,
+            repeat_only: false,
+        }
+    }
+
+    /// The same is asked for by all of them, by users of the same name.
+    fn removal(request: Option<RequestId>) -> Operation {
+        let name = Name::new(b"shared".to_vec()).unwrap();
+        let who = Credentials::root().with_request(request);
+        Operation::Remove(who, ObjectId::ROOT, name)
     }
 
     fn origin(number: u64) -> Origin {
@@ -384,15 +372,25 @@ mod tests {
             epoch: Epoch(3),
         };
         let now = Instant::now();
-        outcomes.remember(operation("a"), unanswered(1), now);
-        outcomes.remember(operation("b"), unanswered(2), now);
-        assert!(outcomes.take(|| operation("c"), now).is_none());
-        assert!(outcomes.take(|| operation("a"), now).is_some());
-        assert!(outcomes.take(|| operation("a"), now).is_none());
+        outcomes.remember(request(1), unanswered(1), now);
+        outcomes.remember(request(2), unanswered(2), now);
+        let later = RequestId {
+            number: 5,
+            ..request(1)
+        };
+        for stranger in [None, Some(request(3)), Some(later)] {
+            assert!(outcomes.take(|| removal(stranger), now).is_none());
+        }
+        let repeat = RequestId {
+            repeat_only: true,
+            ..request(1)
+        };
+        assert!(outcomes.take(|| removal(Some(repeat)), now).is_some());
+        assert!(outcomes.take(|| removal(Some(repeat)), now).is_none());
         let late = now + GIVEN_UP + Duration::from_secs(1);
-        assert!(outcomes.take(|| operation("b"), late).is_none());
+        assert!(outcomes.take(|| removal(Some(request(2))), late).is_none());
         for number in 0..2 * REMEMBERED as u64 {
-            outcomes.remember(operation("d"), unanswered(number), late);
+            outcomes.remember(request(4), unanswered(number), late);
         }
         assert_eq!(outcomes.known().told.len(), REMEMBERED);
         assert_eq!(outcomes.known().applied.len(), REMEMBERED);

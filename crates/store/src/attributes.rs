@@ -81,6 +81,7 @@ impl Inner {
         let before = mutation.object(id)?.clone();
         let time = mutation.time_of(&before);
         let row = mutation.object_mut(id)?;
+        row.forget_verifier();
         if !is_symlink {
             row.mode = mode_after(who, &now, set);
         }

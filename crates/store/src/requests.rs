@@ -23,26 +23,41 @@ const SERIES_KEPT: u64 = SERIES_MAX / 4 * 3;
 /// Rows removed in one batch. Small, so that nobody waits for it.
 const ROWS_A_BATCH: usize = 64;
 
-/// How many series are remembered.
+/// How many series are remembered, and the age of the row that is written next. The time of day would not do: it may be set.
 #[derive(Debug, Default)]
-pub(crate) struct Series(AtomicU64);
+pub(crate) struct Series {
+    rows: AtomicU64,
+    next_age: AtomicU64,
+}
 
 impl Series {
     pub(crate) fn load(metadata: &Metadata) -> Series {
-        let rows = metadata.view().scan(Table::Requests, &[], &[]).count();
-        Series(AtomicU64::new(rows as u64))
+        let (mut rows, mut newest) = (0, 0);
+        // A row that cannot be read is as good as none; the check of the store tells of it.
+        for row in metadata.view().scan(Table::Requests, &[], &[]).flatten() {
+            rows += 1;
+            newest = newest.max(RequestRow::decode(row.value()).map_or(0, |row| row.age));
+        }
+        Series {
+            rows: AtomicU64::new(rows),
+            next_age: AtomicU64::new(newest.saturating_add(1)),
+        }
     }
 
     pub(crate) fn clear(&self) {
-        self.0.store(0, Ordering::Relaxed);
+        self.rows.store(0, Ordering::Relaxed);
     }
 
     fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.rows.fetch_add(1, Ordering::Relaxed);
     }
 
     fn is_full(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > SERIES_MAX
+        self.rows.load(Ordering::Relaxed) > SERIES_MAX
+    }
+
+    fn new_age(&self) -> u64 {
+        self.next_age.fetch_add(1, Ordering::Relaxed)
     }
 }
 
@@ -131,13 +146,17 @@ impl Inner {
     /// The object that an earlier execution of a request has made, as it is now.
     ///
     /// # Errors
-    /// [`Error::Stale`] if it has been removed since.
+    /// [`Error::Removed`] if it has been removed since.
     pub(crate) fn made_before(&self, effect: Effect) -> Result<Created> {
         let Effect::Made { object, directory } = effect else {
             return Err(other());
         };
+        let row = self.object(object).map_err(|error| match error {
+            Error::Stale => Error::Removed { object, directory },
+            error => error,
+        })?;
         Ok(Created {
-            attributes: self.object(object)?.attributes(object),
+            attributes: row.attributes(object),
             directory,
             made: true,
         })
@@ -166,21 +185,21 @@ impl Inner {
         let mut found: Vec<(u64, Vec<u8>)> = Vec::new();
         for row in self.metadata.view().scan(Table::Requests, &[], &[]) {
             let row = row?;
-            let seconds = RequestRow::decode(row.value()).map_or(0, |row| row.seconds);
-            found.push((seconds, row.key().to_vec()));
+            let age = RequestRow::decode(row.value()).map_or(0, |row| row.age);
+            found.push((age, row.key().to_vec()));
         }
         found.sort_unstable();
         let many = (found.len() as u64).saturating_sub(SERIES_KEPT);
         let old = &found[..usize::try_from(many).unwrap_or(found.len())];
         for group in old.chunks(ROWS_A_BATCH) {
             let mut mutation = self.begin_blocking()?;
-            for (seconds, key) in group {
+            for (age, key) in group {
                 let now = self.request_row(key)?;
                 // It may have been used again meanwhile.
-                if now.is_none_or(|row| row.seconds == *seconds) {
+                if now.is_none_or(|row| row.age == *age) {
                     mutation.remove_local(Table::Requests, key);
                     mutation.then(|inner, _| {
-                        inner.series.0.fetch_sub(1, Ordering::Relaxed);
+                        inner.series.rows.fetch_sub(1, Ordering::Relaxed);
                     });
                 }
             }
@@ -202,8 +221,7 @@ impl Mutation<'_> {
         let Some(request) = &who.request else {
             return Ok(());
         };
-        let seconds = u64::try_from(self.now().seconds).unwrap_or(0);
-        let row = RequestRow::new(request, seconds, effect);
+        let row = RequestRow::new(request, self.inner().series.new_age(), effect);
         let row = self.with_earlier(&request.series, row)?.encode();
         match of {
             Some(id) => self.put_of(id, Table::Requests, &request.series, &row),
@@ -216,7 +234,8 @@ impl Mutation<'_> {
 
     /// Takes over what a request has done that another primary carried out.
     pub(crate) fn enter_request(&mut self, series: &[u8], row: RequestRow) -> Result<()> {
-        let row = self.with_earlier(series, row)?;
+        let age = self.inner().series.new_age();
+        let row = self.with_earlier(series, row.with_age(age))?;
         self.put_local(Table::Requests, series, &row.encode());
         Ok(())
     }

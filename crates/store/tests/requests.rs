@@ -16,7 +16,7 @@ use vfs::{
 const ROOT: ObjectId = ObjectId::ROOT;
 
 /// The superuser with a request of a series.
-fn asking(series: u8, number: u32) -> Credentials {
+fn asking(series: u8, number: u64) -> Credentials {
     root().with_request(Some(RequestId {
         series: [series; RequestId::SERIES_BYTES],
         number,
@@ -128,9 +128,15 @@ async fn make_all(store: &Store, file: ObjectId) -> Vec<Told> {
 async fn assert_all_answered(store: &Store, file: ObjectId, told: &[Told]) {
     let version = store.attributes(ROOT).await.unwrap().change;
     for (series, (what, told)) in (0..).zip(CHANGES.iter().zip(told)) {
-        // What was made and removed again is gone.
-        let gone = *what == "create";
-        let expected = if gone { Err(&Error::Stale) } else { Ok(told) };
+        // What was made and removed again is gone, and not made once more.
+        let gone = match told {
+            Told::Made(object, directory, _) if *what == "create" => Some(Error::Removed {
+                object: *object,
+                directory: *directory,
+            }),
+            _ => None,
+        };
+        let expected = gone.as_ref().map_or(Ok(told), Err);
         for who in [asking(series, 7), again(&asking(series, 7))] {
             let answered = change(store, &who, what, file).await;
             assert_eq!(answered.as_ref(), expected, "{what}");

@@ -1,6 +1,6 @@
 //! Why a file system refuses or fails an operation.
 
-use crate::{LockConflict, NameError};
+use crate::{DirectoryChange, LockConflict, NameError, ObjectId};
 use serde::{Deserialize, Serialize};
 
 /// Why arguments are invalid. By this name, so that derived code does not borrow it from what it decodes.
@@ -9,7 +9,8 @@ type Reason = &'static str;
 /// The result of a file system operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation did not happen. Nothing has changed when one of these is returned, [`Error::Uncertain`] excepted.
+/// Why an operation did not happen. Nothing has changed when one of these is returned, [`Error::Uncertain`] and
+/// [`Error::Removed`] excepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
     /// No entry has that name.
@@ -97,6 +98,14 @@ pub enum Error {
     /// The storage below failed. The text is for the log, not for clients.
     #[error("input/output error: {0}")]
     Io(String),
+    /// The request was carried out before, and the object that it made has been removed since.
+    #[error("what the request has made no longer exists")]
+    Removed {
+        /// What it made.
+        object: ObjectId,
+        /// How the directory changed then.
+        directory: DirectoryChange,
+    },
 }
 
 /// Reasons are written for the log of the server that found them; elsewhere a general one stands in.

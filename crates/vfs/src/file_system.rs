@@ -80,8 +80,9 @@ pub enum Creation {
     Unchecked,
     /// An existing entry is an error.
     Guarded,
-    /// An existing file is taken if it was made with the same verifier, else an error. The verifier is
-    /// stored with the file, so that a repeat after a crash succeeds.
+    /// An existing file is taken if it was made with the same verifier and neither written nor given attributes since,
+    /// else an error. The verifier is stored with the file until then, so that a repeat after a crash succeeds. Whoever
+    /// asks sees to it that nobody else can have the same.
     Exclusive([u8; 8]),
 }
 

@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 pub struct RequestId {
     /// The series; no other one has that name, at no server.
     pub series: [u8; RequestId::SERIES_BYTES],
-    /// Its place in the series. Numbers go up by one and start again at zero behind the largest.
-    pub number: u32,
+    /// Its place in the series. The lower half is the number that the client says, which goes up by one and starts again
+    /// at zero behind the largest; the upper half says how often it has. A mere repeat does not know the upper half, and
+    /// has zero there.
+    pub number: u64,
     /// Which of the changes that the request asks for.
     pub part: u32,
     /// Of everything that was asked, so that a different request with the same name is not taken for a repeat.
@@ -26,11 +28,18 @@ impl RequestId {
     /// Length of the name of a series.
     pub const SERIES_BYTES: usize = 20;
 
-    /// Whether `number` comes behind `other` in a series, the numbers of which start again at zero.
+    /// Whether two of a series have the same number, as far as clients say it.
     #[must_use]
-    pub fn is_later(number: u32, other: u32) -> bool {
-        let ahead = number.wrapping_sub(other);
-        ahead != 0 && ahead < 1 << 31
+    pub fn is_same_number(number: u64, other: u64) -> bool {
+        number & u64::from(u32::MAX) == other & u64::from(u32::MAX)
+    }
+
+    /// Whether both name the same change, whichever of them is a mere repeat.
+    #[must_use]
+    pub fn is_repeat_of(&self, other: &RequestId) -> bool {
+        self.series == other.series
+            && RequestId::is_same_number(self.number, other.number)
+            && (self.part, self.digest) == (other.part, other.digest)
     }
 }
 
@@ -39,11 +48,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_go_round() {
-        assert!(RequestId::is_later(8, 7));
-        assert!(!RequestId::is_later(7, 7));
-        assert!(!RequestId::is_later(7, 8));
-        assert!(RequestId::is_later(2, u32::MAX));
-        assert!(!RequestId::is_later(u32::MAX, 2));
+    fn a_repeat_has_all_but_how_often_the_numbers_have_started_again() {
+        let request = RequestId {
+            series: [7; RequestId::SERIES_BYTES],
+            number: (3 << 32) | 5,
+            part: 1,
+            digest: 9,
+            repeat_only: false,
+        };
+        let repeat = RequestId {
+            number: 5,
+            repeat_only: true,
+            ..request
+        };
+        assert!(repeat.is_repeat_of(&request));
+        let series = [8; RequestId::SERIES_BYTES];
+        for other in [
+            RequestId { series, ..repeat },
+            RequestId {
+                number: 6,
+                ..repeat
+            },
+            RequestId { part: 2, ..repeat },
+            RequestId {
+                digest: 8,
+                ..repeat
+            },
+        ] {
+            assert!(!other.is_repeat_of(&request));
+        }
     }
 }

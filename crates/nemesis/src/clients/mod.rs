@@ -15,7 +15,7 @@ mod registers;
 pub mod tree;
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl Target {
     pub async fn client(&self, name: &str, generation: u64) -> Result<Client, Error> {
         let Self { site, address } = self.clone();
         let options = Options::dialling(move || {
-            let stream = site.enter(|| TcpStream::connect(address));
+            let stream = site.enter(|| nfs4_client::connect(address));
             stream.map_err(io::Error::other)?
         });
         Client::connect(Options {

@@ -1,7 +1,7 @@
 //! CREATE: makes anything but a regular file (RFC 8881, section 18.4).
 
 use nfs4::{Attr, Bitmap4, CreateArgs, CreateResOk, CreateType4, NfsStat4};
-use vfs::{NewObject, ObjectKind, SetAttributes};
+use vfs::{Error, NewObject, ObjectKind, SetAttributes};
 use xdr::Bytes;
 
 use super::directory::{change_info, name, status_in_directory};
@@ -22,15 +22,20 @@ pub(crate) async fn create(
     let (set, attrset) = meaningful(to_set(&args.createattrs, compound.minor_version)?, &new);
     let file_system = &directory.export.file_system;
     let who = compound.asking(&directory.who);
-    let created = file_system
-        .create(&who, directory.id, &name, new, &set)
-        .await
-        .map_err(status_in_directory)?;
-    let object = directory.at(created.attributes.id);
-    compound.learn(&object, created.attributes);
-    compound.set_current(Handle::Object(object));
+    let created = file_system.create(&who, directory.id, &name, new, &set);
+    let (id, changed) = match created.await {
+        Ok(created) => {
+            let object = directory.at(created.attributes.id);
+            compound.learn(&object, created.attributes);
+            (object.id, created.directory)
+        }
+        // A repeat is answered as the request was; what follows finds that the object is gone.
+        Err(Error::Removed { object, directory }) => (object, directory),
+        Err(error) => return Err(status_in_directory(error)),
+    };
+    compound.set_current(Handle::Object(directory.at(id)));
     Ok(CreateResOk {
-        cinfo: change_info(created.directory),
+        cinfo: change_info(changed),
         attrset,
     })
 }

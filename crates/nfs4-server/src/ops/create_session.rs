@@ -36,9 +36,9 @@ pub(crate) async fn create_session(
         },
         use_for_back_channel,
     };
-    let (created, releases) = service.state().create_session(&request, service.now())?;
+    let (created, departure) = service.state().create_session(&request, service.now())?;
     // The old incarnation's opens and locks must be gone before the new one meets them.
-    service.release(releases).await;
+    service.see_off(departure).await;
     Ok(CreateSessionResOk {
         sessionid: created.session,
         sequence: created.sequence,

@@ -11,7 +11,7 @@ pub(crate) async fn destroy_clientid(
 ) -> Result<(), NfsStat4> {
     let (service, client) = (compound.service, ClientId(args.clientid));
     let has_moved = service.has_moved(client);
-    let releases = service.state().destroy_client(client, has_moved)?;
-    service.release(releases).await;
+    let departure = service.state().destroy_client(client, has_moved)?;
+    service.see_off(departure).await;
     Ok(())
 }

@@ -34,13 +34,14 @@ pub(crate) async fn exchange_id(
             owner: Arc::from(&args.clientowner.ownerid[..]),
             verifier: args.clientowner.verifier.0,
             principal: compound.principal(),
+            address: compound.caller.peer.ip(),
         },
         update: args.flags & exchgid::UPD_CONFIRMED_REC_A != 0,
         implementation: implementation.unwrap_or_default(),
     };
     let service = compound.service;
-    let (exchanged, releases) = service.state().exchange_id(request, service.now())?;
-    service.release(releases).await;
+    let (exchanged, departure) = service.state().exchange_id(request, service.now())?;
+    service.see_off(departure).await;
 
     let confirmed = if exchanged.confirmed {
         exchgid::CONFIRMED_R

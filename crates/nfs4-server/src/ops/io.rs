@@ -15,13 +15,24 @@ pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
 pub(super) enum Right {
     Open,
     ModeBits,
+    /// The caller has an open that does not allow it. Clients that fill whole pages read back what they opened for writing
+    /// (RFC 8881, section 9.1.2), which is granted to whoever could open the file for reading as well.
+    ModeBitsBesidesOpen,
 }
 
 impl Right {
     pub(super) fn authority<'a>(&self, who: &'a Credentials) -> Authority<'a> {
         match self {
             Right::Open => Authority::Open(who),
-            Right::ModeBits => Authority::Credentials(who),
+            Right::ModeBits | Right::ModeBitsBesidesOpen => Authority::Credentials(who),
+        }
+    }
+
+    /// The status of an operation that was refused, or failed, under this right.
+    pub(super) fn status(&self, error: Error) -> NfsStat4 {
+        match (self, error) {
+            (Right::ModeBitsBesidesOpen, Error::AccessDenied) => NfsStat4::OpenMode,
+            (_, error) => status_of_io(error),
         }
     }
 }
@@ -48,7 +59,8 @@ pub(super) fn right(
     match state.resolve_for_io(session.client, &stateid, object.key(), wanted)? {
         Resolved::Open(_) => Ok(Right::Open),
         // Somebody may yet reclaim an open that denies this.
-        Resolved::Anonymous | Resolved::ReadBypass if state.in_grace() => Err(NfsStat4::Grace),
+        _ if state.in_grace() => Err(NfsStat4::Grace),
         Resolved::Anonymous | Resolved::ReadBypass => Ok(Right::ModeBits),
+        Resolved::WriteOnly => Ok(Right::ModeBitsBesidesOpen),
     }
 }

@@ -5,7 +5,7 @@ use nfs4::{
     OpenNoneDelegation4, OpenResOk, Stateid4, open_result, share as share_bits,
 };
 use vfs::{
-    Attributes, Authority, ChangeAttribute, Creation, Credentials, DirectoryChange, Name,
+    Attributes, Authority, ChangeAttribute, Creation, Credentials, DirectoryChange, Error, Name,
     NewObject, SetAttributes, Share, permission,
 };
 
@@ -31,6 +31,9 @@ pub(crate) async fn open(
     service.state().admit(session.client, reclaim, now)?;
 
     let found = find(compound, &args).await?;
+    if found.is_removed {
+        return Err(NfsStat4::Stale);
+    }
     if found.object.read_only && share.write {
         return Err(NfsStat4::RoFs);
     }
@@ -40,7 +43,7 @@ pub(crate) async fn open(
         args.share_access,
         found,
         stateid,
-        attributes,
+        Some(attributes),
     ))
 }
 
@@ -51,9 +54,10 @@ pub(crate) async fn repeated(
     args: OpenArgs,
 ) -> Result<OpenResOk, NfsStat4> {
     let found = find(compound, &args).await?;
-    let Some(attributes) = found.made.clone() else {
+    let attributes = found.made.clone();
+    if attributes.is_none() && !found.is_removed {
         return Err(NfsStat4::DeadSession);
-    };
+    }
     let stateid = compound.service.state().bygone_stateid();
     Ok(opened(
         compound,
@@ -64,21 +68,21 @@ pub(crate) async fn repeated(
     ))
 }
 
-/// The result, once the file is open; it is current from here on.
+/// The result, once the file is open; it is current from here on. Of one that has been removed since there are no attributes.
 fn opened(
     compound: &mut Compound<'_>,
     share_access: u32,
     found: Found,
     stateid: Stateid4,
-    attributes: Attributes,
+    attributes: Option<Attributes>,
 ) -> OpenResOk {
     let attrset = found.attrset;
     // Without a name there is no directory to tell of.
-    let directory = found.directory.unwrap_or(DirectoryChange {
-        before: attributes.change,
-        after: attributes.change,
-    });
-    compound.learn(&found.object, attributes);
+    let version = attributes.as_ref().map(|attributes| attributes.change);
+    let directory = (found.directory).unwrap_or_else(|| unchanged(version.unwrap_or(NO_VERSION)));
+    if let Some(attributes) = attributes {
+        compound.learn(&found.object, attributes);
+    }
     compound.set_current(Handle::Object(found.object));
     compound.current_stateid = Some(stateid);
     OpenResOk {
@@ -97,6 +101,8 @@ struct Found {
     object: ObjectHandle,
     /// What it was made with, by this request.
     made: Option<Attributes>,
+    /// Whether this request made it when it came first, and it is gone since.
+    is_removed: bool,
     /// Whether the mode does not keep the caller out: this request made it, or an earlier one that the client repeats.
     is_own: bool,
     /// Whether an existing file is to be emptied once it is open.
@@ -112,6 +118,7 @@ impl Found {
         Found {
             object,
             made: None,
+            is_removed: false,
             is_own: false,
             empty: false,
             directory: None,
@@ -122,12 +129,30 @@ impl Found {
     /// A file that is there, found by its name in a directory of this version.
     fn named(object: ObjectHandle, version: ChangeAttribute) -> Found {
         Found {
-            directory: Some(DirectoryChange {
-                before: version,
-                after: version,
-            }),
+            directory: Some(unchanged(version)),
             ..Found::existing(object)
         }
+    }
+
+    /// A file that an earlier execution of the request has made, and that is gone.
+    fn removed(object: ObjectHandle, directory: DirectoryChange, attrset: Bitmap4) -> Found {
+        Found {
+            is_removed: true,
+            directory: Some(directory),
+            attrset,
+            ..Found::existing(object)
+        }
+    }
+}
+
+/// Of a file that is gone and was not found by its name, of which nothing is told.
+const NO_VERSION: ChangeAttribute = ChangeAttribute(0);
+
+/// A directory in which nothing has changed.
+fn unchanged(version: ChangeAttribute) -> DirectoryChange {
+    DirectoryChange {
+        before: version,
+        after: version,
     }
 }
 
@@ -186,11 +211,11 @@ async fn make(
         CreateHow4::Unchecked(attributes) => (Creation::Unchecked, to_set(attributes, version)?),
         CreateHow4::Guarded(attributes) => (Creation::Guarded, to_set(attributes, version)?),
         CreateHow4::Exclusive(verifier) => (
-            Creation::Exclusive(verifier.0),
+            Creation::Exclusive(compound.own_verifier(verifier)),
             (SetAttributes::default(), Bitmap4::default()),
         ),
         CreateHow4::Exclusive41(both) => (
-            Creation::Exclusive(both.verf.0),
+            Creation::Exclusive(compound.own_verifier(&both.verf)),
             to_set(&both.attrs, version)?,
         ),
     };
@@ -198,17 +223,19 @@ async fn make(
         return existing_on_read_only(&directory, &name, creation).await;
     }
     let file_system = &directory.export.file_system;
-    let created = file_system
-        .create(
-            &compound.asking(&directory.who),
-            directory.id,
-            &name,
-            NewObject::File(creation),
-            &set,
-        )
-        .await
-        .or_status()?;
-    let is_own = created.made || matches!(creation, Creation::Exclusive(_));
+    let (who, new) = (compound.asking(&directory.who), NewObject::File(creation));
+    let created = file_system.create(&who, directory.id, &name, new, &set);
+    let created = match created.await {
+        Err(Error::Removed {
+            object,
+            directory: changed,
+        }) => {
+            return Ok(Found::removed(directory.at(object), changed, attrset));
+        }
+        created => created.or_status()?,
+    };
+    let is_repeat = matches!(creation, Creation::Exclusive(_));
+    let is_own = created.made || (is_repeat && permission::is_owner(&who, &created.attributes));
     let empty = !created.made && creation == Creation::Unchecked && set.size == Some(0);
     Ok(Found {
         object: directory.at(created.attributes.id),
@@ -221,6 +248,7 @@ async fn make(
             (false, false) => Bitmap4::default(),
         },
         made: created.made.then_some(created.attributes),
+        is_removed: false,
     })
 }
 
@@ -232,7 +260,7 @@ async fn existing_on_read_only(
 ) -> Result<Found, NfsStat4> {
     let file_system = &directory.export.file_system;
     let attributes = match file_system.lookup(&directory.who, directory.id, name).await {
-        Err(vfs::Error::NotFound) => return Err(NfsStat4::RoFs),
+        Err(Error::NotFound) => return Err(NfsStat4::RoFs),
         Err(error) => return Err(status_of(&error)),
         Ok(attributes) => attributes,
     };
@@ -283,7 +311,7 @@ async fn register(
         }
     };
     let opened = opened.map_err(|error| match (error, reclaim) {
-        (vfs::Error::ShareDenied, Reclaim::Yes) => NfsStat4::ReclaimConflict,
+        (Error::ShareDenied, Reclaim::Yes) => NfsStat4::ReclaimConflict,
         (error, _) => status_of(&error),
     })?;
     let outcome = match empty_if_asked(found, share, &object.who).await {

@@ -2,7 +2,7 @@
 
 use nfs4::{NfsStat4, ReadArgs, ReadResOk};
 
-use super::io::{IO_BYTES_MAX, right, status_of_io};
+use super::io::{IO_BYTES_MAX, right};
 use crate::compound::Compound;
 use crate::reply;
 use crate::state::StateidUse;
@@ -24,7 +24,7 @@ pub(crate) async fn read(
     let data = file_system
         .read(authority, object.id, args.offset, count)
         .await
-        .map_err(status_of_io)?;
+        .map_err(|error| right.status(error))?;
     compound
         .service
         .observer

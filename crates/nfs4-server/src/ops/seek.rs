@@ -3,7 +3,7 @@
 use nfs4::{DataContent4, NfsStat4, SeekArgs, SeekResOk};
 use vfs::{Error, SeekTarget};
 
-use super::io::{right, status_of_io};
+use super::io::right;
 use crate::compound::Compound;
 use crate::state::StateidUse;
 use crate::status::OrStatus;
@@ -25,7 +25,7 @@ pub(crate) async fn seek(
         .await
     {
         Err(Error::NotFound) => return Err(NfsStat4::Nxio),
-        Err(error) => return Err(status_of_io(error)),
+        Err(error) => return Err(right.status(error)),
         Ok(found) => found,
     };
     let size = file_system.attributes(object.id).await.or_status()?.size;

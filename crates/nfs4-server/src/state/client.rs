@@ -1,6 +1,7 @@
 //! Client records: who a client is, and which incarnation of it (RFC 8881, section 2.4).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use nfs4::{NfsStat4, SessionId4};
 
 use super::newcomers::Newcomer;
 use super::session::CreatedSession;
-use super::{Release, State};
+use super::{Departure, State};
 
 /// The shorthand for a client that the server hands out in EXCHANGE_ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +33,8 @@ pub struct ClientIdentity {
     pub verifier: [u8; 8],
     /// Under whose credentials it speaks.
     pub principal: Principal,
+    /// From where it speaks.
+    pub address: IpAddr,
 }
 
 /// An EXCHANGE_ID request, reduced to what decides it.
@@ -65,6 +68,8 @@ pub(super) struct Client {
     /// of the client.
     pub(super) name: Arc<[u8]>,
     pub(super) principal: Principal,
+    /// From where it introduced itself.
+    network: IpAddr,
     pub(super) confirmed: bool,
     pub(super) implementation: String,
     /// The sequence number that the next new CREATE_SESSION carries.
@@ -86,6 +91,10 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn is_expired(&self, now: Instant, lease: Duration) -> bool {
+        let lease = match self.confirmed {
+            true => lease,
+            false => lease.min(UNCONFIRMED_LIFE),
+        };
         now.saturating_duration_since(self.renewed) > lease
     }
 
@@ -97,6 +106,64 @@ impl Client {
 
     fn is_in_use(&self) -> bool {
         !self.sessions.is_empty() || !self.opens.is_empty() || !self.locks.is_empty()
+    }
+}
+
+/// A client confirms its record at once, so one that does not has given up.
+const UNCONFIRMED_LIFE: Duration = Duration::from_secs(15);
+/// Unconfirmed records of one network at most, and of all together. Clients of one address may all come at once.
+const UNCONFIRMED_OF_NETWORK: usize = 256;
+const UNCONFIRMED_MAX: usize = 4096;
+
+/// Unconfirmed records, from the oldest on, and where they come from. Anybody can make some, so they push out each other and
+/// nobody else.
+#[derive(Debug, Default)]
+pub(super) struct Unconfirmed {
+    all: BTreeMap<ClientId, IpAddr>,
+    networks: HashMap<IpAddr, usize>,
+}
+
+impl Unconfirmed {
+    fn add(&mut self, id: ClientId, network: IpAddr) {
+        self.all.insert(id, network);
+        *self.networks.entry(network).or_default() += 1;
+    }
+
+    pub(super) fn remove(&mut self, id: ClientId) {
+        if let Some(network) = self.all.remove(&id)
+            && let Some(count) = self.networks.get_mut(&network)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.networks.remove(&network);
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The record that has to go for one more of this network, if there is no room: the oldest of the network, or else of
+    /// that with most of them.
+    fn in_the_way(&self, network: IpAddr) -> Option<ClientId> {
+        let own = self.networks.get(&network).copied().unwrap_or(0);
+        let of = match own >= UNCONFIRMED_OF_NETWORK {
+            true => network,
+            false if self.len() < UNCONFIRMED_MAX => return None,
+            false => *self.networks.iter().max_by_key(|(_, count)| **count)?.0,
+        };
+        let mut all = self.all.iter();
+        all.find(|(_, network)| **network == of).map(|(id, _)| *id)
+    }
+}
+
+/// The network of an address: itself, or the 64 bits of an IPv6 address that name a network, as a host there has as many
+/// addresses as it likes and changes them by itself.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+        address => address,
     }
 }
 
@@ -125,14 +192,17 @@ impl State {
     /// Introduces a client, or finds it again (RFC 8881, section 18.35.4, cases 1 to 9).
     ///
     /// # Errors
-    /// `NOENT`, `NOT_SAME`, `PERM` for updates that do not fit, `CLID_INUSE` when another principal
-    /// uses the owner string, `DELAY` when the table of clients is full.
+    /// `NOENT`, `NOT_SAME`, `PERM` for updates that do not fit, `CLID_INUSE` when another principal, or somebody at
+    /// another address, uses the owner string, `DELAY` while what it held before is being let go.
     pub fn exchange_id(
         &mut self,
         request: ExchangeRequest,
         now: Instant,
-    ) -> Result<(Exchanged, Vec<Release>), NfsStat4> {
+    ) -> Result<(Exchanged, Option<Departure>), NfsStat4> {
         let identity = &request.identity;
+        if self.departures.is_departing(&identity.owner) {
+            return Err(NfsStat4::Delay);
+        }
         let confirmed = self
             .owners
             .get(&identity.owner)
@@ -141,11 +211,12 @@ impl State {
             if request.update {
                 return Err(NfsStat4::NoEnt);
             }
-            return self.introduce(request, now).map(|new| (new, Vec::new()));
+            return Ok((self.introduce(request, now), None));
         };
 
         let same_principal = existing.principal == identity.principal;
         let same_incarnation = existing.verifier == identity.verifier;
+        let in_use = existing.is_in_use() && !existing.is_expired(now, self.limits.lease);
         if request.update {
             return match (same_incarnation, same_principal) {
                 (false, _) => Err(NfsStat4::NotSame),
@@ -153,25 +224,29 @@ impl State {
                 (true, true) => {
                     existing.implementation = request.implementation;
                     existing.renewed = now;
-                    Ok((existing.exchanged(), Vec::new()))
+                    Ok((existing.exchanged(), None))
                 }
             };
         }
         if !same_principal {
-            let lease_holds = !existing.is_expired(now, self.limits.lease);
-            if existing.is_in_use() && lease_holds {
+            if in_use {
                 return Err(NfsStat4::ClidInUse);
             }
             let old = existing.id;
-            let releases = self.remove_client(old);
-            return self.introduce(request, now).map(|new| (new, releases));
+            let departure = self.remove_client(old);
+            return Ok((self.introduce(request, now), departure));
         }
         if same_incarnation {
             existing.renewed = now;
-            return Ok((existing.exchanged(), Vec::new()));
+            return Ok((existing.exchanged(), None));
+        }
+        // AUTH_SYS proves nothing, and every client's own name is the superuser's. Whoever is elsewhere and does not know
+        // the verifier waits until the client has gone.
+        if in_use && existing.network != network_of(identity.address) {
+            return Err(NfsStat4::ClidInUse);
         }
         // The client restarted. Its old record stays until CREATE_SESSION confirms the new one.
-        self.introduce(request, now).map(|new| (new, Vec::new()))
+        Ok((self.introduce(request, now), None))
     }
 
     /// Removes a client record that has no state left (RFC 8881, section 18.50), or only what the client holds
@@ -183,7 +258,7 @@ impl State {
         &mut self,
         id: ClientId,
         has_moved: bool,
-    ) -> Result<Vec<Release>, NfsStat4> {
+    ) -> Result<Option<Departure>, NfsStat4> {
         let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientid)?;
         if !client.sessions.is_empty() || (client.is_in_use() && !has_moved) {
             return Err(NfsStat4::ClientidBusy);
@@ -191,8 +266,27 @@ impl State {
         Ok(self.remove_client(id))
     }
 
+    /// Whether a client may make a session.
+    ///
+    /// # Errors
+    /// `DELAY` while what it held before is being let go, and for a new client when there are too many.
+    pub(super) fn may_come(&self, id: ClientId) -> Result<(), NfsStat4> {
+        let Some(client) = self.clients.get(&id) else {
+            return Ok(());
+        };
+        let records = self.owners.get(&client.owner);
+        let is_new = records.is_some_and(|records| records.confirmed.is_none());
+        let confirmed = self.clients.len() - self.unconfirmed.len();
+        if self.departures.is_departing(&client.owner)
+            || (is_new && confirmed >= self.limits.clients)
+        {
+            return Err(NfsStat4::Delay);
+        }
+        Ok(())
+    }
+
     /// How file systems know a client.
-    pub(super) fn client_name(&self, id: ClientId) -> Option<Arc<[u8]>> {
+    pub(crate) fn client_name(&self, id: ClientId) -> Option<Arc<[u8]>> {
         self.clients.get(&id).map(|client| client.name.clone())
     }
 
@@ -206,7 +300,7 @@ impl State {
     }
 
     /// Makes a new unconfirmed record in place of an earlier unconfirmed one of the same owner.
-    fn introduce(&mut self, request: ExchangeRequest, now: Instant) -> Result<Exchanged, NfsStat4> {
+    fn introduce(&mut self, request: ExchangeRequest, now: Instant) -> Exchanged {
         let ExchangeRequest {
             identity,
             implementation,
@@ -216,11 +310,13 @@ impl State {
             .owners
             .get(&identity.owner)
             .and_then(|owner| owner.unconfirmed);
+        let network = network_of(identity.address);
+        // What was never confirmed holds nothing.
         if let Some(unconfirmed) = unconfirmed {
-            self.remove_client(unconfirmed);
+            let _nothing = self.remove_client(unconfirmed);
         }
-        if self.clients.len() >= self.limits.clients {
-            return Err(NfsStat4::Delay);
+        if let Some(unconfirmed) = self.unconfirmed.in_the_way(network) {
+            let _nothing = self.remove_client(unconfirmed);
         }
         let id = ClientId((u64::from(self.incarnation) << 32) | u64::from(self.next_client));
         self.next_client = self.next_client.wrapping_add(1);
@@ -230,6 +326,7 @@ impl State {
             verifier: identity.verifier,
             name: [&identity.verifier[..], &identity.owner].concat().into(),
             principal: identity.principal,
+            network,
             confirmed: false,
             implementation,
             next_create: 1,
@@ -245,28 +342,26 @@ impl State {
         };
         let exchanged = client.exchanged();
         self.clients.insert(id, client);
+        self.unconfirmed.add(id, network);
         self.owners.entry(identity.owner).or_default().unconfirmed = Some(id);
-        Ok(exchanged)
+        exchanged
     }
 
     /// Confirms a record; an older incarnation of the same client goes with all it had.
-    pub(super) fn confirm(&mut self, id: ClientId, now: Instant) -> Vec<Release> {
+    pub(super) fn confirm(&mut self, id: ClientId, now: Instant) -> Option<Departure> {
         self.welcome(id, now);
-        let Some(client) = self.clients.get_mut(&id) else {
-            return Vec::new();
-        };
+        let client = self.clients.get_mut(&id)?;
         if client.confirmed {
-            return Vec::new();
+            return None;
         }
         client.confirmed = true;
+        self.unconfirmed.remove(id);
         client.may_reclaim = self.grace.may_reclaim(&client.owner);
         let owner = client.owner.clone();
         let records = self.owners.entry(owner).or_default();
         records.unconfirmed = None;
-        match records.confirmed.replace(id) {
-            Some(old) => self.remove_client(old),
-            None => Vec::new(),
-        }
+        let old = records.confirmed.replace(id)?;
+        self.remove_client(old)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nfs4::NfsStat4;
 
 use super::client::ClientId;
-use super::{Limits, Release, State};
+use super::{Departure, Limits, State};
 
 /// Whether an OPEN or LOCK asserts something held before the restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl State {
 
     /// Ends the grace period when its time is up or nobody is left to wait for. Returns the records of
     /// those that did not come back, once, when it ends; without a grace period, at the first call.
-    pub fn end_grace_if_due(&mut self, now: Instant) -> Option<Vec<Release>> {
+    pub fn end_grace_if_due(&mut self, now: Instant) -> Option<Vec<Departure>> {
         let goes_on = self.grace.ends.is_some_and(|ends| now < ends);
         if self.grace.end_told || (goes_on && !self.grace.expected.is_empty()) {
             return None;
@@ -141,7 +141,14 @@ impl State {
             .filter(|client| client.reclaim_complete)
             .map(|client| &client.owner)
             .collect();
-        let forgotten = lost.iter().filter(|owner| !complete.contains(owner));
-        Some(forgotten.cloned().map(Release::Record).collect())
+        let forgotten: Vec<_> = (lost.into_iter())
+            .filter(|owner| !complete.contains(owner))
+            .collect();
+        let departures = forgotten.into_iter();
+        Some(
+            departures
+                .filter_map(|owner| self.depart_from_record(owner))
+                .collect(),
+        )
     }
 }

@@ -7,7 +7,9 @@
 
 mod back_channel;
 mod client;
+mod departure;
 mod grace;
+mod memory;
 mod newcomers;
 mod open;
 mod session;
@@ -22,7 +24,9 @@ use vfs::{LockOwner, ObjectId, OpenOwner};
 
 pub use back_channel::{BackChannel, BackChannelHealth, Callback, CallbackEnd};
 pub use client::{ClientId, ClientIdentity, ExchangeRequest, Exchanged, Principal};
+pub use departure::Departure;
 pub use grace::Reclaim;
+pub use memory::Memory;
 pub use open::{LockGrant, OpenFile, OpenGrant};
 pub use session::{
     ConnectionId, CreateSession, CreatedSession, ReplySlot, SequenceRequest, Sequenced,
@@ -33,7 +37,8 @@ pub use stateid::{Resolved, StateidUse};
 #[cfg(test)]
 mod tests;
 
-use client::{Client, OwnerRecords};
+use client::{Client, OwnerRecords, Unconfirmed};
+use departure::Departures;
 use grace::Grace;
 use newcomers::Newcomers;
 use open::{Lock, Open};
@@ -57,12 +62,14 @@ pub struct Limits {
     pub cached_response_bytes: u32,
     /// Operations in one COMPOUND.
     pub operations: u32,
-    /// Client records, confirmed or not.
+    /// Confirmed client records.
     pub clients: usize,
     /// Sessions of one client.
     pub sessions_per_client: usize,
     /// Open files and byte-range lock states of one client, each.
     pub states_per_client: usize,
+    /// Memory for everything that is kept for clients, in bytes (see [`Memory`]).
+    pub memory_bytes: u64,
 }
 
 impl Default for Limits {
@@ -78,6 +85,7 @@ impl Default for Limits {
             clients: 10_000,
             sessions_per_client: 64,
             states_per_client: 200_000,
+            memory_bytes: 1 << 30,
         }
     }
 }
@@ -115,6 +123,9 @@ pub struct State {
     next_state: u64,
     clients: HashMap<ClientId, Client>,
     owners: HashMap<Arc<[u8]>, OwnerRecords>,
+    unconfirmed: Unconfirmed,
+    departures: Departures,
+    memory: Memory,
     sessions: HashMap<SessionId4, Session>,
     opens: HashMap<u64, Open>,
     open_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
@@ -144,6 +155,9 @@ impl State {
             next_state: 1,
             clients: HashMap::new(),
             owners: HashMap::new(),
+            unconfirmed: Unconfirmed::default(),
+            departures: Departures::default(),
+            memory: Memory::default(),
             sessions: HashMap::new(),
             opens: HashMap::new(),
             open_index: HashMap::new(),
@@ -161,7 +175,7 @@ impl State {
     }
 
     /// Drops clients whose lease ran out and unconfirmed records that nobody confirmed.
-    pub fn expire(&mut self, now: Instant) -> Vec<Release> {
+    pub fn expire(&mut self, now: Instant) -> Vec<Departure> {
         self.end_newcomers(now);
         let lease = self.limits.lease;
         let gone: Vec<ClientId> = self
@@ -172,7 +186,7 @@ impl State {
             .map(|client| client.id)
             .collect();
         gone.into_iter()
-            .flat_map(|id| self.remove_client(id))
+            .filter_map(|id| self.remove_client(id))
             .collect()
     }
 
@@ -188,6 +202,7 @@ impl State {
             sessions: self.sessions.len(),
             opens: self.opens.len(),
             locks: self.locks.len(),
+            memory: self.memory,
         }
     }
 
@@ -198,31 +213,25 @@ impl State {
         present.map(|client| client.id)
     }
 
-    /// Removes a client with everything it had.
-    fn remove_client(&mut self, id: ClientId) -> Vec<Release> {
-        let Some(client) = self.clients.remove(&id) else {
-            return Vec::new();
-        };
+    /// Removes a client from the tables. What it had is let go by whoever gets the departure.
+    fn remove_client(&mut self, id: ClientId) -> Option<Departure> {
+        let client = self.take_out(id)?;
+        self.depart(client, false)
+    }
+
+    fn take_out(&mut self, id: ClientId) -> Option<Client> {
+        let client = self.clients.remove(&id)?;
         self.lose(&client);
         for session in &client.sessions {
-            self.sessions.remove(session);
-        }
-        let mut releases = Vec::new();
-        for key in &client.locks {
-            releases.extend(self.forget_lock(*key, &client.name));
-        }
-        for key in &client.opens {
-            releases.extend(self.forget_open(*key, &client.name));
+            self.remove_session(*session);
         }
         let records = self.owners.entry(client.owner.clone()).or_default();
         records.forget(id);
         if records.is_empty() {
             self.owners.remove(&client.owner);
         }
-        if client.confirmed && client.reclaim_complete {
-            releases.push(Release::Record(client.owner));
-        }
-        releases
+        self.unconfirmed.remove(id);
+        Some(client)
     }
 
     fn confirmed(&self, id: ClientId) -> Result<&Client, NfsStat4> {
@@ -244,4 +253,6 @@ pub struct StateCounts {
     pub opens: usize,
     /// Byte-range lock states, counted by owner and file.
     pub locks: usize,
+    /// What is taken of the memory for clients.
+    pub memory: Memory,
 }

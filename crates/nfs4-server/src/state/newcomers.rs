@@ -14,7 +14,7 @@ use std::time::Instant;
 use nfs4::{NfsStat4, Stateid4};
 
 use super::client::{Client, ClientId};
-use super::{Release, State};
+use super::{Departure, State};
 
 /// How often one client is asked to reclaim: once for each file system that moves, and hardly more.
 const REQUESTS_PER_CLIENT: u8 = 16;
@@ -157,14 +157,15 @@ impl State {
 
     /// Forgets all clients, as a restart would, and leaves their locks where they are: the clients may have
     /// reclaimed them elsewhere. Returns what is to be closed here.
-    pub fn forget_clients(&mut self) -> Vec<Release> {
+    pub fn forget_clients(&mut self) -> Vec<Departure> {
         let all: Vec<ClientId> = self.clients.keys().copied().collect();
-        let releases = all.into_iter().flat_map(|id| self.remove_client(id));
-        let releases: Vec<Release> = releases
-            .filter(|release| matches!(release, Release::Open(..)))
-            .collect();
+        let mut departures = Vec::new();
+        for id in all {
+            let client = self.take_out(id);
+            departures.extend(client.and_then(|client| self.depart(client, true)));
+        }
         self.newcomers.lost.clear();
-        releases
+        departures
     }
 
     /// Whether the client is one of this server's, or may yet reclaim after its restart.

@@ -114,6 +114,7 @@ impl State {
         if record.opens.len() >= self.limits.states_per_client {
             return Err(NfsStat4::Delay);
         }
+        self.memory.add_state(owner, &self.limits)?;
         let key = self.next_state_key();
         let open = Open {
             seqid: 1,
@@ -266,7 +267,7 @@ impl State {
     /// Enters a lock, or a change of one, that the file system carried out.
     ///
     /// # Errors
-    /// `BAD_STATEID` when the open is gone meanwhile. The caller then unlocks again.
+    /// `BAD_STATEID` when the open is gone meanwhile, `DELAY` when there is no room for more. The caller then unlocks again.
     pub fn record_lock(
         &mut self,
         client: ClientId,
@@ -280,11 +281,12 @@ impl State {
             lock.seqid = next_seqid(lock.seqid);
             return Ok(compose(self.incarnation, key, lock.seqid));
         }
-        if !self.opens.contains_key(&grant.open) {
+        if !self.opens.contains_key(&grant.open) || !self.clients.contains_key(&client) {
             return Err(NfsStat4::BadStateid);
         }
-        let key = self.next_state_key();
         let owner = grant.name.clone();
+        self.memory.add_state(&owner, &self.limits)?;
+        let key = self.next_state_key();
         self.locks.insert(
             key,
             Lock {
@@ -341,6 +343,7 @@ impl State {
         let Some(open) = self.opens.remove(&key) else {
             return Vec::new();
         };
+        self.memory.remove_state(&open.owner);
         let mut releases = Vec::new();
         for lock in &open.locks {
             releases.extend(self.forget_lock(*lock, client));
@@ -359,6 +362,7 @@ impl State {
 
     pub(super) fn forget_lock(&mut self, key: u64, client: &Arc<[u8]>) -> Option<Release> {
         let lock = self.locks.remove(&key)?;
+        self.memory.remove_state(&lock.owner);
         if let Some(open) = self.opens.get_mut(&lock.open) {
             open.locks.remove(&key);
         }

@@ -8,7 +8,7 @@ use xdr::Rope;
 
 use super::back_channel::{BackChannel, BackChannelHealth, BackPath};
 use super::client::{Client, ClientId, Principal};
-use super::{Limits, Release, State};
+use super::{Departure, Limits, State};
 
 /// One transport connection, numbered by the part of the server that accepts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -148,6 +148,8 @@ pub enum Sequenced {
         channel: SessionChannel,
         /// Where the reply goes.
         slot: ReplySlot,
+        /// The request's number on the slot: the sequence number, and above it how often these have started again.
+        number: u64,
         /// Which ways back to the client are broken.
         back: BackChannelHealth,
         /// Whether the client has to reclaim what it held at another server.
@@ -179,6 +181,8 @@ enum Progress {
 #[derive(Debug)]
 struct Slot {
     sequence: u32,
+    /// How often the sequence numbers have started again at zero.
+    rounds: u32,
     progress: Progress,
     operations: u32,
     principal: Principal,
@@ -189,6 +193,8 @@ pub(super) struct Session {
     pub(super) client: ClientId,
     channel: SessionChannel,
     slots: Vec<Slot>,
+    /// What its kept replies may take, in bytes.
+    reserved: u64,
     /// The connections associated with it (RFC 8881, section 2.10.3.1).
     pub(super) connections: BTreeSet<ConnectionId>,
     pub(super) back: BackPath,
@@ -211,12 +217,14 @@ impl State {
     /// # Errors
     /// `STALE_CLIENTID` for an unknown record, `SEQ_MISORDERED` for a sequence number that is neither the
     /// next nor the last, `CLID_INUSE` when another principal introduced the client, `TOOSMALL`
-    /// when the client's sizes leave no room, `NOSPC` when it has too many sessions.
+    /// when the client's sizes leave no room, `NOSPC` when it has too many sessions, `DELAY` when there are too many
+    /// clients or kept replies, or what an earlier incarnation of the client held is still being let go.
     pub fn create_session(
         &mut self,
         request: &CreateSession,
         now: Instant,
-    ) -> Result<(CreatedSession, Vec<Release>), NfsStat4> {
+    ) -> Result<(CreatedSession, Option<Departure>), NfsStat4> {
+        self.may_come(request.client)?;
         let client = self
             .clients
             .get_mut(&request.client)
@@ -224,7 +232,7 @@ impl State {
         if request.sequence.wrapping_add(1) == client.next_create
             && let Some(last) = &client.last_create
         {
-            return Ok((last.clone(), Vec::new()));
+            return Ok((last.clone(), None));
         }
         if !client.expects_create(request.sequence) {
             return Err(NfsStat4::SeqMisordered);
@@ -236,18 +244,23 @@ impl State {
             client.create_refused = true;
             return Err(refusal);
         }
+        let mut channel = request.channel.cut_to(&self.limits);
+        let Ok(reserved) = self.memory.reserve(&mut channel, &self.limits) else {
+            client.create_refused = true;
+            return Err(NfsStat4::Delay);
+        };
         client.next_create = request.sequence.wrapping_add(1);
         client.create_refused = false;
         client.renewed = now;
         let id = session_id(request.client, self.start, self.next_session);
-        let created = make_session(request, id, &self.limits);
+        let created = make_session(request, id, channel, reserved);
         client.sessions.push(created.answer.session);
         client.last_create = Some(created.answer.clone());
         self.next_session = self.next_session.wrapping_add(1);
         self.sessions
             .insert(created.answer.session, created.session);
-        let releases = self.confirm(request.client, now);
-        Ok((created.answer, releases))
+        let departure = self.confirm(request.client, now);
+        Ok((created.answer, departure))
     }
 
     /// Takes a SEQUENCE (RFC 8881, section 18.46.3) and renews the client's lease.
@@ -298,6 +311,9 @@ impl State {
         if request.smallest_reply_bytes > session.channel.reply_bytes(request.cache) as usize {
             return Err(session.channel.too_big(request.cache));
         }
+        if request.sequence < slot.sequence {
+            slot.rounds = slot.rounds.wrapping_add(1);
+        }
         slot.sequence = request.sequence;
         slot.operations = request.operations;
         slot.principal = request.principal;
@@ -305,6 +321,7 @@ impl State {
         // Without state protection, whoever uses a session over a connection associates it
         // (RFC 8881, section 2.10.3.1).
         session.connections.insert(request.connection);
+        let number = (u64::from(slot.rounds) << 32) | u64::from(slot.sequence);
         let (client, channel) = (session.client, session.channel);
         renew(&mut self.clients, client, now);
         Ok(Sequenced::Execute {
@@ -314,6 +331,7 @@ impl State {
                 session: request.session,
                 slot: request.slot,
             },
+            number,
             reclaim_needed: self.reclaim_needed(client),
             back: self
                 .sessions
@@ -336,6 +354,9 @@ impl State {
     pub fn put_off_sequence(&mut self, place: ReplySlot) {
         if let Some(session) = self.sessions.get_mut(&place.session) {
             let slot = &mut session.slots[place.slot as usize];
+            if slot.sequence == 0 {
+                slot.rounds = slot.rounds.wrapping_sub(1);
+            }
             slot.sequence = slot.sequence.wrapping_sub(1);
             // The reply to the one before has been seen.
             slot.progress = Progress::Done(None);
@@ -371,8 +392,14 @@ impl State {
         if let Some(client) = self.clients.get_mut(&session.client) {
             client.sessions.retain(|other| *other != id);
         }
-        self.sessions.remove(&id);
+        self.remove_session(id);
         Ok(())
+    }
+
+    pub(super) fn remove_session(&mut self, id: SessionId4) {
+        if let Some(session) = self.sessions.remove(&id) {
+            self.memory.give_back(session.reserved);
+        }
     }
 
     /// The client that owns a session.
@@ -410,8 +437,12 @@ struct NewSession {
     answer: CreatedSession,
 }
 
-fn make_session(request: &CreateSession, id: SessionId4, limits: &Limits) -> NewSession {
-    let channel = request.channel.cut_to(limits);
+fn make_session(
+    request: &CreateSession,
+    id: SessionId4,
+    channel: SessionChannel,
+    reserved: u64,
+) -> NewSession {
     let back = BackPath::new(
         request.back.clone(),
         request.use_for_back_channel.then_some(request.connection),
@@ -425,6 +456,7 @@ fn make_session(request: &CreateSession, id: SessionId4, limits: &Limits) -> New
     };
     let slot = || Slot {
         sequence: 0,
+        rounds: 0,
         progress: Progress::Fresh,
         operations: 0,
         principal: Principal::Nobody,
@@ -433,6 +465,7 @@ fn make_session(request: &CreateSession, id: SessionId4, limits: &Limits) -> New
         client: request.client,
         channel,
         slots: (0..channel.slots).map(|_| slot()).collect(),
+        reserved,
         connections: BTreeSet::from([request.connection]),
         back,
     };

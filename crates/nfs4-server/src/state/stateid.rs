@@ -15,6 +15,8 @@ pub enum Resolved {
     ReadBypass,
     /// An open, or a lock made under it, with what the open allows.
     Open(Share),
+    /// The same for reading, which the open does not allow.
+    WriteOnly,
 }
 
 /// What a stateid is to be used for.
@@ -103,7 +105,7 @@ impl State {
         }
         match wanted {
             StateidUse::Write if !open.share.write => Err(NfsStat4::OpenMode),
-            // A file opened for writing can be read back by clients that fill whole pages.
+            StateidUse::Read if !open.share.read => Ok(Resolved::WriteOnly),
             StateidUse::Read | StateidUse::Write => Ok(Resolved::Open(open.share)),
         }
     }

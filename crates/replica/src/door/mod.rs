@@ -417,11 +417,12 @@ impl Door {
     /// tried again. As long as nobody knows, the object waits for the lost replica like any other of its own.
     async fn find_out<T: Expected>(
         &self,
-        operation: Operation,
+        mut operation: Operation,
         unanswered: Unanswered,
         deadline: Instant,
     ) -> Result<Option<T>> {
         let (shared, by) = (&self.shared, unanswered.by.slot);
+        let request = operation.request().copied();
         let in_vain = async {
             match shared.settings.frozen {
                 Frozen::Error => shared.standing.lost(by).await,
@@ -438,7 +439,7 @@ impl Door {
                 return outcome.map(|_| None).map_err(|_| Error::Uncertain);
             };
             self.entitled(deadline).await?;
-            let value = shared.answer_for(&operation, by, position).await?;
+            let value = shared.answer_for(operation, by, position).await?;
             expected(value).map(Some)
         };
         // It was carried out, or nobody knows, so the client must not ask as if it were something new.
@@ -446,9 +447,9 @@ impl Door {
             Error::Delay => Error::Uncertain,
             error => error,
         });
-        if matches!(answer, Err(Error::Uncertain)) {
+        if let (Err(Error::Uncertain), Some(request)) = (&answer, request) {
             let now = Instant::now();
-            shared.outcomes.remember(operation, unanswered, now);
+            shared.outcomes.remember(request, unanswered, now);
         }
         answer
     }

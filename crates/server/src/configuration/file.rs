@@ -170,6 +170,7 @@ fn rules(section: Section<'_>) -> Vec<AccessRule> {
     let id = 0..=u64::from(u32::MAX);
     let anonymous_user = section.integer("anonymous_user", id.clone());
     let anonymous_group = section.integer("anonymous_group", id);
+    let secure = section.switch("secure").unwrap_or(true);
     let narrow = |id: Option<u64>| id.and_then(|id| u32::try_from(id).ok()).unwrap_or(NOBODY);
     let clients = section.list::<AddressRange>("clients", RANGES);
     if clients.is_none() {
@@ -187,6 +188,7 @@ fn rules(section: Section<'_>) -> Vec<AccessRule> {
         squash: squash.unwrap_or(Squash::Root),
         anonymous_user: narrow(anonymous_user),
         anonymous_group: narrow(anonymous_group),
+        secure,
     };
     clients.unwrap_or_default().into_iter().map(rule).collect()
 }
@@ -229,6 +231,8 @@ fn limits(section: &Section<'_>, all: &mut Configuration) {
         1..=100_000_000,
         &mut all.limits.states_per_client,
     );
+    let memory = section.size("memory", 64 << 20..=1 << 40);
+    all.limits.memory_bytes = memory.unwrap_or(all.limits.memory_bytes);
     let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let slots = section.integer("slots_per_session", 1..=1024).map(narrow);
     all.limits.slots = slots.unwrap_or(all.limits.slots);

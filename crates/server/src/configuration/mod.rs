@@ -182,6 +182,7 @@ fn default_rules() -> Vec<AccessRule> {
         squash,
         anonymous_user: NOBODY,
         anonymous_group: NOBODY,
+        secure: true,
     };
     let loopback = ["127.0.0.0/8", "::1"];
     let loopback = loopback.map(|range| range.parse().expect("loopback is an address range"));

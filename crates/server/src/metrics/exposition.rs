@@ -135,6 +135,21 @@ impl Figures {
                 status.locks,
             ),
             (
+                "client_reply_bytes",
+                "Memory reserved for replies that are kept for clients",
+                status.reply_bytes,
+            ),
+            (
+                "client_state_bytes",
+                "Memory that opens and locks take",
+                status.state_bytes,
+            ),
+            (
+                "client_memory_limit_bytes",
+                "What kept replies, opens and locks may take, half of it each",
+                status.memory_bytes,
+            ),
+            (
                 "grace",
                 "1 while only reclaims are accepted",
                 u64::from(status.in_grace),

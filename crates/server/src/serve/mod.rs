@@ -284,12 +284,9 @@ impl Server {
         let mut chores = JoinSet::new();
         loop {
             ticks.tick().await;
-            // What vanished clients held may be another site's to let go, so nothing here waits for it.
             while chores.try_join_next().is_some() {}
-            if chores.is_empty() {
-                let service = self.overview.service.clone();
-                chores.spawn(async move { service.housekeep().await });
-            }
+            // What vanished clients held may be another site's to let go, so neither leases nor anything else waits for it.
+            chores.spawn(self.overview.service.housekeep());
             if let Some(tree) = self.overview.failed_tree() {
                 return room::end_of(tree);
             }

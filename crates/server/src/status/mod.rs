@@ -77,6 +77,15 @@ pub struct Status {
     pub opens: u64,
     /// Byte-range lock states, counted by owner and file.
     pub locks: u64,
+    /// Memory reserved for replies that are kept, in bytes; absent in what older servers say, like the next two.
+    #[serde(default)]
+    pub reply_bytes: u64,
+    /// Memory that opens and locks take, in bytes.
+    #[serde(default)]
+    pub state_bytes: u64,
+    /// What both may take together, in bytes.
+    #[serde(default)]
+    pub memory_bytes: u64,
     /// NFS operations executed.
     pub operations: u64,
     /// Counts of all connections.
@@ -202,6 +211,9 @@ impl Status {
             sessions: 1,
             opens: 3,
             locks: 0,
+            reply_bytes: 0,
+            state_bytes: 0,
+            memory_bytes: 0,
             operations: 1000,
             traffic: TrafficStatus::default(),
             exports: vec![export],

@@ -77,6 +77,7 @@ fn every_key_is_understood() {
         squash = "all"
         anonymous_user = 1000
         anonymous_group = 0x64
+        secure = false
 
         [[export.allow]]
         clients = "*"
@@ -94,6 +95,7 @@ fn every_key_is_understood() {
         clients = 30
         sessions_per_client = 40
         states_per_client = 50
+        memory = "128 MiB"
         slots_per_session = 60
         operations_per_compound = 70
         transfer_size = "256 KiB"
@@ -143,6 +145,7 @@ fn every_key_is_understood() {
         (AccessMode::ReadOnly, Squash::All)
     );
     assert_eq!((second.anonymous_user, second.anonymous_group), (1000, 100));
+    assert!(!second.secure && third.secure);
     assert_eq!(
         (third.mode, third.squash),
         (AccessMode::ReadWrite, Squash::Root)
@@ -153,6 +156,7 @@ fn every_key_is_understood() {
     );
 
     let limits = &all.limits;
+    assert_eq!(limits.memory_bytes, 128 << 20);
     assert_eq!(
         (limits.lease, limits.grace),
         (Duration::from_secs(30), Duration::from_secs(45))

@@ -1,6 +1,6 @@
 //! What the store keeps about itself: marks of orphans, removals and dirty files, and the numbers.
 
-use vfs::{ObjectId, Result};
+use vfs::{ObjectId, RequestId, Result};
 
 use super::objects::Census;
 use super::rescue::{NUMBERS_UNRESERVED, numbers_in_use};
@@ -8,7 +8,7 @@ use super::{Examination, called};
 use crate::counters::Reserved;
 use crate::metadata::Table;
 use crate::mutation::{OBJECTS_KEY, RESERVED_KEY};
-use crate::rows::{ObjectRow, key};
+use crate::rows::{ObjectRow, RequestRow, key};
 
 impl Examination<'_> {
     pub(super) fn check_marks(&mut self, census: &Census) -> Result<()> {
@@ -56,6 +56,7 @@ impl Examination<'_> {
             |row| row.is_none_or(|row| row.file().is_ok()),
         )?;
         self.check_kept()?;
+        self.check_requests()?;
         self.check_numbers()?;
         self.check_object_count(census)
     }
@@ -75,6 +76,24 @@ impl Examination<'_> {
                 let what = "Part of a write is kept for a file that is not being written.";
                 self.find(what.to_owned(), |mutation| {
                     mutation.remove_local(Table::Kept, found.key());
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What requests have done can be read, or else a repeat would be carried out again. It may be of objects that are gone.
+    fn check_requests(&mut self) -> Result<()> {
+        let inner = self.inner;
+        let view = inner.metadata.view();
+        for found in view.scan(Table::Requests, &[], &[]) {
+            let found = found?;
+            let is_series = found.key().len() == RequestId::SERIES_BYTES;
+            if !is_series || RequestRow::decode(found.value()).is_err() {
+                let what = "What a client's request has done cannot be read.";
+                self.find(what.to_owned(), |mutation| {
+                    mutation.remove_local(Table::Requests, found.key());
                     Ok(())
                 })?;
             }

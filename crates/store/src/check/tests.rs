@@ -429,9 +429,15 @@ async fn marks_that_make_no_sense_are_taken_off() {
         batch.put(Table::Orphans, &key::object(damaged.file), b"");
         batch.put(Table::Removals, &key::object(damaged.home), b"");
         batch.put(Table::Dirty, &key::object(damaged.home), b"");
+        let series = [7; vfs::RequestId::SERIES_BYTES];
+        batch.put(Table::Requests, &series, b"unreadable");
     })
     .await;
     let report = damaged.check(false).to_string();
+    assert!(
+        report.contains("What a client's request has done cannot be read"),
+        "{report}"
+    );
     assert!(
         report.contains("is listed as removed, and is there"),
         "{report}"

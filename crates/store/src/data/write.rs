@@ -333,6 +333,7 @@ impl Inner {
         mutation.touch(id, Touch::Content)?;
         mutation.change_data(id);
         let row = mutation.object_mut(id)?;
+        row.forget_verifier();
         row.file_mut()?.stored |= stored.exists;
         row.size = row.size.max(end);
         row.space_used = stored.space_used;

@@ -70,7 +70,7 @@ pub(crate) struct FileContent {
     pub(crate) stored: bool,
     /// Its data is a mixture of versions, because part of one was lost; it cannot be read.
     pub(crate) torn: bool,
-    /// The verifier of an exclusive creation (RFC 8881, section 18.16.3).
+    /// The verifier of an exclusive creation (RFC 8881, section 18.16.3), until the file is used.
     pub(crate) verifier: Option<[u8; 8]>,
 }
 
@@ -131,6 +131,13 @@ impl ObjectRow {
         match &mut self.content {
             Content::File(content) => Ok(content),
             other => Err(not_a_file(other)),
+        }
+    }
+
+    /// Whoever uses a file has seen that it was made, so nobody asks for it to be made once more.
+    pub(crate) fn forget_verifier(&mut self) {
+        if let Content::File(file) = &mut self.content {
+            file.verifier = None;
         }
     }
 

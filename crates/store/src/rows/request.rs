@@ -5,7 +5,7 @@ use vfs::{ChangeAttribute, DirectoryChange, ObjectId, RequestId};
 
 use crate::codec::{Fields, Malformed};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 const MADE: u8 = 1;
 const CHANGED: u8 = 2;
@@ -31,28 +31,34 @@ pub(crate) enum Effect {
 /// The last request of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestRow {
-    number: u32,
+    number: u64,
     digest: u64,
-    /// When it was carried out, in seconds since 1970.
-    pub(crate) seconds: u64,
+    /// Larger in rows that were written later, in one store.
+    pub(crate) age: u64,
     /// By part.
     effects: Vec<(u32, Effect)>,
 }
 
 impl RequestRow {
     /// A request that has done this.
-    pub(crate) fn new(request: &RequestId, seconds: u64, effect: Effect) -> RequestRow {
+    pub(crate) fn new(request: &RequestId, age: u64, effect: Effect) -> RequestRow {
         RequestRow {
             number: request.number,
             digest: request.digest,
-            seconds,
+            age,
             effects: vec![(request.part, effect)],
         }
     }
 
+    /// The same as if it were written then.
+    pub(crate) fn with_age(self, age: u64) -> RequestRow {
+        RequestRow { age, ..self }
+    }
+
     /// What a request has done, if it is this one.
     pub(crate) fn effect_of(&self, request: &RequestId) -> Option<Effect> {
-        if (self.number, self.digest) != (request.number, request.digest) {
+        let same_number = RequestId::is_same_number(self.number, request.number);
+        if !same_number || self.digest != request.digest {
             return None;
         }
         let mut effects = self.effects.iter();
@@ -69,9 +75,10 @@ impl RequestRow {
                     self.effects.push((part, effect));
                 }
             }
+            self.age = self.age.max(other.age);
             return self;
         }
-        match RequestId::is_later(self.number, other.number) {
+        match self.number > other.number {
             true => self,
             false => other,
         }
@@ -79,9 +86,9 @@ impl RequestRow {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut row = vec![VERSION];
-        row.put_u32(self.number);
+        row.put_u64(self.number);
         row.put_u64(self.digest);
-        row.put_u64(self.seconds);
+        row.put_u64(self.age);
         for (part, effect) in &self.effects {
             row.put_u32(*part);
             match effect {
@@ -110,7 +117,7 @@ impl RequestRow {
         if fields.u8()? != VERSION {
             return Err(Malformed("the version of a request is unknown"));
         }
-        let (number, digest, seconds) = (fields.u32()?, fields.u64()?, fields.u64()?);
+        let (number, digest, age) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let mut effects = Vec::new();
         while !fields.is_empty() {
             let part = fields.u32()?;
@@ -129,7 +136,7 @@ impl RequestRow {
         Ok(RequestRow {
             number,
             digest,
-            seconds,
+            age,
             effects,
         })
     }
@@ -151,7 +158,7 @@ fn change(fields: &mut Fields<'_>) -> Result<DirectoryChange, Malformed> {
 mod tests {
     use super::*;
 
-    fn request(number: u32, part: u32) -> RequestId {
+    fn request(number: u64, part: u32) -> RequestId {
         RequestId {
             series: [7; RequestId::SERIES_BYTES],
             number,
@@ -196,17 +203,24 @@ mod tests {
         };
         assert_eq!(row.effect_of(&other), None, "it asks for something else");
         let mut unknown = encoded.clone();
-        unknown[25] = 99;
-        for damaged in [&encoded[..encoded.len() - 1], &unknown, &[2]] {
+        unknown[29] = 99;
+        for damaged in [&encoded[..encoded.len() - 1], &unknown, &[1], &[2]] {
             assert!(RequestRow::decode(damaged).is_err());
         }
     }
 
     #[test]
     fn the_later_request_counts_in_whichever_order_they_come() {
-        let early = RequestRow::new(&request(u32::MAX, 0), 1, Effect::Set);
-        let late = RequestRow::new(&request(0, 0), 2, Effect::Changed(change(1)));
-        assert_eq!(early.clone().merged(late.clone()), late);
-        assert_eq!(late.clone().merged(early), late);
+        // However many requests without a change lie between them.
+        for (early, late) in [
+            (u64::from(u32::MAX), 1 << 32),
+            (5, 6 + (1 << 31)),
+            (5, 3 << 32),
+        ] {
+            let early = RequestRow::new(&request(early, 0), 1, Effect::Set);
+            let late = RequestRow::new(&request(late, 0), 2, Effect::Changed(change(1)));
+            assert_eq!(early.clone().merged(late.clone()), late);
+            assert_eq!(late.clone().merged(early), late);
+        }
     }
 }

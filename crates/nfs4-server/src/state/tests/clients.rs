@@ -68,9 +68,10 @@ fn case_5_a_restarted_client_loses_its_old_state_when_it_confirms() {
         "nothing is lost before the new record is confirmed"
     );
     let request = create_request(new.client, new.sequence);
-    let (_, releases) = table.state.create_session(&request, table.now).unwrap();
+    let (_, departure) = table.state.create_session(&request, table.now).unwrap();
+    let releases = table.see_off(departure);
     assert!(
-        matches!(&releases[..], [Release::Open(key, _), Release::Record(_)] if *key == file(1))
+        matches!(&releases[..], [Release::Record(_), Release::Open(key, _)] if *key == file(1))
     );
     assert_eq!(
         table.state.counts(),
@@ -78,7 +79,8 @@ fn case_5_a_restarted_client_loses_its_old_state_when_it_confirms() {
             clients: 1,
             sessions: 1,
             opens: 0,
-            locks: 0
+            locks: 0,
+            memory: table.state.counts().memory,
         }
     );
 }
@@ -121,15 +123,12 @@ fn a_silent_client_expires_with_everything_it_had() {
         .record_open(client, b"owner", file(1), share)
         .unwrap();
     table.pass(Limits::default().lease);
-    assert!(
-        table.state.expire(table.now).is_empty(),
-        "the lease has not run out yet"
-    );
+    assert!(table.expire().is_empty(), "the lease has not run out yet");
     table.pass(Duration::from_secs(1));
-    let releases = table.state.expire(table.now);
+    let releases = table.expire();
     assert!(matches!(
         &releases[..],
-        [Release::Open(..), Release::Record(_)]
+        [Release::Record(_), Release::Open(..)]
     ));
     assert_eq!(
         table.state.counts(),
@@ -137,7 +136,8 @@ fn a_silent_client_expires_with_everything_it_had() {
             clients: 0,
             sessions: 0,
             opens: 0,
-            locks: 0
+            locks: 0,
+            memory: table.state.counts().memory,
         }
     );
 }
@@ -172,10 +172,112 @@ fn the_table_of_clients_is_bounded() {
         state: State::new(limits, 7, [], now),
         now,
     };
-    table.exchange("a", 1, 0).unwrap();
-    table.exchange("b", 1, 0).unwrap();
-    assert_eq!(table.exchange("c", 1, 0), Err(NfsStat4::Delay));
+    table.client("a");
+    table.client("b");
+    let third = table.exchange("c", 1, 0).unwrap();
+    assert_eq!(table.create(third.client, 1), Err(NfsStat4::Delay));
+    let again = table.exchange("b", 2, 0).unwrap();
     table
-        .exchange("b", 2, 0)
+        .create(again.client, 1)
         .expect("a replaced record needs no further room");
+}
+
+/// Once one host filled the table of clients in a moment, and nobody else was let in before those records had expired.
+#[test]
+fn unconfirmed_records_push_out_each_other_and_nobody_else() {
+    let mut table = Table::new();
+    let (mounted, _) = table.client("mounted");
+    let from = |owner: &str, host: u8| {
+        let mut request = request(owner, 1, 0);
+        request.identity.address = Ipv4Addr::new(192, 0, 2, host).into();
+        request
+    };
+    let come = |table: &mut Table, owner: &str, host: u8| {
+        let come = table.state.exchange_id(from(owner, host), table.now);
+        come.unwrap().0
+    };
+    let modest = come(&mut table, "modest", 2);
+    for number in 0..20_000 {
+        come(&mut table, &format!("crowd {number}"), 3);
+    }
+    assert!(table.state.clients.len() < 1000);
+    table.create(modest.client, 1).unwrap();
+    for number in 0..20_000 {
+        come(&mut table, &format!("many {number}"), (number % 250) as u8);
+    }
+    assert!(table.state.clients.len() < 10_000);
+    let last = come(&mut table, "last", 251);
+    table.create(last.client, 1).unwrap();
+    assert!(table.state.clients.contains_key(&mounted));
+    table.pass(Duration::from_secs(16));
+    assert!(table.expire().is_empty());
+    assert_eq!(table.state.clients.len(), 3, "the others have given up");
+}
+
+/// Once any host could name itself like a mounted client, and with that throw its state away.
+#[test]
+fn a_name_in_use_is_not_given_to_another_address() {
+    let mut table = Table::new();
+    let (client, session) = table.client("a");
+    let elsewhere = |verifier| {
+        let mut request = request("a", verifier, 0);
+        request.identity.address = Ipv4Addr::new(192, 0, 2, 99).into();
+        request
+    };
+    let taken = table.state.exchange_id(elsewhere(2), table.now);
+    assert_eq!(taken.unwrap_err(), NfsStat4::ClidInUse);
+    // The client itself may have more addresses than one, and knows its verifier.
+    let known = table.state.exchange_id(elsewhere(1), table.now).unwrap().0;
+    assert_eq!(known.client, client);
+    // At the same address it has restarted.
+    let again = table.exchange("a", 2, 0).unwrap();
+    assert_ne!(again.client, client);
+    table
+        .state
+        .destroy_session(session, CONNECTION, None)
+        .unwrap();
+    let free = table.state.exchange_id(elsewhere(3), table.now).unwrap().0;
+    assert!(!free.confirmed);
+}
+
+/// Once a client that came back while its state was being cleared away lost what it had taken anew.
+#[test]
+fn nobody_comes_under_a_name_while_what_it_held_is_let_go() {
+    let mut table = Table::new();
+    let (client, _) = table.client("a");
+    for number in 0..200 {
+        let open = table
+            .state
+            .record_open(client, b"owner", file(number), vfs::Share::default());
+        open.unwrap();
+    }
+    let restarted = table.exchange("a", 2, 0).unwrap();
+    table.pass(Limits::default().lease + Duration::from_secs(1));
+    let gone = table.state.expire(table.now);
+    assert_eq!(gone.len(), 1);
+    assert_eq!(
+        table.exchange("a", 3, 0),
+        Err(NfsStat4::Delay),
+        "what comes anew has the same name"
+    );
+    assert_eq!(
+        table.create(restarted.client, 1),
+        Err(NfsStat4::StaleClientid)
+    );
+    let first = table.state.next_releases(&gone[0]).unwrap();
+    assert!(
+        matches!(&first[..], [Release::Record(_)]),
+        "before anybody else gets any of it"
+    );
+    let (mut pieces, mut opens) = (0, 0);
+    while let Some(more) = table.state.next_releases(&gone[0]) {
+        assert!(
+            more.len() <= 64,
+            "a client that held much keeps nobody waiting"
+        );
+        (pieces, opens) = (pieces + 1, opens + more.len());
+    }
+    assert!(pieces > 1 && opens == 200);
+    table.exchange("a", 3, 0).unwrap();
+    assert_eq!(table.state.counts().memory, Memory::default());
 }

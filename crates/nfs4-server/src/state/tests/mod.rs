@@ -6,6 +6,7 @@ mod opens;
 mod restart;
 mod sessions;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,9 @@ use super::*;
 
 /// The connection over which everything comes.
 const CONNECTION: ConnectionId = ConnectionId(1);
+
+/// The address from which everything comes.
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 /// A state table with a clock of its own.
 struct Table {
@@ -43,9 +47,25 @@ impl Table {
 
     fn exchange(&mut self, owner: &str, verifier: u8, uid: u32) -> Result<Exchanged, NfsStat4> {
         let request = request(owner, verifier, uid);
-        self.state
-            .exchange_id(request, self.now)
-            .map(|(exchanged, _)| exchanged)
+        let (exchanged, departure) = self.state.exchange_id(request, self.now)?;
+        self.see_off(departure);
+        Ok(exchanged)
+    }
+
+    /// Everything that those held who have gone, in the order in which it is let go.
+    fn see_off(&mut self, departures: impl IntoIterator<Item = Departure>) -> Vec<Release> {
+        let mut releases = Vec::new();
+        for departure in departures {
+            while let Some(more) = self.state.next_releases(&departure) {
+                releases.extend(more);
+            }
+        }
+        releases
+    }
+
+    fn expire(&mut self) -> Vec<Release> {
+        let departures = self.state.expire(self.now);
+        self.see_off(departures)
     }
 
     fn admit(&mut self, client: ClientId, reclaim: Reclaim) -> Result<(), NfsStat4> {
@@ -54,9 +74,9 @@ impl Table {
 
     fn create(&mut self, client: ClientId, sequence: u32) -> Result<CreatedSession, NfsStat4> {
         let request = create_request(client, sequence);
-        self.state
-            .create_session(&request, self.now)
-            .map(|(created, _)| created)
+        let (created, departure) = self.state.create_session(&request, self.now)?;
+        self.see_off(departure);
+        Ok(created)
     }
 
     /// A confirmed client with a session that has completed its reclaim.
@@ -77,6 +97,7 @@ fn request(owner: &str, verifier: u8, uid: u32) -> ExchangeRequest {
             owner: Arc::from(owner.as_bytes()),
             verifier: [verifier; 8],
             principal: Principal::User(uid),
+            address: ADDRESS,
         },
         update: false,
         implementation: String::new(),

@@ -56,11 +56,11 @@ fn a_newcomer_may_reclaim_for_one_lease_however_often_it_renews() {
     table.pass(lease / 2);
     table.exchange("a", 1, 0).unwrap();
     table.pass(lease / 2);
-    table.state.expire(table.now);
+    table.expire();
     assert_eq!(table.admit(client, Reclaim::Yes), Ok(()));
     table.exchange("a", 1, 0).unwrap();
     table.pass(Duration::from_secs(1));
-    table.state.expire(table.now);
+    table.expire();
     let late = table.admit(client, Reclaim::Yes);
     assert_eq!(late, Err(NfsStat4::NoGrace));
 }
@@ -79,7 +79,7 @@ fn a_client_that_has_lost_what_it_held_here_reclaims_nothing() {
         .record_open(client, b"o", file(1), share)
         .unwrap();
     table.pass(2 * Limits::default().lease);
-    assert!(!table.state.expire(table.now).is_empty());
+    assert!(!table.expire().is_empty());
     for (round, expected) in [Err(NfsStat4::NoGrace), Ok(())].into_iter().enumerate() {
         let client = arrive(&mut table, "a");
         let reclaims = table.admit(client, Reclaim::Yes);
@@ -87,7 +87,7 @@ fn a_client_that_has_lost_what_it_held_here_reclaims_nothing() {
         // It knows that it has lost all, and may come from elsewhere with something new.
         table.state.reclaim_complete(client).unwrap();
         table.pass(2 * Limits::default().lease);
-        table.state.expire(table.now);
+        table.expire();
     }
 }
 
@@ -136,13 +136,13 @@ fn a_client_that_comes_while_its_state_is_given_up_is_told_apart() {
     let name = table.state.lock_owner(client, b"l").unwrap().client;
     assert_eq!(table.state.is_being_given_up(client, table.now), None);
     table.pass(2 * Limits::default().lease);
-    table.state.expire(table.now);
+    table.expire();
     let names = [name.clone()];
     assert_eq!(table.state.unknown(&names), names);
     let client = arrive(&mut table, "a");
     assert_eq!(table.admit(client, Reclaim::Yes), Ok(()), "only looked for");
     table.pass(2 * Limits::default().lease);
-    table.state.expire(table.now);
+    table.expire();
     assert_eq!(table.state.absent(&names, table.now), names);
     let client = arrive(&mut table, "a");
     let late = table.admit(client, Reclaim::Yes);

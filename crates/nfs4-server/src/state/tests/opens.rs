@@ -119,10 +119,7 @@ fn writing_needs_an_open_for_writing() {
         resolve(&writer, StateidUse::Write),
         Ok(Resolved::Open(WRITE))
     );
-    assert_eq!(
-        resolve(&writer, StateidUse::Read),
-        Ok(Resolved::Open(WRITE))
-    );
+    assert_eq!(resolve(&writer, StateidUse::Read), Ok(Resolved::WriteOnly));
     assert_eq!(
         resolve(&Stateid4::ANONYMOUS, StateidUse::Write),
         Ok(Resolved::Anonymous)

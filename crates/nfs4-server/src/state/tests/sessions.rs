@@ -201,7 +201,7 @@ fn channels_are_cut_to_the_servers_limits() {
     let mut request = create_request(exchanged.client, exchanged.sequence);
     request.channel.slots = 100_000;
     request.channel.request_bytes = u32::MAX;
-    let (created, _) = table.state.create_session(&request, table.now).unwrap();
+    let created = table.state.create_session(&request, table.now).unwrap().0;
     let limits = Limits::default();
     assert_eq!(created.channel.slots, limits.slots);
     assert_eq!(created.channel.request_bytes, limits.request_bytes);
@@ -274,10 +274,10 @@ fn a_request_under_way_keeps_its_client_alive() {
     let (_, session) = table.client("a");
     let slot = place(table.state.sequence(&sequence(session, 0, 1), table.now));
     table.pass(Duration::from_secs(3600));
-    table.state.expire(table.now);
+    table.expire();
     assert_eq!(table.state.counts().clients, 1);
     table.state.finish_sequence(slot, None, table.now);
-    table.state.expire(table.now);
+    table.expire();
     assert_eq!(
         table.state.counts().clients,
         1,

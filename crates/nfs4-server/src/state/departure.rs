@@ -1,0 +1,135 @@
+//! Clients that have gone, and what they held behind the file system boundary until all of it is let go.
+//!
+//! It is let go piece by piece, so that a client that held much keeps nobody from the tables. Until the end nobody comes under
+//! the name of its owner: file systems know what a client holds by that name, so what is taken anew could not be told from
+//! what is to be let go.
+//!
+//! What must never enter: how something is let go, and how long that takes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::client::Client;
+use super::{Release, State};
+
+/// So much is handed out at a time.
+const RELEASES_AT_A_TIME: usize = 64;
+
+/// A client that has gone and that held something, or has a record. Whoever gets it asks for
+/// [`State::next_releases`] until there are none left.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "what the client held would never be let go"]
+pub struct Departure(u64);
+
+#[derive(Debug)]
+struct Departing {
+    owner: Arc<[u8]>,
+    /// How file systems know it.
+    name: Arc<[u8]>,
+    has_record: bool,
+    /// Whether its locks stay behind, because it may have reclaimed them elsewhere.
+    keeps_locks: bool,
+    locks: Vec<u64>,
+    opens: Vec<u64>,
+}
+
+impl Departing {
+    fn has_nothing(&self) -> bool {
+        !self.has_record && self.locks.is_empty() && self.opens.is_empty()
+    }
+}
+
+/// All that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Departures {
+    next: u64,
+    all: HashMap<u64, Departing>,
+    /// How many there are of each owner.
+    owners: HashMap<Arc<[u8]>, usize>,
+}
+
+impl Departures {
+    pub(super) fn is_departing(&self, owner: &[u8]) -> bool {
+        self.owners.contains_key(owner)
+    }
+
+    fn begin(&mut self, departing: Departing) -> Option<Departure> {
+        if departing.has_nothing() {
+            return None;
+        }
+        *self.owners.entry(departing.owner.clone()).or_default() += 1;
+        let number = self.next;
+        self.next += 1;
+        self.all.insert(number, departing);
+        Some(Departure(number))
+    }
+
+    fn end(&mut self, departure: &Departure) {
+        let Some(departing) = self.all.remove(&departure.0) else {
+            return;
+        };
+        if let Some(count) = self.owners.get_mut(&departing.owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.owners.remove(&departing.owner);
+            }
+        }
+    }
+}
+
+impl State {
+    /// What of a departure is to be let go next; to be asked for again when all of it is. `None` at the end: the client may
+    /// come back.
+    pub fn next_releases(&mut self, departure: &Departure) -> Option<Vec<Release>> {
+        let departing = self.departures.all.get_mut(&departure.0);
+        let Some(departing) = departing.filter(|departing| !departing.has_nothing()) else {
+            self.departures.end(departure);
+            return None;
+        };
+        // First, so that after a crash the client does not reclaim what somebody else may have had in between
+        // (RFC 8881, section 8.4.3).
+        if std::mem::take(&mut departing.has_record) {
+            return Some(vec![Release::Record(departing.owner.clone())]);
+        }
+        let (name, keeps_locks) = (departing.name.clone(), departing.keeps_locks);
+        let locks = last_of(&mut departing.locks, RELEASES_AT_A_TIME);
+        let opens = last_of(&mut departing.opens, RELEASES_AT_A_TIME - locks.len());
+        let mut releases = Vec::new();
+        for key in locks {
+            releases.extend(self.forget_lock(key, &name));
+        }
+        for key in opens {
+            releases.extend(self.forget_open(key, &name));
+        }
+        releases.retain(|release| !(keeps_locks && matches!(release, Release::Locks(..))));
+        Some(releases)
+    }
+
+    /// A client is no longer in the tables; what it held is still to be let go.
+    pub(super) fn depart(&mut self, client: Client, keeps_locks: bool) -> Option<Departure> {
+        self.departures.begin(Departing {
+            has_record: client.confirmed && client.reclaim_complete && !keeps_locks,
+            owner: client.owner,
+            name: client.name,
+            keeps_locks,
+            locks: client.locks.into_iter().collect(),
+            opens: client.opens.into_iter().collect(),
+        })
+    }
+
+    /// Only the record of a client is to be removed.
+    pub(super) fn depart_from_record(&mut self, owner: Arc<[u8]>) -> Option<Departure> {
+        self.departures.begin(Departing {
+            name: owner.clone(),
+            owner,
+            has_record: true,
+            keeps_locks: false,
+            locks: Vec::new(),
+            opens: Vec::new(),
+        })
+    }
+}
+
+fn last_of(keys: &mut Vec<u64>, count: usize) -> Vec<u64> {
+    keys.split_off(keys.len().saturating_sub(count))
+}

@@ -1,0 +1,146 @@
+//! How much of the server's memory clients take, and the one budget for all of it.
+//!
+//! One half is for replies that are kept, reserved when a session is made: half of that is shared out evenly, so that as many
+//! clients as there may be get a session, the rest goes to those who come first and want more. The other half of the
+//! budget is for opens and locks.
+//!
+//! What must never enter: who the clients are.
+
+use nfs4::NfsStat4;
+
+use super::{Limits, SessionChannel};
+
+/// What a slot takes besides the reply that is kept in it, in bytes.
+const SLOT_BYTES: u64 = 128;
+/// What an open or a lock takes in all tables, besides the name of its owner, in bytes.
+const STATE_BYTES: u64 = 1024;
+/// A kept reply has room for so many bytes at least: enough for any operation that changes something.
+const CACHED_REPLY_BYTES_MIN: u64 = 1024;
+/// Of what those who come first may have, nobody gets more than this part of what is left.
+const PART_OF_LEFT: u64 = 16;
+
+/// What is taken of the budget, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Reserved for replies that are kept.
+    pub replies: u64,
+    /// Taken by opens and locks.
+    pub states: u64,
+}
+
+impl Limits {
+    /// What replies that are kept may take, in bytes.
+    fn reply_bytes(&self) -> u64 {
+        self.memory_bytes / 2
+    }
+
+    /// What opens and locks may take, in bytes.
+    fn state_bytes(&self) -> u64 {
+        self.memory_bytes / 2
+    }
+}
+
+impl Memory {
+    /// Reserves room for the replies of a session, of which the channel is cut to what there is. Returns how much it is.
+    ///
+    /// # Errors
+    /// `DELAY` when there is no room for a single slot.
+    pub(super) fn reserve(
+        &mut self,
+        channel: &mut SessionChannel,
+        limits: &Limits,
+    ) -> Result<u64, NfsStat4> {
+        let (all, clients) = (limits.reply_bytes(), limits.clients.max(1) as u64);
+        let even = all / 2 / clients;
+        let left = all.saturating_sub(self.replies);
+        let share = even.max(left.saturating_sub(all / 2) / PART_OF_LEFT);
+        let cached = share.saturating_sub(SLOT_BYTES).max(CACHED_REPLY_BYTES_MIN);
+        let cached = u64::from(channel.cached_response_bytes).min(cached);
+        let slot = cached + SLOT_BYTES;
+        let slots = u64::from(channel.slots).min((share / slot).max(1));
+        if slots * slot > left {
+            return Err(NfsStat4::Delay);
+        }
+        // Neither grows by this.
+        channel.cached_response_bytes = cached as u32;
+        channel.slots = slots as u32;
+        self.replies += slots * slot;
+        Ok(slots * slot)
+    }
+
+    /// Gives back what [`Memory::reserve`] has reserved.
+    pub(super) fn give_back(&mut self, reserved: u64) {
+        self.replies = self.replies.saturating_sub(reserved);
+    }
+
+    /// Makes room for an open or a lock of this owner.
+    ///
+    /// # Errors
+    /// `DELAY` when there is none.
+    pub(super) fn add_state(&mut self, owner: &[u8], limits: &Limits) -> Result<(), NfsStat4> {
+        let bytes = state_bytes(owner);
+        if self.states + bytes > limits.state_bytes() {
+            return Err(NfsStat4::Delay);
+        }
+        self.states += bytes;
+        Ok(())
+    }
+
+    /// An open or a lock of this owner is forgotten.
+    pub(super) fn remove_state(&mut self, owner: &[u8]) {
+        self.states = self.states.saturating_sub(state_bytes(owner));
+    }
+}
+
+fn state_bytes(owner: &[u8]) -> u64 {
+    STATE_BYTES + owner.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted() -> SessionChannel {
+        SessionChannel {
+            request_bytes: 1 << 20,
+            response_bytes: 1 << 20,
+            cached_response_bytes: 8 << 10,
+            operations: 64,
+            slots: 64,
+        }
+    }
+
+    #[test]
+    fn as_many_clients_as_there_may_be_get_a_session_within_the_budget() {
+        for memory_bytes in [64 << 20, 1 << 30] {
+            let limits = Limits {
+                memory_bytes,
+                ..Limits::default()
+            };
+            let (mut memory, mut reserved) = (Memory::default(), Vec::new());
+            for number in 0..limits.clients {
+                let mut channel = wanted();
+                reserved.push(memory.reserve(&mut channel, &limits).unwrap());
+                assert!(channel.slots > 0 && channel.cached_response_bytes >= 1024);
+                assert!(number > 0 || memory_bytes < 1 << 30 || channel == wanted());
+                assert!(memory.replies <= limits.reply_bytes(), "client {number}");
+            }
+            reserved
+                .into_iter()
+                .for_each(|bytes| memory.give_back(bytes));
+            assert_eq!(memory, Memory::default());
+        }
+    }
+
+    #[test]
+    fn when_the_budget_is_used_up_clients_are_told_to_come_again() {
+        let limits = Limits::default();
+        let mut memory = Memory::default();
+        let refused = (0..1_000_000).find_map(|_| memory.reserve(&mut wanted(), &limits).err());
+        assert_eq!(refused, Some(NfsStat4::Delay));
+        assert!(memory.replies <= limits.reply_bytes());
+        let refused = (0..10_000_000).find_map(|_| memory.add_state(b"owner", &limits).err());
+        assert_eq!(refused, Some(NfsStat4::Delay));
+        assert!(memory.states <= limits.state_bytes());
+    }
+}
