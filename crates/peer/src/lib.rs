@@ -30,6 +30,7 @@ mod peers;
 mod session;
 pub mod set;
 mod settings;
+mod signing;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,7 @@ pub use owner::{Incoming, Owner, Sender};
 pub use peers::Peer;
 pub use session::Session;
 pub use settings::{MAX_DATA_LANES, PROTOCOL_VERSIONS, Settings};
+pub use signing::{Signatures, Unproven};
 pub use status::PeerStatus;
 pub use tls::{Identity, IdentityError};
 pub use wire::{Progress, frame_bytes};

@@ -10,6 +10,7 @@ use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
     ServerConfig, SignatureScheme,
@@ -31,7 +32,7 @@ pub(crate) const ALPN_JOIN: &[u8] = b"meridian-join";
 pub struct IdentityError(String);
 
 impl IdentityError {
-    fn because(error: impl std::fmt::Display) -> IdentityError {
+    pub(crate) fn because(error: impl std::fmt::Display) -> IdentityError {
         IdentityError(error.to_string())
     }
 }
@@ -123,16 +124,21 @@ pub(crate) fn dial_config(identity: &Identity) -> Result<Arc<ClientConfig>, Iden
     Ok(Arc::new(config))
 }
 
+/// Looks at certificates of replicas of a set: accepts those that its authority signed.
+pub(crate) fn verifier(
+    authority: &CertificateDer<'static>,
+) -> Result<Arc<dyn ClientCertVerifier>, IdentityError> {
+    WebPkiClientVerifier::builder_with_provider(roots(authority)?, provider())
+        .build()
+        .map_err(IdentityError::because)
+}
+
 /// Accepts replicas: demands a certificate that the set's authority signed.
 pub(crate) fn accept_config(identity: &Identity) -> Result<Arc<ServerConfig>, IdentityError> {
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(roots(&identity.authority)?, provider())
-            .build()
-            .map_err(IdentityError::because)?;
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(IdentityError::because)?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(verifier(&identity.authority)?)
         .with_single_cert(identity.chain(), identity.key.clone_key())
         .map_err(IdentityError::because)?;
     config.alpn_protocols = vec![ALPN_PEER.to_vec()];

@@ -1,6 +1,7 @@
 //! What has arrived from one peer and is on its way into the local copy.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -24,16 +25,32 @@ pub(crate) struct Piece {
     pub(crate) incoming: Incoming,
 }
 
-/// What waits in line: a message of the peer itself, or one that another replica had kept.
+/// A message of the stream with its maker's signature, so that it can be passed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signed {
+    pub(crate) records: Bytes,
+    pub(crate) signature: Bytes,
+}
+
+impl Signed {
+    pub(crate) fn len(&self) -> usize {
+        self.records.len() + self.signature.len()
+    }
+}
+
+/// What waits in line: a message of the peer itself, or one that another replica had kept, and that was found to be the
+/// peer's.
 pub(crate) enum Parcel {
     Own(Incoming),
-    Relayed(Bytes),
+    Relayed(Signed),
     /// Nothing more of the stream counts.
     End,
 }
 
 /// Bytes of messages kept of one stream, at most.
 const KEPT_BYTES: usize = 32 << 20;
+/// So many bytes that others relay of a stream wait at most. Who relays has less under way; there may be many.
+const RELAYED_BYTES_MAX: usize = 32 << 20;
 
 /// Messages of the stream that not everybody may have, oldest first.
 #[derive(Default)]
@@ -55,15 +72,20 @@ struct Waiting {
 impl Keeping {
     fn drop_first(&mut self) {
         if let Some(first) = self.messages.pop_front() {
-            self.bytes -= first.records.len();
+            self.bytes -= first.signed.len();
         }
     }
 }
 
-/// What has arrived from one peer. Memory is bounded by the transport's credit, which each item keeps.
+/// What has arrived from one peer. Memory is bounded by the transport's credit, which each item of the peer's own keeps;
+/// what others relay has a bound here.
 pub(crate) struct Inbox {
     pub(crate) from: ReplicaSlot,
     records: mpsc::UnboundedSender<(u64, Parcel)>,
+    /// Bytes in line that others relayed.
+    relayed: AtomicUsize,
+    /// The peer's certificate in DER, once it is known; then what it signed can be relayed.
+    certificate: Mutex<Bytes>,
     kept: Mutex<Keeping>,
     waiting: Mutex<Waiting>,
     /// The last rows applied; what follows them counts as stable only when they are.
@@ -84,6 +106,8 @@ impl Inbox {
         let inbox = Inbox {
             from,
             records,
+            relayed: AtomicUsize::new(0),
+            certificate: Mutex::default(),
             kept: Mutex::default(),
             waiting: Mutex::new(Waiting {
                 pieces: Arrivals::default(),
@@ -108,11 +132,38 @@ impl Inbox {
         let _ = self.records.send((self.session(), Parcel::Own(incoming)));
     }
 
-    /// Lines up what another replica had kept of the stream.
-    pub(crate) fn take_in_relayed(&self, records: Bytes) {
-        let _ = self
-            .records
-            .send((self.session(), Parcel::Relayed(records)));
+    /// Lines up what another replica had kept of the stream. `false`: too much waits already; it comes again.
+    pub(crate) fn take_in_relayed(&self, signed: Signed) -> bool {
+        let bytes = signed.len();
+        let waiting = self.relayed.fetch_add(bytes, Ordering::Relaxed);
+        let fits = waiting.saturating_add(bytes) <= RELAYED_BYTES_MAX;
+        match fits {
+            true => drop(self.records.send((self.session(), Parcel::Relayed(signed)))),
+            false => drop(self.relayed.fetch_sub(bytes, Ordering::Relaxed)),
+        }
+        fits
+    }
+
+    /// Whoever applies the stream is done with this.
+    pub(crate) fn note_taken(&self, parcel: &Parcel) {
+        if let Parcel::Relayed(signed) = parcel {
+            self.relayed.fetch_sub(signed.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// The peer's certificate, which was looked at.
+    pub(crate) fn note_certificate(&self, certificate: Bytes) {
+        *self.known_certificate() = certificate;
+    }
+
+    /// The peer's certificate; empty when it is not known.
+    pub(crate) fn certificate(&self) -> Bytes {
+        self.known_certificate().clone()
+    }
+
+    fn known_certificate(&self) -> MutexGuard<'_, Bytes> {
+        let certificate = self.certificate.lock();
+        certificate.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing more of the stream counts: whoever applies it stops.
@@ -126,7 +177,7 @@ impl Inbox {
 
     /// Keeps a message that is applied here, for those who may lack it. Before it the stream was applied up to
     /// `behind`.
-    pub(crate) fn keep(&self, behind: u64, through: u64, records: &Bytes) {
+    pub(crate) fn keep(&self, behind: u64, through: u64, signed: Signed) {
         let mut kept = self.kept();
         if kept
             .messages
@@ -135,12 +186,11 @@ impl Inbox {
         {
             return;
         }
-        let records = records.clone();
-        kept.bytes += records.len();
+        kept.bytes += signed.len();
         kept.messages.push_back(Kept {
             behind,
             through,
-            records,
+            signed,
         });
         while kept.bytes > KEPT_BYTES {
             kept.drop_first();
@@ -160,7 +210,7 @@ impl Inbox {
     }
 
     /// What to relay now to a peer that has applied the stream so far, by its latest word. `true`: it is the first of it.
-    pub(crate) fn relay(&self, to: ReplicaSlot, applied: u64, now: Instant) -> (Vec<Bytes>, bool) {
+    pub(crate) fn relay(&self, to: ReplicaSlot, applied: u64, now: Instant) -> (Vec<Signed>, bool) {
         let kept = &mut *self.kept();
         let begins = !kept.relays.contains_key(&to);
         let relay = kept.relays.entry(to);
@@ -246,15 +296,20 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use super::*;
 
     #[test]
     fn nothing_is_relayed_behind_a_gap() {
         let (inbox, _queue) = Inbox::new(ReplicaSlot(3), 0);
-        let message = |text: &'static str| Bytes::from_static(text.as_bytes());
-        inbox.keep(5, 8, &message("to 8"));
-        inbox.keep(8, 9, &message("to 9"));
-        inbox.keep(12, 14, &message("to 14"));
+        let message = |text: &'static str| Signed {
+            records: Bytes::from_static(text.as_bytes()),
+            signature: Bytes::new(),
+        };
+        inbox.keep(5, 8, message("to 8"));
+        inbox.keep(8, 9, message("to 9"));
+        inbox.keep(12, 14, message("to 14"));
         let behind = |position| {
             let relayed = inbox.relay(ReplicaSlot(2), position, Instant::now());
             inbox.end_relay(ReplicaSlot(2));
@@ -264,5 +319,20 @@ mod tests {
         assert_eq!(behind(6), [message("to 8"), message("to 9")]);
         assert_eq!(behind(8), [message("to 9")]);
         assert_eq!(behind(13), [message("to 14")]);
+    }
+
+    #[test]
+    fn what_others_relay_waits_in_bounded_memory() {
+        let (inbox, mut queue) = Inbox::new(ReplicaSlot(3), 0);
+        let relayed = Signed {
+            records: vec![7; 1 << 20].into(),
+            signature: Bytes::new(),
+        };
+        let taken = (0..100).filter(|_| inbox.take_in_relayed(relayed.clone()));
+        assert_eq!(taken.count(), RELAYED_BYTES_MAX >> 20);
+        let (_, parcel) = queue.try_recv().unwrap();
+        inbox.note_taken(&parcel);
+        assert!(inbox.take_in_relayed(relayed.clone()));
+        assert!(!inbox.take_in_relayed(relayed));
     }
 }

@@ -61,6 +61,7 @@ const TO_WITNESS: Reason =
 const SENDER_OUTSIDE: Reason =
     "a server that takes no part in the view serves nobody, and may not ask this";
 const RECEIVER_OUTSIDE: Reason = "the server that was asked takes no part in the view";
+const MAKER_IS_HERE: Reason = "whose updates they are takes part, and sends them itself";
 const NO_KIND: Reason = "there is no such kind of message";
 
 /// Whether there may be a session between the two at all.
@@ -134,6 +135,18 @@ pub(crate) fn may_control(speaker: Speaker, message: &control::Message) -> Resul
     }
 }
 
+/// Whether what others relay of a replica's stream is taken: not while it takes part in the receiver's view and was heard
+/// there lately, for then it sends its updates itself.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn may_be_relayed(maker: Speaker, is_heard: bool) -> Result<(), Reason> {
+    match (maker, is_heard) {
+        (Speaker::InView, true) => Err(MAKER_IS_HERE),
+        _ => Ok(()),
+    }
+}
+
 /// What only those may say who keep contents.
 fn from_keeper(speaker: Speaker) -> Result<(), Reason> {
     match speaker {
@@ -180,6 +193,17 @@ impl Shared {
         let kind = Kind::of(number).ok_or(NO_KIND);
         let admitted = kind.and_then(|kind| may_say(self.speaker(from), kind, self.hearer()));
         admitted.map_err(|reason| self.refusal(from, reason))
+    }
+
+    /// Whether what others relay of a replica's stream is taken now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn admit_relayed(&self, of: ReplicaSlot) -> Result<(), Reason> {
+        let news = self.news();
+        let said = news.get(&of).and_then(|news| news.said.as_ref());
+        let is_heard = said.is_some_and(|(_, at)| at.elapsed() <= self.settings.suspicion);
+        may_be_relayed(self.speaker(of), is_heard)
     }
 
     fn refusal(&self, from: ReplicaSlot, reason: Reason) -> Refusal {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use control::Position;
 use peer::{Incoming, Lane, Session};
 use store::{BaseState, RowChange, Store};
-use vfs::{Error, ObjectId, ReplicaSlot, Result};
+use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::arrivals::Inbox;
 use crate::copies::Next;
@@ -87,6 +87,8 @@ pub(crate) async fn supply_rows(shared: Arc<Shared>, session: Session, taken: Op
     if let Err(error) = send_rows(&shared, &session, taken).await {
         tracing::error!(peer, %error, "a new replica could not be supplied; it asks again when it is back");
     }
+    // It may have begun with another one's copy meanwhile, and lose that one.
+    shared.conversations.supplied_all(session.peer().slot);
 }
 
 async fn send_rows(
@@ -106,17 +108,18 @@ async fn send_rows(
     tracing::info!(peer = to.0, pages, "supplying a replica with the tree");
     let objects = shared.store.statistics().objects;
     shared.conversations.supplying(to, objects, attempt.objects);
-    let begin = Taken {
+    let mut place = Taken {
         incarnation: own,
         copy,
         pages,
     };
-    send_page(shared, session, &BasePage::Begin(begin)).await?;
+    send_page(shared, session, &BasePage::Begin(place)).await?;
     loop {
         match shared.copies.next(&attempt, PAGE_BYTES)? {
             Next::Rows { rows, objects } => {
                 let rows = rows.into_iter().map(Row::from).collect();
-                send_page(shared, session, &BasePage::Rows(rows)).await?;
+                send_page(shared, session, &BasePage::Rows(place, rows)).await?;
+                place.pages += 1;
                 shared.conversations.supplied(to, objects);
             }
             Next::Rest(positions) => {
@@ -127,7 +130,7 @@ async fn send_rows(
                 let positions = positions.iter();
                 let positions = positions.map(|(slot, at)| (slot.0, at_most(*slot).min(*at)));
                 let positions = positions.collect();
-                return send_page(shared, session, &BasePage::Rest(positions)).await;
+                return send_page(shared, session, &BasePage::Rest(place, positions)).await;
             }
             Next::Replaced => return Ok(()),
         }
@@ -225,7 +228,7 @@ pub(crate) fn ask_for_lacking(shared: &Shared, of: ReplicaSlot) {
 /// Asks a peer for the contents of files, as the rest of a copy or by themselves.
 pub(crate) fn ask(shared: &Shared, peer: ReplicaSlot, copy: bool, files: &[ObjectId]) {
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
-    for part in 0..count {
+    let parts = (0..count).map(|part| {
         let first = part * FILES_AT_ONCE;
         let end = files.len().min(first + FILES_AT_ONCE);
         let wanted = Wanted {
@@ -233,9 +236,9 @@ pub(crate) fn ask(shared: &Shared, peer: ReplicaSlot, copy: bool, files: &[Objec
             files: files[first..end].to_vec(),
             last: part + 1 == count,
         };
-        let message = wire::body(wire::Kind::Wanted, &wanted);
-        shared.post.send(peer, Lane::Control, message);
-    }
+        wire::body(wire::Kind::Wanted, &wanted)
+    });
+    sessions::send_list(shared, peer, parts.collect());
 }
 
 /// Notes durably that this replica's copy is to be replaced by another one's, and with it why, if that matters later; it has
@@ -244,9 +247,16 @@ pub(crate) async fn give_up_copy(shared: &Shared, why: Option<Fact>) -> Result<(
     note_with(shared, Held::Nothing, why).await
 }
 
-/// Takes a page of the copy in.
+/// Takes a page of the copy in, if it is one of the copy that is being taken. Others may have been asked for one as well.
 pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incoming) -> Result<()> {
     let page: BasePage = wire::decode(&incoming.message.payload).map_err(malformed)?;
+    // Between looking and writing no page of another one's copy is taken.
+    let _one_at_a_time = shared.copying.lock().await;
+    let held = *shared.held.borrow();
+    if !is_awaited(&page, held, taken(shared, inbox.from)) {
+        tracing::debug!(peer = inbox.from.0, ?held, "a page of another copy");
+        return Ok(());
+    }
     match page {
         BasePage::Begin(begin) => {
             let pages = begin.pages;
@@ -256,23 +266,18 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
                 shared.store.put_facts(vec![(TAKEN.to_vec(), None)]).await?;
                 shared.store.begin_resync().await?;
                 views::note_known(shared).await?;
-            } else if !taken(shared, inbox.from).is_some_and(|taken| goes_on(taken, begin)) {
-                return Err(Error::Invalid("a copy goes on that was never begun"));
             }
             note_taken(shared, inbox.from, begin).await
         }
-        BasePage::Rows(rows) => {
-            let Some(before) = taken(shared, inbox.from) else {
-                return Err(Error::Invalid("rows of a copy that was never begun"));
-            };
+        BasePage::Rows(place, rows) => {
             let rows = rows.into_iter().map(RowChange::from);
             // A witness lacks all contents, and nobody waits for that.
             let rows = rows.filter(|row| !shared.is_witness || row.table != INCOMPLETE);
             shared.store.install_base(rows.collect()).await?;
-            let pages = before.pages + 1;
-            note_taken(shared, inbox.from, Taken { pages, ..before }).await
+            let pages = place.pages + 1;
+            note_taken(shared, inbox.from, Taken { pages, ..place }).await
         }
-        BasePage::Rest(positions) => {
+        BasePage::Rest(_, positions) => {
             let own = positions.iter().find(|(slot, _)| *slot == shared.slot().0);
             if let Some((_, position)) = own {
                 shared.note_trimmed(*position).await?;
@@ -296,10 +301,23 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
     }
 }
 
-/// Whether rows from this place on follow what is here, or repeat some of it.
-fn goes_on(taken: Taken, begin: Taken) -> bool {
-    let same = (taken.incarnation, taken.copy) == (begin.incarnation, begin.copy);
-    same && begin.pages <= taken.pages
+/// Whether a page of a supplier's is to be taken by a replica that holds so much, and has taken so much of that supplier's copy.
+fn is_awaited(page: &BasePage, held: Held, taken: Option<Taken>) -> bool {
+    match page {
+        BasePage::Begin(begin) if begin.pages == 0 => held == Held::Nothing,
+        // Rows from this place on follow what is here, or repeat some of it.
+        BasePage::Begin(begin) => {
+            let same = |taken: Taken| {
+                (taken.incarnation, taken.copy) == (begin.incarnation, begin.copy)
+                    && begin.pages <= taken.pages
+            };
+            held == Held::Nothing && taken.is_some_and(same)
+        }
+        BasePage::Rows(place, _) | BasePage::Rest(place, _) => {
+            held == Held::Nothing && taken == Some(*place)
+        }
+        BasePage::Complete => held == Held::Rows,
+    }
 }
 
 async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
@@ -338,4 +356,49 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
         sessions::say_hello(shared, &inbox, false);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(copy: u64, pages: u64) -> Taken {
+        Taken {
+            incarnation: 1,
+            copy,
+            pages,
+        }
+    }
+
+    /// A new server took its copy from one member; then one with a smaller number came back, was asked as well, and supplied one, too.
+    #[test]
+    fn pages_of_two_copies_are_not_mixed() {
+        let rows = |copy, pages| BasePage::Rows(place(copy, pages), Vec::new());
+        let rest = |copy, pages| BasePage::Rest(place(copy, pages), Vec::new());
+        let taken = Some(place(7, 3));
+        let is_taken = |page, taken| is_awaited(&page, Held::Nothing, taken);
+        assert!(is_taken(rows(7, 3), taken));
+        assert!(!is_taken(rows(7, 2), taken), "it was taken before");
+        assert!(!is_taken(rows(7, 4), taken), "one is missing before it");
+        assert!(!is_taken(rows(6, 3), taken), "of an earlier copy");
+        assert!(!is_taken(rows(7, 3), None), "another one's was begun since");
+        assert!(is_taken(rest(7, 3), taken));
+        assert!(!is_taken(rest(7, 4), taken), "not all rows are there");
+        assert!(!is_taken(rest(7, 3), None));
+    }
+
+    #[test]
+    fn a_copy_begins_only_where_none_is() {
+        let begin = |pages| BasePage::Begin(place(7, pages));
+        assert!(is_awaited(&begin(0), Held::Nothing, Some(place(6, 9))));
+        assert!(is_awaited(&begin(2), Held::Nothing, Some(place(7, 3))));
+        assert!(!is_awaited(&begin(4), Held::Nothing, Some(place(7, 3))));
+        assert!(!is_awaited(&begin(2), Held::Nothing, None));
+        for held in [Held::Rows, Held::Everything] {
+            assert!(!is_awaited(&begin(0), held, None));
+            assert!(!is_awaited(&begin(2), held, Some(place(7, 3))));
+        }
+        assert!(is_awaited(&BasePage::Complete, Held::Rows, None));
+        assert!(!is_awaited(&BasePage::Complete, Held::Nothing, None));
+    }
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use control::{ControlCore, Epoch, Incarnation, Position, Proposal, View};
-use peer::Endpoint;
 use peer::set::{SetDirectory, SetError};
+use peer::{Endpoint, Signatures};
 use store::{Overseer, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -129,6 +129,7 @@ impl Replica {
             is_witness,
             held,
             lineage: Arc::new(lineage),
+            signatures: Signatures::new(&identity)?,
         }));
         lineage::take_up_fault(&shared);
         let overseer: Arc<dyn Overseer> = engine.clone();

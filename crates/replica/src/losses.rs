@@ -178,8 +178,9 @@ impl Missing {
     }
 }
 
-/// What nobody relays for so long nobody has kept.
-const RELAY_PATIENCE: Duration = Duration::from_secs(10);
+/// What nobody relays for so long nobody has kept. What was lost on its way comes again twice before.
+const RELAY_PATIENCE: Duration = Duration::from_secs(15);
+const _: () = assert!(RELAY_PATIENCE.as_millis() >= 3 * relay::AGAIN.as_millis());
 
 /// Looks after lost replicas' objects until the replica stops.
 pub(crate) async fn attend(shared: Arc<Shared>) {
@@ -253,7 +254,7 @@ fn survivors(shared: &Shared) -> Vec<ReplicaSlot> {
 }
 
 /// Whether this replica is the first of those who take part and hold contents: what one has to do, it does.
-fn is_first(shared: &Shared) -> bool {
+pub(crate) fn is_first(shared: &Shared) -> bool {
     let own = shared.slot();
     survivors(shared).into_iter().all(|slot| slot > own)
 }
@@ -485,7 +486,7 @@ mod tests {
             let now = begin + Duration::from_secs(second);
             assert!(!missing.look(Some((lost, second / 5)), now), "{second} s");
         }
-        let much_later = begin + Duration::from_secs(70);
+        let much_later = begin + Duration::from_secs(55) + RELAY_PATIENCE + PAUSE;
         assert!(missing.look(Some((lost, 11)), much_later));
         assert!(!missing.look(None, much_later));
     }

@@ -178,10 +178,15 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
         }
         Kind::Completed => {
             let completed = wire::decode(&incoming.message.payload)?;
-            tokio::spawn(losses::completed(shared.clone(), from, completed));
+            let noting = losses::completed(shared.clone(), from, completed);
+            // Until then it keeps its credit, so that not too much waits here.
+            tokio::spawn(async move {
+                noting.await;
+                drop(incoming);
+            });
         }
         Kind::Noted => contents::noted(shared, from, wire::decode(&incoming.message.payload)?),
-        Kind::Relayed => losses::relayed(shared, wire::decode(&incoming.message.payload)?)?,
+        Kind::Relayed => losses::relayed(shared, from, &incoming.message.payload),
         Kind::Wanted => base::wanted(shared, from, wire::decode(body)?),
         Kind::Remainder => shared.returns.hear(from, wire::decode(body)?),
         Kind::TooFar => views::too_far(shared, from),

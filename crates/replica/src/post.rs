@@ -3,13 +3,15 @@
 //! What is said to an incarnation of a peer dies with it. Messages wait here while there is no connection, and there is a
 //! queue for each kind of lane, so that none is held up by what travels on the other. Memory is bounded: of messages that
 //! tell how something is now only the newest waits, and when too much waits, everything is dropped that a new
-//! conversation would say again; it is said again when there is a connection.
+//! conversation would say again; it is said again when there is a connection, at once the first time, then after growing pauses: should
+//! what is said again be too much itself, it does not take all of the line for ever.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peer::{Lane, Message, Session};
 use tokio::sync::Notify;
+use tokio::time::{Duration, Instant};
 use vfs::ReplicaSlot;
 
 use crate::wire::Kind;
@@ -18,6 +20,10 @@ use crate::wire::Kind;
 const CONNECTED_BYTES_MAX: usize = 32 << 20;
 /// The same without a connection.
 const AWAY_BYTES_MAX: usize = 2 << 20;
+
+/// Between saying again and the next time, at least; twice as long each time, until nothing was dropped for long.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(64);
 
 /// What becomes of a message that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +69,17 @@ struct Queue {
     bytes: usize,
     /// Something was dropped.
     dropped: bool,
+    /// When what was dropped was said again last, and how long not to do so after that.
+    said_again: Option<(Instant, Duration)>,
+}
+
+/// What to do next for a queue.
+#[derive(Debug)]
+enum Step {
+    Send(Message),
+    SayAgain,
+    /// Nothing before this moment, unless something new comes.
+    Wait(Option<Instant>),
 }
 
 impl Queue {
@@ -105,6 +122,26 @@ impl Queue {
             }
             _ => true,
         });
+    }
+
+    fn next(&mut self, now: Instant) -> Step {
+        if let Some(message) = self.pop() {
+            return Step::Send(message);
+        }
+        if !self.dropped {
+            return Step::Wait(None);
+        }
+        let due = self.said_again.map(|(at, pause)| at + pause);
+        if let Some(due) = due.filter(|due| now < *due) {
+            return Step::Wait(Some(due));
+        }
+        let pause = match self.said_again {
+            Some((at, pause)) if now < at + pause + PAUSE_MAX => (pause * 2).min(PAUSE_MAX),
+            _ => PAUSE_MIN,
+        };
+        self.said_again = Some((now, pause));
+        self.dropped = false;
+        Step::SayAgain
     }
 
     fn pop(&mut self) -> Option<Message> {
@@ -166,21 +203,18 @@ impl Outbox {
             if !self.session.connected(lane).await {
                 return Delivered::Ended;
             }
-            let (message, dropped) = {
-                let mut queue = self.queue(lane);
-                let message = queue.pop();
-                let dropped = message.is_none() && std::mem::take(&mut queue.dropped);
-                (message, dropped)
-            };
-            match message {
-                Some(message) => {
+            let step = self.queue(lane).next(Instant::now());
+            match step {
+                Step::Send(message) => {
                     if let Err(error) = self.session.send(lane, message).await {
                         let peer = self.session.peer().slot.0;
                         tracing::debug!(peer, %error, "a message was not sent");
                     }
                 }
-                None if dropped => return Delivered::SayAgain,
-                None => rung.await,
+                Step::SayAgain => return Delivered::SayAgain,
+                Step::Wait(None) => rung.await,
+                // Whether it is time or something has come makes no difference.
+                Step::Wait(Some(due)) => drop(tokio::time::timeout_at(due, rung).await),
             }
         }
     }
@@ -270,6 +304,34 @@ mod tests {
         let expected = expected.map(|(kind, body)| (kind, Bytes::from_static(body)));
         assert_eq!(kinds(&mut queue), expected);
         assert_eq!(queue.bytes, 0);
+    }
+
+    /// What a new conversation begins with is more than may wait, so that saying it again drops it again.
+    #[test]
+    fn what_is_dropped_time_and_again_is_said_again_more_and_more_seldom() {
+        let (mut queue, begin) = (Queue::default(), Instant::now());
+        let mut times = Vec::new();
+        for second in 0..600 {
+            while queue.bytes <= AWAY_BYTES_MAX && !queue.dropped {
+                queue.push(message(Kind::Control.number(), &[7; 4096]), AWAY_BYTES_MAX);
+            }
+            let now = begin + Duration::from_secs(second);
+            if matches!(queue.next(now), Step::SayAgain) {
+                times.push(second);
+            }
+        }
+        assert_eq!(
+            times,
+            [
+                0, 1, 3, 7, 15, 31, 63, 127, 191, 255, 319, 383, 447, 511, 575
+            ]
+        );
+        // After a long rest it is said at once, and soon after.
+        queue.dropped = true;
+        let late = begin + Duration::from_secs(3600);
+        assert!(matches!(queue.next(late), Step::SayAgain));
+        queue.dropped = true;
+        assert!(matches!(queue.next(late + PAUSE_MIN), Step::SayAgain));
     }
 
     #[test]

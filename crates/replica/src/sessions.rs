@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::Position;
-use peer::{Lane, Sender, Session};
+use peer::{Lane, Message, Sender, Session};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use vfs::{ObjectId, ReplicaSlot};
@@ -27,6 +27,8 @@ pub(crate) struct Conversations(Mutex<BTreeMap<ReplicaSlot, Conversation>>);
 #[derive(Default)]
 struct Conversation {
     tasks: Vec<JoinHandle<()>>,
+    /// Held while a list is being sent.
+    lists: Arc<tokio::sync::Mutex<()>>,
     /// Our stream is being sent.
     sending: bool,
     /// How far the peer says it has applied our stream.
@@ -188,6 +190,11 @@ impl Conversations {
         });
     }
 
+    /// All of them have been sent, or no more can be.
+    pub(crate) fn supplied_all(&self, peer: ReplicaSlot) {
+        self.with(peer, |conversation| conversation.supplying = false);
+    }
+
     /// Those of so many more have been sent.
     pub(crate) fn supplied(&self, peer: ReplicaSlot, objects: u64) {
         self.with(peer, |conversation| {
@@ -274,12 +281,30 @@ fn say_again(shared: &Arc<Shared>, slot: ReplicaSlot) {
         .engine
         .turn(|turn| turn.core.handle_connected(turn.now, &turn.tree, slot));
     losses::say_completed_again(shared, slot);
-    if !shared.standing.is_up_to_date() {
-        base::ask_for_lacking(shared, slot);
-    }
     if let Some(inbox) = shared.inbox(slot) {
         say_hello(shared, &inbox, true);
     }
+}
+
+/// Sends a list, however long, as fast as a peer takes it, in order. Nothing of it is dropped as long as the session lasts.
+pub(crate) fn send_list(shared: &Shared, to: ReplicaSlot, messages: Vec<Message>) {
+    let peer = shared.endpoint.get().and_then(|all| all.peer(to));
+    let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
+        // Whoever is told such things is told anew in the next session.
+        return;
+    };
+    let lists = shared.conversations.with(to, |with| with.lists.clone());
+    let sending = tokio::spawn(async move {
+        // The parts of two lists are not mixed.
+        let lists = lists.unwrap_or_default();
+        let _one_at_a_time = lists.lock().await;
+        for message in messages {
+            if let Err(error) = session.send(Lane::Metadata, message).await {
+                return tracing::debug!(peer = to.0, %error, "a list is told anew in the next session");
+            }
+        }
+    });
+    converse(shared, to, sending);
 }
 
 /// That incarnation is gone, with everything it had not received.
@@ -329,6 +354,7 @@ pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox, begins: bool) {
         held: *shared.held.borrow() as u8,
         taken: base::taken(shared, inbox.from),
         members: shared.member_list(),
+        certificate: shared.signatures.certificate(),
     };
     let message = wire::body(wire::Kind::Greeting, &greeting);
     shared.post.send(inbox.from, Lane::Control, message);
@@ -338,6 +364,12 @@ pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox, begins: bool) {
 pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greeting) {
     members::learn_members(shared, from, &greeting.members);
     shared.note_greeted(from);
+    let proved = shared
+        .signatures
+        .verify_certificate(from, &greeting.certificate);
+    if let (Ok(()), Some(inbox)) = (proved, shared.inbox(from)) {
+        inbox.note_certificate(greeting.certificate);
+    }
     if greeting.begins {
         shared
             .engine
@@ -404,7 +436,7 @@ pub(crate) fn too_far_behind(shared: &Shared, peer: ReplicaSlot) {
             "updates that a peer lacks are not kept any more; should this go on, raise `kept_updates`"
         );
     }
-    let message = peer::Message::new(wire::Kind::TooFar.number(), bytes::Bytes::new());
+    let message = Message::new(wire::Kind::TooFar.number(), bytes::Bytes::new());
     shared.post.send(peer, Lane::Control, message);
 }
 
@@ -438,9 +470,10 @@ fn start_sending(shared: &Arc<Shared>, session: Session, from: u64) {
 
 fn converse(shared: &Shared, with: ReplicaSlot, task: JoinHandle<()>) {
     // A task for a session that has ended meanwhile ends by itself.
-    shared
-        .conversations
-        .with(with, |conversation| conversation.tasks.push(task));
+    shared.conversations.with(with, |conversation| {
+        conversation.tasks.retain(|task| !task.is_finished());
+        conversation.tasks.push(task);
+    });
 }
 
 /// A peer has applied our stream up to here, stably.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use peer::set::SetDirectory;
-use peer::{Endpoint, Lane, RequestError};
+use peer::{Endpoint, Lane, RequestError, Signatures};
 use store::Store;
 use throttle::Throttle;
 use tokio::sync::{Semaphore, watch};
@@ -63,6 +63,8 @@ pub(crate) struct Figures {
     pub(crate) to_fetch: AtomicU64,
     /// Files that a crash may have damaged and that have to get a new version.
     pub(crate) recovering: AtomicU64,
+    /// Messages of relayed updates that were dropped.
+    pub(crate) relays_refused: AtomicU64,
 }
 
 pub(crate) struct Shared {
@@ -76,6 +78,7 @@ pub(crate) struct Shared {
     /// This replica is a witness: it follows the rows, keeps no contents, and serves nobody.
     pub(crate) is_witness: bool,
     pub(crate) endpoint: OnceLock<Endpoint>,
+    pub(crate) signatures: Signatures,
     pub(crate) post: Post,
     pub(crate) opens: Opens,
     pub(crate) removed: Removed,
@@ -87,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) conversations: Conversations,
     /// Copies that others are being sent.
     pub(crate) copies: Copies,
+    /// Held while a page of the copy that this replica takes is taken in.
+    pub(crate) copying: tokio::sync::Mutex<()>,
     pub(crate) membership: RwLock<Membership>,
     pub(crate) figures: Figures,
     pub(crate) standing: Arc<Standing>,
@@ -143,6 +148,7 @@ pub(crate) struct Parts {
     pub(crate) is_witness: bool,
     pub(crate) held: Held,
     pub(crate) lineage: Arc<Lineage>,
+    pub(crate) signatures: Signatures,
 }
 
 /// Told of files whose locks have changed at another site.
@@ -162,6 +168,7 @@ impl Shared {
             set: parts.set,
             is_witness: parts.is_witness,
             endpoint: OnceLock::new(),
+            signatures: parts.signatures,
             post: Post::default(),
             opens: Opens::default(),
             removed: Removed::default(),
@@ -170,6 +177,7 @@ impl Shared {
             inboxes: Mutex::default(),
             conversations: Conversations::default(),
             copies: Copies::default(),
+            copying: tokio::sync::Mutex::default(),
             membership: RwLock::default(),
             figures: Figures::default(),
             standing: parts.engine.standing.clone(),

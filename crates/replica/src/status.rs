@@ -66,6 +66,8 @@ pub struct ReplicaStatus {
     pub record_bytes_shipped: u64,
     /// Promises for its lease that were dropped, because this start of the server had not asked for them.
     pub promises_dropped: u64,
+    /// Messages with updates of a third replica that were dropped: they were not its own, or not to be taken at that time.
+    pub relays_refused: u64,
     /// How often the time of day jumped against the clock of leases.
     pub clock_jumps: u64,
     /// Who refuses changes, or soon will, for want of room on whose disk.
@@ -195,6 +197,7 @@ impl Replica {
             content_bytes_shipped: figures.content_bytes.load(Ordering::Relaxed),
             record_bytes_shipped: figures.record_bytes.load(Ordering::Relaxed),
             promises_dropped: shared.standing.unbelieved(),
+            relays_refused: figures.relays_refused.load(Ordering::Relaxed),
             clock_jumps: shared.standing.jumps(),
             short: shared
                 .shortages()

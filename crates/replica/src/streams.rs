@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
 use control::ControlName;
 use peer::{Lane, Session};
 use store::{ForeignUpdate, LinkChange, RowChange, Ticket};
 use tokio::sync::{mpsc, watch};
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use crate::arrivals::{Inbox, Parcel};
+use crate::arrivals::{Inbox, Parcel, Signed};
 use crate::lineage::Attested;
 use crate::overseer::link;
 use crate::shared::Shared;
@@ -101,7 +100,7 @@ async fn send_some(
         let note: Note = wire::decode(&update.note).map_err(malformed)?;
         updates.push((update, note));
     }
-    let mut last = sent;
+    let (mut last, mut behind) = (sent, sent);
     let mut bytes = 0;
     let mut records = Vec::new();
     for record in merge(updates, shared.settings.merging) {
@@ -111,6 +110,7 @@ async fn send_some(
         if bytes >= MESSAGE_BYTES {
             let records = std::mem::take(&mut records);
             let records = Records {
+                behind: std::mem::replace(&mut behind, last),
                 records,
                 through: last,
                 settlements: views::settlements(shared),
@@ -123,6 +123,7 @@ async fn send_some(
     // Positions have gaps: behind the last record there may be none up to what is stable.
     let through = if complete { through } else { last };
     let records = Records {
+        behind,
         records,
         through,
         settlements: views::settlements(shared),
@@ -142,7 +143,12 @@ async fn send_records(
         .figures
         .record_bytes
         .fetch_add(bytes as u64, Ordering::Relaxed);
-    let message = wire::payload(wire::Kind::Records, &records);
+    let mut message = wire::payload(wire::Kind::Records, &records);
+    // Whoever gets it may have to pass it on, when this replica is lost.
+    message.body = shared
+        .signatures
+        .sign(wire::UPDATES, &message.payload)
+        .into();
     session.send(Lane::Metadata, message).await?;
     shared.sent(session.peer().slot, bytes as u64).await;
     Ok(())
@@ -155,6 +161,7 @@ pub(crate) async fn apply(
     mut queue: mpsc::UnboundedReceiver<(u64, Parcel)>,
 ) {
     while let Some((session, parcel)) = queue.recv().await {
+        inbox.note_taken(&parcel);
         if matches!(parcel, Parcel::End) {
             return;
         }
@@ -210,10 +217,25 @@ async fn take_in(
             base::take(shared, inbox, incoming).await
         }
         Parcel::Own(incoming) => {
-            let records = &incoming.message.payload;
-            apply_message(shared, inbox, (session, true), records).await
+            let message = &incoming.message;
+            let records: Records = wire::decode(&message.payload).map_err(malformed)?;
+            if !records.is_plausible() {
+                return Err(Error::Io("no stream of updates has such places".into()));
+            }
+            let signed = Signed {
+                records: message.payload.clone(),
+                signature: message.body.clone(),
+            };
+            apply_message(shared, inbox, (session, true), (records, signed)).await
         }
-        Parcel::Relayed(records) => apply_message(shared, inbox, (session, false), records).await,
+        Parcel::Relayed(signed) => {
+            let records: Records = wire::decode(&signed.records).map_err(malformed)?;
+            if records.behind > inbox.applied() {
+                // Something before it was not taken. All of it comes again.
+                return Ok(());
+            }
+            apply_message(shared, inbox, (session, false), (records, signed.clone())).await
+        }
         Parcel::End => Ok(()),
     }
 }
@@ -223,14 +245,15 @@ async fn apply_message(
     shared: &Arc<Shared>,
     inbox: &Arc<Inbox>,
     (session, first_hand): (u64, bool),
-    message: &Bytes,
+    (records, signed): (Records, Signed),
 ) -> Result<()> {
     let Records {
         records,
         through,
         settlements,
         mac,
-    } = wire::decode(message).map_err(malformed)?;
+        ..
+    } = records;
     let behind = inbox.applied();
     let mut last = None;
     for record in records {
@@ -261,7 +284,7 @@ async fn apply_message(
         };
         shared.lineage.note_applied(inbox.from, through);
     }
-    inbox.keep(behind, through, message);
+    inbox.keep(behind, through, signed);
     acknowledge(shared, inbox);
     Ok(())
 }
@@ -406,8 +429,12 @@ fn has_all_before(shared: &Shared, turn: &Turn<'_>, after: &[(u16, u64)]) -> Opt
     None
 }
 
-/// Whether the controls of the update have been granted here; if not, they at least get ahead.
+/// Whether the controls of the update have been granted here; if not, they at least get ahead. Nobody makes an update
+/// under no control.
 fn may_apply(turn: &mut Turn<'_>, under: &[ControlName]) -> Option<()> {
+    if under.is_empty() {
+        return None;
+    }
     if turn.core.may_apply(under) {
         return Some(());
     }

@@ -49,15 +49,15 @@ pub(crate) enum Kind {
     View = 14,
     /// [`Relayed`]. Metadata lane.
     Relayed = 15,
-    /// [`Incomplete`]. Control lane.
+    /// [`Incomplete`]. Metadata lane.
     Incomplete = 16,
-    /// [`Completed`]. Control lane.
+    /// [`Completed`]. Metadata lane.
     Completed = 17,
-    /// [`Wanted`]. Control lane.
+    /// [`Wanted`]. Metadata lane.
     Wanted = 18,
     /// What the receiver lacks of the sender's stream is not kept any more: a whole copy is needed. Empty.
     TooFar = 19,
-    /// A [`Completed`], given back once it is stable. Control lane.
+    /// A [`Completed`], given back once it is stable. Metadata lane.
     Noted = 20,
     /// A [`ScrubQuestion`], answered with a [`ScrubAnswer`]. Data lane.
     Scrub = 21,
@@ -246,7 +246,14 @@ pub(crate) struct CaughtUp {
 pub(crate) struct Relayed {
     pub(crate) of: u16,
     pub(crate) records: Bytes,
+    /// The maker's, of the records as [`UPDATES`].
+    pub(crate) signature: Bytes,
+    /// The maker's, in DER.
+    pub(crate) certificate: Bytes,
 }
+
+/// What the maker of records signs them as.
+pub(crate) const UPDATES: &str = "updates 1";
 
 /// Files of a lost replica that are not complete at the sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -325,6 +332,8 @@ pub(crate) struct Greeting {
     pub(crate) taken: Option<Taken>,
     /// The set, as the sender knows it.
     pub(crate) members: MemberList,
+    /// The sender's, in DER, for those to whom its updates are relayed should it be lost.
+    pub(crate) certificate: Bytes,
 }
 
 /// One row, as it is after an update.
@@ -356,7 +365,7 @@ impl From<Row> for RowChange {
 }
 
 /// One update, or several consecutive ones made one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// Its place in the stream; of several updates made one, the last one's.
     pub(crate) position: u64,
@@ -374,9 +383,11 @@ pub(crate) struct Record {
     pub(crate) rows: Vec<Row>,
 }
 
-/// Consecutive updates of the sender's stream.
+/// Consecutive updates of the sender's stream. The body of the message is its signature of the payload, as [`UPDATES`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Records {
+    /// They follow this place: there are no others between it and the first of them.
+    pub(crate) behind: u64,
     pub(crate) records: Vec<Record>,
     /// There are no others up to here; positions have gaps.
     pub(crate) through: u64,
@@ -384,6 +395,22 @@ pub(crate) struct Records {
     pub(crate) settlements: u64,
     /// With which the maker of the stream attests that it has come so far.
     pub(crate) mac: Mac,
+}
+
+/// No stream gets so far, nor does one message lead so far ahead: a store counts up by one with each change, and by a
+/// little with each start.
+const PLACES_MAX: u64 = 1 << 62;
+const PLACES_AT_ONCE_MAX: u64 = 1 << 40;
+
+impl Records {
+    /// Whether the places are such as a stream can have. Others would end it for good.
+    pub(crate) fn is_plausible(&self) -> bool {
+        let mut places = self.records.iter().map(|record| record.position);
+        let ascend = places.try_fold(self.behind, |last, place| (place > last).then_some(place));
+        ascend.is_some_and(|last| last <= self.through)
+            && self.through <= PLACES_MAX
+            && self.through - self.behind <= PLACES_AT_ONCE_MAX
+    }
 }
 
 /// Everything of the receiver's stream up to here is applied at the sender, stably.
@@ -456,10 +483,10 @@ pub(crate) struct Taken {
 pub(crate) enum BasePage {
     /// Rows follow from this place on. At the first page: what was sent of an earlier copy is to be forgotten.
     Begin(Taken),
-    /// Rows.
-    Rows(Vec<Row>),
-    /// These were all rows; the streams go on behind these positions.
-    Rest(Vec<(u16, u64)>),
+    /// Rows, which belong in this place.
+    Rows(Taken, Vec<Row>),
+    /// All rows come before this place; the streams go on behind these positions.
+    Rest(Taken, Vec<(u16, u64)>),
     /// The contents of all files have been acknowledged: the copy is complete.
     Complete,
 }
@@ -541,10 +568,37 @@ mod tests {
             let data = vec![ObjectId::ROOT];
             let (after, rows) = (vec![(2, 7)], vec![row]);
             let record = Record { position, under, inherited, origins, data, after, rows };
-            let records = Records { records: vec![record], through: position, settlements: 0, mac: Mac::invented() };
+            let records = Records { behind: 0, records: vec![record], through: position, settlements: 0, mac: Mac::invented() };
             let bytes = encode(&records);
             prop_assert_eq!(&decode::<Records>(&bytes).unwrap(), &records);
             prop_assert!(decode::<Records>(&bytes[..bytes.len() - 1 - cut.min(bytes.len() - 1)]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_stream_that_nobody_can_have_is_implausible() {
+        let record = |position: &u64| Record {
+            position: *position,
+            ..Record::default()
+        };
+        let records = |behind, places: &[u64], through| Records {
+            behind,
+            records: places.iter().map(record).collect(),
+            through,
+            settlements: 0,
+            mac: Mac::invented(),
+        };
+        assert!(records(7, &[8, 10], 12).is_plausible());
+        assert!(records(7, &[], 7).is_plausible());
+        for wrong in [
+            records(7, &[7], 12),
+            records(7, &[10, 9], 12),
+            records(7, &[8, 13], 12),
+            records(7, &[], 6),
+            records(7, &[], u64::MAX),
+            records(u64::MAX - 1, &[], u64::MAX),
+        ] {
+            assert!(!wrong.is_plausible(), "{wrong:?}");
         }
     }
 

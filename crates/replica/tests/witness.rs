@@ -6,7 +6,7 @@ mod fixture;
 
 use fixture::{ROOT, Set, Site, eventually, name, root};
 use replica::Durability;
-use vfs::{Error, FileSystem};
+use vfs::{Error, FileSystem, ReplicaSlot};
 
 /// Two replicas in slots 1 and 2, and a witness in slot 3.
 async fn two_and_a_witness() -> Set {
@@ -144,5 +144,28 @@ async fn nobody_goes_on_from_what_only_the_witness_has_heard_of() {
     set.revive_until_ready(0).await;
     set.revive_until_ready(1).await;
     assert_eq!(set.sites[1].read(file).await.unwrap(), b"at one alone");
+    set.assert_equal().await;
+}
+
+/// The authority was moved to the witness, and a member removed: that left the view and stayed a member for ever, since a witness
+/// cannot tell what contents are at stake.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_witness_that_keeps_the_authority_can_remove_a_member() {
+    let mut set = Set::failing(3).await;
+    set.add_witness().await;
+    set.sites[0].save(ROOT, "kept", b"contents").await.unwrap();
+    set.rest().await;
+    assert_eq!(set.sites[0].replica.move_authority(4).await, Ok(true));
+    drop(set.crash(2).await);
+    set.keeper(2).revoke(ReplicaSlot(3)).unwrap();
+    eventually("it is no member any more", || {
+        let mut sites = set.sites.iter();
+        sites.all(|site| {
+            let view = site.replica.view_status();
+            view.members.len() == 3 && view.losses.is_empty()
+        })
+    })
+    .await;
+    set.sites[1].file(ROOT, "new").await.unwrap();
     set.assert_equal().await;
 }

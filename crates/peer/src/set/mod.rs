@@ -23,6 +23,7 @@ mod token;
 use std::path::PathBuf;
 
 pub use authority::CERTIFICATE_LIFETIME;
+pub(crate) use authority::has_signed;
 pub use directory::{Learned, SetDirectory};
 pub(crate) use exchange::serve_join;
 pub use exchange::{Entry, join};

@@ -10,3 +10,4 @@ mod refusals;
 mod replica;
 mod requests;
 mod sessions;
+mod signatures;

@@ -15,20 +15,23 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 
 use super::verdict::{Best, Lacks, Quality, Reports, best};
 use super::{applied_by_others, applied_here, late, survivors};
+use crate::sessions;
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::wire::{self, Completed, Incomplete, Lack};
 
 /// So many files are listed in one message.
 const FILES_AT_ONCE: usize = 1000;
-/// What was said is said again after such a time, until all is level.
+/// What was said is said again after such a time, until all is level; each time after twice as long.
 const AGAIN: Duration = Duration::from_secs(2);
+const AGAIN_MAX: Duration = Duration::from_secs(64);
 
 /// Bringing contents of one lost replica level.
 #[derive(Debug, Default)]
 pub(crate) struct Equalling {
     applied: u64,
     said: Option<Instant>,
+    pause: Duration,
     /// What was missing here when all were level, as it was reported.
     own: Lacks,
     reports: BTreeMap<ReplicaSlot, Report>,
@@ -100,8 +103,13 @@ pub(super) async fn equal(shared: &Arc<Shared>, lost: ReplicaSlot) {
             };
         }
         equalling.whole = own.keys().all(|file| equalling.level.contains(file));
-        let due = equalling.said.is_none_or(|said| said.elapsed() > AGAIN);
+        let pause = equalling.pause.max(AGAIN);
+        let due = equalling.said.is_none_or(|said| said.elapsed() > pause);
         if due {
+            equalling.pause = match equalling.said {
+                Some(_) => (pause * 2).min(AGAIN_MAX),
+                None => AGAIN,
+            };
             equalling.said = Some(Instant::now());
         }
         due
@@ -141,7 +149,7 @@ fn report(shared: &Arc<Shared>, lost: ReplicaSlot) {
     let epoch = shared.standing.view().epoch.0;
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
     for slot in survivors(shared) {
-        for part in 0..count {
+        let parts = (0..count).map(|part| {
             let first = part * FILES_AT_ONCE;
             let last = files.len().min(first + FILES_AT_ONCE);
             let message = Incomplete {
@@ -152,9 +160,9 @@ fn report(shared: &Arc<Shared>, lost: ReplicaSlot) {
                 files: files[first..last].to_vec(),
                 last: part + 1 == count,
             };
-            let message = wire::payload(wire::Kind::Incomplete, &message);
-            shared.post.send(slot, Lane::Control, message);
-        }
+            wire::payload(wire::Kind::Incomplete, &message)
+        });
+        sessions::send_list(shared, slot, parts.collect());
     }
 }
 
@@ -338,7 +346,7 @@ pub(crate) fn send_completed(shared: &Shared) {
         while !files.is_empty() {
             let rest = files.split_off(files.len().min(FILES_AT_ONCE));
             let message = wire::payload(wire::Kind::Completed, &Completed { files });
-            shared.post.send(slot, Lane::Control, message);
+            shared.post.send(slot, Lane::Metadata, message);
             files = rest;
         }
     }
@@ -386,7 +394,7 @@ pub(crate) async fn completed(shared: Arc<Shared>, from: ReplicaSlot, completed:
     }
     let files = fetched.into_iter().map(|file| (file, 0)).collect();
     let message = wire::payload(wire::Kind::Noted, &Completed { files });
-    shared.post.send(from, Lane::Control, message);
+    shared.post.send(from, Lane::Metadata, message);
 }
 
 /// Takes the mark off a file whose contents are here.

@@ -3,28 +3,34 @@
 //! Everybody keeps the messages of each stream until all who take part have applied them, as far as memory
 //! allows. Whoever lacks something that nobody keeps any more has to take a whole copy.
 //!
+//! Who relays is not believed: each message bears the signature of its maker, who signed it for whoever it may be passed on to. So nobody
+//! can invent, or leave out, a part of another one's stream.
+//!
 //! Only so much is under way to one peer as it has not yet applied, by its own word; that is the credit. What is under way
 //! is not sent again, unless nothing has come of it for long: the receiver may have had reason to drop it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-use peer::Lane;
+use peer::{Lane, Unproven};
 use tokio::time::{Duration, Instant};
 use vfs::ReplicaSlot;
 
 use super::{applied_by_others, applied_here};
-use crate::arrivals::Inbox;
+use crate::arrivals::{Inbox, Signed};
+use crate::authorisation::Reason;
 use crate::shared::Shared;
 use crate::views;
-use crate::wire::{self, Malformed, Relayed};
+use crate::wire::{self, Malformed, Records, Relayed};
 
 /// So many bytes of a stream may be under way to one peer; the last message may exceed it. Beside them the peer's questions
 /// for its lease have to get through the slowest link.
 const UNDER_WAY_BYTES: usize = 4 << 20;
 /// What a peer has not applied for so long, nor anything before it, is relayed again.
-const AGAIN: Duration = Duration::from_secs(30);
+pub(super) const AGAIN: Duration = Duration::from_secs(5);
+/// What is told of once, with sums later.
+const REFUSED: &str = "relayed updates are refused";
 
 /// Sends those who lack updates of a lost replica what is kept here.
 pub(super) async fn relay(shared: &Arc<Shared>, lost: ReplicaSlot) {
@@ -73,7 +79,8 @@ pub(super) fn relay_to_returning(shared: &Arc<Shared>) {
 }
 
 fn send_kept(shared: &Arc<Shared>, inbox: &Inbox, to: ReplicaSlot, behind: u64) {
-    if !shared.post.is_connected(to, Lane::Metadata) {
+    let certificate = inbox.certificate();
+    if certificate.is_empty() || !shared.post.is_connected(to, Lane::Metadata) {
         return;
     }
     let (messages, begins) = inbox.relay(to, behind, Instant::now());
@@ -81,8 +88,14 @@ fn send_kept(shared: &Arc<Shared>, inbox: &Inbox, to: ReplicaSlot, behind: u64) 
     if begins {
         tracing::info!(of, to = to.0, behind, "relaying updates");
     }
-    for records in messages {
-        let message = wire::payload(wire::Kind::Relayed, &Relayed { of, records });
+    for signed in messages {
+        let relayed = Relayed {
+            of,
+            records: signed.records,
+            signature: signed.signature,
+            certificate: certificate.clone(),
+        };
+        let message = wire::payload(wire::Kind::Relayed, &relayed);
         shared.post.send(to, Lane::Metadata, message);
     }
 }
@@ -100,12 +113,58 @@ pub(crate) fn forget_relays(shared: &Shared, to: ReplicaSlot) {
     inboxes.iter().for_each(|inbox| end(inbox, to));
 }
 
-/// Somebody relays updates of a lost replica.
-pub(crate) fn relayed(shared: &Arc<Shared>, relayed: Relayed) -> Result<(), Malformed> {
-    if let Some(inbox) = shared.inbox(ReplicaSlot(relayed.of)) {
-        inbox.take_in_relayed(relayed.records);
+/// Why what somebody relays is dropped.
+#[derive(Debug, thiserror::Error)]
+enum Unfit {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("no replica in that slot is followed here")]
+    Unknown,
+    #[error("{0}")]
+    NotNow(Reason),
+    #[error(transparent)]
+    Unproven(#[from] Unproven),
+    #[error("no stream of updates has such places")]
+    Implausible,
+    #[error("too much of it waits already")]
+    TooMuch,
+}
+
+/// Somebody relays updates of a lost replica. What is not fit to be taken is dropped and counted; who sent it in good faith sends it again.
+pub(crate) fn relayed(shared: &Shared, by: ReplicaSlot, payload: &[u8]) {
+    if let Err(why) = take_relayed(shared, payload) {
+        shared
+            .figures
+            .relays_refused
+            .fetch_add(1, Ordering::Relaxed);
+        if let Some(sum) = shared.is_to_tell(REFUSED, by) {
+            tracing::warn!(peer = by.0, %why, %sum, "updates that a peer relays are dropped");
+        }
     }
-    Ok(())
+}
+
+fn take_relayed(shared: &Shared, payload: &[u8]) -> Result<(), Unfit> {
+    let relayed: Relayed = wire::decode(payload)?;
+    let of = ReplicaSlot(relayed.of);
+    let inbox = shared.inbox(of).ok_or(Unfit::Unknown)?;
+    shared.admit_relayed(of).map_err(Unfit::NotNow)?;
+    let maker = (of, &relayed.certificate[..]);
+    shared
+        .signatures
+        .verify(maker, wire::UPDATES, &relayed.records, &relayed.signature)?;
+    let records: Records = wire::decode(&relayed.records)?;
+    if !records.is_plausible() {
+        return Err(Unfit::Implausible);
+    }
+    inbox.note_certificate(relayed.certificate);
+    let signed = Signed {
+        records: relayed.records,
+        signature: relayed.signature,
+    };
+    match inbox.take_in_relayed(signed) {
+        true => Ok(()),
+        false => Err(Unfit::TooMuch),
+    }
 }
 
 /// Drops kept messages that everybody who takes part has applied.
@@ -125,7 +184,7 @@ pub(crate) struct Kept {
     /// Before it the stream was applied here up to this place.
     pub(crate) behind: u64,
     pub(crate) through: u64,
-    pub(crate) records: Bytes,
+    pub(crate) signed: Signed,
 }
 
 /// What is relayed of one stream to one peer.
@@ -155,7 +214,12 @@ impl Relay {
     }
 
     /// The messages to send now, without a gap between them; none when what follows is not kept.
-    pub(crate) fn next(&mut self, applied: u64, now: Instant, kept: &VecDeque<Kept>) -> Vec<Bytes> {
+    pub(crate) fn next(
+        &mut self,
+        applied: u64,
+        now: Instant,
+        kept: &VecDeque<Kept>,
+    ) -> Vec<Signed> {
         if applied > self.applied || self.under_way.is_empty() {
             self.applied = applied.max(self.applied);
             self.since = now;
@@ -176,12 +240,13 @@ impl Relay {
             if kept.behind > self.sent || under_way >= UNDER_WAY_BYTES {
                 break;
             }
-            under_way += kept.records.len();
+            let bytes = kept.signed.len();
+            under_way += bytes;
             self.sent = kept.through;
-            self.under_way.push_back((kept.through, kept.records.len()));
+            self.under_way.push_back((kept.through, bytes));
             self.messages += 1;
-            self.bytes += kept.records.len() as u64;
-            messages.push(kept.records.clone());
+            self.bytes += bytes as u64;
+            messages.push(kept.signed.clone());
         }
         messages
     }
@@ -205,11 +270,14 @@ mod tests {
 
     /// 32 MiB of a lost stream, in messages of one place each.
     fn kept() -> VecDeque<Kept> {
-        let records = Bytes::from(vec![7; MESSAGE_BYTES]);
+        let signed = Signed {
+            records: vec![7; MESSAGE_BYTES].into(),
+            signature: [].as_slice().into(),
+        };
         let message = |place| Kept {
             behind: place,
             through: place + 1,
-            records: records.clone(),
+            signed: signed.clone(),
         };
         (0..128).map(message).collect()
     }

@@ -87,13 +87,16 @@ enum Step {
     Settle(ReplicaSlot),
 }
 
-/// Has the set agree on the next member that has come or gone, if this replica keeps the authority.
+/// Has the set agree on the next member that has come or gone, if this replica keeps the authority. A witness that keeps it cannot
+/// tell whether contents are at stake when somebody goes; that is settled by the first member that keeps them.
 pub(crate) async fn configure(shared: &Arc<Shared>) {
     let Some(views) = shared.views.get() else {
         return;
     };
     let state = views.state().borrow().clone();
-    if !shared.set.keeps_authority() || !shared.standing.may_answer() {
+    let keeps_authority = shared.set.keeps_authority();
+    let settles = !shared.is_witness && (keeps_authority || settles_for_witness(shared));
+    if !(keeps_authority || settles) || !shared.standing.may_answer() {
         return;
     }
     let leaves_something = |slot| leaves_something(shared, slot);
@@ -106,11 +109,21 @@ pub(crate) async fn configure(shared: &Arc<Shared>) {
         is_there,
     );
     match step {
-        Some(Step::PartWith(slot)) => leaving::exclude(shared, slot, REMOVED).await,
-        Some(Step::Settle(slot)) => settle(shared, slot).await,
-        Some(Step::Change(decision)) if is_steady(shared) => change(shared, views, decision).await,
-        Some(Step::Change(_)) | None => {}
+        Some(Step::Settle(slot)) if settles => settle(shared, slot).await,
+        Some(Step::PartWith(slot)) if keeps_authority => {
+            leaving::exclude(shared, slot, REMOVED).await;
+        }
+        Some(Step::Change(decision)) if keeps_authority && is_steady(shared) => {
+            change(shared, views, decision).await;
+        }
+        Some(_) | None => {}
     }
+}
+
+/// Whether a witness keeps the authority, and this replica is the first that can settle what it cannot.
+fn settles_for_witness(shared: &Shared) -> bool {
+    let list = shared.member_list();
+    list.is_witness(list.keeper) && losses::is_first(shared)
 }
 
 async fn change(shared: &Shared, views: &view::Views, decision: Decision) {

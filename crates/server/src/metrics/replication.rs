@@ -17,7 +17,7 @@ use crate::status::{
 /// A name, what it means, of which kind it is, and where it is taken from.
 type Figure<S> = (&'static str, &'static str, MetricType, fn(&S) -> f64);
 
-const OF_REPLICAS: [Figure<ReplicationStatus>; 14] = [
+const OF_REPLICAS: [Figure<ReplicationStatus>; 15] = [
     (
         "replica_ready",
         "1 when the whole tree is here",
@@ -65,6 +65,12 @@ const OF_REPLICAS: [Figure<ReplicationStatus>; 14] = [
         "Promises for the site lease that were dropped, because this start of the server had not asked for them lately",
         MetricType::Counter,
         |replica| replica.dropped_promises as f64,
+    ),
+    (
+        "replica_refused_relays",
+        "Messages with updates of a third replica that were dropped: not its own, or not to be taken at that time",
+        MetricType::Counter,
+        |replica| replica.refused_relays as f64,
     ),
     (
         "replica_clock_jumps",
@@ -434,6 +440,7 @@ mod tests {
             "meridian_replica_ready{tree=\"default\"} 1.0",
             "meridian_replica_forwarded_total{tree=\"default\"} 7.0",
             "meridian_replica_dropped_promises_total{tree=\"default\"} 1.0",
+            "meridian_replica_refused_relays_total{tree=\"default\"} 2.0",
             "meridian_replica_clock_jumps_total{tree=\"default\"} 2.0",
             "meridian_replica_peer_connected{tree=\"default\",peer=\"3\"} 0.0",
             "meridian_replica_peer_round_trip_seconds{tree=\"default\",peer=\"1\"} 0.120345",

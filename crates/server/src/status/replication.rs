@@ -52,6 +52,9 @@ pub struct ReplicationStatus {
     /// Promises for its lease that were dropped, because this start of the server had not asked for them.
     #[serde(default)]
     pub dropped_promises: u64,
+    /// Messages with updates of a third member that were dropped: not that member's own, or not to be taken at that time.
+    #[serde(default)]
+    pub refused_relays: u64,
     /// How often the time of day jumped against the clock of leases.
     #[serde(default)]
     pub clock_jumps: u64,
@@ -194,6 +197,7 @@ impl ReplicationStatus {
             shipped_content_bytes: replica.content_bytes_shipped,
             shipped_record_bytes: replica.record_bytes_shipped,
             dropped_promises: replica.promises_dropped,
+            refused_relays: replica.relays_refused,
             clock_jumps: replica.clock_jumps,
             returning: replica.returning.map(ReturnStatus::from),
             torn_files: replica.torn_files,
@@ -475,6 +479,7 @@ impl ReplicationStatus {
             shipped_content_bytes: 2 << 20,
             shipped_record_bytes: 64 << 10,
             dropped_promises: 1,
+            refused_relays: 2,
             clock_jumps: 2,
             returning: None,
             torn_files: 0,
