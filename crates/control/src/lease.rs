@@ -13,7 +13,7 @@
 
 use crate::clocks::{ClockReading, ClockSight, judge};
 use crate::moment::Moment;
-use crate::name::Incarnation;
+use crate::name::{Epoch, Incarnation};
 use crate::rules::Rules;
 use crate::view::View;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,8 @@ impl Default for LeaseSettings {
 }
 
 impl LeaseSettings {
-    /// The time of day may jump so far against the clock of leases without any effect. A lease ends earlier by as much.
+    /// The time of day may jump so far against the clock of leases without any effect. A lease ends earlier by twice as much: it
+    /// may be behind by so much when a promise is asked for, and be ahead by so much, unnoticed as well, while it counts.
     #[must_use]
     pub fn jump_allowed(&self) -> Duration {
         self.length / 50
@@ -54,11 +55,11 @@ impl LeaseSettings {
         self.length + self.drift()
     }
 
-    /// How long a promise may be relied upon, however slowly this clock runs, and though it missed a little.
+    /// How long a promise may be relied upon, however slowly this clock runs, and though it missed a little twice.
     fn as_relied_upon(&self) -> Duration {
         self.length
             .saturating_sub(self.drift())
-            .saturating_sub(self.jump_allowed())
+            .saturating_sub(self.jump_allowed() * 2)
     }
 
     fn drift(&self) -> Duration {
@@ -229,13 +230,18 @@ impl SiteLease {
         self.valid_until(view).is_some_and(|until| now < until)
     }
 
-    /// When this replica may act in `next`: its promises to all who are not in it have run out.
+    /// When this replica may act in `next`: its promises to all who are not in it have run out. Who was started anew has no
+    /// former view, only the one before the first: any member may rely on a promise that it has forgotten.
     #[must_use]
     pub fn may_enter(&self, former: &View, next: &View) -> Moment {
         if !self.settings.rules.promises_bind() {
             return Moment(0);
         }
-        let gone = former.active.iter().filter(|slot| next.has_lost(**slot));
+        let promised = match former.epoch {
+            Epoch(0) => &next.configured,
+            _ => &former.active,
+        };
+        let gone = promised.iter().filter(|slot| next.has_lost(**slot));
         let others = gone.filter(|slot| **slot != self.slot);
         let until = others.map(|slot| {
             let promised = self.promised.get(slot).copied().unwrap_or_default();
@@ -254,7 +260,6 @@ impl SiteLease {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::Epoch;
 
     const SECOND: u64 = 1_000_000;
     const FIRST: Incarnation = Incarnation(1);
@@ -317,6 +322,41 @@ mod tests {
         let lease = lease(2);
         let (all, without) = (view(1, &[1, 2, 3]), view(2, &[2, 3]));
         assert!(lease.may_enter(&all, &without) > Moment(5 * SECOND));
+    }
+
+    /// A member is started anew while the others exclude a third one, which still runs: it finds the view without that one agreed, and
+    /// knows of no view before.
+    #[test]
+    fn whoever_knows_no_former_view_waits_for_all_who_are_not_in_the_next() {
+        let (lease, without) = (lease(2), view(2, &[2, 3]));
+        let nobody = View {
+            active: BTreeSet::new(),
+            ..View::whole(Epoch(0), [ReplicaSlot(2)].into())
+        };
+        assert!(lease.may_enter(&nobody, &without) > Moment(5 * SECOND));
+        assert_eq!(lease.may_enter(&nobody, &view(1, &[1, 2, 3])), Moment(0));
+    }
+
+    /// The clock of leases misses a little before a promise is asked for, and a little while it counts, and neither shows.
+    #[test]
+    fn two_little_jumps_may_add_up() {
+        let settings = LeaseSettings::default();
+        let (little, true_time) = (settings.jump_allowed(), settings.length);
+        let missed = little * 2;
+        let (mut lease, all) = (lease(1), view(1, &[1, 2, 3]));
+        // The time of day is behind by a little, of which nobody knows.
+        lease.handle_clocks(reading(Moment(SECOND), 90 * SECOND));
+        let before = reading(Moment(2 * SECOND), 90 * SECOND - 99_999);
+        assert_eq!(lease.handle_clocks(before), ClockSight::Steady);
+        ask(&mut lease, Moment(2 * SECOND), 2);
+        let shown = Moment(2 * SECOND).after(true_time - missed);
+        let after = reading(shown, 90 * SECOND + 99_999);
+        assert_eq!(lease.handle_clocks(after), ClockSight::Steady);
+        assert!(!lease.is_valid(shown, &all), "the promise has run out");
+        let drift = settings.drift();
+        let slow = Moment(2 * SECOND).after(true_time - missed - drift);
+        assert!(!lease.is_valid(slow, &all), "by a slow clock, too");
+        assert!(lease.is_valid(Moment(slow.0 - 1), &all));
     }
 
     #[test]
