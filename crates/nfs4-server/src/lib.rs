@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address_range;
 mod attributes;
 mod callback;
 mod compound;
@@ -27,12 +28,12 @@ mod service;
 pub mod state;
 mod status;
 
+pub use address_range::{AddressRange, AddressRangeError};
 pub use connection::{CallbackError, Connection};
 pub use handle::FileHandle;
 pub use moving::Location;
 pub use namespace::{
-    AccessMode, AccessRule, AddressRange, AddressRangeError, Export, Namespace, NamespaceError,
-    PseudoPath, Squash,
+    AccessMode, AccessRule, Export, Namespace, NamespaceError, PseudoPath, Squash,
 };
 /// What an [`Observer`] is told of: operations and their outcomes.
 pub use nfs4::{NfsStat4, Opnum};
