@@ -19,6 +19,7 @@ use peer::Lane;
 use tokio::time::Instant;
 use vfs::{ObjectId, ReplicaSlot, Result};
 
+use crate::authorisation::Speaker;
 use crate::shared::Shared;
 use crate::wire::{self, HeldOpen, Kind};
 
@@ -142,9 +143,9 @@ impl Shared {
     }
 }
 
-/// Tells one peer what clients here have open of what was removed.
+/// Tells one peer what clients here have open of what was removed. A witness keeps nothing that could go.
 pub(crate) fn tell(shared: &Shared, peer: ReplicaSlot) {
-    if !shared.is_witness {
+    if !shared.is_witness && shared.speaker(peer) != Speaker::Witness {
         let (version, files) = shared.store.orphans_held();
         let message = wire::payload(Kind::HeldOpen, &HeldOpen { version, files });
         shared.post.send(peer, Lane::Control, message);
