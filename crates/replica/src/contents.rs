@@ -81,6 +81,16 @@ async fn ship_piece(
     piece: Piece,
 ) -> std::result::Result<(), peer::SendError> {
     let to = session.peer().slot;
+    if shared.store.orphan_home(piece.file).is_some() {
+        // A peer that keeps it too has a version of its own, and would take no older one in its place.
+        shared.engine.turn(|turn| {
+            turn.ledger.unshipped.removed(piece.file);
+            turn.settle_content(piece.file);
+            turn.stirred = true;
+        });
+        acknowledged(shared, to, piece.id);
+        return Ok(());
+    }
     if !may_send(shared, to, piece.file) {
         try_again(shared, to, piece.file, piece.range, piece.id);
         return Ok(());

@@ -27,6 +27,7 @@ mod copies;
 mod door;
 mod durability;
 mod forward;
+mod garbage;
 mod handle;
 mod leavings;
 mod lineage;
@@ -61,11 +62,11 @@ mod views;
 mod wire;
 
 pub use administration::{AuditView, FrozenView, LossView, MemberView, ViewStatus};
+#[doc(hidden)]
+pub use garbage::decode_as_anything;
 pub use handle::{Replica, StartError};
 pub use lineage::is_members_copy;
 pub use progress::{ReturnView, Stage};
 pub use scrub::{FindingView, ScrubView};
 pub use settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
 pub use status::{ControlView, LinkView, PeerView, ReplicaStatus, ShortView};
-#[doc(hidden)]
-pub use wire::decode_as_anything;

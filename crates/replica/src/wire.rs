@@ -516,39 +516,6 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> 
 #[error("a message cannot be decoded: {0}")]
 pub(crate) struct Malformed(postcard::Error);
 
-/// Takes arbitrary bytes apart as every kind of message, for fuzzing; nothing comes of it.
-#[doc(hidden)]
-pub fn decode_as_anything(bytes: &[u8]) {
-    drop(decode::<control::Envelope>(bytes));
-    drop(decode::<Greeting>(bytes));
-    drop(decode::<crate::lineage::Introduction>(bytes));
-    drop(decode::<crate::lineage::Evidence>(bytes));
-    drop(decode::<Records>(bytes));
-    drop(decode::<Note>(bytes));
-    drop(decode::<Applied>(bytes));
-    drop(decode::<HeldOpen>(bytes));
-    drop(decode::<PieceHead>(bytes));
-    drop(decode::<PieceDone>(bytes));
-    drop(decode::<MemberList>(bytes));
-    drop(decode::<peer::set::Handover>(bytes));
-    drop(decode::<BasePage>(bytes));
-    drop(decode::<Ask>(bytes));
-    drop(decode::<Promise>(bytes));
-    drop(decode::<Entered>(bytes));
-    drop(decode::<CaughtUp>(bytes));
-    drop(decode::<Relayed>(bytes));
-    drop(decode::<Incomplete>(bytes));
-    drop(decode::<Completed>(bytes));
-    drop(decode::<Wanted>(bytes));
-    drop(decode::<crate::progress::Remainder>(bytes));
-    drop(decode::<ScrubQuestion>(bytes));
-    drop(decode::<ScrubAnswer>(bytes));
-    drop(decode::<crate::forward::Forwarded>(bytes));
-    drop(decode::<crate::forward::Answer>(bytes));
-    drop(decode::<crate::leavings::ClientsAsked>(bytes));
-    drop(decode::<crate::leavings::ClientsAbsent>(bytes));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -557,7 +524,7 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_are_refused_or_understood(bytes: Vec<u8>) {
-            decode_as_anything(&bytes);
+            crate::garbage::decode_as_anything(&bytes);
         }
 
         #[test]

@@ -177,6 +177,16 @@ async fn what_a_lost_server_had_open_goes_a_lease_later() {
 /// The client of a server that was started anew reclaims its open; who removed the file waits for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_is_reclaimed_after_its_server_was_started_anew() {
+    reclaim_after_a_restart(false).await;
+}
+
+/// The contents of what was removed were offered to a replica on its way back, which has a version of its own, again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_is_reclaimed_though_the_others_had_gone_on_without_its_server() {
+    reclaim_after_a_restart(true).await;
+}
+
+async fn reclaim_after_a_restart(excluded: bool) {
     let mut set = Set::failing(3).await;
     let file = set.sites[0].save(ROOT, "f", b"before").await.unwrap();
     let other = set.sites[0].save(ROOT, "g", b"others").await.unwrap();
@@ -192,6 +202,13 @@ async fn an_open_is_reclaimed_after_its_server_was_started_anew() {
     set.rest().await;
     let crashed = set.crash(1).await.reclaiming();
     set.sites[0].remove(ROOT, "g").await.unwrap();
+    if excluded {
+        eventually("the others go on without it", || {
+            let members = set.sites[0].replica.view_status().members;
+            members.iter().any(|member| member.slot == 2 && !member.active)
+        })
+        .await;
+    }
     set.revive(1, crashed).await;
     set.revive_until_ready(1).await;
     let user = &set.sites[1];

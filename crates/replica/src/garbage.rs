@@ -1,0 +1,41 @@
+//! Every decoder of what another replica says, for fuzzing.
+//!
+//! What must never enter: what a message means.
+
+use crate::wire::{
+    Applied, Ask, BasePage, CaughtUp, Completed, Entered, Greeting, HeldOpen, Incomplete, Note,
+    PieceDone, PieceHead, Promise, Records, Relayed, ScrubAnswer, ScrubQuestion, Wanted, decode,
+};
+
+/// Takes arbitrary bytes apart as every kind of message, for fuzzing; nothing comes of it.
+#[doc(hidden)]
+pub fn decode_as_anything(bytes: &[u8]) {
+    drop(decode::<control::Envelope>(bytes));
+    drop(decode::<Greeting>(bytes));
+    drop(decode::<crate::lineage::Introduction>(bytes));
+    drop(decode::<crate::lineage::Evidence>(bytes));
+    drop(decode::<Records>(bytes));
+    drop(decode::<Note>(bytes));
+    drop(decode::<Applied>(bytes));
+    drop(decode::<HeldOpen>(bytes));
+    drop(decode::<PieceHead>(bytes));
+    drop(decode::<PieceDone>(bytes));
+    drop(decode::<peer::set::MemberList>(bytes));
+    drop(decode::<peer::set::Handover>(bytes));
+    drop(decode::<BasePage>(bytes));
+    drop(decode::<Ask>(bytes));
+    drop(decode::<Promise>(bytes));
+    drop(decode::<Entered>(bytes));
+    drop(decode::<CaughtUp>(bytes));
+    drop(decode::<Relayed>(bytes));
+    drop(decode::<Incomplete>(bytes));
+    drop(decode::<Completed>(bytes));
+    drop(decode::<Wanted>(bytes));
+    drop(decode::<crate::progress::Remainder>(bytes));
+    drop(decode::<ScrubQuestion>(bytes));
+    drop(decode::<ScrubAnswer>(bytes));
+    drop(decode::<crate::forward::Forwarded>(bytes));
+    drop(decode::<crate::forward::Answer>(bytes));
+    drop(decode::<crate::leavings::ClientsAsked>(bytes));
+    drop(decode::<crate::leavings::ClientsAbsent>(bytes));
+}
