@@ -109,7 +109,8 @@ fn a_witness_says_what_it_is_and_refuses_what_it_cannot_do() {
         "{log}"
     );
     block_on(async {
-        let refused = client(&server).await.mount("/export").await;
+        // It has no export, so there is nobody whom one admits.
+        let refused = Client::connect(Options::at(server.address)).await;
         assert!(refused.is_err(), "clients have nothing to mount");
     });
     for command in [

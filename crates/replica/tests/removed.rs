@@ -205,7 +205,9 @@ async fn reclaim_after_a_restart(excluded: bool) {
     if excluded {
         eventually("the others go on without it", || {
             let members = set.sites[0].replica.view_status().members;
-            members.iter().any(|member| member.slot == 2 && !member.active)
+            members
+                .iter()
+                .any(|member| member.slot == 2 && !member.active)
         })
         .await;
     }

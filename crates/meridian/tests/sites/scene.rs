@@ -29,12 +29,14 @@ const PEER_PORT: u16 = 7643;
 /// At every address of a site, also at those that come later.
 const LISTEN: &str = "0.0.0.0:2049";
 
-/// Everybody may write, root is root, and leases outlive a busy machine's hiccups.
+/// Everybody may write, root is root, and leases outlive a busy machine's hiccups. Linux moves a mount to another server (drain) from
+/// an ordinary port.
 const CONFIGURATION: &str = "\
 [[export]]
 path = \"/export\"
 [[export.allow]]
 clients = \"*\"
+secure = false
 squash = \"none\"
 [time]
 lease_seconds = 30

@@ -308,7 +308,7 @@ pub(super) fn decode(row: &[u8]) -> std::result::Result<Vec<u32>, Malformed> {
         return Err(Malformed("the version of checksums is unknown"));
     }
     let rest = fields.rest();
-    if rest.len() % 4 != 0 || rest.len() as u64 > 4 * BLOCKS_A_GROUP {
+    if !rest.len().is_multiple_of(4) || rest.len() as u64 > 4 * BLOCKS_A_GROUP {
         return Err(Malformed("a row of checksums has the wrong length"));
     }
     let number = |sum: &[u8]| sum.iter().fold(0, |all, byte| all << 8 | u32::from(*byte));
@@ -346,7 +346,7 @@ impl Filled {
     /// The first block that it fills, and the sums from there on; with the last one in part, if zeros follow.
     pub(super) fn sums(&self, data: &[u8], zeros_follow: bool) -> (u64, Vec<u32>) {
         let skipped = self.offset.next_multiple_of(BLOCK_BYTES) - self.offset;
-        let first = self.offset.next_multiple_of(BLOCK_BYTES) / BLOCK_BYTES;
+        let first = self.offset.div_ceil(BLOCK_BYTES);
         let rest = data.get(skipped as usize..).unwrap_or_default();
         let whole = |block: &&[u8]| block.len() as u64 == BLOCK_BYTES || zeros_follow;
         let blocks = rest.chunks(BLOCK_BYTES as usize).filter(whole);
