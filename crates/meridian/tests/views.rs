@@ -254,6 +254,8 @@ fn what_was_given_up_is_listed_and_copied_out_at_the_server_that_had_it() {
         sleep(PAUSE);
     }
     let _third_server = third.place.start();
+    // It believes itself in the view it knows until it has heard of later ones.
+    until(&first, |view| active(view) == [1, 2, 3]);
     until_in_view(&third, &[1, 2, 3]);
     let listed = succeed(&third.meridian(&["recovered", "list"]));
     let label = listed.split_whitespace().next().unwrap();
