@@ -2,22 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod repository;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
+use repository::{below, repository};
 use serde_json::Value;
 
 /// Beyond this, a file usually has two subjects.
 const FILE_LINES_MAX: usize = 600;
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .unwrap()
-}
 
 /// An arrow from the crate that knows to the crate that is known.
 type Arrow = (String, String);
@@ -91,20 +87,9 @@ fn crates_know_only_whom_the_page_lets_them_know() {
 
 /// Every Rust file of the repository, what Cargo has built left out.
 fn sources() -> Vec<PathBuf> {
-    let mut sources = Vec::new();
-    let mut folders = ["crates", "bench", "fuzz"]
-        .map(|name| repository().join(name))
-        .to_vec();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() && !path.ends_with("target") {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
-                sources.push(path);
-            }
-        }
-    }
+    let folders = ["crates", "bench", "fuzz"].map(|name| repository().join(name));
+    let mut sources: Vec<PathBuf> = folders.iter().flat_map(|folder| below(folder)).collect();
+    sources.retain(|path| path.extension().is_some_and(|ending| ending == "rs"));
     assert!(sources.len() > 100, "too few files to be all: {sources:?}");
     sources
 }

@@ -2,36 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod repository;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .unwrap()
-}
-
-/// Everything below `folder`, what Cargo has built and what the version control keeps left out.
-fn below(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap();
-        if name == "target" || name == ".git" {
-            continue;
-        }
-        if path.is_dir() {
-            below(&path, found);
-        }
-        found.push(path);
-    }
-}
+use repository::{below, repository};
 
 /// The repository's files and folders, relative to it.
 fn tree() -> BTreeSet<String> {
-    let (top, mut found) = (repository(), Vec::new());
-    below(&top, &mut found);
+    let (top, found) = (repository(), below(&repository()));
     let relative = |path: &PathBuf| path.strip_prefix(&top).unwrap().display().to_string();
     found.iter().map(relative).collect()
 }
@@ -98,21 +79,30 @@ fn is_path(word: &str) -> bool {
     is_plain && (is_source || FOLDERS.iter().any(|folder| word.starts_with(folder)))
 }
 
-#[test]
-fn paths_in_pages_exist() {
+/// Asserts that what pages quote exists: `exists` says of a word whether it does, and nothing of one that is about something else.
+/// At least `least` have to be recognised.
+fn assert_quoted(least: usize, exists: impl Fn(&BTreeSet<String>, &str) -> Option<bool>) {
     let tree = tree();
-    let mut wrong = Vec::new();
-    let mut seen = 0;
+    let (mut seen, mut wrong) = (0, Vec::new());
     for (page, text) in pages(&tree) {
-        for word in quoted(&text).into_iter().filter(|word| is_path(word)) {
-            seen += 1;
-            if !ends_somewhere(&tree, word) && !ends_somewhere(&tree, &format!("{word}.rs")) {
+        for word in quoted(&text) {
+            let exists = exists(&tree, word);
+            seen += usize::from(exists.is_some());
+            if exists == Some(false) {
                 wrong.push(format!("{page}: {word}"));
             }
         }
     }
-    assert!(seen > 20, "only {seen} paths were recognised");
+    assert!(seen >= least, "only {seen} were recognised");
     assert!(wrong.is_empty(), "these do not exist: {wrong:#?}");
+}
+
+#[test]
+fn paths_in_pages_exist() {
+    assert_quoted(21, |tree, word| {
+        let exists = || ends_somewhere(tree, word) || ends_somewhere(tree, &format!("{word}.rs"));
+        is_path(word).then(exists)
+    });
 }
 
 /// `a::b` of which `a` is a crate and `b` may be a module: the crate's folder, and `b`.
@@ -127,26 +117,14 @@ fn module<'w>(tree: &BTreeSet<String>, word: &'w str) -> Option<(String, &'w str
 
 #[test]
 fn modules_in_pages_exist() {
-    let tree = tree();
-    let mut wrong = Vec::new();
-    let mut seen = 0;
-    for (page, text) in pages(&tree) {
-        for word in quoted(&text) {
-            let Some((folder, module)) = module(&tree, word) else {
-                continue;
-            };
-            seen += 1;
-            let places = [
-                format!("{folder}/src/{module}.rs"),
-                format!("{folder}/src/{module}"),
-            ];
-            if !places.iter().any(|place| tree.contains(place)) {
-                wrong.push(format!("{page}: {word}"));
-            }
-        }
-    }
-    assert!(seen > 2, "only {seen} modules were recognised");
-    assert!(wrong.is_empty(), "these do not exist: {wrong:#?}");
+    assert_quoted(3, |tree, word| {
+        let (folder, module) = module(tree, word)?;
+        let places = [
+            format!("{folder}/src/{module}.rs"),
+            format!("{folder}/src/{module}"),
+        ];
+        Some(places.iter().any(|place| tree.contains(place)))
+    });
 }
 
 /// The anchors of a page's headings, as hosts of repositories make them.

@@ -75,6 +75,15 @@ pub(crate) async fn ship(shared: Arc<Shared>, session: Session) {
     }
 }
 
+/// Nothing of a file is to be sent any more.
+fn nobody_needs(shared: &Shared, file: ObjectId) {
+    shared.engine.turn(|turn| {
+        turn.ledger.unshipped.removed(file);
+        turn.settle_content(file);
+        turn.stirred = true;
+    });
+}
+
 async fn ship_piece(
     shared: &Arc<Shared>,
     session: &Session,
@@ -83,11 +92,7 @@ async fn ship_piece(
     let to = session.peer().slot;
     if shared.store.orphan_home(piece.file).is_some() {
         // A peer that keeps it too has a version of its own, and would take no older one in its place.
-        shared.engine.turn(|turn| {
-            turn.ledger.unshipped.removed(piece.file);
-            turn.settle_content(piece.file);
-            turn.stirred = true;
-        });
+        nobody_needs(shared, piece.file);
         acknowledged(shared, to, piece.id);
         return Ok(());
     }
@@ -185,10 +190,7 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
         Err(error @ (Error::Io(_) | Error::Delay)) => return Err(error),
         // It is gone, or was never a file.
         Err(_) => {
-            shared.engine.turn(|turn| {
-                turn.ledger.unshipped.removed(file);
-                turn.settle_content(file);
-            });
+            nobody_needs(shared, file);
             return Ok(None);
         }
     };

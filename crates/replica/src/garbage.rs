@@ -39,3 +39,16 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<crate::leavings::ClientsAsked>(bytes));
     drop(decode::<crate::leavings::ClientsAbsent>(bytes));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_are_refused_or_understood(bytes: Vec<u8>) {
+            decode_as_anything(&bytes);
+        }
+    }
+}

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fixture::disk::SmallDisk;
+use fixture::random::Random;
 use fixture::{directory, file, name, root, with_size};
 use store::{NewStore, Store, StoreOptions};
 use vfs::{
@@ -28,20 +29,6 @@ const ROOT: ObjectId = ObjectId::ROOT;
 const WORKERS: u64 = 4;
 const NAMES: u64 = 8;
 const MOST_BYTES: u64 = 300_000;
-
-/// Numbers that a seed decides.
-#[derive(Clone)]
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % bound
-    }
-}
 
 /// What one worker does next to its files.
 #[derive(Clone, Debug)]

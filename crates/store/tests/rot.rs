@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use fixture::pair::Pair;
+use fixture::random::Random;
 use fixture::{Fixture, name, root, symlink};
 use store::{CommitMode, NewStore, Store, StoreError, StoreOptions};
 use vfs::{Authority, Error, FileSystem, ObjectId, Stability, XattrMode, XattrName};
@@ -21,19 +22,6 @@ use vfs::{Authority, Error, FileSystem, ObjectId, Stability, XattrMode, XattrNam
 const ROOT: ObjectId = ObjectId::ROOT;
 const FILES: u32 = 24;
 const LARGE: usize = 60_000;
-
-/// Numbers that a seed decides.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        ((self.0 >> 33) as usize) % bound.max(1)
-    }
-}
 
 /// What was answered: every name in the root, its content and its attribute.
 type Answered = BTreeMap<String, (Bytes, Option<Bytes>)>;
@@ -133,16 +121,16 @@ fn inflict(damage: Damage, path: &Path, random: &mut Random) -> bool {
     let mut bytes = before.clone();
     match damage {
         Damage::ZeroSector => {
-            let start = random.below(bytes.len().div_ceil(512)) * 512;
+            let start = random.place(bytes.len().div_ceil(512)) * 512;
             let end = bytes.len().min(start + 512);
             bytes[start..end].fill(0);
         }
         Damage::FlipBit if !bytes.is_empty() => {
-            let at = random.below(bytes.len());
-            bytes[at] ^= 1 << random.below(8);
+            let at = random.place(bytes.len());
+            bytes[at] ^= 1 << random.place(8);
         }
         Damage::FlipBit => {}
-        Damage::Cut => bytes.truncate(random.below(bytes.len())),
+        Damage::Cut => bytes.truncate(random.place(bytes.len())),
         Damage::Remove => {
             fs::remove_file(path).unwrap();
             return true;
@@ -155,7 +143,7 @@ fn inflict(damage: Damage, path: &Path, random: &mut Random) -> bool {
             if siblings.is_empty() {
                 return false;
             }
-            let other = &siblings[random.below(siblings.len())];
+            let other = &siblings[random.place(siblings.len())];
             let theirs = fs::read(other).unwrap();
             fs::remove_file(other).unwrap();
             fs::write(other, &before).unwrap();
@@ -318,7 +306,7 @@ impl Sweep {
             };
             for _ in 0..times {
                 for damage in damages {
-                    let seed = random.below(usize::MAX) as u64;
+                    let seed = random.place(usize::MAX) as u64;
                     cases += 1;
                     refused += u32::from(suffer(from, file, *damage, answered, seed).await);
                 }

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use fixture::random::Random;
 use fixture::{Fixture, root, with_size};
 use store::{StoreOptions, Verified};
 use vfs::{Authority, Error, Extent, FileSystem, ObjectId, Stability};
@@ -144,18 +145,6 @@ async fn what_a_crash_has_torn_is_not_taken_for_damage() {
         }
     }
     panic!("no sums are made");
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % bound.max(1)
-    }
 }
 
 /// Does something to the file and to what it should be.

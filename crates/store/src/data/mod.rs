@@ -11,6 +11,7 @@ mod closing;
 mod dirty;
 mod exchange;
 mod files;
+mod filled;
 mod guards;
 mod kept;
 mod read;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use vfs::{Authority, Credentials, Error, ObjectId, Result, Stability, Written};
 
-use super::closing::Filled;
 use super::files::Opened;
+use super::filled::Filled;
 use super::guards::{Exclusive, Shared};
 use super::{MAX_FILE_BYTES, Origin};
 use crate::access::Access;
