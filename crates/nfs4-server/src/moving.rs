@@ -8,6 +8,7 @@
 //! What must never enter: whether the other servers are ready, and when this one stops.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -148,7 +149,25 @@ pub(crate) fn stateid_of(operation: &ArgOp4) -> Option<Stateid4> {
     })
 }
 
+/// A port that is not privileged, from which Linux connects to the server to which a mount moves.
+const ORDINARY_PORT: u16 = 1024;
+
 impl Service {
+    /// A client that may use a tree and could not follow it to a server with the same rules: it would come from an ordinary port,
+    /// which is not believed.
+    #[must_use]
+    pub fn cannot_follow(&self, tree: FsId) -> Option<IpAddr> {
+        let exports = self.namespace.exports().iter();
+        let exports = exports.filter(|export| export.file_system.properties().fs_id == tree);
+        let exports: Vec<_> = exports.collect();
+        let is_open_to = |peer| exports.iter().any(|export| export.is_open_to(peer));
+        let peers = self.peers().into_iter();
+        let stuck = peers.filter(|peer| {
+            is_open_to(*peer) && !is_open_to(SocketAddr::new(peer.ip(), ORDINARY_PORT))
+        });
+        stuck.map(|peer| peer.ip()).next()
+    }
+
     /// Sends clients of a tree to other servers from now on, for good: of further calls only the first counts.
     /// [`Service::drained`] says when they have gone, or `patience` is over.
     pub fn begin_drain(&self, tree: FsId, locations: Vec<Location>, patience: Duration) {

@@ -196,6 +196,13 @@ impl Service {
         true
     }
 
+    /// Where clients are connected from.
+    pub(crate) fn peers(&self) -> Vec<SocketAddr> {
+        let connections = lock(&self.connections);
+        let peers = connections.values().map(|all| canonical(all.peer()));
+        peers.collect()
+    }
+
     /// Makes a connection known, so that clients can be called back over it.
     pub fn connection_opened(&self, connection: Arc<dyn Connection>) {
         lock(&self.connections).insert(connection.id(), connection);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use fixture::operations::*;
 use fixture::sessions::*;
 use fixture::state::*;
-use fixture::{Client, Fixture, Successful, last};
+use fixture::{Client, Fixture, Plan, Successful, last};
 use nfs4::{
     ArgOp4, Attr, Attributes4, Bitmap4, LockArgs, NfsFh4, NfsLockType4, NfsStat4, OpenArgs,
     OpenClaim4, OpenDelegationType4, ResOp4, StableHow4, Stateid4, seq4_status, share,
@@ -311,6 +311,23 @@ async fn locations(client: &Client, handle: &NfsFh4) -> Attributes4 {
     let reply = client.on(handle, [getattr(Bitmap4::of(&wanted))]).await;
     Attributes4::decode(&last!(reply, Getattr).obj_attributes)
         .expect("the attributes can be decoded")
+}
+
+/// Linux connects to the server to which a mount moves from an ordinary port. Where that is not believed the mount is lost.
+#[tokio::test]
+async fn clients_that_are_believed_from_privileged_ports_only_cannot_follow_a_tree() {
+    for (secure, stays) in [(true, true), (false, false)] {
+        let mut plan = Plan::open("/export");
+        plan.rules[0].secure = secure;
+        let fixture = Fixture::with(vec![plan]);
+        let tree = fixture.service.namespace().exports()[0]
+            .file_system
+            .properties()
+            .fs_id;
+        assert_eq!(fixture.service.cannot_follow(tree), None, "nobody is there");
+        let _client = fixture.client().await;
+        assert_eq!(fixture.service.cannot_follow(tree).is_some(), stays);
+    }
 }
 
 #[tokio::test]

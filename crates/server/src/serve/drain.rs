@@ -155,6 +155,12 @@ impl Overview {
                     .to_owned(),
             );
         }
+        let fs_id = tree.file_system.properties().fs_id;
+        if let Some(client) = self.service.cannot_follow(fs_id) {
+            return Err(format!(
+                "the client at {client} could not follow: Linux moves a mount over a connection from a port above 1023, from which [[export.allow]] does not believe it; write `secure = false` into its rule at all servers of the set and start them again, or just stop this one: its clients wait until it is back"
+            ));
+        }
         let targets: Vec<Target> = question.to.iter().map(|to| Target::parse(to)).collect();
         if let (None, Some(replica)) = (self.service.to_be_drained(), &tree.replica) {
             check(replica, targets.clone()).await?;
@@ -167,9 +173,8 @@ impl Overview {
             addresses: vec![target.host],
         });
         let locations = locations.collect();
-        let tree = tree.file_system.properties().fs_id;
         let patience = Duration::from_secs(question.patience_seconds);
-        self.service.begin_drain(tree, locations, patience);
+        self.service.begin_drain(fs_id, locations, patience);
         let clients = self.service.to_be_drained().unwrap_or_default();
         Ok(DrainAnswer {
             clients: clients as u64,
