@@ -1,0 +1,51 @@
+//! A pool: files striped over data servers, named by metadata servers. What both have to agree on, as a pure core.
+//!
+//! A **placement** ([`Placement`]) says where the contents of a file lie: on which data servers ([`DeviceGroup`]), in stripes of
+//! which unit. [`Stripes`] is the arithmetic that follows from it. A **handle** ([`Handle`]) is what a client shows a data
+//! server in place of an open: a capability that the file's home has sealed for that server alone.
+//!
+//! The rules are numbered in `docs/design/striping.md`. What must never enter: NFS and its wire types, sockets, disks, clocks, and
+//! how a tree is stored. Bytes that others hand in are refused, never believed.
+
+#![forbid(unsafe_code)]
+
+mod device_group;
+mod fields;
+mod handle;
+mod keys;
+mod numbers;
+mod placement;
+mod stripe_unit;
+mod stripes;
+
+pub use device_group::{DeviceGroup, InvalidDeviceGroup, MAX_DATA_SERVERS};
+pub use fields::Malformed;
+pub use handle::{Access, Capability, HANDLE_BYTES, Handle, Refused};
+pub use keys::{HandleKey, HandleKeys};
+pub use numbers::{
+    DataServerNumber, DeviceGroupNumber, Generation, HomeNumber, IssueNumber, KeyNumber,
+    PlacementNumber, PoolId,
+};
+pub use placement::{LayoutKind, Placement};
+pub use stripe_unit::{InvalidStripeUnit, StripeUnit};
+pub use stripes::{Segment, Segments, StripeMismatch, Stripes};
+
+/// Takes arbitrary bytes apart as everything that a disk or a client hands over, for fuzzing. What decodes must encode to the
+/// same bytes, and no handle is believed that the key at hand has not sealed.
+#[doc(hidden)]
+pub fn decode_as_anything(bytes: &[u8]) {
+    if let Ok(placement) = Placement::decode(bytes) {
+        assert_eq!(placement.encode(), bytes, "{placement:?}");
+    }
+    if let Ok(group) = DeviceGroup::decode(bytes) {
+        assert_eq!(group.encode(), bytes, "{group:?}");
+    }
+    let (server, keys) = (
+        DataServerNumber(1),
+        HandleKeys::new(HandleKey::new(KeyNumber(1), [7; 32])),
+    );
+    if let Ok(capability) = Capability::open(bytes, server, |_| Some(&keys)) {
+        let sealed = keys.seal(&capability, server);
+        assert_eq!(sealed.as_bytes(), bytes, "{capability:?}");
+    }
+}

@@ -1,0 +1,42 @@
+//! Numbers that name things of a pool. None is ever used for another thing of its kind.
+
+use std::fmt;
+
+/// A pool: the data servers and metadata servers of one site. Drawn at random when the pool is made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(pub u64);
+
+impl fmt::Debug for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PoolId({:016x})", self.0)
+    }
+}
+
+/// A data server of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DataServerNumber(pub u16);
+
+/// A home of a pool: what a metadata server decides about the objects that were made there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HomeNumber(pub u16);
+
+/// Counts the starts of a home, and whatever else makes it fence all that it gave out. What was issued under an older number
+/// is worth nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IssueNumber(pub u64);
+
+/// Counts the placements of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PlacementNumber(pub u32);
+
+/// Counts how often a placement was fenced. Handles of another generation, a newer one included, are worth nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub u64);
+
+/// A device group of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceGroupNumber(pub u32);
+
+/// Counts the keys that one home seals handles with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyNumber(pub u32);

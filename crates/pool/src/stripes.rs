@@ -1,0 +1,281 @@
+//! Which bytes of a file lie on which data server.
+//!
+//! Packing is sparse (RFC 8881, section 13.4.4): a byte lies on its data server at the same offset as in the file, and what lies
+//! elsewhere is a hole there. So a size is the same number everywhere, and cutting a file means to cut each data server's
+//! part at the same place.
+//!
+//! A size is at most 2⁶⁴ - 1, so the last byte that a file can have is that at offset 2⁶⁴ - 2.
+
+use crate::stripe_unit::StripeUnit;
+
+/// The arithmetic of one placement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stripes {
+    unit: StripeUnit,
+    /// Data servers in the group; not zero.
+    width: u16,
+    /// Below the width.
+    first_index: u16,
+}
+
+/// A placement and a device group that do not belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a placement begins at place {first_index} of a device group of {width} data servers")]
+pub struct StripeMismatch {
+    first_index: u16,
+    width: usize,
+}
+
+/// Consecutive bytes of a file that lie on one data server, at the same offset there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The data server, by its place in the device group.
+    pub index: usize,
+    /// Of the first byte, in the file and on the data server.
+    pub offset: u64,
+    /// Bytes; not zero.
+    pub length: u64,
+}
+
+impl Stripes {
+    pub(crate) fn new(
+        unit: StripeUnit,
+        members: usize,
+        first_index: u16,
+    ) -> Result<Stripes, StripeMismatch> {
+        let width = u16::try_from(members)
+            .ok()
+            .filter(|width| first_index < *width);
+        let mismatch = StripeMismatch {
+            first_index,
+            width: members,
+        };
+        Ok(Stripes {
+            unit,
+            width: width.ok_or(mismatch)?,
+            first_index,
+        })
+    }
+
+    /// The place in the group of the data server that has the byte at `offset`.
+    #[must_use]
+    pub fn index_of(&self, offset: u64) -> usize {
+        let turn = (offset / self.unit.bytes()) % u64::from(self.width);
+        let index = (turn + u64::from(self.first_index)) % u64::from(self.width);
+        // Below the width, which has 16 bits.
+        index as usize
+    }
+
+    /// Cuts `length` bytes from `offset` on into what lies on one data server each, in the order of the file. What lies beyond the
+    /// largest size is left out.
+    #[must_use]
+    pub fn segments(&self, offset: u64, length: u64) -> Segments {
+        Segments {
+            stripes: *self,
+            next: offset,
+            end: offset.saturating_add(length),
+            only: None,
+        }
+    }
+
+    /// The same, of one data server alone. It takes as many steps as there are segments.
+    #[must_use]
+    pub fn segments_at(&self, index: usize, offset: u64, length: u64) -> Segments {
+        Segments {
+            only: Some(index),
+            ..self.segments(offset, length)
+        }
+    }
+
+    /// Where the part of a file of `size` bytes ends that lies on one data server: 0 when nothing of it lies there. A data server
+    /// whose contents end before it has a hole there, which reads as zeros.
+    #[must_use]
+    pub fn end_at(&self, index: usize, size: u64) -> u64 {
+        let Some(last) = size.checked_sub(1) else {
+            return 0;
+        };
+        let width = u64::from(self.width);
+        let units_back = (self.index_of(last) as u64 + width - index as u64 % width) % width;
+        match (last / self.unit.bytes()).checked_sub(units_back) {
+            // The last byte lies here, or a whole unit before it does.
+            Some(_) if units_back == 0 => size,
+            Some(unit) => (unit + 1) * self.unit.bytes(),
+            None => 0,
+        }
+    }
+
+    /// The first byte at or behind `offset` that lies on the data server; `None` when no file can have one.
+    fn next_at(&self, index: usize, offset: u64) -> Option<u64> {
+        let width = u64::from(self.width);
+        let units_on = (index as u64 + width - self.index_of(offset) as u64) % width;
+        if units_on == 0 {
+            return Some(offset);
+        }
+        (offset / self.unit.bytes())
+            .checked_add(units_on)?
+            .checked_mul(self.unit.bytes())
+    }
+}
+
+/// See [`Stripes::segments`].
+#[derive(Clone, Debug)]
+pub struct Segments {
+    stripes: Stripes,
+    next: u64,
+    end: u64,
+    /// Only what lies there.
+    only: Option<usize>,
+}
+
+impl Iterator for Segments {
+    type Item = Segment;
+
+    fn next(&mut self) -> Option<Segment> {
+        if let Some(only) = self.only {
+            if only >= usize::from(self.stripes.width) {
+                return None;
+            }
+            self.next = self.stripes.next_at(only, self.next)?;
+        }
+        if self.next >= self.end {
+            return None;
+        }
+        let unit = self.stripes.unit.bytes();
+        // How far it is to the next border; with one data server there is none.
+        let in_unit = match self.stripes.width {
+            1 => u64::MAX,
+            _ => unit - self.next % unit,
+        };
+        let segment = Segment {
+            index: self.stripes.index_of(self.next),
+            offset: self.next,
+            length: in_unit.min(self.end - self.next),
+        };
+        self.next += segment.length;
+        Some(segment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const UNIT: u64 = 1 << 16;
+
+    fn stripes(width: usize, first_index: u16) -> Stripes {
+        Stripes::new(StripeUnit::MIN, width, first_index).unwrap()
+    }
+
+    /// Offsets near what matters: 0, borders of units, the largest size.
+    fn offsets() -> impl Strategy<Value = u64> {
+        let near = |place: u64| {
+            (0..3_u64, any::<bool>()).prop_map(move |(by, before)| match before {
+                true => place.saturating_sub(by),
+                false => place.saturating_add(by),
+            })
+        };
+        prop_oneof![
+            near(0),
+            near(u64::MAX),
+            (0..u64::MAX / UNIT).prop_flat_map(move |unit| near(unit * UNIT)),
+            (0..40_u64).prop_flat_map(move |unit| near(unit * UNIT)),
+            any::<u64>(),
+        ]
+    }
+
+    fn any_stripes() -> impl Strategy<Value = Stripes> {
+        (1..=64_usize, any::<u16>(), 16..=24_u8).prop_map(|(width, first, log2)| {
+            let unit = StripeUnit::from_log2(log2).unwrap();
+            Stripes::new(unit, width, first % width as u16).unwrap()
+        })
+    }
+
+    #[test]
+    fn units_go_round_from_the_first_index_on() {
+        let stripes = stripes(3, 1);
+        let indices: Vec<usize> = (0..5).map(|unit| stripes.index_of(unit * UNIT)).collect();
+        assert_eq!(indices, [1, 2, 0, 1, 2]);
+        assert_eq!(stripes.index_of(UNIT - 1), 1);
+        let of = |offset, length| {
+            let segments = stripes.segments(offset, length);
+            segments
+                .map(|s| (s.index, s.offset, s.length))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(7, 0), []);
+        assert_eq!(of(UNIT - 1, 2), [(1, UNIT - 1, 1), (2, UNIT, 1)]);
+        assert_eq!(of(u64::MAX, 5), []);
+        assert_eq!(of(u64::MAX - 1, 5).len(), 1);
+    }
+
+    #[test]
+    fn one_data_server_has_everything_in_one_segment() {
+        let whole = Segment {
+            index: 0,
+            offset: 5,
+            length: u64::MAX - 5,
+        };
+        assert_eq!(
+            stripes(1, 0).segments(5, u64::MAX).collect::<Vec<_>>(),
+            [whole]
+        );
+    }
+
+    #[test]
+    fn ends_are_those_of_the_last_unit_on_each() {
+        let stripes = stripes(3, 0);
+        let ends = |size| [0, 1, 2].map(|index| stripes.end_at(index, size));
+        assert_eq!(ends(0), [0, 0, 0]);
+        assert_eq!(ends(1), [1, 0, 0]);
+        assert_eq!(ends(UNIT), [UNIT, 0, 0]);
+        assert_eq!(ends(UNIT + 1), [UNIT, UNIT + 1, 0]);
+        assert_eq!(ends(4 * UNIT), [4 * UNIT, 2 * UNIT, 3 * UNIT]);
+    }
+
+    proptest! {
+        #[test]
+        fn segments_cover_the_range_once_and_lie_where_their_bytes_do(
+            stripes in any_stripes(), offset in offsets(), length in 0..1_u64 << 27,
+        ) {
+            let mut next = offset;
+            for segment in stripes.segments(offset, length) {
+                prop_assert_eq!(segment.offset, next);
+                prop_assert!(segment.length > 0);
+                next += segment.length;
+                prop_assert_eq!(segment.index, stripes.index_of(segment.offset));
+                prop_assert_eq!(segment.index, stripes.index_of(next - 1));
+            }
+            prop_assert_eq!(next, offset.saturating_add(length));
+        }
+
+        #[test]
+        fn the_segments_of_each_data_server_are_those_of_all(
+            stripes in any_stripes(), offset in offsets(), length in 0..1_u64 << 25,
+        ) {
+            let all: Vec<Segment> = stripes.segments(offset, length).collect();
+            for index in 0..usize::from(stripes.width) {
+                let here: Vec<Segment> = stripes.segments_at(index, offset, length).collect();
+                let expected: Vec<Segment> =
+                    all.iter().copied().filter(|segment| segment.index == index).collect();
+                prop_assert_eq!(here, expected);
+            }
+            prop_assert_eq!(stripes.segments_at(usize::from(stripes.width), 0, u64::MAX).next(), None);
+        }
+
+        #[test]
+        fn the_end_on_each_data_server_is_behind_its_last_byte(
+            stripes in any_stripes(), size in offsets(),
+        ) {
+            let ends = (0..usize::from(stripes.width)).map(|index| (index, stripes.end_at(index, size)));
+            let ends: Vec<(usize, u64)> = ends.collect();
+            prop_assert_eq!(ends.iter().map(|(_, end)| *end).max(), Some(size));
+            for (index, end) in ends {
+                if end > 0 {
+                    prop_assert_eq!(stripes.index_of(end - 1), index);
+                }
+                prop_assert_eq!(stripes.segments_at(index, end, size - end).next(), None);
+            }
+        }
+    }
+}
