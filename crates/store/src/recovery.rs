@@ -7,11 +7,11 @@
 //! the data file.
 
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 
 use vfs::{Error, ObjectId, Result};
 
+use crate::data::SyncError;
 use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
@@ -80,27 +80,26 @@ impl Inner {
             Err(error) => return Err(error),
         };
         if let Some(size) = size {
-            let failed = |error: std::io::Error| from_os("recover a data file", &error);
             let restored = self.restore_kept(&mut mutation, id)?;
-            let file = self.cut_data_file(id, size).map_err(failed)?;
-            if let Some(file) = &file {
-                file.sync_data().map_err(failed)?;
-            }
-            if restored {
-                self.files.sync_name(id).map_err(failed)?;
-            }
-            let blocks = file
-                .as_ref()
-                .map_or(Ok(0), |file| file.metadata().map(|found| found.blocks()));
+            let stored = self.cut_contents(id, size)?;
+            let synced = self.contents(id).sync(id, restored);
+            synced.map_err(|error| match error {
+                SyncError::Later(error) => error,
+                SyncError::Lost(why) => Error::Io(format!("recover data of {id}: {why}")),
+            })?;
+            let occupied = match stored {
+                true => self.contents(id).occupied(id)?,
+                false => 0,
+            };
             let mut row = mutation.object(id)?.clone();
-            row.file_mut()?.stored = file.is_some();
+            row.file_mut()?.stored = stored;
             if self.shared.load(Ordering::Relaxed) {
                 mutation.put_quietly(id, &row);
                 if !foreign {
                     mutation.mark(Table::Recovered, id);
                 }
             } else {
-                row.space_used = blocks.map_err(failed)?.saturating_mul(512);
+                row.space_used = occupied;
                 *mutation.object_mut(id)? = row;
                 mutation.touch(id, Touch::Content)?;
             }

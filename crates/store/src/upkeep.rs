@@ -239,8 +239,7 @@ fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId) -> Result<()> {
     // Whoever still reads or writes the file finishes first, and nobody can begin any more.
     let alone = wait(guards.exclude(id), || inner.is_closing());
     let _alone = alone.ok_or_else(|| vfs::Error::Io("the store is being closed".into()))?;
-    let removed = inner.files.remove(id);
-    removed.map_err(|error| from_os("remove a data file", &error))
+    inner.contents(id).remove(id)
 }
 
 /// Takes marks off files that no longer need them, and forgets old requests, until told to stop.

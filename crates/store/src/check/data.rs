@@ -74,8 +74,7 @@ impl Examination<'_> {
             .len();
         if length > row.size {
             if self.repair {
-                let cut = self.inner.cut_data_file(id, row.size);
-                cut.map_err(|error| from_os("cut a data file", &error))?;
+                self.inner.cut_contents(id, row.size)?;
                 // Row and data are not of the same moment, so the sums of one say nothing of the other.
                 let inner = self.inner;
                 self.quietly(|mutation| {

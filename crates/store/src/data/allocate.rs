@@ -1,17 +1,13 @@
 //! Reserving storage and punching holes.
 
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::fs::FallocateFlags;
 use vfs::{Authority, Error, Extent, ObjectId, Result};
 
 use super::MAX_FILE_BYTES;
-use super::files::Opened;
-use super::write::{Stored, stored};
+use super::contents::{Need, Stored};
 use crate::access::Access;
-use crate::error::from_os;
 use crate::inner::{Inner, blocking, detached};
 use crate::space::{Demand, ROW_BYTES};
 
@@ -96,7 +92,8 @@ impl Inner {
         let result = match needed {
             true => {
                 let range = extent.offset..end;
-                self.carry_out(id, range, change, !row.file()?.stored).await
+                self.carry_out(id, range, change, Need::of(row.file()?.stored))
+                    .await
             }
             false => Ok(Stored {
                 exists: false,
@@ -117,33 +114,15 @@ impl Inner {
         id: ObjectId,
         range: Range<u64>,
         change: Change,
-        is_first: bool,
+        need: Need,
     ) -> Result<Stored> {
         let inner = Arc::clone(self);
-        blocking(move || {
-            let failed = |error: std::io::Error| from_os("allocate", &error);
-            let opened = match is_first {
-                true => inner.files.made(id).map_err(failed)?,
-                false => Opened {
-                    file: inner.stored_file(id)?,
-                    made: false,
-                },
-            };
-            if change == Change::Punch {
+        blocking(move || match change {
+            Change::Reserve => inner.contents(id).reserve(id, range, need),
+            Change::Punch => {
                 inner.forget_sums(id, range.start, range.end)?;
+                inner.contents(id).punch(id, range)
             }
-            let flags = match change {
-                Change::Reserve => FallocateFlags::empty(),
-                Change::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-            };
-            rustix::fs::fallocate(
-                opened.file.as_fd(),
-                flags,
-                range.start,
-                range.end - range.start,
-            )
-            .map_err(|errno| failed(errno.into()))?;
-            stored(&opened.file, opened.made).map_err(failed)
         })
         .await
     }

@@ -1,18 +1,16 @@
 //! Checksums among the rows: how open blocks are closed, sums go with what they were of, and those that are missing
 //! are made.
 
-use std::fs::File;
 use std::ops::RangeInclusive;
 use std::thread;
 use std::time::Duration;
 
-use vfs::{ObjectId, Result, SeekTarget};
+use vfs::{Error, ObjectId, Result, SeekTarget};
 
-use super::read::{read_rest, seek_in};
+use super::contents::Holey;
 use super::sums::{BLOCK_BYTES, BLOCKS_A_GROUP, Open, UNKNOWN, place_of, sum_of};
 use crate::codec::{Fields, Malformed};
 use crate::committer::Ticket;
-use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
@@ -101,17 +99,12 @@ impl Inner {
     fn read_back(&self, id: ObjectId, block: u64, size: u64) -> Result<u32> {
         let start = block * BLOCK_BYTES;
         let length = size.saturating_sub(start).min(BLOCK_BYTES) as usize;
-        let failed = |error: std::io::Error| from_os("read data", &error);
-        let Some(file) = self
-            .files
-            .existing(id)
-            .map_err(failed)?
-            .filter(|_| length > 0)
-        else {
+        if length == 0 {
             return Ok(UNKNOWN);
-        };
+        }
         let mut bytes = [0; BLOCK_BYTES as usize];
-        match read_rest(&file, &mut bytes[..length], start) {
+        match self.content_of(id).read(&mut bytes[..length], start) {
+            Err(Error::Delay) => Err(Error::Delay),
             // Whoever reads it next is told.
             Err(_) => Ok(UNKNOWN),
             Ok(_) => Ok(sum_of(&bytes[..length])),
@@ -222,26 +215,26 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes sums of the blocks that have none, from what the data file holds. `may_note` says whether nobody has
+    /// Makes sums of the blocks that have none, from what the contents are. `may_note` says whether nobody has
     /// written since; it is asked while nobody can change rows.
     pub(crate) fn make_missing_sums(
         &self,
         id: ObjectId,
-        file: &File,
+        content: &dyn Holey,
         size: u64,
         may_note: impl Fn() -> bool,
     ) -> Result<()> {
         let blocks = size.div_ceil(BLOCK_BYTES);
         let mut block = 0;
         while block < blocks && !self.voided.contains(id) {
-            let Some(data) = seek_in(file, block * BLOCK_BYTES, SeekTarget::Data)? else {
+            let Some(data) = content.seek(block * BLOCK_BYTES, SeekTarget::Data)? else {
                 return Ok(());
             };
             let (group, _) = place_of(block.max(data / BLOCK_BYTES));
             let all = group * BLOCKS_A_GROUP..=(group + 1) * BLOCKS_A_GROUP - 1;
             block = *all.end() + 1;
             let before = self.noted_sums(id, group)?;
-            let sums = missing_in(file, size, all, before.clone())?;
+            let sums = missing_in(content, size, all, before.clone())?;
             if sums == before {
                 continue;
             }
@@ -260,7 +253,7 @@ impl Inner {
 
 /// The sums of a group, with those that were missing of blocks that are no holes.
 fn missing_in(
-    file: &File,
+    content: &dyn Holey,
     size: u64,
     blocks: RangeInclusive<u64>,
     mut sums: Vec<u32>,
@@ -273,8 +266,7 @@ fn missing_in(
         if length == 0 || sums.get(place).is_some_and(|sum| *sum != UNKNOWN) {
             continue;
         }
-        let read = read_rest(file, &mut bytes[..length], start);
-        let count = read.map_err(|error| from_os("read data", &error))?;
+        let count = content.read(&mut bytes[..length], start)?;
         if bytes[..count].iter().any(|byte| *byte != 0) {
             set(&mut sums, place, sum_of(&bytes[..count]));
         }

@@ -3,18 +3,14 @@
 //! What comes is put into the data file like a write that has to be stable, small pieces by way of the rows
 //! (`kept.rs`); but it changes no version and no time, and never the size. After a crash it comes again.
 
-use std::fs::File;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::FallocateFlags;
 use vfs::{Error, Extent, ObjectId, Result, SeekTarget};
 
+use super::contents::{Content, Holey, Need};
 use super::kept::keep;
-use super::read::seek_in;
 use crate::committer::Ticket;
-use crate::error::from_os;
 use crate::inner::{Inner, blocking, detached};
 use crate::replication::ContentPiece;
 use crate::rows::ObjectRow;
@@ -34,14 +30,14 @@ impl Inner {
             return Err(Error::Delay);
         }
         let end = offset.saturating_add(count).min(row.size);
-        let file = match stored {
-            true => Some(self.stored_file(id)?),
+        let content = match stored {
+            true => Some(self.content_of(id)),
             false => None,
         };
         let (mut pieces, mut at) = (Vec::new(), offset);
         while at < end {
-            let next = match &file {
-                Some(file) => seek_in(file, at, SeekTarget::Data)?,
+            let next = match content {
+                Some(content) => content.seek(at, SeekTarget::Data)?,
                 None => None,
             };
             let data = next.map_or(end, |data| data.min(end));
@@ -49,11 +45,11 @@ impl Inner {
                 pieces.push(hole(at, data));
             }
             at = data;
-            if let (Some(file), true) = (&file, at < end) {
-                let piece = self.data_at(id, file, at, end)?;
+            if let (Some(content), true) = (content, at < end) {
+                let piece = self.data_at(content, at, end)?;
                 at += piece.len() as u64;
                 if piece.is_empty() {
-                    // The file was cut meanwhile.
+                    // They were cut meanwhile.
                     pieces.push(hole(at, end));
                     break;
                 }
@@ -95,7 +91,7 @@ impl Inner {
             return Ok(());
         };
         let (_writing, _) = self.begin_writing_as(id, true).await?;
-        self.put_or_note(id, offset, bytes.clone(), !row.file()?.stored)
+        self.put_or_note(id, offset, bytes.clone(), Need::of(row.file()?.stored))
             .await?;
         let ticket = self.note_stored(id, Some((offset, &bytes))).await?;
         drop(alone);
@@ -108,7 +104,7 @@ impl Inner {
             return Ok(());
         };
         let (_writing, _) = self.begin_writing_as(id, true).await?;
-        self.put_or_note(id, offset, bytes, !row.file()?.stored)
+        self.put_or_note(id, offset, bytes, Need::of(row.file()?.stored))
             .await?;
         let ticket = self.note_stored(id, None).await?;
         self.commits.ask_for(ticket);
@@ -126,13 +122,8 @@ impl Inner {
         let (_writing, _) = self.begin_writing_as(id, true).await?;
         let inner = Arc::clone(self);
         blocking(move || {
-            let failed = |error: std::io::Error| from_os("punch a hole", &error);
-            let file = inner.stored_file(id)?;
             inner.forget_sums(id, extent.offset, end)?;
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let length = end - extent.offset;
-            rustix::fs::fallocate(file.as_fd(), flags, extent.offset, length)
-                .map_err(|errno| failed(errno.into()))
+            (inner.contents(id).punch(id, extent.offset..end)).map(|_| ())
         })
         .await?;
         self.dirty.changed(id, false);
@@ -186,11 +177,13 @@ impl Inner {
 
 impl Inner {
     /// The bytes from here to the next hole or the end, as they were written.
-    fn data_at(&self, id: ObjectId, file: &File, at: u64, end: u64) -> Result<Bytes> {
-        let hole = seek_in(file, at, SeekTarget::Hole)?.map_or(end, |hole| hole.min(end));
+    fn data_at(&self, content: Content<'_>, at: u64, end: u64) -> Result<Bytes> {
+        let hole = content
+            .seek(at, SeekTarget::Hole)?
+            .map_or(end, |hole| hole.min(end));
         let length = hole.saturating_sub(at);
         let length = usize::try_from(length).map_err(|_| Error::Invalid("too much at once"))?;
-        self.read_verified(id, at, length)
+        self.read_verified(content.id, at, length)
     }
 }
 

@@ -35,9 +35,9 @@ pub(crate) struct DataFiles {
 
 /// An open data file, and whether its name in the directory is new.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) file: Arc<File>,
-    pub(crate) made: bool,
+pub(super) struct Opened {
+    pub(super) file: Arc<File>,
+    pub(super) made: bool,
 }
 
 impl DataFiles {
@@ -51,13 +51,13 @@ impl DataFiles {
     }
 
     /// The data file, if it is open. Does not block.
-    pub(crate) fn open_already(&self, id: ObjectId) -> Option<Arc<File>> {
+    pub(super) fn open_already(&self, id: ObjectId) -> Option<Arc<File>> {
         self.cache().find(id)
     }
 
     /// The data file, if it is open or can be made in a directory that is there. Blocks no longer than
     /// a small write does.
-    pub(crate) fn at_hand(&self, id: ObjectId, is_first: bool) -> io::Result<Option<Opened>> {
+    pub(super) fn at_hand(&self, id: ObjectId, is_first: bool) -> io::Result<Option<Opened>> {
         if let Some(file) = self.open_already(id) {
             return Ok(Some(Opened { file, made: false }));
         }
@@ -76,7 +76,7 @@ impl DataFiles {
     }
 
     /// The data file, if the object has one.
-    pub(crate) fn existing(&self, id: ObjectId) -> io::Result<Option<Arc<File>>> {
+    pub(super) fn existing(&self, id: ObjectId) -> io::Result<Option<Arc<File>>> {
         if let Some(file) = self.cache().find(id) {
             return Ok(Some(file));
         }
@@ -90,7 +90,7 @@ impl DataFiles {
     }
 
     /// The data file, made if need be.
-    pub(crate) fn made(&self, id: ObjectId) -> io::Result<Opened> {
+    pub(super) fn made(&self, id: ObjectId) -> io::Result<Opened> {
         if let Some(file) = self.existing(id)? {
             return Ok(Opened { file, made: false });
         }
@@ -108,7 +108,7 @@ impl DataFiles {
     }
 
     /// Removes a data file. There may be none.
-    pub(crate) fn remove(&self, id: ObjectId) -> io::Result<()> {
+    pub(super) fn remove_file(&self, id: ObjectId) -> io::Result<()> {
         self.cache().forget(id);
         match fs::remove_file(self.layout.data_file(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -132,7 +132,7 @@ impl DataFiles {
     }
 
     /// Makes the name of a new data file survive a power failure.
-    pub(crate) fn sync_name(&self, id: ObjectId) -> io::Result<()> {
+    pub(super) fn sync_name(&self, id: ObjectId) -> io::Result<()> {
         self.check_names()?;
         self.open_directory(&self.layout.data_directory(id))?
             .sync_all()
@@ -318,8 +318,8 @@ mod tests {
         assert!(files.made(id).unwrap().made);
         assert!(!files.made(id).unwrap().made);
         files.sync_name(id).unwrap();
-        files.remove(id).unwrap();
-        files.remove(id).unwrap();
+        files.remove_file(id).unwrap();
+        files.remove_file(id).unwrap();
         assert!(files.existing(id).unwrap().is_none());
     }
 }

@@ -9,18 +9,17 @@
 //! remove them in the batch that makes it stable: a commit of later writes, a smaller size, removal.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use vfs::{ObjectId, Result};
 
+use super::contents::{Need, SyncError};
 use super::dirty::Unstable;
 use super::write::Region;
 use crate::access::Access;
 use crate::codec::{Fields, Malformed};
 use crate::committer::Ticket;
-use crate::error::{from_os, lacks_descriptors};
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
@@ -88,7 +87,12 @@ impl Inner {
             self.settle_cut(id).await?;
         }
         let stored = self
-            .put_or_note(id, region.offset, data.clone(), !row.file()?.stored)
+            .put_or_note(
+                id,
+                region.offset,
+                data.clone(),
+                Need::of(row.file()?.stored),
+            )
             .await?;
         // Admitted together with the data.
         let mutation = self.begin_upkeep().await;
@@ -164,9 +168,7 @@ impl Inner {
             let found = found?;
             let (offset, bytes) = parse_piece(found.value())?;
             if mutation.object(id).is_ok_and(|row| row.file().is_ok()) {
-                let failed = |error: std::io::Error| from_os("restore data", &error);
-                let opened = self.files.made(id).map_err(failed)?;
-                opened.file.write_all_at(bytes, offset).map_err(failed)?;
+                self.contents(id).write(id, bytes, offset, Need::Made)?;
             }
             mutation.remove_local(Table::Kept, found.key());
             found_some = true;
@@ -178,21 +180,11 @@ impl Inner {
 impl Inner {
     /// Waits until a data file, and its name if that is new, are on stable storage.
     pub(super) fn make_stable(&self, id: ObjectId, unstable: &Unstable) -> Result<()> {
-        let sync = || -> std::io::Result<()> {
-            if let Some(file) = self.files.existing(id)? {
-                file.sync_data()?;
-                if unstable.new_name {
-                    self.files.sync_name(id)?;
-                }
-            }
-            Ok(())
-        };
-        sync().map_err(|error| match lacks_descriptors(&error) {
-            // Nothing was tried: the data is where it was, and the next attempt finds it.
-            true => from_os("make data stable", &error),
-            // After a failed sync the kernel may have dropped the data and report success the next time, so
-            // nothing that was answered can be relied on any more.
-            false => self.fail(&format!("cannot make data of {id} stable: {error}")),
+        let synced = self.contents(id).sync(id, unstable.new_name);
+        synced.map_err(|error| match error {
+            SyncError::Later(error) => error,
+            // Nothing that was answered can be relied on any more.
+            SyncError::Lost(why) => self.fail(&format!("cannot make data of {id} stable: {why}")),
         })?;
         self.dirty.stabilised(id, unstable);
         self.statistics.data_syncs.add(1);

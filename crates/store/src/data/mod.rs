@@ -1,13 +1,15 @@
-//! The data of regular files: one sparse file each, made when it is first needed.
+//! The data of regular files. Where their bytes lie is behind a seam (`contents`): in one sparse file each (`sparse`),
+//! made when it is first needed.
 //!
-//! The object's row is the authority on its size: bytes of the data file behind it are never shown, and
-//! where the data file is shorter there is a hole. Rows are changed through
+//! The object's row is the authority on its size: bytes of the contents behind it are never shown, and
+//! where the contents are shorter there is a hole. Rows are changed through
 //! [`crate::mutation::Mutation`] only; nothing in here knows names or directories.
 
 mod allocate;
 mod alone;
 mod buffers;
 mod closing;
+mod contents;
 mod dirty;
 mod exchange;
 mod files;
@@ -16,6 +18,7 @@ mod guards;
 mod kept;
 mod read;
 mod resize;
+mod sparse;
 mod stabilise;
 mod sums;
 mod verify;
@@ -23,11 +26,11 @@ mod write;
 
 pub(crate) use alone::Alone;
 pub(crate) use buffers::Buffers;
+pub(crate) use contents::{Holey, SyncError};
 pub(crate) use dirty::{DirtyFiles, Origin};
 pub(crate) use files::DataFiles;
 pub(crate) use guards::{Exclusive, Guards};
 pub(crate) use kept::remove_rows;
-pub(crate) use read::{read_rest, seek_in};
 pub(crate) use sums::OpenSums;
 
 /// What [`crate::decode_as_anything`] says, of checksums.

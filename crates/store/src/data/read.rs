@@ -1,19 +1,13 @@
 //! Reading data, and finding data and holes.
 
-use std::fs::File;
-use std::io::{self, IoSliceMut};
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::SeekFrom;
-use rustix::io::{Errno, ReadWriteFlags};
 use vfs::{Authority, Error, ObjectId, ReadData, Result, SeekTarget};
 
+use super::contents::{AtHand, Content, Contents, Holey};
 use super::verify::Around;
 use crate::access::Access;
-use crate::error::from_os;
 use crate::inner::{Inner, blocking};
 
 impl Inner {
@@ -57,28 +51,23 @@ impl Inner {
         around: Around,
         (offset, length): (u64, usize),
     ) -> Result<Bytes> {
-        let failed = |error: io::Error| from_os("read data", &error);
         let mut buffer = self.buffers.take(around.length);
-        let (mut done, mut cached) = (0, None);
-        if let Some(file) = self.files.open_already(id) {
-            match read_cached(&file, buffer.space(), around.start).map_err(failed)? {
-                Cached::All(count) => cached = Some(count),
-                Cached::Only(count) => done = count,
+        let contents = self.contents(id);
+        let mut done = match contents.read_at_hand(id, buffer.space(), around.start)? {
+            AtHand::Only(done) => done,
+            AtHand::All(count) => {
+                let bytes = buffer.finish(count);
+                if self.changed_in(id, around.start, &bytes)?.is_none() {
+                    return Ok(around.part(&bytes));
+                }
+                let inner = Arc::clone(self);
+                return blocking(move || inner.read_verified(id, offset, length)).await;
             }
-        }
-        if let Some(count) = cached {
-            let bytes = buffer.finish(count);
-            if self.changed_in(id, around.start, &bytes)?.is_none() {
-                return Ok(around.part(&bytes));
-            }
-            let inner = Arc::clone(self);
-            return blocking(move || inner.read_verified(id, offset, length)).await;
-        }
+        };
         let inner = Arc::clone(self);
         blocking(move || {
-            let file = inner.stored_file(id)?;
             let rest = &mut buffer.space()[done..];
-            done += read_rest(&file, rest, around.start + done as u64).map_err(failed)?;
+            done += (inner.content_of(id)).read(rest, around.start + done as u64)?;
             let bytes = buffer.finish(done);
             match inner.changed_in(id, around.start, &bytes)? {
                 None => Ok(around.part(&bytes)),
@@ -88,11 +77,17 @@ impl Inner {
         .await
     }
 
-    /// The data file of a row that says there is one. Where it is gone, nobody may take it for a hole.
-    pub(crate) fn stored_file(&self, id: ObjectId) -> Result<Arc<File>> {
-        let file = self.files.existing(id);
-        let file = file.map_err(|error| from_os("open data", &error))?;
-        file.ok_or_else(|| Error::Io(format!("the data file of object {id} is missing")))
+    /// Where the bytes of an object are.
+    pub(crate) fn contents(&self, _id: ObjectId) -> &dyn Contents {
+        &self.files
+    }
+
+    /// The bytes of an object whose row says that there are some.
+    pub(crate) fn content_of(&self, id: ObjectId) -> Content<'_> {
+        Content {
+            contents: self.contents(id),
+            id,
+        }
     }
 
     /// [`vfs::FileSystem::seek`].
@@ -113,7 +108,7 @@ impl Inner {
         let stored = row.file()?.stored;
         let inner = Arc::clone(self);
         let found = blocking(move || match stored {
-            true => seek_in(&*inner.stored_file(id)?, offset, target),
+            true => inner.content_of(id).seek(offset, target),
             false => Ok(None),
         })
         .await?;
@@ -122,58 +117,5 @@ impl Inner {
             SeekTarget::Data => found.filter(|data| *data < row.size),
             SeekTarget::Hole => Some(found.unwrap_or(offset).min(row.size)),
         })
-    }
-}
-
-/// How much of a read the page cache could answer.
-enum Cached {
-    /// All of it, so many bytes, up to the end of the data file.
-    All(usize),
-    /// This many bytes, and the disk has more.
-    Only(usize),
-}
-
-/// Reads what is in memory, without waiting for the disk.
-fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<Cached> {
-    let mut done = 0;
-    while done < buffer.len() {
-        let rest = &mut [IoSliceMut::new(&mut buffer[done..])];
-        let position = offset + done as u64;
-        match rustix::io::preadv2(file.as_fd(), rest, position, ReadWriteFlags::NOWAIT) {
-            Ok(0) => return Ok(Cached::All(done)),
-            Ok(count) => done += count,
-            // The disk is needed, or the file system cannot tell: let another thread wait for it.
-            Err(Errno::AGAIN | Errno::OPNOTSUPP) => return Ok(Cached::Only(done)),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(Cached::All(done))
-}
-
-/// Fills a buffer as far as the data file goes. Returns how far that is.
-pub(crate) fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match file.read_at(&mut buffer[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
-}
-
-/// The next data or hole of a data file. `None` when the file ends before.
-pub(crate) fn seek_in(file: &File, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
-    let target = match target {
-        SeekTarget::Data => SeekFrom::Data(offset),
-        SeekTarget::Hole => SeekFrom::Hole(offset),
-    };
-    match rustix::fs::seek(file.as_fd(), target) {
-        Ok(found) => Ok(Some(found)),
-        Err(Errno::NXIO) => Ok(None),
-        Err(errno) => Err(from_os("seek", &errno.into())),
     }
 }

@@ -10,7 +10,6 @@ use vfs::{Attributes, Error, ObjectId, Result, SetAttributes};
 
 use super::{MAX_FILE_BYTES, Origin, remove_rows};
 use crate::access::Access;
-use crate::error::from_os;
 use crate::inner::{Inner, blocking};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
@@ -70,14 +69,12 @@ impl Inner {
             let inner = Arc::clone(&self);
             blocking(move || {
                 inner.forget_sums(id, size, u64::MAX)?;
-                let cut = inner.cut_data_file(id, size).and_then(|file| match file {
-                    // It was lost, and nothing is missing of nothing.
-                    None if size == 0 => {
-                        inner.files.made(id).map(|_| inner.dirty.changed(id, true))
-                    }
-                    _ => Ok(()),
-                });
-                cut.map_err(|error| from_os("cut a data file", &error))
+                if !inner.cut_contents(id, size)? && size == 0 {
+                    // They were lost, and nothing is missing of nothing.
+                    inner.contents(id).make(id)?;
+                    inner.dirty.changed(id, true);
+                }
+                Ok(())
             })
             .await
             .inspect_err(|_| self.dirty.set_tail_clean(id, false))?;

@@ -7,9 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use vfs::{Error, ObjectId, Result};
 
-use super::read::read_rest;
+use super::contents::Holey;
 use super::sums::{BLOCK_BYTES, BLOCKS_A_GROUP, UNKNOWN, place_of, sum_of};
-use crate::error::from_os;
 use crate::inner::Inner;
 
 /// How often bytes are read again that do not fit: somebody may have written and closed them in between.
@@ -79,10 +78,8 @@ impl Inner {
                 thread::sleep(BETWEEN);
             }
             let around = Around::new(offset, length, self.object(id)?.size);
-            let file = self.stored_file(id)?;
             let mut bytes = vec![0; around.length];
-            let read = read_rest(&file, &mut bytes, around.start);
-            read.map_err(|error| from_os("read data", &error))?;
+            self.content_of(id).read(&mut bytes, around.start)?;
             match self.changed_in(id, around.start, &bytes)? {
                 None => return Ok(around.part(&bytes.into())),
                 Some(at) => changed = at,

@@ -5,21 +5,17 @@
 //! covers, which are cut off before the file grows over them, or a row over bytes that are not there,
 //! which the mark tells of.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use vfs::{Authority, Credentials, Error, ObjectId, Result, Stability, Written};
 
-use super::files::Opened;
+use super::contents::{Cut, Need, Stored};
 use super::filled::Filled;
 use super::guards::{Exclusive, Shared};
 use super::{MAX_FILE_BYTES, Origin};
 use crate::access::Access;
 use crate::committer::Ticket;
-use crate::error::from_os;
 use crate::inner::{Inner, blocking, detached};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
@@ -30,16 +26,6 @@ use crate::space::{Demand, ROW_BYTES};
 /// Writes below this are done where they arrive; handing them to another thread costs more, even when
 /// the data file has to be made.
 const INLINE_BYTES: usize = 64 << 10;
-
-/// What a file occupies after something was done to its data.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stored {
-    pub(super) space_used: u64,
-    /// There is a data file.
-    pub(super) exists: bool,
-    /// The data file did not exist before.
-    pub(super) made: bool,
-}
 
 /// Where a write goes.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +105,7 @@ impl Inner {
         let shared = self.guards.share(id).await;
         let row = self.object(id)?;
         self.check_write(&access, id, &row)?;
-        let is_first = !row.file()?.stored;
+        let need = Need::of(row.file()?.stored);
         if data.is_empty() {
             return Ok(());
         }
@@ -129,7 +115,7 @@ impl Inner {
         if region.end > row.size {
             self.settle_cut(id).await?;
         }
-        let stored = self.put_or_note(id, region.offset, data, is_first).await?;
+        let stored = self.put_or_note(id, region.offset, data, need).await?;
         let ticket = self
             .record_write(&access.who, id, region.end, stored)
             .await?;
@@ -220,26 +206,18 @@ impl Inner {
         size: u64,
     ) -> Result<()> {
         let inner = Arc::clone(self);
-        blocking(move || {
-            inner
-                .cut_data_file(id, size)
-                .map_err(|error| from_os("cut a data file", &error))
-        })
-        .await?;
+        blocking(move || inner.cut_contents(id, size)).await?;
         self.dirty.set_tail_clean(id, true);
         Ok(())
     }
 
-    /// Makes the data file no longer than `size`; says whether there is one.
-    pub(crate) fn cut_data_file(&self, id: ObjectId, size: u64) -> io::Result<Option<Arc<File>>> {
-        let Some(file) = self.files.existing(id)? else {
-            return Ok(None);
-        };
-        if file.metadata()?.len() > size {
-            file.set_len(size)?;
+    /// Makes the contents no longer than `size`; says whether there are any.
+    pub(crate) fn cut_contents(&self, id: ObjectId, size: u64) -> Result<bool> {
+        let cut = self.contents(id).cut(id, size)?;
+        if cut == Cut::Shortened {
             self.dirty.cut(id);
         }
-        Ok(Some(file))
+        Ok(cut != Cut::Absent)
     }
 
     /// Puts bytes into the data file; what a failure may have left behind is noted.
@@ -248,7 +226,7 @@ impl Inner {
         id: ObjectId,
         offset: u64,
         data: Bytes,
-        is_first: bool,
+        need: Need,
     ) -> Result<Stored> {
         let filled = Filled::by(offset, data.len());
         let Some(filled) = filled else {
@@ -263,7 +241,7 @@ impl Inner {
         let entry = self.open_sums.begin(id, filled.blocks.clone());
         // Whoever has written before has said so by now, or the block is open.
         let zeros_follow = entry.last_is_new && !self.object(id)?.file()?.stored;
-        let outcome = self.put_bytes(id, offset, data.clone(), is_first).await;
+        let outcome = self.put_bytes(id, offset, data.clone(), need).await;
         if outcome.is_ok() {
             let (first, sums) = filled.sums(&data, zeros_follow);
             entry.written(first, &sums);
@@ -275,32 +253,21 @@ impl Inner {
         outcome.inspect_err(|_| self.dirty.set_tail_clean(id, false))
     }
 
-    /// Writes to the data file; `is_first` when no write has been recorded, so that there is none yet.
+    /// Writes to the contents.
     async fn put_bytes(
         self: &Arc<Self>,
         id: ObjectId,
         offset: u64,
         data: Bytes,
-        is_first: bool,
+        need: Need,
     ) -> Result<Stored> {
-        let failed = |error: io::Error| from_os("write data", &error);
         if data.len() < INLINE_BYTES
-            && let Some(opened) = self.files.at_hand(id, is_first).map_err(failed)?
+            && let Some(stored) = (self.contents(id)).write_at_hand(id, &data, offset, need)?
         {
-            return put(&opened, &data, offset).map_err(failed);
+            return Ok(stored);
         }
         let inner = Arc::clone(self);
-        blocking(move || {
-            let opened = match is_first {
-                true => inner.files.made(id).map_err(failed)?,
-                false => Opened {
-                    file: inner.stored_file(id)?,
-                    made: false,
-                },
-            };
-            put(&opened, &data, offset).map_err(failed)
-        })
-        .await
+        blocking(move || inner.contents(id).write(id, &data, offset, need)).await
     }
 
     /// Notes in the row that data up to `end` was written. Without that it is as if writing had failed.
@@ -342,19 +309,4 @@ impl Inner {
         }
         Ok(shape)
     }
-}
-
-fn put(opened: &Opened, data: &[u8], offset: u64) -> io::Result<Stored> {
-    opened.file.write_all_at(data, offset)?;
-    stored(&opened.file, opened.made)
-}
-
-/// What a data file occupies now.
-pub(super) fn stored(file: &File, made: bool) -> io::Result<Stored> {
-    // POSIX counts blocks of 512 bytes here, whatever the file system's own are.
-    Ok(Stored {
-        exists: true,
-        space_used: file.metadata()?.blocks().saturating_mul(512),
-        made,
-    })
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use rustix::io::Errno;
 use vfs::{Result, SeekTarget};
 
-use crate::data::seek_in;
+use crate::data::Holey;
 use crate::error::from_os;
 use crate::inner::Inner;
 use crate::space::Demand;
@@ -35,8 +35,10 @@ impl Inner {
         let room = Demand::Room(blocks.saturating_mul(512));
         let _admission = self.headroom.admit(room)?;
         let mut at = 0;
-        while let Some(start) = seek_in(from, at, SeekTarget::Data)?.filter(|start| *start < size) {
-            let hole = seek_in(from, start, SeekTarget::Hole)?;
+        while let Some(start) =
+            Holey::seek(from, at, SeekTarget::Data)?.filter(|start| *start < size)
+        {
+            let hole = Holey::seek(from, start, SeekTarget::Hole)?;
             let end = hole.unwrap_or(size).min(size);
             copy_stretch(from, to, start, end).map_err(failed)?;
             at = end;

@@ -189,8 +189,7 @@ impl Inner {
             // From here on it is no longer what is remembered, which a crash has to find.
             self.persist_through(ticket)?;
             for (id, size) in doomed {
-                let cut = self.cut_data_file(id, size);
-                cut.map_err(|error| from_os("cut a data file", &error))?;
+                self.cut_contents(id, size)?;
             }
         }
     }

@@ -3,18 +3,13 @@
 //! A digest covers the size and every block of 4 KiB that is not all zeros, with its place. So it does not
 //! depend on where a copy has holes, and holes cost nothing.
 
-use std::fs::File;
-use std::os::fd::AsFd;
-
 use blake3::Hasher;
-use rustix::fs::Advice;
 use vfs::{ChangeAttribute, Error, ObjectId, Result, SeekTarget};
 
 use super::watch::Watch;
 use super::{ContentDigest, Pace, Verified};
 use crate::codec::{Fields, Malformed};
-use crate::data::{read_rest, seek_in};
-use crate::error::from_os;
+use crate::data::Holey;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::rows::key;
@@ -105,12 +100,11 @@ impl Inner {
         size: u64,
         pace: &mut Pace<'_>,
     ) -> Result<([u8; 32], bool)> {
-        let file = match self.object(id)?.file()?.stored {
-            true => Some(self.stored_file(id)?),
-            false => None,
-        };
+        let content = self.content_of(id);
+        let stored = self.object(id)?.file()?.stored;
+        let content = stored.then_some(&content as &dyn Holey);
         let mut intact = true;
-        let hash = hash_file(file.as_deref(), size, pace, &mut |at, bytes| {
+        let hash = hash_file(content, size, pace, &mut |at, bytes| {
             intact = intact && self.changed_in(id, at, bytes)?.is_none();
             Ok(())
         })?;
@@ -132,7 +126,7 @@ impl Inner {
     /// Makes the sums of blocks that have none: of files that were being written at a crash.
     fn note_sums(&self, id: ObjectId, size: u64, watch: &Watch<'_>) -> Result<()> {
         match self.object(id)?.file()?.stored && !self.dirty.contains(id) {
-            true => self.make_missing_sums(id, &*self.stored_file(id)?, size, || {
+            true => self.make_missing_sums(id, &self.content_of(id), size, || {
                 !self.dirty.contains(id) && !watch.is_disturbed()
             }),
             false => Ok(()),
@@ -162,29 +156,32 @@ fn is_changed(file: ObjectId) -> Error {
     Error::Io(format!("the disk has changed bytes of object {file}"))
 }
 
-/// The digest of so many bytes of a data file; there may be none. `look` is shown what was read, in whole blocks.
+/// The digest of contents of so many bytes; there may be none. `look` is shown what was read, in whole blocks.
 pub(super) fn hash_file(
-    file: Option<&File>,
+    content: Option<&dyn Holey>,
     size: u64,
     pace: &mut Pace<'_>,
     look: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<[u8; 32]> {
     let mut hasher = Hasher::new();
     hasher.update(&size.to_be_bytes());
-    let Some(file) = file else {
+    let Some(content) = content else {
         return Ok(hasher.finalize().into());
     };
-    // What the disk holds is of interest, not what memory does. Where that cannot be had, memory it is.
-    let _dropped = rustix::fs::fadvise(file.as_fd(), 0, None, Advice::DontNeed);
+    // What the disk holds is of interest, not what memory does.
+    content.forget_cached();
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut at = 0;
-    while let Some(data) = seek_in(file, at, SeekTarget::Data)?.filter(|data| *data < size) {
-        let hole = seek_in(file, data, SeekTarget::Hole)?.unwrap_or(size);
+    while let Some(data) = content
+        .seek(at, SeekTarget::Data)?
+        .filter(|data| *data < size)
+    {
+        let hole = content.seek(data, SeekTarget::Hole)?.unwrap_or(size);
         at = at.max(data - data % BLOCK_BYTES);
         let end = hole.next_multiple_of(BLOCK_BYTES).min(size);
         while at < end {
             let length = usize::try_from(end - at).map_or(BUFFER_BYTES, |l| l.min(BUFFER_BYTES));
-            hash_blocks(file, &mut buffer[..length], at, &mut hasher)?;
+            hash_blocks(content, &mut buffer[..length], at, &mut hasher)?;
             look(at, &buffer[..length])?;
             at += length as u64;
             if !pace(length as u64) {
@@ -195,9 +192,8 @@ pub(super) fn hash_file(
     Ok(hasher.finalize().into())
 }
 
-fn hash_blocks(file: &File, buffer: &mut [u8], at: u64, hasher: &mut Hasher) -> Result<()> {
-    let filled = read_rest(file, buffer, at);
-    let filled = filled.map_err(|error| from_os("read data", &error))?;
+fn hash_blocks(content: &dyn Holey, buffer: &mut [u8], at: u64, hasher: &mut Hasher) -> Result<()> {
+    let filled = content.read(buffer, at)?;
     buffer[filled..].fill(0);
     for (number, block) in buffer.chunks(BLOCK_BYTES as usize).enumerate() {
         if *block != ZEROS[..block.len()] {

@@ -150,7 +150,7 @@ impl Mending {
             file.set_len(content.size).map_err(failed)?;
             file.sync_all().map_err(failed)?;
             let pace: &mut Pace<'_> = &mut *pace;
-            hash_file(Some(&file), content.size, pace, &mut |_, _| Ok(()))
+            hash_file(Some(&*file), content.size, pace, &mut |_, _| Ok(()))
         })
         .await?;
         if hash != content.hash {

@@ -1,0 +1,224 @@
+//! Contents in sparse files of the local file system, one for each object (`files`).
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+
+use rustix::fs::{Advice, FallocateFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags};
+use vfs::{Error, ObjectId, Result, SeekTarget};
+
+use super::contents::{AtHand, Contents, Cut, Holey, Need, Stored, SyncError};
+use super::files::{DataFiles, Opened};
+use crate::error::{from_os, lacks_descriptors};
+
+impl Contents for DataFiles {
+    fn read_at_hand(&self, id: ObjectId, buffer: &mut [u8], offset: u64) -> Result<AtHand> {
+        match self.open_already(id) {
+            Some(file) => {
+                read_cached(&file, buffer, offset).map_err(|error| from_os("read data", &error))
+            }
+            None => Ok(AtHand::Only(0)),
+        }
+    }
+
+    fn read(&self, id: ObjectId, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        Holey::read(&*self.stored(id)?, buffer, offset)
+    }
+
+    fn seek(&self, id: ObjectId, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
+        Holey::seek(&*self.stored(id)?, offset, target)
+    }
+
+    fn write_at_hand(
+        &self,
+        id: ObjectId,
+        bytes: &[u8],
+        offset: u64,
+        need: Need,
+    ) -> Result<Option<Stored>> {
+        let opened = self.at_hand(id, need == Need::Made);
+        let put = opened.and_then(|opened| opened.map(|one| put(&one, bytes, offset)).transpose());
+        put.map_err(|error| from_os("write data", &error))
+    }
+
+    fn write(&self, id: ObjectId, bytes: &[u8], offset: u64, need: Need) -> Result<Stored> {
+        let opened = self.needed(id, need)?;
+        put(&opened, bytes, offset).map_err(|error| from_os("write data", &error))
+    }
+
+    fn reserve(&self, id: ObjectId, range: Range<u64>, need: Need) -> Result<Stored> {
+        self.allocate(&self.needed(id, need)?, range, FallocateFlags::empty())
+    }
+
+    fn punch(&self, id: ObjectId, range: Range<u64>) -> Result<Stored> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        self.allocate(&self.needed(id, Need::Existing)?, range, flags)
+    }
+
+    fn cut(&self, id: ObjectId, size: u64) -> Result<Cut> {
+        let cut = || -> io::Result<Cut> {
+            let Some(file) = self.existing(id)? else {
+                return Ok(Cut::Absent);
+            };
+            if file.metadata()?.len() <= size {
+                return Ok(Cut::Unchanged);
+            }
+            file.set_len(size)?;
+            Ok(Cut::Shortened)
+        };
+        cut().map_err(|error| from_os("cut a data file", &error))
+    }
+
+    fn make(&self, id: ObjectId) -> Result<bool> {
+        let made = self.made(id).map(|opened| opened.made);
+        made.map_err(|error| from_os("make a data file", &error))
+    }
+
+    fn occupied(&self, id: ObjectId) -> Result<u64> {
+        let found = self.stored(id)?.metadata();
+        let found = found.map_err(|error| from_os("look at data", &error))?;
+        Ok(bytes_of(&found))
+    }
+
+    fn sync(&self, id: ObjectId, is_new: bool) -> std::result::Result<(), SyncError> {
+        let sync = || -> io::Result<()> {
+            if let Some(file) = self.existing(id)? {
+                file.sync_data()?;
+                if is_new {
+                    self.sync_name(id)?;
+                }
+            }
+            Ok(())
+        };
+        sync().map_err(|error| match lacks_descriptors(&error) {
+            // Nothing was tried.
+            true => SyncError::Later(from_os("make data stable", &error)),
+            // After a failed sync the kernel may have dropped the data and report success the next time.
+            false => SyncError::Lost(error.to_string()),
+        })
+    }
+
+    fn remove(&self, id: ObjectId) -> Result<()> {
+        let removed = self.remove_file(id);
+        removed.map_err(|error| from_os("remove a data file", &error))
+    }
+
+    fn forget_cached(&self, id: ObjectId) {
+        if let Some(file) = self.open_already(id) {
+            file.forget_cached();
+        }
+    }
+
+    fn as_file(&self, id: ObjectId) -> Result<Option<Arc<File>>> {
+        let file = self.existing(id);
+        file.map_err(|error| from_os("open data", &error))
+    }
+}
+
+impl DataFiles {
+    /// The data file of a row that says there is one. Where it is gone, nobody may take it for a hole.
+    fn stored(&self, id: ObjectId) -> Result<Arc<File>> {
+        let missing = || Error::Io(format!("the data file of object {id} is missing"));
+        self.as_file(id)?.ok_or_else(missing)
+    }
+
+    fn needed(&self, id: ObjectId, need: Need) -> Result<Opened> {
+        match need {
+            Need::Made => (self.made(id)).map_err(|error| from_os("write data", &error)),
+            Need::Existing => Ok(Opened {
+                file: self.stored(id)?,
+                made: false,
+            }),
+        }
+    }
+
+    fn allocate(
+        &self,
+        opened: &Opened,
+        range: Range<u64>,
+        flags: FallocateFlags,
+    ) -> Result<Stored> {
+        let length = range.end - range.start;
+        let done = rustix::fs::fallocate(opened.file.as_fd(), flags, range.start, length);
+        let stored = done.map_err(io::Error::from).and_then(|()| stored(opened));
+        stored.map_err(|error| from_os("allocate", &error))
+    }
+}
+
+impl Holey for File {
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        read_rest(self, buffer, offset).map_err(|error| from_os("read data", &error))
+    }
+
+    fn seek(&self, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
+        let target = match target {
+            SeekTarget::Data => SeekFrom::Data(offset),
+            SeekTarget::Hole => SeekFrom::Hole(offset),
+        };
+        match rustix::fs::seek(self.as_fd(), target) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(errno) => Err(from_os("seek", &errno.into())),
+        }
+    }
+
+    fn forget_cached(&self) {
+        // Where that cannot be had, memory it is.
+        let _dropped = rustix::fs::fadvise(self.as_fd(), 0, None, Advice::DontNeed);
+    }
+}
+
+/// Reads what is in memory, without waiting for the disk.
+fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<AtHand> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let rest = &mut [IoSliceMut::new(&mut buffer[done..])];
+        let position = offset + done as u64;
+        match rustix::io::preadv2(file.as_fd(), rest, position, ReadWriteFlags::NOWAIT) {
+            Ok(0) => return Ok(AtHand::All(done)),
+            Ok(count) => done += count,
+            // The disk is needed, or the file system cannot tell: let another thread wait for it.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) => return Ok(AtHand::Only(done)),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(AtHand::All(done))
+}
+
+/// Fills a buffer as far as the data file goes. Returns how far that is.
+fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+fn put(opened: &Opened, bytes: &[u8], offset: u64) -> io::Result<Stored> {
+    opened.file.write_all_at(bytes, offset)?;
+    stored(opened)
+}
+
+/// What a data file occupies now.
+fn stored(opened: &Opened) -> io::Result<Stored> {
+    Ok(Stored {
+        exists: true,
+        space_used: bytes_of(&opened.file.metadata()?),
+        made: opened.made,
+    })
+}
+
+/// POSIX counts blocks of 512 bytes here, whatever the file system's own are.
+fn bytes_of(found: &std::fs::Metadata) -> u64 {
+    found.blocks().saturating_mul(512)
+}
