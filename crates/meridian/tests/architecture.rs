@@ -85,6 +85,141 @@ fn crates_know_only_whom_the_page_lets_them_know() {
     );
 }
 
+/// Imports from a layer above: the file, and the module that it should not know. This list may only shrink.
+#[rustfmt::skip]
+const UPWARD: &[(&str, &str)] = &[
+    ("driver/shared.rs", "frontend::Room"),
+    ("driver/shared.rs", "frontend::door"),
+    ("driver/shared.rs", "frontend::leavings"),
+    ("driver/shared.rs", "membership::losses"),
+    ("driver/shared.rs", "membership::sessions"),
+    ("driver/shared.rs", "membership::views"),
+    ("driver/shared.rs", "replication::base"),
+    ("driver/shared.rs", "replication::progress"),
+    ("driver/shared.rs", "replication::removed"),
+    ("driver/shared.rs", "replication::scrub"),
+    ("driver/shared/peers.rs", "replication::streams"),
+    ("driver/turn.rs", "frontend::durability"),
+    ("driver/turn.rs", "status::Ages"),
+    ("frontend/door/files.rs", "membership::views"),
+    ("frontend/door/files.rs", "replication::removed"),
+    ("frontend/door/mod.rs", "membership::views"),
+    ("frontend/door/mod.rs", "replication::base"),
+    ("frontend/door/mod.rs", "replication::scrub"),
+    ("frontend/door/removed.rs", "replication::removed"),
+    ("frontend/durability.rs", "membership::losses"),
+    ("frontend/durability.rs", "replication::streams"),
+    ("membership/authority.rs", "handle::Replica"),
+    ("membership/losses.rs", "administration::decide_settlement"),
+    ("membership/losses/adopting.rs", "upkeep"),
+    ("membership/views/promises.rs", "status"),
+    ("replication/base.rs", "membership::losses"),
+    ("replication/base.rs", "membership::sessions"),
+    ("replication/base.rs", "membership::views"),
+    ("replication/contents.rs", "membership::losses"),
+    ("replication/contents.rs", "membership::sessions"),
+    ("replication/contents.rs", "membership::views"),
+    ("replication/removed.rs", "membership::authorisation"),
+    ("replication/scrub/report.rs", "handle::Replica"),
+    ("replication/scrub/rows.rs", "membership::views"),
+    ("replication/streams.rs", "membership::sessions"),
+    ("replication/streams.rs", "membership::views"),
+    ("state/arrivals.rs", "membership::losses"),
+    ("state/copies.rs", "replication::streams"),
+    ("state/lineage/mod.rs", "driver::shared"),
+    ("state/majority.rs", "driver::turn"),
+    ("state/members.rs", "driver::shared"),
+    ("state/members.rs", "membership::authorisation"),
+    ("state/outcomes.rs", "driver::shared"),
+];
+
+/// The layers of `replica`, the lowest first, as `docs/architecture.md` draws them in its block named `layers`.
+fn layers() -> Vec<String> {
+    let page = fs::read_to_string(repository().join("docs/architecture.md")).unwrap();
+    let block = page
+        .split("```layers\n")
+        .nth(1)
+        .expect("the page has a block named layers");
+    let lines = block.split("```").next().unwrap().lines();
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    names.map(str::to_owned).collect()
+}
+
+/// The modules of its own crate that a source names, as `folder::module`, or `module` of files beside the folders.
+fn named_modules(text: &str) -> BTreeSet<String> {
+    let code: Vec<&str> = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap())
+        .collect();
+    let code = code.join("\n");
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let named = code.match_indices("crate::").filter_map(|(at, _)| {
+        if code[..at].ends_with(is_name) {
+            return None;
+        }
+        let path = &code[at + "crate::".len()..];
+        let mut names = path.split("::").map(|part| {
+            let end = part.find(|c| !is_name(c)).unwrap_or(part.len());
+            (&part[..end], end == part.len())
+        });
+        let (first, goes_on) = names.next()?;
+        let second = names.next().filter(|(name, _)| goes_on && !name.is_empty());
+        Some(second.map_or(first.to_owned(), |(second, _)| format!("{first}::{second}")))
+    });
+    named.collect()
+}
+
+#[test]
+fn modules_of_a_layer_know_only_layers_below() {
+    let (layers, top) = (layers(), repository().join("crates/replica/src"));
+    // Files beside the folders put the layers together; they stand above all of them.
+    let height = |name: &str| {
+        let found = layers.iter().position(|layer| layer == name);
+        found.unwrap_or(layers.len())
+    };
+    let mut upward = BTreeSet::new();
+    let mut seen = 0;
+    for path in below(&top).into_iter().filter(|path| !path.is_dir()) {
+        let text = fs::read_to_string(&path).unwrap();
+        let place = path.strip_prefix(&top).unwrap().display().to_string();
+        let folder = place.split_once('/').map(|(folder, _)| folder);
+        if let Some(folder) = folder {
+            assert!(
+                layers.iter().any(|layer| layer == folder),
+                "docs/architecture.md draws no layer of replica named {folder}"
+            );
+        }
+        let hides = ["crate::{", "super::super::"].iter();
+        let hides: Vec<_> = hides.filter(|sign| text.contains(**sign)).collect();
+        assert!(
+            hides.is_empty(),
+            "{place} has {hides:?}; name each module from `crate` on, so that its layer can be read"
+        );
+        let own = folder.map_or(layers.len(), height);
+        for named in named_modules(&text) {
+            seen += 1;
+            if height(named.split("::").next().unwrap()) > own {
+                upward.insert((place.clone(), named));
+            }
+        }
+    }
+    assert!(seen > 300, "too few imports to be all: {seen}");
+    let known: BTreeSet<(String, String)> = UPWARD
+        .iter()
+        .map(|(file, module)| ((*file).to_owned(), (*module).to_owned()))
+        .collect();
+    let new: Vec<_> = upward.difference(&known).collect();
+    assert!(
+        new.is_empty(),
+        "these import from a layer above their own; move what they need down, or hand it to them: {new:#?}"
+    );
+    let idle: Vec<_> = known.difference(&upward).collect();
+    assert!(
+        idle.is_empty(),
+        "these exceptions are needed no more; remove them from the list: {idle:#?}"
+    );
+}
+
 /// Every Rust file of the repository, what Cargo has built left out.
 fn sources() -> Vec<PathBuf> {
     let folders = ["crates", "bench", "fuzz"].map(|name| repository().join(name));

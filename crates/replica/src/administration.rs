@@ -10,11 +10,11 @@ use serde::Serialize;
 use vfs::{ObjectId, ReplicaSlot};
 use view::{Decision, Kind, Outcome, SettledBy, Settlement, ViewState};
 
+use crate::driver::shared::Shared;
 use crate::handle::Replica;
-use crate::losses;
-use crate::membership::REMOVED;
-use crate::shared::Shared;
-use crate::views::unix_seconds;
+use crate::membership::losses;
+use crate::state::members::REMOVED;
+use crate::state::time::unix_seconds;
 
 /// So many objects of a control are named.
 const NAMED: usize = 32;
@@ -354,7 +354,7 @@ fn members(state: &ViewState) -> Vec<MemberView> {
 
 /// Has the set agree that a lost replica's controls end.
 pub(crate) async fn decide_settlement(
-    shared: &crate::shared::Shared,
+    shared: &crate::driver::shared::Shared,
     slot: ReplicaSlot,
     through: u64,
     incarnation_below: u64,

@@ -2,7 +2,7 @@
 //!
 //! What must never enter: what a message means.
 
-use crate::wire::{
+use crate::state::wire::{
     Applied, Ask, BasePage, CaughtUp, Completed, Entered, Greeting, HeldOpen, Incomplete, Note,
     PieceDone, PieceHead, Promise, Records, Relayed, ScrubAnswer, ScrubQuestion, Wanted, decode,
 };
@@ -12,8 +12,8 @@ use crate::wire::{
 pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<control::Envelope>(bytes));
     drop(decode::<Greeting>(bytes));
-    drop(decode::<crate::lineage::Introduction>(bytes));
-    drop(decode::<crate::lineage::Evidence>(bytes));
+    drop(decode::<crate::state::lineage::Introduction>(bytes));
+    drop(decode::<crate::state::lineage::Evidence>(bytes));
     drop(decode::<Records>(bytes));
     drop(decode::<Note>(bytes));
     drop(decode::<Applied>(bytes));
@@ -31,13 +31,13 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<Incomplete>(bytes));
     drop(decode::<Completed>(bytes));
     drop(decode::<Wanted>(bytes));
-    drop(decode::<crate::progress::Remainder>(bytes));
+    drop(decode::<crate::replication::progress::Remainder>(bytes));
     drop(decode::<ScrubQuestion>(bytes));
     drop(decode::<ScrubAnswer>(bytes));
-    drop(decode::<crate::forward::Forwarded>(bytes));
-    drop(decode::<crate::forward::Answer>(bytes));
-    drop(decode::<crate::leavings::ClientsAsked>(bytes));
-    drop(decode::<crate::leavings::ClientsAbsent>(bytes));
+    drop(decode::<crate::state::forward::Forwarded>(bytes));
+    drop(decode::<crate::state::forward::Answer>(bytes));
+    drop(decode::<crate::frontend::leavings::ClientsAsked>(bytes));
+    drop(decode::<crate::frontend::leavings::ClientsAbsent>(bytes));
 }
 
 #[cfg(test)]

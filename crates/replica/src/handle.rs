@@ -16,22 +16,24 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use vfs::{FileSystem, ObjectId, ReplicaSlot};
 
-use crate::base::{self, Held};
-use crate::door::Door;
-use crate::leavings;
-use crate::lineage::{self, Lineage};
-use crate::losses;
-use crate::members;
+use crate::driver::persistence::{self, Remembered};
+use crate::driver::shared::{Parts, Shared};
+use crate::driver::standing::Standing;
+use crate::driver::turn::{Engine, Former, Step};
+use crate::frontend::door::Door;
+use crate::frontend::leavings;
+use crate::membership::losses;
+use crate::membership::meeting;
+use crate::membership::members;
+use crate::membership::views;
 use crate::owner::Reception;
-use crate::persistence::{self, Remembered};
-use crate::removed;
-use crate::scrub;
-use crate::settings::{Durability, Settings};
-use crate::shared::{Parts, Shared};
-use crate::shipping::{self, Unshipped};
-use crate::turn::{Engine, Former, Step};
+use crate::replication::base::{self, Held};
+use crate::replication::removed;
+use crate::replication::scrub;
+use crate::state::lineage::{self, Lineage};
+use crate::state::settings::{Durability, Settings};
+use crate::state::shipping::{self, Unshipped};
 use crate::upkeep;
-use crate::views::{self, Standing};
 
 /// Why a replica does not start. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -131,7 +133,7 @@ impl Replica {
             lineage: Arc::new(lineage),
             signatures: Signatures::new(&identity)?,
         }));
-        lineage::take_up_fault(&shared);
+        meeting::take_up_fault(&shared);
         let overseer: Arc<dyn Overseer> = engine.clone();
         let overseer: Weak<dyn Overseer> = Arc::downgrade(&overseer);
         engine.store.set_overseer(overseer);

@@ -9,16 +9,23 @@ use control::Envelope;
 use peer::{Incoming, Message, Owner, Refusal, Sender, TurnedAway};
 use vfs::{Error, ReplicaSlot};
 
-use crate::door::Door;
-use crate::forward::{self, Answer, Forwarded, Operation, Value};
-use crate::leavings::ClientsAsked;
-use crate::overseer::ORIGIN;
-use crate::shared::Shared;
-use crate::wire::{self, Applied, Ask, Grounds, Kind, Malformed, PieceDone};
-use crate::{
-    authorisation, authority, base, contents, leavings, lineage, losses, members, scrub, sessions,
-    views,
-};
+use crate::driver::overseer::ORIGIN;
+use crate::driver::shared::Shared;
+use crate::frontend::door::Door;
+use crate::frontend::leavings;
+use crate::frontend::leavings::ClientsAsked;
+use crate::membership::authorisation;
+use crate::membership::authority;
+use crate::membership::losses;
+use crate::membership::meeting;
+use crate::membership::members;
+use crate::membership::sessions;
+use crate::membership::views;
+use crate::replication::base;
+use crate::replication::contents;
+use crate::replication::scrub;
+use crate::state::forward::{self, Answer, Forwarded, Operation, Value};
+use crate::state::wire::{self, Applied, Ask, Grounds, Kind, Malformed, PieceDone};
 
 /// The owner of the endpoint; it does not keep the replica alive.
 pub(crate) struct Reception(pub(crate) Weak<Shared>);
@@ -86,18 +93,18 @@ impl Owner for Reception {
 
     fn introduce(&self, to: ReplicaSlot) -> Bytes {
         let shared = self.0.upgrade();
-        shared.map_or_else(Bytes::new, |shared| lineage::introduce(&shared, to))
+        shared.map_or_else(Bytes::new, |shared| meeting::introduce(&shared, to))
     }
 
     fn meet(&self, peer: Sender, introduction: &Bytes) -> Result<(), TurnedAway> {
         let shared = self.0.upgrade().ok_or_else(stopping)?;
-        lineage::meet(&shared, peer, introduction)
+        meeting::meet(&shared, peer, introduction)
     }
 
     fn turned_away(&self, by: ReplicaSlot, evidence: &Bytes) {
         if let Some(shared) = self.0.upgrade() {
             match wire::decode(evidence) {
-                Ok(Grounds::Past(evidence)) => lineage::turned_away(&shared, by, evidence),
+                Ok(Grounds::Past(evidence)) => meeting::turned_away(&shared, by, evidence),
                 Ok(Grounds::Removed(list)) => members::learn_members(&shared, by, &list),
                 // The transport refused, or a program of another version.
                 Err(_) => {}

@@ -11,8 +11,9 @@ use store::Store;
 use vfs::ReplicaSlot;
 use view::{Kind, Outcome, ViewError, ViewState};
 
-use crate::lineage;
-use crate::views::{Facts, unix_seconds};
+use crate::membership::views::Facts;
+use crate::state::lineage;
+use crate::state::time::unix_seconds;
 
 /// Why a set does not go on with its survivors. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]

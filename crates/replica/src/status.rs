@@ -8,11 +8,11 @@ use control::{ControlName, Depth, Proposal};
 use serde::Serialize;
 use vfs::ReplicaSlot;
 
+use crate::driver::shared::Shared;
+use crate::driver::turn::Turn;
 use crate::handle::Replica;
-use crate::progress::ReturnView;
-use crate::shared::Shared;
-use crate::turn::Turn;
-use crate::wire::Link;
+use crate::replication::progress::ReturnView;
+use crate::state::wire::Link;
 
 /// So many controls are listed at most.
 const LISTED: usize = 1000;

@@ -9,10 +9,15 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId};
 
-use crate::shared::Shared;
-use crate::turn::Turn;
-use crate::views;
-use crate::{accounts, losses, members, progress, sessions, status};
+use crate::driver::shared::Shared;
+use crate::driver::turn::Turn;
+use crate::membership::accounts;
+use crate::membership::losses;
+use crate::membership::members;
+use crate::membership::sessions;
+use crate::membership::views;
+use crate::replication::progress;
+use crate::status;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 

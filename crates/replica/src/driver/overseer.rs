@@ -1,0 +1,239 @@
+//! Admission at the last moment: the store asks here before it commits a change that replicas share.
+//!
+//! The change is looked at as it will be, with nobody else changing rows; so there is nothing to check
+//! again after waiting. What is not covered by own control is refused and submitted to the core.
+
+use control::{ControlName, Position, Subject, Update};
+use store::{Change, Overseer, Touched, TouchedKind};
+use vfs::{Error, ObjectId, Result};
+
+use crate::driver::tree::WithNew;
+use crate::driver::turn::{Engine, Turn};
+use crate::state::wire::{self, Note, Origin};
+
+tokio::task_local! {
+    /// The forwarded request that is being carried out.
+    pub(crate) static ORIGIN: Origin;
+}
+
+impl Overseer for Engine {
+    fn oversee(
+        &self,
+        change: &Change,
+        commit: &mut dyn FnMut(Option<&[u8]>) -> Result<u64>,
+    ) -> Result<()> {
+        if self.is_alone() {
+            return commit(None).map(|_| ());
+        }
+        if !self.standing.may_answer() {
+            return Err(Error::Delay);
+        }
+        let origin = ORIGIN.try_with(|origin| *origin).ok();
+        if origin.is_some_and(|origin| self.outcomes.is_over(&origin)) {
+            // Its client may have been told already that nothing came of it.
+            return Err(Error::Delay);
+        }
+        self.turn(|turn| {
+            let update = update_of(change);
+            let under = self.admit(turn, change, &update)?;
+            let inherited = match change {
+                Change::Create { parent, made } => {
+                    let tree = WithNew {
+                        tree: &turn.tree,
+                        object: made.id,
+                        parent: *parent,
+                    };
+                    let subject = subject_of(*made);
+                    turn.core.handle_created(turn.now, &tree, subject, *parent)
+                }
+                _ => None,
+            };
+            let note = Note {
+                under: under.clone(),
+                inherited: inherited.clone(),
+                origin,
+                data: changed_data(turn, change),
+                after: turn
+                    .ledger
+                    .heard
+                    .iter()
+                    .map(|(slot, at)| (slot.0, *at))
+                    .collect(),
+            };
+            let position = commit(Some(&wire::encode(&note)))?;
+            turn.ledger.last_position = position;
+            report_links(turn, change);
+            let born_under = inherited.iter().map(|control| control.name);
+            let under: Vec<ControlName> = under.into_iter().chain(born_under).collect();
+            turn.core
+                .handle_update(&turn.tree, &update, &under, Position(position));
+            note_contents(turn, change, position, &under);
+            turn.stirred = true;
+            Ok(())
+        })
+    }
+
+    fn keeps_removed(&self) -> bool {
+        !self.is_alone()
+    }
+}
+
+impl Engine {
+    /// The controls that cover the change, or a refusal.
+    fn admit(
+        &self,
+        turn: &mut Turn<'_>,
+        change: &Change,
+        update: &Update,
+    ) -> Result<Vec<ControlName>> {
+        if let Change::Object(touched) = change
+            && let Some(pin) = turn.ledger.pins.get(&touched.id)
+        {
+            let mut under = pin.under.clone();
+            under.sort_unstable();
+            under.dedup();
+            return Ok(under);
+        }
+        match turn.core.try_admit(turn.now, &turn.tree, update) {
+            Some(admission) => {
+                self.demand(admission.after);
+                Ok(admission.under)
+            }
+            None => Err(turn.submit(update)),
+        }
+    }
+}
+
+/// What the change is to replication control.
+fn update_of(change: &Change) -> Update {
+    match *change {
+        Change::Object(touched) => Update::Change(subject_of(touched)),
+        Change::Create { parent, .. } => Update::Create { parent },
+        Change::Remove { parent, removed } => Update::Remove {
+            parent,
+            removed: subject_of(removed),
+        },
+        Change::Link { file, parent } => Update::Link {
+            file: file.id,
+            parent,
+        },
+        Change::Rename {
+            from,
+            to,
+            moved,
+            replaced,
+        } => Update::Rename {
+            from,
+            to,
+            moved: subject_of(moved),
+            replaced: replaced.map(subject_of),
+        },
+    }
+}
+
+pub(crate) fn subject_of(touched: Touched) -> Subject {
+    match touched.kind {
+        TouchedKind::Directory => Subject::Directory(touched.id),
+        TouchedKind::File => Subject::File(touched.id),
+        TouchedKind::LinkedFile => Subject::LinkedFile(touched.id),
+    }
+}
+
+/// The file whose data is being changed by this, and not only its attributes.
+fn changed_data(turn: &Turn<'_>, change: &Change) -> Option<ObjectId> {
+    match change {
+        Change::Object(touched)
+            if turn.ledger.pins.contains_key(&touched.id)
+                || turn.ledger.renewing.contains(&touched.id) =>
+        {
+            Some(touched.id)
+        }
+        _ => None,
+    }
+}
+
+/// Tells the core which links the change made and undid.
+fn report_links(turn: &mut Turn<'_>, change: &Change) {
+    match *change {
+        Change::Object(_) => {}
+        Change::Create { parent, made } => link(turn, made.id, parent, true),
+        Change::Remove { parent, removed } => link(turn, removed.id, parent, false),
+        Change::Link { file, parent } => link(turn, file.id, parent, true),
+        Change::Rename {
+            from,
+            to,
+            moved,
+            replaced,
+        } => {
+            turn.tree.parents.forget(moved.id);
+            if let Some(replaced) = replaced {
+                link(turn, replaced.id, to, false);
+            }
+            if from != to {
+                link(turn, moved.id, from, false);
+                link(turn, moved.id, to, true);
+            }
+        }
+    }
+}
+
+/// A link between two objects has come or gone, here or with the update of another primary.
+pub(crate) fn link(turn: &mut Turn<'_>, object: ObjectId, parent: ObjectId, added: bool) {
+    turn.tree.parents.forget(object);
+    if added {
+        turn.core
+            .handle_linked(turn.now, &turn.tree, object, parent);
+    } else {
+        turn.core
+            .handle_unlinked(turn.now, &turn.tree, object, parent);
+    }
+}
+
+/// Keeps account of which file contents others lack.
+fn note_contents(turn: &mut Turn<'_>, change: &Change, position: u64, under: &[ControlName]) {
+    match change {
+        Change::Object(touched) => {
+            if touched.kind == TouchedKind::Directory {
+                turn.ledger.durability.forget(Some(touched.id));
+            }
+            if turn.ledger.renewing.contains(&touched.id) {
+                let (now, follows) = (turn.now, Position(position));
+                let unshipped = &mut turn.ledger.unshipped;
+                unshipped.changed(now, touched.id, 0..u64::MAX, follows);
+                turn.core.handle_data_unshipped(touched.id, under);
+            }
+            let Some(pin) = turn.ledger.pins.get_mut(&touched.id) else {
+                return;
+            };
+            pin.position = position;
+            if let Some(size) = pin.cuts.iter().min() {
+                let follows = Position(position);
+                turn.ledger.unshipped.cut(touched.id, *size, follows);
+            }
+            turn.core.handle_data_unshipped(touched.id, under);
+        }
+        Change::Create { made, .. } if made.kind == TouchedKind::File => {
+            turn.ledger.births.insert(made.id, position);
+        }
+        Change::Remove { removed, .. } => gone(turn, *removed, position),
+        Change::Rename {
+            replaced: Some(replaced),
+            ..
+        } => gone(turn, *replaced, position),
+        _ => {}
+    }
+}
+
+/// A file has lost its only name: nobody else needs its content any more. Who has it open elsewhere comes here for it.
+fn gone(turn: &mut Turn<'_>, removed: Touched, position: u64) {
+    if removed.kind != TouchedKind::File {
+        return;
+    }
+    if turn.tree.store.orphan_home(removed.id).is_some() {
+        turn.ledger.removed.insert((position, removed.id));
+    }
+    turn.ledger.births.remove(removed.id);
+    turn.ledger.confirmed_by_all(removed.id);
+    turn.ledger.unshipped.removed(removed.id);
+    turn.settle_content(removed.id);
+}

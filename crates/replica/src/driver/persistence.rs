@@ -1,0 +1,217 @@
+//! Carrying out the core's commands in order: the durable control table, and messages that wait for it.
+//!
+//! Records that come together share one trip to the disk, and those that nobody waits for share the trips of
+//! others. A message that needs none is sent at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use control::{ControlName, Mark, Proposal, Record};
+use peer::Lane;
+use store::{Store, Ticket};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::driver::shared::Shared;
+use crate::driver::turn::Step;
+use crate::state::wire;
+
+/// Facts of this room that say which controls were acknowledged here.
+const CONTROLS: &[u8] = b"control/";
+
+/// Those that say which were acknowledged before this replica left the view.
+const SET_ASIDE: &[u8] = b"set-aside/";
+
+/// So many steps at most share one trip.
+const STEPS_AT_ONCE: usize = 4096;
+
+/// Records that nobody waits for are gathered for so long: whoever changes something meanwhile would have to
+/// wait for the writer's lock for each of them.
+const GATHERING: Duration = Duration::from_millis(10);
+
+/// Records that go to the disk together, and what may be said once they are there.
+#[derive(Default)]
+struct Draft {
+    rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    letters: Vec<Step>,
+    /// An operation may wait for it.
+    awaited: bool,
+}
+
+/// A draft on its way to the disk.
+struct Group {
+    /// Its first record, and its last.
+    first: Mark,
+    last: Mark,
+    ticket: Ticket,
+    letters: Vec<Step>,
+    needed: bool,
+}
+
+impl Draft {
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.letters.is_empty()
+    }
+
+    fn is_needed(&self) -> bool {
+        self.awaited || !self.letters.is_empty()
+    }
+}
+
+/// Carries steps out until the replica stops.
+pub(crate) async fn carry_out(shared: Arc<Shared>, mut steps: mpsc::UnboundedReceiver<Step>) {
+    let (groups, groups_out) = mpsc::unbounded_channel();
+    tokio::spawn(settle(shared.clone(), groups_out));
+    let mut persisted = Mark(0);
+    let mut draft = Draft::default();
+    let mut first = Mark(1);
+    let mut due = Instant::now();
+    let mut waiting = Vec::new();
+    loop {
+        let gathering = !draft.is_empty();
+        let mut complete = false;
+        tokio::select! {
+            count = steps.recv_many(&mut waiting, STEPS_AT_ONCE) => if count == 0 { return },
+            () = tokio::time::sleep_until(due), if gathering => complete = true,
+            () = shared.engine.demanded(first), if gathering => draft.awaited = true,
+        }
+        for step in waiting.drain(..) {
+            match step {
+                Step::Persist { record, awaited } => {
+                    persisted = Mark(persisted.0 + 1);
+                    draft.rows.extend(rows(&record));
+                    draft.awaited |= awaited;
+                }
+                Step::Send { after: Mark(0), .. } => say(&shared, &step),
+                Step::Send { .. } => draft.letters.push(step),
+            }
+        }
+        if !gathering {
+            due = Instant::now() + GATHERING;
+        }
+        if !complete && !draft.is_needed() {
+            continue;
+        }
+        match commit(&shared, std::mem::take(&mut draft), first, persisted).await {
+            // The other task ends only with the runtime.
+            Ok(group) => drop(groups.send(group)),
+            // The store has failed and ends the server; nothing may be said any more.
+            Err(error) => return tracing::error!(%error, "the control table cannot be written"),
+        }
+        first = Mark(persisted.0 + 1);
+    }
+}
+
+async fn commit(shared: &Shared, draft: Draft, first: Mark, last: Mark) -> vfs::Result<Group> {
+    let needed = draft.is_needed();
+    Ok(Group {
+        first,
+        last,
+        ticket: shared.store.put_facts(draft.rows).await?,
+        letters: draft.letters,
+        needed,
+    })
+}
+
+/// Tells of groups that have become stable, in order, and says what waited for them. Nobody may need a
+/// group for a while, such as controls announced under one that is stable: then it shares the trip of
+/// what is.
+async fn settle(shared: Arc<Shared>, mut groups: mpsc::UnboundedReceiver<Group>) {
+    let mut next = groups.recv().await;
+    while let Some(group) = next.take() {
+        let stable = if group.needed {
+            shared.store.wait_stable(group.ticket).await
+        } else {
+            tokio::select! {
+                stable = shared.store.wait_stable_lazily(group.ticket) => stable,
+                () = shared.engine.demanded(group.first) => {
+                    shared.store.wait_stable(group.ticket).await
+                }
+                // Stable tickets cover earlier ones, and this group says nothing.
+                Some(later) = groups.recv() => {
+                    let first = group.first;
+                    next = Some(Group { first, ..later });
+                    continue;
+                }
+            }
+        };
+        if let Err(error) = stable {
+            return tracing::error!(%error, "the control table is not stable");
+        }
+        shared.engine.marks_stable(group.last);
+        for letter in &group.letters {
+            say(&shared, letter);
+        }
+        next = groups.recv().await;
+    }
+}
+
+fn say(shared: &Shared, step: &Step) {
+    if let Step::Send { to, envelope, .. } = step {
+        let message = wire::body(wire::Kind::Control, envelope);
+        shared.post.send(*to, Lane::Control, message);
+    }
+}
+
+type Row = (Vec<u8>, Option<Vec<u8>>);
+
+fn rows(record: &Record) -> Vec<Row> {
+    let row = |part, name, control: Option<&Proposal>| (key(part, name), control.map(wire::encode));
+    match record {
+        Record::Granted(proposal) => vec![row(CONTROLS, proposal.name, Some(proposal))],
+        Record::Ended(name) => vec![row(CONTROLS, *name, None)],
+        Record::SetAside(proposal) => vec![
+            row(CONTROLS, proposal.name, None),
+            row(SET_ASIDE, proposal.name, Some(proposal)),
+        ],
+        Record::Forgotten(name) => vec![row(SET_ASIDE, *name, None)],
+    }
+}
+
+fn key(part: &[u8], name: ControlName) -> Vec<u8> {
+    let mut key = part.to_vec();
+    key.extend(name.holder.0.to_be_bytes());
+    key.extend(name.incarnation.0.to_be_bytes());
+    key.extend(name.number.to_be_bytes());
+    key
+}
+
+/// Forgets the own controls, and sets aside what was acknowledged of others.
+pub(crate) async fn set_aside(store: &Store) -> vfs::Result<()> {
+    let own = store.slot();
+    let granted = load(store)?.granted.into_iter();
+    let rows = granted.flat_map(|control| match control.name.holder == own {
+        true => rows(&Record::Ended(control.name)),
+        false => rows(&Record::SetAside(control)),
+    });
+    let rows: Vec<Row> = rows.collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let ticket = store.put_facts(rows).await?;
+    store.wait_stable(ticket).await
+}
+
+/// The control table as it was when this replica last ran.
+pub(crate) struct Remembered {
+    /// What it acknowledged.
+    pub(crate) granted: Vec<Proposal>,
+    /// What it had acknowledged before it left the view.
+    pub(crate) set_aside: Vec<Proposal>,
+}
+
+/// What is on the disk of the control table.
+pub(crate) fn load(store: &Store) -> vfs::Result<Remembered> {
+    Ok(Remembered {
+        granted: part(store, CONTROLS)?,
+        set_aside: part(store, SET_ASIDE)?,
+    })
+}
+
+fn part(store: &Store, part: &[u8]) -> vfs::Result<Vec<Proposal>> {
+    let rows: Vec<(Bytes, Bytes)> = store.facts(part)?;
+    rows.iter()
+        .map(|(_, row)| wire::decode(row).map_err(|error| vfs::Error::Io(error.to_string())))
+        .collect()
+}

@@ -1,0 +1,558 @@
+//! What the parts of a replica share: the copy, the core, the connections, and who is in the set.
+
+mod peers;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use peer::set::SetDirectory;
+use peer::{Endpoint, Lane, RequestError, Signatures};
+use store::Store;
+use throttle::Throttle;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
+
+use crate::driver::standing::Standing;
+use crate::driver::turn::Engine;
+use crate::frontend::Room;
+use crate::frontend::door::WAITING_AT_ONCE;
+use crate::frontend::leavings::Servers;
+use crate::membership::losses::Losses;
+use crate::membership::sessions::Conversations;
+use crate::membership::views::{self, Arrival, Debt, Fit, News};
+use crate::replication::base::Held;
+use crate::replication::progress::Returns;
+use crate::replication::removed::Removed;
+use crate::replication::scrub::Scrub;
+use crate::state::arrivals::Inbox;
+use crate::state::copies::Copies;
+use crate::state::forward::{Answer, Forwarded, Handed, Operation};
+use crate::state::lineage::Lineage;
+use crate::state::members::{Membership, REMOVED};
+use crate::state::opens::Opens;
+use crate::state::outcomes::{Outcomes, Unanswered};
+use crate::state::pace::Pace;
+use crate::state::post::Post;
+use crate::state::settings::Settings;
+use crate::state::shipments::Shipments;
+use crate::state::wire::{self, Ask, Origin};
+
+/// A forwarded operation that has not been answered by then is given up; its outcome is unknown.
+const FORWARD_LIMIT: Duration = Duration::from_secs(600);
+
+/// Of so many files it is remembered who wrote them last; of others whoever sends an older version reads again.
+const WRITERS: usize = 65_536;
+
+/// What is told of once, with sums later.
+const OUTSIDE: &str = "this replica does not take part";
+
+/// The fact that says up to where updates were removed.
+const TRIMMED: &[u8] = b"trimmed";
+
+/// Counts for people and metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) forwarded: AtomicU64,
+    pub(crate) served: AtomicU64,
+    pub(crate) record_bytes: AtomicU64,
+    pub(crate) content_bytes: AtomicU64,
+    /// Files whose contents this replica asked for when it began with a copy.
+    pub(crate) to_fetch: AtomicU64,
+    /// Files that a crash may have damaged and that have to get a new version.
+    pub(crate) recovering: AtomicU64,
+    /// Messages of relayed updates that were dropped.
+    pub(crate) relays_refused: AtomicU64,
+}
+
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) settings: Settings,
+    pub(crate) incarnation: u64,
+    /// When this incarnation began.
+    pub(crate) began: Instant,
+    pub(crate) set: SetDirectory,
+    /// This replica is a witness: it follows the rows, keeps no contents, and serves nobody.
+    pub(crate) is_witness: bool,
+    pub(crate) endpoint: OnceLock<Endpoint>,
+    pub(crate) signatures: Signatures,
+    pub(crate) post: Post,
+    pub(crate) opens: Opens,
+    pub(crate) removed: Removed,
+    pub(crate) outcomes: Outcomes,
+    pub(crate) servers: Servers,
+    /// The others may have given up what clients of this server held before its start.
+    pub(crate) others_went_on: AtomicBool,
+    pub(crate) inboxes: Mutex<BTreeMap<ReplicaSlot, Arc<Inbox>>>,
+    pub(crate) conversations: Conversations,
+    /// Copies that others are being sent.
+    pub(crate) copies: Copies,
+    /// Held while a page of the copy that this replica takes is taken in.
+    pub(crate) copying: tokio::sync::Mutex<()>,
+    pub(crate) membership: RwLock<Membership>,
+    pub(crate) figures: Figures,
+    pub(crate) standing: Arc<Standing>,
+    pub(crate) lineage: Arc<Lineage>,
+    pub(crate) views: OnceLock<Arc<view::Views>>,
+    /// What is known of the others lately.
+    news: Mutex<BTreeMap<ReplicaSlot, News>>,
+    /// What those lack who take part anew.
+    debts: Mutex<BTreeMap<ReplicaSlot, Debt>>,
+    arrival: Mutex<Arrival>,
+    /// What keeps this replica outside the view, for people.
+    obstacle: Mutex<Option<String>>,
+    /// Without whom this replica could take part.
+    fit: Mutex<Option<Fit>>,
+    /// What cannot be stored here at present, for people.
+    trouble: Mutex<Option<String>>,
+    /// Who changed files last while this replica took no part.
+    writers: Mutex<BTreeMap<ObjectId, ReplicaSlot>>,
+    /// Somebody does not keep any more what this replica lacks.
+    pub(crate) needs_copy: AtomicBool,
+    trimmed: AtomicU64,
+    pub(crate) losses: Losses,
+    pub(crate) returns: Returns,
+    /// For what those are sent who are not in the view.
+    pub(crate) pace: Pace,
+    pub(crate) shipments: Shipments,
+    /// What may be filled at the others.
+    pub(crate) room: Room,
+    pub(crate) scrub: Scrub,
+    /// What is told in the log of what fails again and again.
+    pub(crate) throttle: Throttle,
+    /// Files that are complete at peers who do not know it.
+    completed: Mutex<BTreeMap<ReplicaSlot, BTreeMap<ObjectId, u64>>>,
+    /// Somebody waits until a majority knows to be complete.
+    pub(crate) majority_awaited: AtomicU64,
+    /// Taken while a read of a peer's waits for contents to arrive there.
+    pub(crate) fetches: Semaphore,
+    /// How much of the tree is here; clients are answered when it is everything.
+    pub(crate) held: watch::Sender<Held>,
+    requests: AtomicU64,
+    lock_listeners: RwLock<Vec<LockListener>>,
+    /// The replica stops.
+    parting: watch::Sender<bool>,
+    /// What applies the streams of others; ends with the replica.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What [`Shared::new`] is made of.
+pub(crate) struct Parts {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) settings: Settings,
+    pub(crate) incarnation: u64,
+    pub(crate) set: SetDirectory,
+    pub(crate) is_witness: bool,
+    pub(crate) held: Held,
+    pub(crate) lineage: Arc<Lineage>,
+    pub(crate) signatures: Signatures,
+}
+
+/// Told of files whose locks have changed at another site.
+type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Shared {
+        let pace = Pace::new(parts.settings.return_bytes_per_second);
+        Shared {
+            store: parts.engine.store.clone(),
+            outcomes: parts.engine.outcomes.clone(),
+            room: Room::new(parts.settings.space_reserve),
+            scrub: Scrub::new(parts.settings.scrub_rate),
+            settings: parts.settings,
+            incarnation: parts.incarnation,
+            began: Instant::now(),
+            set: parts.set,
+            is_witness: parts.is_witness,
+            endpoint: OnceLock::new(),
+            signatures: parts.signatures,
+            post: Post::default(),
+            opens: Opens::default(),
+            removed: Removed::default(),
+            servers: Servers::default(),
+            others_went_on: AtomicBool::new(false),
+            inboxes: Mutex::default(),
+            conversations: Conversations::default(),
+            copies: Copies::default(),
+            copying: tokio::sync::Mutex::default(),
+            membership: RwLock::default(),
+            figures: Figures::default(),
+            standing: parts.engine.standing.clone(),
+            engine: parts.engine,
+            lineage: parts.lineage,
+            views: OnceLock::new(),
+            news: Mutex::default(),
+            debts: Mutex::default(),
+            arrival: Mutex::default(),
+            obstacle: Mutex::default(),
+            fit: Mutex::default(),
+            trouble: Mutex::default(),
+            writers: Mutex::default(),
+            needs_copy: AtomicBool::new(false),
+            trimmed: AtomicU64::new(0),
+            losses: Losses::default(),
+            returns: Returns::default(),
+            pace,
+            shipments: Shipments::default(),
+            throttle: Throttle::default(),
+            completed: Mutex::default(),
+            majority_awaited: AtomicU64::new(0),
+            fetches: Semaphore::new(WAITING_AT_ONCE),
+            held: watch::Sender::new(parts.held),
+            requests: AtomicU64::new(0),
+            lock_listeners: RwLock::default(),
+            parting: watch::Sender::new(false),
+            tasks: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn slot(&self) -> ReplicaSlot {
+        self.engine.slot
+    }
+
+    /// What was known lately of a replica that was removed does not count any more.
+    pub(crate) fn forget(&self, slot: ReplicaSlot) {
+        locked(&self.news).remove(&slot);
+        locked(&self.debts).remove(&slot);
+        locked(&self.completed).remove(&slot);
+    }
+
+    /// This replica was removed from the set: it serves nobody and talks to nobody any more.
+    pub(crate) fn end_as_removed(&self) {
+        if self.standing.end() {
+            tracing::error!("{REMOVED}");
+            self.part();
+        }
+    }
+
+    /// Whether it is up to this replica to supply another one with the tree: the first of those that take
+    /// part, answer, and hold it does. Where all members were started anew, nobody is up to date before one without a
+    /// copy has got it.
+    pub(crate) fn supplies_base(&self, to: ReplicaSlot) -> bool {
+        let silent = views::silent(self);
+        let first = self.engine.turn(|turn| {
+            let ledger = &turn.ledger;
+            let mut holders = ledger.active.difference(&ledger.witnesses);
+            holders
+                .find(|slot| **slot != to && !silent.contains(slot))
+                .copied()
+        });
+        let may_supply = || self.standing.is_up_to_date() || views::waits_for_copy(self, to);
+        first == Some(self.slot()) && self.is_whole() && may_supply()
+    }
+
+    /// Whether everything of the tree is here.
+    pub(crate) fn is_whole(&self) -> bool {
+        *self.held.borrow() == Held::Everything
+    }
+
+    /// Whether this replica takes part in the view in force.
+    pub(crate) fn takes_part(&self) -> bool {
+        self.standing.view().active.contains(&self.slot())
+    }
+
+    /// So many bytes were sent to a peer. Returns when more may be, if it is on its way back into the view.
+    pub(crate) async fn sent(&self, to: ReplicaSlot, bytes: u64) {
+        self.conversations.note_sent(to, bytes);
+        if !self.standing.view().active.contains(&to) {
+            self.pace.spend(bytes).await;
+        }
+    }
+
+    /// What is known of the others lately.
+    pub(crate) fn news(&self) -> BTreeMap<ReplicaSlot, News> {
+        locked(&self.news).clone()
+    }
+
+    /// A peer has answered a question just now.
+    pub(crate) fn note_heard(&self, slot: ReplicaSlot) {
+        let mut news = locked(&self.news);
+        news.entry(slot).or_insert_with(News::new).heard = Instant::now();
+    }
+
+    pub(crate) fn note_said(&self, slot: ReplicaSlot, ask: Ask) {
+        let mut news = locked(&self.news);
+        let news = news.entry(slot).or_insert_with(News::new);
+        news.said = Some((ask, Instant::now()));
+    }
+
+    /// Bytes that users may still fill at a peer, as it said last.
+    pub(crate) fn available_at(&self, slot: ReplicaSlot) -> Option<u64> {
+        let news = locked(&self.news);
+        let (ask, _) = news.get(&slot)?.said.as_ref()?;
+        Some(ask.available)
+    }
+
+    /// Nobody counts as silent who could not be heard.
+    pub(crate) fn forget_silence(&self) {
+        for news in locked(&self.news).values_mut() {
+            news.heard = Instant::now();
+        }
+    }
+
+    pub(crate) fn debts(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Debt>> {
+        locked(&self.debts)
+    }
+
+    pub(crate) fn owe(&self, slot: ReplicaSlot, debt: Debt) {
+        self.debts().insert(slot, debt);
+    }
+
+    pub(crate) fn arrival(&self) -> MutexGuard<'_, Arrival> {
+        locked(&self.arrival)
+    }
+
+    /// A file is complete at a peer up to a place of our stream; the peer is told soon.
+    pub(crate) fn note_completed(&self, peer: ReplicaSlot, file: ObjectId, position: u64) {
+        let mut completed = locked(&self.completed);
+        completed.entry(peer).or_default().insert(file, position);
+    }
+
+    pub(crate) fn take_completed(&self) -> Vec<(ReplicaSlot, Vec<(ObjectId, u64)>)> {
+        let completed = std::mem::take(&mut *locked(&self.completed));
+        let completed = completed.into_iter();
+        completed
+            .map(|(peer, files)| (peer, files.into_iter().collect()))
+            .collect()
+    }
+
+    /// The last record that is not kept any more.
+    pub(crate) fn trimmed(&self) -> u64 {
+        self.trimmed.load(Ordering::Acquire)
+    }
+
+    /// What an earlier incarnation has noted.
+    pub(crate) fn remember_trimmed(&self) -> Result<()> {
+        let noted = trimmed_before(&self.store)?;
+        self.trimmed.store(noted, Ordering::Release);
+        Ok(())
+    }
+
+    /// Our stream up to here is kept no longer, or was never kept in this copy, which took the place of another: whoever
+    /// lacks some of it cannot get that from us.
+    pub(crate) async fn note_trimmed(&self, position: u64) -> Result<()> {
+        if position > self.trimmed() {
+            let rows = vec![(TRIMMED.to_vec(), Some(position.to_be_bytes().to_vec()))];
+            let ticket = self.store.put_facts(rows).await?;
+            self.store.wait_stable(ticket).await?;
+            self.trimmed.fetch_max(position, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Somebody has changed the data of these files, while this replica takes no part.
+    pub(crate) fn note_writer(&self, writer: ReplicaSlot, files: &[ObjectId]) {
+        if !files.is_empty() && !self.standing.is_up_to_date() {
+            let mut writers = locked(&self.writers);
+            writers.extend(files.iter().map(|file| (*file, writer)));
+            while writers.len() > WRITERS {
+                writers.pop_first();
+            }
+        }
+    }
+
+    /// Who changed the data of a file last, as far as it was noted.
+    pub(crate) fn last_writer(&self, file: ObjectId) -> Option<ReplicaSlot> {
+        locked(&self.writers).get(&file).copied()
+    }
+
+    /// Everything is here now; who wrote it does not matter any more.
+    pub(crate) fn forget_writers(&self) {
+        locked(&self.writers).clear();
+    }
+
+    /// What the set agreed on last, as far as it is known here.
+    pub(crate) fn view_state(&self) -> Option<Arc<view::ViewState>> {
+        let state = self.views.get()?.state().borrow().clone();
+        (state.epoch > 0).then_some(state)
+    }
+
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        locked(&self.obstacle).clone()
+    }
+
+    pub(crate) fn set_obstacle(&self, obstacle: Option<String>) {
+        let mut known = locked(&self.obstacle);
+        if *known != obstacle {
+            if let Some(obstacle) = &obstacle
+                && let Some(sum) = self.is_to_tell_of(OUTSIDE, throttle::kind_of(obstacle))
+            {
+                tracing::info!(obstacle, %sum, "this replica does not take part");
+            }
+            *known = obstacle;
+        }
+    }
+
+    pub(crate) fn fit(&self) -> MutexGuard<'_, Option<Fit>> {
+        locked(&self.fit)
+    }
+
+    pub(crate) fn set_fit(&self, fit: Option<Fit>) {
+        *self.fit() = fit;
+    }
+
+    pub(crate) fn trouble(&self) -> Option<String> {
+        locked(&self.trouble).clone()
+    }
+
+    pub(crate) fn set_trouble(&self, trouble: Option<String>) {
+        *locked(&self.trouble) = trouble;
+    }
+
+    /// Whether it was decided that what a lost replica alone had is given up.
+    pub(crate) fn is_given_up(&self, slot: ReplicaSlot) -> bool {
+        let state = self.view_state();
+        state.is_some_and(|state| state.is_settled(slot))
+    }
+
+    /// Takes up from the store how far streams have been applied. Updates name those of removed members too that they follow.
+    pub(crate) fn note_applied_streams(&self) -> vfs::Result<()> {
+        let applied = self.store.applied_all()?;
+        self.engine.turn(|turn| turn.ledger.heard.extend(applied));
+        Ok(())
+    }
+
+    /// Has somebody told of files whose locks have changed elsewhere.
+    pub(crate) fn listen_for_locks(&self, listener: LockListener) {
+        let listeners = self.lock_listeners.write();
+        listeners
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(listener);
+    }
+
+    /// The locks of a file have changed for somebody of another site.
+    pub(crate) fn tell_of_locks(&self, file: ObjectId) {
+        let listeners = self.lock_listeners.read();
+        for listener in &*listeners.unwrap_or_else(PoisonError::into_inner) {
+            listener(file);
+        }
+    }
+
+    /// Returns when the replica stops.
+    pub(crate) async fn parted(&self) {
+        let mut parting = self.parting.subscribe();
+        // The sender lives in `self`.
+        let _ = parting.wait_for(|parting| *parting).await;
+    }
+
+    /// Ends all conversations.
+    pub(crate) fn part(&self) {
+        self.parting.send_replace(true);
+        self.scrub.stop();
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.drain(..).for_each(|task| task.abort());
+        drop(tasks);
+        self.inboxes().clear();
+        self.conversations.end_all();
+        self.copies.end_all();
+        if let Some(endpoint) = self.endpoint.get() {
+            endpoint.close();
+        }
+    }
+
+    /// Returns when every member that is in contact has everything that was made here.
+    pub(crate) async fn everything_everywhere(&self) {
+        self.engine.hurry(None);
+        self.engine
+            .until(|turn| {
+                let ledger = &turn.ledger;
+                let mut peers = ledger.unshipped.peers();
+                let done = peers.all(|(slot, backlog)| {
+                    let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
+                    !self.post.is_in_session(slot)
+                        || (backlog.files() == 0 && applied >= ledger.last_position)
+                });
+                done.then_some(())
+            })
+            .await;
+    }
+
+    pub(crate) fn inbox(&self, from: ReplicaSlot) -> Option<Arc<Inbox>> {
+        self.inboxes().get(&from).cloned()
+    }
+
+    pub(crate) fn inboxes(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Arc<Inbox>>> {
+        self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has another replica carry an operation out.
+    ///
+    /// # Errors
+    /// The operation's own, and [`Error::Delay`] when the replica cannot be asked, or did not answer and may be
+    /// asked once more.
+    pub(crate) async fn forward(
+        &self,
+        to: ReplicaSlot,
+        operation: Operation,
+        deadline: Instant,
+    ) -> Result<Handed> {
+        let peer = self.endpoint.get().and_then(|endpoint| endpoint.peer(to));
+        let peer = peer.ok_or(Error::Delay)?;
+        let session = tokio::select! {
+            session = tokio::time::timeout_at(deadline, peer.ready()) => session,
+            () = self.standing.lost(to) => return Ok(Handed::NotThere),
+        };
+        let session = session.map_err(|_| Error::Delay)?;
+        let lane = match operation.is_bulky() {
+            true => Lane::Data,
+            false => Lane::Control,
+        };
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let watch = operation.repeated_on().map(|_| self.outcomes.watch(number));
+        let forwarded = Forwarded {
+            origin: Origin {
+                slot: self.slot().0,
+                incarnation: self.incarnation,
+                number,
+            },
+            operation,
+        };
+        self.figures.forwarded.fetch_add(1, Ordering::Relaxed);
+        let message = wire::payload(wire::Kind::Forward, &forwarded);
+        let limit = Instant::now() + FORWARD_LIMIT;
+        let reply = tokio::select! {
+            reply = session.request(lane, message, limit) => Some(reply),
+            () = self.standing.lost(to) => None,
+        };
+        match reply {
+            Some(Ok(reply)) => match wire::decode::<Answer>(&reply.payload) {
+                Ok(Answer::Done(outcome)) => outcome.map(Handed::Done),
+                Ok(Answer::NotHere) => Ok(Handed::NotThere),
+                Err(error) => Err(Error::Io(error.to_string())),
+            },
+            Some(Err(RequestError::Busy | RequestError::NotSent(_) | RequestError::Refused(_))) => {
+                Ok(Handed::NotThere)
+            }
+            // Nobody knows whether it was carried out.
+            None | Some(Err(RequestError::OutcomeUnknown(_))) => {
+                tracing::debug!(peer = to.0, "a forward will not be answered");
+                let unanswered = watch.map(|watch| Unanswered {
+                    watch,
+                    by: session.peer(),
+                    epoch: self.standing.view().epoch,
+                });
+                unanswered.map(Handed::Unanswered).ok_or(Error::Delay)
+            }
+            Some(Err(error)) => {
+                tracing::debug!(peer = to.0, %error, "a forward was not answered");
+                Err(Error::Delay)
+            }
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The last record that is not kept any more, as a store has noted it.
+pub(crate) fn trimmed_before(store: &Store) -> Result<u64> {
+    let facts = store.facts(TRIMMED)?;
+    let noted = facts.first();
+    let noted = noted.and_then(|(_, value)| value.first_chunk::<8>());
+    Ok(noted.map_or(0, |noted| u64::from_be_bytes(*noted)))
+}

@@ -1,0 +1,402 @@
+//! Whether this replica may answer clients: its lease, and whether it is up to date.
+//!
+//! Asked for at every operation, so the answer is a few loads, and three readings of clocks that need no system call. Its
+//! clock goes on while the machine is suspended, because the clocks of those who promised do. It does not see that a
+//! virtual machine stood still, so it is compared with the time of day whenever it is read.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use control::{
+    ClockReading, ClockSight, Incarnation, LeaseSettings, Moment, Question, SiteLease, View, judge,
+};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use tokio::sync::{Notify, watch};
+use vfs::ReplicaSlot;
+
+use crate::state::settings::Settings;
+
+struct State {
+    lease: SiteLease,
+    /// The view in force, and an agreed one that is not in force yet.
+    view: View,
+    next: Option<View>,
+}
+
+/// What this replica may do now.
+pub(crate) struct Standing {
+    state: Mutex<State>,
+    /// When the lease runs out, in microseconds of [`now`]; 0 when there is none.
+    until: AtomicU64,
+    /// By how much the time of day has been ahead of [`now`], in microseconds. Stored behind `until`, loaded before it:
+    /// whoever sees the distance after a jump sees that the lease has ended.
+    ahead_us: AtomicI64,
+    jump_allowed: Duration,
+    /// The lease has ended early, and has to be asked for anew.
+    ended_early: Notify,
+    /// So many times one clock jumped against the other.
+    jumps: AtomicU64,
+    /// It has everything that closed files and answered updates elsewhere ask for.
+    up_to_date: AtomicBool,
+    /// This data directory was put back from an older copy: nothing is answered in its name.
+    barred: AtomicBool,
+    /// It was in the view in this incarnation, and is not any more: it has to start anew.
+    left: watch::Sender<Option<String>>,
+    /// It was removed from the set, and answers nobody for ever.
+    ended: AtomicBool,
+    changes: watch::Sender<u64>,
+    /// The number of the view in force.
+    epoch: watch::Sender<u64>,
+}
+
+/// Clocks are read again so many times when the process lost its processor between two readings.
+const READINGS: usize = 16;
+
+/// Now, on the clock of leases.
+pub(crate) fn now() -> Moment {
+    Moment(micros(clock_gettime(ClockId::Boottime)))
+}
+
+fn micros(time: Timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    seconds * 1_000_000 + nanos / 1_000
+}
+
+fn read_clocks() -> ClockReading {
+    let before = now();
+    let time_of_day_us = micros(clock_gettime(ClockId::Realtime));
+    ClockReading {
+        before,
+        time_of_day_us,
+        after: now(),
+    }
+}
+
+impl Standing {
+    /// Nobody takes part who has not been told so.
+    pub(crate) fn new(
+        slot: ReplicaSlot,
+        incarnation: Incarnation,
+        settings: &Settings,
+        view: View,
+    ) -> Standing {
+        let lease = LeaseSettings {
+            length: settings.site_lease,
+            drift_ppm: settings.clock_drift_ppm,
+            ..LeaseSettings::default()
+        };
+        let standing = Standing {
+            state: Mutex::new(State {
+                lease: SiteLease::new(slot, incarnation, lease, now()),
+                view,
+                next: None,
+            }),
+            until: AtomicU64::new(0),
+            ahead_us: AtomicI64::new(i64::MIN),
+            jump_allowed: lease.jump_allowed(),
+            ended_early: Notify::new(),
+            jumps: AtomicU64::new(0),
+            up_to_date: AtomicBool::new(false),
+            barred: AtomicBool::new(false),
+            left: watch::Sender::new(None),
+            ended: AtomicBool::new(false),
+            changes: watch::Sender::new(0),
+            epoch: watch::Sender::new(0),
+        };
+        standing.look_at_clocks_by(read_clocks);
+        standing
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = work(&mut state);
+        let until = state.lease.valid_until(&state.view);
+        self.until
+            .store(until.map_or(0, |until| until.0), Ordering::Release);
+        let ahead_us = state.lease.ahead_us().unwrap_or(i64::MIN);
+        self.ahead_us.store(ahead_us, Ordering::Release);
+        drop(state);
+        self.changes.send_modify(|count| *count += 1);
+        outcome
+    }
+
+    /// Whether clients may be answered now.
+    pub(crate) fn may_answer(&self) -> bool {
+        self.may_answer_by(read_clocks)
+    }
+
+    fn may_answer_by(&self, read: impl Fn() -> ClockReading) -> bool {
+        if self.is_barred() || !self.is_up_to_date() {
+            return false;
+        }
+        if self.until.load(Ordering::Acquire) == u64::MAX {
+            return true;
+        }
+        match self.steady(&read) {
+            Some(now) => now.0 < self.until.load(Ordering::Acquire),
+            None => {
+                self.look_at_clocks_by(read);
+                false
+            }
+        }
+    }
+
+    /// The moment, if the clocks are as far apart as they have been.
+    fn steady(&self, read: impl Fn() -> ClockReading) -> Option<Moment> {
+        let ahead_us = self.ahead_us.load(Ordering::Acquire);
+        for _ in 0..READINGS {
+            let reading = read();
+            match judge(ahead_us, self.jump_allowed, reading) {
+                ClockSight::Steady => return Some(reading.after),
+                ClockSight::Jumped => return None,
+                ClockSight::Unclear => {}
+            }
+        }
+        None
+    }
+
+    /// Ends the lease if one clock has jumped against the other.
+    pub(crate) fn look_at_clocks(&self) {
+        if self.steady(read_clocks).is_none() {
+            self.look_at_clocks_by(read_clocks);
+        }
+    }
+
+    fn look_at_clocks_by(&self, read: impl Fn() -> ClockReading) {
+        let jumped = self.with(|state| {
+            let mut sights = (0..READINGS).map(|_| state.lease.handle_clocks(read()));
+            sights.find(|sight| *sight != ClockSight::Unclear) == Some(ClockSight::Jumped)
+        });
+        if jumped {
+            self.jumps.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(
+                "the time of day has jumped: it was set, or this machine stood still; \
+                 nobody is answered before the others have promised anew"
+            );
+            self.ended_early.notify_one();
+        }
+    }
+
+    /// Returns when promises have to be asked for at once.
+    pub(crate) async fn ended_early(&self) {
+        self.ended_early.notified().await;
+    }
+
+    /// So many times one clock jumped against the other since the start.
+    pub(crate) fn jumps(&self) -> u64 {
+        self.jumps.load(Ordering::Relaxed)
+    }
+
+    /// So many promises were dropped because this incarnation had not asked for them.
+    pub(crate) fn unbelieved(&self) -> u64 {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.lease.unbelieved()
+    }
+
+    /// Nothing is answered any more, whatever is promised.
+    pub(crate) fn bar(&self) {
+        self.barred.store(true, Ordering::Release);
+        self.set_up_to_date(false);
+    }
+
+    pub(crate) fn is_barred(&self) -> bool {
+        self.barred.load(Ordering::Acquire)
+    }
+
+    /// Returns when clients may be answered.
+    pub(crate) async fn answerable(&self) {
+        let mut changes = self.changes.subscribe();
+        while !self.may_answer() {
+            // The sender lives in `self`.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// Returns when this replica was removed from the set.
+    pub(crate) async fn ended(&self) {
+        let mut changes = self.changes.subscribe();
+        while !self.ended.load(Ordering::Acquire) {
+            // The sender lives in `self`.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// How long clients may be answered if nothing more is promised, in microseconds; `None`: for ever.
+    pub(crate) fn left_micros(&self) -> Option<u64> {
+        let until = self.until.load(Ordering::Acquire);
+        (until != u64::MAX).then(|| until.saturating_sub(now().0))
+    }
+
+    pub(crate) fn is_up_to_date(&self) -> bool {
+        self.up_to_date.load(Ordering::Acquire) && !self.ended.load(Ordering::Acquire)
+    }
+
+    /// From now on nobody is answered, whatever happens. Says whether that is new.
+    pub(crate) fn end(&self) -> bool {
+        let first = !self.ended.swap(true, Ordering::AcqRel);
+        self.changes.send_modify(|count| *count += 1);
+        first
+    }
+
+    pub(crate) fn set_up_to_date(&self, up_to_date: bool) {
+        self.up_to_date.store(up_to_date, Ordering::Release);
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Somebody asks for a promise.
+    pub(crate) fn ask(&self, from: ReplicaSlot) -> bool {
+        self.with(|state| {
+            let State { lease, view, next } = state;
+            let views: Vec<&View> = [&*view].into_iter().chain(next.as_ref()).collect();
+            lease.handle_ask(now(), &views, from)
+        })
+    }
+
+    /// What to ask for a promise with, now.
+    pub(crate) fn question(&self) -> Question {
+        self.with(|state| state.lease.ask(now()))
+    }
+
+    /// Somebody has promised, and says what it was asked.
+    pub(crate) fn promise(&self, from: ReplicaSlot, question: Question) {
+        let believed = self.with(|state| state.lease.handle_promise(now(), from, question));
+        if !believed {
+            tracing::debug!(
+                peer = from.0,
+                "a promise that this incarnation did not ask for"
+            );
+        }
+    }
+
+    /// A later view is agreed. Returns when it may be entered.
+    pub(crate) fn prepare(&self, next: &View) -> Moment {
+        self.with(|state| {
+            state.next = Some(next.clone());
+            state.lease.may_enter(&state.view, next)
+        })
+    }
+
+    /// The agreed view is in force.
+    pub(crate) fn enter(&self, view: View) {
+        let epoch = view.epoch.0;
+        self.with(|state| {
+            state.view = view;
+            state.next = None;
+        });
+        self.epoch.send_replace(epoch);
+    }
+
+    /// Returns when a replica does not take part any more.
+    pub(crate) async fn lost(&self, slot: ReplicaSlot) {
+        let mut epoch = self.epoch.subscribe();
+        while self.view().active.contains(&slot) {
+            // The sender lives in `self`.
+            let _ = epoch.changed().await;
+        }
+    }
+
+    /// Whether a replica takes part in the view in force.
+    pub(crate) fn has_in_view(&self, slot: ReplicaSlot) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.view.active.contains(&slot)
+    }
+
+    /// The view in force.
+    pub(crate) fn view(&self) -> View {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.view.clone()
+    }
+
+    /// This incarnation has left the view, or cannot go on.
+    pub(crate) fn leave(&self, why: &str) {
+        self.set_up_to_date(false);
+        if self.ended.load(Ordering::Acquire) {
+            // Another start would change nothing.
+            return;
+        }
+        self.left.send_if_modified(|left| {
+            let first = left.is_none();
+            left.get_or_insert_with(|| why.to_owned());
+            first
+        });
+    }
+
+    /// Says why, once this incarnation cannot go on.
+    pub(crate) fn has_left(&self) -> watch::Receiver<Option<String>> {
+        self.left.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::Epoch;
+    use std::cell::Cell;
+
+    /// A replica that has the lease of three, and answers.
+    fn answering() -> Standing {
+        let slots = (1..=3).map(ReplicaSlot).collect();
+        let view = View::whole(Epoch(1), slots);
+        let (slot, first) = (ReplicaSlot(1), Incarnation(1));
+        let standing = Standing::new(slot, first, &Settings::default(), view);
+        standing.set_up_to_date(true);
+        let question = standing.question();
+        standing.promise(ReplicaSlot(2), question);
+        standing
+    }
+
+    /// Both clocks, with a time of day that is as much later as the machine stood still without noticing.
+    fn stood_still(for_us: u64) -> impl Fn() -> ClockReading {
+        move || {
+            let reading = read_clocks();
+            ClockReading {
+                time_of_day_us: reading.time_of_day_us + for_us,
+                ..reading
+            }
+        }
+    }
+
+    #[test]
+    fn counterexample_50_nothing_is_answered_after_a_pause_before_it_is_promised_anew() {
+        let standing = answering();
+        assert!(standing.may_answer());
+        let after = stood_still(60_000_000);
+        assert!(!standing.may_answer_by(&after), "its lease is a minute old");
+        assert!(!standing.may_answer_by(&after), "nobody has promised anew");
+        assert_eq!((standing.jumps(), standing.left_micros()), (1, Some(0)));
+        let question = standing.question();
+        standing.promise(ReplicaSlot(3), question);
+        assert!(standing.may_answer_by(&after));
+    }
+
+    #[test]
+    fn a_process_that_loses_its_processor_between_readings_reads_again_and_keeps_its_lease() {
+        let standing = answering();
+        let readings = Cell::new(0);
+        let interrupted = || {
+            readings.set(readings.get() + 1);
+            let mut reading = read_clocks();
+            if readings.get() == 1 {
+                // The time of day was read 300 ms after the first reading, as long before the last one.
+                reading.time_of_day_us += 300_000;
+                reading.after = reading.after.after(Duration::from_millis(600));
+            }
+            reading
+        };
+        assert!(standing.may_answer_by(interrupted));
+        assert_eq!((standing.jumps(), readings.get()), (0, 2));
+    }
+
+    #[test]
+    fn a_promise_that_was_asked_for_by_nobody_is_counted_and_gives_no_lease() {
+        let standing = answering();
+        let of_former = Question {
+            incarnation: Incarnation(0),
+            ..standing.question()
+        };
+        standing.promise(ReplicaSlot(3), of_former);
+        assert_eq!(standing.unbelieved(), 1);
+    }
+}

@@ -1,0 +1,599 @@
+//! The one place where the pure core of replication control meets the rest: a lock around it, and what happens to its commands.
+//!
+//! Whoever needs the core takes a [`Turn`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
+//! carried out or handed on in order. The store's writer lock, where it is needed too, is taken before.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use control::{
+    Command, ControlCore, ControlName, Depth, Envelope, Mark, Moment, OperationId, Position,
+    Proposal, Record,
+};
+use store::Store;
+use tokio::sync::{mpsc, oneshot, watch};
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::driver::standing::Standing;
+use crate::driver::tree::{LocalTree, Parents};
+use crate::frontend::durability::KnownDurability;
+use crate::state::births::Births;
+use crate::state::outcomes::Outcomes;
+use crate::state::shipping::Unshipped;
+use crate::status::Ages;
+
+/// What became of an operation that had to wait for control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The control is here, or was a moment ago: try again.
+    Admitted,
+    /// Another replica is primary.
+    Elsewhere(ReplicaSlot),
+}
+
+/// A command that takes time; carried out in order by `persistence`.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Put a record into the durable control table.
+    Persist {
+        record: Record,
+        /// Operations wait for control, perhaps for this one.
+        awaited: bool,
+    },
+    /// Send, once so many records are stable.
+    Send {
+        to: ReplicaSlot,
+        envelope: Envelope,
+        after: Mark,
+    },
+}
+
+/// Data of a file is being changed under these controls; they last as long.
+#[derive(Debug, Default)]
+pub(crate) struct Pin {
+    /// One entry for each operation and control.
+    pub(crate) under: Vec<ControlName>,
+    /// The last update of the file made meanwhile.
+    pub(crate) position: u64,
+    /// Sizes to which the file is being cut.
+    pub(crate) cuts: Vec<u64>,
+}
+
+/// A range that no file reaches.
+const NOTHING: std::ops::Range<u64> = u64::MAX - 1..u64::MAX;
+
+/// What earlier incarnations of this replica left unfinished.
+#[derive(Debug)]
+pub(crate) struct Former {
+    /// Their last update.
+    pub(crate) position: u64,
+    /// Files with content that not everybody has.
+    pub(crate) files: HashSet<ObjectId>,
+}
+
+/// What belongs to the core's lock besides the core.
+pub(crate) struct Ledger {
+    pub(crate) slot: ReplicaSlot,
+    pub(crate) pins: HashMap<ObjectId, Pin>,
+    /// Files that get a new version with all the data that is here.
+    pub(crate) renewing: HashSet<ObjectId>,
+    /// Where files were made that not everybody may have heard of.
+    pub(crate) births: Births,
+    /// Files that were removed here and may be open at other replicas, each behind the place of its removal.
+    pub(crate) removed: BTreeSet<(u64, ObjectId)>,
+    /// What each peer lacks of file contents.
+    pub(crate) unshipped: Unshipped,
+    /// Files whose content everybody has; their durable marks can go.
+    pub(crate) shipped: HashSet<ObjectId>,
+    pub(crate) former: Option<Former>,
+    pub(crate) durability: KnownDurability,
+    /// Since when controls are acknowledged here.
+    pub(crate) ages: Ages,
+    /// The replicas that take part in the view in force, and members that hold no contents.
+    pub(crate) active: BTreeSet<ReplicaSlot>,
+    pub(crate) witnesses: BTreeSet<ReplicaSlot>,
+    /// The replicas of which a majority is needed, this one among them: those that the view in force is agreed by.
+    pub(crate) voters: BTreeSet<ReplicaSlot>,
+    /// Files of which a peer has everything and may not know it.
+    pub(crate) unconfirmed: BTreeSet<(ReplicaSlot, ObjectId)>,
+    /// The last of them that was looked at.
+    pub(crate) looked_at: Option<(ReplicaSlot, ObjectId)>,
+    /// Those of them that were complete without any content being sent, and up to which place of our stream.
+    pub(crate) complete: Vec<(ReplicaSlot, ObjectId, u64)>,
+    /// How far the stream of each peer is applied here.
+    pub(crate) heard: BTreeMap<ReplicaSlot, u64>,
+    /// How far each peer has applied our stream.
+    pub(crate) applied: BTreeMap<ReplicaSlot, u64>,
+    /// The place of our last update.
+    pub(crate) last_position: u64,
+    /// When the present configuration of the set came into force here, and the place of our last update then.
+    pub(crate) configured_at: Option<(Moment, u64)>,
+    verdicts: HashMap<OperationId, oneshot::Sender<Verdict>>,
+    awaited: HashMap<u64, oneshot::Receiver<Verdict>>,
+    operations: u64,
+}
+
+struct State {
+    core: ControlCore,
+    parents: Parents,
+    ledger: Ledger,
+}
+
+/// The core and what is locked with it, for as long as the lock is held.
+pub(crate) struct Turn<'a> {
+    pub(crate) core: &'a mut ControlCore,
+    pub(crate) tree: LocalTree<'a>,
+    pub(crate) now: Moment,
+    pub(crate) ledger: &'a mut Ledger,
+    /// Somebody outside may be waiting for what this turn changes.
+    pub(crate) stirred: bool,
+}
+
+/// The core behind its lock.
+pub(crate) struct Engine {
+    state: Mutex<State>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) slot: ReplicaSlot,
+    pub(crate) standing: Arc<Standing>,
+    /// Which forwards must not be carried out any more, and what came of own ones.
+    pub(crate) outcomes: Outcomes,
+    steps: mpsc::UnboundedSender<Step>,
+    alarm: watch::Sender<Option<Moment>>,
+    stirrings: watch::Sender<u64>,
+    contents: watch::Sender<u64>,
+    urgent: watch::Sender<u64>,
+    stable_mark: watch::Sender<Mark>,
+    /// The highest mark that an admitted operation has to wait for.
+    demanded: watch::Sender<Mark>,
+    foreign: AtomicUsize,
+    alone: AtomicBool,
+    began: Instant,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        core: ControlCore,
+        store: Arc<Store>,
+        standing: Arc<Standing>,
+        unshipped: Unshipped,
+        steps: mpsc::UnboundedSender<Step>,
+    ) -> Engine {
+        let slot = store.slot();
+        Engine {
+            state: Mutex::new(State {
+                core,
+                parents: Parents::default(),
+                ledger: Ledger::new(slot, unshipped),
+            }),
+            store,
+            slot,
+            standing,
+            outcomes: Outcomes::default(),
+            steps,
+            alarm: watch::Sender::new(None),
+            stirrings: watch::Sender::new(0),
+            contents: watch::Sender::new(0),
+            urgent: watch::Sender::new(0),
+            stable_mark: watch::Sender::new(Mark(0)),
+            demanded: watch::Sender::new(Mark(0)),
+            foreign: AtomicUsize::new(0),
+            alone: AtomicBool::new(false),
+            began: Instant::now(),
+        }
+    }
+
+    /// Now, as the core knows time.
+    pub(crate) fn now(&self) -> Moment {
+        let micros = self.began.elapsed().as_micros();
+        Moment(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    /// The instant at which the core's clock shows `moment`.
+    pub(crate) fn instant(&self, moment: Moment) -> Instant {
+        self.began + std::time::Duration::from_micros(moment.0)
+    }
+
+    /// Gives the caller the core, and carries out what it wants done.
+    pub(crate) fn turn<T>(&self, work: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        // A panic inside the core leaves it in the state of the last complete assignment; going on is
+        // better than to refuse every client for ever.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.now();
+        let State {
+            core,
+            parents,
+            ledger,
+        } = &mut *state;
+        let mut turn = Turn {
+            core,
+            tree: LocalTree {
+                store: &self.store,
+                parents,
+            },
+            now,
+            ledger,
+            stirred: false,
+        };
+        let outcome = work(&mut turn);
+        let stirred = turn.stirred;
+        let commanded = self.carry_out(core, ledger);
+        self.foreign.store(core.foreign_grants(), Ordering::Release);
+        drop(state);
+        if stirred || commanded {
+            self.stirrings.send_modify(|count| *count += 1);
+        }
+        outcome
+    }
+
+    fn carry_out(&self, core: &mut ControlCore, ledger: &mut Ledger) -> bool {
+        let mut commanded = false;
+        while let Some(command) = core.next_command() {
+            commanded = true;
+            match command {
+                Command::Persist(record) => {
+                    match &record {
+                        Record::Granted(proposal) => ledger.ages.begin(proposal.name, self.now()),
+                        Record::Ended(name) => ledger.ages.end(*name),
+                        Record::SetAside(proposal) => ledger.ages.end(proposal.name),
+                        Record::Forgotten(_) => {}
+                    }
+                    let awaited = !ledger.verdicts.is_empty();
+                    self.hand_on(Step::Persist { record, awaited });
+                }
+                Command::Send {
+                    to,
+                    envelope,
+                    after,
+                } => self.hand_on(Step::Send {
+                    to,
+                    envelope,
+                    after,
+                }),
+                Command::Admit { operation, .. } => ledger.decide(operation, Verdict::Admitted),
+                Command::ForwardTo { operation, holder } => {
+                    ledger.decide(operation, Verdict::Elsewhere(holder));
+                }
+                Command::ArmTimer { at } => {
+                    self.alarm.send_replace(Some(at));
+                }
+            }
+        }
+        commanded
+    }
+
+    fn hand_on(&self, step: Step) {
+        // The receiver goes only when the replica stops; what is unsaid then is said again after a start.
+        let _ = self.steps.send(step);
+    }
+
+    /// Somebody outside may be waiting for what has changed.
+    pub(crate) fn stir(&self) {
+        self.stirrings.send_modify(|count| *count += 1);
+    }
+
+    /// Whether any other replica is known to control anything; when not, reads need not ask the core.
+    pub(crate) fn anything_foreign(&self) -> bool {
+        self.foreign.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether the set has no other member.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::Acquire) && !self.standing.is_barred()
+    }
+
+    pub(crate) fn set_alone(&self, alone: bool) {
+        self.alone.store(alone, Ordering::Release);
+    }
+
+    /// Remembers that whoever is answered next has to wait for this mark.
+    pub(crate) fn demand(&self, mark: Mark) {
+        self.demanded.send_if_modified(|demanded| {
+            let newer = mark > *demanded;
+            *demanded = mark.max(*demanded);
+            newer
+        });
+    }
+
+    /// Waits until every control under which something was admitted is stable here.
+    pub(crate) async fn demands_met(&self) {
+        let demanded = *self.demanded.borrow();
+        if *self.stable_mark.borrow() < demanded {
+            let mut stable = self.stable_mark.subscribe();
+            // The sender lives in `self`.
+            let _ = stable.wait_for(|mark| *mark >= demanded).await;
+        }
+    }
+
+    /// Waits until somebody needs this mark to be stable.
+    pub(crate) async fn demanded(&self, mark: Mark) {
+        let mut demanded = self.demanded.subscribe();
+        // The sender lives in `self`.
+        let _ = demanded.wait_for(|demanded| *demanded >= mark).await;
+    }
+
+    /// So many records of the control table are stable.
+    pub(crate) fn marks_stable(&self, mark: Mark) {
+        self.stable_mark.send_if_modified(|stable| {
+            let newer = mark > *stable;
+            *stable = mark.max(*stable);
+            newer
+        });
+    }
+
+    /// Changes whenever something has happened that somebody may have waited for.
+    pub(crate) fn stirrings(&self) -> watch::Receiver<u64> {
+        self.stirrings.subscribe()
+    }
+
+    /// Changes whenever there may be more file contents to ship.
+    pub(crate) fn contents(&self) -> watch::Receiver<u64> {
+        self.contents.subscribe()
+    }
+
+    /// Changes when somebody waits for contents that would rest otherwise.
+    pub(crate) fn urgent_contents(&self) -> watch::Receiver<u64> {
+        self.urgent.subscribe()
+    }
+
+    /// Somebody waits for this file to be shipped, or for all files.
+    pub(crate) fn hurry(&self, file: Option<ObjectId>) {
+        let nothing = self.turn(|turn| {
+            let unshipped = &mut turn.ledger.unshipped;
+            match file {
+                Some(file) => unshipped.hurry(turn.now, file),
+                None => unshipped.hurry_all(turn.now),
+            }
+            file.is_some_and(|file| unshipped.complete_everywhere(file))
+        });
+        if nothing {
+            return;
+        }
+        self.urgent.send_modify(|count| *count += 1);
+        self.ring_contents();
+    }
+
+    /// There is more to ship.
+    pub(crate) fn ring_contents(&self) {
+        self.contents.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until `fact` holds; looked at again after every turn that changed something.
+    pub(crate) async fn until<T>(&self, mut fact: impl FnMut(&mut Turn<'_>) -> Option<T>) -> T {
+        let mut stirrings = self.stirrings();
+        loop {
+            stirrings.borrow_and_update();
+            if let Some(found) = self.turn(&mut fact) {
+                return found;
+            }
+            // The sender lives in `self`.
+            let _ = stirrings.changed().await;
+        }
+    }
+
+    /// Tells the verdict on an operation that was refused with this number.
+    pub(crate) fn verdict(&self, number: u64) -> Option<oneshot::Receiver<Verdict>> {
+        self.turn(|turn| turn.ledger.awaited.remove(&number))
+    }
+
+    /// Wakes the core when it asked to be woken; for ever.
+    pub(crate) async fn ring(&self) {
+        let mut alarm = self.alarm.subscribe();
+        loop {
+            let at = *alarm.borrow_and_update();
+            let due = async {
+                match at {
+                    Some(at) => tokio::time::sleep_until(self.instant(at).into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = alarm.changed() => if changed.is_err() { return },
+                () = due => {
+                    self.alarm.send_if_modified(|armed| {
+                        if *armed == at {
+                            *armed = None;
+                        }
+                        false
+                    });
+                    self.turn(|turn| turn.core.handle_timer(turn.now, &turn.tree));
+                }
+            }
+        }
+    }
+}
+
+impl Ledger {
+    /// A new operation; whoever waits for it finds the verdict by its number.
+    pub(crate) fn begin_operation(&mut self) -> OperationId {
+        self.operations += 1;
+        let (sender, receiver) = oneshot::channel();
+        let operation = OperationId(self.operations);
+        self.verdicts.insert(operation, sender);
+        self.awaited.insert(self.operations, receiver);
+        operation
+    }
+
+    /// Nobody will ask for it.
+    pub(crate) fn abandon(&mut self, operation: OperationId) {
+        self.verdicts.remove(&operation);
+        self.awaited.remove(&operation.0);
+    }
+
+    fn decide(&mut self, operation: OperationId, verdict: Verdict) {
+        if let Some(waiter) = self.verdicts.remove(&operation) {
+            // Whoever gave up waiting has told the client to come again.
+            let _ = waiter.send(verdict);
+        }
+    }
+
+    pub(crate) fn new(slot: ReplicaSlot, unshipped: Unshipped) -> Ledger {
+        Ledger {
+            slot,
+            pins: HashMap::new(),
+            renewing: HashSet::new(),
+            births: Births::default(),
+            removed: BTreeSet::new(),
+            unshipped,
+            shipped: HashSet::new(),
+            former: None,
+            durability: KnownDurability::default(),
+            ages: Ages::default(),
+            active: BTreeSet::new(),
+            witnesses: BTreeSet::new(),
+            voters: BTreeSet::new(),
+            unconfirmed: BTreeSet::new(),
+            looked_at: None,
+            complete: Vec::new(),
+            heard: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            last_position: 0,
+            configured_at: None,
+            verdicts: HashMap::new(),
+            awaited: HashMap::new(),
+            operations: 0,
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Looks whether everybody has all content of a file, after something was acknowledged or removed.
+    pub(crate) fn settle_content(&mut self, file: ObjectId) {
+        if self.ledger.pins.contains_key(&file) || !self.ledger.complete_at_active(file) {
+            return;
+        }
+        self.core.handle_data_shipped(self.now, &self.tree, file);
+        if self.ledger.unshipped.complete_everywhere(file) {
+            self.ledger.shipped.insert(file);
+        }
+        if let Some(former) = &mut self.ledger.former {
+            former.files.remove(&file);
+        }
+        self.settle_former();
+    }
+
+    /// A change of data that needs no content to be sent, such as a truncation, is complete at peers at once; they are told so.
+    pub(crate) fn note_complete_without_content(&mut self, file: ObjectId) {
+        if self.ledger.pins.contains_key(&file) {
+            return;
+        }
+        let peers = self.ledger.unshipped.peers();
+        let complete =
+            peers.filter(|(_, backlog)| backlog.keeps_contents() && !backlog.lacks(file));
+        let complete: Vec<ReplicaSlot> = complete.map(|(slot, _)| slot).collect();
+        let position = self.ledger.last_position;
+        for slot in complete {
+            if self.ledger.active.contains(&slot) {
+                self.ledger.unconfirmed.insert((slot, file));
+                self.ledger.complete.push((slot, file, position));
+            } else {
+                self.tell_later(slot, file);
+            }
+        }
+    }
+
+    /// A peer that takes no part has all of a file, and is told so when it is back: as if it lacked what is behind the end.
+    fn tell_later(&mut self, slot: ReplicaSlot, file: ObjectId) {
+        let (now, follows) = (self.now, Position(self.ledger.last_position));
+        if let Some(backlog) = self.ledger.unshipped.peer(slot) {
+            backlog.changed(now, file, NOTHING, follows);
+        }
+    }
+
+    /// What those could not be told who take part no longer they are told when they are back.
+    pub(crate) fn put_off_telling(&mut self) {
+        let ledger = &mut self.ledger;
+        let away = |slot: &ReplicaSlot| !ledger.active.contains(slot);
+        let late: Vec<(ReplicaSlot, ObjectId)> = (ledger.unconfirmed.iter())
+            .filter(|(slot, _)| away(slot))
+            .copied()
+            .collect();
+        let active = &ledger.active;
+        ledger.complete.retain(|(slot, ..)| active.contains(slot));
+        for (slot, file) in late {
+            self.ledger.unconfirmed.remove(&(slot, file));
+            self.tell_later(slot, file);
+        }
+    }
+
+    /// The same for all files, when others take part than before.
+    pub(crate) fn settle_all_contents(&mut self) {
+        let backlogs = self.ledger.unshipped.peers();
+        let mut files: BTreeSet<ObjectId> = backlogs
+            .flat_map(|(_, backlog)| backlog.lacking())
+            .collect();
+        if let Some(former) = &self.ledger.former {
+            files.extend(&former.files);
+        }
+        files.into_iter().for_each(|file| self.settle_content(file));
+        self.settle_former();
+    }
+
+    /// Ends the controls of former incarnations once everything made under them is everywhere.
+    pub(crate) fn settle_former(&mut self) {
+        let Some(former) = &self.ledger.former else {
+            return;
+        };
+        // Before a view is known nobody can tell who would miss something.
+        let everywhere =
+            !self.ledger.active.is_empty() && self.ledger.applied_by_active(former.position);
+        if everywhere && former.files.is_empty() {
+            self.ledger.former = None;
+            self.core.handle_former_settled(self.now, &self.tree);
+        }
+    }
+
+    /// It was decided to go on without what earlier incarnations made, and what is here is the others' copy: nothing is to be handed over.
+    pub(crate) fn give_up_former(&mut self) {
+        let Some(former) = self.ledger.former.take() else {
+            return;
+        };
+        for file in former.files {
+            self.ledger.unshipped.removed(file);
+            self.settle_content(file);
+        }
+        self.ledger.last_position = 0;
+        self.core.handle_former_settled(self.now, &self.tree);
+    }
+
+    /// Whether all who take part, but for the absent, have everything that earlier incarnations made.
+    pub(crate) fn has_handed_over(&self, absent: &BTreeSet<ReplicaSlot>) -> bool {
+        let Some(former) = &self.ledger.former else {
+            return true;
+        };
+        let ledger = &self.ledger;
+        let counts = |slot: &ReplicaSlot| ledger.active.contains(slot) && !absent.contains(slot);
+        let lacks = |file: &ObjectId| ledger.unshipped.lacking(*file).any(|slot| counts(&slot));
+        let peers = ledger.unshipped.peers().map(|(slot, _)| slot);
+        let mut peers = peers.filter(counts).peekable();
+        let applied = |slot: ReplicaSlot| ledger.applied.get(&slot).copied().unwrap_or(0);
+        peers.peek().is_some()
+            && peers.all(|slot| applied(slot) >= former.position)
+            && !former.files.iter().any(lacks)
+    }
+
+    /// Whether a control covers a file by itself or through a directory above it.
+    pub(crate) fn covers(&self, grant: &Proposal, file: ObjectId) -> bool {
+        let above = control::ancestors(&self.tree, file);
+        let mut claims = grant.claims.iter();
+        claims.any(|claim| {
+            claim.object == file || (claim.depth == Depth::Deep && above.contains(&claim.object))
+        })
+    }
+
+    /// Submits an operation that is not covered; its number leads to the verdict.
+    pub(crate) fn submit(&mut self, update: &control::Update) -> vfs::Error {
+        let operation = self.ledger.begin_operation();
+        let taken = self
+            .core
+            .handle_operation(self.now, &self.tree, operation, update);
+        match taken {
+            Ok(()) => vfs::Error::Refused(operation.0),
+            Err(control::Overloaded) => {
+                self.ledger.abandon(operation);
+                vfs::Error::Delay
+            }
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! The replicated tree as a [`FileSystem`]: which copy answers, and which replica changes what.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use control::Update;
+use vfs::{
+    Attributes, Authority, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
+    DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
+    ObjectId, OpenOwner, Properties, ReadData, Result, SeekTarget, SetAttributes, Share, Space,
+    Stability, Written, XattrMode, XattrName, XattrPage,
+};
+
+use super::pin::Effect;
+use super::{Door, subject_of};
+use crate::membership::views;
+use crate::replication::removed::Place;
+use crate::state::forward::Operation as O;
+use crate::state::settings::Durability;
+
+#[async_trait]
+impl FileSystem for Door {
+    fn properties(&self) -> &Properties {
+        self.shared.store.properties()
+    }
+
+    async fn space(&self) -> Result<Space> {
+        let own = self.shared.store.space().await?;
+        Ok(self.shared.common_space(own))
+    }
+
+    async fn attributes(&self, id: ObjectId) -> Result<Attributes> {
+        let store = &self.shared.store;
+        self.look(&[id], || store.attributes(id), || O::Attributes(id))
+            .await
+    }
+
+    async fn set_attributes(
+        &self,
+        authority: Authority<'_>,
+        id: ObjectId,
+        set: &SetAttributes,
+    ) -> Result<Attributes> {
+        let store = &self.shared.store;
+        let attempt = || store.set_attributes(authority, id, set);
+        let operation = || O::SetAttributes(authority.into(), id, set.clone());
+        match set.size {
+            Some(size) => {
+                self.change_data(id, Effect::Cut(size), attempt, operation)
+                    .await
+            }
+            None => self.change(id, &[], attempt, operation).await,
+        }
+    }
+
+    async fn lookup(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<Attributes> {
+        self.look_up(who, directory, name).await
+    }
+
+    async fn parent(&self, who: &Credentials, directory: ObjectId) -> Result<Attributes> {
+        let attempt = || self.shared.store.parent(who, directory);
+        let operation = || O::Parent(who.clone(), directory);
+        self.look(&[directory], attempt, operation).await
+    }
+
+    async fn read_directory(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        after: Cookie,
+        max_entries: usize,
+    ) -> Result<DirectoryPage> {
+        let store = &self.shared.store;
+        let attempt = || store.read_directory(who, directory, after, max_entries);
+        let count = u32::try_from(max_entries).unwrap_or(u32::MAX);
+        let operation = || O::ReadDirectory(who.clone(), directory, after, count);
+        self.look(&[directory], attempt, operation).await
+    }
+
+    async fn create(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+        new: NewObject,
+        set: &SetAttributes,
+    ) -> Result<Created> {
+        let store = &self.shared.store;
+        let attempt = || async {
+            self.admit_new(who, 0)?;
+            store.create(who, directory, name, new.clone(), set).await
+        };
+        let operation = || {
+            let (who, name) = (who.clone(), name.clone());
+            O::Create(who, directory, name, new.clone(), set.clone())
+        };
+        self.change(directory, &[], attempt, operation).await
+    }
+
+    async fn remove(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<DirectoryChange> {
+        let store = &self.shared.store;
+        self.gather_removed(directory, name).await?;
+        let attempt = || store.remove(who, directory, name);
+        let operation = || O::Remove(who.clone(), directory, name.clone());
+        self.change(directory, &[], attempt, operation).await
+    }
+
+    async fn rename(
+        &self,
+        who: &Credentials,
+        from: (ObjectId, &Name),
+        to: (ObjectId, &Name),
+    ) -> Result<(DirectoryChange, DirectoryChange)> {
+        let store = &self.shared.store;
+        self.gather_renamed(from, to).await?;
+        let attempt = || store.rename(who, from, to);
+        let operation = || {
+            let (source, target) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
+            O::Rename(who.clone(), source, target)
+        };
+        let changed = self.change(from.0, &[to.0], attempt, operation).await?;
+        let shared = &self.shared;
+        if from.0 != to.0 && shared.durability_of(from.0).await.0 == Durability::Relaxed {
+            shared.note_protected_here(to.0).await;
+        }
+        Ok(changed)
+    }
+
+    async fn link(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<DirectoryChange> {
+        let store = &self.shared.store;
+        if self.holder(directory).is_none() && self.holder(id).is_some() {
+            let update = Update::Link {
+                file: id,
+                parent: directory,
+            };
+            self.acquire(&update, self.deadline()).await?;
+        }
+        let attempt = || async {
+            self.admit_new(who, 0)?;
+            store.link(who, id, directory, name).await
+        };
+        let operation = || O::Link(who.clone(), id, directory, name.clone());
+        self.change(directory, &[id], attempt, operation).await
+    }
+
+    async fn read_link(&self, who: &Credentials, id: ObjectId) -> Result<Bytes> {
+        let attempt = || self.shared.store.read_link(who, id);
+        self.look(&[id], attempt, || O::ReadLink(who.clone(), id))
+            .await
+    }
+
+    async fn open(
+        &self,
+        authority: Authority<'_>,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<Attributes> {
+        self.open_file(authority, id, owner, share).await
+    }
+
+    async fn open_made(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<()> {
+        self.open_made_file(who, id, owner, share).await
+    }
+
+    async fn downgrade(&self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()> {
+        self.downgrade_open(id, owner, share).await
+    }
+
+    async fn close(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        self.close_file(id, owner).await
+    }
+
+    async fn lock(
+        &self,
+        id: ObjectId,
+        owner: &LockOwner,
+        range: ByteRange,
+        kind: LockKind,
+    ) -> Result<()> {
+        let attempt = || self.shared.store.lock(id, owner, range, kind);
+        let operation = || O::Lock(id, owner.clone(), range, kind);
+        self.change(id, &[], attempt, operation).await?;
+        if self.forwarded {
+            // The client's server goes on when this one has crashed, and nobody says it again.
+            self.shared.store.wait_all_stable().await?;
+        }
+        Ok(())
+    }
+
+    async fn test_lock(
+        &self,
+        id: ObjectId,
+        owner: &LockOwner,
+        range: ByteRange,
+        kind: LockKind,
+    ) -> Result<Option<LockConflict>> {
+        let attempt = || self.shared.store.test_lock(id, owner, range, kind);
+        let operation = || O::TestLock(id, owner.clone(), range, kind);
+        self.look(&[id], attempt, operation).await
+    }
+
+    async fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()> {
+        // What was written under the lock must be known of before somebody else has it (rule 19).
+        if !self.forwarded && self.shared.opens.has_writer(id) {
+            self.settle(id).await?;
+        }
+        let attempt = || self.shared.store.unlock(id, owner, range);
+        let operation = || O::Unlock(id, owner.clone(), range);
+        self.change(id, &[], attempt, operation).await?;
+        if self.forwarded {
+            self.shared.tell_of_locks(id);
+        }
+        Ok(())
+    }
+
+    async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool> {
+        let attempt = || self.shared.store.holds_lock(id, owner);
+        self.look(&[id], attempt, || O::HoldsLock(id, owner.clone()))
+            .await
+    }
+
+    async fn read(
+        &self,
+        authority: Authority<'_>,
+        id: ObjectId,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadData> {
+        self.read_once(authority, id, offset, count).await
+    }
+
+    async fn write(
+        &self,
+        authority: Authority<'_>,
+        id: ObjectId,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written> {
+        let store = &self.shared.store;
+        let end = offset.saturating_add(data.len() as u64);
+        let attempt = || async {
+            self.shared.admit_bytes(data.len() as u64)?;
+            store
+                .write(authority, id, offset, data.clone(), stability)
+                .await
+        };
+        let operation = || O::Write(authority.into(), id, offset, data.clone(), stability);
+        let written = self
+            .change_data(id, Effect::Range(offset..end), attempt, operation)
+            .await?;
+        if written.stability >= Stability::Data {
+            self.shared.hold_content_by_majority(id).await;
+        }
+        Ok(written)
+    }
+
+    async fn commit(&self, id: ObjectId, offset: u64, count: u32) -> Result<Commitment> {
+        let attempt = || self.shared.store.commit(id, offset, count);
+        let committed = self
+            .look(&[id], attempt, || O::Commit(id, offset, count))
+            .await?;
+        if let Some(Place::At(_)) = self.removed_place(id) {
+            // The own copy follows its home as far as the disk goes, too.
+            self.shared.store.commit(id, offset, count).await?;
+        }
+        self.shared.hold_content_by_majority(id).await;
+        Ok(committed)
+    }
+
+    async fn seek(
+        &self,
+        authority: Authority<'_>,
+        id: ObjectId,
+        offset: u64,
+        target: SeekTarget,
+    ) -> Result<Option<u64>> {
+        let attempt = || self.shared.store.seek(authority, id, offset, target);
+        let operation = || O::Seek(authority.into(), id, offset, target);
+        self.look(&[id], attempt, operation).await
+    }
+
+    async fn allocate(&self, authority: Authority<'_>, id: ObjectId, extent: Extent) -> Result<()> {
+        let attempt = || async {
+            self.shared.admit_bytes(extent.length)?;
+            self.shared.store.allocate(authority, id, extent).await
+        };
+        let operation = || O::Allocate(authority.into(), id, extent);
+        self.change_data(id, stretch(extent), attempt, operation)
+            .await
+    }
+
+    async fn deallocate(
+        &self,
+        authority: Authority<'_>,
+        id: ObjectId,
+        extent: Extent,
+    ) -> Result<()> {
+        let attempt = || self.shared.store.deallocate(authority, id, extent);
+        let operation = || O::Deallocate(authority.into(), id, extent);
+        self.change_data(id, stretch(extent), attempt, operation)
+            .await
+    }
+
+    async fn xattr(&self, who: &Credentials, id: ObjectId, name: &XattrName) -> Result<Bytes> {
+        let attempt = || self.shared.store.xattr(who, id, name);
+        let operation = || O::Xattr(who.clone(), id, name.clone());
+        self.look(&[id], attempt, operation).await
+    }
+
+    async fn set_xattr(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        name: &XattrName,
+        value: Bytes,
+        mode: XattrMode,
+    ) -> Result<DirectoryChange> {
+        let store = &self.shared.store;
+        let attempt = || async {
+            self.admit_new(who, value.len() as u64)?;
+            store.set_xattr(who, id, name, value.clone(), mode).await
+        };
+        let operation = || O::SetXattr(who.clone(), id, name.clone(), value.clone(), mode);
+        let changed = self.change(id, &[], attempt, operation).await?;
+        self.shared.note_attribute(id, name).await;
+        Ok(changed)
+    }
+
+    async fn remove_xattr(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        name: &XattrName,
+    ) -> Result<DirectoryChange> {
+        let attempt = || self.shared.store.remove_xattr(who, id, name);
+        let operation = || O::RemoveXattr(who.clone(), id, name.clone());
+        let changed = self.change(id, &[], attempt, operation).await?;
+        self.shared.note_attribute(id, name).await;
+        Ok(changed)
+    }
+
+    async fn xattrs(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        cookie: u64,
+        max_bytes: usize,
+    ) -> Result<XattrPage> {
+        let attempt = || self.shared.store.xattrs(who, id, cookie, max_bytes);
+        let count = u32::try_from(max_bytes).unwrap_or(u32::MAX);
+        let operation = || O::Xattrs(who.clone(), id, cookie, count);
+        self.look(&[id], attempt, operation).await
+    }
+
+    fn holdings(&self) -> vfs::Holdings {
+        self.shared.store.holdings()
+    }
+
+    async fn give_up(&self, holdings: &vfs::Holdings) -> Result<()> {
+        let mut outcome = Ok(());
+        for (id, owner) in &holdings.locks {
+            let done = self.unlock(*id, owner, ByteRange::EVERYTHING).await;
+            outcome = outcome.and(done);
+            self.shared.tell_of_locks(*id);
+        }
+        for (id, owner) in &holdings.denials {
+            let done = self.close_denial(*id, owner).await;
+            outcome = outcome.and(done);
+            self.shared.tell_of_locks(*id);
+        }
+        outcome
+    }
+
+    fn on_clients_asked(&self, absent: vfs::AbsentClients) {
+        self.shared.servers.set(absent);
+    }
+
+    fn others_went_on(&self) -> bool {
+        let others_went_on = &self.shared.others_went_on;
+        others_went_on.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    fn on_lock_change(&self, listener: Arc<dyn Fn(ObjectId) + Send + Sync>) {
+        self.shared.listen_for_locks(listener);
+    }
+
+    fn keeps_requests(&self) -> bool {
+        self.shared.store.keeps_requests()
+    }
+
+    async fn end_reclaim(&self) -> Result<()> {
+        views::forget_others_went_on(&self.shared).await?;
+        self.shared.store.end_reclaim().await
+    }
+
+    async fn sync(&self) -> Result<()> {
+        self.shared.store.sync().await
+    }
+}
+
+impl Door {
+    /// Takes room for what an operation adds, unless it is to be answered only if it did so before.
+    fn admit_new(&self, who: &Credentials, bytes: u64) -> Result<()> {
+        match who.request {
+            Some(request) if request.repeat_only => Ok(()),
+            _ => self.shared.admit_bytes(bytes),
+        }
+    }
+
+    /// Gets control of what a name leads to when somebody else has it: whether it may be removed is then
+    /// judged by a current copy.
+    async fn gather_removed(&self, directory: ObjectId, name: &Name) -> Result<()> {
+        if !self.shared.engine.anything_foreign() || self.holder(directory).is_some() {
+            return Ok(());
+        }
+        let Some(removed) = self.child(directory, name).await else {
+            return Ok(());
+        };
+        if self.holder(removed.id).is_none() {
+            return Ok(());
+        }
+        let update = Update::Remove {
+            parent: directory,
+            removed: subject_of(&removed),
+        };
+        self.acquire(&update, self.deadline()).await.map(|_| ())
+    }
+
+    /// The same for everything a rename touches besides the source directory.
+    async fn gather_renamed(&self, from: (ObjectId, &Name), to: (ObjectId, &Name)) -> Result<()> {
+        if !self.shared.engine.anything_foreign() || self.holder(from.0).is_some() {
+            return Ok(());
+        }
+        let Some(moved) = self.child(from.0, from.1).await else {
+            return Ok(());
+        };
+        let replaced = self.child(to.0, to.1).await;
+        let mut touched = [
+            Some(moved.id),
+            Some(to.0),
+            replaced.as_ref().map(|row| row.id),
+        ]
+        .into_iter()
+        .flatten();
+        if !touched.any(|object| self.holder(object).is_some()) {
+            return Ok(());
+        }
+        let update = Update::Rename {
+            from: from.0,
+            to: to.0,
+            moved: subject_of(&moved),
+            replaced: replaced
+                .filter(|row| row.id != moved.id)
+                .map(|row| subject_of(&row)),
+        };
+        self.acquire(&update, self.deadline()).await.map(|_| ())
+    }
+
+    /// What a name leads to in the local copy, whoever may look.
+    async fn child(&self, directory: ObjectId, name: &Name) -> Option<Attributes> {
+        let root = Credentials::root();
+        match self.shared.store.lookup(&root, directory, name).await {
+            Ok(found) => Some(found),
+            Err(Error::NotFound | Error::Stale | Error::NotDirectory) => None,
+            Err(error) => {
+                tracing::debug!(%error, "a name could not be looked at");
+                None
+            }
+        }
+    }
+}
+
+fn stretch(extent: Extent) -> Effect {
+    Effect::Range(extent.offset..extent.offset.saturating_add(extent.length))
+}

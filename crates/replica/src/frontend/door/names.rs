@@ -1,0 +1,59 @@
+//! What is behind a name: the primary of the directory says which object, and the primary of the object what it has.
+
+use vfs::{Attributes, Credentials, Error, FileSystem, Name, ObjectId, Result};
+
+use super::Door;
+use crate::state::forward::{Found, Operation};
+use crate::state::settings::NameSpace;
+
+impl Door {
+    /// The object behind a name, with the attributes that its own primary knows.
+    pub(super) async fn look_up(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<Attributes> {
+        let Found {
+            attributes,
+            vouched_by,
+        } = self.find(who, directory, name).await?;
+        let right = vouched_by.is_some_and(|slot| {
+            let holder = self.holder(attributes.id);
+            holder.is_none_or(|holder| holder == slot)
+        });
+        if right {
+            return Ok(attributes);
+        }
+        match self.attributes(attributes.id).await {
+            // It was there when the name was looked up.
+            Err(Error::Stale) => Ok(attributes),
+            outcome => outcome,
+        }
+    }
+
+    /// The object behind a name as the primary of the directory knows it, or the own copy if it is asked first.
+    pub(crate) async fn find(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<Found> {
+        let store = &self.shared.store;
+        let attempt = || async {
+            let attributes = store.lookup(who, directory, name).await?;
+            let is_ours = self.holder(attributes.id).is_none();
+            Ok(Found {
+                vouched_by: is_ours.then_some(self.shared.slot()),
+                attributes,
+            })
+        };
+        if self.shared.settings.name_space == NameSpace::Relaxed
+            && let Ok(found) = attempt().await
+        {
+            return Ok(found);
+        }
+        let operation = || Operation::Lookup(who.clone(), directory, name.clone());
+        self.look(&[directory], attempt, operation).await
+    }
+}

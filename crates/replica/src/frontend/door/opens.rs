@@ -1,0 +1,245 @@
+//! Opens, closes and locks across sites.
+//!
+//! An open that denies nothing is registered where its client is, before anything else, so that a removed file lives on for
+//! it (`removed`); permission and attributes come from the primary. What denies others something, and every byte-range
+//! lock, is a change of the file and goes to its primary; the tables travel with the updates.
+
+use control::Position;
+use vfs::{
+    Attributes, Authority, Credentials, Error, FileSystem, ObjectId, OpenOwner, Result, Share,
+};
+
+use super::{Absence, Door, PAUSE, not_here};
+use crate::driver::turn::Verdict;
+use crate::state::forward::Operation;
+
+fn denies(share: Share) -> bool {
+    share.deny_read || share.deny_write
+}
+
+impl Door {
+    pub(super) async fn open_file(
+        &self,
+        authority: Authority<'_>,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<Attributes> {
+        let store = &self.shared.store;
+        if self.shared.engine.is_alone() {
+            return store.open(authority, id, owner, share).await;
+        }
+        self.entitled(self.deadline()).await?;
+        let attempt = || store.open(authority, id, owner, share);
+        let operation = || Operation::Open(authority.into(), id, owner.clone(), share);
+        if denies(share) || self.shared.opens.denies(id, owner) {
+            let attributes = self.change(id, &[], attempt, operation).await?;
+            if self.forwarded {
+                store.wait_all_stable().await?;
+            }
+            self.shared.opens.note_denial(id, owner);
+            self.note_writer(id, owner, share);
+            return Ok(attributes);
+        }
+        if self.forwarded {
+            return self.probe(authority, id, owner, share).await;
+        }
+        // Before anybody decides: a removal that is applied from here on finds the open, whoever decides about the file,
+        // and though nothing of the file may be here yet.
+        let registered = store.register_open(id, owner, share);
+        let opened: Result<Attributes> = self.look(&[id], attempt, operation).await;
+        match (registered, opened) {
+            (Ok(_), Ok(attributes)) => {
+                self.note_writer(id, owner, share);
+                Ok(attributes)
+            }
+            (Ok(before), Err(error)) => {
+                store.take_back_open(id, owner, before).await?;
+                Err(error)
+            }
+            (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+        }
+    }
+
+    /// Registers the open of a file that was made by the same request, at whichever replica: what its primary would be
+    /// asked, it has said by making it. If that was elsewhere, the file itself is about to arrive, and is waited for a
+    /// moment; what does not come its primary is asked about.
+    pub(super) async fn open_made_file(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<()> {
+        let authority = Authority::Open(who);
+        if denies(share) || self.shared.engine.is_alone() {
+            self.open_file(authority, id, owner, share).await?;
+            return Ok(());
+        }
+        // From here on a removal that is applied finds it.
+        let before = self.shared.store.register_open(id, owner, share)?;
+        let arrived = async {
+            let mut stirrings = self.shared.engine.stirrings();
+            loop {
+                match self.shared.store.open(authority, id, owner, share).await {
+                    // The sender lives in the engine.
+                    Err(Error::Stale) => drop(stirrings.changed().await),
+                    outcome => return outcome,
+                }
+            }
+        };
+        let opened = match tokio::time::timeout(PAUSE, arrived).await {
+            Ok(outcome) => outcome,
+            Err(_) => self.open_file(authority, id, owner, share).await,
+        };
+        match opened {
+            Ok(_) => self.note_writer(id, owner, share),
+            Err(error) => {
+                self.shared.store.take_back_open(id, owner, before).await?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another site's client may open the file; nothing is registered.
+    async fn probe(
+        &self,
+        authority: Authority<'_>,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<Attributes> {
+        if self.holder(id).is_some() {
+            return Err(not_here());
+        }
+        let store = &self.shared.store;
+        let attributes = store.open(authority, id, owner, share).await?;
+        store.close(id, owner).await?;
+        Ok(attributes)
+    }
+
+    /// Keeps the file's control while a client here has it open for writing.
+    fn note_writer(&self, id: ObjectId, owner: &OpenOwner, share: Share) {
+        if share.write && !self.forwarded && self.shared.opens.note_writer(id, owner) {
+            self.shared
+                .engine
+                .turn(|turn| turn.core.handle_opened_for_writing(id));
+        }
+    }
+
+    pub(super) async fn downgrade_open(
+        &self,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<()> {
+        let store = &self.shared.store;
+        if !share.write {
+            self.end_writing(id, owner).await?;
+        }
+        if !self.shared.opens.denies(id, owner) {
+            return match store.downgrade(id, owner, share).await {
+                // Opened at the primary before the file was known here.
+                Err(Error::Invalid(_)) if !self.shared.engine.is_alone() => Ok(()),
+                outcome => outcome,
+            };
+        }
+        let attempt = || store.downgrade(id, owner, share);
+        let operation = || Operation::Downgrade(id, owner.clone(), share);
+        self.change(id, &[], attempt, operation).await?;
+        if !denies(share) {
+            self.shared.opens.forget_denial(id, owner);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn close_file(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        let store = &self.shared.store;
+        self.end_writing(id, owner).await?;
+        // What is forwarded denies something.
+        if !self.forwarded && !self.shared.opens.denies(id, owner) {
+            return store.close(id, owner).await;
+        }
+        self.close_denial(id, owner).await
+    }
+
+    /// Ends an open that denies something, wherever it was made.
+    pub(super) async fn close_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        let attempt = || self.shared.store.close(id, owner);
+        let operation = || Operation::Close(id, owner.clone());
+        match self.change(id, &[], attempt, operation).await {
+            Ok(()) | Err(Error::Stale) => {}
+            Err(error) => return Err(error),
+        }
+        self.shared.opens.forget_denial(id, owner);
+        Ok(())
+    }
+
+    /// The close rule, for an open that could write.
+    async fn end_writing(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        if self.forwarded || !self.shared.opens.is_writer(id, owner) {
+            return Ok(());
+        }
+        self.settle(id).await?;
+        if self.shared.opens.forget_writer(id, owner) {
+            self.shared.engine.turn(|turn| {
+                turn.core
+                    .handle_closed_for_writing(turn.now, &turn.tree, id);
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns when every active replica would look for this file where its content is (rule 19).
+    pub(crate) async fn settle(&self, file: ObjectId) -> Result<()> {
+        if self.shared.engine.is_alone() {
+            return Ok(());
+        }
+        if self.shared.store.orphan_home(file).is_some() {
+            // Nobody can open it any more.
+            return Ok(());
+        }
+        let deadline = self.deadline();
+        let operation = || Operation::Settle(file);
+        loop {
+            let elsewhere = match self.holder(file) {
+                Some(holder) => Some(holder),
+                None if self.forwarded => None,
+                None => match self.absence(&[file]).await {
+                    Absence::Elsewhere(maker) => Some(maker),
+                    Absence::Arrived | Absence::Gone => None,
+                },
+            };
+            let Some(elsewhere) = elsewhere else {
+                return self.settle_here(file).await;
+            };
+            match self.hand_over(elsewhere, operation, deadline).await {
+                Ok(Some(())) | Err(Error::Stale) => return Ok(()),
+                Ok(None) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn settle_here(&self, file: ObjectId) -> Result<()> {
+        let engine = &self.shared.engine;
+        let number = engine.turn(|turn| {
+            let operation = turn.ledger.begin_operation();
+            let entry = turn.ledger.births.of(file).map(Position);
+            let taken = turn
+                .core
+                .handle_close(turn.now, &turn.tree, operation, file, entry);
+            if taken.is_err() {
+                turn.ledger.abandon(operation);
+            }
+            operation.0
+        });
+        let verdict = engine.verdict(number).ok_or(Error::Delay)?;
+        // A replica that is away holds this up until it is back, or has left the set.
+        match verdict.await {
+            Ok(Verdict::Admitted) => Ok(()),
+            _ => Err(Error::Delay),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Reads of what another replica controls, where much is asked for: contents cross the wide area once.
+//!
+//! A forwarded read brings back contents that are on their way here anyway. So the primary sends those first, waits
+//! until the asker has them, and answers that its copy is right; the asker reads that. When they do not come soon, and when little is
+//! asked for, the answer brings the data.
+//!
+//! What must never enter: which piece is sent when, which `shipping` decides.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use store::Store;
+use tokio::time::Instant;
+use vfs::{Authority, FileSystem, ObjectId, ReadData, ReplicaSlot, Result};
+
+use super::Door;
+use crate::driver::shared::Shared;
+use crate::driver::turn::Turn;
+use crate::state::forward::{self, Fetched, Operation, Value};
+
+/// Less than this is answered at once: another round trip would take longer than sending it twice.
+const WORTH_WAITING: u64 = 64 << 10;
+
+/// Updates are sent when they are on the disk; data that no client has committed may be long in coming there.
+const SOON_STABLE: Duration = Duration::from_millis(50);
+
+/// When the asker has got nothing more of the file for so long, the answer brings the data.
+const STANDSTILL: Duration = Duration::from_secs(1);
+
+/// So many may wait at once, of all peers. Fewer than a peer may have carried out at once, lest reads hold up everything else.
+pub(crate) const WAITING_AT_ONCE: usize = 128;
+
+/// And after so long in any case; whoever asks does not wait for ever.
+const LONGEST: Duration = Duration::from_secs(20);
+
+impl Door {
+    /// Reads through the primary, or from the own copy once that has what the primary has.
+    pub(super) async fn read_once(
+        &self,
+        authority: Authority<'_>,
+        file: ObjectId,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadData> {
+        let own = || self.shared.store.read(authority, file, offset, count);
+        if self.may_fetch(file, count) {
+            let attempt = || async { own().await.map(Fetched::Data) };
+            let operation = || Operation::Fetch(authority.into(), file, offset, count);
+            if let Fetched::Data(data) = self.look(&[file], attempt, operation).await? {
+                return Ok(data);
+            }
+            let read = own().await;
+            if read.is_ok() && self.may_answer() {
+                return read;
+            }
+        }
+        let operation = || Operation::Read(authority.into(), file, offset, count);
+        self.look(&[file], own, operation).await
+    }
+
+    /// Whether the own copy lacks nothing of a file but what its primary sends.
+    fn may_fetch(&self, file: ObjectId, count: u32) -> bool {
+        let store = &self.shared.store;
+        let removed = store.orphan_home(file).is_some();
+        if self.forwarded || removed || u64::from(count) < WORTH_WAITING {
+            return false;
+        }
+        self.holder(file).is_some_and(|holder| {
+            let lacking = store.lacks_data_of(file);
+            !store.is_damaged(file)
+                && !store.is_to_fetch(file)
+                && lacking.into_iter().all(|primary| primary == holder)
+        })
+    }
+
+    /// Answers such a read at the primary: `to` has what it reads, or `read` brings it.
+    pub(crate) async fn fetch(
+        &self,
+        to: ReplicaSlot,
+        file: ObjectId,
+        range: Range<u64>,
+        read: Operation,
+    ) -> Result<Value> {
+        if self.shared.store.orphan_home(file).is_some() {
+            // Its content is sent to nobody any more.
+            return forward::perform(self, read).await;
+        }
+        let position = self.shared.engine.turn(|turn| turn.ledger.last_position);
+        let size = self.attributes(file).await?.size;
+        let wanted = size.min(range.end).saturating_sub(range.start);
+        let has = |turn: &mut Turn<'_>| has(turn, to, file, range.clone(), position);
+        if wanted >= WORTH_WAITING && self.comes(to, file, position, has).await {
+            // This replica is still primary, and what was changed here meanwhile is there as well.
+            self.attributes(file).await?;
+            if self.shared.engine.turn(has) {
+                return Ok(Value::Here);
+            }
+        }
+        forward::perform(self, read).await
+    }
+
+    /// Waits until `has` holds, unless it is not to be expected soon or too many wait.
+    async fn comes(
+        &self,
+        to: ReplicaSlot,
+        file: ObjectId,
+        position: u64,
+        has: impl Fn(&mut Turn<'_>) -> bool,
+    ) -> bool {
+        let Ok(_waiting) = self.shared.fetches.try_acquire() else {
+            return false;
+        };
+        let store = &self.shared.store;
+        let is_whole = !store.is_incomplete(file) && !store.is_damaged(file);
+        is_whole && is_stable(store, position).await && bring(&self.shared, to, file, has).await
+    }
+}
+
+/// Whether everything up to a position is on the disk here, now or soon.
+async fn is_stable(store: &Store, position: u64) -> bool {
+    let mut stable = store.stable_position();
+    let stable = stable.wait_for(|stable| *stable >= position);
+    matches!(tokio::time::timeout(SOON_STABLE, stable).await, Ok(Ok(_)))
+}
+
+/// Whether a peer has a range of a file as it is here, and all updates up to a position.
+fn has(
+    turn: &mut Turn<'_>,
+    peer: ReplicaSlot,
+    file: ObjectId,
+    range: Range<u64>,
+    position: u64,
+) -> bool {
+    let applied = turn.ledger.applied.get(&peer).copied().unwrap_or(0);
+    let backlog = turn.ledger.unshipped.peer(peer);
+    applied >= position
+        && backlog.is_some_and(|peer| peer.keeps_contents() && !peer.lacks_of(file, range))
+}
+
+/// Waits until `has` holds, as long as a peer gets more and more of a file. False when that stands still.
+async fn bring(
+    shared: &Shared,
+    to: ReplicaSlot,
+    file: ObjectId,
+    has: impl Fn(&mut Turn<'_>) -> bool,
+) -> bool {
+    let deadline = Instant::now() + LONGEST;
+    let mut left = u128::MAX;
+    while Instant::now() < deadline {
+        let come = shared.engine.until(|turn| has(turn).then_some(()));
+        if tokio::time::timeout(STANDSTILL, come).await.is_ok() {
+            return true;
+        }
+        let lacking = shared.engine.turn(|turn| {
+            let backlog = turn.ledger.unshipped.peer(to);
+            backlog.map_or(0, |backlog| backlog.bytes_of(file))
+        });
+        if lacking >= left {
+            return false;
+        }
+        left = lacking;
+    }
+    false
+}

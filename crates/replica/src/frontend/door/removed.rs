@@ -1,0 +1,100 @@
+//! Operations on files that were removed and are open: the home of such a file has it, and the own copy follows.
+//!
+//! Nobody can open such a file anew, so there is no control of it. When its home is lost, each replica that keeps the
+//! file goes on with its own copy.
+//!
+//! What must never enter: until when a file is kept.
+
+use std::future::Future;
+
+use tokio::time::Instant;
+use vfs::{Error, ObjectId, Result};
+
+use super::Door;
+use crate::replication::removed::Place;
+use crate::state::forward::{Expected, Operation};
+
+/// What has come of an operation on a removed file.
+pub(super) enum AtHome<T> {
+    /// The home has carried it out.
+    Done(T),
+    /// The own copy is the file.
+    Here,
+    /// It is to be tried again.
+    Again,
+}
+
+impl Door {
+    /// Where an operation on a removed file goes; `None` for a file with a name. What was forwarded goes no further.
+    pub(super) fn removed_place(&self, file: ObjectId) -> Option<Place> {
+        let place = self.shared.removed_place(file)?;
+        Some(match place {
+            Place::At(_) if self.forwarded => Place::Here,
+            Place::At(home) if self.is_lost(home) => {
+                self.shared.removed.go_on_alone(file);
+                Place::Here
+            }
+            place => place,
+        })
+    }
+
+    /// Has the home of a removed file carry an operation out.
+    pub(super) async fn at_home<T: Expected>(
+        &self,
+        file: ObjectId,
+        place: Place,
+        operation: impl Fn() -> Operation,
+        deadline: Instant,
+    ) -> Result<AtHome<T>> {
+        let Place::At(home) = place else {
+            return Ok(AtHome::Here);
+        };
+        match self.hand_over(home, operation, deadline).await {
+            Ok(Some(value)) => Ok(AtHome::Done(value)),
+            Ok(None) => Ok(AtHome::Again),
+            // It took this replica for lost, or has itself begun anew.
+            Err(Error::Stale) => {
+                self.shared.removed.go_on_alone(file);
+                Ok(AtHome::Here)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes a removed file at its home, and the own copy likewise. `None`: it is to be tried again.
+    pub(super) async fn change_removed<T, F>(
+        &self,
+        file: ObjectId,
+        place: Place,
+        attempt: impl Fn() -> F + Send + Sync,
+        operation: impl Fn() -> Operation + Send + Sync,
+        deadline: Instant,
+    ) -> Result<Option<T>>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        match self.at_home(file, place, operation, deadline).await? {
+            AtHome::Done(value) => {
+                if let Err(error) = attempt().await {
+                    tracing::debug!(%file, %error, "the own copy of a removed file does not follow");
+                }
+                Ok(Some(value))
+            }
+            AtHome::Here => attempt().await.map(Some),
+            AtHome::Again => Ok(None),
+        }
+    }
+
+    /// What the own copy of a removed file says, if all of it is here.
+    pub(super) fn check_removed(&self, file: ObjectId) -> Result<()> {
+        let store = &self.shared.store;
+        let own = store.orphan_home(file) == Some(self.shared.slot());
+        if !own && store.is_incomplete(file) {
+            let why =
+                "the server that removed this open file is lost, and not all of it had come here";
+            return Err(Error::Io(why.into()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! Waiting for a majority, where a directory tree asks for it (rule 24).
+//!
+//! The setting is an extended attribute of a directory and holds for everything below, as far as no
+//! directory below says otherwise; so it is replicated, backed up and moved like any other.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::Ordering;
+
+use control::Tree;
+use store::RowChange;
+use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, XattrName};
+
+use crate::driver::shared::Shared;
+use crate::driver::turn::Turn;
+use crate::frontend::door::Door;
+use crate::membership::losses;
+use crate::replication::streams::{LINKS, XATTRS, object_in};
+use crate::state::settings::Durability;
+
+/// The attribute, in the `user.` name space.
+const ATTRIBUTE: &[u8] = b"meridian.durability";
+
+/// Of the root: some directory asks for relaxed durability, whatever holds above it.
+const MIXED: &[u8] = b"meridian.durability.mixed";
+
+fn mixed() -> XattrName {
+    XattrName::new(MIXED).expect("the name of the attribute is a name")
+}
+
+fn attribute() -> XattrName {
+    XattrName::new(ATTRIBUTE).expect("the name of the attribute is a name")
+}
+
+/// So many directories' settings are remembered before all are forgotten.
+const REMEMBERED: usize = 1 << 16;
+
+/// Settings of directories that were asked for lately.
+#[derive(Default)]
+pub(crate) struct KnownDurability {
+    own: HashMap<ObjectId, Option<Durability>>,
+    /// Counts what was forgotten, so that nothing is learnt that was read before.
+    generation: u64,
+}
+
+impl KnownDurability {
+    /// The setting of a directory may have changed; `None`: of any.
+    pub(crate) fn forget(&mut self, directory: Option<ObjectId>) {
+        self.generation += 1;
+        match directory {
+            Some(directory) => drop(self.own.remove(&directory)),
+            None => self.own.clear(),
+        }
+    }
+
+    fn learn(&mut self, generation: u64, directory: ObjectId, own: Option<Durability>) {
+        if self.own.len() >= REMEMBERED {
+            self.own.clear();
+        }
+        if self.generation == generation {
+            self.own.insert(directory, own);
+        }
+    }
+}
+
+enum Nearest {
+    Set(Durability, ObjectId),
+    Default,
+    Unread(ObjectId, u64),
+}
+
+fn nearest(turn: &mut Turn<'_>, object: ObjectId) -> Nearest {
+    let known = &turn.ledger.durability;
+    let mut place = Some(object);
+    while let Some(here) = place {
+        match known.own.get(&here) {
+            Some(Some(durability)) => return Nearest::Set(*durability, here),
+            Some(None) => place = turn.tree.parents(here).first().copied(),
+            None => return Nearest::Unread(here, known.generation),
+        }
+    }
+    Nearest::Default
+}
+
+impl Shared {
+    /// Returns when a majority holds every update made here so far, if this object's tree asks for it.
+    pub(crate) async fn hold_by_majority(&self, object: ObjectId) {
+        if self.durability_of(object).await.0 == Durability::Relaxed {
+            return;
+        }
+        let position = self.engine.turn(|turn| turn.ledger.last_position);
+        self.engine
+            .until(|turn| turn.ledger.majority_applied(position).then_some(()))
+            .await;
+    }
+
+    /// The same, and that a majority has the content of the file.
+    pub(crate) async fn hold_content_by_majority(&self, file: ObjectId) {
+        if self.engine.is_alone() || self.durability_of(file).await.0 == Durability::Relaxed {
+            return;
+        }
+        self.hold_by_majority(file).await;
+        self.majority_awaited.fetch_add(1, Ordering::AcqRel);
+        self.engine.hurry(Some(file));
+        losses::send_completed(self);
+        self.engine
+            .until(|turn| turn.ledger.majority_holds(file).then_some(()))
+            .await;
+        self.majority_awaited.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether a directory somewhere below may have a setting of its own that asks for less.
+    pub(crate) async fn relaxed_below(&self, directory: ObjectId) -> bool {
+        let root = Credentials::root();
+        let mixed = self.store.xattr(&root, ObjectId::ROOT, &mixed()).await;
+        let known = self.engine.turn(|turn| {
+            let known = turn.ledger.durability.own.iter();
+            let relaxed = known.filter(|(_, own)| **own == Some(Durability::Relaxed));
+            let relaxed: Vec<ObjectId> = relaxed.map(|(place, _)| *place).collect();
+            relaxed.into_iter().any(|place| {
+                place == directory || control::ancestors(&turn.tree, place).contains(&directory)
+            })
+        });
+        mixed.is_ok() || known
+    }
+
+    /// The setting that holds for an object, and the directory it comes from.
+    pub(crate) async fn durability_of(&self, object: ObjectId) -> (Durability, Option<ObjectId>) {
+        loop {
+            let (read, generation) = match self.engine.turn(|turn| nearest(turn, object)) {
+                Nearest::Set(durability, place) => return (durability, Some(place)),
+                Nearest::Default => return (self.settings.durability, None),
+                Nearest::Unread(place, generation) => (place, generation),
+            };
+            let own = self.own_durability(read).await;
+            self.engine
+                .turn(|turn| turn.ledger.durability.learn(generation, read, own));
+        }
+    }
+
+    /// Those objects of a foreign update that may come under `majority` with it and are `relaxed` before: they get
+    /// another place, or their attributes are set.
+    pub(crate) async fn relaxed_before(&self, changes: &[RowChange]) -> Vec<ObjectId> {
+        let set = changes
+            .iter()
+            .filter_map(|change| object_in(XATTRS, change));
+        let names = |there: bool| {
+            let names = changes
+                .iter()
+                .filter(move |change| change.value.is_some() == there);
+            names.filter_map(|change| object_in(LINKS, change))
+        };
+        let named: BTreeSet<ObjectId> = names(true).collect();
+        let moved = names(false).filter(|object| named.contains(object));
+        let mut relaxed = Vec::new();
+        for object in set.chain(moved) {
+            if self.durability_of(object).await.0 == Durability::Relaxed {
+                relaxed.push(object);
+            }
+        }
+        relaxed
+    }
+
+    /// Notes that an update has brought one of these objects under `majority`, if it has.
+    pub(crate) async fn note_protected(
+        &self,
+        objects: &[ObjectId],
+        by: ReplicaSlot,
+        position: u64,
+    ) {
+        for object in objects {
+            if self.durability_of(*object).await.0 == Durability::Majority {
+                return self.losses.awareness().changed(by, position);
+            }
+        }
+    }
+
+    /// The same for what was changed here just now.
+    pub(crate) async fn note_protected_here(&self, object: ObjectId) {
+        let position = self.engine.turn(|turn| turn.ledger.last_position);
+        self.note_protected(&[object], self.slot(), position).await;
+    }
+
+    /// An extended attribute was changed here just now: perhaps this setting.
+    pub(crate) async fn note_attribute(&self, object: ObjectId, name: &XattrName) {
+        if name.as_bytes() == ATTRIBUTE {
+            self.note_protected_here(object).await;
+        }
+    }
+
+    async fn own_durability(&self, object: ObjectId) -> Option<Durability> {
+        let root = Credentials::root();
+        let value = self.store.xattr(&root, object, &attribute()).await.ok()?;
+        match &value[..] {
+            b"majority" => Some(Durability::Majority),
+            b"relaxed" => Some(Durability::Relaxed),
+            _ => None,
+        }
+    }
+}
+
+impl Door {
+    /// Sets what holds for a directory and everything below; `None` leaves it to the directories above.
+    pub(crate) async fn set_durability(
+        &self,
+        directory: ObjectId,
+        durability: Option<Durability>,
+    ) -> Result<()> {
+        let name = attribute();
+        let root = Credentials::root();
+        if durability == Some(Durability::Relaxed) {
+            let (mixed, mode) = (mixed(), XattrMode::Any);
+            self.set_xattr(&root, ObjectId::ROOT, &mixed, (&b"1"[..]).into(), mode)
+                .await?;
+        }
+        let value = match durability {
+            None => return ignore_missing(self.remove_xattr(&root, directory, &name).await),
+            Some(Durability::Majority) => &b"majority"[..],
+            Some(Durability::Relaxed) => &b"relaxed"[..],
+        };
+        let set = self.set_xattr(&root, directory, &name, value.into(), XattrMode::Any);
+        set.await.map(|_| ())
+    }
+}
+
+fn ignore_missing<T>(outcome: Result<T>) -> Result<()> {
+    match outcome {
+        Ok(_) | Err(vfs::Error::NoXattr) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

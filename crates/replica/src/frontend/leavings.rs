@@ -1,0 +1,215 @@
+//! What clients that never came back hold of the tree: it is given up when no server has them for a lease.
+//!
+//! Locks and denials stand in the tables of every replica under their clients' names. When a client's server is lost,
+//! or sent it away, they keep others off until the client reclaims them at another server. One replica, the first
+//! of those who take part and hold contents, looks whose clients there are: it asks all who take part. A client
+//! that nobody has for a whole lease of clients is asked for once more, for good: those who do not have it
+//! then let it reclaim nothing any more. If that is all of them, what it held is given up.
+//!
+//! What must never enter: who a server's clients are, and what a lock is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use peer::Lane;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use vfs::{AbsentClients, FileSystem, ReplicaSlot};
+
+use crate::driver::shared::Shared;
+use crate::frontend::door::Door;
+use crate::state::wire;
+
+/// The name of a client, as locks and denials carry it.
+type Client = Arc<[u8]>;
+
+/// So many times in a lease of clients it is looked who is there.
+const LOOKS_PER_LEASE: u32 = 10;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+/// So many clients are asked for in one message; with the longest names it still fits.
+const CLIENTS_AT_ONCE: usize = 32;
+/// How long an answer may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// Which of these clients does the receiver not have?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClientsAsked {
+    pub(crate) names: Vec<Bytes>,
+    /// Those that it names may not reclaim there from now on.
+    pub(crate) for_good: bool,
+}
+
+/// These.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClientsAbsent {
+    pub(crate) names: Vec<Bytes>,
+}
+
+/// The servers in front of this replica that know which clients they have.
+#[derive(Default)]
+pub(crate) struct Servers(RwLock<Option<AbsentClients>>);
+
+impl Servers {
+    pub(crate) fn set(&self, absent: AbsentClients) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(absent);
+    }
+
+    /// As long as no server has said so, any client may be one of its own.
+    pub(crate) fn absent(&self, names: &[Client], for_good: bool) -> Vec<Client> {
+        let asked = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        asked
+            .as_ref()
+            .map_or_else(Vec::new, |absent| absent(names, for_good))
+    }
+}
+
+/// Answers another replica.
+pub(crate) fn answer(shared: &Shared, asked: &ClientsAsked) -> ClientsAbsent {
+    let names: Vec<Client> = asked
+        .names
+        .iter()
+        .map(|name| Arc::from(&name[..]))
+        .collect();
+    let absent = shared.servers.absent(&names, asked.for_good);
+    ClientsAbsent {
+        names: absent
+            .iter()
+            .map(|name| Bytes::copy_from_slice(name))
+            .collect(),
+    }
+}
+
+/// Looks after what absent clients hold, until the replica stops.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let lease = shared.settings.client_lease;
+    let mut absent_since = BTreeMap::new();
+    loop {
+        tokio::time::sleep((lease / LOOKS_PER_LEASE).max(SHORTEST_PAUSE)).await;
+        match look(&shared, &mut absent_since).await {
+            // It begins anew when it is this replica's turn.
+            None => absent_since.clear(),
+            Some(long_absent) if long_absent.is_empty() => {}
+            Some(long_absent) => give_up(&shared, &long_absent).await,
+        }
+    }
+}
+
+/// The replicas whose clients count, if it is up to this one to ask: everybody who takes part and holds contents.
+fn asked_by_this_one(shared: &Shared) -> Option<BTreeSet<ReplicaSlot>> {
+    let own = shared.slot();
+    if shared.engine.is_alone() {
+        return Some([own].into());
+    }
+    let servers: BTreeSet<ReplicaSlot> = shared.engine.turn(|turn| {
+        let ledger = &turn.ledger;
+        ledger
+            .active
+            .difference(&ledger.witnesses)
+            .copied()
+            .collect()
+    });
+    let first = servers.first() == Some(&own);
+    (first && shared.is_whole() && shared.standing.may_answer()).then_some(servers)
+}
+
+/// Learns who is absent; returns those who have been for a whole lease.
+async fn look(
+    shared: &Arc<Shared>,
+    absent_since: &mut BTreeMap<Client, Instant>,
+) -> Option<Vec<Client>> {
+    let servers = asked_by_this_one(shared)?;
+    let holders = shared.store.holdings().clients();
+    let began = Instant::now();
+    let Some(absent) = absent_everywhere(shared, &servers, &holders, false).await else {
+        // Somebody did not answer: whoever was absent may be there by now.
+        return Some(Vec::new());
+    };
+    absent_since.retain(|client, _| absent.contains(client));
+    for client in absent {
+        absent_since.entry(client).or_insert(began);
+    }
+    let lease = shared.settings.client_lease;
+    let is_over = |since: &Instant| began.duration_since(*since) > lease;
+    let long = absent_since.iter().filter(|(_, since)| is_over(since));
+    Some(long.map(|(client, _)| client.clone()).collect())
+}
+
+/// Which of these clients none of the servers has. `None`: not all of them answered.
+async fn absent_everywhere(
+    shared: &Shared,
+    servers: &BTreeSet<ReplicaSlot>,
+    clients: &[Client],
+    for_good: bool,
+) -> Option<BTreeSet<Client>> {
+    let mut absent = BTreeSet::new();
+    for some in clients.chunks(CLIENTS_AT_ONCE) {
+        let mut left: Vec<Client> = some.to_vec();
+        for server in servers {
+            left = match *server == shared.slot() {
+                true => shared.servers.absent(&left, for_good),
+                false => ask(shared, *server, &left, for_good).await?,
+            };
+            if left.is_empty() {
+                break;
+            }
+        }
+        absent.extend(left);
+    }
+    Some(absent)
+}
+
+async fn ask(
+    shared: &Shared,
+    server: ReplicaSlot,
+    clients: &[Client],
+    for_good: bool,
+) -> Option<Vec<Client>> {
+    let peer = shared.endpoint.get()?.peer(server)?;
+    let session = peer.session().ok()?;
+    let asked = ClientsAsked {
+        names: clients
+            .iter()
+            .map(|name| Bytes::copy_from_slice(name))
+            .collect(),
+        for_good,
+    };
+    let message = wire::payload(wire::Kind::Clients, &asked);
+    let limit = Instant::now() + ANSWER_LIMIT;
+    let reply = session.request(Lane::Control, message, limit).await.ok()?;
+    let answer: ClientsAbsent = wire::decode(&reply.payload).ok()?;
+    let named = |client: &&Client| answer.names.iter().any(|name| name[..] == client[..]);
+    Some(clients.iter().filter(named).cloned().collect())
+}
+
+/// Gives up what these clients hold, if everybody who takes part lets them go for good.
+async fn give_up(shared: &Arc<Shared>, clients: &[Client]) {
+    let epoch = shared.standing.view().epoch;
+    let Some(servers) = asked_by_this_one(shared) else {
+        return;
+    };
+    let Some(gone) = absent_everywhere(shared, &servers, clients, true).await else {
+        return;
+    };
+    let gone: Vec<Client> = gone.into_iter().collect();
+    // Whoever takes part since has not been asked.
+    if gone.is_empty() || shared.standing.view().epoch != epoch {
+        return;
+    }
+    let holdings = shared.store.holdings().of(&gone);
+    tracing::warn!(
+        clients = gone.len(),
+        locks = holdings.locks.len(),
+        denials = holdings.denials.len(),
+        "clients have not come back from a server that they lost; what they held is given up"
+    );
+    let door = Door {
+        shared: shared.clone(),
+        forwarded: false,
+        adopting: false,
+    };
+    if let Err(error) = door.give_up(&holdings).await {
+        tracing::info!(%error, "not everything that absent clients hold could be given up; it is tried again");
+    }
+}

@@ -1,0 +1,315 @@
+//! Who may say what: the one place that decides whether a message of another server is taken.
+//!
+//! A certificate proves which slot speaks, the list of members and what the set has agreed on say what that slot is.
+//! Everything is judged before its body is decoded. The same table stands in `docs/protocol.md`, for people, and a
+//! test walks through it there with real connections.
+//!
+//! What view the sender is in is known here only as far as this replica has followed the decisions, so nothing that is
+//! said once depends on it: only requests do, which are asked again. Servers that keep data and no rows do not exist yet; they
+//! will be a kind of sender and of receiver of their own, and until then nothing is taken from one.
+//!
+//! What must never enter: the meaning of bodies, and what was decided about views in a request of the crate `view`, which
+//! judges that by the sender's slot.
+
+use bytes::Bytes;
+use peer::{Refusal, TurnedAway};
+use vfs::ReplicaSlot;
+
+use crate::driver::shared::Shared;
+use crate::state::wire::{self, Grounds, Kind};
+
+/// What the sender of a message is, as far as the receiver knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaker {
+    /// A member that keeps contents and takes part in the receiver's view.
+    InView,
+    /// A member that keeps contents and takes no part in it, or has never taken part.
+    Outside,
+    /// A member that votes and keeps no contents, in the view or outside it.
+    Witness,
+    /// It was a member.
+    Removed,
+    /// It has a certificate of the set, and the receiver has not heard of it.
+    Stranger,
+}
+
+/// What the receiver of a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hearer {
+    /// It takes part in its view.
+    InView,
+    /// It takes no part.
+    Outside,
+    /// It is a witness, in the view or outside it.
+    Witness,
+    /// It knows that it was removed.
+    Removed,
+}
+
+/// Why something is not taken, for people.
+pub(crate) type Reason = &'static str;
+
+const REMOVED: Reason =
+    "it was removed from the set; to return, let it join again with a new invitation";
+const UNKNOWN: Reason = "no such member is known here yet; one that joined a moment ago is let in as soon as the list of members has come";
+const RECEIVER_REMOVED: Reason =
+    "the server that was asked was removed from the set itself; ask another member";
+const FROM_WITNESS: Reason =
+    "a witness, which keeps no contents and serves nobody, may not say this";
+const TO_WITNESS: Reason =
+    "a witness, which keeps no contents and serves nobody, has no use for this";
+const SENDER_OUTSIDE: Reason =
+    "a server that takes no part in the view serves nobody, and may not ask this";
+const RECEIVER_OUTSIDE: Reason = "the server that was asked takes no part in the view";
+const MAKER_IS_HERE: Reason = "whose updates they are takes part, and sends them itself";
+const NO_KIND: Reason = "there is no such kind of message";
+
+/// Whether there may be a session between the two at all.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn may_meet(speaker: Speaker, hearer: Hearer) -> Result<(), Reason> {
+    match (speaker, hearer) {
+        (_, Hearer::Removed) => Err(RECEIVER_REMOVED),
+        (Speaker::Removed, _) => Err(REMOVED),
+        (Speaker::Stranger, _) => Err(UNKNOWN),
+        (Speaker::InView | Speaker::Outside | Speaker::Witness, _) => Ok(()),
+    }
+}
+
+/// Whether a message or a request is taken. What is refused is never decoded: a message is dropped and counted, a request
+/// is answered with the reason.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn may_say(speaker: Speaker, kind: Kind, hearer: Hearer) -> Result<(), Reason> {
+    may_meet(speaker, hearer)?;
+    match kind {
+        // Votes, what they are cast on, and what a member follows: everybody's.
+        Kind::Control
+        | Kind::Greeting
+        | Kind::Applied
+        | Kind::Members
+        | Kind::Ask
+        | Kind::Promise
+        | Kind::Entered
+        | Kind::CaughtUp
+        | Kind::View
+        | Kind::Relayed
+        | Kind::Remainder
+        // Whoever keeps the authority hands it over; whether it does is for the set's files to see.
+        | Kind::Authority => Ok(()),
+        // Updates and rows come from who makes them and keeps the tree; a witness takes them.
+        Kind::Records | Kind::Base | Kind::TooFar => from_keeper(speaker),
+        // Contents, and what is said of them.
+        Kind::Piece
+        | Kind::PieceDone
+        | Kind::Incomplete
+        | Kind::Completed
+        | Kind::Noted
+        // So have those who serve clients what these have open.
+        | Kind::HeldOpen
+        | Kind::Wanted => from_keeper(speaker).and_then(|()| to_keeper(hearer)),
+        // Questions of who serves clients to who does.
+        Kind::Forward | Kind::Clients | Kind::Scrub => {
+            from_keeper(speaker)?;
+            to_keeper(hearer)?;
+            match (speaker, hearer) {
+                (Speaker::Outside, _) => Err(SENDER_OUTSIDE),
+                (_, Hearer::Outside) => Err(RECEIVER_OUTSIDE),
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+/// Whether a message of replication control is taken. A witness grants controls, and has none.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn may_control(speaker: Speaker, message: &control::Message) -> Result<(), Reason> {
+    use control::Message::{Abort, Propose, Release};
+    match message {
+        Propose { .. } | Abort { .. } | Release { .. } => from_keeper(speaker),
+        _ => Ok(()),
+    }
+}
+
+/// Whether what others relay of a replica's stream is taken: not while it takes part in the receiver's view and was heard
+/// there lately, for then it sends its updates itself.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn may_be_relayed(maker: Speaker, is_heard: bool) -> Result<(), Reason> {
+    match (maker, is_heard) {
+        (Speaker::InView, true) => Err(MAKER_IS_HERE),
+        _ => Ok(()),
+    }
+}
+
+/// What only those may say who keep contents.
+fn from_keeper(speaker: Speaker) -> Result<(), Reason> {
+    match speaker {
+        Speaker::Witness => Err(FROM_WITNESS),
+        _ => Ok(()),
+    }
+}
+
+/// What is of use only to those who keep contents.
+fn to_keeper(hearer: Hearer) -> Result<(), Reason> {
+    match hearer {
+        Hearer::Witness => Err(TO_WITNESS),
+        _ => Ok(()),
+    }
+}
+
+impl Shared {
+    /// Whether another replica may have a session with this one.
+    ///
+    /// # Errors
+    /// What it is told, and whether it is worth its while to come again soon.
+    pub(crate) fn admit_session(&self, from: ReplicaSlot) -> Result<(), TurnedAway> {
+        let speaker = self.speaker(from);
+        let Err(reason) = may_meet(speaker, self.hearer()) else {
+            return Ok(());
+        };
+        let Refusal(reason) = self.refusal(from, reason);
+        let evidence = match speaker {
+            Speaker::Removed => wire::encode(&Grounds::Removed(self.member_list())).into(),
+            _ => Bytes::new(),
+        };
+        Err(TurnedAway {
+            again: speaker == Speaker::Stranger,
+            reason,
+            evidence,
+        })
+    }
+
+    /// Whether a message or request of this number is taken from another replica.
+    ///
+    /// # Errors
+    /// What it is told.
+    pub(crate) fn admit_message(&self, from: ReplicaSlot, number: u32) -> Result<(), Refusal> {
+        let kind = Kind::of(number).ok_or(NO_KIND);
+        let admitted = kind.and_then(|kind| may_say(self.speaker(from), kind, self.hearer()));
+        admitted.map_err(|reason| self.refusal(from, reason))
+    }
+
+    /// Whether what others relay of a replica's stream is taken now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn admit_relayed(&self, of: ReplicaSlot) -> Result<(), Reason> {
+        let news = self.news();
+        let said = news.get(&of).and_then(|news| news.said.as_ref());
+        let is_heard = said.is_some_and(|(_, at)| at.elapsed() <= self.settings.suspicion);
+        may_be_relayed(self.speaker(of), is_heard)
+    }
+
+    fn refusal(&self, from: ReplicaSlot, reason: Reason) -> Refusal {
+        let (sender, receiver) = (from.0, self.slot().0);
+        Refusal(format!(
+            "replica {receiver} refuses this of replica {sender}: {reason}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod walk;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEAKERS: [Speaker; 5] = [
+        Speaker::InView,
+        Speaker::Outside,
+        Speaker::Witness,
+        Speaker::Removed,
+        Speaker::Stranger,
+    ];
+    const HEARERS: [Hearer; 4] = [
+        Hearer::InView,
+        Hearer::Outside,
+        Hearer::Witness,
+        Hearer::Removed,
+    ];
+
+    #[test]
+    fn numbers_name_one_kind_each() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::of(kind.number()), Some(kind));
+        }
+        assert_eq!(Kind::of(0), None);
+    }
+
+    #[test]
+    fn who_may_not_be_met_may_say_nothing() {
+        for (speaker, hearer) in SPEAKERS
+            .iter()
+            .flat_map(|speaker| HEARERS.iter().map(move |hearer| (*speaker, *hearer)))
+        {
+            let says_something = Kind::ALL
+                .iter()
+                .any(|kind| may_say(speaker, *kind, hearer).is_ok());
+            let met = may_meet(speaker, hearer).is_ok();
+            assert_eq!(says_something, met, "{speaker:?} to {hearer:?}");
+        }
+    }
+
+    #[test]
+    fn a_witness_answers_proposals_and_makes_none() {
+        use control::Message::{Abort, Acknowledge, Disown, Ended, Propose, Refuse, Release};
+        let name = control::ControlName {
+            holder: ReplicaSlot(1),
+            incarnation: control::Incarnation(1),
+            number: 1,
+        };
+        let proposal = control::Proposal {
+            name,
+            claims: Vec::new(),
+            downgradable: false,
+            behind: Vec::new(),
+        };
+        let (replaces, floor, next) = (None, 0, None);
+        let own = [
+            Propose {
+                proposal,
+                replaces,
+                floor,
+            },
+            Abort { name, floor },
+            Release { name, next, floor },
+        ];
+        let (turn, obstacles) = (1, Vec::new());
+        let answers = [
+            Acknowledge { name },
+            Refuse {
+                name,
+                turn,
+                obstacles,
+            },
+            Ended { name },
+            Disown { name },
+        ];
+        for message in &own {
+            assert_eq!(may_control(Speaker::Witness, message), Err(FROM_WITNESS));
+            assert_eq!(may_control(Speaker::InView, message), Ok(()));
+            assert_eq!(may_control(Speaker::Outside, message), Ok(()));
+        }
+        for message in &answers {
+            assert_eq!(may_control(Speaker::Witness, message), Ok(()));
+        }
+    }
+
+    #[test]
+    fn only_what_is_asked_again_depends_on_the_view() {
+        for kind in Kind::ALL {
+            let depends = HEARERS[..3].iter().any(|hearer| {
+                may_say(Speaker::InView, kind, *hearer) != may_say(Speaker::Outside, kind, *hearer)
+            });
+            let is_request = matches!(kind, Kind::Forward | Kind::Clients | Kind::Scrub);
+            assert_eq!(depends, is_request, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What somebody relays that its maker never said.
+
+use super::*;
+use crate::state::wire::Relayed;
+
+/// A message of the stream of the replica in `of`, as somebody else relays it who signs it by itself.
+fn forged(by: &Crashed, of: u16, records: &[u8]) -> Message {
+    let signatures = by.signatures();
+    let relayed = Relayed {
+        of,
+        records: Bytes::copy_from_slice(records),
+        signature: signatures.sign(wire::UPDATES, records).into(),
+        certificate: signatures.certificate(),
+    };
+    wire::payload(Kind::Relayed, &relayed)
+}
+
+/// A witness relayed updates that nobody had made, of a replica that was there: they were applied. One with the largest place
+/// ended that replica's stream, and senseless bytes made the receiver leave the view.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_invents_updates_of_another_replica() {
+    let mut set = Set::failing(4).await;
+    set.add_witness().await;
+    set.sites[0].file(ROOT, "kept").await.unwrap();
+    set.rest().await;
+    let witness = set.crash(4).await;
+    let impostor = impersonate(&witness, LATER).await;
+    let site = &set.sites[0];
+    let peer = impostor.call(1, site.address());
+    let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
+    let last = wire::encode(&nothing_through(u64::MAX));
+    let plausible = wire::encode(&nothing_through(1 << 20));
+    let refused = |site: &Site| site.replica.status().relays_refused;
+    let inventions = [
+        forged(&witness, 3, b"no records"),
+        forged(&witness, 3, &last),
+        forged(&witness, 3, &plausible),
+        Message::new(Kind::Relayed.number(), "").with_payload("no message"),
+    ];
+    for message in inventions.clone() {
+        session.send(Lane::Metadata, message).await.unwrap();
+    }
+    eventually("they are dropped", || refused(site) == 4).await;
+    set.sites[2].file(ROOT, "later").await.unwrap();
+    // Nor when that replica is lost, and nobody can ask it.
+    let third = set.crash(2).await;
+    let site = &set.sites[0];
+    eventually("it has left the view", || {
+        let view = site.replica.view_status();
+        view.takes_part && view.losses.iter().any(|loss| loss.slot == 3)
+    })
+    .await;
+    for message in inventions {
+        session.send(Lane::Metadata, message).await.unwrap();
+    }
+    eventually("they are dropped", || refused(site) == 8).await;
+    drop((session, peer, impostor));
+    set.revive(2, third).await;
+    set.revive(4, witness.started_as(LATER)).await;
+    set.sites[2].file(ROOT, "last").await.unwrap();
+    set.assert_equal().await;
+    assert_eq!(*set.sites[0].replica.has_left().borrow(), None);
+}

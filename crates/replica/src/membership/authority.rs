@@ -1,0 +1,93 @@
+//! Moving the set's authority to another member, over the connection between the two.
+//!
+//! What must never enter: who may sign what, which the set's files know.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use peer::set::{Handover, SetDirectory, SetError};
+use peer::{Lane, Message, Refusal};
+use tokio::time::Instant;
+use vfs::ReplicaSlot;
+
+use crate::driver::shared::Shared;
+use crate::handle::Replica;
+use crate::membership::members;
+use crate::state::wire::{self, Malformed};
+
+/// How long the next keeper may take to store the key.
+const STORED_WITHIN: Duration = Duration::from_secs(20);
+/// How long it may take to say that it keeps the authority.
+const TAKEN_WITHIN: Duration = Duration::from_secs(15);
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Replica {
+    /// Has another member keep the set's authority from now on. Says whether that one has confirmed that it does; if
+    /// not, it will as soon as it learns of it, and this replica signs nothing meanwhile.
+    ///
+    /// # Errors
+    /// Why not, for people, with what to do next. The authority is kept here then.
+    pub async fn move_authority(&self, to: u16) -> Result<bool, String> {
+        let (shared, to) = (self.shared(), ReplicaSlot(to));
+        let handover = on_files(shared, move |set| set.begin_handover(to)).await?;
+        let words = |why: String| {
+            format!(
+                "replica {} has not stored the authority's key, which stays here: {why}",
+                to.0
+            )
+        };
+        let peer = shared.endpoint.get().and_then(|all| all.peer(to));
+        let session = peer.and_then(|peer| peer.session().ok());
+        let session = session.ok_or_else(|| {
+            words("it is not in contact; `meridian status` shows the links".to_owned())
+        })?;
+        let message = wire::payload(wire::Kind::Authority, &handover);
+        let deadline = Instant::now() + STORED_WITHIN;
+        let stored = session.request(Lane::Control, message, deadline);
+        let stored = tokio::time::timeout_at(deadline, stored).await;
+        let stored = stored.map_err(|_| words("it does not answer in time".to_owned()))?;
+        stored.map_err(|error| words(error.to_string()))?;
+        on_files(shared, move |set| set.complete_handover(to, &handover)).await?;
+        members::look_for_members(shared);
+        self.put_on_record(format!("moved the set's authority to replica {}", to.0))
+            .await;
+        let taken = async {
+            while shared.set.holds_key() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        Ok(tokio::time::timeout(TAKEN_WITHIN, taken).await.is_ok())
+    }
+}
+
+/// A keeper wants this replica to keep the authority: says so once the key is stored.
+pub(crate) async fn offered(
+    shared: &Arc<Shared>,
+    from: ReplicaSlot,
+    payload: &[u8],
+) -> Result<Message, Refusal> {
+    let refused = Refusal;
+    // The error might quote the key.
+    let handover: Handover =
+        wire::decode(payload).map_err(|_: Malformed| refused("it cannot be decoded".to_owned()))?;
+    let stored = on_files(shared, move |set| set.store_offer(&handover)).await;
+    stored.map_err(refused)?;
+    tracing::info!(
+        from = from.0,
+        "the set's authority was handed over, for use once the list of members says so"
+    );
+    Ok(Message::new(wire::Kind::Authority.number(), Bytes::new()))
+}
+
+/// Works on the set's files, which may have to wait for the disk or for a command.
+async fn on_files<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&SetDirectory) -> Result<T, SetError> + Send + 'static,
+) -> Result<T, String> {
+    let set = shared.set.clone();
+    let done = tokio::task::spawn_blocking(move || work(&set)).await;
+    let done = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    done.map_err(|error| error.to_string())
+}

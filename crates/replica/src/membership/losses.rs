@@ -1,0 +1,493 @@
+//! What becomes of a lost replica's objects: who has how much of what it made, and when its controls end.
+//!
+//! Before anybody goes on with a lost replica's objects, all who are left bring each other to the same
+//! state (rule 32): `relay` carries updates that only some have received, `contents` carries file contents
+//! from whoever has the most (`verdict`); a witness that cannot pass on what it alone has heard gives it up
+//! (`witnessed`). Then its controls may end: because a majority held everything it had answered (`takeover`), or
+//! because an administrator says so; files that came only in part get a version of their own (`adopting`).
+//!
+//! What must never enter: who is lost (`views`), and the rules of replication control.
+
+mod adopting;
+mod awareness;
+mod contents;
+#[cfg(test)]
+mod counterexamples;
+mod relay;
+mod takeover;
+mod verdict;
+mod witnessed;
+
+pub(crate) use contents::{
+    at_stake, completed, incomplete, is_supplied_by, reached_everybody, say_completed_again,
+    send_completed, settle_flagged, supplies,
+};
+pub(crate) use relay::{Kept, Relay, forget_relays, relayed};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use control::Incarnation;
+use tokio::time::Instant;
+use vfs::{ObjectId, ReplicaSlot};
+use view::{SettledBy, ViewState};
+
+use awareness::Awareness;
+
+use crate::administration::decide_settlement;
+use crate::driver::shared::Shared;
+use crate::driver::turn::Turn;
+use crate::membership::views;
+use crate::state::wire::Ask;
+
+/// How often to look.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What is known here of lost replicas.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    /// Settlements that have taken effect here.
+    settled: Mutex<BTreeSet<u64>>,
+    equalling: Mutex<BTreeMap<ReplicaSlot, contents::Equalling>>,
+    awareness: Mutex<Awareness>,
+}
+
+impl Losses {
+    /// Notes that a settlement takes effect here; false when it has done so before.
+    fn settles_now(&self, id: u64) -> bool {
+        let settled = self.settled.lock();
+        settled.unwrap_or_else(PoisonError::into_inner).insert(id)
+    }
+
+    /// Nothing more is to be known of a replica that is gone.
+    pub(crate) fn forget(&self, slot: ReplicaSlot) {
+        self.equalling().remove(&slot);
+        self.awareness().forget(slot);
+    }
+
+    /// Who answers as today's durability asks.
+    pub(crate) fn awareness(&self) -> MutexGuard<'_, Awareness> {
+        self.awareness
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn equalling(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, contents::Equalling>> {
+        self.equalling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Controls end that all have agreed to end.
+pub(crate) async fn apply_settlements(shared: &Arc<Shared>, state: &ViewState) {
+    for (slot, end) in state.settled_streams() {
+        if !shared.losses.settles_now(end.settlement) {
+            continue;
+        }
+        if slot != shared.slot()
+            && let Err(error) = shared.store.abandon(slot, end.settlement).await
+        {
+            // The store has failed, which ends the server.
+            return tracing::error!(%error, "what a lost replica had sent in part cannot be given up");
+        }
+        tracing::warn!(
+            replica = slot.0,
+            settlement = end.settlement,
+            "a lost replica's controls end"
+        );
+    }
+    end_controls(shared, state);
+    if let Err(error) = views::go_through(shared, state).await {
+        // The store has failed, which ends the server.
+        tracing::error!(%error, "settlements cannot be noted");
+    }
+}
+
+/// Of one that comes back those controls end that it may have had; of one that is gone all do, at everybody who hears of
+/// it now or later.
+fn end_controls(shared: &Shared, state: &ViewState) {
+    let settled = state.losses.iter().flat_map(|(slot, loss)| {
+        let below = loss.settled.iter().map(|one| one.incarnation_below);
+        below.max().map(|below| (*slot, Incarnation(below)))
+    });
+    let gone = state.stream_ends.keys();
+    let gone = gone.map(|slot| (*slot, Incarnation(u64::MAX)));
+    for (slot, below) in settled.chain(gone) {
+        shared.engine.turn(|turn| {
+            turn.core
+                .handle_loss_settled(turn.now, &turn.tree, slot, None, below);
+            turn.stirred = true;
+        });
+    }
+}
+
+/// What was made up to here may have brought anything under `majority`.
+pub(crate) fn begin_awareness(shared: &Shared) {
+    let own = shared.engine.turn(|turn| turn.ledger.last_position);
+    let others: Vec<(ReplicaSlot, u64)> = {
+        let inboxes = shared.inboxes();
+        let applied = inboxes.iter();
+        applied
+            .map(|(slot, inbox)| (*slot, inbox.applied()))
+            .collect()
+    };
+    let all = others.into_iter().chain([(shared.slot(), own)]);
+    shared.losses.awareness().begin(all);
+}
+
+/// Others take part than before: whatever was found out counts no more.
+pub(crate) fn view_changed(shared: &Arc<Shared>) {
+    shared.losses.equalling().clear();
+}
+
+/// Members that are lost, and whose controls nobody has ended.
+fn lost(shared: &Shared) -> Vec<ReplicaSlot> {
+    if !shared.takes_part() {
+        return Vec::new();
+    }
+    let Some(state) = shared.view_state() else {
+        return Vec::new();
+    };
+    let lost = state.losses.keys().copied();
+    lost.filter(|slot| !state.is_settled(*slot)).collect()
+}
+
+/// What is told of once, with sums later.
+const COPY_NEEDED: &str = "a whole copy is needed";
+
+/// How long something has been missing, while nothing of it came.
+#[derive(Debug, Default)]
+struct Missing {
+    lost: Option<(ReplicaSlot, u64)>,
+    since: Option<Instant>,
+}
+
+impl Missing {
+    /// Something of a lost stream, applied here so far, is missing or too much; nothing when all is as elsewhere. `true`: it has
+    /// been so for long, and nothing came.
+    fn look(&mut self, lost: Option<(ReplicaSlot, u64)>, now: Instant) -> bool {
+        if lost != self.lost || lost.is_none() {
+            self.lost = lost;
+            self.since = lost.map(|_| now);
+        }
+        let since = self.since;
+        since.is_some_and(|since| now.duration_since(since) > RELAY_PATIENCE)
+    }
+}
+
+/// What nobody relays for so long nobody has kept. What was lost on its way comes again twice before.
+const RELAY_PATIENCE: Duration = Duration::from_secs(15);
+const _: () = assert!(RELAY_PATIENCE.as_millis() >= 3 * relay::AGAIN.as_millis());
+
+/// Looks after lost replicas' objects until the replica stops.
+pub(crate) async fn attend(shared: Arc<Shared>) {
+    let mut missing = Missing::default();
+    let mut adoption = adopting::Adoption::default();
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        relay::forget_what_all_have(&shared);
+        relay::relay_to_returning(&shared);
+        let lacking = lacking_of_lost(&shared, &views::absent(&shared));
+        let lacking = lacking.map(|lost| (lost, "lacks"));
+        let differing = match shared.is_witness {
+            true => lacking.or_else(|| Some((witnessed::beyond_all(&shared)?, "alone has"))),
+            false => lacking,
+        };
+        let place = differing.map(|(lost, _)| (lost, applied_here(&shared, lost)));
+        if let (true, Some((lost, how))) = (missing.look(place, Instant::now()), differing) {
+            missing = Missing::default();
+            take_copy(&shared, lost, how).await;
+        }
+        if !shared.is_witness {
+            adoption.go_on(&shared).await;
+        }
+        for slot in lost(&shared) {
+            relay::relay(&shared, slot).await;
+            if !shared.is_witness {
+                contents::equal(&shared, slot).await;
+                takeover::take_over(&shared, slot).await;
+            }
+        }
+    }
+}
+
+/// This replica has other updates of a lost one than the rest, and nobody can change that; it needs another's
+/// copy.
+async fn take_copy(shared: &Arc<Shared>, lost: ReplicaSlot, how: &str) {
+    let place = lost.0;
+    let reason = format!("it {how} updates of replica {place}, which is lost");
+    if let Some(sum) = shared.is_to_tell(COPY_NEEDED, lost) {
+        tracing::warn!(reason, %sum, "a whole copy is needed");
+    }
+    if shared.takes_part() {
+        views::exclude(shared, shared.slot(), &reason).await;
+        if shared.is_witness {
+            // It has nothing to deliver before.
+            return witnessed::begin_anew(shared, &reason).await;
+        }
+        if shared.standing.is_up_to_date() {
+            // Too few may be left without it. As a new incarnation it answers nobody before it has the copy.
+            return shared.standing.leave(&reason);
+        }
+    }
+    shared.needs_copy.store(true, Ordering::Release);
+}
+
+/// The others who take part.
+fn others(shared: &Shared) -> Vec<ReplicaSlot> {
+    let mut others = shared.standing.view().active;
+    others.remove(&shared.slot());
+    others.into_iter().collect()
+}
+
+/// The others who take part and hold contents.
+fn survivors(shared: &Shared) -> Vec<ReplicaSlot> {
+    let own = shared.slot();
+    shared.engine.turn(|turn| {
+        let ledger = &turn.ledger;
+        let data = ledger.active.difference(&ledger.witnesses);
+        data.filter(|slot| **slot != own).copied().collect()
+    })
+}
+
+/// Whether this replica is the first of those who take part and hold contents: what one has to do, it does.
+pub(crate) fn is_first(shared: &Shared) -> bool {
+    let own = shared.slot();
+    survivors(shared).into_iter().all(|slot| slot > own)
+}
+
+/// The members of the view that take part since later than a lost one did.
+fn late(shared: &Shared, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
+    let state = shared.view_state();
+    let gone = state
+        .as_ref()
+        .and_then(|state| state.members.get(&lost))
+        .map_or(u64::MAX, |member| member.since_epoch);
+    let since = shared.standing.view().since;
+    let late = since.into_iter().filter(|(_, since)| since.0 >= gone);
+    late.map(|(slot, _)| slot).collect()
+}
+
+/// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
+/// view.
+fn applied_by_others(shared: &Shared, lost: ReplicaSlot) -> Option<BTreeMap<ReplicaSlot, u64>> {
+    let epoch = shared.standing.view().epoch.0;
+    let news = shared.news();
+    let others = others(shared).into_iter();
+    others
+        .map(|slot| {
+            let (ask, _) = news.get(&slot)?.said.as_ref()?;
+            let mut applied = ask.applied.iter();
+            let applied = applied.find(|(of, _)| *of == lost.0)?.1;
+            (ask.epoch == epoch).then_some((slot, applied))
+        })
+        .collect()
+}
+
+/// A replica out of the view, or absent from it, of whose stream this one lacks what somebody in the view holds. What
+/// only a witness has heard of, nobody holds.
+pub(crate) fn lacking_of_lost(
+    shared: &Shared,
+    absent: &BTreeSet<ReplicaSlot>,
+) -> Option<ReplicaSlot> {
+    let view = shared.standing.view();
+    let witnesses = shared.engine.turn(|turn| turn.ledger.witnesses.clone());
+    let news = shared.news();
+    let others = shared.followed().into_iter();
+    let gone = |slot: &ReplicaSlot| !view.active.contains(slot) || absent.contains(slot);
+    let mut lost = others.filter(gone);
+    lost.find(|lost| {
+        let here = applied_here(shared, *lost);
+        let said = view
+            .active
+            .difference(&witnesses)
+            .filter_map(|slot| news.get(slot)?.said.as_ref());
+        let applied = said.flat_map(|(ask, _)| &ask.applied);
+        let mut applied = applied.filter(|(of, _)| *of == lost.0);
+        applied.any(|(_, applied)| *applied > here)
+    })
+}
+
+/// Whether others in the view hold contents, and of each replica outside it one of them has all updates that are here, but
+/// for those of which it was decided to go on without them.
+pub(crate) fn others_have_all(shared: &Shared) -> bool {
+    let survivors = survivors(shared);
+    let view = shared.standing.view();
+    let others = shared.followed().into_iter();
+    let mut gone = others.filter(|slot| !view.active.contains(slot) && !shared.is_given_up(*slot));
+    let has_all = |lost| {
+        let here = applied_here(shared, lost);
+        let others = applied_by_others(shared, lost).unwrap_or_default();
+        let mut applied = survivors.iter().filter_map(|slot| others.get(slot));
+        applied.any(|applied| *applied >= here)
+    };
+    !survivors.is_empty() && gone.all(has_all)
+}
+
+/// Whether of each stream but this replica's own, and those that were given up, somebody in the view who holds contents has
+/// said within such a time that it has as much as is here.
+pub(crate) fn present_have_all(shared: &Shared, fresh: Duration) -> bool {
+    let news = shared.news();
+    let present = survivors(shared).into_iter().filter_map(|slot| {
+        let (ask, at) = news.get(&slot)?.said.as_ref()?;
+        (at.elapsed() < fresh).then_some((slot, ask))
+    });
+    let present: Vec<(ReplicaSlot, &Ask)> = present.collect();
+    let streams = shared.followed().into_iter();
+    let streams = streams.filter(|of| !shared.is_given_up(*of));
+    let here: Vec<(ReplicaSlot, u64)> = streams.map(|of| (of, applied_here(shared, of))).collect();
+    have_all(&present, &here)
+}
+
+/// Whether of each of these streams, applied so far, one of those who say this has as much.
+fn have_all(present: &[(ReplicaSlot, &Ask)], here: &[(ReplicaSlot, u64)]) -> bool {
+    let has = |(by, ask): &(ReplicaSlot, &Ask), of: ReplicaSlot, at: u64| {
+        let mut applied = ask.applied.iter();
+        *by == of || applied.any(|(slot, there)| *slot == of.0 && *there >= at)
+    };
+    let mut here = here.iter();
+    !present.is_empty() && here.all(|(of, at)| present.iter().any(|one| has(one, *of, *at)))
+}
+
+pub(crate) fn applied_here(shared: &Shared, lost: ReplicaSlot) -> u64 {
+    shared.inbox(lost).map_or(0, |inbox| inbox.acknowledged())
+}
+
+/// Whether this replica, which takes part anew, has of the lost ones what nothing protects any more: their updates as far
+/// as anybody has them, and the contents of files that no frozen control covers. Everybody in the view had those when
+/// the control ended.
+pub(crate) fn has_what_the_lost_left(shared: &Shared, turn: &Turn<'_>) -> bool {
+    let epoch = shared.standing.view().epoch.0;
+    let news = shared.news();
+    let others = turn.ledger.active.difference(&turn.ledger.witnesses);
+    let others: Vec<&ReplicaSlot> = others.filter(|slot| **slot != shared.slot()).collect();
+    lost(shared).into_iter().all(|lost| {
+        let here = applied_here(shared, lost);
+        let level = others.iter().all(|slot| {
+            let said = news.get(slot).and_then(|news| news.said.as_ref());
+            said.is_some_and(|(ask, _)| {
+                let beyond = |(of, applied): &(u16, u64)| *of == lost.0 && *applied > here;
+                ask.epoch == epoch && !ask.applied.iter().any(beyond)
+            })
+        });
+        let incomplete = shared.store.incomplete_files(lost);
+        let frozen = |file| is_frozen_by(turn, lost, file);
+        level && incomplete.is_ok_and(|files| files.into_iter().all(|(file, ..)| frozen(file)))
+    })
+}
+
+/// Whether a control of a lost replica covers a file.
+fn is_frozen_by(turn: &Turn<'_>, lost: ReplicaSlot, file: ObjectId) -> bool {
+    let mut frozen = turn.core.frozen();
+    frozen.any(|grant| grant.name.holder == lost && turn.covers(grant, file))
+}
+
+/// Whether data of a file is missing here that a lost replica has, which nobody else can change meanwhile.
+pub(crate) fn lacks_frozen(shared: &Shared, turn: &Turn<'_>, file: ObjectId) -> bool {
+    let mut missing = shared.store.lacks_data_of(file).into_iter();
+    missing.any(|lost| is_frozen_by(turn, lost, file))
+}
+
+/// Whether what is here of a file must not be taken for its present version: a lost replica's data is missing, and a control of
+/// that one stands, or this replica does not know yet what the others have of it. An earlier version that this replica
+/// itself wrote would else replace the lost one's when that is back.
+pub(crate) fn withholds(shared: &Shared, turn: &Turn<'_>, file: ObjectId) -> bool {
+    let missing = shared.store.lacks_data_of(file);
+    if missing.is_empty() {
+        return false;
+    }
+    let former = turn.ledger.former.as_ref();
+    let own = former.is_some_and(|former| former.files.contains(&file));
+    let gone = |slot: &ReplicaSlot| !turn.ledger.active.contains(slot) && *slot != shared.slot();
+    let unknown = || !shared.standing.is_up_to_date() && missing.iter().any(gone);
+    !own && (unknown() || lacks_frozen(shared, turn, file))
+}
+
+/// Lost replicas whose streams are applied here so far, with all their contents.
+pub(crate) fn whole_here(shared: &Shared) -> Vec<(u16, u64)> {
+    let equalling = shared.losses.equalling();
+    let whole = equalling
+        .iter()
+        .filter(|(_, equalling)| equalling.is_whole());
+    whole
+        .map(|(slot, equalling)| (slot.0, equalling.applied()))
+        .collect()
+}
+
+/// What is missing before a lost replica's controls can be ended, for people.
+pub(crate) fn waits_for(shared: &Shared, lost: ReplicaSlot) -> Option<String> {
+    let settled = shared.engine.turn(|turn| turn.core.is_settled());
+    if !settled {
+        return Some("not every member of the view has reported".to_owned());
+    }
+    let whole = whole_here(shared);
+    let here = whole.iter().find(|(slot, _)| *slot == lost.0);
+    let Some((_, through)) = here else {
+        return Some("this server brings its copy level with the others'".to_owned());
+    };
+    let epoch = shared.standing.view().epoch.0;
+    let news = shared.news();
+    let behind = survivors(shared).into_iter().find(|slot| {
+        let said = news.get(slot).and_then(|news| news.said.as_ref());
+        !said.is_some_and(|(ask, _)| ask.epoch == epoch && ask.whole.contains(&(lost.0, *through)))
+    });
+    behind.map(|slot| format!("replica {} brings its copy level with the others'", slot.0))
+}
+
+/// Ends a lost replica's controls, once everybody has the same of it.
+pub(crate) async fn settle(
+    shared: &Shared,
+    lost: ReplicaSlot,
+    by: SettledBy,
+) -> Result<(), String> {
+    let through = applied_here(shared, lost);
+    let below = shared.engine.turn(|turn| {
+        let theirs = turn.core.frozen().filter(|grant| grant.name.holder == lost);
+        theirs.map(|grant| grant.name.incarnation.0 + 1).max()
+    });
+    let state = shared.view_state();
+    let loss = state.as_ref().and_then(|state| state.losses.get(&lost));
+    let known = loss.map_or(0, |loss| loss.incarnation + 1);
+    let below = below.unwrap_or(0).max(known);
+    decide_settlement(shared, lost, through, below, by).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of three the first has answered an update because the third has it; the first is lost, and the third is outside the
+    /// view and needs a copy.
+    #[test]
+    fn a_copy_that_alone_has_an_update_of_a_lost_replica_is_not_given_up() {
+        let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));
+        let here = [(first, 7), (second, 3)];
+        let says = |applied: u64| Ask {
+            applied: vec![(first.0, applied)],
+            ..Ask::default()
+        };
+        let (behind, level) = (says(6), says(7));
+        assert!(!have_all(&[(second, &behind)], &here));
+        assert!(have_all(&[(second, &level)], &here));
+        let both = [(first, &says(0)), (second, &behind)];
+        assert!(have_all(&both, &here), "its maker is there");
+        assert!(!have_all(&[], &here), "nobody is there to say so");
+    }
+
+    /// A survivor gets what it lacks over a slow link, for longer than nobody would have to wait for something that nobody has.
+    #[test]
+    fn who_still_gets_what_it_lacks_of_a_lost_one_takes_no_copy() {
+        let (lost, begin) = (ReplicaSlot(3), Instant::now());
+        let mut missing = Missing::default();
+        for second in 0..60 {
+            let now = begin + Duration::from_secs(second);
+            assert!(!missing.look(Some((lost, second / 5)), now), "{second} s");
+        }
+        let much_later = begin + Duration::from_secs(55) + RELAY_PATIENCE + PAUSE;
+        assert!(missing.look(Some((lost, 11)), much_later));
+        assert!(!missing.look(None, much_later));
+    }
+}

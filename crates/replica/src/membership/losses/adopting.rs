@@ -1,0 +1,165 @@
+//! Files that a lost replica had sent only in part, when it is decided to go on without it.
+//!
+//! One survivor, the first of those that hold contents, gives each of them a new version that all others take over: the version
+//! before, where somebody still had it as a whole; else what there is, kept aside and marked as torn, so that
+//! nobody reads a mixture of versions unawares.
+//!
+//! What must never enter: when it is decided, and how the survivors came to have the same.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use vfs::{Authority, Credentials, Error, FileSystem, ObjectId, Result, SetAttributes};
+
+use super::is_first;
+use crate::driver::shared::Shared;
+use crate::frontend::door::Door;
+use crate::state::settings::Durability;
+use crate::state::time::unix_seconds;
+use crate::upkeep;
+
+/// After such a time a survivor does what the first of them has not done.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A new version is tried so often in a row, with such pauses.
+const ATTEMPTS: usize = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Adopting abandoned files.
+#[derive(Debug, Default)]
+pub(super) struct Adoption {
+    /// Since when there are some.
+    since: Option<Instant>,
+    /// Torn ones of which is kept what there is.
+    kept: BTreeSet<ObjectId>,
+}
+
+/// What becomes of an abandoned file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It is the version before, of this size.
+    Before(u64),
+    /// What was answered is in what there is.
+    AsItIs,
+    /// Nobody knows what it is.
+    Torn,
+}
+
+impl Adoption {
+    /// Adopts what is abandoned, if that is up to this replica.
+    pub(super) async fn go_on(&mut self, shared: &Arc<Shared>) {
+        let abandoned = shared.store.abandoned().unwrap_or_default();
+        if abandoned.is_empty() {
+            *self = Adoption::default();
+            return;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let due = is_first(shared) || since.elapsed() > PATIENCE;
+        if !due || !shared.takes_part() || !shared.standing.may_answer() {
+            return;
+        }
+        let mut fates = Vec::with_capacity(abandoned.len());
+        for (file, whole) in abandoned {
+            fates.push((file, fate(shared, file, whole).await));
+        }
+        let torn = fates.iter().filter(|(_, fate)| *fate == Fate::Torn);
+        let torn = torn.map(|(file, _)| *file);
+        let torn: Vec<ObjectId> = torn.filter(|file| !self.kept.contains(file)).collect();
+        if let Some(first) = torn.first() {
+            keep_aside(shared, *first, &torn).await;
+            self.kept.extend(torn);
+        }
+        for (file, fate) in fates {
+            match adopt(shared, file, fate).await {
+                Ok(()) => {}
+                // It is tried again.
+                Err(Error::Delay) => return,
+                Err(error) => {
+                    return tracing::error!(%file, %error, "an abandoned file cannot be adopted");
+                }
+            }
+        }
+    }
+}
+
+async fn fate(shared: &Shared, file: ObjectId, whole: Option<u64>) -> Fate {
+    match whole {
+        _ if shared.durability_of(file).await.0 == Durability::Majority => Fate::AsItIs,
+        Some(size) => Fate::Before(size),
+        None => Fate::Torn,
+    }
+}
+
+/// What there is of torn files is kept, because the files themselves cannot be read.
+async fn keep_aside(shared: &Shared, first: ObjectId, files: &[ObjectId]) {
+    let label = format!("torn-{}-{:x}", unix_seconds(), first.as_u64());
+    let reason = "parts of these files were lost with a server";
+    match shared.store.save_aside(&label, reason, files).await {
+        // A moment ago.
+        Ok(_) | Err(Error::Exists) => {
+            let files = files.len();
+            tracing::warn!(
+                files,
+                label,
+                "parts of files were lost; see `meridian recovered`"
+            );
+        }
+        Err(error) => tracing::error!(%error, "what is left of torn files cannot be kept aside"),
+    }
+}
+
+async fn adopt(shared: &Arc<Shared>, file: ObjectId, fate: Fate) -> Result<()> {
+    if let Fate::Before(size) = fate {
+        cut(shared, file, size).await?;
+    }
+    let torn = fate == Fate::Torn;
+    let mut attempts = 0;
+    while !upkeep::give_new_version(shared, file, || shared.store.adopt(file, torn)).await {
+        // Control that was won is there for the next attempt, if that comes soon.
+        attempts += 1;
+        if attempts == ATTEMPTS {
+            return Err(Error::Delay);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    let path = shared.store.path_of(file).unwrap_or_default();
+    match fate {
+        Fate::Before(_) => {
+            tracing::warn!(%path, "a file is the last version that had come as a whole");
+        }
+        Fate::AsItIs => {}
+        Fate::Torn => tracing::error!(
+            %path,
+            "a file is torn: part of its contents was lost with a server"
+        ),
+    }
+    Ok(())
+}
+
+/// Gives a file the size that its version before had.
+async fn cut(shared: &Arc<Shared>, file: ObjectId, size: u64) -> Result<()> {
+    match shared.store.attributes(file).await {
+        Ok(now) if now.size != size => {}
+        Ok(_) | Err(Error::Stale) => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    let door = Door {
+        shared: shared.clone(),
+        forwarded: false,
+        adopting: true,
+    };
+    let set = SetAttributes {
+        size: Some(size),
+        ..SetAttributes::default()
+    };
+    let root = Credentials::root();
+    match door
+        .set_attributes(Authority::Open(&root), file, &set)
+        .await
+    {
+        Ok(_) | Err(Error::Stale) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,154 @@
+//! From which place of its stream on a replica has answered as today's durability asks.
+//!
+//! Survivors go on by themselves with what `majority` protects. Something may have come under `majority` only a moment ago, or even after its
+//! primary was lost; then that one has answered changes as `relaxed`, which nobody else has. So they go on only with what comes from
+//! a primary that knew of the setting, and if they have everything that it had made before it knew.
+//!
+//! What must never enter: what is asked for where (`durability`), and what is done with a lost replica's objects.
+
+use std::collections::BTreeMap;
+
+use vfs::ReplicaSlot;
+
+use crate::state::wire::Ask;
+
+/// What is known of all replicas.
+#[derive(Debug, Default)]
+pub(crate) struct Awareness {
+    /// The last place of each replica's stream where something came under `majority`.
+    changed: BTreeMap<ReplicaSlot, u64>,
+    /// Who knows of all these changes, with the place of its own last update when it knew.
+    since: BTreeMap<ReplicaSlot, u64>,
+}
+
+impl Awareness {
+    /// Everything up to here may have brought something under `majority`; what others know is not known.
+    pub(crate) fn begin(&mut self, applied: impl Iterator<Item = (ReplicaSlot, u64)>) {
+        self.changed = applied.collect();
+        self.since.clear();
+    }
+
+    /// Something has come under `majority` with an update of `by`, which itself knew at once.
+    pub(crate) fn changed(&mut self, by: ReplicaSlot, position: u64) {
+        let last = self.changed.entry(by).or_default();
+        *last = position.max(*last);
+        let author = self.since.remove(&by);
+        self.since.clear();
+        if author.is_some() {
+            self.since.insert(by, position);
+        }
+    }
+
+    /// A replica says how far it is, what it goes by, and who else knew when.
+    pub(crate) fn heard(&mut self, from: ReplicaSlot, ask: &Ask, majority_by_default: bool) {
+        let knows = self.changed.iter().all(|(by, position)| {
+            let applied = ask.applied.iter().find(|(of, _)| *of == by.0);
+            let known = match *by == from {
+                true => Some(ask.position),
+                false => applied.map(|(_, applied)| *applied),
+            };
+            // This replica itself, or one that is not in the set any more, may be missing.
+            known.is_none_or(|known| known >= *position)
+        });
+        if !knows || (majority_by_default && !ask.majority_by_default) {
+            return;
+        }
+        self.note(from, ask.position);
+        for (of, position) in &ask.aware {
+            self.note(ReplicaSlot(*of), *position);
+        }
+    }
+
+    fn note(&mut self, of: ReplicaSlot, position: u64) {
+        let since = self.since.entry(of).or_insert(position);
+        *since = position.min(*since);
+    }
+
+    /// What this replica answered after this place it answered as is asked for today; `None` when nobody knows.
+    pub(crate) fn since(&self, of: ReplicaSlot) -> Option<u64> {
+        self.since.get(&of).copied()
+    }
+
+    /// A replica is gone, and no change of its can be missing anywhere.
+    pub(crate) fn forget(&mut self, slot: ReplicaSlot) {
+        self.changed.remove(&slot);
+        self.since.remove(&slot);
+    }
+
+    /// For the others.
+    pub(crate) fn known(&self) -> Vec<(u16, u64)> {
+        self.since.iter().map(|(of, at)| (of.0, *at)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ReplicaSlot = ReplicaSlot(1);
+    const B: ReplicaSlot = ReplicaSlot(2);
+    const C: ReplicaSlot = ReplicaSlot(3);
+
+    fn ask(position: u64, applied: &[(u16, u64)]) -> Ask {
+        Ask {
+            position,
+            applied: applied.to_vec(),
+            majority_by_default: true,
+            ..Ask::default()
+        }
+    }
+
+    #[test]
+    fn who_has_applied_the_change_knows_from_its_next_word_on() {
+        let mut awareness = Awareness::default();
+        awareness.begin([(A, 10), (B, 20)].into_iter());
+        assert_eq!(awareness.since(A), None);
+        awareness.heard(A, &ask(12, &[(2, 19)]), false);
+        assert_eq!(awareness.since(A), None, "it lacks an update of B");
+        awareness.heard(A, &ask(15, &[(2, 20)]), false);
+        awareness.heard(A, &ask(30, &[(2, 25)]), false);
+        assert_eq!(awareness.since(A), Some(15), "the first time counts");
+        awareness.changed(B, 26);
+        assert_eq!(awareness.since(A), None);
+        awareness.heard(A, &ask(40, &[(2, 26)]), false);
+        assert_eq!(awareness.since(A), Some(40));
+    }
+
+    #[test]
+    fn whoever_made_the_change_knew_at_once() {
+        let mut awareness = Awareness::default();
+        awareness.changed(A, 5);
+        assert_eq!(awareness.since(A), None, "it may not know of others");
+        awareness.heard(A, &ask(4, &[]), false);
+        assert_eq!(awareness.since(A), None, "that was said before");
+        awareness.heard(A, &ask(6, &[]), false);
+        awareness.heard(C, &ask(0, &[(1, 6)]), false);
+        awareness.changed(A, 9);
+        assert_eq!((awareness.since(A), awareness.since(C)), (Some(9), None));
+    }
+
+    #[test]
+    fn what_others_know_counts_when_they_know_everything() {
+        let mut awareness = Awareness::default();
+        awareness.begin([(A, 10), (C, 7)].into_iter());
+        let mut word = ask(3, &[(1, 9), (3, 7)]);
+        word.aware = vec![(1, 8)];
+        awareness.heard(B, &word, false);
+        assert_eq!(awareness.since(A), None);
+        word.applied = vec![(1, 10), (3, 7)];
+        awareness.heard(B, &word, false);
+        assert_eq!((awareness.since(A), awareness.since(B)), (Some(8), Some(3)));
+        assert_eq!(awareness.known(), [(1, 8), (2, 3)]);
+    }
+
+    #[test]
+    fn who_is_configured_otherwise_protects_nothing_by_default() {
+        let mut awareness = Awareness::default();
+        let mut word = ask(3, &[]);
+        word.majority_by_default = false;
+        awareness.heard(A, &word, true);
+        assert_eq!(awareness.since(A), None);
+        awareness.heard(A, &word, false);
+        assert_eq!(awareness.since(A), Some(3));
+    }
+}

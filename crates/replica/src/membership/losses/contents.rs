@@ -1,0 +1,410 @@
+//! File contents of a lost replica that are not complete at everybody.
+//!
+//! A file is marked incomplete in the batch of the update that changed its data, and complete again when the
+//! primary says that everything up to a position is here. When the primary is lost, whoever has the best of it
+//! (`verdict`) supplies the others, so that all have the same. A file that is complete nowhere stays marked, because the
+//! lost replica may come back with it; what becomes of it when that is not waited for is in `adopting`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use control::Position;
+use peer::Lane;
+use tokio::time::{Duration, Instant};
+use vfs::{ObjectId, ReplicaSlot, Result};
+
+use super::verdict::{Best, Lacks, Quality, Reports, best};
+use super::{applied_by_others, applied_here, late, survivors};
+use crate::driver::shared::Shared;
+use crate::membership::sessions;
+use crate::state::settings::Durability;
+use crate::state::wire::{self, Completed, Incomplete, Lack};
+
+/// So many files are listed in one message.
+const FILES_AT_ONCE: usize = 1000;
+/// What was said is said again after such a time, until all is level; each time after twice as long.
+const AGAIN: Duration = Duration::from_secs(2);
+const AGAIN_MAX: Duration = Duration::from_secs(64);
+
+/// Bringing contents of one lost replica level.
+#[derive(Debug, Default)]
+pub(crate) struct Equalling {
+    applied: u64,
+    said: Option<Instant>,
+    pause: Duration,
+    /// What was missing here when all were level, as it was reported.
+    own: Lacks,
+    reports: BTreeMap<ReplicaSlot, Report>,
+    supplied: bool,
+    /// Those whom this replica supplies with files that are complete nowhere.
+    supplies: BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>,
+    /// Who takes part since later than the lost one did.
+    late: BTreeSet<ReplicaSlot>,
+    /// Who has sent all of a file since then.
+    sent: BTreeMap<ObjectId, ReplicaSlot>,
+    /// Files that are complete nowhere, and here as in the best copy.
+    level: BTreeSet<ObjectId>,
+    whole: bool,
+}
+
+/// What another survivor lacks.
+#[derive(Debug, Default)]
+struct Report {
+    applied: u64,
+    files: Lacks,
+    complete: bool,
+}
+
+impl Equalling {
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    pub(super) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// What all survivors lack, once everybody has told.
+    fn told(&self, own: ReplicaSlot, others: &[ReplicaSlot]) -> Option<Reports<'_>> {
+        let others = others.iter().map(|slot| {
+            let report = self.reports.get(slot)?;
+            let counts = report.complete && report.applied == self.applied;
+            counts.then_some((*slot, &report.files))
+        });
+        let lacks: Option<_> = others.chain([Some((own, &self.own))]).collect();
+        let lacks = lacks?;
+        let late = self.late.clone();
+        Some(Reports { lacks, late })
+    }
+}
+
+/// Goes one step further.
+pub(super) async fn equal(shared: &Arc<Shared>, lost: ReplicaSlot) {
+    let here = applied_here(shared, lost);
+    let level = applied_by_others(shared, lost)
+        .is_some_and(|others| others.values().all(|applied| *applied == here));
+    let settled = shared.engine.turn(|turn| turn.core.is_settled());
+    if !level || !settled {
+        return;
+    }
+    let Ok(own) = lacks(shared, lost).await else {
+        return;
+    };
+    let due = {
+        let mut all = shared.losses.equalling();
+        let equalling = all.entry(lost).or_default();
+        if equalling.applied != here || equalling.said.is_none() {
+            *equalling = Equalling {
+                applied: here,
+                own: own.clone(),
+                late: late(shared, lost),
+                reports: std::mem::take(&mut equalling.reports),
+                ..Equalling::default()
+            };
+        }
+        equalling.whole = own.keys().all(|file| equalling.level.contains(file));
+        let pause = equalling.pause.max(AGAIN);
+        let due = equalling.said.is_none_or(|said| said.elapsed() > pause);
+        if due {
+            equalling.pause = match equalling.said {
+                Some(_) => (pause * 2).min(AGAIN_MAX),
+                None => AGAIN,
+            };
+            equalling.said = Some(Instant::now());
+        }
+        due
+    };
+    if due {
+        report(shared, lost);
+    }
+    supply(shared, lost);
+    take_over_sent(shared, lost).await;
+}
+
+/// What is missing here of a lost replica's files.
+async fn lacks(shared: &Shared, lost: ReplicaSlot) -> Result<Lacks> {
+    let mut lacks = Lacks::new();
+    for (file, through, _) in shared.store.incomplete_files(lost)? {
+        let lack = Lack {
+            file,
+            through,
+            whole: shared.store.whole_before(file, lost),
+            majority: shared.durability_of(file).await.0 == Durability::Majority,
+        };
+        lacks.insert(file, lack);
+    }
+    Ok(lacks)
+}
+
+/// Tells the others what was incomplete here when all were level.
+fn report(shared: &Arc<Shared>, lost: ReplicaSlot) {
+    let (applied, files) = {
+        let all = shared.losses.equalling();
+        let Some(equalling) = all.get(&lost) else {
+            return;
+        };
+        let files: Vec<Lack> = equalling.own.values().copied().collect();
+        (equalling.applied, files)
+    };
+    let epoch = shared.standing.view().epoch.0;
+    let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
+    for slot in survivors(shared) {
+        let parts = (0..count).map(|part| {
+            let first = part * FILES_AT_ONCE;
+            let last = files.len().min(first + FILES_AT_ONCE);
+            let message = Incomplete {
+                of: lost.0,
+                applied,
+                epoch,
+                first: part == 0,
+                files: files[first..last].to_vec(),
+                last: part + 1 == count,
+            };
+            wire::payload(wire::Kind::Incomplete, &message)
+        });
+        sessions::send_list(shared, slot, parts.collect());
+    }
+}
+
+/// Another survivor tells what is incomplete there.
+pub(crate) fn incomplete(shared: &Arc<Shared>, from: ReplicaSlot, said: Incomplete) {
+    if said.epoch != shared.standing.view().epoch.0 {
+        return;
+    }
+    let mut all = shared.losses.equalling();
+    let equalling = all.entry(ReplicaSlot(said.of)).or_default();
+    let report = equalling.reports.entry(from).or_default();
+    if said.first {
+        *report = Report::default();
+    }
+    report.applied = said.applied;
+    let files = said.files.into_iter().map(|lack| (lack.file, lack));
+    report.files.extend(files);
+    report.complete = said.last;
+}
+
+/// Once everybody has told: ships the files of which this replica has the best to those who lack them.
+fn supply(shared: &Arc<Shared>, lost: ReplicaSlot) {
+    let others = survivors(shared);
+    let mine = {
+        let mut all = shared.losses.equalling();
+        let Some(equalling) = all.get_mut(&lost).filter(|one| !one.supplied) else {
+            return;
+        };
+        let Some(mine) = files_to_supply(shared.slot(), &others, equalling) else {
+            return;
+        };
+        equalling.supplied = true;
+        let incomplete = mine.iter();
+        let incomplete = incomplete.filter(|(file, _)| equalling.own.contains_key(file));
+        equalling.supplies = incomplete.map(|(file, to)| (*file, to.clone())).collect();
+        equalling.level.extend(equalling.supplies.keys());
+        mine
+    };
+    shared.engine.turn(|turn| {
+        let (now, follows) = (turn.now, Position(turn.ledger.last_position));
+        for (file, lacking) in &mine {
+            for slot in lacking {
+                if let Some(backlog) = turn.ledger.unshipped.peer(*slot) {
+                    backlog.changed(now, *file, 0..u64::MAX, follows);
+                    backlog.hurry(now, *file);
+                }
+            }
+        }
+    });
+    shared.engine.ring_contents();
+}
+
+/// The files whose best copy is here, each with those who lack it; `None` before everybody has told.
+fn files_to_supply(
+    own: ReplicaSlot,
+    others: &[ReplicaSlot],
+    equalling: &Equalling,
+) -> Option<BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>> {
+    let told = equalling.told(own, others)?;
+    let mine = told.files().into_iter().filter(|file| {
+        let best = best(&told, *file);
+        best.is_some_and(|best| best.slot == own)
+    });
+    let lacking = |file: &ObjectId| {
+        let lacking = told.lacks.iter();
+        let lacking = lacking.filter(|(_, lacks)| lacks.contains_key(file));
+        lacking.map(|(slot, _)| *slot).collect()
+    };
+    Some(mine.map(|file| (file, lacking(&file))).collect())
+}
+
+/// Up to which place of a lost replica's stream somebody has the contents of each file.
+pub(super) fn complete_through(shared: &Shared, lost: ReplicaSlot) -> u64 {
+    let others = survivors(shared);
+    let all = shared.losses.equalling();
+    let Some(told) = all
+        .get(&lost)
+        .and_then(|one| one.told(shared.slot(), &others))
+    else {
+        return 0;
+    };
+    let furthest = told.files().into_iter().filter_map(|file| {
+        let through = |lacks: &&Lacks| lacks.get(&file).map_or(u64::MAX, |lack| lack.through);
+        told.lacks.values().map(through).max()
+    });
+    furthest.min().unwrap_or(u64::MAX)
+}
+
+/// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
+pub(crate) fn supplies(shared: &Shared, to: ReplicaSlot, file: ObjectId) -> bool {
+    let all = shared.losses.equalling();
+    let mut supplied = all.values().filter_map(|one| one.supplies.get(&file));
+    supplied.any(|receivers| receivers.contains(&to))
+}
+
+/// Whether a peer has the best of a file of which a lost replica had sent this one only a part.
+pub(crate) fn is_supplied_by(shared: &Shared, from: ReplicaSlot, file: ObjectId) -> bool {
+    let others = survivors(shared);
+    let all = shared.losses.equalling();
+    all.values().any(|equalling| {
+        let told = equalling.told(shared.slot(), &others);
+        let best = told.and_then(|told| best(&told, file));
+        equalling.own.contains_key(&file) && best.is_some_and(|best| best.slot == from)
+    })
+}
+
+/// Files that whoever has the best of them has sent: they are complete, or as good as they get.
+async fn take_over_sent(shared: &Arc<Shared>, lost: ReplicaSlot) {
+    let others = survivors(shared);
+    let sent: Vec<(ObjectId, Best)> = {
+        let all = shared.losses.equalling();
+        let Some(equalling) = all.get(&lost) else {
+            return;
+        };
+        let Some(told) = equalling.told(shared.slot(), &others) else {
+            return;
+        };
+        let sent = equalling.sent.iter();
+        sent.filter_map(|(file, by)| Some((*file, best(&told, *file)?, by)))
+            .filter(|(file, best, by)| best.slot == **by && !equalling.level.contains(file))
+            .map(|(file, best, _)| (file, best))
+            .collect()
+    };
+    for (file, best) in sent {
+        let whole = match best.quality {
+            Quality::Complete => {
+                settle_flagged(shared, lost, file, u64::MAX).await;
+                // Whoever takes part anew may wait for it.
+                shared.engine.stir();
+                continue;
+            }
+            Quality::Before(size) => Some(size),
+            Quality::Mixed => None,
+        };
+        shared.store.note_level(file, lost, whole);
+        if let Some(equalling) = shared.losses.equalling().get_mut(&lost) {
+            equalling.level.insert(file);
+        }
+    }
+}
+
+/// What a thaw does to files of which a lost replica had sent only a part: each with the size of the version before, if
+/// that is still there as a whole.
+pub(crate) fn at_stake(shared: &Shared, lost: ReplicaSlot) -> Vec<(ObjectId, Option<u64>)> {
+    let majority: BTreeSet<ObjectId> = {
+        let all = shared.losses.equalling();
+        let own = all.get(&lost).into_iter().flat_map(|one| one.own.values());
+        let majority = own.filter(|lack| lack.majority);
+        majority.map(|lack| lack.file).collect()
+    };
+    let marked = shared.store.incomplete_files(lost).unwrap_or_default();
+    let marked = marked.into_iter().map(|(file, _, _)| file);
+    let lacking = marked.filter(|file| !majority.contains(file));
+    lacking
+        .map(|file| (file, shared.store.whole_before(file, lost)))
+        .collect()
+}
+
+/// A peer has all content of a file, by its acknowledgement of the last piece; it is told so, because it
+/// cannot know.
+pub(crate) fn reached_everybody(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
+    let position = shared.engine.turn(|turn| {
+        // What is being written now may be in place here and not be noted yet.
+        let pinned = turn.ledger.pins.contains_key(&file);
+        (!pinned).then_some(turn.ledger.last_position)
+    });
+    if let Some(position) = position {
+        shared.note_completed(peer, file, position);
+    }
+}
+
+/// Tells peers of the files that are complete there.
+pub(crate) fn send_completed(shared: &Shared) {
+    let complete = shared
+        .engine
+        .turn(|turn| std::mem::take(&mut turn.ledger.complete));
+    for (slot, file, position) in complete {
+        shared.note_completed(slot, file, position);
+    }
+    for (slot, mut files) in shared.take_completed() {
+        while !files.is_empty() {
+            let rest = files.split_off(files.len().min(FILES_AT_ONCE));
+            let message = wire::payload(wire::Kind::Completed, &Completed { files });
+            shared.post.send(slot, Lane::Metadata, message);
+            files = rest;
+        }
+    }
+}
+
+/// Tells a peer once more of the files that are complete there, if it may not know: what was said in another
+/// session, or dropped, may not have reached it.
+pub(crate) fn say_completed_again(shared: &Shared, peer: ReplicaSlot) {
+    shared.engine.turn(|turn| {
+        let ledger = &mut *turn.ledger;
+        let first = ObjectId::from_u64(0);
+        let of_peer = ledger.unconfirmed.range((peer, first)..);
+        let files = of_peer.take_while(|(slot, _)| *slot == peer);
+        let files: Vec<ObjectId> = files.map(|(_, file)| *file).collect();
+        let Some(backlog) = ledger.unshipped.peer(peer) else {
+            return;
+        };
+        let keeps = backlog.keeps_contents();
+        let known = files
+            .into_iter()
+            .filter(|file| keeps && !backlog.lacks(*file) && !ledger.pins.contains_key(file));
+        let known = known.map(|file| (peer, file, ledger.last_position));
+        ledger.complete.extend(known);
+    });
+    send_completed(shared);
+}
+
+/// A peer says that these files of its stream are complete here.
+pub(crate) async fn completed(shared: Arc<Shared>, from: ReplicaSlot, completed: Completed) {
+    let lost = super::lost(&shared);
+    let mut fetched = Vec::new();
+    for (file, position) in completed.files {
+        settle_flagged(&shared, from, file, position).await;
+        let mut equalling = shared.losses.equalling();
+        for slot in &lost {
+            if let Some(equalling) = equalling.get_mut(slot) {
+                equalling.sent.insert(file, from);
+            }
+        }
+        drop(equalling);
+        fetched.push(file);
+    }
+    if let Err(error) = shared.store.note_fetched(&fetched).await {
+        return tracing::error!(%error, "fetched files cannot be noted");
+    }
+    let files = fetched.into_iter().map(|file| (file, 0)).collect();
+    let message = wire::payload(wire::Kind::Noted, &Completed { files });
+    shared.post.send(from, Lane::Metadata, message);
+}
+
+/// Takes the mark off a file whose contents are here.
+pub(crate) async fn settle_flagged(
+    shared: &Shared,
+    from: ReplicaSlot,
+    file: ObjectId,
+    position: u64,
+) {
+    if let Err(error) = shared.store.note_complete(file, from, position).await {
+        tracing::error!(%error, %file, "a file cannot be marked complete");
+    }
+}

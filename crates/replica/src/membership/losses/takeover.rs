@@ -1,0 +1,52 @@
+//! The survivors go on by themselves, where a majority held everything that the lost replica had answered.
+
+use std::sync::Arc;
+
+use vfs::{ObjectId, ReplicaSlot};
+use view::SettledBy;
+
+use super::{applied_here, contents, is_first, settle, waits_for};
+use crate::driver::shared::Shared;
+use crate::state::settings::Durability;
+
+/// Decides so, if it is up to this replica: the first of those who hold contents.
+pub(super) async fn take_over(shared: &Arc<Shared>, lost: ReplicaSlot) {
+    if !is_first(shared) || waits_for(shared, lost).is_some() {
+        return;
+    }
+    let objects: Vec<(ObjectId, bool)> = shared.engine.turn(|turn| {
+        let theirs = turn.core.frozen().filter(|grant| grant.name.holder == lost);
+        let claims = theirs.flat_map(|grant| &grant.claims);
+        let deep = |claim: &control::Claim| claim.depth == control::Depth::Deep;
+        claims.map(|claim| (claim.object, deep(claim))).collect()
+    });
+    if objects.is_empty() {
+        return;
+    }
+    for (object, deep) in objects {
+        if shared.durability_of(object).await.0 == Durability::Relaxed {
+            return;
+        }
+        if deep && shared.relaxed_below(object).await {
+            return;
+        }
+    }
+    if !covers(shared, lost) {
+        return tracing::debug!(
+            replica = lost.0,
+            "what it answered is not all known to be here"
+        );
+    }
+    match settle(shared, lost, SettledBy::Takeover).await {
+        Ok(()) => tracing::warn!(replica = lost.0, "a lost replica's objects are taken over"),
+        Err(why) => tracing::debug!(why, "a lost replica's objects are not taken over yet"),
+    }
+}
+
+/// Whether everything is here that the lost replica had answered before it knew that it had to wait for a majority.
+fn covers(shared: &Shared, lost: ReplicaSlot) -> bool {
+    let since = shared.losses.awareness().since(lost);
+    since.is_some_and(|since| {
+        since <= applied_here(shared, lost) && since <= contents::complete_through(shared, lost)
+    })
+}

@@ -1,0 +1,41 @@
+//! What a witness has heard of a lost replica, and nobody else has.
+//!
+//! It relays that like any other survivor. Where it cannot, because messages are kept in memory only, or where it was
+//! decided to go on without, its copy of the rows would differ from everybody's for ever: a witness never counts as
+//! holding an update (rule 36), so it is the witness that gives way.
+
+use vfs::ReplicaSlot;
+
+use super::applied_here;
+use crate::driver::shared::Shared;
+use crate::replication::base;
+
+/// A replica out of the view of whose stream this witness has more than everybody in the view who holds contents.
+pub(super) fn beyond_all(shared: &Shared) -> Option<ReplicaSlot> {
+    let view = shared.standing.view();
+    let witnesses = shared.engine.turn(|turn| turn.ledger.witnesses.clone());
+    let news = shared.news();
+    let holders: Vec<ReplicaSlot> = view.active.difference(&witnesses).copied().collect();
+    let mut lost = shared.followed().into_iter();
+    lost.find(|lost| {
+        let here = applied_here(shared, *lost);
+        let applied = holders.iter().map(|holder| {
+            let (ask, _) = news.get(holder)?.said.as_ref()?;
+            let of_lost = ask.applied.iter().find(|(of, _)| *of == lost.0);
+            (ask.epoch == view.epoch.0).then_some(of_lost?.1)
+        });
+        // Nobody is judged by a word that has not come.
+        let most = applied.collect::<Option<Vec<u64>>>();
+        let most = most.and_then(|applied| applied.into_iter().max());
+        !view.active.contains(lost) && most.is_some_and(|most| most < here)
+    })
+}
+
+/// Gives this witness's copy of the rows up; as a new incarnation it takes that of a replica.
+pub(super) async fn begin_anew(shared: &Shared, reason: &str) {
+    match base::give_up_copy(shared, None).await {
+        Ok(()) => shared.standing.leave(reason),
+        // The store has failed, which ends the server.
+        Err(error) => tracing::error!(%error, "the witness cannot give its copy up"),
+    }
+}

@@ -1,0 +1,125 @@
+//! What follows when two replicas meet: whether a session begins, and what is done about a copy that was put back.
+//!
+//! What must never enter: how it is found out (`lineage`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use peer::{Sender, TurnedAway};
+use vfs::ReplicaSlot;
+
+use crate::driver::shared::Shared;
+use crate::membership::authorisation::Speaker;
+use crate::state::lineage::{Evidence, Fault, Introduction};
+use crate::state::wire;
+
+/// See [`peer::Owner::introduce`].
+pub(crate) fn introduce(shared: &Shared, to: ReplicaSlot) -> Bytes {
+    // A store that has failed ends the server elsewhere.
+    let applied = shared.store.applied(to).unwrap_or_default();
+    let introduction = shared.lineage.introduction(to, applied);
+    wire::encode(&introduction).into()
+}
+
+/// See [`peer::Owner::meet`].
+pub(crate) fn meet(
+    shared: &Arc<Shared>,
+    peer: Sender,
+    introduction: &Bytes,
+) -> Result<(), TurnedAway> {
+    let unknown = |_| {
+        TurnedAway {
+        again: false,
+        reason: "it does not say what it has met before; the two servers run different versions of the program, upgrade the older one".to_owned(),
+        evidence: Bytes::new(),
+    }
+    };
+    let said: Introduction = wire::decode(introduction).map_err(unknown)?;
+    let lineage = &shared.lineage;
+    let evidence = match shared.speaker(peer.slot) {
+        // It is told why it is not let in.
+        Speaker::Removed => None,
+        // These files may be from before it joined.
+        Speaker::Stranger => lineage.proven_by(peer.slot, &said).map(Evidence::Mine),
+        Speaker::InView | Speaker::Outside | Speaker::Witness => lineage.judge(peer, &said),
+    };
+    match evidence {
+        None => Ok(()),
+        Some(evidence) => Err(refuse(shared, peer.slot, evidence)),
+    }
+}
+
+/// See [`peer::Owner::turned_away`].
+pub(crate) fn turned_away(shared: &Arc<Shared>, by: ReplicaSlot, evidence: Evidence) {
+    match evidence {
+        Evidence::NotYet => shared.lineage.note_met(by),
+        Evidence::Yours(fault) if shared.lineage.is_proven(&fault.what) => {
+            give_up(shared, fault);
+        }
+        Evidence::Mine(fault) => shared.lineage.note_rolled_back(by, fault),
+        // Whoever claims what is not so is turned away itself, when it is met the other way round.
+        Evidence::Yours(_) => {}
+        Evidence::Unproven => tracing::warn!(
+            by = by.0,
+            "what this server has met of another one is not in that one's data directory, and cannot be proven there"
+        ),
+    }
+}
+
+fn refuse(shared: &Arc<Shared>, peer: ReplicaSlot, evidence: Evidence) -> TurnedAway {
+    let (again, reason) = match evidence {
+        Evidence::NotYet => (
+            true,
+            "one of the two waits until it has met the other members".to_owned(),
+        ),
+        Evidence::Yours(fault) => (false, fault.of_own()),
+        Evidence::Unproven => (false, unproven(peer, shared.slot())),
+        Evidence::Mine(fault) => {
+            give_up(shared, fault);
+            (false, fault.of_other(shared.slot().0))
+        }
+    };
+    if let Evidence::Yours(fault) = evidence {
+        shared.lineage.note_rolled_back(peer, fault);
+    }
+    TurnedAway {
+        again,
+        reason,
+        evidence: wire::encode(&wire::Grounds::Past(evidence)).into(),
+    }
+}
+
+/// What is said to a member whose claim is not believed.
+fn unproven(by: ReplicaSlot, of: ReplicaSlot) -> String {
+    format!(
+        "replica {} says that it has met replica {} in a state that is not in the data directory there, and has no proof of it. If that directory was put back, or lost its end, replace its copy, there, as `meridian set rejoin --help` says; else replica {} is not to be trusted",
+        by.0, of.0, by.0
+    )
+}
+
+/// An earlier start found that this directory was put back.
+pub(crate) fn take_up_fault(shared: &Shared) {
+    if let Some(fault) = shared.lineage.fault() {
+        shared.standing.bar();
+        tracing::error!("{}", fault.of_own());
+    }
+}
+
+/// This directory was put back: from here on nothing is said in its name.
+fn give_up(shared: &Arc<Shared>, fault: Fault) {
+    shared.standing.bar();
+    if !shared.lineage.accept(fault) {
+        return;
+    }
+    tracing::error!("{}", fault.of_own());
+    if let Some(endpoint) = shared.endpoint.get() {
+        endpoint.end_sessions();
+    }
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        // Found out again at the next start if it cannot be kept.
+        if let Err(error) = shared.lineage.keep_fault(fault).await {
+            tracing::error!(%error, "that this copy was put back cannot be noted");
+        }
+    });
+}

@@ -1,0 +1,124 @@
+//! The members of the set as its signed list and what was agreed have them: whom this replica talks to, and with whom it
+//! parts for ever.
+//!
+//! What must never enter: what is said to a member (`sessions`), and who decides about members (`views`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use peer::Lane;
+use peer::set::{Learned, MemberList, SetError};
+use vfs::ReplicaSlot;
+
+use crate::driver::shared::Shared;
+use crate::membership::accounts;
+use crate::membership::sessions::{began, end};
+use crate::state::wire;
+
+/// What is told of once, with sums later.
+const READING_MEMBERS: &str = "the list of members cannot be read";
+
+/// Takes over a list of members that a peer showed, if the set's authority has signed it and it counts more than ours.
+pub(crate) fn learn_members(shared: &Arc<Shared>, from: ReplicaSlot, list: &MemberList) {
+    match shared.set.learn(list) {
+        Ok(Learned::Nothing) => {}
+        Ok(Learned::News) => look_for_members(shared),
+        // Its keeper takes in what we know and signs anew; until then ours counts.
+        Ok(Learned::NotAll) => {
+            let message = wire::body(wire::Kind::Members, &shared.member_list());
+            let keeper = ReplicaSlot(list.keeper);
+            shared.post.send(keeper, Lane::Control, message);
+        }
+        Err(error @ SetError::Forged(_)) => {
+            if shared.note_forger(from) {
+                tracing::error!(peer = from.0, %error, "a peer shows a list of members that does not count; look at its server");
+            }
+        }
+        Err(error) => tracing::error!(%error, "the list of members cannot be stored"),
+    }
+}
+
+/// Takes up the list of members as the files have it: a command or a joining server may have changed it there.
+pub(crate) fn look_for_members(shared: &Arc<Shared>) {
+    match shared.set.member_list() {
+        Ok(list) if list != shared.member_list() => adopt_members(shared, list),
+        Ok(_) => {}
+        Err(error) => {
+            if let Some(sum) = shared.is_to_tell(READING_MEMBERS, shared.slot()) {
+                tracing::error!(%error, %sum, "the list of members cannot be read");
+            }
+        }
+    }
+}
+
+/// Talks to the members of a list from now on, and to no others. Those whom the set has removed are none, though the list
+/// may not say so: it is kept where they were given up with the majority.
+pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
+    let state = shared.view_state();
+    let is_gone = |slot| state.as_ref().is_some_and(|state| state.is_gone(slot));
+    let members = list.members.iter().filter(|member| !member.revoked);
+    let current: BTreeSet<ReplicaSlot> = members
+        .map(|member| ReplicaSlot(member.slot))
+        .filter(|slot| !is_gone(*slot))
+        .collect();
+    shared.set_members(current.clone(), list.clone());
+    let others: Vec<_> = current
+        .iter()
+        .filter(|slot| **slot != shared.slot())
+        .copied()
+        .collect();
+    shared.engine.turn(|turn| {
+        for slot in &others {
+            accounts::open(turn, *slot, list.is_witness(slot.0));
+        }
+        turn.stirred = true;
+    });
+    let removed = shared.is_removed();
+    shared.engine.set_alone(others.is_empty() && !removed);
+    part_with_removed(shared);
+    if removed {
+        return;
+    }
+    for slot in &others {
+        let member = list
+            .members
+            .iter()
+            .find(|member| ReplicaSlot(member.slot) == *slot);
+        let addresses = member.map_or_else(Vec::new, |member| member.addresses.clone());
+        shared.meet(*slot, addresses);
+        let peer = shared.endpoint.get().and_then(|all| all.peer(*slot));
+        if let Some(Ok(session)) = peer.map(|peer| peer.session())
+            && !shared.conversations.contains(*slot)
+        {
+            began(shared, session.peer());
+        }
+    }
+    let message = wire::body(wire::Kind::Members, &list);
+    for slot in others {
+        shared.post.send(slot, Lane::Control, message.clone());
+    }
+}
+
+/// The set has agreed that these are members no more.
+pub(crate) fn agreed_removals(shared: &Arc<Shared>, removed: &BTreeSet<ReplicaSlot>) {
+    if shared.note_removed(removed) {
+        part_with_removed(shared);
+    }
+}
+
+/// Ends what there is with those who were removed, for ever; or with everybody, if that is this replica.
+fn part_with_removed(shared: &Arc<Shared>) {
+    if shared.is_removed() {
+        return shared.end_as_removed();
+    }
+    for slot in shared.removed() {
+        if let Some(endpoint) = shared.endpoint.get() {
+            endpoint.revoke(slot);
+        }
+        if shared.post.is_in_session(slot) {
+            tracing::info!(peer = slot.0, "a member was removed; its connections end");
+            end(shared, slot);
+        }
+        shared.forget(slot);
+    }
+}

@@ -1,0 +1,432 @@
+//! From the list of members, which the authority signs, to the configuration that the set agrees on.
+//!
+//! One member at a time, and only when all who take part know every control, and have every update, of earlier
+//! configurations: otherwise majorities of two configurations might not meet (rule 31). Who is to go leaves the view first,
+//! then it is settled what becomes of what it alone had, and then it is removed: nobody could settle that later
+//! (counterexample 41). Members that are to go come before those that are to come, which may never be reached.
+
+#[cfg(test)]
+mod sequences;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peer::Lane;
+use peer::set::{Member, MemberList};
+use vfs::ReplicaSlot;
+use view::{Decision, Kind, Outcome, SettledBy, ViewState};
+
+use super::{leaving, promises};
+use crate::driver::shared::Shared;
+use crate::membership::losses;
+use crate::state::time::unix_seconds;
+
+/// A decision that takes longer is asked for again.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// Whether the signed list of members says what a change of the configuration says. The leader asks before it proposes
+/// one, so that no member can bring about what the authority did not.
+///
+/// # Errors
+/// Why not, for people.
+pub(crate) fn is_backed(list: &MemberList, decision: &Decision) -> Result<(), String> {
+    match decision {
+        Decision::Configure { slot, kind, .. } => {
+            let member = list.member(slot.0).filter(|member| !member.revoked);
+            let is_of_kind = |member: &Member| kind_of(member) == *kind;
+            match member.is_some_and(is_of_kind) {
+                true => Ok(()),
+                false => Err(format!(
+                    "the signed list of members, as the leader knows it, has no such replica {}",
+                    slot.0
+                )),
+            }
+        }
+        Decision::Remove { slot, .. } => match list.member(slot.0) {
+            Some(member) if member.revoked => Ok(()),
+            _ => Err(format!(
+                "the signed list of members, as the leader knows it, does not remove replica {}",
+                slot.0
+            )),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn kind_of(member: &Member) -> Kind {
+    match member.witness {
+        true => Kind::Witness,
+        false => Kind::Data,
+    }
+}
+
+/// Tells the set's files, once it is so, that the list of members there is the newest that a majority of the set knows:
+/// as many of those who count have shown theirs since this replica started. Before that nobody is admitted here.
+pub(crate) fn note_current(shared: &Shared) {
+    if shared.set.is_current() {
+        return;
+    }
+    let view = shared.standing.view();
+    let has_shown = |slot: &&ReplicaSlot| **slot == shared.slot() || shared.has_greeted(**slot);
+    let heard = view.configured.iter().filter(has_shown).count();
+    if view.epoch.0 > 0 && heard > view.configured.len() / 2 {
+        shared.set.note_current();
+    }
+}
+
+/// Why a member that is to be removed leaves the view, and why what it alone had is given up, for people.
+const REMOVED: &str = "it is removed from the set";
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// The configuration changes.
+    Change(Decision),
+    /// Somebody who is to go leaves the view.
+    PartWith(ReplicaSlot),
+    /// It is settled that nothing is left of somebody who is to go.
+    Settle(ReplicaSlot),
+}
+
+/// Has the set agree on the next member that has come or gone, if this replica keeps the authority. A witness that keeps it cannot
+/// tell whether contents are at stake when somebody goes; that is settled by the first member that keeps them.
+pub(crate) async fn configure(shared: &Arc<Shared>) {
+    let Some(views) = shared.views.get() else {
+        return;
+    };
+    let state = views.state().borrow().clone();
+    let keeps_authority = shared.set.keeps_authority();
+    let settles = !shared.is_witness && (keeps_authority || settles_for_witness(shared));
+    if !(keeps_authority || settles) || !shared.standing.may_answer() {
+        return;
+    }
+    let leaves_something = |slot| leaves_something(shared, slot);
+    let is_there = |slot| shared.post.is_connected(slot, Lane::Control);
+    let step = next(
+        &shared.member_list(),
+        &state,
+        (shared.slot(), unix_seconds()),
+        leaves_something,
+        is_there,
+    );
+    match step {
+        Some(Step::Settle(slot)) if settles => settle(shared, slot).await,
+        Some(Step::PartWith(slot)) if keeps_authority => {
+            leaving::exclude(shared, slot, REMOVED).await;
+        }
+        Some(Step::Change(decision)) if keeps_authority && is_steady(shared) => {
+            change(shared, views, decision).await;
+        }
+        Some(_) | None => {}
+    }
+}
+
+/// Whether a witness keeps the authority, and this replica is the first that can settle what it cannot.
+fn settles_for_witness(shared: &Shared) -> bool {
+    let list = shared.member_list();
+    list.is_witness(list.keeper) && losses::is_first(shared)
+}
+
+async fn change(shared: &Shared, views: &view::Views, decision: Decision) {
+    match tokio::time::timeout(LIMIT, views.decide(decision)).await {
+        Ok(Ok(Outcome::Applied)) => tracing::info!("the configuration has changed"),
+        Ok(Ok(Outcome::Refused(why))) => tell(shared, &why, "the configuration stays as it is"),
+        Ok(Err(error)) => tell(
+            shared,
+            &error.to_string(),
+            "the configuration is not decided",
+        ),
+        Err(_) => tell(
+            shared,
+            "no answer",
+            "the configuration is not decided in time",
+        ),
+    }
+}
+
+/// It is tried again every second.
+fn tell(shared: &Shared, why: &str, what: &'static str) {
+    if let Some(sum) = shared.is_to_tell(what, shared.slot()) {
+        tracing::warn!(why, %sum, "{what}");
+    }
+}
+
+/// Nobody has anything less than the lost one as far as can be known, so nobody is asked.
+async fn settle(shared: &Arc<Shared>, slot: ReplicaSlot) {
+    if losses::waits_for(shared, slot).is_some() {
+        return;
+    }
+    let by = SettledBy::Administrator {
+        reason: REMOVED.to_owned(),
+    };
+    match losses::settle(shared, slot, by).await {
+        Ok(()) => tracing::info!(
+            replica = slot.0,
+            "nothing is left of a replica that is removed"
+        ),
+        Err(why) => tracing::warn!(why, "a loss is not settled"),
+    }
+}
+
+/// Whether a lost replica may alone have something: then its removal waits until that is back in the view, taken over, or
+/// given up by an administrator's word.
+pub(crate) fn leaves_something(shared: &Shared, slot: ReplicaSlot) -> bool {
+    let frozen = shared.engine.turn(|turn| {
+        let mut frozen = turn.core.frozen();
+        !turn.core.is_settled() || frozen.any(|grant| grant.name.holder == slot)
+    });
+    frozen || !losses::at_stake(shared, slot).is_empty()
+}
+
+/// Whether all who take part say that everybody knows their controls and has their updates of earlier configurations.
+fn is_steady(shared: &Shared) -> bool {
+    let view = shared.standing.view();
+    let news = shared.news();
+    let mut others = view.active.iter().filter(|slot| **slot != shared.slot());
+    let fresh = shared.settings.site_lease;
+    shared.engine.turn(|turn| promises::is_steady(shared, turn))
+        && others.all(|slot| {
+            let said = news.get(slot).and_then(|news| news.said.as_ref());
+            said.is_some_and(|(ask, at)| {
+                ask.steady && ask.epoch == view.epoch.0 && at.elapsed() < fresh
+            })
+        })
+}
+
+fn next(
+    list: &MemberList,
+    state: &ViewState,
+    (by, at_unix_s): (ReplicaSlot, u64),
+    leaves_something: impl Fn(ReplicaSlot) -> bool,
+    is_there: impl Fn(ReplicaSlot) -> bool,
+) -> Option<Step> {
+    let members = || list.members.iter();
+    let configured = |slot: &ReplicaSlot| state.members.contains_key(slot);
+    let to_go = members().filter(|member| member.revoked);
+    let mut to_go = to_go
+        .map(|member| ReplicaSlot(member.slot))
+        .filter(configured);
+    let goes =
+        to_go.find_map(|slot| towards_removal(state, slot, (by, at_unix_s), &leaves_something));
+    let comes = || {
+        let to_come = || {
+            members()
+                .filter(|member| !member.revoked && !configured(&ReplicaSlot(member.slot)))
+                .filter(|member| !state.removed.contains(&ReplicaSlot(member.slot)))
+        };
+        // One that joined and was never started holds up nobody who came later.
+        let mut present = to_come().filter(|member| is_there(ReplicaSlot(member.slot)));
+        let member = present.next().or_else(|| to_come().next());
+        let member = member.filter(|_| state.newcomer().is_none())?;
+        Some(Step::Change(Decision::Configure {
+            slot: ReplicaSlot(member.slot),
+            kind: kind_of(member),
+            by,
+            at_unix_s,
+        }))
+    };
+    goes.or_else(comes)
+}
+
+/// What can be done now so that a member goes.
+fn towards_removal(
+    state: &ViewState,
+    slot: ReplicaSlot,
+    (by, at_unix_s): (ReplicaSlot, u64),
+    leaves_something: impl Fn(ReplicaSlot) -> bool,
+) -> Option<Step> {
+    let holds = |decision: &Decision| state.clone().decide(decision) == Outcome::Applied;
+    let remove = Decision::Remove {
+        slot,
+        by,
+        at_unix_s,
+    };
+    if holds(&remove) {
+        return Some(Step::Change(remove));
+    }
+    let part = Decision::Exclude {
+        slot,
+        by,
+        seen_epoch: state.epoch,
+        reason: REMOVED.to_owned(),
+        at_unix_s,
+    };
+    if holds(&part) {
+        return Some(Step::PartWith(slot));
+    }
+    let is_open = state.losses.contains_key(&slot) && !state.is_settled(slot);
+    (is_open && !leaves_something(slot)).then_some(Step::Settle(slot))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use view::Settlement;
+
+    use super::*;
+
+    const FOUNDER: ReplicaSlot = ReplicaSlot(1);
+
+    fn member(slot: u16, revoked: bool) -> Member {
+        Member {
+            slot,
+            addresses: Vec::new(),
+            revoked,
+            witness: false,
+        }
+    }
+
+    /// A set whose members have come one after the other.
+    fn set(size: u16) -> ViewState {
+        let mut state = ViewState {
+            epoch: 1,
+            ..ViewState::default()
+        };
+        let founder = view::MemberState {
+            kind: Kind::Data,
+            active: true,
+            since_epoch: 1,
+            incarnation: 1,
+            was_active: true,
+            excluded: None,
+        };
+        state.members = BTreeMap::from([(FOUNDER, founder)]);
+        for slot in (2..=size).map(ReplicaSlot) {
+            let configure = Decision::Configure {
+                slot,
+                kind: Kind::Data,
+                by: FOUNDER,
+                at_unix_s: 0,
+            };
+            hold(&mut state, &configure);
+            let seen_epoch = state.epoch;
+            let admit = Decision::Admit {
+                slot,
+                by: slot,
+                seen_epoch,
+                incarnation: 1,
+                at_unix_s: 0,
+            };
+            hold(&mut state, &admit);
+        }
+        state
+    }
+
+    fn hold(state: &mut ViewState, decision: &Decision) {
+        assert_eq!(state.decide(decision), Outcome::Applied, "{decision:?}");
+    }
+
+    fn after(list: &[Member], state: &ViewState, leaves_something: bool) -> Option<Step> {
+        let list = MemberList {
+            members: list.to_vec(),
+            ..MemberList::default()
+        };
+        next(&list, state, (FOUNDER, 0), |_| leaves_something, |_| true)
+    }
+
+    /// Somebody had joined and was never started: nobody who joined later was configured.
+    #[test]
+    fn one_that_is_absent_holds_up_nobody_who_comes_later() {
+        let list = MemberList {
+            members: vec![member(1, false), member(2, false), member(3, false)],
+            ..MemberList::default()
+        };
+        let state = set(1);
+        let comes = |is_there: fn(ReplicaSlot) -> bool| {
+            let step = next(&list, &state, (FOUNDER, 0), |_| false, is_there);
+            match step {
+                Some(Step::Change(Decision::Configure { slot, .. })) => slot.0,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(comes(|slot| slot.0 == 3), 3);
+        assert_eq!(comes(|_| true), 2);
+        // Who leads may reach it though we do not.
+        assert_eq!(comes(|_| false), 2);
+    }
+
+    fn settle(state: &mut ViewState, slot: ReplicaSlot) {
+        let settlement = Settlement {
+            through: 7,
+            incarnation_below: 2,
+            names: None,
+            by: SettledBy::Takeover,
+            at_unix_s: 0,
+            id: 0,
+        };
+        let seen_epoch = state.epoch;
+        let settle = Decision::Settle {
+            slot,
+            settlement,
+            by: FOUNDER,
+            seen_epoch,
+            at_unix_s: 0,
+        };
+        hold(state, &settle);
+    }
+
+    #[test]
+    fn who_is_to_go_leaves_is_settled_and_is_removed() {
+        let (mut state, third) = (set(3), ReplicaSlot(3));
+        let list = [member(1, false), member(2, false), member(3, true)];
+        assert_eq!(after(&list, &state, true), Some(Step::PartWith(third)));
+        let exclude = Decision::Exclude {
+            slot: third,
+            by: FOUNDER,
+            seen_epoch: state.epoch,
+            reason: String::new(),
+            at_unix_s: 0,
+        };
+        hold(&mut state, &exclude);
+        assert_eq!(after(&list, &state, true), None, "somebody has to say so");
+        assert_eq!(after(&list, &state, false), Some(Step::Settle(third)));
+        settle(&mut state, third);
+        let Some(Step::Change(remove)) = after(&list, &state, true) else {
+            panic!("it can be removed");
+        };
+        hold(&mut state, &remove);
+        assert!(state.is_gone(third));
+        assert_eq!(after(&list, &state, false), None);
+    }
+
+    #[test]
+    fn the_second_of_two_is_removed_in_one_step() {
+        let list = [member(1, false), member(2, true)];
+        let step = after(&list, &set(2), true);
+        assert!(matches!(step, Some(Step::Change(Decision::Remove { .. }))));
+    }
+
+    /// Of four one is lost; another one is to go as well, and cannot leave before.
+    #[test]
+    fn one_that_waits_holds_up_no_other() {
+        let mut state = set(4);
+        let fourth = ReplicaSlot(4);
+        let exclude = Decision::Exclude {
+            slot: fourth,
+            by: FOUNDER,
+            seen_epoch: state.epoch,
+            reason: String::new(),
+            at_unix_s: 0,
+        };
+        hold(&mut state, &exclude);
+        let list = [1, 2, 3, 4].map(|slot| member(slot, slot > 2));
+        assert_eq!(after(&list, &state, false), Some(Step::Settle(fourth)));
+    }
+
+    #[test]
+    fn who_is_to_come_waits_for_those_who_are_to_go_and_is_never_one_of_them() {
+        let mut state = set(3);
+        let list = [
+            member(1, false),
+            member(2, false),
+            member(3, true),
+            member(4, false),
+        ];
+        let third = ReplicaSlot(3);
+        assert_eq!(after(&list, &state, false), Some(Step::PartWith(third)));
+        state.removed.insert(ReplicaSlot(4));
+        let list = [1, 2, 3, 4].map(|slot| member(slot, false));
+        assert_eq!(after(&list, &state, false), None);
+    }
+}

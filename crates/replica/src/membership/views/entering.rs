@@ -1,0 +1,282 @@
+//! Taking part anew: from being admitted until the first answer to a client.
+//!
+//! The others had finished many things without the replica that is admitted, and do not remember them as
+//! controls. Each member therefore tells it how far its stream was when it entered the view, and, once
+//! everything it owed at that moment has arrived, that it is caught up. What came later is protected by
+//! controls that the newcomer was told of or has acknowledged.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use control::{Epoch, Position};
+use peer::Lane;
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::driver::shared::Shared;
+use crate::driver::turn::Turn;
+use crate::membership::losses;
+use crate::state::wire::{self, CaughtUp, Entered};
+
+/// What this replica owes one that takes part anew.
+#[derive(Debug)]
+pub(crate) struct Debt {
+    /// The view since which the newcomer takes part.
+    epoch: u64,
+    through: u64,
+    /// Files of which the newcomer lacked something then that it has not got since. What is written later is
+    /// not owed.
+    files: BTreeSet<ObjectId>,
+}
+
+/// What this replica, taking part anew, has heard of the others.
+#[derive(Debug, Default)]
+pub(crate) struct Arrival {
+    epoch: u64,
+    /// The last places of their streams that were made without regard to this replica.
+    exempt: Vec<(ReplicaSlot, u64)>,
+    caught_up: BTreeSet<ReplicaSlot>,
+}
+
+/// This replica has entered a view in which another one takes part anew.
+pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
+    let since = shared
+        .standing
+        .view()
+        .since
+        .get(&slot)
+        .map_or(0, |since| since.0);
+    let debt = shared.engine.turn(|turn| {
+        let mut given_up = false;
+        let files: BTreeSet<ObjectId> = match turn.ledger.unshipped.peer(slot) {
+            Some(backlog) => {
+                given_up = backlog.is_given_up();
+                backlog.owe();
+                backlog.lacking().collect()
+            }
+            None => BTreeSet::new(),
+        };
+        for file in &files {
+            turn.core.handle_data_unshipped(*file, &[]);
+        }
+        Debt {
+            epoch: since,
+            // Nobody knows what one lacks that is to take a whole copy.
+            through: match given_up {
+                true => u64::MAX,
+                false => turn.ledger.last_position,
+            },
+            files,
+        }
+    });
+    shared.owe(slot, debt);
+    shared.engine.hurry(None);
+    say_entered(shared, slot);
+    look_at_debts(shared);
+}
+
+/// A peer lacks something that was made before it took part, and this replica does not know what: it was
+/// started anew meanwhile. Whatever may not be everywhere is sent.
+pub(super) fn greet_unknown(shared: &Arc<Shared>, slot: ReplicaSlot) {
+    let takes_part = shared.standing.view().active.contains(&slot) && shared.takes_part();
+    if takes_part && !shared.debts().contains_key(&slot) {
+        ship_everything_marked(shared, slot);
+        greet_newcomer(shared, slot);
+    }
+}
+
+/// Sends a peer the contents of all files that are marked as not being everywhere.
+pub(super) fn ship_everything_marked(shared: &Arc<Shared>, slot: ReplicaSlot) {
+    let marked = shared.store.unshipped().unwrap_or_default();
+    shared.engine.turn(|turn| {
+        let (now, follows) = (turn.now, Position(turn.ledger.last_position));
+        if let Some(backlog) = turn.ledger.unshipped.peer(slot) {
+            for file in &marked {
+                backlog.changed(now, *file, 0..u64::MAX, follows);
+            }
+        }
+        for file in marked {
+            turn.ledger.shipped.remove(&file);
+        }
+    });
+    shared.engine.ring_contents();
+}
+
+/// Says so once more, for a connection that is new.
+pub(crate) fn say_entered(shared: &Shared, slot: ReplicaSlot) {
+    let debt = shared.debts();
+    if let Some(Debt { epoch, through, .. }) = debt.get(&slot) {
+        let (epoch, through) = (*epoch, *through);
+        let message = wire::body(wire::Kind::Entered, &Entered { epoch, through });
+        shared.post.send(slot, Lane::Control, message);
+    }
+}
+
+/// A peer says how far it is: perhaps it needs nothing more of what was owed.
+pub(super) fn forgive(shared: &Shared, slot: ReplicaSlot, epoch: u64) {
+    shared
+        .debts()
+        .retain(|other, debt| *other != slot || debt.epoch > epoch);
+}
+
+/// Tells those who have everything that was owed.
+pub(crate) fn look_at_debts(shared: &Shared) {
+    let mut debts = shared.debts();
+    if debts.is_empty() {
+        return;
+    }
+    let owed: BTreeSet<ObjectId> = debts
+        .values()
+        .flat_map(|debt| &debt.files)
+        .copied()
+        .collect();
+    let paid: Vec<(ReplicaSlot, u64)> = shared.engine.turn(|turn| {
+        let withheld = owed.iter().copied();
+        let withheld: BTreeSet<ObjectId> = withheld
+            .filter(|file| losses::lacks_frozen(shared, turn, *file))
+            .collect();
+        let ledger = &mut turn.ledger;
+        for (slot, debt) in debts.iter_mut() {
+            if let Some(backlog) = ledger.unshipped.peer(*slot) {
+                debt.files.retain(|file| backlog.owes(*file));
+            }
+            // They are frozen; whoever ends that sends all of them to everybody.
+            debt.files.retain(|file| !withheld.contains(file));
+        }
+        let applied = |slot| ledger.applied.get(slot).copied().unwrap_or(0);
+        let paid = debts.iter();
+        let paid =
+            paid.filter(|(slot, debt)| debt.files.is_empty() && applied(slot) >= debt.through);
+        paid.map(|(slot, debt)| (*slot, debt.epoch)).collect()
+    });
+    for (slot, epoch) in paid {
+        // Said again with every look, until the newcomer's lease shows that it has heard it.
+        let message = wire::body(wire::Kind::CaughtUp, &CaughtUp { epoch });
+        shared.post.send(slot, Lane::Control, message);
+    }
+}
+
+/// This replica takes part anew.
+pub(super) fn begin(shared: &Arc<Shared>, since: Epoch) {
+    let mut arrival = shared.arrival();
+    if arrival.epoch < since.0 {
+        *arrival = Arrival {
+            epoch: since.0,
+            ..Arrival::default()
+        };
+    }
+    drop(arrival);
+    tokio::spawn(catch_up(shared.clone(), since));
+}
+
+async fn catch_up(shared: Arc<Shared>, since: Epoch) {
+    tokio::select! {
+        () = shared.engine.until(|turn| has_everything(&shared, turn).then_some(())) => {
+            up_to_date(&shared, since);
+        }
+        // It may have found that it needs a whole copy. Whoever starts it anew waits for all that uses the store to end.
+        () = shared.parted() => {}
+    }
+}
+
+/// Whether everything is here that was made before this replica took part.
+fn has_everything(shared: &Shared, turn: &mut Turn<'_>) -> bool {
+    let arrival = shared.arrival();
+    let mut others = turn.ledger.active.iter();
+    shared.is_whole()
+        && turn.core.is_settled()
+        && losses::has_what_the_lost_left(shared, turn)
+        && others.all(|slot| {
+            *slot == shared.slot()
+                || arrival.caught_up.contains(slot)
+                || turn.ledger.witnesses.contains(slot)
+        })
+}
+
+/// What this replica, which takes part anew, waits for, for people.
+pub(super) fn waits_for(shared: &Shared) -> Option<String> {
+    if !shared.is_whole() {
+        return Some("its copy of the tree is not complete".to_owned());
+    }
+    shared.engine.turn(|turn| {
+        if !turn.core.is_settled() {
+            return Some("not every member of the view has reported".to_owned());
+        }
+        if !losses::has_what_the_lost_left(shared, turn) {
+            return Some("it lacks what a lost replica left".to_owned());
+        }
+        let arrival = shared.arrival();
+        let own = shared.slot();
+        let mut others = turn.ledger.active.iter().filter(|slot| **slot != own);
+        let owing = others.find(|slot| {
+            !arrival.caught_up.contains(slot) && !turn.ledger.witnesses.contains(slot)
+        });
+        owing.map(|slot| format!("it does not have everything of replica {} yet", slot.0))
+    })
+}
+
+/// Whether the members of the view, this one among them, wait for `slot`, which is one without a copy: none is up to date,
+/// and it reports nothing before it knows the tree.
+pub(crate) fn waits_for_copy(shared: &Shared, slot: ReplicaSlot) -> bool {
+    let view = shared.standing.view();
+    let news = shared.news();
+    let mut said = view
+        .active
+        .iter()
+        .filter_map(|other| news.get(other)?.said.as_ref());
+    let is_member = |slot| view.active.contains(&slot);
+    is_member(shared.slot()) && is_member(slot) && !said.any(|(ask, _)| ask.up_to_date)
+}
+
+fn up_to_date(shared: &Arc<Shared>, since: Epoch) {
+    let view = shared.standing.view();
+    if view.since.get(&shared.slot()) != Some(&since) {
+        // It has left the view meanwhile.
+        return;
+    }
+    shared.standing.set_up_to_date(true);
+    shared.forget_writers();
+    shared.returns.arrived();
+    tracing::info!(epoch = since.0, "this replica is up to date and takes part");
+    shared.engine.stir();
+}
+
+/// A member has entered the view in which this replica takes part anew.
+pub(crate) fn entered(shared: &Arc<Shared>, from: ReplicaSlot, entered: Entered) {
+    let mut arrival = shared.arrival();
+    if entered.epoch > arrival.epoch {
+        *arrival = Arrival {
+            epoch: entered.epoch,
+            ..Arrival::default()
+        };
+    }
+    if entered.epoch == arrival.epoch {
+        arrival.exempt.retain(|(slot, _)| *slot != from);
+        arrival.exempt.push((from, entered.through));
+    }
+    drop(arrival);
+    shared.engine.stir();
+}
+
+/// A member says that everything it owed this replica is here.
+pub(crate) fn caught_up(shared: &Arc<Shared>, from: ReplicaSlot, caught_up: CaughtUp) {
+    let mut arrival = shared.arrival();
+    if caught_up.epoch == arrival.epoch && arrival.caught_up.insert(from) {
+        drop(arrival);
+        shared.engine.stir();
+    }
+}
+
+/// Whether an update may be applied whatever it was made under: this replica takes no part, or took none
+/// when it was made, or takes part anew and hears of it from others because its maker is lost.
+pub(crate) fn exempt(shared: &Shared, from: ReplicaSlot, position: u64) -> bool {
+    if !shared.takes_part() {
+        return true;
+    }
+    let is_lost = !shared.standing.view().active.contains(&from);
+    if is_lost && !shared.standing.is_up_to_date() {
+        return true;
+    }
+    let arrival = shared.arrival();
+    let mut exempt = arrival.exempt.iter();
+    exempt.any(|(slot, through)| *slot == from && position <= *through)
+}

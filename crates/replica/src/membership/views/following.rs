@@ -1,0 +1,201 @@
+//! From an agreed view to one in force.
+//!
+//! A view is entered when this replica's promises to those who are not in it have run out. Whoever finds
+//! itself outside a view, having been inside, starts anew: all that follows is then as after a crash.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use control::{Epoch, View};
+use tokio::sync::watch;
+use tokio::time::Duration;
+use vfs::ReplicaSlot;
+use view::{Kind, ViewError, ViewState, Views};
+
+use super::seam::{Backing, Facts, Letters};
+use super::{configuring, entering};
+use crate::driver::shared::Shared;
+use crate::driver::standing;
+use crate::membership::accounts;
+use crate::membership::losses;
+use crate::membership::members;
+use crate::replication::base::Held;
+
+/// Between attempts to found a set.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// Takes up what is agreed, or founds the set.
+pub(crate) async fn begin(shared: &Arc<Shared>) -> Result<Arc<Views>, ViewError> {
+    let letters = Arc::new(Letters(Arc::downgrade(shared)));
+    let facts = Arc::new(Facts {
+        store: shared.store.clone(),
+        lineage: Some(shared.lineage.clone()),
+    });
+    let settings = shared.settings.views.clone();
+    let backing = Arc::new(Backing(Arc::downgrade(shared)));
+    let views = Views::start(shared.slot(), settings, letters, facts, backing).await?;
+    // Whoever began the set, and nobody else: with other members there is one already.
+    let founds = shared.set.is_creator() && shared.member_list().members.len() == 1;
+    if founds && views.state().borrow().epoch == 0 {
+        tokio::spawn(found(views.clone(), shared.slot()));
+    }
+    Ok(views)
+}
+
+/// Founds the set, with its first replica as the only member; the others are taken in later.
+async fn found(views: Arc<Views>, slot: ReplicaSlot) {
+    while views.state().borrow().epoch == 0 {
+        let founders = BTreeMap::from([(slot, Kind::Data)]);
+        if let Err(error) = views.initialise(founders).await {
+            tracing::warn!(%error, "the set cannot be founded yet");
+            tokio::time::sleep(AFTER_FAILURE).await;
+        }
+    }
+}
+
+/// The view that a state of the set means for replication control. Who was never in a view does not count.
+pub(super) fn view_of(state: &ViewState) -> View {
+    let voters = state.members.iter().filter(|(_, member)| member.was_active);
+    let active = state.members.iter().filter(|(_, member)| member.active);
+    View {
+        epoch: Epoch(state.epoch),
+        configured: voters.map(|(slot, _)| *slot).collect(),
+        active: active.clone().map(|(slot, _)| *slot).collect(),
+        since: active
+            .map(|(slot, member)| (*slot, Epoch(member.since_epoch)))
+            .collect(),
+    }
+}
+
+/// This incarnation does not go on when it can take part in no agreement any more.
+pub(crate) async fn notice_end(shared: Arc<Shared>, views: Arc<Views>) {
+    let why = views.ended().await;
+    tracing::error!(why, "this replica cannot agree on views any more");
+    let why = format!("it cannot agree on views any more: {why}");
+    shared.standing.leave(&why);
+}
+
+/// Follows what is agreed, until the replica stops.
+pub(crate) async fn follow(shared: Arc<Shared>, mut states: watch::Receiver<Arc<ViewState>>) {
+    loop {
+        let state = states.borrow_and_update().clone();
+        members::agreed_removals(&shared, &state.removed);
+        if state.epoch > shared.standing.view().epoch.0 {
+            let entering = enter(&shared, &state);
+            tokio::select! {
+                () = entering => {}
+                // What is agreed later counts instead.
+                changed = states.changed() => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                },
+            }
+        }
+        accounts::follow(&shared, &state);
+        losses::apply_settlements(&shared, &state).await;
+        if states.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn enter(shared: &Arc<Shared>, state: &Arc<ViewState>) {
+    let (former, view) = (shared.standing.view(), view_of(state));
+    let own = shared.slot();
+    let since = view.since.get(&own).copied().unwrap_or(Epoch(0));
+    let first = former.epoch == Epoch(0);
+    let was_left_out = !view.active.contains(&own) || since > former.epoch;
+    let has_answered = shared.standing.is_up_to_date();
+    if former.active.contains(&own) && was_left_out && has_answered {
+        let excluded = state.members.get(&own);
+        let excluded = excluded.and_then(|member| member.excluded.as_ref());
+        let why = excluded.map_or("the others went on without it", |by| &by.reason);
+        return shared.standing.leave(why);
+    }
+    shared.standing.prepare(&view);
+    if view.active.contains(&own) && first && state.members.len() > 1 {
+        // Its vote counts from then on, and cannot be given without knowing what is below what.
+        has_rows(shared).await;
+    }
+    promises_run_out(shared, &view).await;
+    let comes = view.active.contains(&own) && (was_left_out || !former.active.contains(&own));
+    if comes {
+        // Whoever could not be asked before, as a connection was still to be made, has not been silent.
+        shared.forget_silence();
+    }
+    take_effect(shared, state, &former, view.clone());
+    configuring::note_current(shared);
+    if comes {
+        if !first {
+            entering::begin(shared, since);
+        } else if state.members.len() == 1 {
+            shared.standing.set_up_to_date(true);
+        }
+        // Whoever was started anew within a view asks to be admitted as the incarnation that it is now.
+    }
+}
+
+/// Returns when nobody who is not in the view relies on a promise of this replica any more. That moment moves when the
+/// clocks show that time was missed.
+async fn promises_run_out(shared: &Shared, view: &View) {
+    loop {
+        shared.standing.look_at_clocks();
+        let may_enter = shared.standing.prepare(view);
+        let wait = may_enter.0.saturating_sub(standing::now().0);
+        if wait == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_micros(wait)).await;
+    }
+}
+
+/// Returns when the tree is known here, if not what is in its files.
+async fn has_rows(shared: &Shared) {
+    let mut held = shared.held.subscribe();
+    // The sender lives in `shared`.
+    let _ = held.wait_for(|held| *held != Held::Nothing).await;
+}
+
+/// From now on the view is in force here.
+fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view: View) {
+    tracing::info!(epoch = view.epoch.0, active = ?view.active, "a view is in force");
+    let others = view.active.iter().filter(|slot| **slot != shared.slot());
+    let new = others.filter(|slot| view.is_new(**slot, former));
+    let new: BTreeSet<ReplicaSlot> = new.copied().collect();
+    shared.standing.enter(view.clone());
+    if !view.active.contains(&shared.slot()) {
+        shared.standing.set_up_to_date(false);
+    }
+    new.iter().for_each(|slot| shared.note_heard(*slot));
+    shared.engine.turn(|turn| {
+        turn.ledger.active = view.active.clone();
+        turn.ledger.voters = view.configured.clone();
+        let members = state.members.iter();
+        let witnesses = members.filter(|(_, member)| member.kind == Kind::Witness);
+        turn.ledger.witnesses = witnesses.map(|(slot, _)| *slot).collect();
+        if !former.active.contains(&shared.slot()) {
+            // What is handed over to all who take part now is none of the controls that this replica reports, which it
+            // may remember although they have ended: they would end what a lost one has won since.
+            turn.settle_all_contents();
+        }
+        if former.configured != view.configured || turn.ledger.configured_at.is_none() {
+            turn.ledger.configured_at = Some((turn.now, turn.ledger.last_position));
+        }
+        turn.put_off_telling();
+        turn.core.handle_view(turn.now, &turn.tree, view.clone());
+        turn.settle_all_contents();
+        turn.stirred = true;
+    });
+    if former.active.contains(&shared.slot()) {
+        for slot in new {
+            entering::greet_newcomer(shared, slot);
+        }
+    } else {
+        // What those lack who were away before this replica was started is on no list but the durable one.
+        let away = shared.others().into_iter();
+        for slot in away.filter(|slot| !view.active.contains(slot)) {
+            entering::ship_everything_marked(shared, slot);
+        }
+    }
+    losses::view_changed(shared);
+}

@@ -1,0 +1,252 @@
+//! Out of the view: who is silent, and what the others do about it.
+//!
+//! A member that does not answer is excluded, by a majority; without one all are cut off. Where too few would be left,
+//! somebody outside takes its place in the same step, if there is one who lacks nothing that those who are left have. All of them know then, together, every
+//! control that the silent ones may hold, since whoever was outside remembers what it had acknowledged, and every update
+//! that a majority was to hold.
+//!
+//! What must never enter: how a replica outside finds out that it could take part; that is `returning`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use vfs::ReplicaSlot;
+use view::{Decision, Outcome, ViewState};
+
+use super::News;
+use crate::driver::shared::Shared;
+use crate::membership::losses;
+use crate::state::time::unix_seconds;
+use crate::state::wire::Ask;
+
+/// Why somebody is excluded, for people.
+const SILENT: &str = "it does not answer";
+
+/// How often to look for somebody silent.
+const LOOK: Duration = Duration::from_millis(200);
+/// An attempt to decide takes so long at most.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Members of the view that have not answered for too long.
+pub(crate) fn silent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
+    let view = shared.standing.view();
+    if !view.active.contains(&shared.slot()) {
+        return BTreeSet::new();
+    }
+    let limit = shared.settings.suspicion;
+    let news: BTreeMap<ReplicaSlot, News> = shared.news();
+    let others = view.active.iter().filter(|slot| **slot != shared.slot());
+    let silent = others.filter(|slot| {
+        let news = news.get(slot);
+        news.is_some_and(|news| news.heard.elapsed() > limit)
+    });
+    silent.copied().collect()
+}
+
+/// Whether so few members have answered lately that no majority is in contact. For a while after its start this replica
+/// cannot tell, and hopes.
+pub(crate) fn is_cut_off(shared: &Shared) -> bool {
+    let limit = shared.settings.suspicion;
+    let Some(state) = shared
+        .view_state()
+        .filter(|_| shared.began.elapsed() > limit)
+    else {
+        return false;
+    };
+    let news = shared.news();
+    let heard = |slot: &ReplicaSlot| {
+        let news = news.get(slot);
+        *slot == shared.slot() || news.is_some_and(|news| news.heard.elapsed() <= limit)
+    };
+    let voters = state.voters();
+    let in_contact = voters.iter().filter(|slot| heard(slot));
+    in_contact.count() < state.majority()
+}
+
+/// Has those leave who do not answer, until the replica stops.
+pub(crate) async fn watch(shared: Arc<Shared>) {
+    let mut last = Instant::now();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if last.elapsed() > 5 * LOOK {
+            // This process was stopped for a while; answers of that time are still to be read.
+            shared.forget_silence();
+        }
+        let limit = shared.settings.suspicion.min(LONGEST);
+        // Another attempt follows.
+        let _ = tokio::time::timeout(limit, part_with_the_silent(&shared)).await;
+        last = Instant::now();
+    }
+}
+
+/// Proposes that a silent member leaves the view, or that somebody takes the places of all silent ones.
+async fn part_with_the_silent(shared: &Arc<Shared>) {
+    let out = silent(shared);
+    // Who is to be removed goes first: it never comes back, and somebody who does may need the place.
+    let first = out.iter().find(|slot| !shared.is_member(**slot));
+    let (Some(first), Some(state)) = (first.or(out.first()), shared.view_state()) else {
+        return;
+    };
+    let enough_are_left = state.active().count() > state.majority();
+    let admitted = match enough_are_left {
+        true => BTreeMap::new(),
+        false => who_takes_their_places(shared, &state, &out),
+    };
+    if admitted.is_empty() {
+        return exclude(shared, *first, SILENT).await;
+    }
+    let decision = Decision::Replace {
+        out: out.clone(),
+        admitted: admitted.clone(),
+        by: shared.slot(),
+        seen_epoch: shared.standing.view().epoch.0,
+        reason: SILENT.to_owned(),
+        at_unix_s: unix_seconds(),
+    };
+    if decide(shared, decision).await {
+        let (out, admitted) = (listed(&out), listed(admitted.keys()));
+        tracing::warn!(out, admitted, "others take the places of silent replicas");
+    }
+}
+
+/// Those outside who could take part but for the silent, as which incarnation; nobody, unless they are enough.
+///
+/// All who are left must be up to date, although the silent may not have reported in this view yet. Whoever comes must
+/// have as much of the streams of the silent as any of them.
+fn who_takes_their_places(
+    shared: &Shared,
+    state: &ViewState,
+    out: &BTreeSet<ReplicaSlot>,
+) -> BTreeMap<ReplicaSlot, u64> {
+    let view = shared.standing.view();
+    let news = shared.news();
+    let fresh = |slot: &ReplicaSlot| {
+        let (ask, at) = news.get(slot)?.said.as_ref()?;
+        let counts = ask.epoch == view.epoch.0 && at.elapsed() < shared.settings.suspicion;
+        counts.then_some(ask)
+    };
+    if !shared.standing.is_up_to_date() || state.epoch != view.epoch.0 {
+        return BTreeMap::new();
+    }
+    let mut has = places(out, |lost| losses::applied_here(shared, lost));
+    let left = view.active.difference(out);
+    for slot in left.clone().filter(|slot| **slot != shared.slot()) {
+        let Some(ask) = fresh(slot).filter(|ask| ask.up_to_date) else {
+            return BTreeMap::new();
+        };
+        if !state.holds_data(*slot) {
+            // What only a witness has heard of, nobody holds.
+            continue;
+        }
+        for (lost, position) in places(out, |lost| applied_there(ask, lost)) {
+            let most = has.entry(lost).or_default();
+            *most = position.max(*most);
+        }
+    }
+    let outside = state.members.keys().filter(|slot| !state.is_active(**slot));
+    let fit = outside.filter_map(|slot| {
+        let ask = fresh(slot).filter(|ask| is_fit(ask, out, &has))?;
+        state
+            .voters()
+            .contains(slot)
+            .then_some((*slot, ask.incarnation))
+    });
+    let fit: BTreeMap<ReplicaSlot, u64> = fit.collect();
+    let enough = left.count() + fit.len() >= state.majority();
+    match enough {
+        true => fit,
+        false => BTreeMap::new(),
+    }
+}
+
+/// Whether somebody outside, who says this, lacks nothing that those who are left have.
+fn is_fit(ask: &Ask, out: &BTreeSet<ReplicaSlot>, has: &BTreeMap<ReplicaSlot, u64>) -> bool {
+    let mut without = ask.fit_without.iter();
+    let level_with_the_rest =
+        !ask.fit_without.is_empty() && without.all(|slot| out.contains(&ReplicaSlot(*slot)));
+    let mut has = has.iter();
+    level_with_the_rest && has.all(|(lost, position)| applied_there(ask, *lost) >= *position)
+}
+
+/// How far each of the streams of these is applied somewhere.
+fn places(
+    of: &BTreeSet<ReplicaSlot>,
+    applied: impl Fn(ReplicaSlot) -> u64,
+) -> BTreeMap<ReplicaSlot, u64> {
+    of.iter().map(|slot| (*slot, applied(*slot))).collect()
+}
+
+/// How far somebody has applied a stream, by its own word.
+fn applied_there(ask: &Ask, of: ReplicaSlot) -> u64 {
+    let mut applied = ask.applied.iter();
+    let found = applied.find(|(slot, _)| *slot == of.0);
+    found.map_or(0, |(_, position)| *position)
+}
+
+/// Proposes that a member leaves the view.
+pub(crate) async fn exclude(shared: &Arc<Shared>, slot: ReplicaSlot, reason: &str) {
+    let decision = Decision::Exclude {
+        slot,
+        by: shared.slot(),
+        seen_epoch: shared.standing.view().epoch.0,
+        reason: reason.to_owned(),
+        at_unix_s: unix_seconds(),
+    };
+    if decide(shared, decision).await {
+        tracing::warn!(peer = slot.0, reason, "a replica leaves the view");
+    }
+}
+
+/// Whether it was decided so.
+async fn decide(shared: &Arc<Shared>, decision: Decision) -> bool {
+    let Some(views) = shared.views.get() else {
+        return false;
+    };
+    match views.decide(decision).await {
+        Ok(Outcome::Applied) => return true,
+        Ok(Outcome::Refused(why)) => tracing::debug!(why, "no replica leaves the view"),
+        Err(error) => tracing::debug!(%error, "nothing is decided"),
+    }
+    false
+}
+
+fn listed<'a>(slots: impl IntoIterator<Item = &'a ReplicaSlot>) -> String {
+    let slots = slots.into_iter().map(|slot| slot.0.to_string());
+    slots.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const C: ReplicaSlot = ReplicaSlot(3);
+    const D: ReplicaSlot = ReplicaSlot(4);
+
+    fn says(fit_without: &[u16], applied: &[(u16, u64)]) -> Ask {
+        Ask {
+            fit_without: fit_without.to_vec(),
+            applied: applied.to_vec(),
+            ..Ask::default()
+        }
+    }
+
+    #[test]
+    fn whoever_comes_has_as_much_of_the_silent_as_those_who_are_left() {
+        let (out, has) = (BTreeSet::from([C]), BTreeMap::from([(C, 7)]));
+        assert!(is_fit(&says(&[3], &[(3, 7)]), &out, &has));
+        assert!(is_fit(&says(&[3], &[(3, 8)]), &out, &has));
+        assert!(!is_fit(&says(&[3], &[(3, 6)]), &out, &has));
+        assert!(!is_fit(&says(&[3], &[(2, 9)]), &out, &has));
+    }
+
+    #[test]
+    fn whoever_lacks_something_of_one_who_stays_does_not_come() {
+        let (out, has) = (BTreeSet::from([C]), BTreeMap::from([(C, 7)]));
+        assert!(!is_fit(&says(&[], &[(3, 7)]), &out, &has));
+        assert!(!is_fit(&says(&[3, 4], &[(3, 7)]), &out, &has));
+        let both = BTreeSet::from([C, D]);
+        assert!(is_fit(&says(&[3], &[(3, 7)]), &both, &has));
+    }
+}

@@ -1,0 +1,188 @@
+//! Settlements that were decided while this replica was outside the view.
+//!
+//! Whoever takes part lives through a settlement: all have the same of the lost replica's stream then, or had when it was
+//! judged; who has got more of it in between takes a whole copy. A replica outside may have more of it, straight from the lost one, and the set remembers what was kept only until the lost one
+//! is admitted again. So each replica notes up to which settlement its copy is right; who cannot tell any more
+//! takes a whole copy. What must never enter: what a settlement ends (`losses`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vfs::ReplicaSlot;
+use view::{StreamEnd, ViewState};
+
+use super::returning;
+use crate::driver::shared::Shared;
+use crate::replication::base::Held;
+
+/// The fact that says how many settlements this copy has gone through.
+const KNOWN: &[u8] = b"gone-through";
+
+/// Why a member leaves that has more than was kept, for people.
+const AFTER_ITS_WORD: &str = "more of a lost replica's updates arrived here than the others kept";
+
+/// The copy here has gone through all settlements that are known here.
+pub(crate) async fn note_known(shared: &Shared) -> vfs::Result<()> {
+    match shared.view_state() {
+        Some(state) => note(shared, state.settlements).await,
+        None => Ok(()),
+    }
+}
+
+async fn note(shared: &Shared, settlements: u64) -> vfs::Result<()> {
+    if known(shared)? == Some(settlements) {
+        return Ok(());
+    }
+    let rows = vec![(KNOWN.to_vec(), Some(settlements.to_be_bytes().to_vec()))];
+    let ticket = shared.store.put_facts(rows).await?;
+    shared.store.wait_stable(ticket).await
+}
+
+fn known(shared: &Shared) -> vfs::Result<Option<u64>> {
+    let facts = shared.store.facts(KNOWN)?;
+    let noted = facts
+        .first()
+        .and_then(|(_, value)| value.first_chunk::<8>());
+    Ok(noted.map(|noted| u64::from_be_bytes(*noted)))
+}
+
+/// Goes through what was decided lately, as a member of the view or outside.
+pub(crate) async fn go_through(shared: &Arc<Shared>, state: &ViewState) -> vfs::Result<()> {
+    let own = shared.slot();
+    let away = !state.is_active(own);
+    if away && *shared.held.borrow() == Held::Nothing {
+        // It is noted with the copy that is on its way.
+        return Ok(());
+    }
+    // A copy from before this was noted is taken for what it was; a newcomer notes it with the copy that it takes.
+    let known = known(shared)?.unwrap_or(state.settlements);
+    if known < state.settlements {
+        let applied = |slot| shared.store.applied(slot);
+        let verdict = judge(state, own, known, applied)?;
+        if verdict != Verdict::Same {
+            // Versions made here are none that a lost replica may have shown anybody.
+            shared.store.abandon(own, state.settlements).await?;
+        }
+        if away && verdict != Verdict::Same {
+            if !shared.needs_copy.swap(true, Ordering::AcqRel) {
+                tracing::warn!(
+                    ?verdict,
+                    "the others went on without a lost replica while this one was away; a whole copy is needed"
+                );
+            }
+            return Ok(());
+        }
+        if verdict == Verdict::More && !shared.is_witness {
+            if !shared.needs_copy.load(Ordering::Acquire) {
+                returning::take_copy_anew(shared, AFTER_ITS_WORD).await;
+                // Without it too few may be left; then it gets the copy as a member.
+                shared.standing.leave(AFTER_ITS_WORD);
+            }
+            return Ok(());
+        }
+    }
+    note(shared, state.settlements).await
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// This copy has no more of any lost replica's stream than the others kept.
+    Same,
+    /// It has more.
+    More,
+    /// Nobody can tell: the lost replica takes part again.
+    Unknown,
+}
+
+/// Looks at the settlements behind the first `known`. Those of this replica's own stream are another matter.
+fn judge(
+    state: &ViewState,
+    own: ReplicaSlot,
+    known: u64,
+    applied: impl Fn(ReplicaSlot) -> vfs::Result<u64>,
+) -> vfs::Result<Verdict> {
+    let all: Vec<(ReplicaSlot, StreamEnd)> = state.settled_streams().collect();
+    for id in known + 1..=state.settlements {
+        let Some((lost, end)) = all.iter().find(|(_, end)| end.settlement == id) else {
+            return Ok(Verdict::Unknown);
+        };
+        if *lost != own && applied(*lost)? > end.through {
+            return Ok(Verdict::More);
+        }
+    }
+    Ok(Verdict::Same)
+}
+
+#[cfg(test)]
+mod tests {
+    use view::{Loss, SettledBy, Settlement};
+
+    use super::*;
+
+    const OWN: ReplicaSlot = ReplicaSlot(1);
+    const LOST: ReplicaSlot = ReplicaSlot(3);
+
+    /// One settlement, the first, of a lost replica: the others kept its stream up to place 40.
+    fn settled() -> ViewState {
+        let settlement = Settlement {
+            through: 40,
+            incarnation_below: 2,
+            names: None,
+            by: SettledBy::Takeover,
+            at_unix_s: 0,
+            id: 1,
+        };
+        let loss = Loss {
+            slot: LOST,
+            incarnation: 1,
+            since_unix_s: 0,
+            settled: vec![settlement],
+        };
+        ViewState {
+            losses: [(LOST, loss)].into(),
+            settlements: 1,
+            ..ViewState::default()
+        }
+    }
+
+    fn judged(state: &ViewState, known: u64, applied: u64) -> Verdict {
+        judge(state, OWN, known, |_| Ok(applied)).unwrap()
+    }
+
+    #[test]
+    fn who_was_away_may_have_more_than_the_others_kept() {
+        let state = settled();
+        assert_eq!(judged(&state, 0, 40), Verdict::Same);
+        assert_eq!(judged(&state, 0, 41), Verdict::More);
+        assert_eq!(judged(&state, 1, 41), Verdict::Same, "it was dealt with");
+    }
+
+    #[test]
+    fn when_the_lost_one_takes_part_again_nobody_can_tell() {
+        let mut state = settled();
+        state.losses.clear();
+        assert_eq!(judged(&state, 0, 0), Verdict::Unknown);
+        assert_eq!(judged(&state, 1, 41), Verdict::Same);
+    }
+
+    #[test]
+    fn what_was_kept_of_a_removed_replica_is_remembered() {
+        let mut state = settled();
+        state.losses.clear();
+        let end = StreamEnd {
+            through: 40,
+            settlement: 1,
+        };
+        state.stream_ends.insert(LOST, end);
+        assert_eq!(judged(&state, 0, 40), Verdict::Same);
+        assert_eq!(judged(&state, 0, 41), Verdict::More);
+    }
+
+    #[test]
+    fn what_was_decided_about_the_own_stream_is_another_matter() {
+        let mut state = settled();
+        let loss = state.losses.remove(&LOST).unwrap();
+        state.losses.insert(OWN, loss);
+        assert_eq!(judged(&state, 0, 41), Verdict::Same);
+    }
+}

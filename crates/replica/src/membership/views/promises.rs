@@ -1,0 +1,230 @@
+//! Asking for promises and giving them.
+//!
+//! The questions also carry what replicas decide by: how far each is.
+//!
+//! What must never enter: what is decided by that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::{Incarnation, Moment, Question};
+use peer::Lane;
+use tokio::time::{Instant, MissedTickBehavior};
+use vfs::FileSystem;
+use vfs::ReplicaSlot;
+
+use super::{entering, leaving, returning};
+use crate::driver::shared::Shared;
+use crate::driver::turn::Turn;
+use crate::membership::accounts;
+use crate::membership::losses;
+use crate::state::settings::Durability;
+use crate::state::wire::{self, Ask, Promise};
+use crate::status;
+
+/// So many times a promise is asked for while one lasts.
+const ASKED_PER_LEASE: u32 = 5;
+/// How often to look for something that others wait to hear; then it is asked at once.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What was changed within this time before need not have arrived: contents rest for a moment before they are sent, and
+/// take a round trip.
+const LATELY: Duration = Duration::from_secs(2);
+
+/// What is known of a peer lately.
+#[derive(Clone, Debug)]
+pub(crate) struct News {
+    /// When it last answered a question.
+    pub(crate) heard: Instant,
+    /// What it said of itself last, and when that came.
+    pub(crate) said: Option<(Ask, Instant)>,
+}
+
+impl News {
+    pub(crate) fn new() -> News {
+        News {
+            heard: Instant::now(),
+            said: None,
+        }
+    }
+}
+
+/// What others go on by as soon as they hear it, while they do without a lost replica or let one in.
+#[derive(Debug, PartialEq)]
+struct Tidings {
+    epoch: u64,
+    settled: bool,
+    up_to_date: bool,
+    /// How far the streams of those outside the view are applied.
+    applied: Vec<(u16, u64)>,
+    whole: Vec<(u16, u64)>,
+    fit_without: Vec<u16>,
+}
+
+impl Tidings {
+    fn of(shared: &Shared) -> Tidings {
+        let view = shared.standing.view();
+        let (epoch, settled) = shared
+            .engine
+            .turn(|turn| (turn.core.epoch().0, turn.core.is_settled()));
+        let mut applied = applied_here(shared);
+        applied.retain(|(slot, _)| !view.active.contains(&ReplicaSlot(*slot)));
+        Tidings {
+            epoch,
+            settled: shared.takes_part() && settled,
+            up_to_date: shared.standing.is_up_to_date(),
+            applied,
+            whole: losses::whole_here(shared),
+            fit_without: returning::fit_without(shared, epoch),
+        }
+    }
+}
+
+/// Asks for promises until the replica stops.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    losses::begin_awareness(&shared);
+    let interval = shared.settings.site_lease / ASKED_PER_LEASE;
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut told = Tidings::of(&shared);
+    let mut last = Instant::now();
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = news(&shared, &told) => {}
+            () = shared.standing.ended_early() => {}
+        }
+        if last.elapsed() > 3 * interval {
+            // This process was stopped for a while; answers of that time are still to be read.
+            shared.forget_silence();
+        }
+        last = Instant::now();
+        losses::send_completed(&shared);
+        if let Err(error) = shared.lineage.keep().await {
+            // A store that has failed ends the server.
+            tracing::error!(%error, "what was met of others cannot be kept");
+        }
+        // A store that has failed ends the server.
+        let space = shared.store.space().await;
+        if let Ok(space) = &space {
+            shared.room.note_own(space);
+        }
+        shared.forget_room();
+        let available = match shared.is_witness {
+            // It stores no contents, so nobody has to spare its disk.
+            true => u64::MAX,
+            false => space.map_or(0, |space| space.available_bytes),
+        };
+        told = Tidings::of(&shared);
+        ask_all(&shared, available);
+    }
+}
+
+/// Returns when there is something to tell.
+async fn news(shared: &Shared, told: &Tidings) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        shared.standing.look_at_clocks();
+        if Tidings::of(shared) != *told {
+            return;
+        }
+    }
+}
+
+fn ask_all(shared: &Arc<Shared>, available: u64) {
+    let others = shared.others();
+    let question = shared.standing.question();
+    let applied = applied_here(shared);
+    let links = status::links(shared);
+    let whole = losses::whole_here(shared);
+    let aware = shared.losses.awareness().known();
+    let misses = leaving::silent(shared).into_iter().map(|slot| slot.0);
+    let misses: Vec<u16> = misses.collect();
+    let short_of = shared.room.short_of(Instant::now()).into_iter();
+    let short_of: Vec<u16> = short_of.map(|slot| slot.0).collect();
+    for slot in others {
+        let ask = shared.engine.turn(|turn| Ask {
+            asked: question.asked.0,
+            epoch: turn.core.epoch().0,
+            position: turn.ledger.last_position,
+            applied: applied.clone(),
+            owed: owed(shared, turn, slot),
+            steady: is_steady(shared, turn),
+            up_to_date: shared.standing.is_up_to_date(),
+            available,
+            whole: whole.clone(),
+            aware: aware.clone(),
+            majority_by_default: shared.settings.durability == Durability::Majority,
+            incarnation: question.incarnation.0,
+            mark: Some(shared.lineage.mark()),
+            settled: shared.takes_part() && turn.core.is_settled(),
+            misses: misses.clone(),
+            fit_without: returning::fit_without(shared, turn.core.epoch().0),
+            links: links.clone(),
+            short_of: short_of.clone(),
+        });
+        let message = wire::body(wire::Kind::Ask, &ask);
+        shared.post.send(slot, Lane::Control, message);
+    }
+}
+
+/// Whether the configuration may change again as far as this replica knows.
+pub(super) fn is_steady(shared: &Shared, turn: &Turn<'_>) -> bool {
+    let contents = shared.settings.durability == Durability::Majority;
+    turn.core.is_steady() && turn.ledger.is_settled_in_configuration(contents)
+}
+
+/// Of so many files somebody lacks more than what was changed just now: whoever writes all the time owes always something.
+fn owed(shared: &Shared, turn: &mut Turn<'_>, to: ReplicaSlot) -> u64 {
+    let lately = LATELY + shared.settings.data_delay;
+    let lately = Moment(turn.now.0.saturating_sub(lately.as_micros() as u64));
+    let backlog = turn.ledger.unshipped.peer(to);
+    backlog.map_or(0, |backlog| match backlog.is_given_up() {
+        true => accounts::KEPT_FILES as u64,
+        false => backlog.files_since_before(lately) as u64,
+    })
+}
+
+fn applied_here(shared: &Shared) -> Vec<(u16, u64)> {
+    let inboxes = shared.inboxes();
+    let applied = inboxes.iter();
+    applied
+        .map(|(slot, inbox)| (slot.0, inbox.acknowledged()))
+        .collect()
+}
+
+/// A peer asks for a promise.
+pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
+    let given = shared.standing.ask(from);
+    let promise = Promise {
+        incarnation: ask.incarnation,
+        asked: ask.asked,
+        given,
+    };
+    if ask.up_to_date {
+        entering::forgive(shared, from, ask.epoch);
+    } else {
+        entering::greet_unknown(shared, from);
+        entering::look_at_debts(shared);
+    }
+    let by_default = shared.settings.durability == Durability::Majority;
+    shared.losses.awareness().heard(from, &ask, by_default);
+    let available = ask.available;
+    shared.note_said(from, ask);
+    shared.note_room(from, available);
+    let message = wire::body(wire::Kind::Promise, &promise);
+    shared.post.send(from, Lane::Control, message);
+    shared.engine.stir();
+}
+
+/// A peer has answered.
+pub(crate) fn promised(shared: &Shared, from: ReplicaSlot, promise: Promise) {
+    shared.note_heard(from);
+    if promise.given {
+        let question = Question {
+            incarnation: Incarnation(promise.incarnation),
+            asked: Moment(promise.asked),
+        };
+        shared.standing.promise(from, question);
+    }
+}

@@ -1,0 +1,497 @@
+//! Back into the view: what a replica outside it does until it may take part again.
+//!
+//! It has handed over what it alone had (its former controls have ended), follows everybody's stream, and
+//! lacks so little that nobody is kept waiting for the rest. Then it asks to be admitted. Where only members that
+//! nobody can reach are in its way it says so, and those who are left may have it take their places (`leaving`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use vfs::ReplicaSlot;
+use view::{Decision, Kind, Outcome, Settlement};
+
+use super::degraded::lack_of_room;
+use super::entering;
+use super::missed;
+use crate::driver::shared::Shared;
+use crate::membership::losses;
+use crate::membership::sessions;
+use crate::replication::base::{self, Held};
+use crate::state::arrivals::Inbox;
+use crate::state::time::unix_seconds;
+use crate::state::wire::Ask;
+
+/// How often to see whether it may be asked.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often to say that all rows are missing: whoever supplies them may not have been able to when it was said first.
+const ROWS_ASKED: Duration = Duration::from_secs(1);
+/// How soon a peer that did not keep enough is asked again.
+const HELLO_AGAIN: Duration = Duration::from_secs(2);
+/// Between two requests.
+const AFTER_REFUSAL: Duration = Duration::from_secs(1);
+/// Between attempts to put something aside on a full disk.
+const WITHOUT_ROOM: Duration = Duration::from_secs(2);
+
+/// So few updates and files, but for those changed just now, may be on their way when it asks.
+const UPDATES: u64 = 1000;
+const FILES: u64 = 64;
+/// And so many bytes of contents.
+const BYTES: u64 = 256 << 20;
+
+/// Why a replica starts anew that cannot be brought level.
+const NEEDS_COPY: &str = "it needs a whole copy of the tree";
+
+/// What is said while there is no room for what the others went on without.
+const NO_ROOM_ASIDE: &str = "its disk is full: changes made here that the others went on without cannot be put aside; make room";
+
+/// What is said of oneself is taken as news for so long, in times of the lease.
+const NEWS_LEASES: u32 = 1;
+
+/// What is told of once, with sums later.
+const TOO_FAR: &str = "too much was changed meanwhile; a whole copy is needed";
+const NOT_ADMITTED: &str = "this replica is not admitted yet";
+
+/// The fact that says that this copy differs from the others'.
+const COPY_ANEW: &[u8] = b"copy-anew";
+
+/// The fact that says which settlement of this replica's own controls has been dealt with.
+const DEALT_WITH: &[u8] = b"settlement";
+
+/// A peer does not keep what this replica lacks of its stream. Of a peer outside the view a member gets it from the others,
+/// as of any that is lost, and says then that it can go on.
+pub(crate) fn too_far(shared: &Arc<Shared>, peer: ReplicaSlot) {
+    if shared.takes_part() && !shared.standing.view().active.contains(&peer) {
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(HELLO_AGAIN).await;
+            if let Some(inbox) = shared.inbox(peer) {
+                sessions::say_hello(&shared, &inbox, false);
+            }
+        });
+        return;
+    }
+    if let Some(sum) = shared.is_to_tell(TOO_FAR, peer) {
+        tracing::warn!(peer = peer.0, %sum, "too much was changed meanwhile; a whole copy is needed");
+    }
+    shared.needs_copy.store(true, Ordering::Release);
+}
+
+/// The fact that says that this replica was out of the view, until its clients have had time to reclaim.
+const OTHERS_WENT_ON: &[u8] = b"others-went-on";
+
+/// What an earlier incarnation has noted.
+pub(crate) fn remember_others_went_on(shared: &Shared) -> vfs::Result<()> {
+    let noted = !shared.store.facts(OTHERS_WENT_ON)?.is_empty();
+    shared.others_went_on.store(noted, Ordering::Release);
+    Ok(())
+}
+
+/// From here on this replica's clients may have lost to others what they held before its start.
+async fn note_others_went_on(shared: &Shared) -> vfs::Result<()> {
+    if !shared.others_went_on.swap(true, Ordering::AcqRel) {
+        let rows = vec![(OTHERS_WENT_ON.to_vec(), Some(Vec::new()))];
+        let ticket = shared.store.put_facts(rows).await?;
+        shared.store.wait_stable(ticket).await?;
+    }
+    Ok(())
+}
+
+/// Nobody reclaims any more what was held before the start.
+pub(crate) async fn forget_others_went_on(shared: &Shared) -> vfs::Result<()> {
+    if shared.others_went_on.swap(false, Ordering::AcqRel) {
+        let rows = vec![(OTHERS_WENT_ON.to_vec(), None)];
+        shared.store.put_facts(rows).await?;
+    }
+    Ok(())
+}
+
+/// This copy has diverged from the others': it leaves the view, and gets a whole copy once everybody has what was
+/// made here.
+pub(crate) async fn take_copy_anew(shared: &Arc<Shared>, why: &str) {
+    let noted = async {
+        let rows = vec![(COPY_ANEW.to_vec(), Some(Vec::new()))];
+        let ticket = shared.store.put_facts(rows).await?;
+        shared.store.wait_stable(ticket).await
+    };
+    if let Err(error) = noted.await {
+        return tracing::error!(%error, "that a whole copy is needed cannot be noted");
+    }
+    shared.needs_copy.store(true, Ordering::Release);
+    super::exclude(shared, shared.slot(), why).await;
+}
+
+/// Whether an earlier incarnation found that it needs a whole copy.
+pub(crate) fn needs_copy_anew(store: &store::Store) -> vfs::Result<bool> {
+    Ok(!store.facts(COPY_ANEW)?.is_empty())
+}
+
+/// Asks to be admitted whenever this replica is outside the view and could take part, until it stops.
+pub(crate) async fn come_back(shared: Arc<Shared>) {
+    let mut asked = Asked::default();
+    loop {
+        if shared.is_removed() {
+            // There is nothing to come back to, and what only this replica has stays as it is.
+            return;
+        }
+        if !(shared.takes_part() && shared.standing.is_up_to_date()) {
+            match catch_up(&shared, &mut asked).await {
+                Ok(()) => {}
+                // Nothing is lost that can be kept.
+                Err(vfs::Error::NoSpace) => {
+                    shared.set_obstacle(Some(NO_ROOM_ASIDE.into()));
+                    tokio::time::sleep(WITHOUT_ROOM).await;
+                    continue;
+                }
+                // The store has failed, which ends the server.
+                Err(error) => return tracing::error!(%error, "this replica cannot come back"),
+            }
+        }
+        let pause = match obstacle(&shared) {
+            Some(obstacle) => {
+                shared.set_obstacle(Some(obstacle));
+                if let Err(error) = offer(&shared).await {
+                    return tracing::error!(%error, "this replica cannot come back");
+                }
+                PAUSE
+            }
+            None if shared.takes_part() && !was_started_anew(&shared) => {
+                let up_to_date = shared.standing.is_up_to_date();
+                shared.set_obstacle(if up_to_date {
+                    None
+                } else {
+                    entering::waits_for(&shared)
+                });
+                PAUSE
+            }
+            None => {
+                shared.set_obstacle(None);
+                ask(&shared).await;
+                AFTER_REFUSAL
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// What was asked for last.
+#[derive(Default)]
+struct Asked {
+    /// Contents, of whom in which session.
+    contents: Option<(ReplicaSlot, u64)>,
+    /// Rows, when.
+    rows: Option<Instant>,
+}
+
+/// Does what has to be done before: deals with what the others decided about it, and gets a copy if needed.
+async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
+    if shared.standing.has_left().borrow().is_some() {
+        return Ok(());
+    }
+    if let Some(settlement) = undealt(shared)? {
+        return accept(shared, &settlement).await;
+    }
+    if let Some(state) = shared.view_state() {
+        if state.is_settled(shared.slot()) {
+            shared.engine.turn(|turn| turn.give_up_former());
+        }
+        missed::go_through(shared, &state).await?;
+    }
+    let absent = absent(shared);
+    let delivered = shared.engine.turn(|turn| turn.has_handed_over(&absent));
+    if delivered && shared.needs_copy.load(Ordering::Acquire) && is_spared(shared).await {
+        base::give_up_copy(shared, None).await?;
+        let rows = vec![(COPY_ANEW.to_vec(), None)];
+        shared.store.put_facts(rows).await?;
+        shared.standing.leave(NEEDS_COPY);
+        return Ok(());
+    }
+    let held = *shared.held.borrow();
+    let Some((slot, inbox)) = supplier(shared, &absent) else {
+        return Ok(());
+    };
+    let session = Some((slot, inbox.session()));
+    if held == Held::Rows && asked.contents != session {
+        asked.contents = session;
+        base::want(shared, slot)?;
+    }
+    let lately = asked.rows.is_some_and(|at| at.elapsed() < ROWS_ASKED);
+    if held == Held::Nothing && !lately {
+        asked.rows = Some(Instant::now());
+        sessions::say_hello(shared, &inbox, false);
+    }
+    Ok(())
+}
+
+/// Whether the others can do without this copy. They go on without a member that gives its copy up where enough of them are
+/// left; else it gets the new one as a member. One outside may be the only one left that has an update of somebody who was
+/// lost a moment ago, which was answered because it has it.
+async fn is_spared(shared: &Arc<Shared>) -> bool {
+    if !shared.takes_part() {
+        let fresh = shared.settings.site_lease * NEWS_LEASES;
+        return shared.is_witness || losses::present_have_all(shared, fresh);
+    }
+    let spared = losses::others_have_all(shared);
+    if spared {
+        super::exclude(shared, shared.slot(), NEEDS_COPY).await;
+    }
+    spared
+}
+
+/// Who supplies this replica with contents, if it is in contact. A member without any is in no view yet, but knows who is.
+fn supplier(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<(ReplicaSlot, Arc<Inbox>)> {
+    let state = shared.view_state()?;
+    let mut members = state.members.iter();
+    let slot = members.find_map(|(slot, member)| {
+        let holds = member.active && member.kind == Kind::Data;
+        (holds && *slot != shared.slot() && !absent.contains(slot)).then_some(*slot)
+    })?;
+    let inbox = shared.inbox(slot)?;
+    shared.post.is_in_session(slot).then_some((slot, inbox))
+}
+
+/// What the others decided about this replica's controls while it was away, and what it has not dealt with.
+fn undealt(shared: &Shared) -> vfs::Result<Option<Settlement>> {
+    let state = shared.view_state();
+    let loss = state
+        .as_ref()
+        .and_then(|state| state.losses.get(&shared.slot()));
+    let Some(last) = loss.and_then(|loss| loss.settled.last()) else {
+        return Ok(None);
+    };
+    let facts = shared.store.facts(DEALT_WITH)?;
+    let noted = facts
+        .first()
+        .and_then(|(_, value)| value.first_chunk::<8>());
+    let noted = noted.map_or(0, |noted| u64::from_be_bytes(*noted));
+    Ok((last.id > noted).then(|| last.clone()))
+}
+
+/// So many settlements are known here.
+pub(crate) fn settlements(shared: &Shared) -> u64 {
+    shared.view_state().map_or(0, |state| state.settlements)
+}
+
+/// Whether a replica outside the view may apply what somebody sends who knows so many settlements. What was made after
+/// one may replace what was changed here and given up by it, which has to be put aside before.
+pub(crate) fn may_follow(shared: &Shared, known_there: u64) -> bool {
+    let dealt_with = || matches!(undealt(shared), Ok(None));
+    shared.takes_part() || (settlements(shared) >= known_there && dealt_with())
+}
+
+/// What was changed here behind the place that the others kept is put aside; the others' tree takes its place.
+async fn accept(shared: &Arc<Shared>, settlement: &Settlement) -> vfs::Result<()> {
+    let changed = shared.store.changed_after(settlement.through)?;
+    let label = format!("settlement-{}", settlement.id);
+    if !changed.is_empty() {
+        let reason = "the other replicas went on without these versions";
+        match shared.store.save_aside(&label, reason, &changed).await {
+            // By an attempt that was broken off afterwards.
+            Ok(_) | Err(vfs::Error::Exists) => {}
+            Err(error) => return Err(error),
+        }
+        tracing::warn!(
+            objects = changed.len(),
+            label,
+            "the others went on without changes made here; they are put aside: see `meridian recovered`"
+        );
+    }
+    let id = settlement.id.to_be_bytes().to_vec();
+    // Both or neither: what is here afterwards is the others' copy, however often this replica starts anew.
+    base::give_up_copy(shared, Some((DEALT_WITH.to_vec(), Some(id)))).await?;
+    shared
+        .standing
+        .leave("the others decided to go on without what was changed here");
+    Ok(())
+}
+
+/// Which members would have to leave the view so that this replica could be admitted to it.
+#[derive(Debug)]
+pub(crate) struct Fit {
+    epoch: u64,
+    without: BTreeSet<ReplicaSlot>,
+}
+
+/// Members of the view that neither this replica, which is outside, nor any other member has heard of lately.
+pub(crate) fn absent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
+    if shared.takes_part() {
+        return BTreeSet::new();
+    }
+    let view = shared.standing.view();
+    let fresh = shared.settings.site_lease * NEWS_LEASES;
+    let news = shared.news();
+    let heard = |slot: &ReplicaSlot| {
+        let (ask, at) = news.get(slot)?.said.as_ref()?;
+        (at.elapsed() < fresh).then_some(ask)
+    };
+    let silent = view.active.iter().filter(|slot| heard(slot).is_none());
+    let silent: BTreeSet<ReplicaSlot> = silent.copied().collect();
+    let mut others = view.active.iter().filter_map(heard).peekable();
+    let misses = |slot: &ReplicaSlot, ask: &Ask| ask.misses.contains(&slot.0);
+    let agreed = others.peek().is_some()
+        && others
+            .all(|ask| ask.epoch == view.epoch.0 && silent.iter().all(|slot| misses(slot, ask)));
+    match agreed {
+        true => silent,
+        false => BTreeSet::new(),
+    }
+}
+
+/// Finds out whether this replica could take the places of members that are absent, which its questions tell.
+async fn offer(shared: &Arc<Shared>) -> vfs::Result<()> {
+    let (epoch, without) = (shared.standing.view().epoch.0, absent(shared));
+    let fit = !without.is_empty() && obstacle_but_for(shared, &without).is_none();
+    if fit {
+        note_others_went_on(shared).await?;
+    }
+    shared.set_fit(fit.then_some(Fit { epoch, without }));
+    Ok(())
+}
+
+/// The members without which this replica could be admitted to the view of this number, for its questions.
+pub(super) fn fit_without(shared: &Shared, epoch: u64) -> Vec<u16> {
+    let fit = shared.fit();
+    let fit = fit.as_ref().filter(|fit| fit.epoch == epoch);
+    match fit {
+        Some(fit) if !shared.takes_part() => fit.without.iter().map(|slot| slot.0).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What keeps this replica outside; `None` when nothing does, or when it is inside.
+fn obstacle(shared: &Shared) -> Option<String> {
+    obstacle_but_for(shared, &BTreeSet::new())
+}
+
+/// What would keep it outside if some members were not in the view.
+fn obstacle_but_for(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
+    if shared.takes_part() {
+        // Asked to go on as a new incarnation it need not have delivered anything.
+        return None;
+    }
+    if let Some(full) = lack_of_room(shared) {
+        return Some(full);
+    }
+    let view = shared.standing.view();
+    let Some(state) = shared.view_state() else {
+        return Some("it has not heard from the others yet".to_owned());
+    };
+    if !state.members.contains_key(&shared.slot()) {
+        return Some("the others have not taken it in yet".to_owned());
+    }
+    if shared.needs_copy.load(Ordering::Acquire) {
+        return Some(
+            "its copy of the tree differs from the others', and it needs a whole one".to_owned(),
+        );
+    }
+    if !shared.is_whole() {
+        return Some("its copy of the tree is not complete".to_owned());
+    }
+    let handed_over = shared.engine.turn(|turn| match absent.is_empty() {
+        true => turn.ledger.former.is_none(),
+        false => turn.has_handed_over(absent),
+    });
+    if !handed_over {
+        return Some("the others lack updates that were made here".to_owned());
+    }
+    if let Some(place) = lacks_what_is_not_kept(shared, absent) {
+        return Some(format!(
+            "replica {place} lacks updates that are kept here no more, and gets them from others"
+        ));
+    }
+    if let Some(lost) = losses::lacking_of_lost(shared, absent) {
+        return Some(format!(
+            "it lacks updates of replica {}, which is lost",
+            lost.0
+        ));
+    }
+    let mut present = view.active.difference(absent);
+    present.find_map(|slot| behind(shared, *slot, absent))
+}
+
+/// Whether the others know this member of the view as an earlier incarnation. Before they know better it
+/// answers nobody: what they hear of the new one begins with a view.
+fn was_started_anew(shared: &Shared) -> bool {
+    let state = shared.view_state();
+    let member = state
+        .as_ref()
+        .and_then(|state| state.members.get(&shared.slot()));
+    let earlier = member.is_some_and(|member| member.incarnation < shared.incarnation);
+    earlier && !shared.standing.is_up_to_date()
+}
+
+/// What this replica lacks of one member, for people, if others were not in the view.
+fn behind(shared: &Shared, slot: ReplicaSlot, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
+    let place = slot.0;
+    let fresh = shared.settings.site_lease * NEWS_LEASES;
+    let news = shared.news();
+    let said = news.get(&slot).and_then(|news| news.said.as_ref());
+    let Some((said, _)) = said.filter(|(_, at)| at.elapsed() < fresh) else {
+        return Some(format!("replica {place} does not answer"));
+    };
+    let settled = said.settled || !absent.is_empty();
+    if !settled || said.epoch != shared.standing.view().epoch.0 {
+        // What was acknowledged here before counts again only where somebody's place is taken; for any other admission
+        // the members have to know everything themselves.
+        return Some(format!(
+            "replica {place} has not heard from every member of the view"
+        ));
+    }
+    let applied = shared.inbox(slot).map_or(0, |inbox| inbox.applied());
+    let updates = said.position.saturating_sub(applied);
+    let bytes = shared
+        .returns
+        .heard_of(slot)
+        .and_then(|left| left.bytes_left);
+    if let Some(bytes) = bytes.filter(|bytes| *bytes > BYTES) {
+        return Some(format!(
+            "it lacks {bytes} bytes of contents of replica {place}"
+        ));
+    }
+    (updates > UPDATES || said.owed > FILES).then(|| {
+        let files = said.owed;
+        format!("it lacks {updates} updates and contents of {files} files of replica {place}")
+    })
+}
+
+/// A member of the view, not absent from it, that this replica could not bring level with what it has made.
+fn lacks_what_is_not_kept(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<u16> {
+    let (own, news) = (shared.slot(), shared.news());
+    let view = shared.standing.view();
+    let mut members = view.active.difference(absent);
+    let lacking = members.find(|slot| {
+        let said = news.get(slot).and_then(|news| news.said.as_ref());
+        let mut applied = said.into_iter().flat_map(|(ask, _)| &ask.applied);
+        applied.any(|(of, applied)| *of == own.0 && *applied < shared.trimmed())
+    });
+    lacking.map(|slot| slot.0)
+}
+
+async fn ask(shared: &Arc<Shared>) {
+    let Some(views) = shared.views.get() else {
+        return;
+    };
+    if !shared.takes_part()
+        && let Err(error) = note_others_went_on(shared).await
+    {
+        return tracing::error!(%error, "this replica cannot come back");
+    }
+    let decision = Decision::Admit {
+        slot: shared.slot(),
+        by: shared.slot(),
+        seen_epoch: shared.standing.view().epoch.0,
+        incarnation: shared.incarnation,
+        at_unix_s: unix_seconds(),
+    };
+    match views.decide(decision).await {
+        Ok(Outcome::Applied) => {}
+        Ok(Outcome::Refused(why)) => {
+            if let Some(sum) = shared.is_to_tell(NOT_ADMITTED, shared.slot()) {
+                tracing::info!(why, %sum, "this replica is not admitted yet");
+            }
+        }
+        Err(error) => tracing::debug!(%error, "nothing is decided"),
+    }
+}

@@ -1,0 +1,133 @@
+//! What the crate that agrees on views is given: connections to the others, and a place in the store.
+//!
+//! Bytes only; what they mean stays there.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use peer::{Lane, Message, Refusal, RequestError, Sender};
+use store::Store;
+use tokio::time::Instant;
+use vfs::ReplicaSlot;
+use view::{Change, Courier, CourierError, Decision, Ledger, LedgerError, Warrant};
+
+use super::configuring;
+use crate::driver::shared::Shared;
+use crate::state::lineage::Lineage;
+use crate::state::wire::{self, Malformed};
+
+/// Facts of the store that belong to views.
+const FACTS: &[u8] = b"view/";
+
+/// Requests go over the connections between replicas.
+pub(super) struct Letters(pub(super) Weak<Shared>);
+
+#[async_trait]
+impl Courier for Letters {
+    async fn ask(
+        &self,
+        to: ReplicaSlot,
+        request: Bytes,
+        limit: Duration,
+    ) -> Result<Bytes, CourierError> {
+        let shared = self.0.upgrade().ok_or(CourierError::Unreachable)?;
+        let peer = shared.endpoint.get().and_then(|all| all.peer(to));
+        let session = peer.and_then(|peer| peer.session().ok());
+        let session = session.ok_or(CourierError::Unreachable)?;
+        let (lineage, incarnation) = (shared.lineage.clone(), session.peer().incarnation.0);
+        drop(shared);
+        let message = wire::body(wire::Kind::View, &lineage.agreed_mark());
+        let message = message.with_payload(request);
+        let asked = session.request(Lane::Control, message, Instant::now() + limit);
+        // A hung peer takes no messages in either.
+        let reply = tokio::time::timeout(limit, asked).await;
+        match reply.map_err(|_| CourierError::TimedOut)? {
+            Ok(reply) => {
+                let failed = |error: String| CourierError::Failed(error);
+                let mark = wire::decode(&reply.body).map_err(|error| failed(error.to_string()))?;
+                // Before its word counts: it may be the one that makes a majority.
+                let noted = lineage.note_stably(to, incarnation, mark).await;
+                noted.map_err(|error| failed(error.to_string()))?;
+                Ok(reply.payload)
+            }
+            Err(RequestError::Deadline) => Err(CourierError::TimedOut),
+            Err(error) => Err(CourierError::Failed(error.to_string())),
+        }
+    }
+}
+
+/// The signed list of members says who may be configured.
+pub(super) struct Backing(pub(super) Weak<Shared>);
+
+impl Warrant for Backing {
+    fn check(&self, decision: &Decision) -> Result<(), String> {
+        let shared = self.0.upgrade().ok_or("the server stops")?;
+        configuring::is_backed(&shared.member_list(), decision)
+    }
+}
+
+/// The answer to a request of another replica's.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    from: Sender,
+    request: Message,
+) -> Result<Message, Refusal> {
+    let refused = Refusal;
+    let views = shared
+        .views
+        .get()
+        .ok_or_else(|| refused("it starts".to_owned()))?;
+    let mark = wire::decode(&request.body);
+    let mark = mark.map_err(|error: Malformed| refused(error.to_string()))?;
+    let (lineage, incarnation) = (&shared.lineage, from.incarnation.0);
+    let noted = lineage.note_stably(from.slot, incarnation, mark).await;
+    noted.map_err(|error| refused(error.to_string()))?;
+    let answer = views.answer(from.slot, request.payload).await;
+    let answer = answer.map_err(|error| refused(error.to_string()))?;
+    Ok(wire::body(wire::Kind::View, &lineage.agreed_mark()).with_payload(answer))
+}
+
+/// The log lies in the store, beside the tree it is about.
+pub(crate) struct Facts {
+    pub(crate) store: Arc<Store>,
+    /// Of a running replica: what it votes and takes into its log counts in its lineage.
+    pub(crate) lineage: Option<Arc<Lineage>>,
+}
+
+fn failed(error: vfs::Error) -> LedgerError {
+    LedgerError(error.to_string())
+}
+
+/// Whether a store belongs to a server that has taken part in agreeing on views.
+pub(crate) fn has_known_a_view(store: &Store) -> vfs::Result<bool> {
+    Ok(!store.facts(FACTS)?.is_empty())
+}
+
+#[async_trait]
+impl Ledger for Facts {
+    async fn write(&self, changes: Vec<Change>) -> Result<(), LedgerError> {
+        let rows = changes
+            .into_iter()
+            .map(|(key, value)| ([FACTS, &key].concat(), value));
+        if let Some(lineage) = &self.lineage {
+            return lineage.write_agreed(rows.collect()).await.map_err(failed);
+        }
+        let ticket = self.store.put_facts(rows.collect()).await;
+        self.store
+            .wait_stable(ticket.map_err(failed)?)
+            .await
+            .map_err(failed)
+    }
+
+    async fn read(&self, from: &[u8], to: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, LedgerError> {
+        let rows = self.store.facts(FACTS).map_err(failed)?;
+        let rows = rows
+            .into_iter()
+            .map(|(key, value)| (key[FACTS.len()..].to_vec(), value.to_vec()));
+        Ok(rows
+            .filter(|(key, _)| &key[..] >= from && &key[..] < to)
+            .collect())
+    }
+}

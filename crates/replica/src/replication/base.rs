@@ -1,0 +1,404 @@
+//! The copy that a joining or returning replica begins with: all rows of one moment, then contents of files.
+//!
+//! The first member of the view that holds the tree supplies it. Rows of later updates follow in the streams;
+//! contents are shipped like any other change, of those files that the receiver asks for. A replica whose
+//! own copy is out of date or has diverged keeps what contents it has that are right.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use control::Position;
+use peer::{Incoming, Lane, Session};
+use store::{BaseState, RowChange, Store};
+use vfs::{ObjectId, ReplicaSlot, Result};
+
+use crate::driver::shared::Shared;
+use crate::membership::losses;
+use crate::membership::sessions;
+use crate::membership::views;
+use crate::replication::streams::{INCOMPLETE, StreamError, malformed};
+use crate::state::arrivals::Inbox;
+use crate::state::copies::Next;
+use crate::state::wire::{self, BasePage, Row, Taken, Wanted};
+
+/// A fact and its value, or that it is none any more.
+type Fact = (Vec<u8>, Option<Vec<u8>>);
+
+/// About so many bytes of rows travel in one message.
+const PAGE_BYTES: usize = 256 << 10;
+/// So many files are looked up at a time.
+const FILES_AT_ONCE: usize = 1024;
+
+const FACT: &[u8] = b"copy";
+/// From whom rows are being taken, and how many.
+const TAKEN: &[u8] = b"rows-taken";
+
+/// How much of the tree this replica holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Held {
+    /// Nothing but the root.
+    Nothing,
+    /// All rows, but not all contents.
+    Rows,
+    /// All of it; of a witness, all that it is to have.
+    Everything,
+}
+
+impl Held {
+    /// From its number in a greeting; what is not known counts as nothing.
+    pub(crate) fn from_number(number: u8) -> Held {
+        match number {
+            1 => Held::Rows,
+            2 => Held::Everything,
+            _ => Held::Nothing,
+        }
+    }
+}
+
+/// How much of the tree a store holds; the founder of a set has all there is.
+pub(crate) fn held(store: &Store, founder: bool) -> Result<Held> {
+    let facts = store.facts(FACT)?;
+    let said = facts.first().and_then(|(_, value)| value.first().copied());
+    Ok(match said {
+        Some(number) => Held::from_number(number),
+        None if founder => Held::Everything,
+        None => Held::Nothing,
+    })
+}
+
+async fn note(shared: &Shared, held: Held) -> Result<()> {
+    note_with(shared, held, None).await
+}
+
+async fn note_with(shared: &Shared, held: Held, more: Option<Fact>) -> Result<()> {
+    let held_row = (FACT.to_vec(), Some(vec![held as u8]));
+    // From here on it is a copy as a whole, or is none at all.
+    let rows = [held_row, (TAKEN.to_vec(), None)];
+    let rows = rows.into_iter().chain(more).collect();
+    let ticket = shared.store.put_facts(rows).await?;
+    shared.store.wait_stable(ticket).await?;
+    shared.held.send_replace(held);
+    Ok(())
+}
+
+/// Sends a new replica all rows that it lacks. When it has taken them in it says so, and gets the rest.
+pub(crate) async fn supply_rows(shared: Arc<Shared>, session: Session, taken: Option<Taken>) {
+    let peer = session.peer().slot.0;
+    if let Err(error) = send_rows(&shared, &session, taken).await {
+        tracing::error!(peer, %error, "a new replica could not be supplied; it asks again when it is back");
+    }
+    // It may have begun with another one's copy meanwhile, and lose that one.
+    shared.conversations.supplied_all(session.peer().slot);
+}
+
+async fn send_rows(
+    shared: &Arc<Shared>,
+    session: &Session,
+    taken: Option<Taken>,
+) -> std::result::Result<(), StreamError> {
+    let (to, own) = (session.peer().slot, shared.incarnation);
+    let known = taken.filter(|taken| taken.incarnation == own);
+    let attempt = match known.and_then(|taken| shared.copies.go_on(to, taken.copy, taken.pages)) {
+        Some(attempt) => attempt,
+        None => shared.copies.begin(to, shared.store.base().await?),
+    };
+    // What a crash could take from here is shown to nobody.
+    shared.lineage.keep().await?;
+    let (copy, pages) = (attempt.copy, attempt.pages);
+    tracing::info!(peer = to.0, pages, "supplying a replica with the tree");
+    let objects = shared.store.statistics().objects;
+    shared.conversations.supplying(to, objects, attempt.objects);
+    let mut place = Taken {
+        incarnation: own,
+        copy,
+        pages,
+    };
+    send_page(shared, session, &BasePage::Begin(place)).await?;
+    loop {
+        match shared.copies.next(&attempt, PAGE_BYTES)? {
+            Next::Rows { rows, objects } => {
+                let rows = rows.into_iter().map(Row::from).collect();
+                send_page(shared, session, &BasePage::Rows(place, rows)).await?;
+                place.pages += 1;
+                shared.conversations.supplied(to, objects);
+            }
+            Next::Rest(positions) => {
+                // The last position given out may have gone to no record.
+                let stable = *shared.store.stable_position().borrow();
+                let own = stable.max(shared.trimmed());
+                let at_most = |slot| if slot == shared.slot() { own } else { u64::MAX };
+                let positions = positions.iter();
+                let positions = positions.map(|(slot, at)| (slot.0, at_most(*slot).min(*at)));
+                let positions = positions.collect();
+                return send_page(shared, session, &BasePage::Rest(place, positions)).await;
+            }
+            Next::Replaced => return Ok(()),
+        }
+    }
+}
+
+/// How much of a copy this replica, which holds nothing, has taken from another one. Rows of a copy that was finished,
+/// but not noted as held before a crash, are taken again: nothing can be added to them.
+pub(crate) fn taken(shared: &Shared, from: ReplicaSlot) -> Option<Taken> {
+    if matches!(shared.store.base_state(), Ok(BaseState::Whole)) {
+        return None;
+    }
+    // A store that has failed ends the server elsewhere.
+    let facts = shared.store.facts(TAKEN).unwrap_or_default();
+    let (slot, taken): (u16, Taken) = wire::decode(&facts.first()?.1).ok()?;
+    (slot == from.0).then_some(taken)
+}
+
+async fn note_taken(shared: &Shared, from: ReplicaSlot, taken: Taken) -> Result<()> {
+    let value = wire::encode(&(from.0, taken));
+    let rows = vec![(TAKEN.to_vec(), Some(value))];
+    // Written behind the rows, so that they are there if it is.
+    shared.store.put_facts(rows).await.map(drop)
+}
+
+async fn send_page(
+    shared: &Shared,
+    session: &Session,
+    page: &BasePage,
+) -> std::result::Result<(), StreamError> {
+    let message = wire::payload(wire::Kind::Base, page);
+    let bytes = message.payload.len() as u64;
+    session.send(Lane::Metadata, message).await?;
+    shared.sent(session.peer().slot, bytes).await;
+    Ok(())
+}
+
+/// A peer that has taken all rows says of which files it needs the contents.
+pub(crate) fn wanted(shared: &Arc<Shared>, from: ReplicaSlot, wanted: Wanted) {
+    if wanted.copy {
+        // What was removed since the rows were sent is not sent.
+        let size = |file: &ObjectId| Some((*file, shared.store.file_size(*file).ok()?));
+        let files = wanted.files.iter().filter_map(size);
+        shared.conversations.owe(from, files);
+    }
+    let given_up = shared.engine.turn(|turn| {
+        let (now, follows) = (turn.now, Position(turn.ledger.last_position));
+        let Some(backlog) = turn.ledger.unshipped.peer(from) else {
+            return false;
+        };
+        for file in &wanted.files {
+            backlog.changed(now, *file, 0..u64::MAX, follows);
+            backlog.owe_file(*file);
+        }
+        backlog.is_given_up()
+    });
+    if given_up {
+        return sessions::too_far_behind(shared, from);
+    }
+    shared.engine.ring_contents();
+    if wanted.copy && wanted.last {
+        tracing::info!(peer = from.0, "shipping contents");
+        shared.conversations.named(from);
+        sessions::look_at_base(shared, from);
+    }
+}
+
+/// Asks the supplier for the contents that this replica, which has all rows, lacks.
+pub(crate) fn want(shared: &Shared, supplier: ReplicaSlot) -> Result<()> {
+    let files = shared.store.files_to_fetch()?;
+    tracing::info!(
+        peer = supplier.0,
+        files = files.len(),
+        "asking for contents"
+    );
+    shared
+        .figures
+        .to_fetch
+        .store(files.len() as u64, Ordering::Relaxed);
+    ask(shared, supplier, true, &files);
+    Ok(())
+}
+
+/// Asks a member for what this replica lacks of its data: the rows that say so came with the copy, and the member does
+/// not know of that.
+pub(crate) fn ask_for_lacking(shared: &Shared, of: ReplicaSlot) {
+    // A store that has failed ends the server elsewhere.
+    let lacking = shared.store.incomplete_files(of).unwrap_or_default();
+    let files: Vec<ObjectId> = lacking.into_iter().map(|(file, ..)| file).collect();
+    if !files.is_empty() {
+        ask(shared, of, false, &files);
+    }
+}
+
+/// Asks a peer for the contents of files, as the rest of a copy or by themselves.
+pub(crate) fn ask(shared: &Shared, peer: ReplicaSlot, copy: bool, files: &[ObjectId]) {
+    let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
+    let parts = (0..count).map(|part| {
+        let first = part * FILES_AT_ONCE;
+        let end = files.len().min(first + FILES_AT_ONCE);
+        let wanted = Wanted {
+            copy,
+            files: files[first..end].to_vec(),
+            last: part + 1 == count,
+        };
+        wire::body(wire::Kind::Wanted, &wanted)
+    });
+    sessions::send_list(shared, peer, parts.collect());
+}
+
+/// Notes durably that this replica's copy is to be replaced by another one's, and with it why, if that matters later; it has
+/// to start anew then.
+pub(crate) async fn give_up_copy(shared: &Shared, why: Option<Fact>) -> Result<()> {
+    note_with(shared, Held::Nothing, why).await
+}
+
+/// Takes a page of the copy in, if it is one of the copy that is being taken. Others may have been asked for one as well.
+pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incoming) -> Result<()> {
+    let page: BasePage = wire::decode(&incoming.message.payload).map_err(malformed)?;
+    // Between looking and writing no page of another one's copy is taken.
+    let _one_at_a_time = shared.copying.lock().await;
+    let held = *shared.held.borrow();
+    if !is_awaited(&page, held, taken(shared, inbox.from)) {
+        tracing::debug!(peer = inbox.from.0, ?held, "a page of another copy");
+        return Ok(());
+    }
+    match page {
+        BasePage::Begin(begin) => {
+            let pages = begin.pages;
+            tracing::info!(peer = inbox.from.0, pages, "receiving the tree");
+            if pages == 0 {
+                // Before the rows go that it speaks of.
+                shared.store.put_facts(vec![(TAKEN.to_vec(), None)]).await?;
+                shared.store.begin_resync().await?;
+                views::note_known(shared).await?;
+            }
+            note_taken(shared, inbox.from, begin).await
+        }
+        BasePage::Rows(place, rows) => {
+            let rows = rows.into_iter().map(RowChange::from);
+            // A witness lacks all contents, and nobody waits for that.
+            let rows = rows.filter(|row| !shared.is_witness || row.table != INCOMPLETE);
+            shared.store.install_base(rows.collect()).await?;
+            let pages = place.pages + 1;
+            note_taken(shared, inbox.from, Taken { pages, ..place }).await
+        }
+        BasePage::Rest(_, positions) => {
+            let own = positions.iter().find(|(slot, _)| *slot == shared.slot().0);
+            if let Some((_, position)) = own {
+                shared.note_trimmed(*position).await?;
+            }
+            let positions = positions
+                .into_iter()
+                .map(|(slot, position)| (ReplicaSlot(slot), position));
+            shared.store.finish_base(positions.collect()).await?;
+            rows_are_here(shared).await
+        }
+        BasePage::Complete => {
+            note(shared, Held::Everything).await?;
+            tracing::info!("the tree is complete; clients are answered from now on");
+            let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
+            for inbox in inboxes {
+                sessions::say_hello(shared, &inbox, false);
+            }
+            shared.engine.stir();
+            Ok(())
+        }
+    }
+}
+
+/// Whether a page of a supplier's is to be taken by a replica that holds so much, and has taken so much of that supplier's copy.
+fn is_awaited(page: &BasePage, held: Held, taken: Option<Taken>) -> bool {
+    match page {
+        BasePage::Begin(begin) if begin.pages == 0 => held == Held::Nothing,
+        // Rows from this place on follow what is here, or repeat some of it.
+        BasePage::Begin(begin) => {
+            let same = |taken: Taken| {
+                (taken.incarnation, taken.copy) == (begin.incarnation, begin.copy)
+                    && begin.pages <= taken.pages
+            };
+            held == Held::Nothing && taken.is_some_and(same)
+        }
+        BasePage::Rows(place, _) | BasePage::Rest(place, _) => {
+            held == Held::Nothing && taken == Some(*place)
+        }
+        BasePage::Complete => held == Held::Rows,
+    }
+}
+
+async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
+    if shared.is_witness {
+        // It asks nobody for contents.
+        let files = shared.store.files_to_fetch()?;
+        shared.store.note_fetched(&files).await?;
+        note(shared, Held::Everything).await?;
+        tracing::info!("the witness knows the tree");
+    } else {
+        note(shared, Held::Rows).await?;
+    }
+    losses::begin_awareness(shared);
+    shared.note_applied_streams()?;
+    let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
+    for inbox in &inboxes {
+        if inbox.applied() > shared.store.applied(inbox.from)? {
+            shared
+                .standing
+                .leave("its copy was replaced by an older one");
+            return Ok(());
+        }
+    }
+    shared.engine.turn(|turn| {
+        turn.core.handle_tree_replaced(turn.now, &turn.tree);
+        turn.stirred = true;
+    });
+    for inbox in inboxes {
+        ask_for_lacking(shared, inbox.from);
+        let applied = shared.store.applied(inbox.from)?;
+        // It is stable. Of one that is lost nobody asks how far it came, but the others compare.
+        inbox.note_acknowledged(applied);
+        for piece in inbox.reached(applied) {
+            crate::replication::contents::put_in_place(shared, &inbox, piece);
+        }
+        sessions::say_hello(shared, &inbox, false);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(copy: u64, pages: u64) -> Taken {
+        Taken {
+            incarnation: 1,
+            copy,
+            pages,
+        }
+    }
+
+    /// A new server took its copy from one member; then one with a smaller number came back, was asked as well, and supplied one, too.
+    #[test]
+    fn pages_of_two_copies_are_not_mixed() {
+        let rows = |copy, pages| BasePage::Rows(place(copy, pages), Vec::new());
+        let rest = |copy, pages| BasePage::Rest(place(copy, pages), Vec::new());
+        let taken = Some(place(7, 3));
+        let is_taken = |page, taken| is_awaited(&page, Held::Nothing, taken);
+        assert!(is_taken(rows(7, 3), taken));
+        assert!(!is_taken(rows(7, 2), taken), "it was taken before");
+        assert!(!is_taken(rows(7, 4), taken), "one is missing before it");
+        assert!(!is_taken(rows(6, 3), taken), "of an earlier copy");
+        assert!(!is_taken(rows(7, 3), None), "another one's was begun since");
+        assert!(is_taken(rest(7, 3), taken));
+        assert!(!is_taken(rest(7, 4), taken), "not all rows are there");
+        assert!(!is_taken(rest(7, 3), None));
+    }
+
+    #[test]
+    fn a_copy_begins_only_where_none_is() {
+        let begin = |pages| BasePage::Begin(place(7, pages));
+        assert!(is_awaited(&begin(0), Held::Nothing, Some(place(6, 9))));
+        assert!(is_awaited(&begin(2), Held::Nothing, Some(place(7, 3))));
+        assert!(!is_awaited(&begin(4), Held::Nothing, Some(place(7, 3))));
+        assert!(!is_awaited(&begin(2), Held::Nothing, None));
+        for held in [Held::Rows, Held::Everything] {
+            assert!(!is_awaited(&begin(0), held, None));
+            assert!(!is_awaited(&begin(2), held, Some(place(7, 3))));
+        }
+        assert!(is_awaited(&BasePage::Complete, Held::Rows, None));
+        assert!(!is_awaited(&BasePage::Complete, Held::Nothing, None));
+    }
+}

@@ -1,0 +1,545 @@
+//! Carrying file contents: reading and sending what a peer lacks, and putting in place what arrives.
+//!
+//! What is sent when, and when what arrives may be put in place, is decided in `shipping`.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use control::{Position, Subject};
+use peer::{Incoming, Lane, Message, Session};
+use store::ContentPiece;
+use tokio::time::Instant;
+use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
+
+use crate::driver::shared::Shared;
+use crate::driver::turn::Turn;
+use crate::frontend::door::subject_of;
+use crate::membership::losses;
+use crate::membership::sessions;
+use crate::membership::views;
+use crate::replication::base;
+use crate::replication::scrub;
+use crate::state::arrivals::{Inbox, Piece as Arrived};
+use crate::state::shipping::{Piece, PieceId};
+use crate::state::wire::{self, Completed, PieceDone, PieceHead, Stretch};
+
+/// What is told of once, with sums later.
+const READING: &str = "contents cannot be read";
+const STORING: &str = "contents cannot be stored";
+const HOLDING_BACK: &str = "contents are held back";
+
+/// How long a peer that could not put a piece in place is left alone.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Ships contents to one peer for as long as its session lasts.
+pub(crate) async fn ship(shared: Arc<Shared>, session: Session) {
+    let to = session.peer().slot;
+    let engine = &shared.engine;
+    let mut more = engine.contents();
+    let mut urgent = engine.urgent_contents();
+    loop {
+        more.borrow_and_update();
+        urgent.borrow_and_update();
+        if let Some(until) = shared.shipments.paused(to, Instant::now()) {
+            tokio::time::sleep_until(until).await;
+            continue;
+        }
+        let (piece, due) = engine.turn(|turn| {
+            let now = turn.now;
+            let Some(backlog) = turn.ledger.unshipped.peer(to) else {
+                return (None, None);
+            };
+            (backlog.next(now), backlog.next_due())
+        });
+        let Some(piece) = piece else {
+            match due {
+                Some(due) => tokio::select! {
+                    () = tokio::time::sleep_until(engine.instant(due).into()) => {}
+                    // The sender lives in the engine.
+                    _ = urgent.changed() => {}
+                },
+                None => {
+                    // The sender lives in the engine.
+                    let _ = more.changed().await;
+                }
+            }
+            continue;
+        };
+        if let Err(error) = ship_piece(&shared, &session, piece).await {
+            tracing::debug!(peer = to.0, %error, "contents wait for the next session");
+            return;
+        }
+    }
+}
+
+/// Nothing of a file is to be sent any more.
+fn nobody_needs(shared: &Shared, file: ObjectId) {
+    shared.engine.turn(|turn| {
+        turn.ledger.unshipped.removed(file);
+        turn.settle_content(file);
+        turn.stirred = true;
+    });
+}
+
+async fn ship_piece(
+    shared: &Arc<Shared>,
+    session: &Session,
+    piece: Piece,
+) -> std::result::Result<(), peer::SendError> {
+    let to = session.peer().slot;
+    if shared.store.orphan_home(piece.file).is_some() {
+        // A peer that keeps it too has a version of its own, and would take no older one in its place.
+        nobody_needs(shared, piece.file);
+        acknowledged(shared, to, piece.id);
+        return Ok(());
+    }
+    if !may_send(shared, to, piece.file) {
+        try_again(shared, to, piece.file, piece.range, piece.id);
+        return Ok(());
+    }
+    let message = match read(shared, to, &piece).await {
+        Ok(Some(message)) => message,
+        Ok(None) => {
+            shared.engine.turn(|turn| {
+                turn.ledger.unconfirmed.insert((to, piece.file));
+            });
+            acknowledged(shared, to, piece.id);
+            return Ok(());
+        }
+        Err(error) => {
+            // Damaged here: it is sent when it is mended.
+            if matches!(error, Error::Io(_)) {
+                if let Some(sum) = shared.is_to_tell(READING, to) {
+                    tracing::error!(file = %piece.file, %error, %sum, "contents cannot be read");
+                }
+                scrub::suspect(shared, piece.file);
+            }
+            try_again(shared, to, piece.file, piece.range, piece.id);
+            return Ok(());
+        }
+    };
+    if !has_room(shared, to) {
+        shared.shipments.hold_back(to, Instant::now());
+        if let Some(sum) = shared.is_to_tell(HOLDING_BACK, to) {
+            tracing::warn!(peer = to.0, %sum, "contents are held back: the disk of a peer outside the view has no room for them");
+        }
+        try_again(shared, to, piece.file, piece.range, piece.id);
+        return Ok(());
+    }
+    let bytes = message.payload.len() as u64;
+    session.send(Lane::Data, message).await?;
+    shared
+        .figures
+        .content_bytes
+        .fetch_add(bytes, Ordering::Relaxed);
+    shared.sent(to, bytes).await;
+    Ok(())
+}
+
+/// Whether a peer outside the view can take what is on its way to it, as far as it has said. One in the view has said that
+/// before anything was answered.
+fn has_room(shared: &Shared, to: ReplicaSlot) -> bool {
+    let Some(available) = shared.available_at(to) else {
+        return true;
+    };
+    shared.engine.turn(|turn| {
+        let in_flight = turn
+            .ledger
+            .unshipped
+            .peer(to)
+            .map_or(0, |backlog| backlog.in_flight_bytes());
+        turn.ledger.active.contains(&to) || in_flight <= available
+    })
+}
+
+/// Whether a file's content may be sent. Where a lost replica's data is missing it goes only to those who know that this one
+/// has the best of it, and to those who begin with a copy of all there is.
+fn may_send(shared: &Shared, to: ReplicaSlot, file: ObjectId) -> bool {
+    !shared
+        .engine
+        .turn(|turn| losses::withholds(shared, turn, file))
+        || losses::supplies(shared, to, file)
+        || shared.conversations.owes(to, file)
+}
+
+/// Reads what a file holds there now; `None` when there is nothing to send.
+async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Option<Message>> {
+    let initial = shared.conversations.owes(to, piece.file);
+    // Before it is read: what is missing may come meanwhile.
+    let partial =
+        shared.store.is_incomplete(piece.file) && losses::supplies(shared, to, piece.file);
+    let own = initial && changes_only_here(shared, piece.file).await;
+    let version = version_here(shared, piece.file).await;
+    // Looked at after the version, and before the content.
+    let lacks = lacks_of_active(shared, piece.file);
+    if initial && lacks {
+        return Err(Error::Delay);
+    }
+    let store = shared.store.clone();
+    let (file, range) = (piece.file, piece.range.clone());
+    let length = range.end - range.start;
+    let reading = tokio::task::spawn_blocking(move || store.content(file, range.start, length));
+    let read = reading
+        .await
+        .map_err(|error| Error::Io(format!("a read was broken off: {error}")))?;
+    let content = match read {
+        Ok(content) => content,
+        Err(error @ (Error::Io(_) | Error::Delay)) => return Err(error),
+        // It is gone, or was never a file.
+        Err(_) => {
+            nobody_needs(shared, file);
+            return Ok(None);
+        }
+    };
+    let own = own && changes_only_here(shared, piece.file).await;
+    if initial && !own && version_here(shared, piece.file).await != version {
+        // Its data may still be on its way.
+        return Err(Error::Delay);
+    }
+    let end = content.last().map_or(piece.range.start, end_of);
+    if end < piece.range.end {
+        shared.engine.turn(|turn| {
+            if let Some(backlog) = turn.ledger.unshipped.peer(to) {
+                backlog.found_end(piece.id, end);
+            }
+        });
+    }
+    if content.is_empty() {
+        return Ok(None);
+    }
+    let completes = completes(shared, to, piece);
+    let mut head = PieceHead {
+        id: piece.id.0,
+        file,
+        follows: piece.follows.0,
+        initial,
+        completes,
+        // What is sent is not the data of the version here, and must not take the place of what is.
+        version: if lacks { 0 } else { version },
+        partial,
+        stretches: Vec::new(),
+    };
+    let payload = lay_out(&mut head, content);
+    Ok(Some(
+        wire::body(wire::Kind::Piece, &head).with_payload(payload),
+    ))
+}
+
+/// The version of a file in the local copy; zero when it is not there.
+async fn version_here(shared: &Shared, file: ObjectId) -> u64 {
+    let attributes = shared.store.attributes(file).await;
+    attributes.map_or(0, |attributes| attributes.change.0)
+}
+
+/// Whether nobody but this replica changes a file at present.
+async fn changes_only_here(shared: &Shared, file: ObjectId) -> bool {
+    let Ok(attributes) = shared.store.attributes(file).await else {
+        return false;
+    };
+    let file = subject_of(&attributes);
+    let controls = |turn: &mut Turn<'_>| turn.core.controls(&turn.tree, file);
+    shared.engine.turn(controls)
+}
+
+/// Whether data of a file is missing here that another member of the view sends. What is here is no version then, and where it
+/// goes it could take the place of what has come from that one already.
+fn lacks_of_active(shared: &Shared, file: ObjectId) -> bool {
+    let missing = shared.store.lacks_data_of(file);
+    let active = |turn: &mut Turn<'_>| missing.iter().any(|slot| turn.ledger.active.contains(slot));
+    !missing.is_empty() && shared.engine.turn(active)
+}
+
+/// The place of our stream up to which the peer has the whole file with this piece, which has been read;
+/// `None` when there is more to come, or on its way.
+fn completes(shared: &Shared, to: ReplicaSlot, piece: &Piece) -> Option<u64> {
+    shared.engine.turn(|turn| {
+        let file = piece.file;
+        let pinned = turn.ledger.pins.contains_key(&file);
+        let backlog = turn.ledger.unshipped.peer(to)?;
+        let completes = !pinned && backlog.is_last(piece.id);
+        match completes {
+            true => turn.ledger.unconfirmed.remove(&(to, file)),
+            false => turn.ledger.unconfirmed.insert((to, file)),
+        };
+        completes.then_some(turn.ledger.last_position)
+    })
+}
+
+pub(crate) fn end_of(part: &ContentPiece) -> u64 {
+    match part {
+        ContentPiece::Data { offset, bytes } => offset + bytes.len() as u64,
+        ContentPiece::Hole(extent) => extent.offset + extent.length,
+    }
+}
+
+/// One stretch after another.
+fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
+    let mut payload = BytesMut::new();
+    for part in content {
+        head.stretches.push(match part {
+            ContentPiece::Data { offset, bytes } => {
+                payload.extend_from_slice(&bytes);
+                Stretch {
+                    offset,
+                    length: bytes.len() as u64,
+                    hole: false,
+                }
+            }
+            ContentPiece::Hole(Extent { offset, length }) => Stretch {
+                offset,
+                length,
+                hole: true,
+            },
+        });
+    }
+    payload.freeze()
+}
+
+/// A peer has put a piece in place, or could not.
+pub(crate) fn done(shared: &Arc<Shared>, by: ReplicaSlot, done: PieceDone) {
+    let id = PieceId(done.id);
+    if !done.failed {
+        return acknowledged(shared, by, id);
+    }
+    tracing::debug!(peer = by.0, "a peer could not store contents; trying again");
+    let range = shared
+        .engine
+        .turn(|turn| turn.ledger.unshipped.peer(by)?.range_of(id));
+    if done.no_room {
+        let bytes = range
+            .as_ref()
+            .map_or(0, |range| range.end.saturating_sub(range.start));
+        shared.shipments.refused(by, bytes, Instant::now());
+    }
+    try_again(shared, by, done.file, range.unwrap_or(0..u64::MAX), id);
+}
+
+/// Has a range of a file shipped anew, a little later.
+fn try_again(
+    shared: &Arc<Shared>,
+    to: ReplicaSlot,
+    file: ObjectId,
+    range: Range<u64>,
+    id: PieceId,
+) {
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(FAILURE_PAUSE).await;
+        shared.engine.turn(|turn| {
+            let (now, follows) = (turn.now, Position(turn.ledger.last_position));
+            if let Some(backlog) = turn.ledger.unshipped.peer(to) {
+                backlog.failed(now, id, file, range, follows);
+            }
+        });
+        shared.engine.ring_contents();
+    });
+}
+
+fn acknowledged(shared: &Arc<Shared>, by: ReplicaSlot, id: PieceId) {
+    let complete = shared.engine.turn(|turn| {
+        let file = turn.ledger.unshipped.peer(by)?.acknowledged(id)?;
+        turn.settle_content(file);
+        turn.stirred = true;
+        Some(file)
+    });
+    shared.shipments.placed(by);
+    // Credit is back, and what was changed while in flight can go.
+    shared.engine.ring_contents();
+    if let Some(file) = complete {
+        losses::reached_everybody(shared, by, file);
+        if shared.majority_awaited.load(Ordering::Acquire) > 0 {
+            losses::send_completed(shared);
+        }
+        sessions::has_content(shared, by, file);
+    }
+}
+
+/// A peer has noted durably that it has all of these files.
+pub(crate) fn noted(shared: &Shared, by: ReplicaSlot, noted: Completed) {
+    shared.engine.turn(|turn| {
+        for (file, _) in noted.files {
+            let lacks = turn.ledger.unshipped.peer(by);
+            if lacks.is_some_and(|backlog| !backlog.lacks(file)) {
+                turn.ledger.unconfirmed.remove(&(by, file));
+            }
+        }
+        turn.stirred = true;
+    });
+}
+
+/// A piece has arrived.
+pub(crate) fn arrived(
+    shared: &Arc<Shared>,
+    inbox: &Arc<Inbox>,
+    head: PieceHead,
+    incoming: Incoming,
+) {
+    if shared.is_given_up(inbox.from) {
+        // It was decided to go on without this; the sender learns so.
+        return;
+    }
+    if let Some(piece) = inbox.sort(Arrived { head, incoming }) {
+        put_in_place(shared, inbox, piece);
+    }
+}
+
+/// Puts a piece in place in the background, and acknowledges it once it is stable.
+pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arrived) {
+    let (shared, inbox) = (shared.clone(), inbox.clone());
+    let session = inbox.session();
+    tokio::spawn(async move {
+        // The semaphore is never closed.
+        let Ok(_permit) = inbox.putting.acquire().await else {
+            return;
+        };
+        if inbox.session() != session {
+            return;
+        }
+        let outcome = match is_superseded(&shared, inbox.from, &piece.head) {
+            true => Ok(()),
+            false if is_former(&shared, inbox.from, &piece.head).await => Ok(()),
+            false if is_unexpected(&shared, inbox.from, &piece.head) => Err(Error::Delay),
+            false if is_outdated(&shared, inbox.from, &piece.head).await => {
+                ask_last_writer(&shared, piece.head.file)
+            }
+            false => put(&shared, &inbox, &piece).await,
+        };
+        if let (Ok(()), Some(position)) = (&outcome, piece.head.completes) {
+            losses::settle_flagged(&shared, inbox.from, piece.head.file, position).await;
+        }
+        if let Err(error) = &outcome
+            && *error != Error::Delay
+        {
+            if let Some(sum) = shared.is_to_tell(STORING, inbox.from) {
+                tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, %sum, "contents cannot be stored");
+            }
+            if shared.standing.is_up_to_date() {
+                views::degraded(&shared, error).await;
+            }
+        }
+        let Arrived { head, incoming } = piece;
+        drop(incoming);
+        say_done(&shared, inbox.from, &head, &outcome);
+    });
+}
+
+/// Tells the sender of a piece that it is in place, or that it could not be put there.
+fn say_done(shared: &Shared, to: ReplicaSlot, head: &PieceHead, outcome: &Result<()>) {
+    let done = PieceDone {
+        id: head.id,
+        file: head.file,
+        failed: outcome.is_err(),
+        no_room: *outcome == Err(Error::NoSpace),
+    };
+    let message = wire::body(wire::Kind::PieceDone, &done);
+    shared.post.send(to, Lane::Control, message);
+}
+
+/// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
+/// had shipped this before, and the primary's own content is newer.
+fn is_superseded(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+    shared.engine.turn(|turn| {
+        if turn.core.controls(&turn.tree, Subject::File(head.file)) {
+            return true;
+        }
+        let foreign = turn.core.foreign_control(&turn.tree, head.file);
+        // What a lost replica controls is supplied by whoever has the most of it.
+        let active = &turn.ledger.active;
+        let foreign = foreign.filter(|name| name.holder != from && active.contains(&name.holder));
+        let Some(foreign) = foreign else {
+            return false;
+        };
+        // Deep control elsewhere does not mean that the file was changed there lately, and the first
+        // copy of it comes from whoever supplies the tree.
+        let mut grants = turn.core.acknowledged();
+        !head.initial
+            || grants.any(|grant| {
+                let mut claims = grant.claims.iter();
+                grant.name == foreign && claims.any(|claim| claim.object == head.file)
+            })
+    })
+}
+
+/// Whether the contents of a file of which a lost replica's data is missing come from somebody who has not the best of it. They
+/// would be mixed with what comes from the right one; the sender reads again a little later.
+fn is_unexpected(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+    let (store, file) = (&shared.store, head.file);
+    let frozen = || {
+        let lacks_other = !store.lacks_data_of(file).contains(&from) && !store.is_to_fetch(file);
+        let frozen = |turn: &mut Turn<'_>| losses::lacks_frozen(shared, turn, file);
+        lacks_other && shared.takes_part() && shared.engine.turn(frozen)
+    };
+    let awaited = || store.is_incomplete(file) && losses::is_supplied_by(shared, from, file);
+    (head.partial || frozen()) && !awaited()
+}
+
+/// Whether a file was changed by somebody else since the sender had all of it here: a former incarnation of the sender
+/// may not have known that everybody had it.
+async fn is_former(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+    let (store, file) = (&shared.store, head.file);
+    if !shared.standing.is_up_to_date()
+        || store.is_to_fetch(file)
+        || store.lacks_data_of(file).contains(&from)
+    {
+        return false;
+    }
+    is_older(shared, head).await
+}
+
+/// Whether the sender had not yet got a change of the file that is here. Only somebody who follows without
+/// regard to controls sees that; the sender reads again a little later. A change of the sender's own that came before this
+/// piece is no reason: its data follows.
+async fn is_outdated(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+    !shared.standing.is_up_to_date()
+        && is_older(shared, head).await
+        && shared.last_writer(head.file) != Some(from)
+}
+
+/// Whether what was sent is of an earlier version than is here.
+async fn is_older(shared: &Shared, head: &PieceHead) -> bool {
+    head.version < version_here(shared, head.file).await
+}
+
+/// Of a file that somebody else has changed since, the contents are asked for there, since that replica has
+/// the newest; when nobody knows who, the sender has to read again.
+fn ask_last_writer(shared: &Shared, file: ObjectId) -> Result<()> {
+    let writer = shared.last_writer(file).ok_or(Error::Delay)?;
+    base::ask(shared, writer, false, &[file]);
+    Ok(())
+}
+
+async fn put(shared: &Shared, inbox: &Inbox, piece: &Arrived) -> Result<()> {
+    // Else a truncation that is applied again after a crash would erase what was acknowledged.
+    let rows = inbox.rows();
+    let mut rest: Bytes = piece.incoming.message.payload.clone();
+    for stretch in &piece.head.stretches {
+        let part = match stretch.hole {
+            true => ContentPiece::Hole(Extent {
+                offset: stretch.offset,
+                length: stretch.length,
+            }),
+            false => {
+                let length = usize::try_from(stretch.length).unwrap_or(usize::MAX);
+                if length > rest.len() {
+                    return Err(Error::Io("a piece is shorter than it says".into()));
+                }
+                ContentPiece::Data {
+                    offset: stretch.offset,
+                    bytes: rest.split_to(length),
+                }
+            }
+        };
+        match shared.store.put_content(piece.head.file, part).await {
+            // Removed meanwhile: nobody needs it any more.
+            Ok(()) | Err(Error::Stale) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match rows {
+        Some(ticket) => shared.store.wait_stable(ticket).await,
+        None => Ok(()),
+    }
+}

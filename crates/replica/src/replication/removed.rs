@@ -1,0 +1,242 @@
+//! Removed files that clients of other replicas may have open: who keeps them, and until when.
+//!
+//! The replica that carries a removal out keeps the file without a name; it is the file's home. It lets the file go when
+//! every replica that keeps contents has applied the removal, and none has said that a client of its own has the file
+//! open. Nobody is asked: a replica that applies a removal looks at its own opens, keeps what is open, and tells
+//! the others all that it keeps ([`HeldOpen`]), which is nothing nearly always and then is not said at all. Its
+//! acknowledgement names the telling that belongs to it, so neither overtakes the other.
+//!
+//! What clients do with a removed file is done at its home. A replica that keeps it does the same to its own copy, and goes on
+//! with that one when the home is lost.
+//!
+//! What must never enter: who has what open here, which the store knows.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use peer::Lane;
+use tokio::time::Instant;
+use vfs::{ObjectId, ReplicaSlot, Result};
+
+use crate::driver::shared::Shared;
+use crate::membership::authorisation::Speaker;
+use crate::state::wire::{self, HeldOpen, Kind};
+
+/// So long opens and acknowledgements are gathered before they are told of or looked at.
+const GATHERING: Duration = Duration::from_millis(10);
+/// And so often it is looked whose time is over.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is known of one peer's opens.
+#[derive(Debug, Default)]
+struct Peer {
+    /// The version told last in this session; nothing was told yet: 0.
+    told: u64,
+    /// The version that its acknowledgement asks for.
+    needed: u64,
+    held: HashSet<ObjectId>,
+    /// Since when it takes no part.
+    away: Option<Instant>,
+}
+
+/// What is known of all others, and which homes have failed us.
+#[derive(Default)]
+pub(crate) struct Removed(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    peers: BTreeMap<ReplicaSlot, Peer>,
+    /// Files whose home was lost, or has them no more: the own copy is what is left of them here.
+    alone: HashSet<ObjectId>,
+}
+
+/// Where an operation on a removed file goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The own copy is the file.
+    Here,
+    /// The home has it.
+    At(ReplicaSlot),
+}
+
+impl Removed {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session with a peer begins, perhaps with another start of it: what it keeps is not known before it has told.
+    pub(crate) fn begin(&self, peer: ReplicaSlot) {
+        let mut state = self.state();
+        let known = state.peers.entry(peer).or_default();
+        (known.told, known.needed) = (0, 0);
+    }
+
+    /// What a peer acknowledges counts together with this telling.
+    pub(crate) fn need(&self, peer: ReplicaSlot, version: u64) {
+        let mut state = self.state();
+        let known = state.peers.entry(peer).or_default();
+        known.needed = known.needed.max(version);
+    }
+
+    /// A peer tells what it keeps.
+    pub(crate) fn hear(&self, peer: ReplicaSlot, held: HeldOpen) {
+        let mut state = self.state();
+        let known = state.peers.entry(peer).or_default();
+        if held.version > known.told {
+            known.told = held.version;
+            known.held = held.files.into_iter().collect();
+        }
+    }
+
+    /// The home of a removed file is lost, or does not have it any more.
+    pub(crate) fn go_on_alone(&self, file: ObjectId) {
+        self.state().alone.insert(file);
+    }
+
+    /// Files that have gone need not be remembered.
+    fn forget_gone(&self, has: impl Fn(ObjectId) -> bool) {
+        self.state().alone.retain(|file| has(*file));
+    }
+
+    fn is_alone(&self, file: ObjectId) -> bool {
+        self.state().alone.contains(&file)
+    }
+
+    /// Up to which place removals are judged by all that counts, and what is kept for whom.
+    fn judged(
+        &self,
+        applied: &BTreeMap<ReplicaSlot, Counted>,
+        lease: Duration,
+    ) -> (u64, HashSet<ObjectId>) {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.peers.retain(|slot, _| applied.contains_key(slot));
+        let (mut through, mut kept) = (u64::MAX, HashSet::new());
+        for (slot, counted) in applied {
+            let peer = state.peers.entry(*slot).or_default();
+            if counted.is_active {
+                peer.away = None;
+            } else if now.duration_since(*peer.away.get_or_insert(now)) > lease {
+                continue;
+            }
+            let has_told = peer.told > 0 && peer.told >= peer.needed;
+            through = through.min(if has_told { counted.applied } else { 0 });
+            kept.extend(&peer.held);
+        }
+        (through, kept)
+    }
+}
+
+/// A peer whose clients may have something open.
+struct Counted {
+    applied: u64,
+    is_active: bool,
+}
+
+impl Shared {
+    /// Where operations go on a file that was removed and is open; `None` for a file with a name.
+    pub(crate) fn removed_place(&self, file: ObjectId) -> Option<Place> {
+        let home = self.store.orphan_home(file)?;
+        let here = home == self.slot() || self.removed.is_alone(file);
+        Some(if here { Place::Here } else { Place::At(home) })
+    }
+}
+
+/// Tells one peer what clients here have open of what was removed. A witness keeps nothing that could go.
+pub(crate) fn tell(shared: &Shared, peer: ReplicaSlot) {
+    if !shared.is_witness && shared.speaker(peer) != Speaker::Witness {
+        let (version, files) = shared.store.orphans_held();
+        let message = wire::payload(Kind::HeldOpen, &HeldOpen { version, files });
+        shared.post.send(peer, Lane::Control, message);
+    }
+}
+
+/// Tells others what is kept here, and lets go what nobody has open, until the replica stops.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    if shared.is_witness {
+        return;
+    }
+    take_up(&shared);
+    let mut changes = shared.store.orphan_changes();
+    let mut stirrings = shared.engine.stirrings();
+    let mut told = 0;
+    loop {
+        changes.borrow_and_update();
+        stirrings.borrow_and_update();
+        let version = shared.store.orphans_version();
+        if version > told {
+            told = version;
+            let others = shared.others().into_iter();
+            others.for_each(|peer| tell(&shared, peer));
+        }
+        let store = &shared.store;
+        (shared.removed).forget_gone(|file| store.orphan_home(file).is_some());
+        if let Err(error) = let_go(&shared).await {
+            // The store has failed, which ends the server.
+            return tracing::error!(%error, "removed files cannot be cleared away");
+        }
+        tokio::time::sleep(GATHERING).await;
+        tokio::select! {
+            // The senders live in the store and the engine.
+            _ = changes.changed() => {}
+            _ = stirrings.changed() => {}
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+}
+
+/// What an earlier start has left: others have seen none of their places in this one.
+fn take_up(shared: &Shared) {
+    let place = *shared.store.stable_position().borrow();
+    let own = shared.store.orphans().into_iter();
+    let own = own.filter(|(_, home)| *home == shared.slot());
+    let left = own.map(|(file, _)| (place, file)).collect::<Vec<_>>();
+    shared.engine.turn(|turn| turn.ledger.removed.extend(left));
+}
+
+/// Lets files go that nobody has open any more.
+async fn let_go(shared: &Shared) -> Result<()> {
+    let waiting = shared.engine.turn(|turn| {
+        let ledger = &turn.ledger;
+        if ledger.removed.is_empty() {
+            return None;
+        }
+        let others = shared.others().into_iter();
+        let others = others.filter(|slot| !ledger.witnesses.contains(slot));
+        let counted = others.map(|slot| {
+            let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
+            let is_active = ledger.active.contains(&slot);
+            (slot, Counted { applied, is_active })
+        });
+        Some(counted.collect::<BTreeMap<_, _>>())
+    });
+    let Some(counted) = waiting else {
+        return Ok(());
+    };
+    let (through, kept) = shared
+        .removed
+        .judged(&counted, shared.settings.client_lease);
+    let (_, open_here) = shared.store.orphans_held();
+    let open_here: BTreeSet<ObjectId> = open_here.into_iter().collect();
+    let judged: Vec<(u64, ObjectId)> = shared.engine.turn(|turn| {
+        let removed = turn.ledger.removed.iter();
+        let judged = removed.take_while(|(place, _)| *place <= through);
+        let goes = |file: &ObjectId| !kept.contains(file) && !open_here.contains(file);
+        judged.filter(|(_, file)| goes(file)).copied().collect()
+    });
+    if judged.is_empty() {
+        return Ok(());
+    }
+    let files: Vec<ObjectId> = judged.iter().map(|(_, file)| *file).collect();
+    shared.store.bury(&files).await?;
+    shared.engine.turn(|turn| {
+        for (place, file) in judged {
+            // Whoever has opened it in between keeps it.
+            if shared.store.orphan_home(file).is_none() {
+                turn.ledger.removed.remove(&(place, file));
+            }
+        }
+    });
+    Ok(())
+}

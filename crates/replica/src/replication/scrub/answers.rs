@@ -1,0 +1,135 @@
+//! What a replica tells another one that compares its copy.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use store::{ContentDigest, ContentPiece};
+use vfs::{FileSystem, ObjectId, Result};
+
+use super::contents::{self, Own};
+use super::{blocking, is_comparable};
+use crate::driver::shared::Shared;
+use crate::replication::contents::end_of;
+use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
+
+/// So much of a content travels in one message.
+const PIECE_BYTES: u64 = 512 << 10;
+
+/// Answers a question of a member.
+pub(crate) async fn answer(shared: &Arc<Shared>, question: ScrubQuestion) -> ScrubAnswer {
+    if !is_comparable(shared) {
+        return ScrubAnswer::Nothing;
+    }
+    let answer = match question {
+        ScrubQuestion::Rows { from, through } => digest(shared, from, through).await,
+        ScrubQuestion::Content { file, again } => content(shared, file, again).await,
+        ScrubQuestion::Piece {
+            file,
+            version,
+            offset,
+        } => piece(shared, file, version, offset).await,
+        ScrubQuestion::Check { file } => {
+            let shared = shared.clone();
+            tokio::spawn(async move {
+                // Whatever is found is noted.
+                let _looked = contents::compare(&shared, file).await;
+            });
+            Ok(ScrubAnswer::Nothing)
+        }
+    };
+    answer.unwrap_or_else(|error| {
+        tracing::debug!(%error, "a comparison cannot be answered");
+        ScrubAnswer::Nothing
+    })
+}
+
+/// How far each stream is applied here.
+pub(super) fn places(shared: &Shared) -> BTreeMap<u16, u64> {
+    let inboxes = shared.inboxes();
+    let applied = inboxes
+        .iter()
+        .map(|(slot, inbox)| (slot.0, inbox.applied()));
+    let mut places: BTreeMap<u16, u64> = applied.collect();
+    drop(inboxes);
+    let own = shared.engine.turn(|turn| turn.ledger.last_position);
+    places.insert(shared.slot().0, own);
+    places
+}
+
+/// The digest of rows, and what had certainly been applied when it was made.
+pub(super) async fn digest(
+    shared: &Arc<Shared>,
+    from: ObjectId,
+    through: ObjectId,
+) -> Result<ScrubAnswer> {
+    let places = places(shared);
+    let store = shared.store.clone();
+    let digest = blocking(move || store.digest_metadata(from..=through, u64::MAX)).await?;
+    Ok(ScrubAnswer::Rows {
+        objects: digest.objects,
+        hash: digest.hash,
+        places: places.into_iter().collect(),
+    })
+}
+
+async fn content(shared: &Arc<Shared>, file: ObjectId, again: bool) -> Result<ScrubAnswer> {
+    let told = |digest: ContentDigest| Some((digest.change.0, digest.size, digest.hash));
+    if !again
+        && shared.store.is_at_rest(file)
+        && let Some(noted) = shared.store.noted_content(file)?
+    {
+        return Ok(ScrubAnswer::Content(told(noted)));
+    }
+    Ok(ScrubAnswer::Content(
+        match contents::look(shared, file).await {
+            Own::Is(found) => told(found),
+            Own::Busy | Own::Damaged => None,
+        },
+    ))
+}
+
+async fn piece(
+    shared: &Arc<Shared>,
+    file: ObjectId,
+    version: u64,
+    offset: u64,
+) -> Result<ScrubAnswer> {
+    let is_there = || async {
+        let attributes = shared.store.attributes(file).await;
+        attributes.is_ok_and(|attributes| attributes.change.0 == version)
+    };
+    if !is_there().await {
+        return Ok(ScrubAnswer::Nothing);
+    }
+    let (store, pacer) = (shared.store.clone(), shared.scrub.pacer.clone());
+    let parts = blocking(move || {
+        let parts = store.content(file, offset, PIECE_BYTES)?;
+        let end = parts.last().map_or(offset, end_of);
+        let _paid = pacer.pay(end - offset);
+        Ok(parts)
+    })
+    .await?;
+    if !is_there().await {
+        return Ok(ScrubAnswer::Nothing);
+    }
+    let mut stretches = Vec::with_capacity(parts.len());
+    let mut payload = BytesMut::new();
+    for part in parts {
+        let (offset, length) = match &part {
+            ContentPiece::Data { offset, bytes } => (*offset, bytes.len() as u64),
+            ContentPiece::Hole(extent) => (extent.offset, extent.length),
+        };
+        let hole = matches!(part, ContentPiece::Hole(_));
+        if let ContentPiece::Data { bytes, .. } = part {
+            payload.extend_from_slice(&bytes);
+        }
+        stretches.push(Stretch {
+            offset,
+            length,
+            hole,
+        });
+    }
+    let bytes = payload.freeze();
+    Ok(ScrubAnswer::Piece { stretches, bytes })
+}

@@ -1,0 +1,223 @@
+//! Contents of files: what the own disk holds, compared with what was noted of it and with the other copies.
+//!
+//! When the own bytes are not what was noted, the disk has changed them. When each copy is what was noted there
+//! and they differ, more than half of them decide; two alone cannot.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use store::{ContentDigest, Verified};
+use vfs::{ChangeAttribute, Error, ObjectId, ReplicaSlot};
+
+use super::{PAUSE, ask, blocking, called, others};
+use crate::driver::shared::Shared;
+use crate::state::wire::{ScrubAnswer, ScrubQuestion};
+
+/// What the own disk holds of a file.
+pub(super) enum Own {
+    /// It is being changed, or not complete, or torn, or gone.
+    Busy,
+    /// It is not what was noted, or cannot be read.
+    Damaged,
+    /// This.
+    Is(ContentDigest),
+}
+
+/// Looks at all of a file on the own disk. What is damaged is noted so.
+pub(super) async fn look(shared: &Arc<Shared>, file: ObjectId) -> Own {
+    if !shared.store.is_at_rest(file) || shared.store.is_torn(file) {
+        return Own::Busy;
+    }
+    let (store, pacer) = (shared.store.clone(), shared.scrub.pacer.clone());
+    let looked = blocking(move || store.verify_content(file, &mut |bytes| pacer.pay(bytes))).await;
+    match looked {
+        Ok(Verified::Same(found) | Verified::NotKnown(found)) if shared.store.is_at_rest(file) => {
+            Own::Is(found)
+        }
+        Ok(Verified::Different { .. }) => {
+            damaged(shared, file, "its bytes have changed on the disk", true).await;
+            Own::Damaged
+        }
+        Err(Error::Io(why)) => {
+            damaged(
+                shared,
+                file,
+                &format!("the disk cannot read it: {why}"),
+                true,
+            )
+            .await;
+            Own::Damaged
+        }
+        _ => Own::Busy,
+    }
+}
+
+/// A client's read failed: the file is looked at now.
+pub(crate) fn suspect(shared: &Arc<Shared>, file: ObjectId) {
+    // Reading a torn file fails by what its row says.
+    if shared.store.is_damaged(file) || shared.store.is_torn(file) || !shared.scrub.begin_look(file)
+    {
+        return;
+    }
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        // Whatever is found is noted.
+        let _own = look(&shared, file).await;
+        shared.scrub.end_look(file);
+    });
+}
+
+/// Notes damage; nothing of the file is shown any more until it is mended.
+async fn damaged(shared: &Arc<Shared>, file: ObjectId, why: &str, note_is_right: bool) {
+    if shared.store.is_damaged(file) {
+        return;
+    }
+    match shared.store.note_damaged(file, note_is_right).await {
+        Ok(()) => {
+            let name = called(shared, file);
+            shared.scrub.found(format!("the content of {name}: {why}"));
+            shared.scrub.damage.send_modify(|count| *count += 1);
+        }
+        Err(Error::Stale) => {}
+        Err(error) => tracing::error!(%file, %error, "damage cannot be noted"),
+    }
+}
+
+/// Compares one file with the own disk and with another copy; says whether it could be looked at. A torn one is left
+/// alone: nobody can read it, and there is no right content.
+pub(super) async fn compare(shared: &Arc<Shared>, file: ObjectId) -> bool {
+    if shared.store.is_torn(file) {
+        return true;
+    }
+    let own = match look(shared, file).await {
+        Own::Busy => return false,
+        Own::Damaged => return true,
+        Own::Is(own) => own,
+    };
+    let others = others(shared);
+    for other in &others {
+        let question = ScrubQuestion::Content { file, again: false };
+        match theirs(shared, *other, question, own.change).await {
+            Some(theirs) if theirs == own => {
+                shared.scrub.is_equal(file);
+                return true;
+            }
+            Some(_) => {
+                // Perhaps something has just arrived.
+                tokio::time::sleep(PAUSE).await;
+                return decide(shared, file, own.change).await;
+            }
+            None => {}
+        }
+    }
+    // Alone with it, the own disk at least has what it had.
+    others.is_empty()
+}
+
+/// What another replica has of a file, if it is of that version.
+pub(super) async fn theirs(
+    shared: &Shared,
+    other: ReplicaSlot,
+    question: ScrubQuestion,
+    version: ChangeAttribute,
+) -> Option<ContentDigest> {
+    let Some(ScrubAnswer::Content(Some((change, size, hash)))) = ask(shared, other, question).await
+    else {
+        return None;
+    };
+    let change = ChangeAttribute(change);
+    (change == version).then_some(ContentDigest { change, size, hash })
+}
+
+/// What all others have on their disks of this version of a file.
+pub(super) async fn all_theirs(
+    shared: &Shared,
+    file: ObjectId,
+    version: ChangeAttribute,
+) -> BTreeMap<ReplicaSlot, ContentDigest> {
+    let mut found = BTreeMap::new();
+    for other in others(shared) {
+        let question = ScrubQuestion::Content { file, again: true };
+        if let Some(theirs) = theirs(shared, other, question, version).await {
+            found.insert(other, theirs);
+        }
+    }
+    found
+}
+
+/// The content that more than half of these copies have.
+pub(super) fn majority<'d>(
+    digests: impl Iterator<Item = &'d ContentDigest> + Clone,
+) -> Option<ContentDigest> {
+    let all = digests.clone().count();
+    let mut candidates = digests.clone();
+    candidates
+        .find(|one| 2 * digests.clone().filter(|other| other == one).count() > all)
+        .copied()
+}
+
+/// Two copies of one version differ: has every disk looked at, and decides who is wrong. Says whether that could
+/// be done.
+async fn decide(shared: &Arc<Shared>, file: ObjectId, version: ChangeAttribute) -> bool {
+    let theirs = all_theirs(shared, file, version).await;
+    let Own::Is(own) = look(shared, file).await else {
+        return false;
+    };
+    if own.change != version || theirs.is_empty() {
+        // It is being changed, or the other disk is found out and its replica mends it.
+        return false;
+    }
+    if theirs.values().all(|other| *other == own) {
+        return true;
+    }
+    let name = called(shared, file);
+    match majority(theirs.values().chain([&own])) {
+        Some(right) if right == own => {
+            for (other, _) in theirs.iter().filter(|(_, theirs)| **theirs != own) {
+                tracing::error!(
+                    peer = other.0,
+                    file = name,
+                    "another copy has a wrong content"
+                );
+                let _told = ask(shared, *other, ScrubQuestion::Check { file }).await;
+            }
+        }
+        Some(_) => {
+            let why =
+                "the other copies have another content of the same version and outvote this one";
+            damaged(shared, file, why, false).await;
+        }
+        None => {
+            let list: Vec<String> = theirs.keys().map(|slot| slot.0.to_string()).collect();
+            let list = list.join(" ");
+            let what = format!(
+                "the content of {name} differs from that of replica {list}, and nobody can tell which is right"
+            );
+            shared.scrub.undecided(file, what);
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_half_decide_and_half_do_not() {
+        let digest = |byte| ContentDigest {
+            change: ChangeAttribute(1),
+            size: 1,
+            hash: [byte; 32],
+        };
+        let of = |bytes: &[u8]| {
+            let digests: Vec<_> = bytes.iter().map(|byte| digest(*byte)).collect();
+            majority(digests.iter()).map(|digest| digest.hash[0])
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[1]), Some(1));
+        assert_eq!(of(&[1, 2]), None);
+        assert_eq!(of(&[1, 2, 2]), Some(2));
+        assert_eq!(of(&[1, 2, 2, 1]), None);
+    }
+}

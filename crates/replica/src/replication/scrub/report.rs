@@ -1,0 +1,261 @@
+//! What the scrub has found and how far it is, for people, metrics and alarms.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use tokio::sync::watch;
+use vfs::ObjectId;
+
+use super::pace::Pacer;
+use crate::driver::shared::Shared;
+use crate::handle::Replica;
+use crate::state::time::unix_seconds;
+
+/// So many findings are remembered, and so many objects listed as differing.
+const REMEMBERED: usize = 64;
+
+/// The scrub of one replica.
+#[derive(Debug)]
+pub(crate) struct Scrub {
+    pub(super) pacer: Pacer,
+    /// How often somebody has asked for a run now.
+    pub(super) asked: watch::Sender<u64>,
+    /// Rung when a file was found damaged.
+    pub(super) damage: watch::Sender<u64>,
+    state: Mutex<State>,
+    /// Files that are being looked at because they could not be read.
+    looks: Mutex<BTreeSet<ObjectId>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: Option<Run>,
+    runs: u64,
+    last_finished_unix_s: Option<u64>,
+    skipped: u64,
+    found: u64,
+    mended: u64,
+    /// Objects that differ between copies without anybody knowing which is right; each with the run that saw it
+    /// last, and what is the matter.
+    differing: BTreeMap<ObjectId, (u64, String)>,
+    findings: VecDeque<FindingView>,
+}
+
+#[derive(Debug, Default)]
+struct Run {
+    objects: u64,
+    read_before: u64,
+}
+
+/// What a replica says of its scrub.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ScrubView {
+    /// A run is under way.
+    pub running: bool,
+    /// Objects that it has looked at.
+    pub objects: u64,
+    /// Objects in the tree.
+    pub objects_total: u64,
+    /// Bytes of contents that it has read, also for others.
+    pub read_bytes: u64,
+    /// Runs that were finished since the start of the server.
+    pub runs: u64,
+    /// When the last run was finished, in seconds since 1970.
+    pub last_finished_unix_s: Option<u64>,
+    /// Files that this run, or else the last one, left out because they were being changed.
+    pub skipped: u64,
+    /// Contents and objects found wrong here since the start.
+    pub found: u64,
+    /// Contents that were got back from a good copy since the start.
+    pub mended: u64,
+    /// Files whose content is damaged here now.
+    pub damaged: u64,
+    /// Objects that differ between copies now, and nobody knows which is right.
+    pub undecided: u64,
+    /// The last findings, oldest first.
+    pub findings: Vec<FindingView>,
+}
+
+/// Something that a scrub has found, or done about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FindingView {
+    /// When, in seconds since 1970.
+    pub at_unix_s: u64,
+    /// What, for people.
+    pub what: String,
+}
+
+impl Scrub {
+    pub(crate) fn new(rate: u64) -> Scrub {
+        Scrub {
+            pacer: Pacer::new(rate),
+            asked: watch::Sender::new(0),
+            damage: watch::Sender::new(0),
+            state: Mutex::default(),
+            looks: Mutex::default(),
+        }
+    }
+
+    /// Ends all looks, for the replica stops.
+    pub(crate) fn stop(&self) {
+        self.pacer.stop();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody looks at this file yet.
+    pub(super) fn begin_look(&self, file: ObjectId) -> bool {
+        self.looks().insert(file)
+    }
+
+    pub(super) fn end_look(&self, file: ObjectId) {
+        self.looks().remove(&file);
+    }
+
+    fn looks(&self) -> MutexGuard<'_, BTreeSet<ObjectId>> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin_run(&self) {
+        let mut state = self.state();
+        state.skipped = 0;
+        state.running = Some(Run {
+            objects: 0,
+            read_before: self.pacer.read(),
+        });
+    }
+
+    pub(super) fn note_looked_at(&self, objects: u64) {
+        if let Some(run) = &mut self.state().running {
+            run.objects += objects;
+        }
+    }
+
+    pub(super) fn note_skipped(&self) {
+        self.state().skipped += 1;
+    }
+
+    /// A run is over. What differed before and was not seen to differ in it is equal again.
+    pub(super) fn end_run(&self, finished: bool) {
+        let mut state = self.state();
+        state.running = None;
+        if finished {
+            let run = state.runs;
+            state.differing.retain(|_, (seen, _)| *seen >= run);
+            state.runs += 1;
+            state.last_finished_unix_s = Some(unix_seconds());
+        }
+    }
+
+    pub(super) fn set_last_finished(&self, at_unix_s: u64) {
+        self.state().last_finished_unix_s = Some(at_unix_s);
+    }
+
+    /// Something is wrong with the own copy.
+    pub(super) fn found(&self, what: String) {
+        tracing::error!("the scrub found: {what}");
+        let mut state = self.state();
+        state.found += 1;
+        state.remember(what);
+    }
+
+    /// A content is right again.
+    pub(super) fn mended(&self, what: String) {
+        tracing::warn!("the scrub mended: {what}");
+        let mut state = self.state();
+        state.mended += 1;
+        state.remember(what);
+    }
+
+    /// Copies differ, and nobody knows which is right.
+    pub(super) fn undecided(&self, object: ObjectId, what: String) {
+        let mut state = self.state();
+        let run = state.runs;
+        let known = state.differing.contains_key(&object);
+        if !known && state.differing.len() >= REMEMBERED {
+            return;
+        }
+        state.differing.insert(object, (run, what.clone()));
+        if !known {
+            tracing::error!("the scrub found: {what}");
+            state.found += 1;
+            state.remember(what);
+        }
+    }
+
+    /// An object is the same everywhere.
+    pub(super) fn is_equal(&self, object: ObjectId) {
+        let mut state = self.state();
+        if !state.differing.is_empty() {
+            state.differing.remove(&object);
+        }
+    }
+
+    fn view(&self, shared: &Shared) -> ScrubView {
+        let state = self.state();
+        let run = state.running.as_ref();
+        ScrubView {
+            running: run.is_some(),
+            objects: run.map_or(0, |run| run.objects),
+            objects_total: shared.store.statistics().objects,
+            read_bytes: run.map_or(0, |run| self.pacer.read() - run.read_before),
+            runs: state.runs,
+            last_finished_unix_s: state.last_finished_unix_s,
+            skipped: state.skipped,
+            found: state.found,
+            mended: state.mended,
+            damaged: shared.store.damaged().len() as u64,
+            undecided: state.differing.len() as u64,
+            findings: state.findings.iter().cloned().collect(),
+        }
+    }
+}
+
+impl State {
+    fn remember(&mut self, what: String) {
+        let at_unix_s = unix_seconds();
+        if self.findings.len() >= REMEMBERED {
+            self.findings.pop_front();
+        }
+        self.findings.push_back(FindingView { at_unix_s, what });
+    }
+}
+
+impl Replica {
+    /// How the scrub is.
+    #[must_use]
+    pub fn scrub_status(&self) -> ScrubView {
+        self.shared().scrub.view(self.shared())
+    }
+
+    /// Has the copies compared now, or as soon as this replica takes part and is up to date.
+    pub fn scrub(&self) {
+        self.shared().scrub.asked.send_modify(|count| *count += 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_run_does_not_see_again_is_equal() {
+        let scrub = Scrub::new(1);
+        let objects = [ObjectId::from_u64(1), ObjectId::from_u64(2)];
+        scrub.begin_run();
+        for object in objects {
+            scrub.undecided(object, "differs".to_owned());
+        }
+        scrub.end_run(true);
+        assert_eq!(scrub.state().differing.len(), 2);
+        scrub.begin_run();
+        scrub.undecided(objects[1], "differs".to_owned());
+        scrub.end_run(true);
+        let state = scrub.state();
+        assert_eq!(state.differing.keys().collect::<Vec<_>>(), [&objects[1]]);
+        assert_eq!((state.found, state.runs), (2, 2));
+    }
+}

@@ -1,0 +1,213 @@
+//! Rows of objects, compared with those of other copies.
+//!
+//! Copies differ all the time by what is on its way. So a difference counts only when it stays after both have
+//! applied everything that either had when it was seen first, and neither has changed meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use vfs::{ObjectId, ReplicaSlot, Result};
+
+use super::answers;
+use super::{PAUSE, ask, called, others};
+use crate::driver::shared::Shared;
+use crate::membership::views;
+use crate::state::wire::{ScrubAnswer, ScrubQuestion};
+
+/// How often a difference is looked at before it is left to the next run.
+const ROUNDS: usize = 20;
+/// So many differing objects of one page are looked at closely.
+const SUSPECTS: usize = 16;
+
+/// The rows of some objects at one copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rows {
+    objects: u64,
+    hash: [u8; 32],
+    places: BTreeMap<u16, u64>,
+}
+
+impl Rows {
+    fn from_answer(answer: ScrubAnswer) -> Option<Rows> {
+        match answer {
+            ScrubAnswer::Rows {
+                objects,
+                hash,
+                places,
+            } => Some(Rows {
+                objects,
+                hash,
+                places: places.into_iter().collect(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn same(&self, other: &Rows) -> bool {
+        (self.objects, self.hash) == (other.objects, other.hash)
+    }
+
+    /// Whether everything that one of those two had applied was applied here.
+    fn is_behind_none(&self, pair: &(Rows, Rows)) -> bool {
+        let mut wanted = pair.0.places.iter().chain(&pair.1.places);
+        wanted.all(|(slot, place)| self.places.get(slot).is_none_or(|here| here >= place))
+    }
+}
+
+type Range = (ObjectId, ObjectId);
+
+/// What became of a closer look.
+enum Verdict {
+    Same,
+    /// The copies differ for good; the other one's digest.
+    Differs([u8; 32]),
+    /// It changes all the time, or the other one does not answer.
+    Unknown,
+}
+
+/// Compares the rows of a page of objects with one other copy.
+pub(super) async fn compare(shared: &Arc<Shared>, page: Range) -> Result<()> {
+    for other in others(shared) {
+        let Some((own, theirs)) = both(shared, other, page).await? else {
+            continue;
+        };
+        if own.same(&theirs) {
+            return Ok(());
+        }
+        if let Verdict::Same = look_closely(shared, other, page, 3).await? {
+            return Ok(());
+        }
+        for suspect in differing(shared, other, page).await? {
+            if let Verdict::Differs(theirs) = look_closely(shared, other, suspect, ROUNDS).await? {
+                decide(shared, other, theirs, suspect).await?;
+            }
+        }
+        return Ok(());
+    }
+    Ok(())
+}
+
+async fn both(
+    shared: &Arc<Shared>,
+    other: ReplicaSlot,
+    (from, through): Range,
+) -> Result<Option<(Rows, Rows)>> {
+    let theirs = ask(shared, other, ScrubQuestion::Rows { from, through }).await;
+    let own = answers::digest(shared, from, through).await?;
+    Ok(Rows::from_answer(own).zip(theirs.and_then(Rows::from_answer)))
+}
+
+/// Looks until the copies are the same, or differ though nothing is on its way.
+async fn look_closely(
+    shared: &Arc<Shared>,
+    other: ReplicaSlot,
+    range: Range,
+    rounds: usize,
+) -> Result<Verdict> {
+    let Some(mut first) = both(shared, other, range).await? else {
+        return Ok(Verdict::Unknown);
+    };
+    for _ in 0..rounds {
+        if first.0.same(&first.1) {
+            return Ok(Verdict::Same);
+        }
+        tokio::time::sleep(PAUSE).await;
+        let Some(next) = both(shared, other, range).await? else {
+            return Ok(Verdict::Unknown);
+        };
+        if next.0.same(&next.1) {
+            return Ok(Verdict::Same);
+        }
+        let unchanged = next.0.same(&first.0) && next.1.same(&first.1);
+        let settled = next.0.is_behind_none(&first) && next.1.is_behind_none(&first);
+        match (unchanged, settled) {
+            (true, true) => return Ok(Verdict::Differs(next.1.hash)),
+            // Something is on its way to one of them; it has to get there first.
+            (true, false) => {}
+            (false, _) => first = next,
+        }
+    }
+    Ok(Verdict::Unknown)
+}
+
+/// The objects of a page that differ at a glance, each as a range in which each copy has one at most.
+async fn differing(shared: &Arc<Shared>, other: ReplicaSlot, page: Range) -> Result<Vec<Range>> {
+    let (mut open, mut found) = (vec![page], Vec::new());
+    while let Some((from, through)) = open.pop() {
+        let Some((own, theirs)) = both(shared, other, (from, through)).await? else {
+            break;
+        };
+        if own.same(&theirs) {
+            continue;
+        }
+        if (own.objects <= 1 && theirs.objects <= 1) || from == through {
+            found.push((from, through));
+            if found.len() >= SUSPECTS {
+                break;
+            }
+            continue;
+        }
+        let middle = middle(shared, &own, (from, through)).await?;
+        open.push((ObjectId::from_u64(middle.as_u64() + 1), through));
+        open.push((from, middle));
+    }
+    Ok(found)
+}
+
+/// Where to cut a range of more than one identifier: behind the half of the own objects, or in the middle.
+async fn middle(shared: &Arc<Shared>, own: &Rows, (from, through): Range) -> Result<ObjectId> {
+    let (low, high) = (from.as_u64(), through.as_u64());
+    let halfway = ObjectId::from_u64(low + (high - low) / 2);
+    if own.objects < 2 {
+        return Ok(halfway);
+    }
+    let (store, half) = (shared.store.clone(), own.objects / 2);
+    let digest = super::blocking(move || store.digest_metadata(from..=through, half)).await?;
+    Ok(if digest.through < through {
+        digest.through
+    } else {
+        halfway
+    })
+}
+
+/// A copy differs from another one for good: asks a third, and says what is known.
+async fn decide(
+    shared: &Arc<Shared>,
+    other: ReplicaSlot,
+    theirs: [u8; 32],
+    range: Range,
+) -> Result<()> {
+    let (object, name) = first_of(shared, range);
+    let mut with_us = 1;
+    let mut with_them = 1;
+    for third in others(shared).into_iter().filter(|slot| *slot != other) {
+        match look_closely(shared, third, range, ROUNDS).await? {
+            Verdict::Same => with_us += 1,
+            Verdict::Differs(hash) if hash == theirs => with_them += 1,
+            Verdict::Differs(_) | Verdict::Unknown => {}
+        }
+    }
+    let who = other.0;
+    if with_them > with_us {
+        let what = format!(
+            "{name} is not what {with_them} other copies say; this server gets a whole copy anew"
+        );
+        shared.scrub.undecided(object, what.clone());
+        views::take_copy_anew(shared, &what).await;
+    } else {
+        let known = match with_us > with_them {
+            true => "and is outvoted; it mends itself when it compares its copy",
+            false => "and nobody can tell which is right",
+        };
+        let what = format!("{name} is another one at replica {who}, {known}");
+        shared.scrub.undecided(object, what);
+    }
+    Ok(())
+}
+
+/// The object in a range, for people.
+fn first_of(shared: &Shared, (from, through): Range) -> (ObjectId, String) {
+    let first = shared.store.digest_metadata(from..=through, 1);
+    let object = first.map_or(through, |digest| digest.through);
+    (object, called(shared, object))
+}

@@ -1,0 +1,446 @@
+//! The ordered streams of updates: sending our own, applying those of others.
+//!
+//! A stream is named by the slot of the replica that made its updates; positions are never used twice, not
+//! even after a restart. A record is sent once it is stable here, and applied when the controls it was
+//! made under have been granted here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use control::ControlName;
+use peer::{Lane, Session};
+use store::{ForeignUpdate, LinkChange, RowChange, Ticket};
+use tokio::sync::{mpsc, watch};
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
+
+use crate::driver::overseer::link;
+use crate::driver::shared::Shared;
+use crate::driver::turn::Turn;
+use crate::membership::sessions;
+use crate::membership::views;
+use crate::membership::views::exempt;
+use crate::replication::base;
+use crate::replication::contents;
+use crate::state::arrivals::{Inbox, Parcel, Signed};
+use crate::state::lineage::Attested;
+use crate::state::shipping::{bytes_of, merge};
+use crate::state::wire::{self, Applied, Note, Record, Records};
+
+/// So many records are read at a time.
+const RECORDS_AT_ONCE: usize = 256;
+/// A message is sent when its records have so many bytes. One record may exceed it: the largest holds an
+/// extended attribute.
+const MESSAGE_BYTES: usize = 256 << 10;
+
+/// The tags of the tables of objects, of their names, of extended attributes, and of the files that lack data of others
+/// (docs/disk-format.md).
+pub(crate) const OBJECTS: u8 = 1;
+pub(crate) const LINKS: u8 = 3;
+pub(crate) const XATTRS: u8 = 4;
+pub(crate) const INCOMPLETE: u8 = 18;
+
+/// Updates that come one by one travel together if they come within such a time, unless the peer has
+/// applied those before: a message for each would keep everybody's processors busier than the updates do.
+const GATHERING: Duration = Duration::from_millis(2);
+
+/// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
+pub(crate) async fn send(
+    shared: Arc<Shared>,
+    session: Session,
+    mut sent: u64,
+    mut applied: watch::Receiver<u64>,
+) {
+    let mut stable = shared.store.stable_position();
+    loop {
+        let through = *stable.borrow_and_update();
+        if through <= sent {
+            // The sender lives in the store.
+            if stable.changed().await.is_err() {
+                return;
+            }
+            continue;
+        }
+        match send_some(&shared, &session, sent, through).await {
+            Ok(last) => sent = last,
+            Err(error) => {
+                let peer = session.peer().slot.0;
+                tracing::debug!(peer, %error, "updates wait for the next session");
+                return;
+            }
+        }
+        // Whether time is over or everything is applied makes no difference.
+        let all_applied = applied.wait_for(|applied| *applied >= sent);
+        let _ = tokio::time::timeout(GATHERING, all_applied).await;
+    }
+}
+
+/// Why sending ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StreamError {
+    #[error("updates cannot be read: {0}")]
+    Store(#[from] Error),
+    #[error("what the peer lacks is not kept any more")]
+    Trimmed,
+    #[error(transparent)]
+    Send(#[from] peer::SendError),
+}
+
+async fn send_some(
+    shared: &Shared,
+    session: &Session,
+    sent: u64,
+    through: u64,
+) -> std::result::Result<u64, StreamError> {
+    let found = shared.store.updates(sent + 1, RECORDS_AT_ONCE)?;
+    if sent < shared.trimmed() {
+        sessions::too_far_behind(shared, session.peer().slot);
+        return Err(StreamError::Trimmed);
+    }
+    let complete = found.len() < RECORDS_AT_ONCE;
+    let mut updates = Vec::new();
+    for update in found.into_iter().take_while(|one| one.position <= through) {
+        let note: Note = wire::decode(&update.note).map_err(malformed)?;
+        updates.push((update, note));
+    }
+    let (mut last, mut behind) = (sent, sent);
+    let mut bytes = 0;
+    let mut records = Vec::new();
+    for record in merge(updates, shared.settings.merging) {
+        last = record.position;
+        bytes += bytes_of(&record);
+        records.push(record);
+        if bytes >= MESSAGE_BYTES {
+            let records = std::mem::take(&mut records);
+            let records = Records {
+                behind: std::mem::replace(&mut behind, last),
+                records,
+                through: last,
+                settlements: views::settlements(shared),
+                mac: shared.lineage.attest_updates(last),
+            };
+            send_records(shared, session, records, bytes).await?;
+            bytes = 0;
+        }
+    }
+    // Positions have gaps: behind the last record there may be none up to what is stable.
+    let through = if complete { through } else { last };
+    let records = Records {
+        behind,
+        records,
+        through,
+        settlements: views::settlements(shared),
+        mac: shared.lineage.attest_updates(through),
+    };
+    send_records(shared, session, records, bytes).await?;
+    Ok(through)
+}
+
+async fn send_records(
+    shared: &Shared,
+    session: &Session,
+    records: Records,
+    bytes: usize,
+) -> std::result::Result<(), StreamError> {
+    shared
+        .figures
+        .record_bytes
+        .fetch_add(bytes as u64, Ordering::Relaxed);
+    let mut message = wire::payload(wire::Kind::Records, &records);
+    // Whoever gets it may have to pass it on, when this replica is lost.
+    message.body = shared
+        .signatures
+        .sign(wire::UPDATES, &message.payload)
+        .into();
+    session.send(Lane::Metadata, message).await?;
+    shared.sent(session.peer().slot, bytes as u64).await;
+    Ok(())
+}
+
+/// Applies what one peer sends, in order, until the replica stops.
+pub(crate) async fn apply(
+    shared: Arc<Shared>,
+    inbox: Arc<Inbox>,
+    mut queue: mpsc::UnboundedReceiver<(u64, Parcel)>,
+) {
+    while let Some((session, parcel)) = queue.recv().await {
+        inbox.note_taken(&parcel);
+        if matches!(parcel, Parcel::End) {
+            return;
+        }
+        if shared.is_given_up(inbox.from) {
+            // It was decided to go on without this; the sender learns so.
+            continue;
+        }
+        if let Err(error) = take_in_patiently(&shared, &inbox, session, &parcel).await {
+            // Going on would leave a hole in the stream.
+            let peer = inbox.from.0;
+            tracing::error!(peer, %error, "this replica cannot follow a peer any more");
+            views::degraded(&shared, &error).await;
+            return;
+        }
+    }
+}
+
+/// Takes a message in, again and again while there is no room for it and nobody waits for this replica.
+async fn take_in_patiently(
+    shared: &Arc<Shared>,
+    inbox: &Arc<Inbox>,
+    session: u64,
+    parcel: &Parcel,
+) -> Result<()> {
+    let mut attempts = views::Attempts::new();
+    let mut tried = false;
+    loop {
+        match take_in(shared, inbox, session, parcel).await {
+            Ok(()) => {
+                if tried {
+                    shared.set_trouble(None);
+                }
+                return Ok(());
+            }
+            Err(error) => {
+                tried = true;
+                if !attempts.again(shared, &error).await {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+async fn take_in(
+    shared: &Arc<Shared>,
+    inbox: &Arc<Inbox>,
+    session: u64,
+    parcel: &Parcel,
+) -> Result<()> {
+    match parcel {
+        Parcel::Own(incoming) if incoming.message.kind == wire::Kind::Base.number() => {
+            base::take(shared, inbox, incoming).await
+        }
+        Parcel::Own(incoming) => {
+            let message = &incoming.message;
+            let records: Records = wire::decode(&message.payload).map_err(malformed)?;
+            if !records.is_plausible() {
+                return Err(Error::Io("no stream of updates has such places".into()));
+            }
+            let signed = Signed {
+                records: message.payload.clone(),
+                signature: message.body.clone(),
+            };
+            apply_message(shared, inbox, (session, true), (records, signed)).await
+        }
+        Parcel::Relayed(signed) => {
+            let records: Records = wire::decode(&signed.records).map_err(malformed)?;
+            if records.behind > inbox.applied() {
+                // Something before it was not taken. All of it comes again.
+                return Ok(());
+            }
+            apply_message(shared, inbox, (session, false), (records, signed.clone())).await
+        }
+        Parcel::End => Ok(()),
+    }
+}
+
+/// Applies records that came in a session. First hand: from their maker itself, whose word of them is kept.
+async fn apply_message(
+    shared: &Arc<Shared>,
+    inbox: &Arc<Inbox>,
+    (session, first_hand): (u64, bool),
+    (records, signed): (Records, Signed),
+) -> Result<()> {
+    let Records {
+        records,
+        through,
+        settlements,
+        mac,
+        ..
+    } = records;
+    let behind = inbox.applied();
+    let mut last = None;
+    for record in records {
+        if record.position <= inbox.applied() {
+            continue;
+        }
+        match apply_record(shared, inbox, (session, settlements), record).await? {
+            Some(ticket) => last = Some(ticket),
+            // The rest comes again, cut into records from where this replica is.
+            None => return Ok(()),
+        }
+    }
+    let goes_on = inbox.session() == session;
+    if goes_on {
+        if through > inbox.applied() {
+            // What others are told is reached here has to be in a copy that they take of it, and after a restart.
+            last = Some(shared.store.reached(inbox.from, through).await?);
+        }
+        reached(shared, inbox, through);
+    }
+    if let Some(ticket) = last {
+        shared.store.wait_stable(ticket).await?;
+    }
+    if goes_on && first_hand {
+        let through = Attested {
+            number: through,
+            mac,
+        };
+        shared.lineage.note_applied(inbox.from, through);
+    }
+    inbox.keep(behind, through, signed);
+    acknowledge(shared, inbox);
+    Ok(())
+}
+
+fn reached(shared: &Arc<Shared>, inbox: &Arc<Inbox>, position: u64) {
+    for piece in inbox.reached(position) {
+        contents::put_in_place(shared, inbox, piece);
+    }
+}
+
+/// Tells the peer how far its stream is applied here, stably.
+pub(crate) fn acknowledge(shared: &Shared, inbox: &Inbox) {
+    let position = inbox.applied();
+    let applied = Applied {
+        position,
+        // Behind the position: what is kept because of it is counted by now.
+        held_open: shared.store.orphans_version(),
+    };
+    inbox.note_acknowledged(applied.position);
+    let message = wire::body(wire::Kind::Applied, &applied);
+    shared.post.send(inbox.from, Lane::Control, message);
+}
+
+pub(crate) fn malformed(error: wire::Malformed) -> Error {
+    Error::Io(error.to_string())
+}
+
+/// Applies a record once its controls have been granted here. `None`: the session that brought it is over, or it was
+/// decided to go on without the record while it waited.
+async fn apply_record(
+    shared: &Arc<Shared>,
+    inbox: &Arc<Inbox>,
+    (session, settlements): (u64, u64),
+    record: Record,
+) -> Result<Option<Ticket>> {
+    let under = record.under;
+    let update = ForeignUpdate {
+        from: inbox.from,
+        position: record.position,
+        changes: record.rows.into_iter().map(RowChange::from).collect(),
+        // A witness waits for no contents.
+        incomplete: match shared.is_witness {
+            true => Vec::new(),
+            false => record.data,
+        },
+    };
+    let object = |change| object_in(OBJECTS, change);
+    let objects: Vec<ObjectId> = update.changes.iter().filter_map(object).collect();
+    let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
+    let relaxed = shared.relaxed_before(&update.changes).await;
+    let granted = |turn: &mut Turn<'_>| match exempt(shared, inbox.from, record.position) {
+        true if !views::may_follow(shared, settlements) => None,
+        true => has_all_before(shared, turn, &record.after),
+        false => may_apply(turn, &under),
+    };
+    let oversee = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
+        shared.engine.turn(|turn| {
+            let given_up = shared.is_given_up(inbox.from);
+            granted(turn)
+                .filter(|()| !given_up)
+                .ok_or(Error::Refused(0))?;
+            commit()?;
+            turn.ledger.heard.insert(inbox.from, record.position);
+            let own = (shared.slot(), shared.incarnation);
+            (shared.outcomes).note_applied(own, &record.origins, record.position);
+            shared.note_writer(inbox.from, &update.incomplete);
+            for change in links {
+                turn.tree.parents.forget(change.object);
+            }
+            for change in links {
+                link(turn, change.object, change.parent, change.added);
+            }
+            let inherited = record.inherited.iter().filter(|_| shared.takes_part());
+            for control in inherited {
+                turn.core
+                    .handle_inherited(turn.now, &turn.tree, inbox.from, control.clone());
+            }
+            if sets_attributes {
+                turn.ledger.durability.forget(None);
+            }
+            objects.iter().for_each(|file| give_up(turn, *file));
+            turn.stirred = true;
+            Ok(())
+        })
+    };
+    loop {
+        let is_over = || inbox.session() != session || shared.is_given_up(inbox.from);
+        shared
+            .engine
+            .until(|turn| is_over().then_some(()).or_else(|| granted(turn)))
+            .await;
+        let _applying = inbox.applying.lock().await;
+        if is_over() {
+            return Ok(None);
+        }
+        match shared.store.apply(update.clone(), oversee).await {
+            Err(Error::Refused(_)) => {}
+            Err(error) => return Err(error),
+            Ok(ticket) => {
+                inbox.note_rows(ticket);
+                shared
+                    .note_protected(&relaxed, inbox.from, update.position)
+                    .await;
+                reached(shared, inbox, update.position);
+                return Ok(Some(ticket));
+            }
+        }
+    }
+}
+
+/// The object that a row of one of these tables belongs to; `None` for a row of another table.
+pub(crate) fn object_in(table: u8, change: &RowChange) -> Option<ObjectId> {
+    let key = change.key.first_chunk::<8>()?;
+    (change.table == table).then(|| ObjectId::from_u64(u64::from_be_bytes(*key)))
+}
+
+/// Another primary has changed a file: what a former incarnation of ours wanted to ship of it is out of
+/// date.
+fn give_up(turn: &mut Turn<'_>, file: ObjectId) {
+    let former = turn.ledger.former.as_ref();
+    if former.is_some_and(|former| former.files.contains(&file)) {
+        turn.ledger.unshipped.removed(file);
+        turn.settle_content(file);
+    }
+}
+
+/// Whether everything has been applied here that the primary of an update had applied when it made it. Without
+/// regard to controls this alone keeps updates of one object by several primaries in order.
+fn has_all_before(shared: &Shared, turn: &Turn<'_>, after: &[(u16, u64)]) -> Option<()> {
+    let heard = &turn.ledger.heard;
+    let mut missing = after.iter().filter(|(slot, position)| {
+        let slot = ReplicaSlot(*slot);
+        slot != shared.slot() && heard.get(&slot).copied().unwrap_or(0) < *position
+    });
+    let Some(missing) = missing.next() else {
+        return Some(());
+    };
+    if !turn.ledger.active.contains(&ReplicaSlot(missing.0)) && !shared.takes_part() {
+        // Nobody sends it any more; to those who take part it is relayed.
+        shared.needs_copy.store(true, Ordering::Release);
+    }
+    None
+}
+
+/// Whether the controls of the update have been granted here; if not, they at least get ahead. Nobody makes an update
+/// under no control.
+fn may_apply(turn: &mut Turn<'_>, under: &[ControlName]) -> Option<()> {
+    if under.is_empty() {
+        return None;
+    }
+    if turn.core.may_apply(under) {
+        return Some(());
+    }
+    turn.core.handle_update_waiting(turn.now, &turn.tree, under);
+    turn.core.may_apply(under).then_some(())
+}

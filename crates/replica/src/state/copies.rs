@@ -1,0 +1,155 @@
+//! Copies that others are being sent: all rows of one moment, kept for a while when a connection is lost, so that a
+//! large copy goes on where it was.
+//!
+//! What must never enter: who gets a copy, and connections.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use store::{BasePlace, BaseScan, RowChange};
+use tokio::time::Instant;
+use vfs::{ReplicaSlot, Result};
+
+use crate::replication::streams::OBJECTS;
+
+/// So long a copy is kept that is not being sent. It holds back the removal of old rows.
+const KEPT: Duration = Duration::from_secs(600);
+
+/// Copies by who gets them; one each.
+#[derive(Default)]
+pub(crate) struct Copies(Mutex<All>);
+
+#[derive(Default)]
+struct All {
+    begun: u64,
+    copies: BTreeMap<ReplicaSlot, Copy>,
+}
+
+struct Copy {
+    number: u64,
+    scan: BaseScan,
+    /// Where each page begins, and how many objects come before; the last one is not read yet.
+    places: Vec<(BasePlace, u64)>,
+    /// Whoever sends it.
+    sender: Weak<()>,
+    used: Instant,
+}
+
+/// An attempt to send a copy, from some page on.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    to: ReplicaSlot,
+    token: Arc<()>,
+    /// The number of the copy.
+    pub(crate) copy: u64,
+    /// So many pages were sent before.
+    pub(crate) pages: u64,
+    /// And so many objects were in them.
+    pub(crate) objects: u64,
+}
+
+/// What is to be sent next.
+pub(crate) enum Next {
+    /// These rows, of so many objects.
+    Rows { rows: Vec<RowChange>, objects: u64 },
+    /// Those were all; the streams go on behind these positions.
+    Rest(Vec<(ReplicaSlot, u64)>),
+    /// Nothing: another attempt has taken this one's place.
+    Replaced,
+}
+
+impl Copies {
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a copy; an earlier one for the same replica is forgotten.
+    pub(crate) fn begin(&self, to: ReplicaSlot, scan: BaseScan) -> Attempt {
+        let mut all = self.all();
+        all.begun += 1;
+        let number = all.begun;
+        let places = vec![(scan.place(), 0)];
+        let copy = Copy {
+            number,
+            scan,
+            places,
+            sender: Weak::new(),
+            used: Instant::now(),
+        };
+        all.copies
+            .entry(to)
+            .insert_entry(copy)
+            .get_mut()
+            .attempt(to)
+    }
+
+    /// Goes on with a copy of which so many pages have arrived, if it is kept.
+    pub(crate) fn go_on(&self, to: ReplicaSlot, number: u64, pages: u64) -> Option<Attempt> {
+        let mut all = self.all();
+        let copy = all
+            .copies
+            .get_mut(&to)
+            .filter(|copy| copy.number == number)?;
+        let last = usize::try_from(pages).ok()?;
+        let (place, _) = copy.places.get(last)?.clone();
+        copy.places.truncate(last + 1);
+        copy.scan.go_to(place);
+        Some(copy.attempt(to))
+    }
+
+    /// The next page, of about so many bytes.
+    pub(crate) fn next(&self, attempt: &Attempt, max_bytes: usize) -> Result<Next> {
+        let mut all = self.all();
+        let sender = Arc::as_ptr(&attempt.token);
+        let copy = all.copies.get_mut(&attempt.to);
+        let Some(copy) = copy.filter(|copy| copy.sender.as_ptr() == sender) else {
+            return Ok(Next::Replaced);
+        };
+        copy.used = Instant::now();
+        let rows = copy.scan.next_page(max_bytes)?;
+        if rows.is_empty() {
+            return Ok(Next::Rest(copy.scan.positions.clone()));
+        }
+        let objects = rows.iter().filter(|row| row.table == OBJECTS).count() as u64;
+        let before = copy.objects();
+        copy.places.push((copy.scan.place(), before + objects));
+        Ok(Next::Rows { rows, objects })
+    }
+
+    /// A replica has all rows.
+    pub(crate) fn end(&self, to: ReplicaSlot) {
+        self.all().copies.remove(&to);
+    }
+
+    /// Nobody is sent anything any more.
+    pub(crate) fn end_all(&self) {
+        self.all().copies.clear();
+    }
+
+    /// Gives copies up that nobody has come back for.
+    pub(crate) fn forget_unused(&self, now: Instant) {
+        let is_used =
+            |copy: &Copy| copy.sender.strong_count() > 0 || now.duration_since(copy.used) < KEPT;
+        self.all().copies.retain(|_, copy| is_used(copy));
+    }
+}
+
+impl Copy {
+    fn objects(&self) -> u64 {
+        self.places.last().map_or(0, |(_, objects)| *objects)
+    }
+
+    fn attempt(&mut self, to: ReplicaSlot) -> Attempt {
+        let token = Arc::new(());
+        self.sender = Arc::downgrade(&token);
+        self.used = Instant::now();
+        Attempt {
+            to,
+            token,
+            copy: self.number,
+            pages: self.places.len() as u64 - 1,
+            objects: self.objects(),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Who of the set has what: majorities of the configuration that is agreed, and everybody who takes part.
+//!
+//! Nobody is counted because there is an account of it here: accounts are kept of members that are away, of newcomers
+//! that do not vote yet, and for a moment of those that were removed. What must never enter: when a majority is asked
+//! for.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use control::Tree;
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::driver::turn::Ledger;
+
+/// So many files are looked at in one go.
+const LOOKED_AT_ONCE: usize = 256;
+
+impl Ledger {
+    /// How far somebody has applied our stream, as far as it has said so.
+    pub(crate) fn applied_by(&self, slot: ReplicaSlot) -> u64 {
+        self.applied.get(&slot).copied().unwrap_or(0)
+    }
+
+    fn without_own<'a>(
+        &self,
+        slots: &'a BTreeSet<ReplicaSlot>,
+    ) -> impl Iterator<Item = ReplicaSlot> + use<'a> {
+        let own = self.slot;
+        slots.iter().copied().filter(move |slot| *slot != own)
+    }
+
+    /// Whether a majority has applied our stream up to `position`.
+    pub(crate) fn majority_applied(&self, position: u64) -> bool {
+        self.majority_has(|slot| self.applied_by(slot) >= position)
+    }
+
+    /// Whether a majority has all of a file, and knows it.
+    pub(crate) fn majority_holds(&self, file: ObjectId) -> bool {
+        self.majority_has(|slot| {
+            let backlog = self.unshipped.backlog(slot);
+            self.active.contains(&slot)
+                && backlog.is_some_and(|backlog| backlog.is_exact() && !backlog.lacks(file))
+                && !self.unconfirmed.contains(&(slot, file))
+        })
+    }
+
+    /// Whether everybody who takes part has what was answered in earlier configurations of the set: then the configuration
+    /// may change again. A majority of one need not have a member in common with those of its neighbours' neighbours.
+    pub(crate) fn is_settled_in_configuration(&self, contents: bool) -> bool {
+        let Some((since, position)) = self.configured_at else {
+            return false;
+        };
+        self.without_own(&self.active).all(|slot| {
+            let shipped = self.unshipped.backlog(slot).is_some_and(|backlog| {
+                let earlier = backlog.oldest().is_some_and(|oldest| oldest < since);
+                !backlog.keeps_contents() || !earlier
+            });
+            self.applied_by(slot) >= position && (shipped || !contents)
+        })
+    }
+
+    /// Whether enough others have something to make a majority of the agreed configuration together with this replica,
+    /// which has it. Where the set has a witness, which holds nothing, everybody else who takes part is needed (rule 36).
+    pub(crate) fn majority_has(&self, has: impl Fn(ReplicaSlot) -> bool) -> bool {
+        if self.voters.is_disjoint(&self.witnesses) {
+            let having = self.without_own(&self.voters).filter(|slot| has(*slot));
+            return having.count() >= self.voters.len() / 2;
+        }
+        let mut active = self.without_own(&self.active);
+        active.all(|slot| self.witnesses.contains(&slot) || has(slot))
+    }
+
+    /// The position up to which everybody else who takes part has applied our stream.
+    pub(crate) fn known_to_active(&self) -> u64 {
+        let applied = self.without_own(&self.active);
+        let applied = applied.map(|slot| self.applied_by(slot));
+        applied.min().unwrap_or(self.last_position)
+    }
+
+    /// The position up to which updates need not be kept: everybody has them, or they are not among the last `kept(slot)` of
+    /// which a replica out of the view lacks some.
+    pub(crate) fn needed_by_nobody(&self, kept: impl Fn(ReplicaSlot) -> u64) -> u64 {
+        let needed = self.unshipped.peers().map(|(slot, _)| {
+            let applied = self.applied_by(slot);
+            match self.active.contains(&slot) {
+                true => applied,
+                false => applied.max(self.last_position.saturating_sub(kept(slot))),
+            }
+        });
+        needed.min().unwrap_or(self.last_position)
+    }
+
+    /// So many entries are kept of what others lack, or may not know.
+    pub(crate) fn entries_kept(&self) -> usize {
+        let backlogs = self.unshipped.peers().map(|(_, backlog)| backlog.files());
+        let former = self.former.as_ref().map_or(0, |former| former.files.len());
+        let told = self.unconfirmed.len() + self.complete.len();
+        backlogs.sum::<usize>() + self.births.len() + told + self.shipped.len() + former
+    }
+
+    /// A file is gone, so that nobody need know that all of it is anywhere.
+    pub(crate) fn confirmed_by_all(&mut self, file: ObjectId) {
+        for slot in self.unshipped.peers().map(|(slot, _)| slot) {
+            self.unconfirmed.remove(&(slot, file));
+        }
+    }
+
+    /// Forgets files that are gone and of which a peer may not know everything: a piece of one was read while it was removed.
+    /// Looks at the next few, and at the first again behind the last.
+    pub(crate) fn forget_gone(&mut self, tree: &impl Tree) {
+        let behind = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.unconfirmed.range((behind, Bound::Unbounded));
+        let next: Vec<_> = next.take(LOOKED_AT_ONCE).copied().collect();
+        self.looked_at = next.last().copied();
+        let gone = next.into_iter();
+        for entry in gone.filter(|(_, file)| tree.parents(*file).is_empty()) {
+            self.unconfirmed.remove(&entry);
+        }
+    }
+
+    /// Whether every other replica that takes part has this file's content.
+    pub(crate) fn complete_at_active(&self, file: ObjectId) -> bool {
+        let mut lacking = self.unshipped.lacking(file);
+        !lacking.any(|slot| self.active.contains(&slot))
+    }
+
+    /// Whether every other replica that takes part has applied our stream up to `position`.
+    pub(crate) fn applied_by_active(&self, position: u64) -> bool {
+        let mut active = self.without_own(&self.active);
+        active.all(|slot| self.applied_by(slot) >= position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use control::{Moment, Position};
+
+    use super::*;
+    use crate::state::shipping::{Settings, Unshipped};
+
+    const OWN: ReplicaSlot = ReplicaSlot(1);
+    const FILE: ObjectId = ObjectId::from_u64(7);
+    const NEAR: ReplicaSlot = ReplicaSlot(2);
+    const FAR: ReplicaSlot = ReplicaSlot(3);
+
+    /// What replica 1 knows that has made one update with content, in a set where the far one is a witness or not.
+    fn ledger(witness: bool) -> Ledger {
+        let mut unshipped = Unshipped::new(Settings::default());
+        unshipped.add_peer(NEAR);
+        match witness {
+            true => unshipped.add_witness(FAR),
+            false => drop(unshipped.add_peer(FAR)),
+        }
+        unshipped.changed(Moment(0), FILE, 0..10, Position(1));
+        let mut ledger = Ledger::new(OWN, unshipped);
+        ledger.active = [OWN, NEAR, FAR].into();
+        ledger.voters = ledger.active.clone();
+        if witness {
+            ledger.witnesses.insert(FAR);
+        }
+        ledger
+    }
+
+    fn deliver(ledger: &mut Ledger, to: ReplicaSlot) {
+        let backlog = ledger.unshipped.peer(to).unwrap();
+        let piece = backlog.next(Moment(u64::MAX)).unwrap();
+        assert_eq!(backlog.acknowledged(piece.id), Some(FILE));
+    }
+
+    #[test]
+    fn a_majority_of_three_is_any_other_one() {
+        let mut ledger = ledger(false);
+        assert!(!ledger.majority_applied(1) && !ledger.majority_holds(FILE));
+        ledger.applied.insert(FAR, 1);
+        deliver(&mut ledger, FAR);
+        assert!(ledger.majority_applied(1) && ledger.majority_holds(FILE));
+    }
+
+    #[test]
+    fn with_a_witness_everybody_else_in_the_view_is_needed() {
+        let mut ledger = ledger(true);
+        ledger.applied.insert(FAR, 1);
+        assert!(!ledger.majority_applied(1) && !ledger.majority_holds(FILE));
+        ledger.applied.insert(NEAR, 1);
+        assert!(ledger.majority_applied(1) && !ledger.majority_holds(FILE));
+        deliver(&mut ledger, NEAR);
+        assert!(ledger.majority_holds(FILE));
+        ledger.unconfirmed.insert((NEAR, FILE));
+        assert!(!ledger.majority_holds(FILE), "the other does not know it");
+        ledger.active.remove(&NEAR);
+        assert!(ledger.majority_applied(9) && ledger.majority_holds(FILE));
+    }
+
+    /// The far one is removed and a fourth one takes its place, which is lost in turn: two of three are left.
+    #[test]
+    fn counterexample_42_a_majority_is_one_of_the_agreed_configuration() {
+        let mut ledger = ledger(false);
+        let fourth = ReplicaSlot(4);
+        ledger.unshipped.add_peer(fourth);
+        ledger.voters = [OWN, NEAR, fourth].into();
+        ledger.active = [OWN, NEAR].into();
+        ledger.applied.insert(FAR, 1);
+        deliver(&mut ledger, FAR);
+        assert!(!ledger.majority_applied(1) && !ledger.majority_holds(FILE));
+        ledger.applied.insert(NEAR, 1);
+        deliver(&mut ledger, NEAR);
+        assert!(ledger.majority_applied(1) && ledger.majority_holds(FILE));
+    }
+
+    #[test]
+    fn a_newcomer_is_not_counted_before_it_votes() {
+        let mut ledger = ledger(false);
+        let newcomer = ReplicaSlot(4);
+        ledger.unshipped.add_peer(newcomer);
+        ledger.applied.insert(newcomer, 1);
+        assert!(!ledger.majority_applied(1), "it has no vote yet");
+        ledger.applied.insert(NEAR, 1);
+        assert!(ledger.majority_applied(1), "it is not waited for either");
+        ledger.voters.insert(newcomer);
+        assert!(ledger.majority_applied(1), "three of four");
+        ledger.applied.remove(&NEAR);
+        assert!(!ledger.majority_applied(1), "two of four");
+    }
+
+    #[test]
+    fn a_member_of_which_there_is_no_account_here_holds_nothing() {
+        let mut ledger = ledger(false);
+        ledger.unshipped.remove_peer(FAR);
+        ledger.active = [OWN, FAR].into();
+        assert!(!ledger.majority_holds(FILE));
+        ledger.configured_at = Some((Moment(0), 1));
+        assert!(!ledger.is_settled_in_configuration(false) && !ledger.applied_by_active(1));
+    }
+}

@@ -1,0 +1,398 @@
+//! What became of forwarded operations that were never answered (rule 18).
+//!
+//! Whoever was to carry one out has died or was cut off, perhaps after it did. Its update names the forward in
+//! its origin, so it is recognised when it is applied here; and there is nothing to wait for any more when this
+//! replica has everything that the lost one left. Until then a client that asks again is not heard a second
+//! time: what it asks for may have happened.
+//!
+//! What must never enter: how operations travel, and who is primary.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use control::Epoch;
+use peer::Sender;
+use tokio::time::Instant;
+use vfs::{Error, ReplicaSlot, RequestId, Result};
+
+use crate::driver::shared::Shared;
+use crate::state::forward::{self, Operation, Value};
+use crate::state::settings::Durability;
+use crate::state::wire::Origin;
+
+/// So many operations of clients that were told to come again are remembered.
+const REMEMBERED: usize = 1024;
+/// A client that was told to come again and has not done so by then has given up.
+const GIVEN_UP: Duration = Duration::from_secs(60);
+/// What is told of a request that was carried out, when what it has done is on record no more.
+const FORGOTTEN: &str =
+    "a change was made whose record is lost, so its client cannot be told what it did";
+
+/// What is known of own forwards.
+#[derive(Debug, Default)]
+struct Known {
+    /// Forwards that are under way or not accounted for; for those whose update was applied here its place in
+    /// the stream of the replica that carried it out.
+    applied: BTreeMap<u64, Option<u64>>,
+    /// Which incarnation of each peer was in contact last, and the place of its last update when it first said so.
+    said: BTreeMap<ReplicaSlot, (u64, Option<u64>)>,
+    /// Forwards for requests whose clients were told to come again, and when. Nobody else's request is meant, whoever it
+    /// comes from and whatever it asks for.
+    told: VecDeque<(RequestId, Unanswered, Instant)>,
+}
+
+/// Own forwards, as long as it matters what became of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcomes(Arc<Mutex<Known>>);
+
+/// A forward whose update is looked out for as long as this value lives.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    number: u64,
+    outcomes: Outcomes,
+}
+
+/// A forward that has got no answer and never will.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) watch: Watch,
+    /// Who was to carry it out.
+    pub(crate) by: Sender,
+    /// The view in force when that became certain.
+    pub(crate) epoch: Epoch,
+}
+
+/// What became of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Carried out, with the update at this place of the stream.
+    Done(u64),
+    /// It was not, and never will be.
+    Nothing,
+}
+
+impl Outcomes {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks out for the update of the own forward with this number.
+    pub(crate) fn watch(&self, number: u64) -> Watch {
+        self.known().applied.insert(number, None);
+        Watch {
+            number,
+            outcomes: self.clone(),
+        }
+    }
+
+    /// An update is applied here that carries out these forwards of `slot` and `incarnation`, among others.
+    pub(crate) fn note_applied(&self, own: (ReplicaSlot, u64), origins: &[Origin], position: u64) {
+        let ours = |origin: &&Origin| (ReplicaSlot(origin.slot), origin.incarnation) == own;
+        let mut ours = origins.iter().filter(ours).peekable();
+        if ours.peek().is_none() {
+            return;
+        }
+        let mut known = self.known();
+        for origin in ours {
+            if let Some(applied) = known.applied.get_mut(&origin.number) {
+                *applied = Some(position);
+            }
+        }
+    }
+
+    /// An incarnation of a peer is in contact.
+    pub(crate) fn note_began(&self, peer: Sender) {
+        let incarnation = peer.incarnation.0;
+        let mut known = self.known();
+        let said = known.said.entry(peer.slot).or_insert((incarnation, None));
+        if said.0 != incarnation {
+            *said = (incarnation, None);
+        }
+    }
+
+    /// A peer says where its last update lies.
+    pub(crate) fn note_said(&self, by: Sender, position: u64) {
+        self.note_began(by);
+        if let Some((_, first)) = self.known().said.get_mut(&by.slot) {
+            first.get_or_insert(position);
+        }
+    }
+
+    /// The place of the stream that a later incarnation than this one has spoken of first: all that the earlier one
+    /// left lies before.
+    fn left_behind(&self, by: Sender) -> Option<u64> {
+        let said = self.known().said.get(&by.slot).copied();
+        said.filter(|(incarnation, _)| *incarnation > by.incarnation.0)
+            .and_then(|(_, position)| position)
+    }
+
+    /// Whether a forward comes from a start of its replica that is over, as a later one has been in contact here. Its clients
+    /// have been told, or will be, what became of their requests by then.
+    pub(crate) fn is_over(&self, origin: &Origin) -> bool {
+        let said = self.known().said.get(&ReplicaSlot(origin.slot)).copied();
+        said.is_some_and(|(incarnation, _)| incarnation > origin.incarnation)
+    }
+
+    /// Whether a peer is in contact in the same incarnation as then.
+    fn is_still(&self, then: Sender) -> bool {
+        let said = self.known().said.get(&then.slot).copied();
+        said.is_some_and(|(incarnation, _)| incarnation == then.incarnation.0)
+    }
+
+    /// Keeps a forward for when its request comes again.
+    pub(crate) fn remember(&self, request: RequestId, unanswered: Unanswered, now: Instant) {
+        let mut gone = self.forget_given_up(now);
+        let mut known = self.known();
+        if known.told.len() >= REMEMBERED {
+            gone.extend(known.told.pop_front());
+        }
+        known.told.push_back((request, unanswered, now));
+        // Their end takes the lock.
+        drop(known);
+        drop(gone);
+    }
+
+    /// The forward of a request that comes again, if it did.
+    pub(crate) fn take(
+        &self,
+        operation: impl Fn() -> Operation,
+        now: Instant,
+    ) -> Option<Unanswered> {
+        if self.known().told.is_empty() {
+            return None;
+        }
+        drop(self.forget_given_up(now));
+        let mut operation = operation();
+        let request = operation.request()?;
+        let mut known = self.known();
+        let at = (known.told.iter()).position(|(told, _, _)| told.is_repeat_of(request))?;
+        let (_, unanswered, _) = known.told.remove(at)?;
+        Some(unanswered)
+    }
+
+    /// Takes out those whose clients have not come again for long.
+    fn forget_given_up(&self, now: Instant) -> Vec<(RequestId, Unanswered, Instant)> {
+        let mut known = self.known();
+        let is_old = |since: Instant| now.duration_since(since) > GIVEN_UP;
+        let old = known.told.iter().take_while(|(_, _, since)| is_old(*since));
+        let old = old.count();
+        known.told.drain(..old).collect()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.outcomes.known().applied.remove(&self.number);
+    }
+}
+
+impl Watch {
+    fn applied(&self) -> Option<u64> {
+        let known = self.outcomes.known();
+        known.applied.get(&self.number).copied().flatten()
+    }
+}
+
+impl Shared {
+    /// Returns when it is certain what became of a forward.
+    pub(crate) async fn outcome(&self, of: &Unanswered) -> Outcome {
+        self.engine
+            .until(|_| {
+                // What everything of the lost replica is, first; then whether this was among it.
+                let everything = self.has_all_of(of);
+                match of.watch.applied() {
+                    Some(position) => Some(Outcome::Done(position)),
+                    None => everything.then_some(Outcome::Nothing),
+                }
+            })
+            .await
+    }
+
+    /// Whether nothing more can come of a forward: all that its receiver did by then is here, or was given up.
+    fn has_all_of(&self, of: &Unanswered) -> bool {
+        let slot = of.by.slot;
+        let view = self.standing.view();
+        let since = view.since.get(&slot).copied().unwrap_or(Epoch(0));
+        if view.active.contains(&slot) && since > of.epoch && self.outcomes.is_still(of.by) {
+            // One that had carried anything out would have had to start anew.
+            return true;
+        }
+        if self.view_state().is_some_and(|state| state.is_gone(slot)) {
+            // Everything of it that counts was with all who are left before it was removed.
+            return true;
+        }
+        let applied = self.inbox(slot).map_or(0, |inbox| inbox.applied());
+        let behind = self.outcomes.left_behind(of.by);
+        let behind = behind.or_else(|| self.settled_through(slot));
+        behind.is_some_and(|through| applied >= through)
+    }
+
+    /// Up to where a lost replica's stream counts, once that is decided.
+    fn settled_through(&self, slot: ReplicaSlot) -> Option<u64> {
+        let end = self.view_state()?.stream_end(slot)?;
+        Some(end.through)
+    }
+
+    /// What to answer for an operation that was carried out elsewhere: what its maker has put on record with the change,
+    /// which is here. What has the same name by now may be another object, of somebody else.
+    pub(crate) async fn answer_for(
+        &self,
+        mut operation: Operation,
+        by: ReplicaSlot,
+        position: u64,
+    ) -> Result<Value> {
+        self.held_as_asked(&operation, by, position).await?;
+        match operation.request() {
+            Some(request) => request.repeat_only = true,
+            // It is the same however often it is done.
+            None => return Err(Error::Delay),
+        }
+        match forward::perform(&*self.store, operation).await {
+            Err(Error::NotCarriedOut) => Err(Error::Io(FORGOTTEN.into())),
+            answer => answer,
+        }
+    }
+
+    /// Returns when an update of another replica's stream may be answered for: it is stable here, and where a
+    /// majority is asked for, a majority has it.
+    async fn held_as_asked(
+        &self,
+        operation: &Operation,
+        by: ReplicaSlot,
+        position: u64,
+    ) -> Result<()> {
+        self.store.wait_all_stable().await?;
+        let Some(object) = operation.repeated_on() else {
+            return Ok(());
+        };
+        if self.durability_of(object).await.0 == Durability::Relaxed {
+            return Ok(());
+        }
+        self.engine
+            .until(|turn| {
+                let news = self.news();
+                // Its maker has it, unless it is lost; then it is with all who are left.
+                let enough = turn.ledger.majority_has(|slot| {
+                    let said = news.get(&slot).and_then(|news| news.said.as_ref());
+                    let mut applied = said.iter().flat_map(|(ask, _)| &ask.applied);
+                    slot == by || applied.any(|(of, at)| *of == by.0 && *at >= position)
+                });
+                (enough || self.settled_through(by).is_some()).then_some(())
+            })
+            .await;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfs::{Credentials, Name, ObjectId};
+
+    fn peer(incarnation: u64) -> Sender {
+        Sender {
+            slot: ReplicaSlot(2),
+            incarnation: peer::Incarnation(incarnation),
+        }
+    }
+
+    fn request(series: u8) -> RequestId {
+        RequestId {
+            series: [series; RequestId::SERIES_BYTES],
+            number: 4,
+            part: 1,
+            digest: 9,
+            repeat_only: false,
+        }
+    }
+
+    /// The same is asked for by all of them, by users of the same name.
+    fn removal(request: Option<RequestId>) -> Operation {
+        let name = Name::new(b"shared".to_vec()).unwrap();
+        let who = Credentials::root().with_request(request);
+        Operation::Remove(who, ObjectId::ROOT, name)
+    }
+
+    fn origin(number: u64) -> Origin {
+        Origin {
+            slot: 1,
+            incarnation: 7,
+            number,
+        }
+    }
+
+    #[test]
+    fn an_update_is_recognised_by_its_origin_while_it_is_watched() {
+        let (outcomes, own) = (Outcomes::default(), (ReplicaSlot(1), 7));
+        let (first, second) = (outcomes.watch(1), outcomes.watch(2));
+        outcomes.note_applied((ReplicaSlot(1), 8), &[origin(1)], 40);
+        assert_eq!(first.applied(), None, "an earlier incarnation forwarded it");
+        outcomes.note_applied(own, &[origin(1), origin(3)], 41);
+        assert_eq!((first.applied(), second.applied()), (Some(41), None));
+        drop((first, second));
+        assert!(outcomes.known().applied.is_empty(), "nothing is left");
+    }
+
+    #[test]
+    fn only_a_later_incarnation_tells_what_an_earlier_one_left() {
+        let outcomes = Outcomes::default();
+        assert_eq!(outcomes.left_behind(peer(4)), None);
+        outcomes.note_said(peer(4), 10);
+        assert_eq!(outcomes.left_behind(peer(4)), None, "it may do it yet");
+        assert!(outcomes.is_still(peer(4)));
+        outcomes.note_began(peer(5));
+        assert!(!outcomes.is_still(peer(4)));
+        assert_eq!(outcomes.left_behind(peer(4)), None, "not known yet");
+        outcomes.note_said(peer(5), 12);
+        outcomes.note_said(peer(5), 20);
+        assert_eq!(outcomes.left_behind(peer(4)), Some(12));
+    }
+
+    #[test]
+    fn a_forward_is_over_when_its_replica_has_started_anew() {
+        let outcomes = Outcomes::default();
+        let of = |incarnation| Origin {
+            slot: 2,
+            incarnation,
+            number: 1,
+        };
+        assert!(!outcomes.is_over(&of(4)));
+        outcomes.note_began(peer(5));
+        assert!(outcomes.is_over(&of(4)));
+        assert!(!outcomes.is_over(&of(5)));
+    }
+
+    #[test]
+    fn who_comes_again_finds_the_forward_once_and_not_too_late() {
+        let outcomes = Outcomes::default();
+        let unanswered = |number| Unanswered {
+            watch: outcomes.watch(number),
+            by: peer(4),
+            epoch: Epoch(3),
+        };
+        let now = Instant::now();
+        outcomes.remember(request(1), unanswered(1), now);
+        outcomes.remember(request(2), unanswered(2), now);
+        let later = RequestId {
+            number: 5,
+            ..request(1)
+        };
+        for stranger in [None, Some(request(3)), Some(later)] {
+            assert!(outcomes.take(|| removal(stranger), now).is_none());
+        }
+        let repeat = RequestId {
+            repeat_only: true,
+            ..request(1)
+        };
+        assert!(outcomes.take(|| removal(Some(repeat)), now).is_some());
+        assert!(outcomes.take(|| removal(Some(repeat)), now).is_none());
+        let late = now + GIVEN_UP + Duration::from_secs(1);
+        assert!(outcomes.take(|| removal(Some(request(2))), late).is_none());
+        for number in 0..2 * REMEMBERED as u64 {
+            outcomes.remember(request(4), unanswered(number), late);
+        }
+        assert_eq!(outcomes.known().told.len(), REMEMBERED);
+        assert_eq!(outcomes.known().applied.len(), REMEMBERED);
+    }
+}

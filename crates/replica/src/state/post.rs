@@ -1,0 +1,359 @@
+//! One-way messages to peers, in order, from code that cannot wait.
+//!
+//! What is said to an incarnation of a peer dies with it. Messages wait here while there is no connection, and there is a
+//! queue for each kind of lane, so that none is held up by what travels on the other. Memory is bounded: of messages that
+//! tell how something is now only the newest waits, and when too much waits, everything is dropped that a new
+//! conversation would say again; it is said again when there is a connection, at once the first time, then after growing pauses: should
+//! what is said again be too much itself, it does not take all of the line for ever.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use peer::{Lane, Message, Session};
+use tokio::sync::Notify;
+use tokio::time::{Duration, Instant};
+use vfs::ReplicaSlot;
+
+use crate::state::wire::Kind;
+
+/// So many bytes wait at most on one lane for a peer with a connection, which is sent them as fast as it goes.
+const CONNECTED_BYTES_MAX: usize = 32 << 20;
+/// The same without a connection.
+const AWAY_BYTES_MAX: usize = 2 << 20;
+
+/// Between saying again and the next time, at least; twice as long each time, until nothing was dropped for long.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(64);
+
+/// What becomes of a message that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    /// It tells how something is now: the newest takes the place of the one before.
+    Newest,
+    /// A new conversation says again what matters of it.
+    SaidAgain,
+    /// The peer counts on it, and has bounded how many there can be: one for each piece that it has sent.
+    Owed,
+}
+
+fn waiting(kind: u32) -> Waiting {
+    match Kind::of(kind) {
+        Some(
+            Kind::Ask
+            | Kind::Promise
+            | Kind::Applied
+            | Kind::Members
+            | Kind::Entered
+            | Kind::CaughtUp
+            | Kind::Remainder
+            | Kind::HeldOpen
+            | Kind::TooFar,
+        ) => Waiting::Newest,
+        Some(Kind::PieceDone | Kind::Base) => Waiting::Owed,
+        _ => Waiting::SaidAgain,
+    }
+}
+
+/// A place in a queue.
+enum Entry {
+    Message(Message),
+    /// The newest message of this kind.
+    Newest(u32),
+}
+
+/// What waits for one lane.
+#[derive(Default)]
+struct Queue {
+    entries: VecDeque<Entry>,
+    newest: BTreeMap<u32, Message>,
+    bytes: usize,
+    /// Something was dropped.
+    dropped: bool,
+    /// When what was dropped was said again last, and how long not to do so after that.
+    said_again: Option<(Instant, Duration)>,
+}
+
+/// What to do next for a queue.
+#[derive(Debug)]
+enum Step {
+    Send(Message),
+    SayAgain,
+    /// Nothing before this moment, unless something new comes.
+    Wait(Option<Instant>),
+}
+
+impl Queue {
+    /// Appends a message, or puts it in the place of an older one: what it tells was true when it was made, so it may
+    /// overtake what was said in between.
+    fn push(&mut self, message: Message, bytes_max: usize) {
+        let kind = message.kind;
+        match waiting(kind) {
+            Waiting::Newest => {
+                self.bytes += size(&message);
+                match self.newest.insert(kind, message) {
+                    Some(older) => self.bytes -= size(&older),
+                    None => self.entries.push_back(Entry::Newest(kind)),
+                }
+            }
+            Waiting::Owed => self.append(message),
+            Waiting::SaidAgain => {
+                if self.bytes + size(&message) > bytes_max {
+                    self.drop_what_is_said_again();
+                }
+                if !self.dropped {
+                    self.append(message);
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, message: Message) {
+        self.bytes += size(&message);
+        self.entries.push_back(Entry::Message(message));
+    }
+
+    fn drop_what_is_said_again(&mut self) {
+        self.dropped = true;
+        let bytes = &mut self.bytes;
+        self.entries.retain(|entry| match entry {
+            Entry::Message(message) if waiting(message.kind) == Waiting::SaidAgain => {
+                *bytes -= size(message);
+                false
+            }
+            _ => true,
+        });
+    }
+
+    fn next(&mut self, now: Instant) -> Step {
+        if let Some(message) = self.pop() {
+            return Step::Send(message);
+        }
+        if !self.dropped {
+            return Step::Wait(None);
+        }
+        let due = self.said_again.map(|(at, pause)| at + pause);
+        if let Some(due) = due.filter(|due| now < *due) {
+            return Step::Wait(Some(due));
+        }
+        let pause = match self.said_again {
+            Some((at, pause)) if now < at + pause + PAUSE_MAX => (pause * 2).min(PAUSE_MAX),
+            _ => PAUSE_MIN,
+        };
+        self.said_again = Some((now, pause));
+        self.dropped = false;
+        Step::SayAgain
+    }
+
+    fn pop(&mut self) -> Option<Message> {
+        let message = match self.entries.pop_front()? {
+            Entry::Message(message) => message,
+            Entry::Newest(kind) => self.newest.remove(&kind)?,
+        };
+        self.bytes -= size(&message);
+        Some(message)
+    }
+}
+
+fn size(message: &Message) -> usize {
+    usize::try_from(message.cost()).unwrap_or(usize::MAX)
+}
+
+/// Messages to one incarnation of a peer.
+pub(crate) struct Outbox {
+    session: Session,
+    control: Mutex<Queue>,
+    metadata: Mutex<Queue>,
+    rung: Notify,
+}
+
+/// What a queue has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivered {
+    /// The session is over.
+    Ended,
+    /// Something was dropped, and may be said again now.
+    SayAgain,
+}
+
+impl Outbox {
+    fn queue(&self, lane: Lane) -> MutexGuard<'_, Queue> {
+        let queue = match lane {
+            Lane::Metadata => &self.metadata,
+            Lane::Control | Lane::Data => &self.control,
+        };
+        queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, lane: Lane, message: Message) {
+        let bytes_max = match self.session.is_connected(lane) {
+            true => CONNECTED_BYTES_MAX,
+            false => AWAY_BYTES_MAX,
+        };
+        self.queue(lane).push(message, bytes_max);
+        self.rung.notify_waiters();
+    }
+
+    /// Sends what waits for one lane, while there is a connection, until the session ends or something has to be said again.
+    pub(crate) async fn deliver(&self, lane: Lane) -> Delivered {
+        loop {
+            let rung = self.rung.notified();
+            tokio::pin!(rung);
+            // Registered before looking, or what is queued in between would go unnoticed.
+            rung.as_mut().enable();
+            if !self.session.connected(lane).await {
+                return Delivered::Ended;
+            }
+            let step = self.queue(lane).next(Instant::now());
+            match step {
+                Step::Send(message) => {
+                    if let Err(error) = self.session.send(lane, message).await {
+                        let peer = self.session.peer().slot.0;
+                        tracing::debug!(peer, %error, "a message was not sent");
+                    }
+                }
+                Step::SayAgain => return Delivered::SayAgain,
+                Step::Wait(None) => rung.await,
+                // Whether it is time or something has come makes no difference.
+                Step::Wait(Some(due)) => drop(tokio::time::timeout_at(due, rung).await),
+            }
+        }
+    }
+}
+
+/// What waits for all peers that have a session.
+#[derive(Default)]
+pub(crate) struct Post(Mutex<BTreeMap<ReplicaSlot, Arc<Outbox>>>);
+
+impl Post {
+    fn outboxes(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Arc<Outbox>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session has begun. What was to be said in the one before is forgotten.
+    pub(crate) fn begin(&self, session: Session) -> Arc<Outbox> {
+        let slot = session.peer().slot;
+        let outbox = Arc::new(Outbox {
+            session,
+            control: Mutex::default(),
+            metadata: Mutex::default(),
+            rung: Notify::new(),
+        });
+        self.outboxes().insert(slot, outbox.clone());
+        outbox
+    }
+
+    /// The session is over.
+    pub(crate) fn end(&self, peer: ReplicaSlot) {
+        self.outboxes().remove(&peer);
+    }
+
+    pub(crate) fn is_in_session(&self, peer: ReplicaSlot) -> bool {
+        self.outboxes().contains_key(&peer)
+    }
+
+    /// Whether a peer has a connection at present, by which messages of this lane travel.
+    pub(crate) fn is_connected(&self, peer: ReplicaSlot, lane: Lane) -> bool {
+        let outbox = self.outboxes().get(&peer).cloned();
+        outbox.is_some_and(|outbox| outbox.session.is_connected(lane))
+    }
+
+    /// Bytes that wait here for a peer.
+    pub(crate) fn waiting_bytes(&self, peer: ReplicaSlot) -> u64 {
+        let outbox = self.outboxes().get(&peer).cloned();
+        let bytes = |outbox: &Outbox, lane| outbox.queue(lane).bytes as u64;
+        outbox.map_or(0, |outbox| {
+            bytes(&outbox, Lane::Control) + bytes(&outbox, Lane::Metadata)
+        })
+    }
+
+    /// Sends a message behind those sent before on that lane; without a session, it is dropped.
+    pub(crate) fn send(&self, to: ReplicaSlot, lane: Lane, message: Message) {
+        let outbox = self.outboxes().get(&to).cloned();
+        if let Some(outbox) = outbox {
+            outbox.push(lane, message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn message(kind: u32, body: &'static [u8]) -> Message {
+        Message::new(kind, Bytes::from_static(body))
+    }
+
+    fn kinds(queue: &mut Queue) -> Vec<(u32, Bytes)> {
+        std::iter::from_fn(|| queue.pop().map(|one| (one.kind, one.body))).collect()
+    }
+
+    #[test]
+    fn of_what_tells_how_something_is_now_the_newest_waits() {
+        let mut queue = Queue::default();
+        for body in [&b"1"[..], b"2", b"3"] {
+            queue.push(message(Kind::Ask.number(), body), AWAY_BYTES_MAX);
+            queue.push(message(Kind::Control.number(), body), AWAY_BYTES_MAX);
+        }
+        let expected = [
+            (Kind::Ask.number(), &b"3"[..]),
+            (Kind::Control.number(), b"1"),
+            (Kind::Control.number(), b"2"),
+            (Kind::Control.number(), b"3"),
+        ];
+        let expected = expected.map(|(kind, body)| (kind, Bytes::from_static(body)));
+        assert_eq!(kinds(&mut queue), expected);
+        assert_eq!(queue.bytes, 0);
+    }
+
+    /// What a new conversation begins with is more than may wait, so that saying it again drops it again.
+    #[test]
+    fn what_is_dropped_time_and_again_is_said_again_more_and_more_seldom() {
+        let (mut queue, begin) = (Queue::default(), Instant::now());
+        let mut times = Vec::new();
+        for second in 0..600 {
+            while queue.bytes <= AWAY_BYTES_MAX && !queue.dropped {
+                queue.push(message(Kind::Control.number(), &[7; 4096]), AWAY_BYTES_MAX);
+            }
+            let now = begin + Duration::from_secs(second);
+            if matches!(queue.next(now), Step::SayAgain) {
+                times.push(second);
+            }
+        }
+        assert_eq!(
+            times,
+            [
+                0, 1, 3, 7, 15, 31, 63, 127, 191, 255, 319, 383, 447, 511, 575
+            ]
+        );
+        // After a long rest it is said at once, and soon after.
+        queue.dropped = true;
+        let late = begin + Duration::from_secs(3600);
+        assert!(matches!(queue.next(late), Step::SayAgain));
+        queue.dropped = true;
+        assert!(matches!(queue.next(late + PAUSE_MIN), Step::SayAgain));
+    }
+
+    #[test]
+    fn counterexample_45_what_waits_for_a_peer_that_is_away_is_bounded() {
+        let mut queue = Queue::default();
+        queue.push(message(Kind::PieceDone.number(), b"owed"), AWAY_BYTES_MAX);
+        for _ in 0..100_000 {
+            queue.push(
+                message(Kind::Ask.number(), b"how it is now"),
+                AWAY_BYTES_MAX,
+            );
+            queue.push(
+                message(Kind::Control.number(), b"proposed, ended"),
+                AWAY_BYTES_MAX,
+            );
+            assert!(queue.bytes <= AWAY_BYTES_MAX + 1024);
+        }
+        assert!(queue.dropped);
+        let left: Vec<u32> = kinds(&mut queue)
+            .into_iter()
+            .map(|(kind, _)| kind)
+            .collect();
+        assert_eq!(left, [Kind::PieceDone.number(), Kind::Ask.number()]);
+    }
+}

@@ -1,0 +1,101 @@
+//! The receiver of the model: applies rows in their order and pieces by the rules, and may crash.
+
+use crate::state::shipping::PieceId;
+use std::collections::BTreeMap;
+use vfs::ObjectId;
+
+/// An update record: the size of a file after it, or none when it was removed.
+pub type Row = (ObjectId, Option<u64>);
+
+/// A piece with its contents.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    pub id: PieceId,
+    pub file: ObjectId,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// A replica that applies what it is sent. A crash takes back rows, not bytes.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    /// Whether it drops what lies beyond the file as it knows it, and what is of no file that it knows.
+    pub clips: bool,
+    sizes: BTreeMap<ObjectId, u64>,
+    bytes: BTreeMap<ObjectId, Vec<u8>>,
+    pub applied: usize,
+    stable: (BTreeMap<ObjectId, u64>, usize),
+    unstable_pieces: Vec<PieceId>,
+}
+
+impl Default for Receiver {
+    fn default() -> Receiver {
+        Receiver {
+            clips: true,
+            sizes: BTreeMap::new(),
+            bytes: BTreeMap::new(),
+            applied: 0,
+            stable: Default::default(),
+            unstable_pieces: Vec::new(),
+        }
+    }
+}
+
+impl Receiver {
+    pub fn apply_row(&mut self, &(file, size): &Row) {
+        self.applied += 1;
+        if let Some(size) = size {
+            self.sizes.insert(file, size);
+            self.bytes.entry(file).or_default().truncate(size as usize);
+        } else {
+            self.sizes.remove(&file);
+            self.bytes.remove(&file);
+        }
+    }
+
+    pub fn apply_piece(&mut self, parcel: &Parcel) {
+        self.unstable_pieces.push(parcel.id);
+        if !self.clips {
+            let end = parcel.offset + parcel.bytes.len() as u64;
+            let size = self.sizes.entry(parcel.file).or_default();
+            *size = end.max(*size);
+        }
+        let Some(&size) = self.sizes.get(&parcel.file) else {
+            return;
+        };
+        let bytes = self.bytes.entry(parcel.file).or_default();
+        for (offset, byte) in (parcel.offset..size).zip(&parcel.bytes) {
+            let offset = offset as usize;
+            bytes.resize(bytes.len().max(offset + 1), 0);
+            bytes[offset] = *byte;
+        }
+    }
+
+    pub fn content(&self, file: ObjectId) -> Option<Vec<u8>> {
+        let size = *self.sizes.get(&file)?;
+        let mut bytes = self.bytes.get(&file).cloned().unwrap_or_default();
+        bytes.resize(size as usize, 0);
+        Some(bytes)
+    }
+
+    /// How many files it has.
+    pub fn count(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Returns the pieces that are stable now, with the rows they follow.
+    pub fn make_stable(&mut self) -> Vec<PieceId> {
+        self.stable = (self.sizes.clone(), self.applied);
+        std::mem::take(&mut self.unstable_pieces)
+    }
+
+    /// The session ended: what was applied in it will not be acknowledged.
+    pub fn forget_pieces(&mut self) {
+        self.unstable_pieces.clear();
+    }
+
+    pub fn crash(&mut self) {
+        (self.sizes, self.applied) = self.stable.clone();
+        self.forget_pieces();
+    }
+}

@@ -1,0 +1,387 @@
+//! A primary, a network and a receiver, as small as they can be while everything that may go wrong can.
+
+use super::receiver::{Parcel, Receiver, Row};
+use crate::state::shipping::{Arrivals, Backlog, Piece, PieceId, Settings};
+use control::{Moment, Position};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+use vfs::ObjectId;
+
+pub const DELAY: u64 = 5;
+pub const LANES: usize = 3;
+
+/// Small enough that every bound is met all the time.
+pub fn settings() -> Settings {
+    Settings {
+        delay: Duration::from_micros(DELAY),
+        piece_bytes: 8,
+        max_ranges: 3,
+        detailed_files: 2,
+        in_flight_bytes: 1000,
+    }
+}
+
+/// Everything, and what has to hold at every step.
+pub struct World {
+    pub now: Moment,
+    pub backlog: Backlog,
+    pub files: BTreeMap<ObjectId, Vec<u8>>,
+    pub log: Vec<Row>,
+    pub receiver: Receiver,
+    /// Whether pieces wait for the position they follow.
+    pub pieces_wait: bool,
+    /// Whether files that were changed and perhaps not sent are sent as a whole after a crash of the primary.
+    pub marked_before_written: bool,
+    /// Changes that the backlog has not been told of.
+    late: VecDeque<(ObjectId, Range<u64>, Position)>,
+    /// Pieces that are not read yet.
+    pub taken: Vec<Piece>,
+    lanes: [VecDeque<(Position, Parcel)>; LANES],
+    arrivals: Arrivals<Parcel>,
+    acknowledgements: Vec<PieceId>,
+    in_flight: BTreeMap<PieceId, (ObjectId, Range<u64>)>,
+    due: BTreeMap<ObjectId, Moment>,
+    hurried: Option<Moment>,
+    gone: BTreeSet<ObjectId>,
+    /// Of each file, what every byte was since all was owed. Bytes that came later, or were cut off since, are not in it.
+    since_owed: BTreeMap<ObjectId, Vec<BTreeSet<u8>>>,
+    next_file: u64,
+    next_byte: u8,
+}
+
+impl World {
+    pub fn new() -> World {
+        World {
+            now: Moment(0),
+            backlog: Backlog::new(settings()),
+            files: BTreeMap::new(),
+            log: Vec::new(),
+            receiver: Receiver::default(),
+            pieces_wait: true,
+            marked_before_written: true,
+            late: VecDeque::new(),
+            taken: Vec::new(),
+            lanes: Default::default(),
+            arrivals: Arrivals::default(),
+            acknowledgements: Vec::new(),
+            in_flight: BTreeMap::new(),
+            due: BTreeMap::new(),
+            hurried: None,
+            gone: BTreeSet::new(),
+            since_owed: BTreeMap::new(),
+            next_file: 1,
+            next_byte: 1,
+        }
+    }
+
+    fn record(&mut self, file: ObjectId) -> Position {
+        let size = self.files.get(&file).map(|bytes| bytes.len() as u64);
+        self.log.push((file, size));
+        Position(self.log.len() as u64)
+    }
+
+    pub fn create(&mut self) -> ObjectId {
+        let file = ObjectId::from_u64(self.next_file);
+        self.next_file += 1;
+        self.files.insert(file, Vec::new());
+        self.record(file);
+        file
+    }
+
+    /// Writes what was never written before.
+    pub fn write(&mut self, file: ObjectId, range: Range<u64>, late: bool) {
+        self.next_byte = self.next_byte.wrapping_add(1).max(1);
+        let byte = self.next_byte;
+        let end = range.end as usize;
+        let bytes = self.files.get_mut(&file).expect("the file exists");
+        bytes.resize(bytes.len().max(end), 0);
+        bytes[range.start as usize..end].fill(byte);
+        self.remember(file, &range, byte);
+        self.changed(file, range, late);
+    }
+
+    pub fn punch(&mut self, file: ObjectId, range: Range<u64>, late: bool) {
+        let bytes = self.files.get_mut(&file).expect("the file exists");
+        let within = bytes.iter_mut().skip(range.start as usize);
+        within
+            .take(range.clone().count())
+            .for_each(|byte| *byte = 0);
+        self.remember(file, &range, 0);
+        self.changed(file, range, late);
+    }
+
+    fn remember(&mut self, file: ObjectId, range: &Range<u64>, byte: u8) {
+        if let Some(since) = self.since_owed.get_mut(&file) {
+            let within = since.iter_mut().skip(range.start as usize);
+            for seen in within.take(range.clone().count()) {
+                seen.insert(byte);
+            }
+        }
+    }
+
+    /// Everything that the receiver lacks is owed from now on.
+    pub fn owe(&mut self) {
+        self.backlog.owe();
+        let told = |file: &ObjectId| self.late.iter().all(|(late, ..)| late != file);
+        let files = self.files.iter().filter(|(file, _)| told(file));
+        self.since_owed = files
+            .map(|(file, bytes)| (*file, bytes.iter().map(|byte| [*byte].into()).collect()))
+            .collect();
+    }
+
+    pub fn resize(&mut self, file: ObjectId, size: u64) {
+        let bytes = self.files.get_mut(&file).expect("the file exists");
+        let shorter = size < bytes.len() as u64;
+        bytes.resize(size as usize, 0);
+        if let Some(since) = self.since_owed.get_mut(&file) {
+            since.truncate(size as usize);
+        }
+        let position = self.record(file);
+        if shorter {
+            self.backlog.cut(file, size, position);
+        }
+    }
+
+    pub fn remove(&mut self, file: ObjectId) {
+        self.files.remove(&file);
+        self.since_owed.remove(&file);
+        self.record(file);
+        self.backlog.removed(file);
+        self.gone.insert(file);
+    }
+
+    fn changed(&mut self, file: ObjectId, range: Range<u64>, late: bool) {
+        let position = self.record(file);
+        self.late.push_back((file, range, position));
+        while !late && self.tell_late() {}
+    }
+
+    /// Tells the backlog of the oldest change it does not know of. False when there is none.
+    pub fn tell_late(&mut self) -> bool {
+        let Some((file, range, follows)) = self.late.pop_front() else {
+            return false;
+        };
+        if !self.backlog.lacks(file) {
+            let hurried = self.hurried == Some(self.now);
+            let rest = if hurried { 0 } else { DELAY };
+            self.due.insert(file, Moment(self.now.0 + rest));
+        }
+        self.gone.remove(&file);
+        self.backlog.changed(self.now, file, range, follows);
+        true
+    }
+
+    pub fn hurry(&mut self, file: ObjectId) {
+        self.due.insert(file, self.now);
+        self.backlog.hurry(self.now, file);
+    }
+
+    pub fn hurry_all(&mut self) {
+        self.hurried = Some(self.now);
+        for due in self.due.values_mut() {
+            *due = self.now.min(*due);
+        }
+        self.backlog.hurry_all(self.now);
+    }
+
+    /// Takes a piece, and checks that it may be sent.
+    pub fn take(&mut self) -> bool {
+        let due = self.backlog.next_due();
+        let Some(piece) = self.backlog.next(self.now) else {
+            assert!(due.is_none_or(|due| due > self.now), "something was due");
+            return false;
+        };
+        assert!(due.is_some_and(|due| due <= self.now), "nothing was due");
+        assert!(self.due[&piece.file] <= self.now, "{piece:?} rests");
+        assert!(!self.gone.contains(&piece.file), "{piece:?} was removed");
+        let in_flight = self.in_flight.values();
+        let mut same = in_flight.filter(|(file, _)| *file == piece.file);
+        let apart =
+            |other: &Range<u64>| other.end <= piece.range.start || piece.range.end <= other.start;
+        let removed = !self.files.contains_key(&piece.file);
+        assert!(
+            removed || self.backlog.forget_in_flight || same.all(|(_, range)| apart(range)),
+            "{piece:?} overlaps one in flight"
+        );
+        self.in_flight
+            .insert(piece.id, (piece.file, piece.range.clone()));
+        self.taken.push(piece);
+        true
+    }
+
+    /// Reads a piece that was taken and sends it over `lane`.
+    pub fn read(&mut self, index: usize, lane: usize) {
+        let piece = self.taken.swap_remove(index);
+        let Some(bytes) = self.files.get(&piece.file) else {
+            self.backlog.removed(piece.file);
+            self.in_flight.retain(|_, (file, _)| *file != piece.file);
+            return self.acknowledged(piece.id);
+        };
+        let size = bytes.len() as u64;
+        if size < piece.range.end {
+            self.backlog.found_end(piece.id, size);
+            let end = size.max(piece.range.start);
+            self.in_flight
+                .insert(piece.id, (piece.file, piece.range.start..end));
+        }
+        let end = size.min(piece.range.end) as usize;
+        let Some(bytes) = bytes
+            .get(piece.range.start as usize..end)
+            .filter(|b| !b.is_empty())
+        else {
+            return self.acknowledged(piece.id);
+        };
+        let parcel = Parcel {
+            id: piece.id,
+            file: piece.file,
+            offset: piece.range.start,
+            bytes: bytes.to_vec(),
+        };
+        self.lanes[lane].push_back((piece.follows, parcel));
+    }
+
+    pub fn deliver_row(&mut self) -> bool {
+        let Some(row) = self.log.get(self.receiver.applied) else {
+            return false;
+        };
+        self.receiver.apply_row(row);
+        self.apply_ready();
+        true
+    }
+
+    pub fn deliver_piece(&mut self, lane: usize) -> bool {
+        let Some((follows, parcel)) = self.lanes[lane].pop_front() else {
+            return false;
+        };
+        let follows = if self.pieces_wait {
+            follows
+        } else {
+            Position(0)
+        };
+        self.arrivals.push(follows, parcel);
+        self.apply_ready();
+        true
+    }
+
+    fn apply_ready(&mut self) {
+        let applied = Position(self.receiver.applied as u64);
+        for parcel in self.arrivals.ready(applied) {
+            self.receiver.apply_piece(&parcel);
+        }
+    }
+
+    pub fn make_stable(&mut self) {
+        let mut stable = self.receiver.make_stable();
+        self.acknowledgements.append(&mut stable);
+    }
+
+    pub fn deliver_acknowledgement(&mut self, choice: usize) -> bool {
+        let count = self.acknowledgements.len();
+        if count > 0 {
+            let id = self.acknowledgements.swap_remove(choice % count);
+            self.acknowledged(id);
+        }
+        count > 0
+    }
+
+    fn acknowledged(&mut self, id: PieceId) {
+        self.in_flight.remove(&id);
+        if let Some(file) = self.backlog.acknowledged(id) {
+            assert!(!self.backlog.lacks(file));
+        }
+    }
+
+    /// Loses everything on the way in both directions.
+    pub fn end_session(&mut self) {
+        self.forget_session();
+        self.backlog.lost(self.now);
+    }
+
+    fn forget_session(&mut self) {
+        self.lanes = Default::default();
+        self.arrivals = Arrivals::default();
+        self.acknowledgements.clear();
+        self.receiver.forget_pieces();
+        self.taken.clear();
+        self.in_flight.clear();
+    }
+
+    pub fn crash_receiver(&mut self) {
+        self.receiver.crash();
+        self.end_session();
+    }
+
+    /// The primary loses what was written in `range` of every file, and everything it knew of backlogs;
+    /// all files are marked as unshipped, unless it forgets that too.
+    pub fn crash_primary(&mut self, range: &Range<u64>) {
+        self.forget_session();
+        self.late.clear();
+        self.since_owed.clear();
+        self.backlog = Backlog::new(settings());
+        let follows = Position(self.log.len() as u64);
+        for (&file, bytes) in &mut self.files {
+            let lost = bytes.iter_mut().skip(range.start as usize);
+            lost.take(range.clone().count()).for_each(|byte| *byte = 0);
+            if self.marked_before_written {
+                self.late.push_back((file, 0..u64::MAX, follows));
+            }
+        }
+        while self.tell_late() {}
+    }
+
+    /// A file that the peer is said not to lack is the same there once the rows have been applied, even if
+    /// the peer crashes now; one of which nothing is owed is there as it was when that was asked, or newer.
+    pub fn check(&self) {
+        let mut crashed = self.receiver.clone();
+        crashed.crash();
+        for mut receiver in [self.receiver.clone(), crashed] {
+            for row in &self.log[receiver.applied..] {
+                receiver.apply_row(row);
+            }
+            for (&file, bytes) in &self.files {
+                let told = self.late.iter().all(|(late, ..)| *late != file);
+                if told && !self.backlog.lacks(file) {
+                    assert_eq!(receiver.content(file).as_ref(), Some(bytes), "{file}");
+                }
+            }
+            self.check_owed(&receiver);
+        }
+    }
+
+    /// What is owed no more is at the receiver as it was when it was asked for, or as it was at some time since.
+    fn check_owed(&self, receiver: &Receiver) {
+        for (&file, since) in &self.since_owed {
+            if self.backlog.owes(file) {
+                continue;
+            }
+            let content = receiver.content(file).unwrap_or_default();
+            assert!(content.len() >= since.len(), "{file} is shorter there");
+            for (at, (byte, seen)) in content.iter().zip(since).enumerate() {
+                assert!(seen.contains(byte), "byte {at} of {file} is older there");
+            }
+        }
+    }
+
+    /// Lets everything arrive. Says whether the receiver is like the primary then.
+    pub fn settle(&mut self) -> bool {
+        while self.backlog.files() > 0
+            || self.receiver.applied < self.log.len()
+            || !self.late.is_empty()
+        {
+            self.now = Moment(self.now.0 + DELAY);
+            while self.tell_late() {}
+            while self.take() {}
+            while !self.taken.is_empty() {
+                self.read(0, 0);
+            }
+            while self.deliver_row() || (0..LANES).any(|lane| self.deliver_piece(lane)) {}
+            self.make_stable();
+            while self.deliver_acknowledgement(0) {}
+        }
+        assert_eq!((self.backlog.bytes(), self.backlog.oldest()), (0, None));
+        assert_eq!(self.backlog.next_due(), None);
+        let same = |(&file, bytes)| self.receiver.content(file).as_ref() == Some(bytes);
+        self.receiver.count() == self.files.len() && self.files.iter().all(same)
+    }
+}

@@ -1,0 +1,573 @@
+//! What replicas say to each other besides what the transport knows: kinds of messages, and their encoding.
+//!
+//! Encodings are postcard's; the version of the transport's hello covers them all. Every decoder is bounded
+//! by the length of what it is given.
+
+use bytes::Bytes;
+use control::{ControlName, Proposal};
+use peer::Message;
+use peer::set::MemberList;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use store::RowChange;
+use vfs::ObjectId;
+
+use crate::state::lineage::{Attested, Mac};
+
+/// What a message or a request is. Numbers are never used again for another meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// Replication control: a [`control::Envelope`]. Control lane.
+    Control = 1,
+    /// [`Greeting`], when a session begins. Control lane.
+    Greeting = 2,
+    /// [`Records`] of the sender's stream. Metadata lane.
+    Records = 3,
+    /// [`Applied`]. Control lane.
+    Applied = 4,
+    /// [`PieceHead`], with the bytes beside it. Data lanes.
+    Piece = 5,
+    /// [`PieceDone`]. Control lane.
+    PieceDone = 6,
+    /// [`crate::state::forward::Forwarded`], answered with [`crate::state::forward::Answer`]. Control lane, or a data lane
+    /// when one of the two is large.
+    Forward = 7,
+    /// A [`MemberList`]. Control lane.
+    Members = 8,
+    /// [`BasePage`] of the copy a joining replica begins with. Metadata lane.
+    Base = 9,
+    /// [`Ask`], a few times while a lease lasts. Control lane.
+    Ask = 10,
+    /// [`Promise`], the answer to it. Control lane.
+    Promise = 11,
+    /// [`Entered`], from each member of a view to those who take part anew. Control lane.
+    Entered = 12,
+    /// [`CaughtUp`], likewise, later. Control lane.
+    CaughtUp = 13,
+    /// A request of the crate `view`, answered in kind. Control lane.
+    View = 14,
+    /// [`Relayed`]. Metadata lane.
+    Relayed = 15,
+    /// [`Incomplete`]. Metadata lane.
+    Incomplete = 16,
+    /// [`Completed`]. Metadata lane.
+    Completed = 17,
+    /// [`Wanted`]. Metadata lane.
+    Wanted = 18,
+    /// What the receiver lacks of the sender's stream is not kept any more: a whole copy is needed. Empty.
+    TooFar = 19,
+    /// A [`Completed`], given back once it is stable. Metadata lane.
+    Noted = 20,
+    /// A [`ScrubQuestion`], answered with a [`ScrubAnswer`]. Data lane.
+    Scrub = 21,
+    /// [`crate::frontend::leavings::ClientsAsked`], answered with [`crate::frontend::leavings::ClientsAbsent`]. Control lane.
+    Clients = 31,
+    /// [`crate::replication::progress::Remainder`], about once a second to those on their way back into the view. Control lane.
+    Remainder = 41,
+    /// A [`peer::set::Handover`], answered with nothing once it is stored durably. Control lane.
+    Authority = 50,
+    /// [`HeldOpen`], when it has changed and when a session begins. Control lane.
+    HeldOpen = 60,
+}
+
+impl Kind {
+    /// All kinds there are.
+    pub(crate) const ALL: [Kind; 25] = [
+        Kind::Control,
+        Kind::Greeting,
+        Kind::Records,
+        Kind::Applied,
+        Kind::Piece,
+        Kind::PieceDone,
+        Kind::Forward,
+        Kind::Members,
+        Kind::Base,
+        Kind::Ask,
+        Kind::Promise,
+        Kind::Entered,
+        Kind::CaughtUp,
+        Kind::View,
+        Kind::Relayed,
+        Kind::Incomplete,
+        Kind::Completed,
+        Kind::Wanted,
+        Kind::TooFar,
+        Kind::Noted,
+        Kind::Scrub,
+        Kind::Clients,
+        Kind::Remainder,
+        Kind::Authority,
+        Kind::HeldOpen,
+    ];
+
+    /// Its number on the wire.
+    pub(crate) const fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The kind of this number, if there is one.
+    pub(crate) fn of(number: u32) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.number() == number)
+    }
+}
+
+/// Why a replica that calls is turned away, for the replica itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Grounds {
+    /// What the two have met of each other before.
+    Past(crate::state::lineage::Evidence),
+    /// It was removed from the set; the list says so.
+    Removed(MemberList),
+}
+
+/// What one replica asks another to compare the copies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ScrubQuestion {
+    /// The digest of the rows of all objects from the first identifier to the second.
+    Rows { from: ObjectId, through: ObjectId },
+    /// The digest of a file's content; `again` as its disk has it now, not as it was noted.
+    Content { file: ObjectId, again: bool },
+    /// The content of this version from there on, as much as fits into a message.
+    Piece {
+        file: ObjectId,
+        version: u64,
+        offset: u64,
+    },
+    /// Others have another content of this file and outvote the receiver: it has to see for itself.
+    Check { file: ObjectId },
+}
+
+/// The answer to a [`ScrubQuestion`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ScrubAnswer {
+    /// So many objects, their digest, and how far each stream was applied before they were looked at; that of
+    /// the sender's own slot is the place of its last update.
+    Rows {
+        objects: u64,
+        hash: [u8; 32],
+        places: Vec<(u16, u64)>,
+    },
+    /// Version, size and digest; `None` when the file is being changed, or not to be trusted.
+    Content(Option<(u64, u64, [u8; 32])>),
+    /// The bytes of the stretches, one after another; without stretches there is nothing more.
+    Piece {
+        stretches: Vec<Stretch>,
+        bytes: Bytes,
+    },
+    /// The question was understood; or there is no such version.
+    Nothing,
+}
+
+/// The sender wants a promise for its site lease, and tells what others decide by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ask {
+    /// When, on the sender's clock.
+    pub(crate) asked: u64,
+    /// The view in force there.
+    pub(crate) epoch: u64,
+    /// The place of its last update.
+    pub(crate) position: u64,
+    /// How far it has applied the stream of each other replica, stably.
+    pub(crate) applied: Vec<(u16, u64)>,
+    /// Of so many files the receiver has been lacking something of the sender's for longer than what was just changed takes
+    /// to arrive.
+    pub(crate) owed: u64,
+    /// All own controls and updates of earlier configurations of the set are everywhere.
+    pub(crate) steady: bool,
+    /// The sender lacks nothing that was made before it took part.
+    pub(crate) up_to_date: bool,
+    /// Bytes that users may still fill.
+    pub(crate) available: u64,
+    /// Lost replicas whose stream the sender has applied so far, with all contents that came with it.
+    pub(crate) whole: Vec<(u16, u64)>,
+    /// Which replicas have answered as today's durability asks, each after a place of its stream.
+    pub(crate) aware: Vec<(u16, u64)>,
+    /// The sender waits for a majority where no directory says anything.
+    pub(crate) majority_by_default: bool,
+    /// Which start of the sender this is.
+    pub(crate) incarnation: u64,
+    /// The mark of its lineage, behind everything that it had on stable storage a moment ago; nothing is said by nobody.
+    pub(crate) mark: Option<Attested>,
+    /// The sender takes part and knows what froze when the view began.
+    pub(crate) settled: bool,
+    /// Members of the view that have not answered the sender, which is one of them, for too long.
+    pub(crate) misses: Vec<u16>,
+    /// The sender, which takes no part, could be admitted if it were not for these members of the view. Nobody:
+    /// it could not.
+    pub(crate) fit_without: Vec<u16>,
+    /// The sender's links to all others, for people.
+    pub(crate) links: Vec<Link>,
+    /// Members whose disks have too little room, so that the sender refuses changes, or soon will.
+    pub(crate) short_of: Vec<u16>,
+}
+
+/// What a replica says of its link to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Link {
+    /// The other one.
+    pub(crate) to: u16,
+    /// There and back, in microseconds; `None` when they are not connected.
+    pub(crate) round_trip_us: Option<u64>,
+    /// So many of the sender's updates the other one lacks.
+    pub(crate) lag_updates: u64,
+    /// Of so many files it lacks something of the sender's.
+    pub(crate) lag_files: u64,
+}
+
+/// The answer to an [`Ask`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Promise {
+    /// Which start of the receiver asked, as in the question.
+    pub(crate) incarnation: u64,
+    /// As in the question.
+    pub(crate) asked: u64,
+    /// The sender joins no view without the receiver while the promise lasts.
+    pub(crate) given: bool,
+}
+
+/// The sender has entered a view in which the receiver takes part anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entered {
+    pub(crate) epoch: u64,
+    /// The place of the sender's last update at that moment. What was made up to there was made
+    /// under controls that the receiver need not know.
+    pub(crate) through: u64,
+}
+
+/// The receiver has everything that the sender owed it when this view began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CaughtUp {
+    pub(crate) epoch: u64,
+}
+
+/// A message of a lost replica's stream, [`Records`] as they came, from somebody who has applied them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Relayed {
+    pub(crate) of: u16,
+    pub(crate) records: Bytes,
+    /// The maker's, of the records as [`UPDATES`].
+    pub(crate) signature: Bytes,
+    /// The maker's, in DER.
+    pub(crate) certificate: Bytes,
+}
+
+/// What the maker of records signs them as.
+pub(crate) const UPDATES: &str = "updates 1";
+
+/// Files of a lost replica that are not complete at the sender.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Incomplete {
+    pub(crate) of: u16,
+    /// So far the sender has applied that replica's stream.
+    pub(crate) applied: u64,
+    pub(crate) epoch: u64,
+    /// None came before.
+    pub(crate) first: bool,
+    pub(crate) files: Vec<Lack>,
+    /// No more follow.
+    pub(crate) last: bool,
+}
+
+/// A file that is not complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lack {
+    pub(crate) file: ObjectId,
+    /// The position up to which it is complete.
+    pub(crate) through: u64,
+    /// Nothing of what is missing has come: up to this size it is the version before.
+    pub(crate) whole: Option<u64>,
+    /// Durability of the file is `majority`: whatever was answered as stable is at a majority.
+    pub(crate) majority: bool,
+}
+
+/// The receiver has the contents of these files up to these places of the sender's stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Completed {
+    pub(crate) files: Vec<(ObjectId, u64)>,
+}
+
+/// The sender, which has taken all rows from the receiver, needs the contents of these files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    /// They belong to the copy that the sender took, and the receiver says when it has all of them.
+    pub(crate) copy: bool,
+    pub(crate) files: Vec<ObjectId>,
+    pub(crate) last: bool,
+}
+
+/// What rides with an update record: opaque to the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Note {
+    /// The controls it was made under.
+    pub(crate) under: Vec<ControlName>,
+    /// The control that a new object inherits.
+    pub(crate) inherited: Option<Proposal>,
+    /// The forwarded request that it carries out, if any.
+    pub(crate) origin: Option<Origin>,
+    /// The file whose data it changes, if any.
+    pub(crate) data: Option<ObjectId>,
+    /// How far the streams of others were applied at the primary when it was made.
+    pub(crate) after: Vec<(u16, u64)>,
+}
+
+/// Names one forwarded request of one incarnation, so that a repeat is recognised (rule 18).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub(crate) slot: u16,
+    pub(crate) incarnation: u64,
+    pub(crate) number: u64,
+}
+
+/// The first thing each side says in a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Greeting {
+    /// The sender begins the conversation, and may have taken no notice of what was said before.
+    pub(crate) begins: bool,
+    /// How far the sender has applied the receiver's stream, stably.
+    pub(crate) applied: u64,
+    /// How much of the tree the sender holds: 0 nothing, 1 all rows, 2 everything.
+    pub(crate) held: u8,
+    /// Holding nothing, it has taken so much of a copy from the receiver.
+    pub(crate) taken: Option<Taken>,
+    /// The set, as the sender knows it.
+    pub(crate) members: MemberList,
+    /// The sender's, in DER, for those to whom its updates are relayed should it be lost.
+    pub(crate) certificate: Bytes,
+}
+
+/// One row, as it is after an update.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) table: u8,
+    pub(crate) key: Bytes,
+    pub(crate) value: Option<Bytes>,
+}
+
+impl From<RowChange> for Row {
+    fn from(change: RowChange) -> Row {
+        Row {
+            table: change.table,
+            key: change.key,
+            value: change.value,
+        }
+    }
+}
+
+impl From<Row> for RowChange {
+    fn from(row: Row) -> RowChange {
+        RowChange {
+            table: row.table,
+            key: row.key,
+            value: row.value,
+        }
+    }
+}
+
+/// One update, or several consecutive ones made one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// Its place in the stream; of several updates made one, the last one's.
+    pub(crate) position: u64,
+    /// The controls it was made under.
+    pub(crate) under: Vec<ControlName>,
+    /// The controls that new objects inherit.
+    pub(crate) inherited: Vec<Proposal>,
+    /// The forwarded requests that it carries out.
+    pub(crate) origins: Vec<Origin>,
+    /// The files whose data it changes; their contents come beside it.
+    pub(crate) data: Vec<ObjectId>,
+    /// How far the streams of others were applied at the primary when it was made. Whoever applies it without
+    /// knowing the controls it was made under has to have them so far.
+    pub(crate) after: Vec<(u16, u64)>,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// Consecutive updates of the sender's stream. The body of the message is its signature of the payload, as [`UPDATES`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Records {
+    /// They follow this place: there are no others between it and the first of them.
+    pub(crate) behind: u64,
+    pub(crate) records: Vec<Record>,
+    /// There are no others up to here; positions have gaps.
+    pub(crate) through: u64,
+    /// So many settlements the sender knew. What was made after one may replace what that has given up.
+    pub(crate) settlements: u64,
+    /// With which the maker of the stream attests that it has come so far.
+    pub(crate) mac: Mac,
+}
+
+/// No stream gets so far, nor does one message lead so far ahead: a store counts up by one with each change, and by a
+/// little with each start.
+const PLACES_MAX: u64 = 1 << 62;
+const PLACES_AT_ONCE_MAX: u64 = 1 << 40;
+
+impl Records {
+    /// Whether the places are such as a stream can have. Others would end it for good.
+    pub(crate) fn is_plausible(&self) -> bool {
+        let mut places = self.records.iter().map(|record| record.position);
+        let ascend = places.try_fold(self.behind, |last, place| (place > last).then_some(place));
+        ascend.is_some_and(|last| last <= self.through)
+            && self.through <= PLACES_MAX
+            && self.through - self.behind <= PLACES_AT_ONCE_MAX
+    }
+}
+
+/// Everything of the receiver's stream up to here is applied at the sender, stably.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Applied {
+    pub(crate) position: u64,
+    /// Which of the sender's [`HeldOpen`] tells what it keeps of what was removed up to there: this one or a later one.
+    pub(crate) held_open: u64,
+}
+
+/// All files without a name that the sender's clients have open, or may yet reclaim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldOpen {
+    /// Grows with each change during one start of the sender.
+    pub(crate) version: u64,
+    pub(crate) files: Vec<ObjectId>,
+}
+
+/// A stretch of a file: so many bytes of the payload, or a hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stretch {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) hole: bool,
+}
+
+/// Content of a part of a file; the bytes of its stretches follow as payload, one after another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PieceHead {
+    pub(crate) id: u64,
+    pub(crate) file: ObjectId,
+    /// Not to be put in place before the stream has been applied up to here.
+    pub(crate) follows: u64,
+    /// It belongs to the copy that the receiver begins with.
+    pub(crate) initial: bool,
+    /// With this piece everything of the file is there, up to this place of the stream.
+    pub(crate) completes: Option<u64>,
+    /// The version of the file that was read, at least; 0 when the sender lacks data of that version itself, so that what it
+    /// sends is of some earlier one.
+    pub(crate) version: u64,
+    /// The sender lacks some of the file itself, of a lost replica's, and has the best of it.
+    pub(crate) partial: bool,
+    pub(crate) stretches: Vec<Stretch>,
+}
+
+/// The piece is in place at the sender, stably, or of no use any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PieceDone {
+    pub(crate) id: u64,
+    pub(crate) file: ObjectId,
+    /// It could not be put in place; the sender of the piece must send it again.
+    pub(crate) failed: bool,
+    /// There was no room for it.
+    pub(crate) no_room: bool,
+}
+
+/// A place in a copy of all rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Taken {
+    /// Which start of the supplier began it.
+    pub(crate) incarnation: u64,
+    /// Which copy of that incarnation it is.
+    pub(crate) copy: u64,
+    /// So many pages of rows come before.
+    pub(crate) pages: u64,
+}
+
+/// Part of the copy that a joining replica begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum BasePage {
+    /// Rows follow from this place on. At the first page: what was sent of an earlier copy is to be forgotten.
+    Begin(Taken),
+    /// Rows, which belong in this place.
+    Rows(Taken, Vec<Row>),
+    /// All rows come before this place; the streams go on behind these positions.
+    Rest(Taken, Vec<(u16, u64)>),
+    /// The contents of all files have been acknowledged: the copy is complete.
+    Complete,
+}
+
+/// Encodes a value as the payload of a message.
+pub(crate) fn payload<T: Serialize>(kind: Kind, value: &T) -> Message {
+    Message::new(kind.number(), Bytes::new()).with_payload(encode(value))
+}
+
+/// Encodes a value as the body of a message.
+pub(crate) fn body<T: Serialize>(kind: Kind, value: &T) -> Message {
+    Message::new(kind.number(), encode(value))
+}
+
+pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    // Invariant: these types have no maps, floats or unsized sequences, which alone could fail.
+    postcard::to_allocvec(value).expect("a message of plain values can be encoded")
+}
+
+/// Takes bytes of a peer apart.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
+    postcard::from_bytes(bytes).map_err(Malformed)
+}
+
+/// Bytes that no replica of this version sends.
+#[derive(Debug, thiserror::Error)]
+#[error("a message cannot be decoded: {0}")]
+pub(crate) struct Malformed(postcard::Error);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_record_comes_back_and_a_shortened_one_is_refused(position: u64, key: Vec<u8>, cut in 0_usize..8) {
+            let row = Row { table: 1, key: key.into(), value: None };
+            let origin = Origin { slot: 1, incarnation: 2, number: 3 };
+            let (under, inherited, origins) = (Vec::new(), Vec::new(), vec![origin]);
+            let data = vec![ObjectId::ROOT];
+            let (after, rows) = (vec![(2, 7)], vec![row]);
+            let record = Record { position, under, inherited, origins, data, after, rows };
+            let records = Records { behind: 0, records: vec![record], through: position, settlements: 0, mac: Mac::invented() };
+            let bytes = encode(&records);
+            prop_assert_eq!(&decode::<Records>(&bytes).unwrap(), &records);
+            prop_assert!(decode::<Records>(&bytes[..bytes.len() - 1 - cut.min(bytes.len() - 1)]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_stream_that_nobody_can_have_is_implausible() {
+        let record = |place: &u64| Record {
+            position: *place,
+            ..Record::default()
+        };
+        let records = |behind, places: &[u64], through| Records {
+            behind,
+            records: places.iter().map(record).collect(),
+            through,
+            settlements: 0,
+            mac: Mac::invented(),
+        };
+        assert!(records(7, &[8, 10], 12).is_plausible());
+        assert!(records(7, &[], 7).is_plausible());
+        assert!(!records(7, &[7], 12).is_plausible());
+        assert!(!records(7, &[10, 9], 12).is_plausible());
+        assert!(!records(7, &[8, 13], 12).is_plausible());
+        assert!(!records(7, &[], 6).is_plausible());
+        assert!(!records(7, &[], u64::MAX).is_plausible());
+        assert!(!records(u64::MAX - 1, &[], u64::MAX).is_plausible());
+    }
+
+    #[test]
+    fn a_name_that_no_directory_may_hold_is_refused() {
+        let who = vfs::Credentials::root();
+        let honest = vfs::Name::new(&b"name"[..]).unwrap();
+        let operation = crate::state::forward::Operation::Remove(who, ObjectId::ROOT, honest);
+        let mut bytes = encode(&operation);
+        let at = bytes.len() - 4;
+        bytes[at] = b'/';
+        assert!(decode::<crate::state::forward::Operation>(&bytes).is_err());
+    }
+}
