@@ -117,6 +117,7 @@ async fn send_some(
                 records,
                 through: last,
                 settlements: views::settlements(shared),
+                epoch: shared.standing.view().epoch.0,
                 mac: shared.lineage.attest_updates(last),
             };
             send_records(shared, session, records, bytes).await?;
@@ -130,6 +131,7 @@ async fn send_some(
         records,
         through,
         settlements: views::settlements(shared),
+        epoch: shared.standing.view().epoch.0,
         mac: shared.lineage.attest_updates(through),
     };
     send_records(shared, session, records, bytes).await?;
@@ -243,6 +245,13 @@ async fn take_in(
     }
 }
 
+/// What the primary of updates knew when it sent them.
+#[derive(Clone, Copy)]
+struct Known {
+    settlements: u64,
+    epoch: u64,
+}
+
 /// Applies records that came in a session. First hand: from their maker itself, whose word of them is kept.
 async fn apply_message(
     shared: &Arc<Shared>,
@@ -254,16 +263,18 @@ async fn apply_message(
         records,
         through,
         settlements,
+        epoch,
         mac,
         ..
     } = records;
+    let known = Known { settlements, epoch };
     let behind = inbox.applied();
     let mut last = None;
     for record in records {
         if record.position <= inbox.applied() {
             continue;
         }
-        match apply_record(shared, inbox, (session, settlements), record).await? {
+        match apply_record(shared, inbox, (session, known), record).await? {
             Some(ticket) => last = Some(ticket),
             // The rest comes again, cut into records from where this replica is.
             None => return Ok(()),
@@ -320,7 +331,7 @@ pub(crate) fn malformed(error: wire::Malformed) -> Error {
 async fn apply_record(
     shared: &Arc<Shared>,
     inbox: &Arc<Inbox>,
-    (session, settlements): (u64, u64),
+    (session, known): (u64, Known),
     record: Record,
 ) -> Result<Option<Ticket>> {
     let under = record.under;
@@ -339,8 +350,8 @@ async fn apply_record(
     let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
     let relaxed = shared.relaxed_before(&update.changes).await;
     let granted = |turn: &mut Turn<'_>| match exempt(shared, inbox.from, record.position) {
-        true if !views::may_follow(shared, settlements) => None,
-        true => has_all_before(shared, turn, &record.after),
+        true if !views::may_follow(shared, known.settlements) => None,
+        true => has_all_before(shared, turn, known.epoch, &record.after),
         false => may_apply(turn, &under),
     };
     let oversee = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
@@ -416,7 +427,13 @@ fn give_up(turn: &mut Turn<'_>, file: ObjectId) {
 
 /// Whether everything has been applied here that the primary of an update had applied when it made it. Without
 /// regard to controls this alone keeps updates of one object by several primaries in order.
-fn has_all_before(shared: &Shared, turn: &Turn<'_>, after: &[(u16, u64)]) -> Option<()> {
+/// `epoch` is the view of the primary when it sent the update, or a later one.
+fn has_all_before(
+    shared: &Shared,
+    turn: &Turn<'_>,
+    epoch: u64,
+    after: &[(u16, u64)],
+) -> Option<()> {
     let heard = &turn.ledger.heard;
     let mut missing = after.iter().filter(|(slot, position)| {
         let slot = ReplicaSlot(*slot);
@@ -425,8 +442,11 @@ fn has_all_before(shared: &Shared, turn: &Turn<'_>, after: &[(u16, u64)]) -> Opt
     let Some(missing) = missing.next() else {
         return Some(());
     };
-    if !turn.ledger.active.contains(&ReplicaSlot(missing.0)) && !shared.takes_part() {
-        // Nobody sends it any more; to those who take part it is relayed.
+    let is_lost = !turn.ledger.active.contains(&ReplicaSlot(missing.0));
+    let is_current = turn.core.view().epoch.0 >= epoch;
+    if is_lost && is_current && !shared.takes_part() {
+        // Nobody sends it any more; to those who take part it is relayed. An earlier view does not tell: the replica may have
+        // come back since.
         shared.needs_copy.store(true, Ordering::Release);
     }
     None

@@ -393,6 +393,8 @@ pub(crate) struct Records {
     pub(crate) through: u64,
     /// So many settlements the sender knew. What was made after one may replace what that has given up.
     pub(crate) settlements: u64,
+    /// The number of the view in force at the sender. Who takes part in an earlier one may reach the receiver only later.
+    pub(crate) epoch: u64,
     /// With which the maker of the stream attests that it has come so far.
     pub(crate) mac: Mac,
 }
@@ -530,7 +532,7 @@ mod tests {
             let data = vec![ObjectId::ROOT];
             let (after, rows) = (vec![(2, 7)], vec![row]);
             let record = Record { position, under, inherited, origins, data, after, rows };
-            let records = Records { behind: 0, records: vec![record], through: position, settlements: 0, mac: Mac::invented() };
+            let records = Records { behind: 0, records: vec![record], through: position, settlements: 0, epoch: 0, mac: Mac::invented() };
             let bytes = encode(&records);
             prop_assert_eq!(&decode::<Records>(&bytes).unwrap(), &records);
             prop_assert!(decode::<Records>(&bytes[..bytes.len() - 1 - cut.min(bytes.len() - 1)]).is_err());
@@ -548,6 +550,7 @@ mod tests {
             records: places.iter().map(record).collect(),
             through,
             settlements: 0,
+            epoch: 0,
             mac: Mac::invented(),
         };
         assert!(records(7, &[8, 10], 12).is_plausible());

@@ -105,6 +105,7 @@ fn nothing_through(through: u64) -> Records {
         records: Vec::new(),
         through,
         settlements: 0,
+        epoch: 0,
         mac: Mac::invented(),
     }
 }
