@@ -263,3 +263,33 @@ fn an_end_is_told_again_to_who_acknowledges_what_has_ended() {
     };
     assert!(set.wire.iter().any(disowned));
 }
+
+/// 0 has released a control. 2, which is started anew within the view, has not noted that, and remembers it.
+#[test]
+fn an_end_is_told_again_to_a_member_that_goes_on_as_a_later_incarnation() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.deliver();
+    let (now, tree) = (at_milliseconds(10_000), set.tree.clone());
+    set.now = now;
+    set.cores[0].handle_timer(now, &tree);
+    set.drain(0);
+    set.wire.retain(|(_, to, _)| *to == 1);
+    set.deliver();
+    let grants: Vec<Proposal> = set.cores[2].acknowledged().cloned().collect();
+    assert_eq!(grants.len(), 1);
+    let alone = View::whole(Epoch(0), [slot(2)].into());
+    let mut anew = ControlCore::new(slot(2), Incarnation(2), alone, Settings::default());
+    for grant in grants {
+        anew.restore(&tree, grant);
+    }
+    set.cores[2] = anew;
+    enter_view(&mut set, 2, &view(3));
+    let admitted = without(3, 2, &[0, 1, 2], &[(2, 2)]);
+    for replica in 0..3 {
+        enter_view(&mut set, replica, &admitted);
+    }
+    set.deliver();
+    assert_eq!(set.cores[2].acknowledged().count(), 0, "it has ended");
+    assert_eq!(set.cores[0].unfinished(), 0, "and that is noted");
+}

@@ -74,6 +74,13 @@ impl History {
         view.active.insert(newcomer).then_some(view)
     }
 
+    /// The newest view, in which a member goes on as a later incarnation.
+    pub(crate) fn anew(&self, member: ReplicaSlot) -> View {
+        let mut view = self.next();
+        view.since.insert(member, view.epoch);
+        view
+    }
+
     /// The newest view in which some have taken the places of others, if a majority of the configured ones is active
     /// then and would not be if the latter only left.
     pub(crate) fn replacing(

@@ -9,7 +9,9 @@
 //! In half of the runs replicas fail ([`Fault`]): crashes that lose what no disk had, links cut in one direction
 //! or both, full disks, clocks that drift, and an administrator who gives a lost replica up, or durability `majority`
 //! and survivors who take over. Every replica then has a disk, a clock, a lease and a view; decisions about views stand
-//! in for the log that a majority keeps. In the end everything is mended, and everything has to come to rest.
+//! in for the log that a majority keeps. Who is started anew takes part in no view at first; it begins with what its own log
+//! says, and goes on as the incarnation that it is when that was agreed. In the end everything is mended, and everything
+//! has to come to rest.
 //!
 //! A random run that fails is reduced to a [`Scenario`], which names it.
 //!

@@ -147,6 +147,15 @@ pub(crate) enum Deferred {
     Ship(u64, Arc<StreamUpdate>),
 }
 
+/// A replica outside the view, by its own word.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub incarnation: u64,
+    /// How far it has applied every stream.
+    pub heads: Heads,
+    pub level_with: BTreeSet<ReplicaSlot>,
+}
+
 /// All that, for one replica.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
@@ -166,6 +175,10 @@ pub(crate) struct Site {
     /// How many decisions it knows, and how many of them are in force here.
     pub learnt: usize,
     pub entered: usize,
+    /// A view has come into force since it was started: until then it takes no part in any.
+    pub begun: bool,
+    /// Which of its incarnations was admitted last; the others take what a later one says for its.
+    pub admitted: u64,
     /// It answers nobody before this.
     pub caught_up: bool,
     /// Who has sent everything that it had when it entered the present view, and had heard every report by then.
@@ -173,8 +186,8 @@ pub(crate) struct Site {
     /// Who has sent everything, perhaps before it had heard every report.
     pub level_with: BTreeSet<ReplicaSlot>,
     pub heads_at_entry: Heads,
-    /// Who waits outside the present view, how far it has applied every stream, and with whom it is level.
-    pub waiting: BTreeMap<ReplicaSlot, (Heads, BTreeSet<ReplicaSlot>)>,
+    /// Who waits outside the present view.
+    pub waiting: BTreeMap<ReplicaSlot, Waiting>,
     /// Its stream was cut, so that it needs a whole copy.
     pub cut: bool,
     /// It may have what was given up, so that it needs a whole copy once it has brought its own.
@@ -215,6 +228,8 @@ impl Site {
             flushing: false,
             learnt: 1,
             entered: 1,
+            begun: true,
+            admitted: 1,
             caught_up: true,
             heard: BTreeSet::new(),
             level_with: BTreeSet::new(),
@@ -252,6 +267,8 @@ impl Site {
             full: self.full,
             cut: self.cut,
             stale: self.stale,
+            begun: false,
+            admitted: self.admitted,
             caught_up: false,
             renounced: false,
             heads_at_entry: self.stable.heads.clone(),

@@ -166,7 +166,8 @@ impl ControlCore {
             .collect();
         let gone = |slot: &ReplicaSlot| !active.contains(slot) || new.contains(slot);
         for ending in self.endings.values_mut() {
-            ending.unaware.retain(|slot| !gone(slot));
+            // Who takes part anew may remember a control that has ended: it was started anew without leaving the view.
+            ending.unaware.retain(|slot| active.contains(slot));
         }
         self.endings.retain(|_, ending| !ending.unaware.is_empty());
         self.former.tell_again(

@@ -118,6 +118,7 @@ impl World {
         let site = &replica.site;
         let now = site.local(self.now);
         site.up
+            && site.begun
             && site.clock.still_until().is_none()
             && !site.lease.has_missed_time(site.clock.reading(self.now))
             && (site.caught_up || !self.model.caught_up_before_lease)

@@ -290,28 +290,16 @@ impl World {
         };
         let local = clock.local(self.now);
         let (lease, durable) = (self.lease, self.model.controls_durable);
-        let entered = self.replicas[&slot].site.entered;
-        let view = self.agreed.view(entered).clone();
         let former = &self.replicas[&slot].site;
         let incarnation = Incarnation(former.incarnation + 1);
         let lease = SiteLease::new(slot, incarnation, lease, local);
         let site = former.started_anew(slot, clock, lease, local);
-        let mut before = View {
-            epoch: Epoch(0),
-            ..view.clone()
-        };
-        before.active.insert(slot);
-        before.since.insert(slot, view.epoch);
         let settings = self.settings;
         let replica = self.replica(slot);
-        replica.core = ControlCore::new(slot, incarnation, before, settings);
+        let alone = View::whole(Epoch(0), [slot].into());
+        replica.core = ControlCore::new(slot, incarnation, alone, settings);
         replica.site = site;
-        restore(replica, &view, durable);
-        let mut present = view;
-        if present.active.contains(&slot) {
-            present.since.insert(slot, present.epoch);
-        }
-        replica.core.handle_view(local, &replica.tree, present);
+        restore(replica, durable);
         self.schedule(self.now, Event::Tick(slot, incarnation.0));
         self.settle(slot);
         self.await_next_decision(slot);
@@ -409,7 +397,7 @@ impl World {
 }
 
 /// Gives a replica that was started anew what its disk has.
-fn restore(replica: &mut Replica, view: &View, controls_durable: bool) {
+fn restore(replica: &mut Replica, controls_durable: bool) {
     let stable = replica.site.stable.clone();
     replica.take_copy(&stable);
     if controls_durable {
@@ -422,10 +410,9 @@ fn restore(replica: &mut Replica, view: &View, controls_durable: bool) {
     }
     replica.arrived.clear();
     replica.contents.clear();
-    let others = view.active.iter().filter(|peer| **peer != replica.slot);
-    let others: Vec<ReplicaSlot> = others.copied().collect();
+    // Who lacks them is known when a view is in force.
     let dirty = replica.site.dirty_contents(replica.slot).into_iter();
     replica.unshipped = dirty
-        .map(|content| (content.file, (content, others.clone())))
+        .map(|content| (content.file, (content, Vec::new())))
         .collect();
 }

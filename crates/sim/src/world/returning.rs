@@ -5,7 +5,7 @@
 use super::{Stamp, World};
 use crate::history::Decision;
 use crate::packet::{Hello, Packet, Reply};
-use crate::site::{Change, Deferred, Logged, Stable, head};
+use crate::site::{Change, Deferred, Logged, Stable, Waiting, head};
 use crate::tree::Edit;
 use control::{Position, ReplicaSlot};
 use std::collections::BTreeSet;
@@ -16,11 +16,21 @@ impl World {
     /// Goes on with the return of a replica, if it has to return.
     pub(super) fn synchronise(&mut self, slot: ReplicaSlot) {
         let replica = &self.replicas[&slot];
+        if !replica.site.begun {
+            return;
+        }
         if replica.site.caught_up || !replica.site.up {
             self.try_to_renounce(slot);
             return;
         }
         let active = replica.core.view().active.contains(&slot);
+        if active && replica.site.admitted != replica.site.incarnation {
+            let view = self.agreed.anew(slot);
+            if self.decide(slot, Decision::View(view)) {
+                return;
+            }
+        }
+        let replica = &self.replicas[&slot];
         let site = &replica.site;
         let whole = site.cut || (site.stale && site.renounced);
         let brings = !active && !site.cut && !site.full;
@@ -57,8 +67,12 @@ impl World {
         stamp: Stamp,
     ) {
         if stamp.entered == self.replicas[&slot].site.entered {
-            let waits = (hello.heads.clone(), hello.level_with.clone());
-            self.replica(slot).site.waiting.insert(from, waits);
+            let waiting = Waiting {
+                incarnation: stamp.from,
+                heads: hello.heads.clone(),
+                level_with: hello.level_with.clone(),
+            };
+            self.replica(slot).site.waiting.insert(from, waiting);
         }
         let replica = &self.replicas[&slot];
         let site = &replica.site;
@@ -132,7 +146,7 @@ impl World {
             return;
         }
         if replica.core.view().active.contains(&slot) {
-            if replica.core.is_settled() {
+            if replica.core.is_settled() && site.admitted == site.incarnation {
                 self.replica(slot).site.caught_up = true;
                 self.settle(slot);
             }

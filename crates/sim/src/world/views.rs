@@ -28,7 +28,7 @@ impl World {
             self.send(slot, peer, Packet::Ask(question));
         }
         self.exclude_the_silent(slot);
-        if self.runs(slot, incarnation) {
+        if self.runs(slot, incarnation) && self.replicas[&slot].site.begun {
             self.synchronise(slot);
             self.look_after_absent(slot);
             self.take_over(slot);
@@ -56,6 +56,7 @@ impl World {
             (!replica.core.is_settled(), "has not heard every report"),
             (!site.caught_up, "is not up to date"),
             (!site.renounced, "has not renounced its former controls"),
+            (site.admitted != site.incarnation, "is known as it was"),
             (site.unstable() > 0, "writes"),
             (!replica.arrived.is_empty(), "has not applied everything"),
         ];
@@ -131,17 +132,31 @@ impl World {
         let rest: BTreeSet<ReplicaSlot> = view.active.difference(out).copied().collect();
         let own = replica.heads();
         let waiting = replica.site.waiting.iter();
-        let fit = waiting.filter(|(outside, (heads, level_with))| {
-            let as_much = |lost: &ReplicaSlot| head(heads, *lost) >= head(&own, *lost);
-            !view.active.contains(outside) && rest.is_subset(level_with) && out.iter().all(as_much)
+        let fit = waiting.filter(|(outside, said)| {
+            let as_much = |lost: &ReplicaSlot| head(&said.heads, *lost) >= head(&own, *lost);
+            let level = rest.is_subset(&said.level_with);
+            !view.active.contains(outside) && level && out.iter().all(as_much)
         });
         let fit: BTreeSet<ReplicaSlot> = fit.map(|(outside, _)| *outside).collect();
         self.agreed.replacing(out, &fit)
     }
 
+    /// Which incarnation of those who come with a view this replica, which proposes it, means.
+    fn note_admitted(&mut self, by: ReplicaSlot, view: &View) {
+        let new = view.active.iter().copied();
+        let new = new.filter(|slot| view.since.get(slot) == Some(&view.epoch));
+        for slot in new.collect::<Vec<_>>() {
+            let said = self.replicas[&by].site.waiting.get(&slot);
+            let said = said.map(|said| said.incarnation).filter(|_| slot != by);
+            let site = &mut self.replica(slot).site;
+            site.admitted = said.unwrap_or(site.incarnation);
+        }
+    }
+
     /// Whether every decision is in force at a replica.
     pub(super) fn knows_everything(&self, slot: ReplicaSlot) -> bool {
-        self.replicas[&slot].site.entered == self.agreed.len()
+        let site = &self.replicas[&slot].site;
+        site.begun && site.entered == self.agreed.len()
     }
 
     fn reaches_majority(&self, slot: ReplicaSlot) -> bool {
@@ -165,6 +180,9 @@ impl World {
             println!("             {}: decided {decision:?}", slot.0);
         }
         self.note_decision(&decision);
+        if let Decision::View(view) = &decision {
+            self.note_admitted(slot, view);
+        }
         self.agreed.decisions.push(decision);
         let known = self.agreed.len();
         self.learn(slot, known);
@@ -174,7 +192,7 @@ impl World {
         true
     }
 
-    /// A replica hears of decisions. One that was excluded starts anew.
+    /// A replica hears of decisions. One that has answered clients in a view and was excluded starts anew.
     pub(super) fn learn(&mut self, slot: ReplicaSlot, known: usize) {
         let site = &mut self.replica(slot).site;
         if known <= site.learnt {
@@ -182,7 +200,9 @@ impl World {
         }
         let news = site.learnt..known;
         site.learnt = known;
-        let took_part = self.replicas[&slot].core.view().active.contains(&slot);
+        let site = &self.replicas[&slot].site;
+        let answered = site.begun && site.caught_up;
+        let took_part = answered && self.replicas[&slot].core.view().active.contains(&slot);
         let excluded = news.into_iter().any(|place| {
             let decision = &self.agreed.decisions[place];
             matches!(decision, Decision::View(view) if !view.active.contains(&slot))
@@ -206,7 +226,7 @@ impl World {
     fn may_enter_next(&self, slot: ReplicaSlot) -> Option<Moment> {
         let replica = &self.replicas[&slot];
         let site = &replica.site;
-        if site.entered >= site.learnt {
+        if site.begun && site.entered >= site.learnt {
             return None;
         }
         let newest = self.agreed.view(site.learnt);
@@ -223,11 +243,12 @@ impl World {
     }
 
     /// Everything known takes effect at once: who has missed a view in which somebody was away learns from the
-    /// newest one that it was.
+    /// newest one that it was. Whoever was started anew begins with what it knew.
     fn enter(&mut self, slot: ReplicaSlot) {
         let replica = self.replica(slot);
         let news = replica.site.entered..replica.site.learnt;
         replica.site.entered = news.end;
+        replica.site.begun = true;
         replica.site.heads_at_entry = replica.heads();
         replica.site.heard.clear();
         replica.site.level_with.clear();
