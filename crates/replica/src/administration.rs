@@ -8,10 +8,11 @@ use std::time::Duration;
 use control::Depth;
 use serde::Serialize;
 use vfs::{ObjectId, ReplicaSlot};
-use view::{Decision, Kind, Outcome, SettledBy, Settlement, ViewState};
+use view::{Decision, Kind, Outcome, SettledBy, ViewState};
 
 use crate::driver::shared::Shared;
 use crate::handle::Replica;
+use crate::membership::authority;
 use crate::membership::losses;
 use crate::state::members::REMOVED;
 use crate::state::time::unix_seconds;
@@ -112,6 +113,24 @@ pub struct FrozenView {
 }
 
 impl Replica {
+    /// Has another member keep the set's authority from now on. Says whether that one has confirmed that it does; if
+    /// not, it will as soon as it learns of it, and this replica signs nothing meanwhile.
+    ///
+    /// # Errors
+    /// Why not, for people, with what to do next. The authority is kept here then.
+    pub async fn move_authority(&self, to: u16) -> Result<bool, String> {
+        let shared = self.shared();
+        authority::hand_over(shared, ReplicaSlot(to)).await?;
+        self.put_on_record(format!("moved the set's authority to replica {to}"))
+            .await;
+        Ok(authority::is_taken(shared).await)
+    }
+
+    /// Has the copies compared now, or as soon as this replica takes part and is up to date.
+    pub fn scrub(&self) {
+        self.shared().scrub.asked.send_modify(|count| *count += 1);
+    }
+
     /// The view as it is known here.
     #[must_use]
     pub fn view_status(&self) -> ViewStatus {
@@ -149,7 +168,7 @@ impl Replica {
         let shared = self.shared();
         let frozen = |slot: ReplicaSlot| {
             shared.engine.turn(|turn| {
-                let frozen = turn.core.frozen();
+                let frozen = turn.frozen();
                 frozen.filter(|grant| grant.name.holder == slot).count()
             })
         };
@@ -176,7 +195,7 @@ impl Replica {
         let shared = self.shared();
         let state = shared.view_state().unwrap_or_default();
         let frozen = shared.engine.turn(|turn| {
-            let frozen: Vec<_> = turn.core.frozen().cloned().collect();
+            let frozen: Vec<_> = turn.frozen().cloned().collect();
             topmost(frozen, |object| control::ancestors(&turn.tree, object))
         });
         let views = frozen.into_iter().map(|control| {
@@ -350,37 +369,6 @@ fn members(state: &ViewState) -> Vec<MemberView> {
             }
         })
         .collect()
-}
-
-/// Has the set agree that a lost replica's controls end.
-pub(crate) async fn decide_settlement(
-    shared: &crate::driver::shared::Shared,
-    slot: ReplicaSlot,
-    through: u64,
-    incarnation_below: u64,
-    by: SettledBy,
-) -> Result<(), String> {
-    let views = shared.views.get().ok_or("the server starts; try again")?;
-    let settlement = Settlement {
-        through,
-        incarnation_below,
-        names: None,
-        by,
-        at_unix_s: unix_seconds(),
-        id: 0,
-    };
-    let decision = Decision::Settle {
-        slot,
-        settlement,
-        by: shared.slot(),
-        seen_epoch: shared.standing.view().epoch.0,
-        at_unix_s: unix_seconds(),
-    };
-    match views.decide(decision).await {
-        Ok(Outcome::Applied) => Ok(()),
-        Ok(Outcome::Refused(why)) => Err(why),
-        Err(error) => Err(format!("{error}; look at `meridian view`, then try again")),
-    }
 }
 
 #[cfg(test)]

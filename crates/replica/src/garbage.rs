@@ -31,7 +31,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<Incomplete>(bytes));
     drop(decode::<Completed>(bytes));
     drop(decode::<Wanted>(bytes));
-    drop(decode::<crate::replication::progress::Remainder>(bytes));
+    drop(decode::<crate::state::returns::Remainder>(bytes));
     drop(decode::<ScrubQuestion>(bytes));
     drop(decode::<ScrubAnswer>(bytes));
     drop(decode::<crate::state::forward::Forwarded>(bytes));

@@ -19,17 +19,21 @@ use vfs::{FileSystem, ObjectId, ReplicaSlot};
 use crate::driver::persistence::{self, Remembered};
 use crate::driver::shared::{Parts, Shared};
 use crate::driver::standing::Standing;
-use crate::driver::turn::{Engine, Former, Step};
+use crate::driver::turn::{Engine, Step};
 use crate::frontend::door::Door;
 use crate::frontend::leavings;
+use crate::frontend::reclaim;
 use crate::membership::losses;
 use crate::membership::meeting;
 use crate::membership::members;
 use crate::membership::views;
 use crate::owner::Reception;
-use crate::replication::base::{self, Held};
+use crate::replication::base;
 use crate::replication::removed;
+use crate::replication::renewing;
 use crate::replication::scrub;
+use crate::state::copies::Held;
+use crate::state::ledger::Former;
 use crate::state::lineage::{self, Lineage};
 use crate::state::settings::{Durability, Settings};
 use crate::state::shipping::{self, Unshipped};
@@ -148,13 +152,11 @@ impl Replica {
         members::adopt_members(&shared, list);
         if is_witness || held == Held::Nothing {
             // A witness makes nothing; else whatever was made here is with the others, or was given up.
-            shared
-                .engine
-                .turn(|turn| turn.core.handle_former_settled(turn.now, &turn.tree));
+            shared.engine.turn(|turn| turn.former_settled());
         } else {
             take_up_former(&shared, &remembered.granted)?;
         }
-        views::remember_others_went_on(&shared)?;
+        reclaim::remember_others_went_on(&shared)?;
         shared.remember_trimmed()?;
         let views = views::begin(&shared).await?;
         let anew = views::needs_copy_anew(&shared.store)?;
@@ -184,8 +186,9 @@ impl Replica {
             tokio::spawn(upkeep::keep(shared.clone())),
             tokio::spawn(scrub::keep(shared.clone())),
             tokio::spawn(scrub::mend(shared.clone())),
+            tokio::spawn(scrub::look_at_suspects(shared.clone())),
             tokio::spawn(upkeep::pass_lock_changes_on(shared.clone())),
-            tokio::spawn(upkeep::renew_recovered(shared.clone(), recovered)),
+            tokio::spawn(renewing::renew_recovered(shared.clone(), recovered)),
             tokio::spawn(removed::keep(shared.clone())),
         ];
         let door = Arc::new(Door {
@@ -303,10 +306,10 @@ fn engine(
     let engine = Engine::new(core, store, standing, unshipped, steps);
     engine.turn(|turn| {
         for grant in &remembered.granted {
-            turn.core.restore(&turn.tree, grant.clone());
+            turn.restore(grant.clone());
         }
         for grant in &remembered.set_aside {
-            turn.core.restore_set_aside(grant.clone());
+            turn.restore_set_aside(grant.clone());
         }
     });
     Arc::new(engine)

@@ -38,8 +38,8 @@ pub use administration::{AuditView, FrozenView, LossView, MemberView, ViewStatus
 #[doc(hidden)]
 pub use garbage::decode_as_anything;
 pub use handle::{Replica, StartError};
-pub use replication::progress::{ReturnView, Stage};
-pub use replication::scrub::{FindingView, ScrubView};
 pub use state::lineage::is_members_copy;
+pub use state::returns::{ReturnView, Stage};
+pub use state::scrub::{FindingView, ScrubView};
 pub use state::settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
 pub use status::{ControlView, LinkView, PeerView, ReplicaStatus, ShortView};

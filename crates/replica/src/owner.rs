@@ -216,8 +216,7 @@ fn control(shared: &Arc<Shared>, from: ReplicaSlot, envelope: Envelope) {
         return tracing::warn!(peer = from.0, why, "a message of a peer is dropped");
     }
     shared.engine.turn(|turn| {
-        turn.core
-            .handle_message(turn.now, &turn.tree, from, envelope);
+        turn.message(from, envelope);
         turn.stirred = true;
     });
 }

@@ -1,18 +1,16 @@
 //! What a replica tells people about itself: peers, controls, how far behind others are, what was shipped.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use control::{ControlName, Depth, Proposal};
+use control::{Depth, Proposal};
 use serde::Serialize;
 use vfs::ReplicaSlot;
 
 use crate::driver::shared::Shared;
-use crate::driver::turn::Turn;
 use crate::handle::Replica;
-use crate::replication::progress::ReturnView;
-use crate::state::wire::Link;
+use crate::membership::links::{connected, lags};
+use crate::state::returns::ReturnView;
+use crate::state::scrub::ScrubView;
 
 /// So many controls are listed at most.
 const LISTED: usize = 1000;
@@ -208,6 +206,12 @@ impl Replica {
         }
     }
 
+    /// How the scrub is.
+    #[must_use]
+    pub fn scrub_status(&self) -> ScrubView {
+        self.shared().scrub.view(&self.shared().store)
+    }
+
     /// Bytes sent to all other members together and received from them since the start, as they went over the wire.
     #[must_use]
     pub fn wire_bytes(&self) -> (u64, u64) {
@@ -217,25 +221,6 @@ impl Replica {
         let received = peers.iter().map(|peer| peer.received_bytes).sum();
         (sent, received)
     }
-}
-
-/// What the ledger says of one peer.
-struct Lag {
-    updates: u64,
-    bytes: u64,
-    files: u64,
-    seconds: f64,
-}
-
-/// The peers that can be talked to now.
-pub(crate) fn connected(shared: &Shared) -> BTreeSet<ReplicaSlot> {
-    let transport = shared.endpoint.get();
-    let transport = transport.map_or_else(Vec::new, peer::Endpoint::status);
-    let with_lanes = transport.iter().filter(|wire| wire.lanes_connected > 0);
-    let slots = with_lanes.map(|wire| wire.slot);
-    slots
-        .filter(|slot| shared.post.is_in_session(*slot))
-        .collect()
 }
 
 fn peers(shared: &Shared) -> Vec<PeerView> {
@@ -284,29 +269,6 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
         .collect()
 }
 
-/// The links to all others, for them to show.
-pub(crate) fn links(shared: &Shared) -> Vec<Link> {
-    let connected = connected(shared);
-    let wires = shared
-        .endpoint
-        .get()
-        .map_or_else(Vec::new, peer::Endpoint::status);
-    let round_trip = |slot: ReplicaSlot| {
-        let wire = wires.iter().find(|wire| wire.slot == slot);
-        let rtt = wire.filter(|_| connected.contains(&slot))?.rtt?;
-        u64::try_from(rtt.as_micros()).ok()
-    };
-    let lags = shared.engine.turn(lags).into_iter();
-    let lags = lags.filter(|(slot, _)| shared.is_member(*slot));
-    lags.map(|(slot, lag)| Link {
-        to: slot.0,
-        round_trip_us: round_trip(slot),
-        lag_updates: lag.updates,
-        lag_files: lag.files,
-    })
-    .collect()
-}
-
 /// What a peer said lately of its links to third members.
 fn links_of(shared: &Shared, peer: ReplicaSlot) -> Vec<LinkView> {
     let news = shared.news();
@@ -325,35 +287,16 @@ fn links_of(shared: &Shared, peer: ReplicaSlot) -> Vec<LinkView> {
         .collect()
 }
 
-fn lags(turn: &mut Turn<'_>) -> BTreeMap<ReplicaSlot, Lag> {
-    let ledger = &turn.ledger;
-    let peers = ledger.unshipped.peers();
-    let lags = peers.map(|(slot, backlog)| {
-        let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
-        let since = backlog
-            .oldest()
-            .map(|oldest| turn.now.0 - oldest.0.min(turn.now.0));
-        let lag = Lag {
-            updates: ledger.last_position.saturating_sub(applied),
-            bytes: backlog.bytes(),
-            files: backlog.files() as u64,
-            seconds: since.map_or(0.0, |micros| Duration::from_micros(micros).as_secs_f64()),
-        };
-        (slot, lag)
-    });
-    lags.collect()
-}
-
 fn controls(shared: &Shared) -> (Vec<ControlView>, usize) {
     let own = shared.slot();
     let (mut found, total) = shared.engine.turn(|turn| {
         let mut total = 0;
         let mut found: Vec<(Proposal, f64, Option<&'static str>)> = Vec::new();
-        for proposal in turn.core.acknowledged() {
+        for proposal in turn.acknowledged() {
             total += 1;
             if found.len() < LISTED {
                 let age = turn.ledger.ages.of(proposal.name, turn.now);
-                let reason = turn.core.held_because(&turn.tree, proposal.name);
+                let reason = turn.held_because(proposal.name);
                 found.push((proposal.clone(), age, reason));
             }
         }
@@ -381,26 +324,4 @@ fn controls(shared: &Shared) -> (Vec<ControlView>, usize) {
             }
         });
     (views.collect(), total)
-}
-
-/// When controls were first seen here, for people.
-#[derive(Default)]
-pub(crate) struct Ages(BTreeMap<ControlName, control::Moment>);
-
-impl Ages {
-    /// A control is acknowledged here from now on.
-    pub(crate) fn begin(&mut self, name: ControlName, now: control::Moment) {
-        self.0.insert(name, now);
-    }
-
-    /// It has ended.
-    pub(crate) fn end(&mut self, name: ControlName) {
-        self.0.remove(&name);
-    }
-
-    /// For how long, in seconds.
-    pub(crate) fn of(&self, name: ControlName, now: control::Moment) -> f64 {
-        let since = self.0.get(&name).copied().unwrap_or(now);
-        Duration::from_micros(now.0.saturating_sub(since.0)).as_secs_f64()
-    }
 }

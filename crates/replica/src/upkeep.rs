@@ -1,28 +1,21 @@
 //! What has to be looked after now and then: records and marks that nobody needs any more, new members.
 
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
-use vfs::{Error, ObjectId};
+use vfs::ObjectId;
 
 use crate::driver::shared::Shared;
-use crate::driver::turn::Turn;
 use crate::membership::accounts;
-use crate::membership::losses;
+use crate::membership::links;
 use crate::membership::members;
-use crate::membership::sessions;
 use crate::membership::views;
+use crate::replication::conversing;
 use crate::replication::progress;
-use crate::status;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// Between attempts to renew a file that another replica controls.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// So many records are looked at at a time.
 const RECORDS_AT_ONCE: usize = 256;
@@ -57,7 +50,7 @@ async fn tidy(shared: &Arc<Shared>) {
         shared.tell_what_ended();
         members::look_for_members(shared);
         views::note_current(shared);
-        sessions::let_go_of_settled(shared);
+        conversing::let_go_of_settled(shared);
         shared.copies.forget_unused(Instant::now());
         progress::tell(shared);
         let outcome = match forget_marks(shared).await {
@@ -80,68 +73,6 @@ pub(crate) async fn pass_lock_changes_on(shared: Arc<Shared>) {
             // Whoever waits for one that was missed asks again by itself, a little later.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
-        }
-    }
-}
-
-/// Gives files new versions whose unstable data a crash has taken: everybody gets what is left, and no
-/// client trusts what it remembers.
-pub(crate) async fn renew_recovered(shared: Arc<Shared>, recovered: Vec<ObjectId>) {
-    let left = |files: usize| {
-        shared
-            .figures
-            .recovering
-            .store(files as u64, Ordering::Relaxed)
-    };
-    for (done, file) in recovered.iter().enumerate() {
-        while !renew(&shared, *file).await {
-            tokio::time::sleep(PAUSE).await;
-        }
-        left(recovered.len() - done - 1);
-    }
-}
-
-/// Says whether it is done. A version of which a lost replica has a part comes first, or what is decided about it.
-async fn renew(shared: &Shared, file: ObjectId) -> bool {
-    let lacks_frozen = |turn: &mut Turn<'_>| losses::lacks_frozen(shared, turn, file);
-    if shared.store.is_abandoned(file) || shared.engine.turn(lacks_frozen) {
-        return false;
-    }
-    give_new_version(shared, file, || shared.store.renew(file)).await
-}
-
-/// Has the store give a file a new version, and all others told of its contents. Says whether it is done; it can be tried again.
-pub(crate) async fn give_new_version<F>(
-    shared: &Shared,
-    file: ObjectId,
-    renew: impl FnOnce() -> F,
-) -> bool
-where
-    F: Future<Output = Result<(), Error>>,
-{
-    shared.engine.turn(|turn| turn.ledger.renewing.insert(file));
-    let renewed = renew().await;
-    shared
-        .engine
-        .turn(|turn| turn.ledger.renewing.remove(&file));
-    match renewed {
-        Ok(()) => {
-            shared.engine.turn(|turn| turn.settle_content(file));
-            shared.engine.ring_contents();
-            true
-        }
-        Err(Error::Refused(number)) => {
-            if let Some(verdict) = shared.engine.verdict(number) {
-                // It is tried again, whatever became of it.
-                let _ = verdict.await;
-            }
-            false
-        }
-        // This replica takes no part at present.
-        Err(Error::Delay) => false,
-        Err(error) => {
-            tracing::error!(%file, %error, "a file cannot be renewed");
-            true
         }
     }
 }
@@ -172,7 +103,7 @@ async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
 
 /// Removes records that every member has applied, or that a replica out of the view has to do without.
 async fn trim(shared: &Shared, trimmed: &mut u64) -> vfs::Result<()> {
-    let connected = status::connected(shared);
+    let connected = links::connected(shared);
     let overdrawn = accounts::overdrawn(shared);
     let kept = |slot| {
         let times = match connected.contains(&slot) {

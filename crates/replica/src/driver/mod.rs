@@ -1,12 +1,14 @@
 //! Where the pure core of replication control meets the store, the disk and the clock.
 //!
-//! `turn` is the lock around the core, `overseer` is asked by the store before it commits a change, `persistence` carries the
+//! `turn` is the lock around the core, `control` the only place that calls it, `overseer` is asked by the store before it commits a change, `persistence` carries the
 //! core's commands out, `tree` is what lies above an object as the core sees it, `standing` says whether this replica may
-//! answer. `shared` is what all layers above are given: the core, the copy, the connections, and the state.
+//! answer. `shared` is what all layers above are given: the core, the copy, the connections, and the state; `repeats` what of it
+//! is told in the log.
 //!
 //! What must never enter: operations of clients, and what becomes of messages of other replicas. Modules in here import from
 //! this folder and `state`.
 
+mod control;
 pub(crate) mod overseer;
 pub(crate) mod persistence;
 mod repeats;

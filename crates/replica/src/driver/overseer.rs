@@ -3,11 +3,11 @@
 //! The change is looked at as it will be, with nobody else changing rows; so there is nothing to check
 //! again after waiting. What is not covered by own control is refused and submitted to the core.
 
-use control::{ControlName, Position, Subject, Update};
+use control::{ControlName, Position, Update};
 use store::{Change, Overseer, Touched, TouchedKind};
 use vfs::{Error, ObjectId, Result};
 
-use crate::driver::tree::WithNew;
+use crate::driver::tree::touched_subject;
 use crate::driver::turn::{Engine, Turn};
 use crate::state::wire::{self, Note, Origin};
 
@@ -38,13 +38,8 @@ impl Overseer for Engine {
             let under = self.admit(turn, change, &update)?;
             let inherited = match change {
                 Change::Create { parent, made } => {
-                    let tree = WithNew {
-                        tree: &turn.tree,
-                        object: made.id,
-                        parent: *parent,
-                    };
-                    let subject = subject_of(*made);
-                    turn.core.handle_created(turn.now, &tree, subject, *parent)
+                    let subject = touched_subject(*made);
+                    turn.created(made.id, subject, *parent)
                 }
                 _ => None,
             };
@@ -65,8 +60,7 @@ impl Overseer for Engine {
             report_links(turn, change);
             let born_under = inherited.iter().map(|control| control.name);
             let under: Vec<ControlName> = under.into_iter().chain(born_under).collect();
-            turn.core
-                .handle_update(&turn.tree, &update, &under, Position(position));
+            turn.updated(&update, &under, Position(position));
             note_contents(turn, change, position, &under);
             turn.stirred = true;
             Ok(())
@@ -94,7 +88,7 @@ impl Engine {
             under.dedup();
             return Ok(under);
         }
-        match turn.core.try_admit(turn.now, &turn.tree, update) {
+        match turn.try_admit(update) {
             Some(admission) => {
                 self.demand(admission.after);
                 Ok(admission.under)
@@ -107,11 +101,11 @@ impl Engine {
 /// What the change is to replication control.
 fn update_of(change: &Change) -> Update {
     match *change {
-        Change::Object(touched) => Update::Change(subject_of(touched)),
+        Change::Object(touched) => Update::Change(touched_subject(touched)),
         Change::Create { parent, .. } => Update::Create { parent },
         Change::Remove { parent, removed } => Update::Remove {
             parent,
-            removed: subject_of(removed),
+            removed: touched_subject(removed),
         },
         Change::Link { file, parent } => Update::Link {
             file: file.id,
@@ -125,17 +119,9 @@ fn update_of(change: &Change) -> Update {
         } => Update::Rename {
             from,
             to,
-            moved: subject_of(moved),
-            replaced: replaced.map(subject_of),
+            moved: touched_subject(moved),
+            replaced: replaced.map(touched_subject),
         },
-    }
-}
-
-pub(crate) fn subject_of(touched: Touched) -> Subject {
-    match touched.kind {
-        TouchedKind::Directory => Subject::Directory(touched.id),
-        TouchedKind::File => Subject::File(touched.id),
-        TouchedKind::LinkedFile => Subject::LinkedFile(touched.id),
     }
 }
 
@@ -156,9 +142,9 @@ fn changed_data(turn: &Turn<'_>, change: &Change) -> Option<ObjectId> {
 fn report_links(turn: &mut Turn<'_>, change: &Change) {
     match *change {
         Change::Object(_) => {}
-        Change::Create { parent, made } => link(turn, made.id, parent, true),
-        Change::Remove { parent, removed } => link(turn, removed.id, parent, false),
-        Change::Link { file, parent } => link(turn, file.id, parent, true),
+        Change::Create { parent, made } => turn.link(made.id, parent, true),
+        Change::Remove { parent, removed } => turn.link(removed.id, parent, false),
+        Change::Link { file, parent } => turn.link(file.id, parent, true),
         Change::Rename {
             from,
             to,
@@ -167,25 +153,13 @@ fn report_links(turn: &mut Turn<'_>, change: &Change) {
         } => {
             turn.tree.parents.forget(moved.id);
             if let Some(replaced) = replaced {
-                link(turn, replaced.id, to, false);
+                turn.link(replaced.id, to, false);
             }
             if from != to {
-                link(turn, moved.id, from, false);
-                link(turn, moved.id, to, true);
+                turn.link(moved.id, from, false);
+                turn.link(moved.id, to, true);
             }
         }
-    }
-}
-
-/// A link between two objects has come or gone, here or with the update of another primary.
-pub(crate) fn link(turn: &mut Turn<'_>, object: ObjectId, parent: ObjectId, added: bool) {
-    turn.tree.parents.forget(object);
-    if added {
-        turn.core
-            .handle_linked(turn.now, &turn.tree, object, parent);
-    } else {
-        turn.core
-            .handle_unlinked(turn.now, &turn.tree, object, parent);
     }
 }
 
@@ -200,7 +174,7 @@ fn note_contents(turn: &mut Turn<'_>, change: &Change, position: u64, under: &[C
                 let (now, follows) = (turn.now, Position(position));
                 let unshipped = &mut turn.ledger.unshipped;
                 unshipped.changed(now, touched.id, 0..u64::MAX, follows);
-                turn.core.handle_data_unshipped(touched.id, under);
+                turn.data_unshipped(touched.id, under);
             }
             let Some(pin) = turn.ledger.pins.get_mut(&touched.id) else {
                 return;
@@ -210,7 +184,7 @@ fn note_contents(turn: &mut Turn<'_>, change: &Change, position: u64, under: &[C
                 let follows = Position(position);
                 turn.ledger.unshipped.cut(touched.id, *size, follows);
             }
-            turn.core.handle_data_unshipped(touched.id, under);
+            turn.data_unshipped(touched.id, under);
         }
         Change::Create { made, .. } if made.kind == TouchedKind::File => {
             turn.ledger.births.insert(made.id, position);

@@ -1,5 +1,8 @@
 //! What the parts of a replica share: the copy, the core, the connections, and who is in the set.
 
+mod completed;
+mod decisions;
+mod members;
 mod peers;
 
 use std::collections::BTreeMap;
@@ -18,27 +21,25 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::standing::Standing;
 use crate::driver::turn::Engine;
-use crate::frontend::Room;
-use crate::frontend::door::WAITING_AT_ONCE;
-use crate::frontend::leavings::Servers;
-use crate::membership::losses::Losses;
-use crate::membership::sessions::Conversations;
-use crate::membership::views::{self, Arrival, Debt, Fit, News};
-use crate::replication::base::Held;
-use crate::replication::progress::Returns;
-use crate::replication::removed::Removed;
-use crate::replication::scrub::Scrub;
 use crate::state::arrivals::Inbox;
-use crate::state::copies::Copies;
+use crate::state::clients::Servers;
+use crate::state::conversations::Conversations;
+use crate::state::copies::{Copies, Held, TRIMMED, trimmed_before};
 use crate::state::forward::{Answer, Forwarded, Handed, Operation};
 use crate::state::lineage::Lineage;
+use crate::state::losses::Losses;
 use crate::state::members::{Membership, REMOVED};
 use crate::state::opens::Opens;
 use crate::state::outcomes::{Outcomes, Unanswered};
 use crate::state::pace::Pace;
 use crate::state::post::Post;
+use crate::state::removed::Removed;
+use crate::state::returns::Returns;
+use crate::state::room::Room;
+use crate::state::scrub::Scrub;
 use crate::state::settings::Settings;
 use crate::state::shipments::Shipments;
+use crate::state::views::{Arrival, Debt, Fit, News};
 use crate::state::wire::{self, Ask, Origin};
 
 /// A forwarded operation that has not been answered by then is given up; its outcome is unknown.
@@ -47,11 +48,11 @@ const FORWARD_LIMIT: Duration = Duration::from_secs(600);
 /// Of so many files it is remembered who wrote them last; of others whoever sends an older version reads again.
 const WRITERS: usize = 65_536;
 
+/// So many may wait at once, of all peers. Fewer than a peer may have carried out at once, lest reads hold up everything else.
+pub(crate) const WAITING_AT_ONCE: usize = 128;
+
 /// What is told of once, with sums later.
 const OUTSIDE: &str = "this replica does not take part";
-
-/// The fact that says up to where updates were removed.
-const TRIMMED: &[u8] = b"trimmed";
 
 /// Counts for people and metrics.
 #[derive(Debug, Default)]
@@ -227,22 +228,6 @@ impl Shared {
             tracing::error!("{REMOVED}");
             self.part();
         }
-    }
-
-    /// Whether it is up to this replica to supply another one with the tree: the first of those that take
-    /// part, answer, and hold it does. Where all members were started anew, nobody is up to date before one without a
-    /// copy has got it.
-    pub(crate) fn supplies_base(&self, to: ReplicaSlot) -> bool {
-        let silent = views::silent(self);
-        let first = self.engine.turn(|turn| {
-            let ledger = &turn.ledger;
-            let mut holders = ledger.active.difference(&ledger.witnesses);
-            holders
-                .find(|slot| **slot != to && !silent.contains(slot))
-                .copied()
-        });
-        let may_supply = || self.standing.is_up_to_date() || views::waits_for_copy(self, to);
-        first == Some(self.slot()) && self.is_whole() && may_supply()
     }
 
     /// Whether everything of the tree is here.
@@ -547,12 +532,4 @@ impl Shared {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The last record that is not kept any more, as a store has noted it.
-pub(crate) fn trimmed_before(store: &Store) -> Result<u64> {
-    let facts = store.facts(TRIMMED)?;
-    let noted = facts.first();
-    let noted = noted.and_then(|(_, value)| value.first_chunk::<8>());
-    Ok(noted.map_or(0, |noted| u64::from_be_bytes(*noted)))
 }

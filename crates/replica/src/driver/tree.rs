@@ -6,8 +6,9 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use store::Store;
-use vfs::ObjectId;
+use control::Subject;
+use store::{Store, Touched, TouchedKind};
+use vfs::{Attributes, ObjectId};
 
 /// So many objects' parents are remembered before everything is forgotten.
 const REMEMBERED: usize = 1 << 17;
@@ -66,5 +67,23 @@ impl control::Tree for WithNew<'_> {
             return vec![self.parent];
         }
         self.tree.parents(object)
+    }
+}
+
+/// An object as replication control sees it.
+pub(crate) fn subject_of(attributes: &Attributes) -> Subject {
+    match (attributes.is_directory(), attributes.links) {
+        (true, _) => Subject::Directory(attributes.id),
+        (false, 0 | 1) => Subject::File(attributes.id),
+        (false, _) => Subject::LinkedFile(attributes.id),
+    }
+}
+
+/// The same of one that the store is about to change.
+pub(crate) fn touched_subject(touched: Touched) -> Subject {
+    match touched.kind {
+        TouchedKind::Directory => Subject::Directory(touched.id),
+        TouchedKind::File => Subject::File(touched.id),
+        TouchedKind::LinkedFile => Subject::LinkedFile(touched.id),
     }
 }

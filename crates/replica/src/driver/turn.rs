@@ -3,35 +3,21 @@
 //! Whoever needs the core takes a [`Turn`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
 //! carried out or handed on in order. The store's writer lock, where it is needed too, is taken before.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use control::{
-    Command, ControlCore, ControlName, Depth, Envelope, Mark, Moment, OperationId, Position,
-    Proposal, Record,
-};
+use control::{Command, ControlCore, Depth, Envelope, Mark, Moment, Position, Proposal, Record};
 use store::Store;
 use tokio::sync::{mpsc, oneshot, watch};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::standing::Standing;
 use crate::driver::tree::{LocalTree, Parents};
-use crate::frontend::durability::KnownDurability;
-use crate::state::births::Births;
+use crate::state::ledger::{Ledger, Verdict};
 use crate::state::outcomes::Outcomes;
 use crate::state::shipping::Unshipped;
-use crate::status::Ages;
-
-/// What became of an operation that had to wait for control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// The control is here, or was a moment ago: try again.
-    Admitted,
-    /// Another replica is primary.
-    Elsewhere(ReplicaSlot),
-}
 
 /// A command that takes time; carried out in order by `persistence`.
 #[derive(Debug)]
@@ -50,70 +36,8 @@ pub(crate) enum Step {
     },
 }
 
-/// Data of a file is being changed under these controls; they last as long.
-#[derive(Debug, Default)]
-pub(crate) struct Pin {
-    /// One entry for each operation and control.
-    pub(crate) under: Vec<ControlName>,
-    /// The last update of the file made meanwhile.
-    pub(crate) position: u64,
-    /// Sizes to which the file is being cut.
-    pub(crate) cuts: Vec<u64>,
-}
-
 /// A range that no file reaches.
 const NOTHING: std::ops::Range<u64> = u64::MAX - 1..u64::MAX;
-
-/// What earlier incarnations of this replica left unfinished.
-#[derive(Debug)]
-pub(crate) struct Former {
-    /// Their last update.
-    pub(crate) position: u64,
-    /// Files with content that not everybody has.
-    pub(crate) files: HashSet<ObjectId>,
-}
-
-/// What belongs to the core's lock besides the core.
-pub(crate) struct Ledger {
-    pub(crate) slot: ReplicaSlot,
-    pub(crate) pins: HashMap<ObjectId, Pin>,
-    /// Files that get a new version with all the data that is here.
-    pub(crate) renewing: HashSet<ObjectId>,
-    /// Where files were made that not everybody may have heard of.
-    pub(crate) births: Births,
-    /// Files that were removed here and may be open at other replicas, each behind the place of its removal.
-    pub(crate) removed: BTreeSet<(u64, ObjectId)>,
-    /// What each peer lacks of file contents.
-    pub(crate) unshipped: Unshipped,
-    /// Files whose content everybody has; their durable marks can go.
-    pub(crate) shipped: HashSet<ObjectId>,
-    pub(crate) former: Option<Former>,
-    pub(crate) durability: KnownDurability,
-    /// Since when controls are acknowledged here.
-    pub(crate) ages: Ages,
-    /// The replicas that take part in the view in force, and members that hold no contents.
-    pub(crate) active: BTreeSet<ReplicaSlot>,
-    pub(crate) witnesses: BTreeSet<ReplicaSlot>,
-    /// The replicas of which a majority is needed, this one among them: those that the view in force is agreed by.
-    pub(crate) voters: BTreeSet<ReplicaSlot>,
-    /// Files of which a peer has everything and may not know it.
-    pub(crate) unconfirmed: BTreeSet<(ReplicaSlot, ObjectId)>,
-    /// The last of them that was looked at.
-    pub(crate) looked_at: Option<(ReplicaSlot, ObjectId)>,
-    /// Those of them that were complete without any content being sent, and up to which place of our stream.
-    pub(crate) complete: Vec<(ReplicaSlot, ObjectId, u64)>,
-    /// How far the stream of each peer is applied here.
-    pub(crate) heard: BTreeMap<ReplicaSlot, u64>,
-    /// How far each peer has applied our stream.
-    pub(crate) applied: BTreeMap<ReplicaSlot, u64>,
-    /// The place of our last update.
-    pub(crate) last_position: u64,
-    /// When the present configuration of the set came into force here, and the place of our last update then.
-    pub(crate) configured_at: Option<(Moment, u64)>,
-    verdicts: HashMap<OperationId, oneshot::Sender<Verdict>>,
-    awaited: HashMap<u64, oneshot::Receiver<Verdict>>,
-    operations: u64,
-}
 
 struct State {
     core: ControlCore,
@@ -123,7 +47,7 @@ struct State {
 
 /// The core and what is locked with it, for as long as the lock is held.
 pub(crate) struct Turn<'a> {
-    pub(crate) core: &'a mut ControlCore,
+    pub(super) core: &'a mut ControlCore,
     pub(crate) tree: LocalTree<'a>,
     pub(crate) now: Moment,
     pub(crate) ledger: &'a mut Ledger,
@@ -404,59 +328,6 @@ impl Engine {
     }
 }
 
-impl Ledger {
-    /// A new operation; whoever waits for it finds the verdict by its number.
-    pub(crate) fn begin_operation(&mut self) -> OperationId {
-        self.operations += 1;
-        let (sender, receiver) = oneshot::channel();
-        let operation = OperationId(self.operations);
-        self.verdicts.insert(operation, sender);
-        self.awaited.insert(self.operations, receiver);
-        operation
-    }
-
-    /// Nobody will ask for it.
-    pub(crate) fn abandon(&mut self, operation: OperationId) {
-        self.verdicts.remove(&operation);
-        self.awaited.remove(&operation.0);
-    }
-
-    fn decide(&mut self, operation: OperationId, verdict: Verdict) {
-        if let Some(waiter) = self.verdicts.remove(&operation) {
-            // Whoever gave up waiting has told the client to come again.
-            let _ = waiter.send(verdict);
-        }
-    }
-
-    pub(crate) fn new(slot: ReplicaSlot, unshipped: Unshipped) -> Ledger {
-        Ledger {
-            slot,
-            pins: HashMap::new(),
-            renewing: HashSet::new(),
-            births: Births::default(),
-            removed: BTreeSet::new(),
-            unshipped,
-            shipped: HashSet::new(),
-            former: None,
-            durability: KnownDurability::default(),
-            ages: Ages::default(),
-            active: BTreeSet::new(),
-            witnesses: BTreeSet::new(),
-            voters: BTreeSet::new(),
-            unconfirmed: BTreeSet::new(),
-            looked_at: None,
-            complete: Vec::new(),
-            heard: BTreeMap::new(),
-            applied: BTreeMap::new(),
-            last_position: 0,
-            configured_at: None,
-            verdicts: HashMap::new(),
-            awaited: HashMap::new(),
-            operations: 0,
-        }
-    }
-}
-
 impl Turn<'_> {
     /// Looks whether everybody has all content of a file, after something was acknowledged or removed.
     pub(crate) fn settle_content(&mut self, file: ObjectId) {
@@ -540,7 +411,7 @@ impl Turn<'_> {
             !self.ledger.active.is_empty() && self.ledger.applied_by_active(former.position);
         if everywhere && former.files.is_empty() {
             self.ledger.former = None;
-            self.core.handle_former_settled(self.now, &self.tree);
+            self.former_settled();
         }
     }
 
@@ -554,7 +425,7 @@ impl Turn<'_> {
             self.settle_content(file);
         }
         self.ledger.last_position = 0;
-        self.core.handle_former_settled(self.now, &self.tree);
+        self.former_settled();
     }
 
     /// Whether all who take part, but for the absent, have everything that earlier incarnations made.

@@ -3,7 +3,7 @@
 //! The setting is an extended attribute of a directory and holds for everything below, as far as no
 //! directory below says otherwise; so it is replicated, backed up and moved like any other.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use control::Tree;
@@ -13,8 +13,7 @@ use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, Xat
 use crate::driver::shared::Shared;
 use crate::driver::turn::Turn;
 use crate::frontend::door::Door;
-use crate::membership::losses;
-use crate::replication::streams::{LINKS, XATTRS, object_in};
+use crate::state::rows::{LINKS, XATTRS, object_in};
 use crate::state::settings::Durability;
 
 /// The attribute, in the `user.` name space.
@@ -29,37 +28,6 @@ fn mixed() -> XattrName {
 
 fn attribute() -> XattrName {
     XattrName::new(ATTRIBUTE).expect("the name of the attribute is a name")
-}
-
-/// So many directories' settings are remembered before all are forgotten.
-const REMEMBERED: usize = 1 << 16;
-
-/// Settings of directories that were asked for lately.
-#[derive(Default)]
-pub(crate) struct KnownDurability {
-    own: HashMap<ObjectId, Option<Durability>>,
-    /// Counts what was forgotten, so that nothing is learnt that was read before.
-    generation: u64,
-}
-
-impl KnownDurability {
-    /// The setting of a directory may have changed; `None`: of any.
-    pub(crate) fn forget(&mut self, directory: Option<ObjectId>) {
-        self.generation += 1;
-        match directory {
-            Some(directory) => drop(self.own.remove(&directory)),
-            None => self.own.clear(),
-        }
-    }
-
-    fn learn(&mut self, generation: u64, directory: ObjectId, own: Option<Durability>) {
-        if self.own.len() >= REMEMBERED {
-            self.own.clear();
-        }
-        if self.generation == generation {
-            self.own.insert(directory, own);
-        }
-    }
 }
 
 enum Nearest {
@@ -101,7 +69,7 @@ impl Shared {
         self.hold_by_majority(file).await;
         self.majority_awaited.fetch_add(1, Ordering::AcqRel);
         self.engine.hurry(Some(file));
-        losses::send_completed(self);
+        self.send_completed();
         self.engine
             .until(|turn| turn.ledger.majority_holds(file).then_some(()))
             .await;

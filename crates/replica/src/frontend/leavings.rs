@@ -9,21 +9,19 @@
 //! What must never enter: who a server's clients are, and what a lock is.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use peer::Lane;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use vfs::{AbsentClients, FileSystem, ReplicaSlot};
+use vfs::{FileSystem, ReplicaSlot};
 
 use crate::driver::shared::Shared;
 use crate::frontend::door::Door;
+use crate::state::clients::Client;
 use crate::state::wire;
-
-/// The name of a client, as locks and denials carry it.
-type Client = Arc<[u8]>;
 
 /// So many times in a lease of clients it is looked who is there.
 const LOOKS_PER_LEASE: u32 = 10;
@@ -45,24 +43,6 @@ pub(crate) struct ClientsAsked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClientsAbsent {
     pub(crate) names: Vec<Bytes>,
-}
-
-/// The servers in front of this replica that know which clients they have.
-#[derive(Default)]
-pub(crate) struct Servers(RwLock<Option<AbsentClients>>);
-
-impl Servers {
-    pub(crate) fn set(&self, absent: AbsentClients) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(absent);
-    }
-
-    /// As long as no server has said so, any client may be one of its own.
-    pub(crate) fn absent(&self, names: &[Client], for_good: bool) -> Vec<Client> {
-        let asked = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        asked
-            .as_ref()
-            .map_or_else(Vec::new, |absent| absent(names, for_good))
-    }
 }
 
 /// Answers another replica.

@@ -7,145 +7,20 @@
 //!
 //! What must never enter: the room on the own disk, which the store looks after itself.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot, Result, Space};
 
 use crate::driver::shared::Shared;
+use crate::state::room::UNKNOWN;
 
-/// The most that is kept back when nothing is set.
-const AUTOMATIC_BYTES: u64 = 64 << 20;
-/// The part of the own file system that is kept back then: one in so many.
-const AUTOMATIC_PART: u64 = 50;
 /// What one new object, name or attribute is taken to need.
 const ROW_BYTES: u64 = 4096;
 /// So many files of unknown length are looked at.
 const LOOKED_AT: usize = 4096;
-/// Where less than this, or than the reserve, is left beside the reserve, changes will soon be refused.
-const LITTLE_BYTES: u64 = 16 << 20;
-/// For how long a refusal counts.
-const LATELY: Duration = Duration::from_secs(60);
 /// What is told of once, with sums later.
 const REFUSED: &str = "changes are refused for want of room on another replica's disk";
-/// What is not known of the own disk yet.
-const UNKNOWN: u64 = u64::MAX;
-
-/// What this replica may still fill at the others.
-#[derive(Debug)]
-pub(crate) struct Room {
-    /// Bytes left at each other replica that has told.
-    left: Mutex<BTreeMap<ReplicaSlot, u64>>,
-    /// Kept back of what each of them says.
-    reserve: AtomicU64,
-    is_set: bool,
-    /// Bytes that users may still fill here.
-    own: AtomicU64,
-    refusals: Mutex<Refusals>,
-}
-
-/// Changes that were refused because a disk elsewhere has no room.
-#[derive(Debug, Default)]
-struct Refusals {
-    count: u64,
-    /// Because of whom, when last.
-    last: BTreeMap<ReplicaSlot, Instant>,
-}
-
-impl Room {
-    /// With the reserve that was set, in bytes, or else one that suits the disk.
-    pub(crate) fn new(reserve: Option<u64>) -> Room {
-        Room {
-            left: Mutex::default(),
-            reserve: AtomicU64::new(reserve.unwrap_or(AUTOMATIC_BYTES)),
-            is_set: reserve.is_some(),
-            own: AtomicU64::new(UNKNOWN),
-            refusals: Mutex::default(),
-        }
-    }
-
-    /// The own disk is like this.
-    pub(crate) fn note_own(&self, space: &Space) {
-        self.own.store(space.available_bytes, Ordering::Relaxed);
-        if !self.is_set {
-            let suiting = AUTOMATIC_BYTES.min(space.total_bytes / AUTOMATIC_PART);
-            self.reserve.store(suiting, Ordering::Relaxed);
-        }
-    }
-
-    /// Bytes kept back at every replica.
-    pub(crate) fn reserve(&self) -> u64 {
-        self.reserve.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that users may still fill here, as far as is known.
-    pub(crate) fn own(&self) -> u64 {
-        self.own.load(Ordering::Relaxed)
-    }
-
-    /// Takes so much at every replica, or nothing if one of them has less: returns that one and what it has.
-    fn take(&self, wanted: u64) -> std::result::Result<(), (ReplicaSlot, u64)> {
-        let mut left = self.left();
-        let least = left.iter().min_by_key(|(_, left)| **left);
-        if let Some((slot, left)) = least.filter(|(_, left)| **left < wanted) {
-            return Err((*slot, *left));
-        }
-        left.values_mut().for_each(|left| *left -= wanted);
-        Ok(())
-    }
-
-    fn note_refusal(&self, slot: ReplicaSlot, now: Instant) {
-        let mut refusals = self.refusals();
-        refusals.count += 1;
-        refusals.last.insert(slot, now);
-    }
-
-    /// How many changes were refused because others have no room, since the start.
-    pub(crate) fn refused(&self) -> u64 {
-        self.refusals().count
-    }
-
-    /// Replicas because of which changes are refused, or soon will be.
-    pub(crate) fn short_of(&self, now: Instant) -> BTreeSet<ReplicaSlot> {
-        let little = self.reserve().max(LITTLE_BYTES);
-        let told = self.left().clone();
-        let refusals = self.refusals();
-        let lately = |slot: &ReplicaSlot| {
-            let last = refusals.last.get(slot);
-            last.is_some_and(|last| now.saturating_duration_since(*last) < LATELY)
-        };
-        let short = told.into_iter();
-        let short = short.filter(|(slot, left)| *left < little || lately(slot));
-        short.map(|(slot, _)| slot).collect()
-    }
-
-    fn refusals(&self) -> MutexGuard<'_, Refusals> {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A replica has room for `available` bytes, and `on_its_way` of them are taken; `None` is more than
-    /// can be counted, which leaves no more than there was.
-    fn set(&self, slot: ReplicaSlot, available: u64, on_its_way: Option<u64>) {
-        let taken = on_its_way.unwrap_or(0).saturating_add(self.reserve());
-        let mut now = available.saturating_sub(taken);
-        let mut left = self.left();
-        if let (None, Some(before)) = (on_its_way, left.get(&slot)) {
-            now = now.min(*before);
-        }
-        left.insert(slot, now);
-    }
-
-    fn least(&self) -> Option<u64> {
-        self.left().values().min().copied()
-    }
-
-    fn left(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, u64>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What a peer lacks, as far as the backlog knows.
 enum Counted {
@@ -244,113 +119,5 @@ impl Shared {
             total_objects: own.total_objects - (own.free_objects - free_objects),
             ..own
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ONE: ReplicaSlot = ReplicaSlot(1);
-    const OTHER: ReplicaSlot = ReplicaSlot(2);
-
-    #[test]
-    fn what_is_taken_is_gone_and_without_others_there_is_no_limit() {
-        let room = Room::new(Some(7));
-        assert_eq!([room.take(u64::MAX), room.take(u64::MAX)], [Ok(()); 2]);
-        room.set(ONE, 30, Some(13));
-        room.set(OTHER, 100, Some(0));
-        assert_eq!(room.least(), Some(10));
-        assert_eq!(room.take(6), Ok(()));
-        assert_eq!(room.take(5), Err((ONE, 4)));
-        assert_eq!(room.take(4), Ok(()));
-        assert_eq!(room.take(1), Err((ONE, 0)));
-        room.set(ONE, 100, Some(0));
-        assert_eq!(room.least(), Some(83), "the other one counts, too");
-    }
-
-    /// At 64 of 271 MiB left clients were refused, and nobody had an alarm.
-    #[test]
-    fn who_has_little_left_is_named_before_anything_is_refused() {
-        let room = Room::new(Some(64 << 20));
-        let now = Instant::now();
-        room.set(ONE, 200 << 20, Some(0));
-        room.set(OTHER, 1 << 40, Some(0));
-        assert!(room.short_of(now).is_empty());
-        room.set(ONE, 100 << 20, Some(0));
-        assert_eq!(room.short_of(now), BTreeSet::from([ONE]));
-        assert_eq!((room.take(1), room.refused()), (Ok(()), 0));
-        room.set(ONE, 64 << 20, Some(0));
-        assert_eq!(room.take(1), Err((ONE, 0)));
-        // Whatever is too large for a disk that is not nearly full is told for a minute.
-        room.set(ONE, 1 << 40, Some(0));
-        assert!(room.short_of(now).is_empty());
-        room.note_refusal(OTHER, now);
-        assert_eq!(
-            (room.short_of(now), room.refused()),
-            (BTreeSet::from([OTHER]), 1)
-        );
-        assert!(room.short_of(now + LATELY).is_empty());
-    }
-
-    #[test]
-    fn what_cannot_be_counted_makes_no_room() {
-        let room = Room::new(Some(0));
-        room.set(ONE, 10, Some(0));
-        assert_eq!(room.take(6), Ok(()));
-        room.set(ONE, 10, None);
-        assert_eq!(room.least(), Some(4));
-        room.set(ONE, 3, None);
-        assert_eq!(room.least(), Some(3));
-    }
-
-    /// Three replicas with equal disks fill them, each with files that it controls. What was admitted is everywhere
-    /// before each tells how much is left. Returns how many disks could not take what was answered.
-    fn fill_equal_disks(reserve: u64) -> usize {
-        const WRITE_BYTES: u64 = 10;
-        let slots = [1, 2, 3].map(ReplicaSlot);
-        let rooms = slots.map(|_| Room::new(Some(reserve)));
-        let mut free = [105_u64; 3];
-        loop {
-            for (slot, room) in slots.iter().zip(&rooms) {
-                let others = slots.iter().zip(free).filter(|(other, _)| *other != slot);
-                others.for_each(|(other, free)| room.set(*other, free, Some(0)));
-            }
-            // The store refuses what its own disk cannot take, too.
-            let places = rooms.iter().zip(free);
-            let admitted = places.filter(|(room, free)| {
-                *free >= WRITE_BYTES + reserve && room.take(WRITE_BYTES).is_ok()
-            });
-            let written = admitted.count() as u64 * WRITE_BYTES;
-            if written == 0 {
-                return 0;
-            }
-            let overflowing = free.iter().filter(|free| **free < written).count();
-            if overflowing > 0 {
-                return overflowing;
-            }
-            free.iter_mut().for_each(|free| *free -= written);
-        }
-    }
-
-    #[test]
-    fn counterexample_28_equal_disks_do_not_fill_together_beyond_the_reserve() {
-        assert_eq!(fill_equal_disks(20), 0);
-        assert_eq!(fill_equal_disks(0), 3, "every replica leaves the view");
-    }
-
-    #[test]
-    fn the_reserve_suits_a_small_disk_unless_it_is_set() {
-        let space = Space {
-            total_bytes: 100 << 20,
-            free_bytes: 0,
-            available_bytes: 0,
-            total_objects: 0,
-            free_objects: 0,
-        };
-        let (set, automatic) = (Room::new(Some(7)), Room::new(None));
-        set.note_own(&space);
-        automatic.note_own(&space);
-        assert_eq!((set.reserve(), automatic.reserve()), (7, 2 << 20));
     }
 }

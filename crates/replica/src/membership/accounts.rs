@@ -12,7 +12,8 @@ use view::ViewState;
 
 use crate::driver::shared::Shared;
 use crate::driver::turn::Turn;
-use crate::membership::sessions;
+use crate::replication::conversing;
+use crate::replication::streams;
 use crate::state::shipping::Backlog;
 use crate::state::wire::{self, Note};
 
@@ -34,7 +35,7 @@ pub(crate) fn open(turn: &mut Turn<'_>, slot: ReplicaSlot, witness: bool) {
     }
     let lacking = turn.ledger.unshipped.peers();
     let mut files: BTreeSet<ObjectId> = lacking.flat_map(|(_, peer)| peer.lacking()).collect();
-    let own = turn.core.own_controls();
+    let own = turn.own_controls();
     files.extend(own.flat_map(|(_, control)| control.claims.iter().map(|claim| claim.object)));
     let (now, follows) = (turn.now, Position(turn.ledger.last_position));
     let backlog = turn.ledger.unshipped.add_peer(slot);
@@ -93,7 +94,7 @@ pub(crate) fn give_up_overdue(shared: &Shared) {
             "so much was changed while a replica is away that it takes a whole copy when it is back"
         );
         if shared.post.is_in_session(slot) {
-            sessions::too_far_behind(shared, slot);
+            conversing::too_far_behind(shared, slot);
         }
     }
 }
@@ -130,8 +131,7 @@ fn note_changed_behind(shared: &Shared, slot: ReplicaSlot, applied: u64) -> vfs:
         behind = last;
         let mut changed = Vec::new();
         for update in found {
-            let note: Note =
-                wire::decode(&update.note).map_err(crate::replication::streams::malformed)?;
+            let note: Note = wire::decode(&update.note)?;
             changed.extend(note.data.map(|file| (file, Position(update.position))));
         }
         shared.engine.turn(|turn| {
@@ -149,7 +149,7 @@ fn note_changed_behind(shared: &Shared, slot: ReplicaSlot, applied: u64) -> vfs:
 /// those who are gone, who keep nothing and nobody waiting.
 pub(crate) fn follow(shared: &Arc<Shared>, state: &ViewState) {
     for slot in state.losses.keys().filter(|slot| **slot != shared.slot()) {
-        shared.follow_stream(*slot);
+        streams::follow(shared, *slot);
     }
     let known: BTreeSet<ReplicaSlot> = {
         let followed = shared.inboxes().keys().copied().collect::<Vec<_>>();

@@ -16,35 +16,8 @@ use peer::{Refusal, TurnedAway};
 use vfs::ReplicaSlot;
 
 use crate::driver::shared::Shared;
+use crate::state::members::{Hearer, Speaker};
 use crate::state::wire::{self, Grounds, Kind};
-
-/// What the sender of a message is, as far as the receiver knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaker {
-    /// A member that keeps contents and takes part in the receiver's view.
-    InView,
-    /// A member that keeps contents and takes no part in it, or has never taken part.
-    Outside,
-    /// A member that votes and keeps no contents, in the view or outside it.
-    Witness,
-    /// It was a member.
-    Removed,
-    /// It has a certificate of the set, and the receiver has not heard of it.
-    Stranger,
-}
-
-/// What the receiver of a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hearer {
-    /// It takes part in its view.
-    InView,
-    /// It takes no part.
-    Outside,
-    /// It is a witness, in the view or outside it.
-    Witness,
-    /// It knows that it was removed.
-    Removed,
-}
 
 /// Why something is not taken, for people.
 pub(crate) type Reason = &'static str;

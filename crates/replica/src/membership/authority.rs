@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
 use crate::driver::shared::Shared;
-use crate::handle::Replica;
 use crate::membership::members;
 use crate::state::wire::{self, Malformed};
 
@@ -23,43 +22,42 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(15);
 /// How often it is looked whether it has.
 const LOOK: Duration = Duration::from_millis(50);
 
-impl Replica {
-    /// Has another member keep the set's authority from now on. Says whether that one has confirmed that it does; if
-    /// not, it will as soon as it learns of it, and this replica signs nothing meanwhile.
-    ///
-    /// # Errors
-    /// Why not, for people, with what to do next. The authority is kept here then.
-    pub async fn move_authority(&self, to: u16) -> Result<bool, String> {
-        let (shared, to) = (self.shared(), ReplicaSlot(to));
-        let handover = on_files(shared, move |set| set.begin_handover(to)).await?;
-        let words = |why: String| {
-            format!(
-                "replica {} has not stored the authority's key, which stays here: {why}",
-                to.0
-            )
-        };
-        let peer = shared.endpoint.get().and_then(|all| all.peer(to));
-        let session = peer.and_then(|peer| peer.session().ok());
-        let session = session.ok_or_else(|| {
-            words("it is not in contact; `meridian status` shows the links".to_owned())
-        })?;
-        let message = wire::payload(wire::Kind::Authority, &handover);
-        let deadline = Instant::now() + STORED_WITHIN;
-        let stored = session.request(Lane::Control, message, deadline);
-        let stored = tokio::time::timeout_at(deadline, stored).await;
-        let stored = stored.map_err(|_| words("it does not answer in time".to_owned()))?;
-        stored.map_err(|error| words(error.to_string()))?;
-        on_files(shared, move |set| set.complete_handover(to, &handover)).await?;
-        members::look_for_members(shared);
-        self.put_on_record(format!("moved the set's authority to replica {}", to.0))
-            .await;
-        let taken = async {
-            while shared.set.holds_key() {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        Ok(tokio::time::timeout(TAKEN_WITHIN, taken).await.is_ok())
-    }
+/// Has another member keep the set's authority from now on.
+///
+/// # Errors
+/// Why not, for people, with what to do next. The authority is kept here then.
+pub(crate) async fn hand_over(shared: &Arc<Shared>, to: ReplicaSlot) -> Result<(), String> {
+    let handover = on_files(shared, move |set| set.begin_handover(to)).await?;
+    let words = |why: String| {
+        format!(
+            "replica {} has not stored the authority's key, which stays here: {why}",
+            to.0
+        )
+    };
+    let peer = shared.endpoint.get().and_then(|all| all.peer(to));
+    let session = peer.and_then(|peer| peer.session().ok());
+    let session = session.ok_or_else(|| {
+        words("it is not in contact; `meridian status` shows the links".to_owned())
+    })?;
+    let message = wire::payload(wire::Kind::Authority, &handover);
+    let deadline = Instant::now() + STORED_WITHIN;
+    let stored = session.request(Lane::Control, message, deadline);
+    let stored = tokio::time::timeout_at(deadline, stored).await;
+    let stored = stored.map_err(|_| words("it does not answer in time".to_owned()))?;
+    stored.map_err(|error| words(error.to_string()))?;
+    on_files(shared, move |set| set.complete_handover(to, &handover)).await?;
+    members::look_for_members(shared);
+    Ok(())
+}
+
+/// Whether the next keeper confirms soon that it keeps the authority.
+pub(crate) async fn is_taken(shared: &Shared) -> bool {
+    let taken = async {
+        while shared.set.holds_key() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::time::timeout(TAKEN_WITHIN, taken).await.is_ok()
 }
 
 /// A keeper wants this replica to keep the authority: says so once the key is stored.

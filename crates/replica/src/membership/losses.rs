@@ -2,84 +2,43 @@
 //!
 //! Before anybody goes on with a lost replica's objects, all who are left bring each other to the same
 //! state (rule 32): `relay` carries updates that only some have received, `contents` carries file contents
-//! from whoever has the most (`verdict`); a witness that cannot pass on what it alone has heard gives it up
+//! from whoever has the most (`state::losses`); a witness that cannot pass on what it alone has heard gives it up
 //! (`witnessed`). Then its controls may end: because a majority held everything it had answered (`takeover`), or
 //! because an administrator says so; files that came only in part get a version of their own (`adopting`).
 //!
 //! What must never enter: who is lost (`views`), and the rules of replication control.
 
 mod adopting;
-mod awareness;
 mod contents;
 #[cfg(test)]
 mod counterexamples;
 mod relay;
 mod takeover;
-mod verdict;
 mod witnessed;
 
-pub(crate) use contents::{
-    at_stake, completed, incomplete, is_supplied_by, reached_everybody, say_completed_again,
-    send_completed, settle_flagged, supplies,
-};
-pub(crate) use relay::{Kept, Relay, forget_relays, relayed};
+pub(crate) use contents::{at_stake, completed, incomplete};
+pub(crate) use relay::{forget_relays, relayed};
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control::Incarnation;
 use tokio::time::Instant;
-use vfs::{ObjectId, ReplicaSlot};
-use view::{SettledBy, ViewState};
+use vfs::ReplicaSlot;
+use view::{Decision, Outcome, SettledBy, Settlement, ViewState};
 
-use awareness::Awareness;
-
-use crate::administration::decide_settlement;
 use crate::driver::shared::Shared;
 use crate::driver::turn::Turn;
 use crate::membership::views;
+use crate::replication::withheld;
+use crate::state::relays;
+use crate::state::time::unix_seconds;
 use crate::state::wire::Ask;
 
 /// How often to look.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// What is known here of lost replicas.
-#[derive(Debug, Default)]
-pub(crate) struct Losses {
-    /// Settlements that have taken effect here.
-    settled: Mutex<BTreeSet<u64>>,
-    equalling: Mutex<BTreeMap<ReplicaSlot, contents::Equalling>>,
-    awareness: Mutex<Awareness>,
-}
-
-impl Losses {
-    /// Notes that a settlement takes effect here; false when it has done so before.
-    fn settles_now(&self, id: u64) -> bool {
-        let settled = self.settled.lock();
-        settled.unwrap_or_else(PoisonError::into_inner).insert(id)
-    }
-
-    /// Nothing more is to be known of a replica that is gone.
-    pub(crate) fn forget(&self, slot: ReplicaSlot) {
-        self.equalling().remove(&slot);
-        self.awareness().forget(slot);
-    }
-
-    /// Who answers as today's durability asks.
-    pub(crate) fn awareness(&self) -> MutexGuard<'_, Awareness> {
-        self.awareness
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn equalling(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, contents::Equalling>> {
-        self.equalling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Controls end that all have agreed to end.
 pub(crate) async fn apply_settlements(shared: &Arc<Shared>, state: &ViewState) {
@@ -117,25 +76,10 @@ fn end_controls(shared: &Shared, state: &ViewState) {
     let gone = gone.map(|slot| (*slot, Incarnation(u64::MAX)));
     for (slot, below) in settled.chain(gone) {
         shared.engine.turn(|turn| {
-            turn.core
-                .handle_loss_settled(turn.now, &turn.tree, slot, None, below);
+            turn.loss_settled(slot, below);
             turn.stirred = true;
         });
     }
-}
-
-/// What was made up to here may have brought anything under `majority`.
-pub(crate) fn begin_awareness(shared: &Shared) {
-    let own = shared.engine.turn(|turn| turn.ledger.last_position);
-    let others: Vec<(ReplicaSlot, u64)> = {
-        let inboxes = shared.inboxes();
-        let applied = inboxes.iter();
-        applied
-            .map(|(slot, inbox)| (*slot, inbox.applied()))
-            .collect()
-    };
-    let all = others.into_iter().chain([(shared.slot(), own)]);
-    shared.losses.awareness().begin(all);
 }
 
 /// Others take part than before: whatever was found out counts no more.
@@ -180,7 +124,7 @@ impl Missing {
 
 /// What nobody relays for so long nobody has kept. What was lost on its way comes again twice before.
 const RELAY_PATIENCE: Duration = Duration::from_secs(15);
-const _: () = assert!(RELAY_PATIENCE.as_millis() >= 3 * relay::AGAIN.as_millis());
+const _: () = assert!(RELAY_PATIENCE.as_millis() >= 3 * relays::AGAIN.as_millis());
 
 /// Looks after lost replicas' objects until the replica stops.
 pub(crate) async fn attend(shared: Arc<Shared>) {
@@ -223,7 +167,7 @@ async fn take_copy(shared: &Arc<Shared>, lost: ReplicaSlot, how: &str) {
         tracing::warn!(reason, %sum, "a whole copy is needed");
     }
     if shared.takes_part() {
-        views::exclude(shared, shared.slot(), &reason).await;
+        shared.exclude(shared.slot(), &reason).await;
         if shared.is_witness {
             // It has nothing to deliver before.
             return witnessed::begin_anew(shared, &reason).await;
@@ -243,20 +187,10 @@ fn others(shared: &Shared) -> Vec<ReplicaSlot> {
     others.into_iter().collect()
 }
 
-/// The others who take part and hold contents.
-fn survivors(shared: &Shared) -> Vec<ReplicaSlot> {
-    let own = shared.slot();
-    shared.engine.turn(|turn| {
-        let ledger = &turn.ledger;
-        let data = ledger.active.difference(&ledger.witnesses);
-        data.filter(|slot| **slot != own).copied().collect()
-    })
-}
-
 /// Whether this replica is the first of those who take part and hold contents: what one has to do, it does.
 pub(crate) fn is_first(shared: &Shared) -> bool {
     let own = shared.slot();
-    survivors(shared).into_iter().all(|slot| slot > own)
+    shared.holders().into_iter().all(|slot| slot > own)
 }
 
 /// The members of the view that take part since later than a lost one did.
@@ -314,7 +248,7 @@ pub(crate) fn lacking_of_lost(
 /// Whether others in the view hold contents, and of each replica outside it one of them has all updates that are here, but
 /// for those of which it was decided to go on without them.
 pub(crate) fn others_have_all(shared: &Shared) -> bool {
-    let survivors = survivors(shared);
+    let survivors = shared.holders();
     let view = shared.standing.view();
     let others = shared.followed().into_iter();
     let mut gone = others.filter(|slot| !view.active.contains(slot) && !shared.is_given_up(*slot));
@@ -331,7 +265,7 @@ pub(crate) fn others_have_all(shared: &Shared) -> bool {
 /// said within such a time that it has as much as is here.
 pub(crate) fn present_have_all(shared: &Shared, fresh: Duration) -> bool {
     let news = shared.news();
-    let present = survivors(shared).into_iter().filter_map(|slot| {
+    let present = shared.holders().into_iter().filter_map(|slot| {
         let (ask, at) = news.get(&slot)?.said.as_ref()?;
         (at.elapsed() < fresh).then_some((slot, ask))
     });
@@ -374,36 +308,9 @@ pub(crate) fn has_what_the_lost_left(shared: &Shared, turn: &Turn<'_>) -> bool {
             })
         });
         let incomplete = shared.store.incomplete_files(lost);
-        let frozen = |file| is_frozen_by(turn, lost, file);
+        let frozen = |file| withheld::is_frozen_by(turn, lost, file);
         level && incomplete.is_ok_and(|files| files.into_iter().all(|(file, ..)| frozen(file)))
     })
-}
-
-/// Whether a control of a lost replica covers a file.
-fn is_frozen_by(turn: &Turn<'_>, lost: ReplicaSlot, file: ObjectId) -> bool {
-    let mut frozen = turn.core.frozen();
-    frozen.any(|grant| grant.name.holder == lost && turn.covers(grant, file))
-}
-
-/// Whether data of a file is missing here that a lost replica has, which nobody else can change meanwhile.
-pub(crate) fn lacks_frozen(shared: &Shared, turn: &Turn<'_>, file: ObjectId) -> bool {
-    let mut missing = shared.store.lacks_data_of(file).into_iter();
-    missing.any(|lost| is_frozen_by(turn, lost, file))
-}
-
-/// Whether what is here of a file must not be taken for its present version: a lost replica's data is missing, and a control of
-/// that one stands, or this replica does not know yet what the others have of it. An earlier version that this replica
-/// itself wrote would else replace the lost one's when that is back.
-pub(crate) fn withholds(shared: &Shared, turn: &Turn<'_>, file: ObjectId) -> bool {
-    let missing = shared.store.lacks_data_of(file);
-    if missing.is_empty() {
-        return false;
-    }
-    let former = turn.ledger.former.as_ref();
-    let own = former.is_some_and(|former| former.files.contains(&file));
-    let gone = |slot: &ReplicaSlot| !turn.ledger.active.contains(slot) && *slot != shared.slot();
-    let unknown = || !shared.standing.is_up_to_date() && missing.iter().any(gone);
-    !own && (unknown() || lacks_frozen(shared, turn, file))
 }
 
 /// Lost replicas whose streams are applied here so far, with all their contents.
@@ -419,7 +326,7 @@ pub(crate) fn whole_here(shared: &Shared) -> Vec<(u16, u64)> {
 
 /// What is missing before a lost replica's controls can be ended, for people.
 pub(crate) fn waits_for(shared: &Shared, lost: ReplicaSlot) -> Option<String> {
-    let settled = shared.engine.turn(|turn| turn.core.is_settled());
+    let settled = shared.engine.turn(|turn| turn.is_settled());
     if !settled {
         return Some("not every member of the view has reported".to_owned());
     }
@@ -430,7 +337,7 @@ pub(crate) fn waits_for(shared: &Shared, lost: ReplicaSlot) -> Option<String> {
     };
     let epoch = shared.standing.view().epoch.0;
     let news = shared.news();
-    let behind = survivors(shared).into_iter().find(|slot| {
+    let behind = shared.holders().into_iter().find(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
         !said.is_some_and(|(ask, _)| ask.epoch == epoch && ask.whole.contains(&(lost.0, *through)))
     });
@@ -445,7 +352,7 @@ pub(crate) async fn settle(
 ) -> Result<(), String> {
     let through = applied_here(shared, lost);
     let below = shared.engine.turn(|turn| {
-        let theirs = turn.core.frozen().filter(|grant| grant.name.holder == lost);
+        let theirs = turn.frozen().filter(|grant| grant.name.holder == lost);
         theirs.map(|grant| grant.name.incarnation.0 + 1).max()
     });
     let state = shared.view_state();
@@ -453,6 +360,37 @@ pub(crate) async fn settle(
     let known = loss.map_or(0, |loss| loss.incarnation + 1);
     let below = below.unwrap_or(0).max(known);
     decide_settlement(shared, lost, through, below, by).await
+}
+
+/// Has the set agree that a lost replica's controls end.
+pub(crate) async fn decide_settlement(
+    shared: &Shared,
+    slot: ReplicaSlot,
+    through: u64,
+    incarnation_below: u64,
+    by: SettledBy,
+) -> Result<(), String> {
+    let views = shared.views.get().ok_or("the server starts; try again")?;
+    let settlement = Settlement {
+        through,
+        incarnation_below,
+        names: None,
+        by,
+        at_unix_s: unix_seconds(),
+        id: 0,
+    };
+    let decision = Decision::Settle {
+        slot,
+        settlement,
+        by: shared.slot(),
+        seen_epoch: shared.standing.view().epoch.0,
+        at_unix_s: unix_seconds(),
+    };
+    match views.decide(decision).await {
+        Ok(Outcome::Applied) => Ok(()),
+        Ok(Outcome::Refused(why)) => Err(why),
+        Err(error) => Err(format!("{error}; look at `meridian view`, then try again")),
+    }
 }
 
 #[cfg(test)]

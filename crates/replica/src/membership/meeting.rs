@@ -9,8 +9,8 @@ use peer::{Sender, TurnedAway};
 use vfs::ReplicaSlot;
 
 use crate::driver::shared::Shared;
-use crate::membership::authorisation::Speaker;
 use crate::state::lineage::{Evidence, Fault, Introduction};
+use crate::state::members::Speaker;
 use crate::state::wire;
 
 /// See [`peer::Owner::introduce`].

@@ -13,6 +13,7 @@ use vfs::ReplicaSlot;
 use crate::driver::shared::Shared;
 use crate::membership::accounts;
 use crate::membership::sessions::{began, end};
+use crate::replication::streams;
 use crate::state::wire;
 
 /// What is told of once, with sums later.
@@ -85,7 +86,7 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
             .iter()
             .find(|member| ReplicaSlot(member.slot) == *slot);
         let addresses = member.map_or_else(Vec::new, |member| member.addresses.clone());
-        shared.meet(*slot, addresses);
+        meet(shared, *slot, addresses);
         let peer = shared.endpoint.get().and_then(|all| all.peer(*slot));
         if let Some(Ok(session)) = peer.map(|peer| peer.session())
             && !shared.conversations.contains(*slot)
@@ -120,5 +121,13 @@ fn part_with_removed(shared: &Arc<Shared>) {
             end(shared, slot);
         }
         shared.forget(slot);
+    }
+}
+
+/// Keeps connections to a peer, and a place for what it sends. Again: learns its addresses.
+fn meet(shared: &Arc<Shared>, slot: ReplicaSlot, addresses: Vec<String>) {
+    streams::follow(shared, slot);
+    if let Some(endpoint) = shared.endpoint.get() {
+        endpoint.connect(slot, addresses);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! `views` follows what the set agrees on, `losses` brings a lost replica's objects to an end, `sessions` begins and ends
 //! conversations, `meeting` judges whether a peer's data directory goes on from where it was met, `members` and `accounts` say
-//! whom this replica talks to and what is kept for each, `authorisation` who may say what, `authority` who signs the list.
+//! whom this replica talks to and what is kept for each, `links` how far each is behind, `authorisation` who may say what,
+//! `authority` who signs the list.
 //!
 //! What must never enter: how an answer to a client, a record or a piece of contents is made. Modules in here import from all
 //! other folders.
@@ -10,6 +11,7 @@
 pub(crate) mod accounts;
 pub(crate) mod authorisation;
 pub(crate) mod authority;
+pub(crate) mod links;
 pub(crate) mod losses;
 pub(crate) mod meeting;
 pub(crate) mod members;

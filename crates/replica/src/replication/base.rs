@@ -13,12 +13,12 @@ use store::{BaseState, RowChange, Store};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::driver::shared::Shared;
-use crate::membership::losses;
-use crate::membership::sessions;
-use crate::membership::views;
-use crate::replication::streams::{INCOMPLETE, StreamError, malformed};
+use crate::replication::conversing;
+use crate::replication::settled;
+use crate::replication::streams::StreamError;
 use crate::state::arrivals::Inbox;
-use crate::state::copies::Next;
+use crate::state::copies::{Held, Next};
+use crate::state::rows::INCOMPLETE;
 use crate::state::wire::{self, BasePage, Row, Taken, Wanted};
 
 /// A fact and its value, or that it is none any more.
@@ -32,28 +32,6 @@ const FILES_AT_ONCE: usize = 1024;
 const FACT: &[u8] = b"copy";
 /// From whom rows are being taken, and how many.
 const TAKEN: &[u8] = b"rows-taken";
-
-/// How much of the tree this replica holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Held {
-    /// Nothing but the root.
-    Nothing,
-    /// All rows, but not all contents.
-    Rows,
-    /// All of it; of a witness, all that it is to have.
-    Everything,
-}
-
-impl Held {
-    /// From its number in a greeting; what is not known counts as nothing.
-    pub(crate) fn from_number(number: u8) -> Held {
-        match number {
-            1 => Held::Rows,
-            2 => Held::Everything,
-            _ => Held::Nothing,
-        }
-    }
-}
 
 /// How much of the tree a store holds; the founder of a set has all there is.
 pub(crate) fn held(store: &Store, founder: bool) -> Result<Held> {
@@ -188,13 +166,13 @@ pub(crate) fn wanted(shared: &Arc<Shared>, from: ReplicaSlot, wanted: Wanted) {
         backlog.is_given_up()
     });
     if given_up {
-        return sessions::too_far_behind(shared, from);
+        return conversing::too_far_behind(shared, from);
     }
     shared.engine.ring_contents();
     if wanted.copy && wanted.last {
         tracing::info!(peer = from.0, "shipping contents");
         shared.conversations.named(from);
-        sessions::look_at_base(shared, from);
+        conversing::look_at_base(shared, from);
     }
 }
 
@@ -238,7 +216,7 @@ pub(crate) fn ask(shared: &Shared, peer: ReplicaSlot, copy: bool, files: &[Objec
         };
         wire::body(wire::Kind::Wanted, &wanted)
     });
-    sessions::send_list(shared, peer, parts.collect());
+    conversing::send_list(shared, peer, parts.collect());
 }
 
 /// Notes durably that this replica's copy is to be replaced by another one's, and with it why, if that matters later; it has
@@ -247,9 +225,27 @@ pub(crate) async fn give_up_copy(shared: &Shared, why: Option<Fact>) -> Result<(
     note_with(shared, Held::Nothing, why).await
 }
 
+/// This copy has diverged from the others': it leaves the view, and gets a whole copy once everybody has what was
+/// made here.
+pub(crate) async fn take_copy_anew(shared: &Arc<Shared>, why: &str) {
+    let noted = async {
+        let rows = vec![(COPY_ANEW.to_vec(), Some(Vec::new()))];
+        let ticket = shared.store.put_facts(rows).await?;
+        shared.store.wait_stable(ticket).await
+    };
+    if let Err(error) = noted.await {
+        return tracing::error!(%error, "that a whole copy is needed cannot be noted");
+    }
+    shared.needs_copy.store(true, Ordering::Release);
+    shared.exclude(shared.slot(), why).await;
+}
+
+/// The fact that says that this copy differs from the others'.
+pub(crate) const COPY_ANEW: &[u8] = b"copy-anew";
+
 /// Takes a page of the copy in, if it is one of the copy that is being taken. Others may have been asked for one as well.
 pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incoming) -> Result<()> {
-    let page: BasePage = wire::decode(&incoming.message.payload).map_err(malformed)?;
+    let page: BasePage = wire::decode(&incoming.message.payload)?;
     // Between looking and writing no page of another one's copy is taken.
     let _one_at_a_time = shared.copying.lock().await;
     let held = *shared.held.borrow();
@@ -265,7 +261,7 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
                 // Before the rows go that it speaks of.
                 shared.store.put_facts(vec![(TAKEN.to_vec(), None)]).await?;
                 shared.store.begin_resync().await?;
-                views::note_known(shared).await?;
+                settled::note_known(shared).await?;
             }
             note_taken(shared, inbox.from, begin).await
         }
@@ -293,7 +289,7 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
             tracing::info!("the tree is complete; clients are answered from now on");
             let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
             for inbox in inboxes {
-                sessions::say_hello(shared, &inbox, false);
+                conversing::say_hello(shared, &inbox, false);
             }
             shared.engine.stir();
             Ok(())
@@ -330,7 +326,7 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
     } else {
         note(shared, Held::Rows).await?;
     }
-    losses::begin_awareness(shared);
+    shared.begin_awareness();
     shared.note_applied_streams()?;
     let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
     for inbox in &inboxes {
@@ -342,7 +338,7 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
         }
     }
     shared.engine.turn(|turn| {
-        turn.core.handle_tree_replaced(turn.now, &turn.tree);
+        turn.tree_replaced();
         turn.stirred = true;
     });
     for inbox in inboxes {
@@ -353,7 +349,7 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
         for piece in inbox.reached(applied) {
             crate::replication::contents::put_in_place(shared, &inbox, piece);
         }
-        sessions::say_hello(shared, &inbox, false);
+        conversing::say_hello(shared, &inbox, false);
     }
     Ok(())
 }

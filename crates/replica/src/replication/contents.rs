@@ -15,13 +15,12 @@ use tokio::time::Instant;
 use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::shared::Shared;
+use crate::driver::tree::subject_of;
 use crate::driver::turn::Turn;
-use crate::frontend::door::subject_of;
-use crate::membership::losses;
-use crate::membership::sessions;
-use crate::membership::views;
 use crate::replication::base;
-use crate::replication::scrub;
+use crate::replication::conversing;
+use crate::replication::degraded;
+use crate::replication::withheld;
 use crate::state::arrivals::{Inbox, Piece as Arrived};
 use crate::state::shipping::{Piece, PieceId};
 use crate::state::wire::{self, Completed, PieceDone, PieceHead, Stretch};
@@ -115,7 +114,7 @@ async fn ship_piece(
                 if let Some(sum) = shared.is_to_tell(READING, to) {
                     tracing::error!(file = %piece.file, %error, %sum, "contents cannot be read");
                 }
-                scrub::suspect(shared, piece.file);
+                shared.scrub.suspect(piece.file);
             }
             try_again(shared, to, piece.file, piece.range, piece.id);
             return Ok(());
@@ -160,8 +159,8 @@ fn has_room(shared: &Shared, to: ReplicaSlot) -> bool {
 fn may_send(shared: &Shared, to: ReplicaSlot, file: ObjectId) -> bool {
     !shared
         .engine
-        .turn(|turn| losses::withholds(shared, turn, file))
-        || losses::supplies(shared, to, file)
+        .turn(|turn| withheld::withholds(shared, turn, file))
+        || withheld::supplies(shared, to, file)
         || shared.conversations.owes(to, file)
 }
 
@@ -170,7 +169,7 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
     let initial = shared.conversations.owes(to, piece.file);
     // Before it is read: what is missing may come meanwhile.
     let partial =
-        shared.store.is_incomplete(piece.file) && losses::supplies(shared, to, piece.file);
+        shared.store.is_incomplete(piece.file) && withheld::supplies(shared, to, piece.file);
     let own = initial && changes_only_here(shared, piece.file).await;
     let version = version_here(shared, piece.file).await;
     // Looked at after the version, and before the content.
@@ -240,7 +239,7 @@ async fn changes_only_here(shared: &Shared, file: ObjectId) -> bool {
         return false;
     };
     let file = subject_of(&attributes);
-    let controls = |turn: &mut Turn<'_>| turn.core.controls(&turn.tree, file);
+    let controls = |turn: &mut Turn<'_>| turn.controls(file);
     shared.engine.turn(controls)
 }
 
@@ -349,11 +348,11 @@ fn acknowledged(shared: &Arc<Shared>, by: ReplicaSlot, id: PieceId) {
     // Credit is back, and what was changed while in flight can go.
     shared.engine.ring_contents();
     if let Some(file) = complete {
-        losses::reached_everybody(shared, by, file);
+        shared.reached_everybody(by, file);
         if shared.majority_awaited.load(Ordering::Acquire) > 0 {
-            losses::send_completed(shared);
+            shared.send_completed();
         }
-        sessions::has_content(shared, by, file);
+        conversing::has_content(shared, by, file);
     }
 }
 
@@ -408,7 +407,7 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
             false => put(&shared, &inbox, &piece).await,
         };
         if let (Ok(()), Some(position)) = (&outcome, piece.head.completes) {
-            losses::settle_flagged(&shared, inbox.from, piece.head.file, position).await;
+            withheld::settle_flagged(&shared, inbox.from, piece.head.file, position).await;
         }
         if let Err(error) = &outcome
             && *error != Error::Delay
@@ -417,7 +416,7 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
                 tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, %sum, "contents cannot be stored");
             }
             if shared.standing.is_up_to_date() {
-                views::degraded(&shared, error).await;
+                degraded::degraded(&shared, error).await;
             }
         }
         let Arrived { head, incoming } = piece;
@@ -442,10 +441,10 @@ fn say_done(shared: &Shared, to: ReplicaSlot, head: &PieceHead, outcome: &Result
 /// had shipped this before, and the primary's own content is newer.
 fn is_superseded(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
     shared.engine.turn(|turn| {
-        if turn.core.controls(&turn.tree, Subject::File(head.file)) {
+        if turn.controls(Subject::File(head.file)) {
             return true;
         }
-        let foreign = turn.core.foreign_control(&turn.tree, head.file);
+        let foreign = turn.foreign_control(head.file);
         // What a lost replica controls is supplied by whoever has the most of it.
         let active = &turn.ledger.active;
         let foreign = foreign.filter(|name| name.holder != from && active.contains(&name.holder));
@@ -454,7 +453,7 @@ fn is_superseded(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
         };
         // Deep control elsewhere does not mean that the file was changed there lately, and the first
         // copy of it comes from whoever supplies the tree.
-        let mut grants = turn.core.acknowledged();
+        let mut grants = turn.acknowledged();
         !head.initial
             || grants.any(|grant| {
                 let mut claims = grant.claims.iter();
@@ -469,10 +468,10 @@ fn is_unexpected(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
     let (store, file) = (&shared.store, head.file);
     let frozen = || {
         let lacks_other = !store.lacks_data_of(file).contains(&from) && !store.is_to_fetch(file);
-        let frozen = |turn: &mut Turn<'_>| losses::lacks_frozen(shared, turn, file);
+        let frozen = |turn: &mut Turn<'_>| withheld::lacks_frozen(shared, turn, file);
         lacks_other && shared.takes_part() && shared.engine.turn(frozen)
     };
-    let awaited = || store.is_incomplete(file) && losses::is_supplied_by(shared, from, file);
+    let awaited = || store.is_incomplete(file) && withheld::is_supplied_by(shared, from, file);
     (head.partial || frozen()) && !awaited()
 }
 

@@ -1,14 +1,21 @@
 //! How copies become equal: what this replica sends of its own changes, and what it takes in of others'.
 //!
-//! `streams` carries rows as records in order, `contents` what files hold beside them, `base` a whole copy. `progress` says how
-//! far those are who are on their way back, `removed` keeps removed files that are open elsewhere, and `scrub` compares copies.
+//! `streams` carries rows as records in order, `contents` what files hold beside them, `base` a whole copy; `conversing` is what else
+//! is said to a peer. `withheld` and `settled` say what is not sent or taken because a replica is lost, `renewing` gives files new
+//! versions, `degraded` leaves the view when nothing can be stored. `progress` says how far those are who are on their way back,
+//! `removed` keeps removed files that are open elsewhere, and `scrub` compares copies.
 //!
 //! What must never enter: who takes part, and what is done about the lost. Modules in here import from this folder and
 //! `frontend`, `driver`, `state`.
 
 pub(crate) mod base;
 pub(crate) mod contents;
+pub(crate) mod conversing;
+pub(crate) mod degraded;
 pub(crate) mod progress;
 pub(crate) mod removed;
+pub(crate) mod renewing;
 pub(crate) mod scrub;
+pub(crate) mod settled;
 pub(crate) mod streams;
+pub(crate) mod withheld;

@@ -11,137 +11,22 @@
 //!
 //! What must never enter: who has what open here, which the store knows.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use peer::Lane;
-use tokio::time::Instant;
 use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::driver::shared::Shared;
-use crate::membership::authorisation::Speaker;
+use crate::state::members::Speaker;
+use crate::state::removed::Counted;
 use crate::state::wire::{self, HeldOpen, Kind};
 
 /// So long opens and acknowledgements are gathered before they are told of or looked at.
 const GATHERING: Duration = Duration::from_millis(10);
 /// And so often it is looked whose time is over.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// What is known of one peer's opens.
-#[derive(Debug, Default)]
-struct Peer {
-    /// The version told last in this session; nothing was told yet: 0.
-    told: u64,
-    /// The version that its acknowledgement asks for.
-    needed: u64,
-    held: HashSet<ObjectId>,
-    /// Since when it takes no part.
-    away: Option<Instant>,
-}
-
-/// What is known of all others, and which homes have failed us.
-#[derive(Default)]
-pub(crate) struct Removed(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    peers: BTreeMap<ReplicaSlot, Peer>,
-    /// Files whose home was lost, or has them no more: the own copy is what is left of them here.
-    alone: HashSet<ObjectId>,
-}
-
-/// Where an operation on a removed file goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// The own copy is the file.
-    Here,
-    /// The home has it.
-    At(ReplicaSlot),
-}
-
-impl Removed {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A session with a peer begins, perhaps with another start of it: what it keeps is not known before it has told.
-    pub(crate) fn begin(&self, peer: ReplicaSlot) {
-        let mut state = self.state();
-        let known = state.peers.entry(peer).or_default();
-        (known.told, known.needed) = (0, 0);
-    }
-
-    /// What a peer acknowledges counts together with this telling.
-    pub(crate) fn need(&self, peer: ReplicaSlot, version: u64) {
-        let mut state = self.state();
-        let known = state.peers.entry(peer).or_default();
-        known.needed = known.needed.max(version);
-    }
-
-    /// A peer tells what it keeps.
-    pub(crate) fn hear(&self, peer: ReplicaSlot, held: HeldOpen) {
-        let mut state = self.state();
-        let known = state.peers.entry(peer).or_default();
-        if held.version > known.told {
-            known.told = held.version;
-            known.held = held.files.into_iter().collect();
-        }
-    }
-
-    /// The home of a removed file is lost, or does not have it any more.
-    pub(crate) fn go_on_alone(&self, file: ObjectId) {
-        self.state().alone.insert(file);
-    }
-
-    /// Files that have gone need not be remembered.
-    fn forget_gone(&self, has: impl Fn(ObjectId) -> bool) {
-        self.state().alone.retain(|file| has(*file));
-    }
-
-    fn is_alone(&self, file: ObjectId) -> bool {
-        self.state().alone.contains(&file)
-    }
-
-    /// Up to which place removals are judged by all that counts, and what is kept for whom.
-    fn judged(
-        &self,
-        applied: &BTreeMap<ReplicaSlot, Counted>,
-        lease: Duration,
-    ) -> (u64, HashSet<ObjectId>) {
-        let now = Instant::now();
-        let mut state = self.state();
-        state.peers.retain(|slot, _| applied.contains_key(slot));
-        let (mut through, mut kept) = (u64::MAX, HashSet::new());
-        for (slot, counted) in applied {
-            let peer = state.peers.entry(*slot).or_default();
-            if counted.is_active {
-                peer.away = None;
-            } else if now.duration_since(*peer.away.get_or_insert(now)) > lease {
-                continue;
-            }
-            let has_told = peer.told > 0 && peer.told >= peer.needed;
-            through = through.min(if has_told { counted.applied } else { 0 });
-            kept.extend(&peer.held);
-        }
-        (through, kept)
-    }
-}
-
-/// A peer whose clients may have something open.
-struct Counted {
-    applied: u64,
-    is_active: bool,
-}
-
-impl Shared {
-    /// Where operations go on a file that was removed and is open; `None` for a file with a name.
-    pub(crate) fn removed_place(&self, file: ObjectId) -> Option<Place> {
-        let home = self.store.orphan_home(file)?;
-        let here = home == self.slot() || self.removed.is_alone(file);
-        Some(if here { Place::Here } else { Place::At(home) })
-    }
-}
 
 /// Tells one peer what clients here have open of what was removed. A witness keeps nothing that could go.
 pub(crate) fn tell(shared: &Shared, peer: ReplicaSlot) {

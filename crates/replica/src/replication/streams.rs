@@ -14,16 +14,16 @@ use store::{ForeignUpdate, LinkChange, RowChange, Ticket};
 use tokio::sync::{mpsc, watch};
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use crate::driver::overseer::link;
 use crate::driver::shared::Shared;
 use crate::driver::turn::Turn;
-use crate::membership::sessions;
-use crate::membership::views;
-use crate::membership::views::exempt;
 use crate::replication::base;
 use crate::replication::contents;
+use crate::replication::conversing;
+use crate::replication::degraded;
+use crate::replication::settled;
 use crate::state::arrivals::{Inbox, Parcel, Signed};
 use crate::state::lineage::Attested;
+use crate::state::rows::{OBJECTS, XATTRS, object_in};
 use crate::state::shipping::{bytes_of, merge};
 use crate::state::wire::{self, Applied, Note, Record, Records};
 
@@ -32,13 +32,6 @@ const RECORDS_AT_ONCE: usize = 256;
 /// A message is sent when its records have so many bytes. One record may exceed it: the largest holds an
 /// extended attribute.
 const MESSAGE_BYTES: usize = 256 << 10;
-
-/// The tags of the tables of objects, of their names, of extended attributes, and of the files that lack data of others
-/// (docs/disk-format.md).
-pub(crate) const OBJECTS: u8 = 1;
-pub(crate) const LINKS: u8 = 3;
-pub(crate) const XATTRS: u8 = 4;
-pub(crate) const INCOMPLETE: u8 = 18;
 
 /// Updates that come one by one travel together if they come within such a time, unless the peer has
 /// applied those before: a message for each would keep everybody's processors busier than the updates do.
@@ -94,13 +87,13 @@ async fn send_some(
 ) -> std::result::Result<u64, StreamError> {
     let found = shared.store.updates(sent + 1, RECORDS_AT_ONCE)?;
     if sent < shared.trimmed() {
-        sessions::too_far_behind(shared, session.peer().slot);
+        conversing::too_far_behind(shared, session.peer().slot);
         return Err(StreamError::Trimmed);
     }
     let complete = found.len() < RECORDS_AT_ONCE;
     let mut updates = Vec::new();
     for update in found.into_iter().take_while(|one| one.position <= through) {
-        let note: Note = wire::decode(&update.note).map_err(malformed)?;
+        let note: Note = wire::decode(&update.note).map_err(Error::from)?;
         updates.push((update, note));
     }
     let (mut last, mut behind) = (sent, sent);
@@ -116,7 +109,7 @@ async fn send_some(
                 behind: std::mem::replace(&mut behind, last),
                 records,
                 through: last,
-                settlements: views::settlements(shared),
+                settlements: settled::settlements(shared),
                 epoch: shared.standing.view().epoch.0,
                 mac: shared.lineage.attest_updates(last),
             };
@@ -130,7 +123,7 @@ async fn send_some(
         behind,
         records,
         through,
-        settlements: views::settlements(shared),
+        settlements: settled::settlements(shared),
         epoch: shared.standing.view().epoch.0,
         mac: shared.lineage.attest_updates(through),
     };
@@ -159,6 +152,24 @@ async fn send_records(
     Ok(())
 }
 
+/// Keeps a place for the stream of another replica, from wherever it comes.
+pub(crate) fn follow(shared: &Arc<Shared>, slot: ReplicaSlot) {
+    if !shared.inboxes().contains_key(&slot) {
+        let applied = shared.store.applied(slot).unwrap_or_else(|error| {
+            tracing::error!(%error, "the position in a stream cannot be read");
+            0
+        });
+        let (inbox, queue) = Inbox::new(slot, applied);
+        shared
+            .engine
+            .turn(|turn| turn.ledger.heard.insert(slot, applied));
+        let inbox = Arc::new(inbox);
+        shared.inboxes().insert(slot, inbox.clone());
+        let applying = tokio::spawn(apply(shared.clone(), inbox, queue));
+        shared.keep_task(applying);
+    }
+}
+
 /// Applies what one peer sends, in order, until the replica stops.
 pub(crate) async fn apply(
     shared: Arc<Shared>,
@@ -178,7 +189,7 @@ pub(crate) async fn apply(
             // Going on would leave a hole in the stream.
             let peer = inbox.from.0;
             tracing::error!(peer, %error, "this replica cannot follow a peer any more");
-            views::degraded(&shared, &error).await;
+            degraded::degraded(&shared, &error).await;
             return;
         }
     }
@@ -191,7 +202,7 @@ async fn take_in_patiently(
     session: u64,
     parcel: &Parcel,
 ) -> Result<()> {
-    let mut attempts = views::Attempts::new();
+    let mut attempts = degraded::Attempts::new();
     let mut tried = false;
     loop {
         match take_in(shared, inbox, session, parcel).await {
@@ -223,7 +234,7 @@ async fn take_in(
         }
         Parcel::Own(incoming) => {
             let message = &incoming.message;
-            let records: Records = wire::decode(&message.payload).map_err(malformed)?;
+            let records: Records = wire::decode(&message.payload)?;
             if !records.is_plausible() {
                 return Err(Error::Io("no stream of updates has such places".into()));
             }
@@ -234,7 +245,7 @@ async fn take_in(
             apply_message(shared, inbox, (session, true), (records, signed)).await
         }
         Parcel::Relayed(signed) => {
-            let records: Records = wire::decode(&signed.records).map_err(malformed)?;
+            let records: Records = wire::decode(&signed.records)?;
             if records.behind > inbox.applied() {
                 // Something before it was not taken. All of it comes again.
                 return Ok(());
@@ -322,10 +333,6 @@ pub(crate) fn acknowledge(shared: &Shared, inbox: &Inbox) {
     shared.post.send(inbox.from, Lane::Control, message);
 }
 
-pub(crate) fn malformed(error: wire::Malformed) -> Error {
-    Error::Io(error.to_string())
-}
-
 /// Applies a record once its controls have been granted here. `None`: the session that brought it is over, or it was
 /// decided to go on without the record while it waited.
 async fn apply_record(
@@ -350,7 +357,7 @@ async fn apply_record(
     let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
     let relaxed = shared.relaxed_before(&update.changes).await;
     let granted = |turn: &mut Turn<'_>| match exempt(shared, inbox.from, record.position) {
-        true if !views::may_follow(shared, known.settlements) => None,
+        true if !settled::may_follow(shared, known.settlements) => None,
         true => has_all_before(shared, turn, known.epoch, &record.after),
         false => may_apply(turn, &under),
     };
@@ -369,12 +376,11 @@ async fn apply_record(
                 turn.tree.parents.forget(change.object);
             }
             for change in links {
-                link(turn, change.object, change.parent, change.added);
+                turn.link(change.object, change.parent, change.added);
             }
             let inherited = record.inherited.iter().filter(|_| shared.takes_part());
             for control in inherited {
-                turn.core
-                    .handle_inherited(turn.now, &turn.tree, inbox.from, control.clone());
+                turn.inherited(inbox.from, control.clone());
             }
             if sets_attributes {
                 turn.ledger.durability.forget(None);
@@ -409,10 +415,19 @@ async fn apply_record(
     }
 }
 
-/// The object that a row of one of these tables belongs to; `None` for a row of another table.
-pub(crate) fn object_in(table: u8, change: &RowChange) -> Option<ObjectId> {
-    let key = change.key.first_chunk::<8>()?;
-    (change.table == table).then(|| ObjectId::from_u64(u64::from_be_bytes(*key)))
+/// Whether an update may be applied whatever it was made under: this replica takes no part, or took none
+/// when it was made, or takes part anew and hears of it from others because its maker is lost.
+fn exempt(shared: &Shared, from: ReplicaSlot, position: u64) -> bool {
+    if !shared.takes_part() {
+        return true;
+    }
+    let is_lost = !shared.standing.view().active.contains(&from);
+    if is_lost && !shared.standing.is_up_to_date() {
+        return true;
+    }
+    let arrival = shared.arrival();
+    let mut exempt = arrival.exempt.iter();
+    exempt.any(|(slot, through)| *slot == from && position <= *through)
 }
 
 /// Another primary has changed a file: what a former incarnation of ours wanted to ship of it is out of
@@ -443,7 +458,7 @@ fn has_all_before(
         return Some(());
     };
     let is_lost = !turn.ledger.active.contains(&ReplicaSlot(missing.0));
-    let is_current = turn.core.view().epoch.0 >= epoch;
+    let is_current = turn.epoch().0 >= epoch;
     if is_lost && is_current && !shared.takes_part() {
         // Nobody sends it any more; to those who take part it is relayed. An earlier view does not tell: the replica may have
         // come back since.
@@ -458,9 +473,9 @@ fn may_apply(turn: &mut Turn<'_>, under: &[ControlName]) -> Option<()> {
     if under.is_empty() {
         return None;
     }
-    if turn.core.may_apply(under) {
+    if turn.may_apply(under) {
         return Some(());
     }
-    turn.core.handle_update_waiting(turn.now, &turn.tree, under);
-    turn.core.may_apply(under).then_some(())
+    turn.update_waiting(under);
+    turn.may_apply(under).then_some(())
 }

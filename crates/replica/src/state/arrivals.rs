@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use crate::membership::losses::{Kept, Relay};
+use crate::state::relays::{Kept, Relay};
 use crate::state::shipping::Arrivals;
 use crate::state::wire::PieceHead;
 

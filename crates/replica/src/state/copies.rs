@@ -7,14 +7,39 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use store::{BasePlace, BaseScan, RowChange};
+use store::{BasePlace, BaseScan, RowChange, Store};
 use tokio::time::Instant;
 use vfs::{ReplicaSlot, Result};
 
-use crate::replication::streams::OBJECTS;
+use crate::state::rows::OBJECTS;
+
+/// The fact that says up to where updates were removed.
+pub(crate) const TRIMMED: &[u8] = b"trimmed";
 
 /// So long a copy is kept that is not being sent. It holds back the removal of old rows.
 const KEPT: Duration = Duration::from_secs(600);
+
+/// How much of the tree this replica holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Held {
+    /// Nothing but the root.
+    Nothing,
+    /// All rows, but not all contents.
+    Rows,
+    /// All of it; of a witness, all that it is to have.
+    Everything,
+}
+
+impl Held {
+    /// From its number in a greeting; what is not known counts as nothing.
+    pub(crate) fn from_number(number: u8) -> Held {
+        match number {
+            1 => Held::Rows,
+            2 => Held::Everything,
+            _ => Held::Nothing,
+        }
+    }
+}
 
 /// Copies by who gets them; one each.
 #[derive(Default)]
@@ -152,4 +177,12 @@ impl Copy {
             objects: self.objects(),
         }
     }
+}
+
+/// The last record that is not kept any more, as a store has noted it.
+pub(crate) fn trimmed_before(store: &Store) -> Result<u64> {
+    let facts = store.facts(TRIMMED)?;
+    let noted = facts.first();
+    let noted = noted.and_then(|(_, value)| value.first_chunk::<8>());
+    Ok(noted.map_or(0, |noted| u64::from_be_bytes(*noted)))
 }

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use control::Tree;
 use vfs::{ObjectId, ReplicaSlot};
 
-use crate::driver::turn::Ledger;
+use crate::state::ledger::Ledger;
 
 /// So many files are looked at in one go.
 const LOOKED_AT_ONCE: usize = 256;

@@ -1,25 +1,44 @@
 //! What a replica knows, and the words that replicas use: data, and what follows from it.
 //!
-//! `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other, `members` who is in the
-//! set, `lineage` what was met of every data directory. `arrivals`, `post`, `outcomes`, `copies`, `shipments` and `pace` keep
-//! account of one peer or of all, `shipping` of the contents that they lack; `births`, `opens` and `majority` of files here.
+//! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other, `rows` what a row of
+//!   an update is about, `time` the time of day.
+//! - Of this replica: `ledger` is what lies below the lock of the core, with `ages`, `births`, `durability` and `majority`; `opens`
+//!   are opens of clients here, `scrub` what was found to be damaged, `room` what may still be filled.
+//! - Of the others: `members` is who is in the set, `lineage` what was met of every data directory, `views` what is known of
+//!   taking part, `losses` who has how much of a lost replica's objects, `clients` who a server's clients are.
+//! - Of one peer: `arrivals` and `relays` of its stream, `conversations` of the session with it, `post` waits to be said,
+//!   `outcomes` of operations that it was handed, `copies` and `returns` of what brings it up to date, `removed` of files that it
+//!   has open, `shipping`, `shipments` and `pace` of contents that it lacks.
 //!
 //! What must never enter: the core of replication control, and anything that waits for another replica. Modules in here
 //! import from this folder only.
 
+pub(crate) mod ages;
 pub(crate) mod arrivals;
 pub(crate) mod births;
+pub(crate) mod clients;
+pub(crate) mod conversations;
 pub(crate) mod copies;
+pub(crate) mod durability;
 pub(crate) mod forward;
+pub(crate) mod ledger;
 pub(crate) mod lineage;
+pub(crate) mod losses;
 pub(crate) mod majority;
 pub(crate) mod members;
 pub(crate) mod opens;
 pub(crate) mod outcomes;
 pub(crate) mod pace;
 pub(crate) mod post;
+pub(crate) mod relays;
+pub(crate) mod removed;
+pub(crate) mod returns;
+pub(crate) mod room;
+pub(crate) mod rows;
+pub(crate) mod scrub;
 pub(crate) mod settings;
 pub(crate) mod shipments;
 pub(crate) mod shipping;
 pub(crate) mod time;
+pub(crate) mod views;
 pub(crate) mod wire;

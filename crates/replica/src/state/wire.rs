@@ -63,7 +63,7 @@ pub(crate) enum Kind {
     Scrub = 21,
     /// [`crate::frontend::leavings::ClientsAsked`], answered with [`crate::frontend::leavings::ClientsAbsent`]. Control lane.
     Clients = 31,
-    /// [`crate::replication::progress::Remainder`], about once a second to those on their way back into the view. Control lane.
+    /// [`crate::state::returns::Remainder`], about once a second to those on their way back into the view. Control lane.
     Remainder = 41,
     /// A [`peer::set::Handover`], answered with nothing once it is stored durably. Control lane.
     Authority = 50,
@@ -517,6 +517,13 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> 
 #[derive(Debug, thiserror::Error)]
 #[error("a message cannot be decoded: {0}")]
 pub(crate) struct Malformed(postcard::Error);
+
+/// Of bytes that are the store's, or of a stream that nobody can follow without them.
+impl From<Malformed> for vfs::Error {
+    fn from(error: Malformed) -> vfs::Error {
+        vfs::Error::Io(error.to_string())
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,43 +1,22 @@
-//! Other replicas that are met, followed, and forgotten when they are removed.
+//! Other replicas that are followed, and forgotten when they are removed; whether they are in contact.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
+use tokio::task::JoinHandle;
 use vfs::ReplicaSlot;
 
 use super::{Shared, locked};
-use crate::replication::streams;
-use crate::state::arrivals::Inbox;
 
 impl Shared {
+    /// Has a task end with the replica.
+    pub(crate) fn keep_task(&self, task: JoinHandle<()>) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.push(task);
+    }
+
     /// The replicas whose streams count here: other members, and those that are lost.
     pub(crate) fn followed(&self) -> Vec<ReplicaSlot> {
         self.inboxes().keys().copied().collect()
-    }
-
-    /// Keeps a place for the stream of another replica, from wherever it comes.
-    pub(crate) fn follow_stream(self: &Arc<Self>, slot: ReplicaSlot) {
-        if !self.inboxes().contains_key(&slot) {
-            let applied = self.store.applied(slot).unwrap_or_else(|error| {
-                tracing::error!(%error, "the position in a stream cannot be read");
-                0
-            });
-            let (inbox, queue) = Inbox::new(slot, applied);
-            self.engine
-                .turn(|turn| turn.ledger.heard.insert(slot, applied));
-            let inbox = Arc::new(inbox);
-            self.inboxes().insert(slot, inbox.clone());
-            let applying = tokio::spawn(streams::apply(self.clone(), inbox, queue));
-            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            tasks.push(applying);
-        }
-    }
-
-    /// Keeps connections to a peer, and a place for what it sends. Again: learns its addresses.
-    pub(crate) fn meet(self: &Arc<Self>, slot: ReplicaSlot, addresses: Vec<String>) {
-        self.follow_stream(slot);
-        if let Some(endpoint) = self.endpoint.get() {
-            endpoint.connect(slot, addresses);
-        }
     }
 
     /// Forgets a member that was removed, and follows its stream no longer.
@@ -51,5 +30,53 @@ impl Shared {
         if let Some(inbox) = self.inboxes().remove(&slot) {
             inbox.end();
         }
+    }
+
+    /// Whether so few members have answered lately that no majority is in contact. For a while after its start this replica
+    /// cannot tell, and hopes.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let limit = self.settings.suspicion;
+        let Some(state) = self.view_state().filter(|_| self.began.elapsed() > limit) else {
+            return false;
+        };
+        let news = self.news();
+        let heard = |slot: &ReplicaSlot| {
+            let news = news.get(slot);
+            *slot == self.slot() || news.is_some_and(|news| news.heard.elapsed() <= limit)
+        };
+        let voters = state.voters();
+        let in_contact = voters.iter().filter(|slot| heard(slot));
+        in_contact.count() < state.majority()
+    }
+
+    /// The others who take part and hold contents.
+    pub(crate) fn holders(&self) -> Vec<ReplicaSlot> {
+        let own = self.slot();
+        self.engine.turn(|turn| {
+            let ledger = &turn.ledger;
+            let data = ledger.active.difference(&ledger.witnesses);
+            data.filter(|slot| **slot != own).copied().collect()
+        })
+    }
+
+    /// The same, of those that are in contact.
+    pub(crate) fn holders_in_contact(&self) -> Vec<ReplicaSlot> {
+        let mut holders = self.holders();
+        holders.retain(|slot| self.post.is_in_session(*slot));
+        holders
+    }
+
+    /// What was made up to here may have brought anything under `majority`.
+    pub(crate) fn begin_awareness(&self) {
+        let own = self.engine.turn(|turn| turn.ledger.last_position);
+        let others: Vec<(ReplicaSlot, u64)> = {
+            let inboxes = self.inboxes();
+            let applied = inboxes.iter();
+            applied
+                .map(|(slot, inbox)| (*slot, inbox.applied()))
+                .collect()
+        };
+        let all = others.into_iter().chain([(self.slot(), own)]);
+        self.losses.awareness().begin(all);
     }
 }

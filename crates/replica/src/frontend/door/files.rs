@@ -12,11 +12,12 @@ use vfs::{
     Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
+use super::Door;
 use super::pin::Effect;
-use super::{Door, subject_of};
-use crate::membership::views;
-use crate::replication::removed::Place;
+use crate::driver::tree::subject_of;
+use crate::frontend::reclaim;
 use crate::state::forward::Operation as O;
+use crate::state::removed::Place;
 use crate::state::settings::Durability;
 
 #[async_trait]
@@ -414,7 +415,7 @@ impl FileSystem for Door {
     }
 
     async fn end_reclaim(&self) -> Result<()> {
-        views::forget_others_went_on(&self.shared).await?;
+        reclaim::forget_others_went_on(&self.shared).await?;
         self.shared.store.end_reclaim().await
     }
 

@@ -15,19 +15,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Subject, Update};
+use control::Update;
 use tokio::time::Instant;
 use vfs::{Attributes, Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
-pub(crate) use reads::WAITING_AT_ONCE;
 use removed::AtHome;
 
 use crate::driver::shared::Shared;
-use crate::driver::turn::Verdict;
-use crate::membership::views;
-use crate::replication::base::Held;
-use crate::replication::scrub;
+use crate::driver::tree::subject_of;
+use crate::state::copies::Held;
 use crate::state::forward::{Expected, Handed, Operation, Value};
+use crate::state::ledger::Verdict;
 use crate::state::members::REMOVED;
 use crate::state::outcomes::{Outcome, Unanswered};
 use crate::state::settings::{Frozen, WithoutMajority};
@@ -102,7 +100,7 @@ impl Door {
         if shared.settings.without_majority != WithoutMajority::Error {
             return std::future::pending().await;
         }
-        while !(shared.is_whole() && views::is_cut_off(shared)) {
+        while !(shared.is_whole() && shared.is_cut_off()) {
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -117,7 +115,7 @@ impl Door {
             && shared.is_whole()
             && !self.may_answer()
             && !shared.standing.is_barred()
-            && views::is_cut_off(shared)
+            && shared.is_cut_off()
     }
 
     /// Refuses what touches a file that is abandoned and waits to be adopted.
@@ -144,7 +142,7 @@ impl Door {
         if !engine.anything_foreign() {
             return None;
         }
-        let foreign = engine.turn(|turn| turn.core.foreign_control(&turn.tree, object));
+        let foreign = engine.turn(|turn| turn.foreign_control(object));
         foreign.map(|name| name.holder)
     }
 
@@ -153,8 +151,8 @@ impl Door {
         if self.forwarded {
             return None;
         }
-        scrub::suspect(&self.shared, object);
-        scrub::others(&self.shared).first().copied()
+        self.shared.scrub.suspect(object);
+        self.shared.holders_in_contact().first().copied()
     }
 
     /// Waits until a content that the disk has damaged is got back from another replica.
@@ -355,7 +353,7 @@ impl Door {
     /// control.
     async fn acquire(&self, update: &Update, deadline: Instant) -> Result<Option<ReplicaSlot>> {
         let covered = self.shared.engine.turn(|turn| {
-            let admission = turn.core.try_admit(turn.now, &turn.tree, update);
+            let admission = turn.try_admit(update);
             admission.map_or_else(|| Err(turn.submit(update)), |_| Ok(()))
         });
         match covered {
@@ -499,13 +497,4 @@ enum Absence {
 
 fn expected<T: Expected>(value: Value) -> Result<T> {
     T::from_value(value).ok_or_else(|| Error::Io("a peer answered another question".into()))
-}
-
-/// An object as replication control sees it.
-pub(crate) fn subject_of(attributes: &Attributes) -> Subject {
-    match (attributes.is_directory(), attributes.links) {
-        (true, _) => Subject::Directory(attributes.id),
-        (false, 0 | 1) => Subject::File(attributes.id),
-        (false, _) => Subject::LinkedFile(attributes.id),
-    }
 }

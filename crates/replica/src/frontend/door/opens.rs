@@ -10,8 +10,8 @@ use vfs::{
 };
 
 use super::{Absence, Door, PAUSE, not_here};
-use crate::driver::turn::Verdict;
 use crate::state::forward::Operation;
+use crate::state::ledger::Verdict;
 
 fn denies(share: Share) -> bool {
     share.deny_read || share.deny_write
@@ -122,9 +122,7 @@ impl Door {
     /// Keeps the file's control while a client here has it open for writing.
     fn note_writer(&self, id: ObjectId, owner: &OpenOwner, share: Share) {
         if share.write && !self.forwarded && self.shared.opens.note_writer(id, owner) {
-            self.shared
-                .engine
-                .turn(|turn| turn.core.handle_opened_for_writing(id));
+            self.shared.engine.turn(|turn| turn.opened_for_writing(id));
         }
     }
 
@@ -184,8 +182,7 @@ impl Door {
         self.settle(id).await?;
         if self.shared.opens.forget_writer(id, owner) {
             self.shared.engine.turn(|turn| {
-                turn.core
-                    .handle_closed_for_writing(turn.now, &turn.tree, id);
+                turn.closed_for_writing(id);
             });
         }
         Ok(())
@@ -224,18 +221,11 @@ impl Door {
 
     async fn settle_here(&self, file: ObjectId) -> Result<()> {
         let engine = &self.shared.engine;
-        let number = engine.turn(|turn| {
-            let operation = turn.ledger.begin_operation();
+        let verdict = engine.turn(|turn| {
             let entry = turn.ledger.births.of(file).map(Position);
-            let taken = turn
-                .core
-                .handle_close(turn.now, &turn.tree, operation, file, entry);
-            if taken.is_err() {
-                turn.ledger.abandon(operation);
-            }
-            operation.0
+            turn.close(file, entry)
         });
-        let verdict = engine.verdict(number).ok_or(Error::Delay)?;
+        let verdict = verdict.ok_or(Error::Delay)?;
         // A replica that is away holds this up until it is back, or has left the set.
         match verdict.await {
             Ok(Verdict::Admitted) => Ok(()),

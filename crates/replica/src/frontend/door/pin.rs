@@ -8,9 +8,11 @@ use std::sync::Arc;
 use control::{ControlName, Position, Update};
 use vfs::{Error, ObjectId, Result};
 
-use super::{Absence, Door, subject_of};
-use crate::driver::turn::{Engine, Turn, Verdict};
+use super::{Absence, Door};
+use crate::driver::tree::subject_of;
+use crate::driver::turn::{Engine, Turn};
 use crate::state::forward::{Expected, Operation};
+use crate::state::ledger::Verdict;
 
 /// What a change does to the content of a file.
 #[derive(Clone, Debug)]
@@ -104,14 +106,14 @@ impl Door {
         let update = Update::Change(subject_of(&attributes));
         let engine = &self.shared.engine;
         engine.turn(|turn| {
-            let Some(admission) = turn.core.try_admit(turn.now, &turn.tree, &update) else {
+            let Some(admission) = turn.try_admit(&update) else {
                 return match turn.submit(&update) {
                     Error::Refused(number) => Ok(Grip::Refused(number)),
                     error => Err(error),
                 };
             };
             engine.demand(admission.after);
-            turn.core.hold(&admission.under);
+            turn.hold(&admission.under);
             let pin = turn.ledger.pins.entry(file).or_default();
             pin.under.extend(&admission.under);
             if let Effect::Cut(size) = effect {
@@ -153,7 +155,7 @@ impl Hold {
             }
         }
         let follows = Position(position);
-        turn.core.handle_data_unshipped(file, &self.under);
+        turn.data_unshipped(file, &self.under);
         let unshipped = &mut turn.ledger.unshipped;
         match &self.effect {
             Effect::Range(range) => unshipped.changed(turn.now, file, range.clone(), follows),
@@ -162,7 +164,7 @@ impl Hold {
             Effect::Cut(_) => unshipped.changed(turn.now, file, 0..u64::MAX, follows),
         }
         turn.settle_content(file);
-        turn.core.handle_let_go(turn.now, &turn.tree, &self.under);
+        turn.let_go(&self.under);
         turn.note_complete_without_content(file);
     }
 }

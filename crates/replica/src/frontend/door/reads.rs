@@ -27,9 +27,6 @@ const SOON_STABLE: Duration = Duration::from_millis(50);
 /// When the asker has got nothing more of the file for so long, the answer brings the data.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
-/// So many may wait at once, of all peers. Fewer than a peer may have carried out at once, lest reads hold up everything else.
-pub(crate) const WAITING_AT_ONCE: usize = 128;
-
 /// And after so long in any case; whoever asks does not wait for ever.
 const LONGEST: Duration = Duration::from_secs(20);
 

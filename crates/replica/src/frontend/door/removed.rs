@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use vfs::{Error, ObjectId, Result};
 
 use super::Door;
-use crate::replication::removed::Place;
 use crate::state::forward::{Expected, Operation};
+use crate::state::removed::Place;
 
 /// What has come of an operation on a removed file.
 pub(super) enum AtHome<T> {
@@ -27,7 +27,10 @@ pub(super) enum AtHome<T> {
 impl Door {
     /// Where an operation on a removed file goes; `None` for a file with a name. What was forwarded goes no further.
     pub(super) fn removed_place(&self, file: ObjectId) -> Option<Place> {
-        let place = self.shared.removed_place(file)?;
+        let shared = &self.shared;
+        let home = shared.store.orphan_home(file)?;
+        let here = home == shared.slot() || shared.removed.is_alone(file);
+        let place = if here { Place::Here } else { Place::At(home) };
         Some(match place {
             Place::At(_) if self.forwarded => Place::Here,
             Place::At(home) if self.is_lost(home) => {

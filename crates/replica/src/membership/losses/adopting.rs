@@ -16,9 +16,9 @@ use vfs::{Authority, Credentials, Error, FileSystem, ObjectId, Result, SetAttrib
 use super::is_first;
 use crate::driver::shared::Shared;
 use crate::frontend::door::Door;
+use crate::replication::renewing;
 use crate::state::settings::Durability;
 use crate::state::time::unix_seconds;
-use crate::upkeep;
 
 /// After such a time a survivor does what the first of them has not done.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -116,7 +116,7 @@ async fn adopt(shared: &Arc<Shared>, file: ObjectId, fate: Fate) -> Result<()> {
     }
     let torn = fate == Fate::Torn;
     let mut attempts = 0;
-    while !upkeep::give_new_version(shared, file, || shared.store.adopt(file, torn)).await {
+    while !renewing::give_new_version(shared, file, || shared.store.adopt(file, torn)).await {
         // Control that was won is there for the next attempt, if that comes soon.
         attempts += 1;
         if attempts == ATTEMPTS {

@@ -2,7 +2,7 @@
 //!
 //! A file is marked incomplete in the batch of the update that changed its data, and complete again when the
 //! primary says that everything up to a position is here. When the primary is lost, whoever has the best of it
-//! (`verdict`) supplies the others, so that all have the same. A file that is complete nowhere stays marked, because the
+//! (`state::losses`) supplies the others, so that all have the same. A file that is complete nowhere stays marked, because the
 //! lost replica may come back with it; what becomes of it when that is not waited for is in `adopting`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +13,11 @@ use peer::Lane;
 use tokio::time::{Duration, Instant};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
-use super::verdict::{Best, Lacks, Quality, Reports, best};
-use super::{applied_by_others, applied_here, late, survivors};
+use super::{applied_by_others, applied_here, late};
 use crate::driver::shared::Shared;
-use crate::membership::sessions;
+use crate::replication::conversing;
+use crate::replication::withheld;
+use crate::state::losses::{Best, Equalling, Lacks, Quality, Report, best};
 use crate::state::settings::Durability;
 use crate::state::wire::{self, Completed, Incomplete, Lack};
 
@@ -26,64 +27,12 @@ const FILES_AT_ONCE: usize = 1000;
 const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_MAX: Duration = Duration::from_secs(64);
 
-/// Bringing contents of one lost replica level.
-#[derive(Debug, Default)]
-pub(crate) struct Equalling {
-    applied: u64,
-    said: Option<Instant>,
-    pause: Duration,
-    /// What was missing here when all were level, as it was reported.
-    own: Lacks,
-    reports: BTreeMap<ReplicaSlot, Report>,
-    supplied: bool,
-    /// Those whom this replica supplies with files that are complete nowhere.
-    supplies: BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>,
-    /// Who takes part since later than the lost one did.
-    late: BTreeSet<ReplicaSlot>,
-    /// Who has sent all of a file since then.
-    sent: BTreeMap<ObjectId, ReplicaSlot>,
-    /// Files that are complete nowhere, and here as in the best copy.
-    level: BTreeSet<ObjectId>,
-    whole: bool,
-}
-
-/// What another survivor lacks.
-#[derive(Debug, Default)]
-struct Report {
-    applied: u64,
-    files: Lacks,
-    complete: bool,
-}
-
-impl Equalling {
-    pub(super) fn is_whole(&self) -> bool {
-        self.whole
-    }
-
-    pub(super) fn applied(&self) -> u64 {
-        self.applied
-    }
-
-    /// What all survivors lack, once everybody has told.
-    fn told(&self, own: ReplicaSlot, others: &[ReplicaSlot]) -> Option<Reports<'_>> {
-        let others = others.iter().map(|slot| {
-            let report = self.reports.get(slot)?;
-            let counts = report.complete && report.applied == self.applied;
-            counts.then_some((*slot, &report.files))
-        });
-        let lacks: Option<_> = others.chain([Some((own, &self.own))]).collect();
-        let lacks = lacks?;
-        let late = self.late.clone();
-        Some(Reports { lacks, late })
-    }
-}
-
 /// Goes one step further.
 pub(super) async fn equal(shared: &Arc<Shared>, lost: ReplicaSlot) {
     let here = applied_here(shared, lost);
     let level = applied_by_others(shared, lost)
         .is_some_and(|others| others.values().all(|applied| *applied == here));
-    let settled = shared.engine.turn(|turn| turn.core.is_settled());
+    let settled = shared.engine.turn(|turn| turn.is_settled());
     if !level || !settled {
         return;
     }
@@ -148,7 +97,7 @@ fn report(shared: &Arc<Shared>, lost: ReplicaSlot) {
     };
     let epoch = shared.standing.view().epoch.0;
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
-    for slot in survivors(shared) {
+    for slot in shared.holders() {
         let parts = (0..count).map(|part| {
             let first = part * FILES_AT_ONCE;
             let last = files.len().min(first + FILES_AT_ONCE);
@@ -162,7 +111,7 @@ fn report(shared: &Arc<Shared>, lost: ReplicaSlot) {
             };
             wire::payload(wire::Kind::Incomplete, &message)
         });
-        sessions::send_list(shared, slot, parts.collect());
+        conversing::send_list(shared, slot, parts.collect());
     }
 }
 
@@ -185,7 +134,7 @@ pub(crate) fn incomplete(shared: &Arc<Shared>, from: ReplicaSlot, said: Incomple
 
 /// Once everybody has told: ships the files of which this replica has the best to those who lack them.
 fn supply(shared: &Arc<Shared>, lost: ReplicaSlot) {
-    let others = survivors(shared);
+    let others = shared.holders();
     let mine = {
         let mut all = shared.losses.equalling();
         let Some(equalling) = all.get_mut(&lost).filter(|one| !one.supplied) else {
@@ -236,7 +185,7 @@ fn files_to_supply(
 
 /// Up to which place of a lost replica's stream somebody has the contents of each file.
 pub(super) fn complete_through(shared: &Shared, lost: ReplicaSlot) -> u64 {
-    let others = survivors(shared);
+    let others = shared.holders();
     let all = shared.losses.equalling();
     let Some(told) = all
         .get(&lost)
@@ -251,27 +200,9 @@ pub(super) fn complete_through(shared: &Shared, lost: ReplicaSlot) -> u64 {
     furthest.min().unwrap_or(u64::MAX)
 }
 
-/// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
-pub(crate) fn supplies(shared: &Shared, to: ReplicaSlot, file: ObjectId) -> bool {
-    let all = shared.losses.equalling();
-    let mut supplied = all.values().filter_map(|one| one.supplies.get(&file));
-    supplied.any(|receivers| receivers.contains(&to))
-}
-
-/// Whether a peer has the best of a file of which a lost replica had sent this one only a part.
-pub(crate) fn is_supplied_by(shared: &Shared, from: ReplicaSlot, file: ObjectId) -> bool {
-    let others = survivors(shared);
-    let all = shared.losses.equalling();
-    all.values().any(|equalling| {
-        let told = equalling.told(shared.slot(), &others);
-        let best = told.and_then(|told| best(&told, file));
-        equalling.own.contains_key(&file) && best.is_some_and(|best| best.slot == from)
-    })
-}
-
 /// Files that whoever has the best of them has sent: they are complete, or as good as they get.
 async fn take_over_sent(shared: &Arc<Shared>, lost: ReplicaSlot) {
-    let others = survivors(shared);
+    let others = shared.holders();
     let sent: Vec<(ObjectId, Best)> = {
         let all = shared.losses.equalling();
         let Some(equalling) = all.get(&lost) else {
@@ -289,7 +220,7 @@ async fn take_over_sent(shared: &Arc<Shared>, lost: ReplicaSlot) {
     for (file, best) in sent {
         let whole = match best.quality {
             Quality::Complete => {
-                settle_flagged(shared, lost, file, u64::MAX).await;
+                withheld::settle_flagged(shared, lost, file, u64::MAX).await;
                 // Whoever takes part anew may wait for it.
                 shared.engine.stir();
                 continue;
@@ -321,65 +252,12 @@ pub(crate) fn at_stake(shared: &Shared, lost: ReplicaSlot) -> Vec<(ObjectId, Opt
         .collect()
 }
 
-/// A peer has all content of a file, by its acknowledgement of the last piece; it is told so, because it
-/// cannot know.
-pub(crate) fn reached_everybody(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
-    let position = shared.engine.turn(|turn| {
-        // What is being written now may be in place here and not be noted yet.
-        let pinned = turn.ledger.pins.contains_key(&file);
-        (!pinned).then_some(turn.ledger.last_position)
-    });
-    if let Some(position) = position {
-        shared.note_completed(peer, file, position);
-    }
-}
-
-/// Tells peers of the files that are complete there.
-pub(crate) fn send_completed(shared: &Shared) {
-    let complete = shared
-        .engine
-        .turn(|turn| std::mem::take(&mut turn.ledger.complete));
-    for (slot, file, position) in complete {
-        shared.note_completed(slot, file, position);
-    }
-    for (slot, mut files) in shared.take_completed() {
-        while !files.is_empty() {
-            let rest = files.split_off(files.len().min(FILES_AT_ONCE));
-            let message = wire::payload(wire::Kind::Completed, &Completed { files });
-            shared.post.send(slot, Lane::Metadata, message);
-            files = rest;
-        }
-    }
-}
-
-/// Tells a peer once more of the files that are complete there, if it may not know: what was said in another
-/// session, or dropped, may not have reached it.
-pub(crate) fn say_completed_again(shared: &Shared, peer: ReplicaSlot) {
-    shared.engine.turn(|turn| {
-        let ledger = &mut *turn.ledger;
-        let first = ObjectId::from_u64(0);
-        let of_peer = ledger.unconfirmed.range((peer, first)..);
-        let files = of_peer.take_while(|(slot, _)| *slot == peer);
-        let files: Vec<ObjectId> = files.map(|(_, file)| *file).collect();
-        let Some(backlog) = ledger.unshipped.peer(peer) else {
-            return;
-        };
-        let keeps = backlog.keeps_contents();
-        let known = files
-            .into_iter()
-            .filter(|file| keeps && !backlog.lacks(*file) && !ledger.pins.contains_key(file));
-        let known = known.map(|file| (peer, file, ledger.last_position));
-        ledger.complete.extend(known);
-    });
-    send_completed(shared);
-}
-
 /// A peer says that these files of its stream are complete here.
 pub(crate) async fn completed(shared: Arc<Shared>, from: ReplicaSlot, completed: Completed) {
     let lost = super::lost(&shared);
     let mut fetched = Vec::new();
     for (file, position) in completed.files {
-        settle_flagged(&shared, from, file, position).await;
+        withheld::settle_flagged(&shared, from, file, position).await;
         let mut equalling = shared.losses.equalling();
         for slot in &lost {
             if let Some(equalling) = equalling.get_mut(slot) {
@@ -395,16 +273,4 @@ pub(crate) async fn completed(shared: Arc<Shared>, from: ReplicaSlot, completed:
     let files = fetched.into_iter().map(|file| (file, 0)).collect();
     let message = wire::payload(wire::Kind::Noted, &Completed { files });
     shared.post.send(from, Lane::Metadata, message);
-}
-
-/// Takes the mark off a file whose contents are here.
-pub(crate) async fn settle_flagged(
-    shared: &Shared,
-    from: ReplicaSlot,
-    file: ObjectId,
-    position: u64,
-) {
-    if let Err(error) = shared.store.note_complete(file, from, position).await {
-        tracing::error!(%error, %file, "a file cannot be marked complete");
-    }
 }

@@ -7,8 +7,8 @@ use std::ops::Range;
 use control::{Moment, Position};
 use vfs::{ObjectId, ReplicaSlot};
 
-use super::verdict::{Lacks, Reports, best};
-use crate::driver::turn::Ledger;
+use crate::state::ledger::Ledger;
+use crate::state::losses::{Lacks, Reports, best};
 use crate::state::shipping::{Piece, Settings, Unshipped};
 use crate::state::wire::Lack;
 

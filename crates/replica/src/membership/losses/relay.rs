@@ -5,16 +5,12 @@
 //!
 //! Who relays is not believed: each message bears the signature of its maker, who signed it for whoever it may be passed on to. So nobody
 //! can invent, or leave out, a part of another one's stream.
-//!
-//! Only so much is under way to one peer as it has not yet applied, by its own word; that is the credit. What is under way
-//! is not sent again, unless nothing has come of it for long: the receiver may have had reason to drop it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use peer::{Lane, Unproven};
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
 use super::{applied_by_others, applied_here};
@@ -24,11 +20,6 @@ use crate::membership::views;
 use crate::state::arrivals::{Inbox, Signed};
 use crate::state::wire::{self, Malformed, Records, Relayed};
 
-/// So many bytes of a stream may be under way to one peer; the last message may exceed it. Beside them the peer's questions
-/// for its lease have to get through the slowest link.
-const UNDER_WAY_BYTES: usize = 4 << 20;
-/// What a peer has not applied for so long, nor anything before it, is relayed again.
-pub(super) const AGAIN: Duration = Duration::from_secs(5);
 /// What is told of once, with sums later.
 const REFUSED: &str = "relayed updates are refused";
 
@@ -175,141 +166,5 @@ pub(super) fn forget_what_all_have(shared: &Arc<Shared>) {
             let everywhere = others.values().copied().min();
             inbox.forget_kept(everywhere.unwrap_or(u64::MAX));
         }
-    }
-}
-
-/// A message of a stream, kept.
-#[derive(Clone, Debug)]
-pub(crate) struct Kept {
-    /// Before it the stream was applied here up to this place.
-    pub(crate) behind: u64,
-    pub(crate) through: u64,
-    pub(crate) signed: Signed,
-}
-
-/// What is relayed of one stream to one peer.
-#[derive(Debug)]
-pub(crate) struct Relay {
-    /// The messages that the peer has not applied, by their last places and their lengths.
-    under_way: VecDeque<(u64, usize)>,
-    /// Everything up to here was sent.
-    sent: u64,
-    /// How far the peer has applied the stream, and since when it has been there.
-    applied: u64,
-    since: Instant,
-    messages: u64,
-    bytes: u64,
-}
-
-impl Relay {
-    pub(crate) fn new(applied: u64, now: Instant) -> Relay {
-        Relay {
-            under_way: VecDeque::new(),
-            sent: applied,
-            applied,
-            since: now,
-            messages: 0,
-            bytes: 0,
-        }
-    }
-
-    /// The messages to send now, without a gap between them; none when what follows is not kept.
-    pub(crate) fn next(
-        &mut self,
-        applied: u64,
-        now: Instant,
-        kept: &VecDeque<Kept>,
-    ) -> Vec<Signed> {
-        if applied > self.applied || self.under_way.is_empty() {
-            self.applied = applied.max(self.applied);
-            self.since = now;
-        }
-        if now.duration_since(self.since) > AGAIN {
-            self.under_way.clear();
-            self.sent = applied;
-            self.since = now;
-        }
-        self.under_way.retain(|(through, _)| *through > applied);
-        self.sent = self.sent.max(applied);
-        let mut under_way: usize = self.under_way.iter().map(|(_, bytes)| *bytes).sum();
-        let mut messages = Vec::new();
-        for kept in kept.iter().filter(|kept| kept.through > applied) {
-            if kept.through <= self.sent {
-                continue;
-            }
-            if kept.behind > self.sent || under_way >= UNDER_WAY_BYTES {
-                break;
-            }
-            let bytes = kept.signed.len();
-            under_way += bytes;
-            self.sent = kept.through;
-            self.under_way.push_back((kept.through, bytes));
-            self.messages += 1;
-            self.bytes += bytes as u64;
-            messages.push(kept.signed.clone());
-        }
-        messages
-    }
-
-    /// Nothing was sent.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.messages == 0
-    }
-
-    /// So many messages and bytes were sent.
-    pub(crate) fn sum(&self) -> (u64, u64) {
-        (self.messages, self.bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MESSAGE_BYTES: usize = 256 << 10;
-
-    /// 32 MiB of a lost stream, in messages of one place each.
-    fn kept() -> VecDeque<Kept> {
-        let signed = Signed {
-            records: vec![7; MESSAGE_BYTES].into(),
-            signature: [].as_slice().into(),
-        };
-        let message = |place| Kept {
-            behind: place,
-            through: place + 1,
-            signed: signed.clone(),
-        };
-        (0..128).map(message).collect()
-    }
-
-    /// Every 200 ms a survivor looks what another one, over a slow link, lacks of 32 MiB. That one says how far it is once a
-    /// second.
-    #[test]
-    fn counterexample_46_what_is_under_way_is_bounded_and_not_sent_again() {
-        let (kept, begin) = (kept(), Instant::now());
-        let mut relay = Relay::new(0, begin);
-        let (mut sent, mut applied) = (0, 0);
-        let mut looks = 0;
-        while applied < 128 {
-            let now = begin + looks * Duration::from_millis(200);
-            sent += relay.next(applied, now, &kept).len() as u64;
-            let under_way = (sent - applied) as usize * MESSAGE_BYTES;
-            assert!(under_way <= UNDER_WAY_BYTES, "{under_way} bytes");
-            looks += 1;
-            if looks % 5 == 0 {
-                applied += 2;
-            }
-        }
-        assert_eq!(relay.sum(), (128, 32 << 20), "every byte once");
-    }
-
-    #[test]
-    fn what_the_receiver_had_to_drop_is_relayed_again_after_a_while() {
-        let (kept, begin) = (kept(), Instant::now());
-        let mut relay = Relay::new(0, begin);
-        let first = relay.next(0, begin, &kept).len();
-        assert!(relay.next(0, begin + AGAIN, &kept).is_empty());
-        let later = begin + AGAIN + Duration::from_millis(1);
-        assert_eq!(relay.next(0, later, &kept).len(), first);
     }
 }

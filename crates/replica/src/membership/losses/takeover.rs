@@ -15,7 +15,7 @@ pub(super) async fn take_over(shared: &Arc<Shared>, lost: ReplicaSlot) {
         return;
     }
     let objects: Vec<(ObjectId, bool)> = shared.engine.turn(|turn| {
-        let theirs = turn.core.frozen().filter(|grant| grant.name.holder == lost);
+        let theirs = turn.frozen().filter(|grant| grant.name.holder == lost);
         let claims = theirs.flat_map(|grant| &grant.claims);
         let deep = |claim: &control::Claim| claim.depth == control::Depth::Deep;
         claims.map(|claim| (claim.object, deep(claim))).collect()

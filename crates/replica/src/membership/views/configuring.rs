@@ -16,7 +16,7 @@ use peer::set::{Member, MemberList};
 use vfs::ReplicaSlot;
 use view::{Decision, Kind, Outcome, SettledBy, ViewState};
 
-use super::{leaving, promises};
+use super::promises;
 use crate::driver::shared::Shared;
 use crate::membership::losses;
 use crate::state::time::unix_seconds;
@@ -112,7 +112,7 @@ pub(crate) async fn configure(shared: &Arc<Shared>) {
     match step {
         Some(Step::Settle(slot)) if settles => settle(shared, slot).await,
         Some(Step::PartWith(slot)) if keeps_authority => {
-            leaving::exclude(shared, slot, REMOVED).await;
+            shared.exclude(slot, REMOVED).await;
         }
         Some(Step::Change(decision)) if keeps_authority && is_steady(shared) => {
             change(shared, views, decision).await;
@@ -172,8 +172,8 @@ async fn settle(shared: &Arc<Shared>, slot: ReplicaSlot) {
 /// given up by an administrator's word.
 pub(crate) fn leaves_something(shared: &Shared, slot: ReplicaSlot) -> bool {
     let frozen = shared.engine.turn(|turn| {
-        let mut frozen = turn.core.frozen();
-        !turn.core.is_settled() || frozen.any(|grant| grant.name.holder == slot)
+        let mut frozen = turn.frozen();
+        !turn.is_settled() || frozen.any(|grant| grant.name.holder == slot)
     });
     frozen || !losses::at_stake(shared, slot).is_empty()
 }

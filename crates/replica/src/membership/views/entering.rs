@@ -15,27 +15,9 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::driver::shared::Shared;
 use crate::driver::turn::Turn;
 use crate::membership::losses;
+use crate::replication::withheld;
+use crate::state::views::{Arrival, Debt};
 use crate::state::wire::{self, CaughtUp, Entered};
-
-/// What this replica owes one that takes part anew.
-#[derive(Debug)]
-pub(crate) struct Debt {
-    /// The view since which the newcomer takes part.
-    epoch: u64,
-    through: u64,
-    /// Files of which the newcomer lacked something then that it has not got since. What is written later is
-    /// not owed.
-    files: BTreeSet<ObjectId>,
-}
-
-/// What this replica, taking part anew, has heard of the others.
-#[derive(Debug, Default)]
-pub(crate) struct Arrival {
-    epoch: u64,
-    /// The last places of their streams that were made without regard to this replica.
-    exempt: Vec<(ReplicaSlot, u64)>,
-    caught_up: BTreeSet<ReplicaSlot>,
-}
 
 /// This replica has entered a view in which another one takes part anew.
 pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
@@ -56,7 +38,7 @@ pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
             None => BTreeSet::new(),
         };
         for file in &files {
-            turn.core.handle_data_unshipped(*file, &[]);
+            turn.data_unshipped(*file, &[]);
         }
         Debt {
             epoch: since,
@@ -132,7 +114,7 @@ pub(crate) fn look_at_debts(shared: &Shared) {
     let paid: Vec<(ReplicaSlot, u64)> = shared.engine.turn(|turn| {
         let withheld = owed.iter().copied();
         let withheld: BTreeSet<ObjectId> = withheld
-            .filter(|file| losses::lacks_frozen(shared, turn, *file))
+            .filter(|file| withheld::lacks_frozen(shared, turn, *file))
             .collect();
         let ledger = &mut turn.ledger;
         for (slot, debt) in debts.iter_mut() {
@@ -183,7 +165,7 @@ fn has_everything(shared: &Shared, turn: &mut Turn<'_>) -> bool {
     let arrival = shared.arrival();
     let mut others = turn.ledger.active.iter();
     shared.is_whole()
-        && turn.core.is_settled()
+        && turn.is_settled()
         && losses::has_what_the_lost_left(shared, turn)
         && others.all(|slot| {
             *slot == shared.slot()
@@ -198,7 +180,7 @@ pub(super) fn waits_for(shared: &Shared) -> Option<String> {
         return Some("its copy of the tree is not complete".to_owned());
     }
     shared.engine.turn(|turn| {
-        if !turn.core.is_settled() {
+        if !turn.is_settled() {
             return Some("not every member of the view has reported".to_owned());
         }
         if !losses::has_what_the_lost_left(shared, turn) {
@@ -264,19 +246,4 @@ pub(crate) fn caught_up(shared: &Arc<Shared>, from: ReplicaSlot, caught_up: Caug
         drop(arrival);
         shared.engine.stir();
     }
-}
-
-/// Whether an update may be applied whatever it was made under: this replica takes no part, or took none
-/// when it was made, or takes part anew and hears of it from others because its maker is lost.
-pub(crate) fn exempt(shared: &Shared, from: ReplicaSlot, position: u64) -> bool {
-    if !shared.takes_part() {
-        return true;
-    }
-    let is_lost = !shared.standing.view().active.contains(&from);
-    if is_lost && !shared.standing.is_up_to_date() {
-        return true;
-    }
-    let arrival = shared.arrival();
-    let mut exempt = arrival.exempt.iter();
-    exempt.any(|(slot, through)| *slot == from && position <= *through)
 }

@@ -19,7 +19,7 @@ use crate::driver::standing;
 use crate::membership::accounts;
 use crate::membership::losses;
 use crate::membership::members;
-use crate::replication::base::Held;
+use crate::state::copies::Held;
 
 /// Between attempts to found a set.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -182,7 +182,7 @@ fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view
             turn.ledger.configured_at = Some((turn.now, turn.ledger.last_position));
         }
         turn.put_off_telling();
-        turn.core.handle_view(turn.now, &turn.tree, view.clone());
+        turn.view_changed(view.clone());
         turn.settle_all_contents();
         turn.stirred = true;
     });

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
-use view::{Decision, Outcome, ViewState};
+use view::{Decision, ViewState};
 
-use super::News;
 use crate::driver::shared::Shared;
 use crate::membership::losses;
 use crate::state::time::unix_seconds;
+use crate::state::views::News;
 use crate::state::wire::Ask;
 
 /// Why somebody is excluded, for people.
@@ -43,26 +43,6 @@ pub(crate) fn silent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
         news.is_some_and(|news| news.heard.elapsed() > limit)
     });
     silent.copied().collect()
-}
-
-/// Whether so few members have answered lately that no majority is in contact. For a while after its start this replica
-/// cannot tell, and hopes.
-pub(crate) fn is_cut_off(shared: &Shared) -> bool {
-    let limit = shared.settings.suspicion;
-    let Some(state) = shared
-        .view_state()
-        .filter(|_| shared.began.elapsed() > limit)
-    else {
-        return false;
-    };
-    let news = shared.news();
-    let heard = |slot: &ReplicaSlot| {
-        let news = news.get(slot);
-        *slot == shared.slot() || news.is_some_and(|news| news.heard.elapsed() <= limit)
-    };
-    let voters = state.voters();
-    let in_contact = voters.iter().filter(|slot| heard(slot));
-    in_contact.count() < state.majority()
 }
 
 /// Has those leave who do not answer, until the replica stops.
@@ -95,7 +75,7 @@ async fn part_with_the_silent(shared: &Arc<Shared>) {
         false => who_takes_their_places(shared, &state, &out),
     };
     if admitted.is_empty() {
-        return exclude(shared, *first, SILENT).await;
+        return shared.exclude(*first, SILENT).await;
     }
     let decision = Decision::Replace {
         out: out.clone(),
@@ -105,7 +85,7 @@ async fn part_with_the_silent(shared: &Arc<Shared>) {
         reason: SILENT.to_owned(),
         at_unix_s: unix_seconds(),
     };
-    if decide(shared, decision).await {
+    if shared.decide(decision).await {
         let (out, admitted) = (listed(&out), listed(admitted.keys()));
         tracing::warn!(out, admitted, "others take the places of silent replicas");
     }
@@ -183,33 +163,6 @@ fn applied_there(ask: &Ask, of: ReplicaSlot) -> u64 {
     let mut applied = ask.applied.iter();
     let found = applied.find(|(slot, _)| *slot == of.0);
     found.map_or(0, |(_, position)| *position)
-}
-
-/// Proposes that a member leaves the view.
-pub(crate) async fn exclude(shared: &Arc<Shared>, slot: ReplicaSlot, reason: &str) {
-    let decision = Decision::Exclude {
-        slot,
-        by: shared.slot(),
-        seen_epoch: shared.standing.view().epoch.0,
-        reason: reason.to_owned(),
-        at_unix_s: unix_seconds(),
-    };
-    if decide(shared, decision).await {
-        tracing::warn!(peer = slot.0, reason, "a replica leaves the view");
-    }
-}
-
-/// Whether it was decided so.
-async fn decide(shared: &Arc<Shared>, decision: Decision) -> bool {
-    let Some(views) = shared.views.get() else {
-        return false;
-    };
-    match views.decide(decision).await {
-        Ok(Outcome::Applied) => return true,
-        Ok(Outcome::Refused(why)) => tracing::debug!(why, "no replica leaves the view"),
-        Err(error) => tracing::debug!(%error, "nothing is decided"),
-    }
-    false
 }
 
 fn listed<'a>(slots: impl IntoIterator<Item = &'a ReplicaSlot>) -> String {

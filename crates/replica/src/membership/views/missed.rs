@@ -11,40 +11,13 @@ use std::sync::atomic::Ordering;
 use vfs::ReplicaSlot;
 use view::{StreamEnd, ViewState};
 
-use super::returning;
 use crate::driver::shared::Shared;
-use crate::replication::base::Held;
-
-/// The fact that says how many settlements this copy has gone through.
-const KNOWN: &[u8] = b"gone-through";
+use crate::replication::base;
+use crate::replication::settled;
+use crate::state::copies::Held;
 
 /// Why a member leaves that has more than was kept, for people.
 const AFTER_ITS_WORD: &str = "more of a lost replica's updates arrived here than the others kept";
-
-/// The copy here has gone through all settlements that are known here.
-pub(crate) async fn note_known(shared: &Shared) -> vfs::Result<()> {
-    match shared.view_state() {
-        Some(state) => note(shared, state.settlements).await,
-        None => Ok(()),
-    }
-}
-
-async fn note(shared: &Shared, settlements: u64) -> vfs::Result<()> {
-    if known(shared)? == Some(settlements) {
-        return Ok(());
-    }
-    let rows = vec![(KNOWN.to_vec(), Some(settlements.to_be_bytes().to_vec()))];
-    let ticket = shared.store.put_facts(rows).await?;
-    shared.store.wait_stable(ticket).await
-}
-
-fn known(shared: &Shared) -> vfs::Result<Option<u64>> {
-    let facts = shared.store.facts(KNOWN)?;
-    let noted = facts
-        .first()
-        .and_then(|(_, value)| value.first_chunk::<8>());
-    Ok(noted.map(|noted| u64::from_be_bytes(*noted)))
-}
 
 /// Goes through what was decided lately, as a member of the view or outside.
 pub(crate) async fn go_through(shared: &Arc<Shared>, state: &ViewState) -> vfs::Result<()> {
@@ -55,7 +28,7 @@ pub(crate) async fn go_through(shared: &Arc<Shared>, state: &ViewState) -> vfs::
         return Ok(());
     }
     // A copy from before this was noted is taken for what it was; a newcomer notes it with the copy that it takes.
-    let known = known(shared)?.unwrap_or(state.settlements);
+    let known = settled::known(shared)?.unwrap_or(state.settlements);
     if known < state.settlements {
         let applied = |slot| shared.store.applied(slot);
         let verdict = judge(state, own, known, applied)?;
@@ -74,14 +47,14 @@ pub(crate) async fn go_through(shared: &Arc<Shared>, state: &ViewState) -> vfs::
         }
         if verdict == Verdict::More && !shared.is_witness {
             if !shared.needs_copy.load(Ordering::Acquire) {
-                returning::take_copy_anew(shared, AFTER_ITS_WORD).await;
+                base::take_copy_anew(shared, AFTER_ITS_WORD).await;
                 // Without it too few may be left; then it gets the copy as a member.
                 shared.standing.leave(AFTER_ITS_WORD);
             }
             return Ok(());
         }
     }
-    note(shared, state.settlements).await
+    settled::note(shared, state.settlements).await
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

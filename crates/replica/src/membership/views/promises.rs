@@ -17,10 +17,10 @@ use super::{entering, leaving, returning};
 use crate::driver::shared::Shared;
 use crate::driver::turn::Turn;
 use crate::membership::accounts;
+use crate::membership::links;
 use crate::membership::losses;
 use crate::state::settings::Durability;
 use crate::state::wire::{self, Ask, Promise};
-use crate::status;
 
 /// So many times a promise is asked for while one lasts.
 const ASKED_PER_LEASE: u32 = 5;
@@ -30,24 +30,6 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What was changed within this time before need not have arrived: contents rest for a moment before they are sent, and
 /// take a round trip.
 const LATELY: Duration = Duration::from_secs(2);
-
-/// What is known of a peer lately.
-#[derive(Clone, Debug)]
-pub(crate) struct News {
-    /// When it last answered a question.
-    pub(crate) heard: Instant,
-    /// What it said of itself last, and when that came.
-    pub(crate) said: Option<(Ask, Instant)>,
-}
-
-impl News {
-    pub(crate) fn new() -> News {
-        News {
-            heard: Instant::now(),
-            said: None,
-        }
-    }
-}
 
 /// What others go on by as soon as they hear it, while they do without a lost replica or let one in.
 #[derive(Debug, PartialEq)]
@@ -66,7 +48,7 @@ impl Tidings {
         let view = shared.standing.view();
         let (epoch, settled) = shared
             .engine
-            .turn(|turn| (turn.core.epoch().0, turn.core.is_settled()));
+            .turn(|turn| (turn.epoch().0, turn.is_settled()));
         let mut applied = applied_here(shared);
         applied.retain(|(slot, _)| !view.active.contains(&ReplicaSlot(*slot)));
         Tidings {
@@ -82,7 +64,7 @@ impl Tidings {
 
 /// Asks for promises until the replica stops.
 pub(crate) async fn keep(shared: Arc<Shared>) {
-    losses::begin_awareness(&shared);
+    shared.begin_awareness();
     let interval = shared.settings.site_lease / ASKED_PER_LEASE;
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -99,7 +81,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             shared.forget_silence();
         }
         last = Instant::now();
-        losses::send_completed(&shared);
+        shared.send_completed();
         if let Err(error) = shared.lineage.keep().await {
             // A store that has failed ends the server.
             tracing::error!(%error, "what was met of others cannot be kept");
@@ -135,7 +117,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
     let others = shared.others();
     let question = shared.standing.question();
     let applied = applied_here(shared);
-    let links = status::links(shared);
+    let links = links::links(shared);
     let whole = losses::whole_here(shared);
     let aware = shared.losses.awareness().known();
     let misses = leaving::silent(shared).into_iter().map(|slot| slot.0);
@@ -145,7 +127,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
     for slot in others {
         let ask = shared.engine.turn(|turn| Ask {
             asked: question.asked.0,
-            epoch: turn.core.epoch().0,
+            epoch: turn.epoch().0,
             position: turn.ledger.last_position,
             applied: applied.clone(),
             owed: owed(shared, turn, slot),
@@ -157,9 +139,9 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             majority_by_default: shared.settings.durability == Durability::Majority,
             incarnation: question.incarnation.0,
             mark: Some(shared.lineage.mark()),
-            settled: shared.takes_part() && turn.core.is_settled(),
+            settled: shared.takes_part() && turn.is_settled(),
             misses: misses.clone(),
-            fit_without: returning::fit_without(shared, turn.core.epoch().0),
+            fit_without: returning::fit_without(shared, turn.epoch().0),
             links: links.clone(),
             short_of: short_of.clone(),
         });
@@ -171,7 +153,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
 /// Whether the configuration may change again as far as this replica knows.
 pub(super) fn is_steady(shared: &Shared, turn: &Turn<'_>) -> bool {
     let contents = shared.settings.durability == Durability::Majority;
-    turn.core.is_steady() && turn.ledger.is_settled_in_configuration(contents)
+    turn.is_steady() && turn.ledger.is_settled_in_configuration(contents)
 }
 
 /// Of so many files somebody lacks more than what was changed just now: whoever writes all the time owes always something.

@@ -13,16 +13,22 @@ use tokio::time::Instant;
 use vfs::ReplicaSlot;
 use view::{Decision, Kind, Outcome, Settlement};
 
-use super::degraded::lack_of_room;
 use super::entering;
 use super::missed;
 use crate::driver::shared::Shared;
+use crate::frontend::reclaim;
 use crate::membership::losses;
-use crate::membership::sessions;
-use crate::replication::base::{self, Held};
+use crate::replication::base;
+use crate::replication::conversing;
+use crate::replication::settled;
 use crate::state::arrivals::Inbox;
+use crate::state::copies::Held;
 use crate::state::time::unix_seconds;
+use crate::state::views::Fit;
 use crate::state::wire::Ask;
+
+/// The part of the reserve that has to be free before a replica comes back: one in so many.
+const ROOM_PART: u64 = 4;
 
 /// How often to see whether it may be asked.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -54,12 +60,6 @@ const NEWS_LEASES: u32 = 1;
 const TOO_FAR: &str = "too much was changed meanwhile; a whole copy is needed";
 const NOT_ADMITTED: &str = "this replica is not admitted yet";
 
-/// The fact that says that this copy differs from the others'.
-const COPY_ANEW: &[u8] = b"copy-anew";
-
-/// The fact that says which settlement of this replica's own controls has been dealt with.
-const DEALT_WITH: &[u8] = b"settlement";
-
 /// A peer does not keep what this replica lacks of its stream. Of a peer outside the view a member gets it from the others,
 /// as of any that is lost, and says then that it can go on.
 pub(crate) fn too_far(shared: &Arc<Shared>, peer: ReplicaSlot) {
@@ -68,7 +68,7 @@ pub(crate) fn too_far(shared: &Arc<Shared>, peer: ReplicaSlot) {
         tokio::spawn(async move {
             tokio::time::sleep(HELLO_AGAIN).await;
             if let Some(inbox) = shared.inbox(peer) {
-                sessions::say_hello(&shared, &inbox, false);
+                conversing::say_hello(&shared, &inbox, false);
             }
         });
         return;
@@ -79,53 +79,9 @@ pub(crate) fn too_far(shared: &Arc<Shared>, peer: ReplicaSlot) {
     shared.needs_copy.store(true, Ordering::Release);
 }
 
-/// The fact that says that this replica was out of the view, until its clients have had time to reclaim.
-const OTHERS_WENT_ON: &[u8] = b"others-went-on";
-
-/// What an earlier incarnation has noted.
-pub(crate) fn remember_others_went_on(shared: &Shared) -> vfs::Result<()> {
-    let noted = !shared.store.facts(OTHERS_WENT_ON)?.is_empty();
-    shared.others_went_on.store(noted, Ordering::Release);
-    Ok(())
-}
-
-/// From here on this replica's clients may have lost to others what they held before its start.
-async fn note_others_went_on(shared: &Shared) -> vfs::Result<()> {
-    if !shared.others_went_on.swap(true, Ordering::AcqRel) {
-        let rows = vec![(OTHERS_WENT_ON.to_vec(), Some(Vec::new()))];
-        let ticket = shared.store.put_facts(rows).await?;
-        shared.store.wait_stable(ticket).await?;
-    }
-    Ok(())
-}
-
-/// Nobody reclaims any more what was held before the start.
-pub(crate) async fn forget_others_went_on(shared: &Shared) -> vfs::Result<()> {
-    if shared.others_went_on.swap(false, Ordering::AcqRel) {
-        let rows = vec![(OTHERS_WENT_ON.to_vec(), None)];
-        shared.store.put_facts(rows).await?;
-    }
-    Ok(())
-}
-
-/// This copy has diverged from the others': it leaves the view, and gets a whole copy once everybody has what was
-/// made here.
-pub(crate) async fn take_copy_anew(shared: &Arc<Shared>, why: &str) {
-    let noted = async {
-        let rows = vec![(COPY_ANEW.to_vec(), Some(Vec::new()))];
-        let ticket = shared.store.put_facts(rows).await?;
-        shared.store.wait_stable(ticket).await
-    };
-    if let Err(error) = noted.await {
-        return tracing::error!(%error, "that a whole copy is needed cannot be noted");
-    }
-    shared.needs_copy.store(true, Ordering::Release);
-    super::exclude(shared, shared.slot(), why).await;
-}
-
 /// Whether an earlier incarnation found that it needs a whole copy.
 pub(crate) fn needs_copy_anew(store: &store::Store) -> vfs::Result<bool> {
-    Ok(!store.facts(COPY_ANEW)?.is_empty())
+    Ok(!store.facts(base::COPY_ANEW)?.is_empty())
 }
 
 /// Asks to be admitted whenever this replica is outside the view and could take part, until it stops.
@@ -190,7 +146,7 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
     if shared.standing.has_left().borrow().is_some() {
         return Ok(());
     }
-    if let Some(settlement) = undealt(shared)? {
+    if let Some(settlement) = settled::undealt(shared)? {
         return accept(shared, &settlement).await;
     }
     if let Some(state) = shared.view_state() {
@@ -203,7 +159,7 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
     let delivered = shared.engine.turn(|turn| turn.has_handed_over(&absent));
     if delivered && shared.needs_copy.load(Ordering::Acquire) && is_spared(shared).await {
         base::give_up_copy(shared, None).await?;
-        let rows = vec![(COPY_ANEW.to_vec(), None)];
+        let rows = vec![(base::COPY_ANEW.to_vec(), None)];
         shared.store.put_facts(rows).await?;
         shared.standing.leave(NEEDS_COPY);
         return Ok(());
@@ -220,7 +176,7 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
     let lately = asked.rows.is_some_and(|at| at.elapsed() < ROWS_ASKED);
     if held == Held::Nothing && !lately {
         asked.rows = Some(Instant::now());
-        sessions::say_hello(shared, &inbox, false);
+        conversing::say_hello(shared, &inbox, false);
     }
     Ok(())
 }
@@ -235,7 +191,7 @@ async fn is_spared(shared: &Arc<Shared>) -> bool {
     }
     let spared = losses::others_have_all(shared);
     if spared {
-        super::exclude(shared, shared.slot(), NEEDS_COPY).await;
+        shared.exclude(shared.slot(), NEEDS_COPY).await;
     }
     spared
 }
@@ -250,35 +206,6 @@ fn supplier(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<(ReplicaS
     })?;
     let inbox = shared.inbox(slot)?;
     shared.post.is_in_session(slot).then_some((slot, inbox))
-}
-
-/// What the others decided about this replica's controls while it was away, and what it has not dealt with.
-fn undealt(shared: &Shared) -> vfs::Result<Option<Settlement>> {
-    let state = shared.view_state();
-    let loss = state
-        .as_ref()
-        .and_then(|state| state.losses.get(&shared.slot()));
-    let Some(last) = loss.and_then(|loss| loss.settled.last()) else {
-        return Ok(None);
-    };
-    let facts = shared.store.facts(DEALT_WITH)?;
-    let noted = facts
-        .first()
-        .and_then(|(_, value)| value.first_chunk::<8>());
-    let noted = noted.map_or(0, |noted| u64::from_be_bytes(*noted));
-    Ok((last.id > noted).then(|| last.clone()))
-}
-
-/// So many settlements are known here.
-pub(crate) fn settlements(shared: &Shared) -> u64 {
-    shared.view_state().map_or(0, |state| state.settlements)
-}
-
-/// Whether a replica outside the view may apply what somebody sends who knows so many settlements. What was made after
-/// one may replace what was changed here and given up by it, which has to be put aside before.
-pub(crate) fn may_follow(shared: &Shared, known_there: u64) -> bool {
-    let dealt_with = || matches!(undealt(shared), Ok(None));
-    shared.takes_part() || (settlements(shared) >= known_there && dealt_with())
 }
 
 /// What was changed here behind the place that the others kept is put aside; the others' tree takes its place.
@@ -300,18 +227,22 @@ async fn accept(shared: &Arc<Shared>, settlement: &Settlement) -> vfs::Result<()
     }
     let id = settlement.id.to_be_bytes().to_vec();
     // Both or neither: what is here afterwards is the others' copy, however often this replica starts anew.
-    base::give_up_copy(shared, Some((DEALT_WITH.to_vec(), Some(id)))).await?;
+    base::give_up_copy(shared, Some((settled::DEALT_WITH.to_vec(), Some(id)))).await?;
     shared
         .standing
         .leave("the others decided to go on without what was changed here");
     Ok(())
 }
 
-/// Which members would have to leave the view so that this replica could be admitted to it.
-#[derive(Debug)]
-pub(crate) struct Fit {
-    epoch: u64,
-    without: BTreeSet<ReplicaSlot>,
+/// What keeps a replica outside that had no room: it still has none.
+fn lack_of_room(shared: &Shared) -> Option<String> {
+    if let Some(trouble) = shared.trouble() {
+        return Some(trouble);
+    }
+    let (left, wanted) = (shared.room.own(), shared.room.reserve() / ROOM_PART);
+    (left < wanted).then(|| {
+        format!("its disk is full: {left} bytes can be filled, and {wanted} are needed; make room")
+    })
 }
 
 /// Members of the view that neither this replica, which is outside, nor any other member has heard of lately.
@@ -344,7 +275,7 @@ async fn offer(shared: &Arc<Shared>) -> vfs::Result<()> {
     let (epoch, without) = (shared.standing.view().epoch.0, absent(shared));
     let fit = !without.is_empty() && obstacle_but_for(shared, &without).is_none();
     if fit {
-        note_others_went_on(shared).await?;
+        reclaim::note_others_went_on(shared).await?;
     }
     shared.set_fit(fit.then_some(Fit { epoch, without }));
     Ok(())
@@ -474,7 +405,7 @@ async fn ask(shared: &Arc<Shared>) {
         return;
     };
     if !shared.takes_part()
-        && let Err(error) = note_others_went_on(shared).await
+        && let Err(error) = reclaim::note_others_went_on(shared).await
     {
         return tracing::error!(%error, "this replica cannot come back");
     }

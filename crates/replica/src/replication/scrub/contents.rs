@@ -9,7 +9,7 @@ use std::sync::Arc;
 use store::{ContentDigest, Verified};
 use vfs::{ChangeAttribute, Error, ObjectId, ReplicaSlot};
 
-use super::{PAUSE, ask, blocking, called, others};
+use super::{PAUSE, ask, blocking, called};
 use crate::driver::shared::Shared;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion};
 
@@ -52,19 +52,27 @@ pub(super) async fn look(shared: &Arc<Shared>, file: ObjectId) -> Own {
     }
 }
 
-/// A client's read failed: the file is looked at now.
-pub(crate) fn suspect(shared: &Arc<Shared>, file: ObjectId) {
-    // Reading a torn file fails by what its row says.
-    if shared.store.is_damaged(file) || shared.store.is_torn(file) || !shared.scrub.begin_look(file)
-    {
-        return;
+/// Looks at files of which a read has failed, until the replica stops.
+pub(crate) async fn look_at_suspects(shared: Arc<Shared>) {
+    let mut suspects = shared.scrub.suspects.subscribe();
+    loop {
+        suspects.borrow_and_update();
+        for file in shared.scrub.take_suspects() {
+            // Reading a torn file fails by what its row says.
+            if shared.store.is_damaged(file) || shared.store.is_torn(file) {
+                shared.scrub.end_look(file);
+                continue;
+            }
+            let shared = shared.clone();
+            tokio::spawn(async move {
+                // Whatever is found is noted.
+                let _own = look(&shared, file).await;
+                shared.scrub.end_look(file);
+            });
+        }
+        // The sender lives in `shared`.
+        let _ = suspects.changed().await;
     }
-    let shared = shared.clone();
-    tokio::spawn(async move {
-        // Whatever is found is noted.
-        let _own = look(&shared, file).await;
-        shared.scrub.end_look(file);
-    });
 }
 
 /// Notes damage; nothing of the file is shown any more until it is mended.
@@ -94,7 +102,7 @@ pub(super) async fn compare(shared: &Arc<Shared>, file: ObjectId) -> bool {
         Own::Damaged => return true,
         Own::Is(own) => own,
     };
-    let others = others(shared);
+    let others = shared.holders_in_contact();
     for other in &others {
         let question = ScrubQuestion::Content { file, again: false };
         match theirs(shared, *other, question, own.change).await {
@@ -136,7 +144,7 @@ pub(super) async fn all_theirs(
     version: ChangeAttribute,
 ) -> BTreeMap<ReplicaSlot, ContentDigest> {
     let mut found = BTreeMap::new();
-    for other in others(shared) {
+    for other in shared.holders_in_contact() {
         let question = ScrubQuestion::Content { file, again: true };
         if let Some(theirs) = theirs(shared, other, question, version).await {
             found.insert(other, theirs);

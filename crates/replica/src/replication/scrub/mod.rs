@@ -9,16 +9,12 @@
 mod answers;
 mod contents;
 mod mending;
-mod pace;
-mod report;
 mod rows;
 mod walk;
 
 pub(crate) use answers::answer;
-pub(crate) use contents::suspect;
+pub(crate) use contents::look_at_suspects;
 pub(crate) use mending::mend;
-pub(crate) use report::Scrub;
-pub use report::{FindingView, ScrubView};
 pub(crate) use walk::keep;
 
 use std::sync::Arc;
@@ -35,20 +31,6 @@ use crate::state::wire::{self, ScrubAnswer, ScrubQuestion};
 const ANSWER_LIMIT: Duration = Duration::from_secs(3600);
 /// Between two looks at something that may just be changing.
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// Those with whom this replica can compare: members of the view that hold the tree and are in contact.
-pub(crate) fn others(shared: &Shared) -> Vec<ReplicaSlot> {
-    let own = shared.slot();
-    let holders: Vec<ReplicaSlot> = shared.engine.turn(|turn| {
-        let ledger = &turn.ledger;
-        let holders = ledger.active.difference(&ledger.witnesses);
-        holders.filter(|slot| **slot != own).copied().collect()
-    });
-    let in_contact = holders.into_iter();
-    in_contact
-        .filter(|slot| shared.post.is_in_session(*slot))
-        .collect()
-}
 
 /// Asks a peer; `None` when it does not answer, or does not know the question yet.
 async fn ask(shared: &Shared, of: ReplicaSlot, question: ScrubQuestion) -> Option<ScrubAnswer> {

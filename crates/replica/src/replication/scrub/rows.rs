@@ -9,9 +9,9 @@ use std::sync::Arc;
 use vfs::{ObjectId, ReplicaSlot, Result};
 
 use super::answers;
-use super::{PAUSE, ask, called, others};
+use super::{PAUSE, ask, called};
 use crate::driver::shared::Shared;
-use crate::membership::views;
+use crate::replication::base;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion};
 
 /// How often a difference is looked at before it is left to the next run.
@@ -67,7 +67,7 @@ enum Verdict {
 
 /// Compares the rows of a page of objects with one other copy.
 pub(super) async fn compare(shared: &Arc<Shared>, page: Range) -> Result<()> {
-    for other in others(shared) {
+    for other in shared.holders_in_contact() {
         let Some((own, theirs)) = both(shared, other, page).await? else {
             continue;
         };
@@ -180,7 +180,11 @@ async fn decide(
     let (object, name) = first_of(shared, range);
     let mut with_us = 1;
     let mut with_them = 1;
-    for third in others(shared).into_iter().filter(|slot| *slot != other) {
+    for third in shared
+        .holders_in_contact()
+        .into_iter()
+        .filter(|slot| *slot != other)
+    {
         match look_closely(shared, third, range, ROUNDS).await? {
             Verdict::Same => with_us += 1,
             Verdict::Differs(hash) if hash == theirs => with_them += 1,
@@ -193,7 +197,7 @@ async fn decide(
             "{name} is not what {with_them} other copies say; this server gets a whole copy anew"
         );
         shared.scrub.undecided(object, what.clone());
-        views::take_copy_anew(shared, &what).await;
+        base::take_copy_anew(shared, &what).await;
     } else {
         let known = match with_us > with_them {
             true => "and is outvoted; it mends itself when it compares its copy",

@@ -21,7 +21,7 @@ use store::Store;
 use tokio::time::Instant;
 use vfs::{Error, ReplicaSlot, Result};
 
-use crate::driver::shared::trimmed_before;
+use crate::state::copies::trimmed_before;
 use crate::state::wire;
 pub(crate) use branch::{Branch, Met, Start};
 pub(crate) use faults::{Contradiction, Fault};

@@ -1,16 +1,17 @@
 //! What the scrub has found and how far it is, for people, metrics and alarms.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod pace;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use store::Store;
 use tokio::sync::watch;
 use vfs::ObjectId;
 
-use super::pace::Pacer;
-use crate::driver::shared::Shared;
-use crate::handle::Replica;
 use crate::state::time::unix_seconds;
+use pace::Pacer;
 
 /// So many findings are remembered, and so many objects listed as differing.
 const REMEMBERED: usize = 64;
@@ -18,14 +19,16 @@ const REMEMBERED: usize = 64;
 /// The scrub of one replica.
 #[derive(Debug)]
 pub(crate) struct Scrub {
-    pub(super) pacer: Pacer,
+    pub(crate) pacer: Pacer,
     /// How often somebody has asked for a run now.
-    pub(super) asked: watch::Sender<u64>,
+    pub(crate) asked: watch::Sender<u64>,
     /// Rung when a file was found damaged.
-    pub(super) damage: watch::Sender<u64>,
+    pub(crate) damage: watch::Sender<u64>,
     state: Mutex<State>,
-    /// Files that are being looked at because they could not be read.
-    looks: Mutex<BTreeSet<ObjectId>>,
+    /// Rung when a read of a file has failed.
+    pub(crate) suspects: watch::Sender<u64>,
+    /// Files that could not be read: whether they are being looked at already.
+    looks: Mutex<BTreeMap<ObjectId, bool>>,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +95,7 @@ impl Scrub {
             pacer: Pacer::new(rate),
             asked: watch::Sender::new(0),
             damage: watch::Sender::new(0),
+            suspects: watch::Sender::new(0),
             state: Mutex::default(),
             looks: Mutex::default(),
         }
@@ -106,20 +110,32 @@ impl Scrub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody looks at this file yet.
-    pub(super) fn begin_look(&self, file: ObjectId) -> bool {
-        self.looks().insert(file)
+    /// A read of this file has failed: it is looked at soon, unless it is already.
+    pub(crate) fn suspect(&self, file: ObjectId) {
+        self.looks().entry(file).or_insert(false);
+        self.suspects.send_modify(|count| *count += 1);
     }
 
-    pub(super) fn end_look(&self, file: ObjectId) {
+    /// The files that nobody looks at yet; somebody does from now on.
+    pub(crate) fn take_suspects(&self) -> Vec<ObjectId> {
+        let mut looks = self.looks();
+        let waiting = looks.iter_mut().filter(|(_, begun)| !**begun);
+        let taken = waiting.map(|(file, begun)| {
+            *begun = true;
+            *file
+        });
+        taken.collect()
+    }
+
+    pub(crate) fn end_look(&self, file: ObjectId) {
         self.looks().remove(&file);
     }
 
-    fn looks(&self) -> MutexGuard<'_, BTreeSet<ObjectId>> {
+    fn looks(&self) -> MutexGuard<'_, BTreeMap<ObjectId, bool>> {
         self.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn begin_run(&self) {
+    pub(crate) fn begin_run(&self) {
         let mut state = self.state();
         state.skipped = 0;
         state.running = Some(Run {
@@ -128,18 +144,18 @@ impl Scrub {
         });
     }
 
-    pub(super) fn note_looked_at(&self, objects: u64) {
+    pub(crate) fn note_looked_at(&self, objects: u64) {
         if let Some(run) = &mut self.state().running {
             run.objects += objects;
         }
     }
 
-    pub(super) fn note_skipped(&self) {
+    pub(crate) fn note_skipped(&self) {
         self.state().skipped += 1;
     }
 
     /// A run is over. What differed before and was not seen to differ in it is equal again.
-    pub(super) fn end_run(&self, finished: bool) {
+    pub(crate) fn end_run(&self, finished: bool) {
         let mut state = self.state();
         state.running = None;
         if finished {
@@ -150,12 +166,12 @@ impl Scrub {
         }
     }
 
-    pub(super) fn set_last_finished(&self, at_unix_s: u64) {
+    pub(crate) fn set_last_finished(&self, at_unix_s: u64) {
         self.state().last_finished_unix_s = Some(at_unix_s);
     }
 
     /// Something is wrong with the own copy.
-    pub(super) fn found(&self, what: String) {
+    pub(crate) fn found(&self, what: String) {
         tracing::error!("the scrub found: {what}");
         let mut state = self.state();
         state.found += 1;
@@ -163,7 +179,7 @@ impl Scrub {
     }
 
     /// A content is right again.
-    pub(super) fn mended(&self, what: String) {
+    pub(crate) fn mended(&self, what: String) {
         tracing::warn!("the scrub mended: {what}");
         let mut state = self.state();
         state.mended += 1;
@@ -171,7 +187,7 @@ impl Scrub {
     }
 
     /// Copies differ, and nobody knows which is right.
-    pub(super) fn undecided(&self, object: ObjectId, what: String) {
+    pub(crate) fn undecided(&self, object: ObjectId, what: String) {
         let mut state = self.state();
         let run = state.runs;
         let known = state.differing.contains_key(&object);
@@ -187,27 +203,28 @@ impl Scrub {
     }
 
     /// An object is the same everywhere.
-    pub(super) fn is_equal(&self, object: ObjectId) {
+    pub(crate) fn is_equal(&self, object: ObjectId) {
         let mut state = self.state();
         if !state.differing.is_empty() {
             state.differing.remove(&object);
         }
     }
 
-    fn view(&self, shared: &Shared) -> ScrubView {
+    /// How it is; the store knows what is damaged.
+    pub(crate) fn view(&self, store: &Store) -> ScrubView {
         let state = self.state();
         let run = state.running.as_ref();
         ScrubView {
             running: run.is_some(),
             objects: run.map_or(0, |run| run.objects),
-            objects_total: shared.store.statistics().objects,
+            objects_total: store.statistics().objects,
             read_bytes: run.map_or(0, |run| self.pacer.read() - run.read_before),
             runs: state.runs,
             last_finished_unix_s: state.last_finished_unix_s,
             skipped: state.skipped,
             found: state.found,
             mended: state.mended,
-            damaged: shared.store.damaged().len() as u64,
+            damaged: store.damaged().len() as u64,
             undecided: state.differing.len() as u64,
             findings: state.findings.iter().cloned().collect(),
         }
@@ -221,19 +238,6 @@ impl State {
             self.findings.pop_front();
         }
         self.findings.push_back(FindingView { at_unix_s, what });
-    }
-}
-
-impl Replica {
-    /// How the scrub is.
-    #[must_use]
-    pub fn scrub_status(&self) -> ScrubView {
-        self.shared().scrub.view(self.shared())
-    }
-
-    /// Has the copies compared now, or as soon as this replica takes part and is up to date.
-    pub fn scrub(&self) {
-        self.shared().scrub.asked.send_modify(|count| *count += 1);
     }
 }
 

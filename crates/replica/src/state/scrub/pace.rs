@@ -18,11 +18,11 @@ struct Shared {
 
 /// A pace that many looks share.
 #[derive(Clone, Debug)]
-pub(super) struct Pacer(Arc<Shared>);
+pub(crate) struct Pacer(Arc<Shared>);
 
 impl Pacer {
     /// So many bytes a second, at least one.
-    pub(super) fn new(rate: u64) -> Pacer {
+    pub(crate) fn new(rate: u64) -> Pacer {
         Pacer(Arc::new(Shared {
             rate: rate.max(1),
             paid_until: Mutex::new(Instant::now()),
@@ -32,7 +32,7 @@ impl Pacer {
     }
 
     /// So many bytes were read: sleeps until as many more may be. False when everything stops.
-    pub(super) fn pay(&self, bytes: u64) -> bool {
+    pub(crate) fn pay(&self, bytes: u64) -> bool {
         self.0.read.fetch_add(bytes, Ordering::Relaxed);
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.0.rate);
         let cost = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
@@ -53,12 +53,12 @@ impl Pacer {
     }
 
     /// Bytes read since the start.
-    pub(super) fn read(&self) -> u64 {
+    pub(crate) fn read(&self) -> u64 {
         self.0.read.load(Ordering::Relaxed)
     }
 
     /// Ends all looks.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.0.stopping.store(true, Ordering::Release);
     }
 }

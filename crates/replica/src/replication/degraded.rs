@@ -8,21 +8,17 @@ use std::time::Duration;
 
 use vfs::Error;
 
-use super::exclude;
 use crate::driver::shared::Shared;
 
 /// Between attempts to store something, doubled each time up to the longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The part of the reserve that has to be free before a replica comes back: one in so many.
-const ROOM_PART: u64 = 4;
-
 /// Leaves the view. What follows is as after a crash: it starts anew outside, and catches up.
 pub(crate) async fn degraded(shared: &Arc<Shared>, error: &Error) {
     let reason = reason(error);
     tracing::error!(reason, "this replica leaves the view");
-    exclude(shared, shared.slot(), &reason).await;
+    shared.exclude(shared.slot(), &reason).await;
     shared.standing.leave(&reason);
 }
 
@@ -50,21 +46,10 @@ impl Attempts {
         shared.set_trouble(Some(reason(error)));
         if shared.takes_part() {
             // The others wait for it, though it answers nobody.
-            exclude(shared, shared.slot(), &reason(error)).await;
+            shared.exclude(shared.slot(), &reason(error)).await;
         }
         tokio::time::sleep(self.pause).await;
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);
         true
     }
-}
-
-/// What keeps a replica outside that had no room: it still has none.
-pub(super) fn lack_of_room(shared: &Shared) -> Option<String> {
-    if let Some(trouble) = shared.trouble() {
-        return Some(trouble);
-    }
-    let (left, wanted) = (shared.room.own(), shared.room.reserve() / ROOM_PART);
-    (left < wanted).then(|| {
-        format!("its disk is full: {left} bytes can be filled, and {wanted} are needed; make room")
-    })
 }

@@ -10,11 +10,11 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::state::wire::Lack;
 
 /// What each survivor lacks of a lost replica's files.
-pub(super) type Lacks = BTreeMap<ObjectId, Lack>;
+pub(crate) type Lacks = BTreeMap<ObjectId, Lack>;
 
 /// What the best copy of a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quality {
+pub(crate) enum Quality {
     /// Everything that the lost replica had said about is there.
     Complete,
     /// The version before is there as a whole, up to this size.
@@ -25,23 +25,23 @@ pub(super) enum Quality {
 
 /// The best copy of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Best {
-    pub(super) slot: ReplicaSlot,
-    pub(super) quality: Quality,
+pub(crate) struct Best {
+    pub(crate) slot: ReplicaSlot,
+    pub(crate) quality: Quality,
 }
 
 /// What survivors have of a lost replica's files.
-pub(super) struct Reports<'a> {
+pub(crate) struct Reports<'a> {
     /// What each lacks.
-    pub(super) lacks: BTreeMap<ReplicaSlot, &'a Lacks>,
+    pub(crate) lacks: BTreeMap<ReplicaSlot, &'a Lacks>,
     /// Those who were outside the view when the replica was lost. A whole version that one of them has may be one that
     /// the others had replaced completely.
-    pub(super) late: BTreeSet<ReplicaSlot>,
+    pub(crate) late: BTreeSet<ReplicaSlot>,
 }
 
 impl Reports<'_> {
     /// Those of which somebody lacks something.
-    pub(super) fn files(&self) -> BTreeSet<ObjectId> {
+    pub(crate) fn files(&self) -> BTreeSet<ObjectId> {
         let lacks = self.lacks.values();
         lacks.flat_map(|lacks| lacks.keys()).copied().collect()
     }
@@ -49,7 +49,7 @@ impl Reports<'_> {
 
 /// The survivor with the best copy. A version that is whole is better than a mixture; with durability `majority`, where
 /// everything that was answered as stable is at whoever is complete furthest, that one is best.
-pub(super) fn best(reports: &Reports<'_>, file: ObjectId) -> Option<Best> {
+pub(crate) fn best(reports: &Reports<'_>, file: ObjectId) -> Option<Best> {
     let all = || reports.lacks.values().filter_map(|lacks| lacks.get(&file));
     let majority = all().any(|lack| lack.majority);
     let furthest = all().map(|lack| lack.through).max();

@@ -1,0 +1,212 @@
+//! What the rest asks and tells replication control, by name. Nobody else calls the core.
+//!
+//! What must never enter: what is done about the answers.
+
+use control::{
+    Admission, ControlName, Envelope, Epoch, Incarnation, Position, Proposal, Subject, Update, View,
+};
+use tokio::sync::oneshot;
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::driver::tree::WithNew;
+use crate::driver::turn::Turn;
+use crate::state::ledger::Verdict;
+
+/// Questions.
+impl Turn<'_> {
+    /// The control of another replica that covers an object.
+    pub(crate) fn foreign_control(&self, object: ObjectId) -> Option<ControlName> {
+        self.core.foreign_control(&self.tree, object)
+    }
+
+    /// Whether this replica controls an object.
+    pub(crate) fn controls(&self, subject: Subject) -> bool {
+        self.core.controls(&self.tree, subject)
+    }
+
+    /// The own controls, with what they cover.
+    pub(crate) fn own_controls(&self) -> impl Iterator<Item = (ControlName, &Proposal)> {
+        self.core.own_controls()
+    }
+
+    /// All controls that are acknowledged here.
+    pub(crate) fn acknowledged(&self) -> impl Iterator<Item = &Proposal> {
+        self.core.acknowledged()
+    }
+
+    /// Controls of replicas that take no part.
+    pub(crate) fn frozen(&self) -> impl Iterator<Item = &Proposal> {
+        self.core.frozen()
+    }
+
+    /// Why an own control has not ended, for people.
+    pub(crate) fn held_because(&self, name: ControlName) -> Option<&'static str> {
+        self.core.held_because(&self.tree, name)
+    }
+
+    /// Whether every member of the view has reported what it acknowledged before.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.core.is_settled()
+    }
+
+    /// Whether everybody knows every control here.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.core.is_steady()
+    }
+
+    /// The view that the core goes by.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.core.epoch()
+    }
+
+    /// Whether an update may be applied that was made under these controls.
+    pub(crate) fn may_apply(&self, under: &[ControlName]) -> bool {
+        self.core.may_apply(under)
+    }
+}
+
+/// Own operations.
+impl Turn<'_> {
+    /// The controls that cover an update now; `None` when it has to be submitted.
+    pub(crate) fn try_admit(&mut self, update: &Update) -> Option<Admission> {
+        self.core.try_admit(self.now, &self.tree, update)
+    }
+
+    /// Has a change of a file that was made here become visible at every replica, for those who open it next: `entry` is where its
+    /// directory entry was made. What comes of it; `None` when too much waits already.
+    pub(crate) fn close(
+        &mut self,
+        file: ObjectId,
+        entry: Option<Position>,
+    ) -> Option<oneshot::Receiver<Verdict>> {
+        let operation = self.ledger.begin_operation();
+        let (now, tree) = (self.now, &self.tree);
+        match self.core.handle_close(now, tree, operation, file, entry) {
+            Ok(()) => self.ledger.awaited.remove(&operation.0),
+            Err(control::Overloaded) => {
+                self.ledger.abandon(operation);
+                None
+            }
+        }
+    }
+
+    /// Keeps controls from ending until they are let go.
+    pub(crate) fn hold(&mut self, under: &[ControlName]) {
+        self.core.hold(under);
+    }
+
+    /// What held these controls is done.
+    pub(crate) fn let_go(&mut self, under: &[ControlName]) {
+        self.core.handle_let_go(self.now, &self.tree, under);
+    }
+
+    /// An object is being made below a directory. The control that it inherits, if any.
+    pub(crate) fn created(
+        &mut self,
+        object: ObjectId,
+        made: Subject,
+        parent: ObjectId,
+    ) -> Option<Proposal> {
+        let tree = WithNew {
+            tree: &self.tree,
+            object,
+            parent,
+        };
+        self.core.handle_created(self.now, &tree, made, parent)
+    }
+
+    /// An update was made here.
+    pub(crate) fn updated(&mut self, update: &Update, under: &[ControlName], at: Position) {
+        self.core.handle_update(&self.tree, update, under, at);
+    }
+
+    /// Data of a file was changed that others lack.
+    pub(crate) fn data_unshipped(&mut self, file: ObjectId, under: &[ControlName]) {
+        self.core.handle_data_unshipped(file, under);
+    }
+
+    /// Somebody here has a file open for writing from now on.
+    pub(crate) fn opened_for_writing(&mut self, file: ObjectId) {
+        self.core.handle_opened_for_writing(file);
+    }
+
+    /// Nobody here has it any more.
+    pub(crate) fn closed_for_writing(&mut self, file: ObjectId) {
+        self.core
+            .handle_closed_for_writing(self.now, &self.tree, file);
+    }
+
+    /// What earlier incarnations of this replica made is everywhere, or nobody waits for it.
+    pub(crate) fn former_settled(&mut self) {
+        self.core.handle_former_settled(self.now, &self.tree);
+    }
+
+    /// Puts a control back that an earlier incarnation acknowledged.
+    pub(crate) fn restore(&mut self, grant: Proposal) {
+        self.core.restore(&self.tree, grant);
+    }
+
+    /// The same of one that was set aside.
+    pub(crate) fn restore_set_aside(&mut self, grant: Proposal) {
+        self.core.restore_set_aside(grant);
+    }
+}
+
+/// What comes from others.
+impl Turn<'_> {
+    /// A message of another replica's control.
+    pub(crate) fn message(&mut self, from: ReplicaSlot, envelope: Envelope) {
+        self.core
+            .handle_message(self.now, &self.tree, from, envelope);
+    }
+
+    /// A peer may not have got what was said to it.
+    pub(crate) fn connected(&mut self, peer: ReplicaSlot) {
+        self.core.handle_connected(self.now, &self.tree, peer);
+    }
+
+    /// A peer has applied our stream up to a place, stably.
+    pub(crate) fn applied_by(&mut self, peer: ReplicaSlot, through: Position) {
+        self.core
+            .handle_applied(self.now, &self.tree, peer, through);
+    }
+
+    /// A peer's control was inherited by an object that it made.
+    pub(crate) fn inherited(&mut self, from: ReplicaSlot, control: Proposal) {
+        self.core
+            .handle_inherited(self.now, &self.tree, from, control);
+    }
+
+    /// A peer's update waits for these controls to be granted here.
+    pub(crate) fn update_waiting(&mut self, under: &[ControlName]) {
+        self.core.handle_update_waiting(self.now, &self.tree, under);
+    }
+
+    /// A link between two objects has come or gone, here or with the update of another primary.
+    pub(crate) fn link(&mut self, object: ObjectId, parent: ObjectId, added: bool) {
+        self.tree.parents.forget(object);
+        if added {
+            self.core
+                .handle_linked(self.now, &self.tree, object, parent);
+        } else {
+            self.core
+                .handle_unlinked(self.now, &self.tree, object, parent);
+        }
+    }
+
+    /// The local copy is another one than before.
+    pub(crate) fn tree_replaced(&mut self) {
+        self.core.handle_tree_replaced(self.now, &self.tree);
+    }
+
+    /// Another view is in force.
+    pub(crate) fn view_changed(&mut self, view: View) {
+        self.core.handle_view(self.now, &self.tree, view);
+    }
+
+    /// All controls end that a lost replica had before this start of it.
+    pub(crate) fn loss_settled(&mut self, lost: ReplicaSlot, below: Incarnation) {
+        self.core
+            .handle_loss_settled(self.now, &self.tree, lost, None, below);
+    }
+}

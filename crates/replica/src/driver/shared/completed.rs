@@ -1,0 +1,65 @@
+//! Telling peers which files are complete there, which they cannot know by themselves.
+
+use peer::Lane;
+use vfs::{ObjectId, ReplicaSlot};
+
+use super::Shared;
+use crate::state::wire::{self, Completed};
+
+/// So many files are listed in one message.
+const FILES_AT_ONCE: usize = 1000;
+
+impl Shared {
+    /// A peer has all content of a file, by its acknowledgement of the last piece; it is told so, because it
+    /// cannot know.
+    pub(crate) fn reached_everybody(&self, peer: ReplicaSlot, file: ObjectId) {
+        let position = self.engine.turn(|turn| {
+            // What is being written now may be in place here and not be noted yet.
+            let pinned = turn.ledger.pins.contains_key(&file);
+            (!pinned).then_some(turn.ledger.last_position)
+        });
+        if let Some(position) = position {
+            self.note_completed(peer, file, position);
+        }
+    }
+
+    /// Tells peers of the files that are complete there.
+    pub(crate) fn send_completed(&self) {
+        let complete = self
+            .engine
+            .turn(|turn| std::mem::take(&mut turn.ledger.complete));
+        for (slot, file, position) in complete {
+            self.note_completed(slot, file, position);
+        }
+        for (slot, mut files) in self.take_completed() {
+            while !files.is_empty() {
+                let rest = files.split_off(files.len().min(FILES_AT_ONCE));
+                let message = wire::payload(wire::Kind::Completed, &Completed { files });
+                self.post.send(slot, Lane::Metadata, message);
+                files = rest;
+            }
+        }
+    }
+
+    /// Tells a peer once more of the files that are complete there, if it may not know: what was said in another
+    /// session, or dropped, may not have reached it.
+    pub(crate) fn say_completed_again(&self, peer: ReplicaSlot) {
+        self.engine.turn(|turn| {
+            let ledger = &mut *turn.ledger;
+            let first = ObjectId::from_u64(0);
+            let of_peer = ledger.unconfirmed.range((peer, first)..);
+            let files = of_peer.take_while(|(slot, _)| *slot == peer);
+            let files: Vec<ObjectId> = files.map(|(_, file)| *file).collect();
+            let Some(backlog) = ledger.unshipped.peer(peer) else {
+                return;
+            };
+            let keeps = backlog.keeps_contents();
+            let known = files
+                .into_iter()
+                .filter(|file| keeps && !backlog.lacks(*file) && !ledger.pins.contains_key(file));
+            let known = known.map(|file| (peer, file, ledger.last_position));
+            ledger.complete.extend(known);
+        });
+        self.send_completed();
+    }
+}

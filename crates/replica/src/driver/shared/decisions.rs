@@ -1,0 +1,36 @@
+//! What this replica proposes to the set.
+
+use vfs::ReplicaSlot;
+use view::{Decision, Outcome};
+
+use super::Shared;
+use crate::state::time::unix_seconds;
+
+impl Shared {
+    /// Proposes that a member leaves the view.
+    pub(crate) async fn exclude(&self, slot: ReplicaSlot, reason: &str) {
+        let decision = Decision::Exclude {
+            slot,
+            by: self.slot(),
+            seen_epoch: self.standing.view().epoch.0,
+            reason: reason.to_owned(),
+            at_unix_s: unix_seconds(),
+        };
+        if self.decide(decision).await {
+            tracing::warn!(peer = slot.0, reason, "a replica leaves the view");
+        }
+    }
+
+    /// Whether it was decided so.
+    pub(crate) async fn decide(&self, decision: Decision) -> bool {
+        let Some(views) = self.views.get() else {
+            return false;
+        };
+        match views.decide(decision).await {
+            Ok(Outcome::Applied) => return true,
+            Ok(Outcome::Refused(why)) => tracing::debug!(why, "no replica leaves the view"),
+            Err(error) => tracing::debug!(%error, "nothing is decided"),
+        }
+        false
+    }
+}

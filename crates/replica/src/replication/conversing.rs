@@ -1,0 +1,119 @@
+//! What is said to a peer as long as its session lasts, besides updates and contents.
+//!
+//! What must never enter: when a session begins and ends (`membership::sessions`).
+
+use peer::{Lane, Message};
+use tokio::task::JoinHandle;
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::driver::shared::Shared;
+use crate::replication::base;
+use crate::state::arrivals::Inbox;
+use crate::state::wire::{self, BasePage, Greeting};
+
+/// Sends a list, however long, as fast as a peer takes it, in order. Nothing of it is dropped as long as the session lasts.
+pub(crate) fn send_list(shared: &Shared, to: ReplicaSlot, messages: Vec<Message>) {
+    let peer = shared.endpoint.get().and_then(|all| all.peer(to));
+    let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
+        // Whoever is told such things is told anew in the next session.
+        return;
+    };
+    let lists = shared.conversations.with(to, |with| with.lists.clone());
+    let sending = tokio::spawn(async move {
+        // The parts of two lists are not mixed.
+        let lists = lists.unwrap_or_default();
+        let _one_at_a_time = lists.lock().await;
+        for message in messages {
+            if let Err(error) = session.send(Lane::Metadata, message).await {
+                return tracing::debug!(peer = to.0, %error, "a list is told anew in the next session");
+            }
+        }
+    });
+    converse(shared, to, sending);
+}
+
+/// Tells a peer, for the first time or anew, how far its stream is applied here.
+pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox, begins: bool) {
+    let greeting = Greeting {
+        begins,
+        applied: inbox.applied(),
+        held: *shared.held.borrow() as u8,
+        taken: base::taken(shared, inbox.from),
+        members: shared.member_list(),
+        certificate: shared.signatures.certificate(),
+    };
+    let message = wire::body(wire::Kind::Greeting, &greeting);
+    shared.post.send(inbox.from, Lane::Control, message);
+}
+
+/// What is told of once, with sums later.
+const NOT_KEPT: &str = "updates that a peer lacks are not kept any more";
+
+/// A peer lacks updates that are not kept any more: it has to take a whole copy.
+pub(crate) fn too_far_behind(shared: &Shared, peer: ReplicaSlot) {
+    if let Some(sum) = shared.is_to_tell(NOT_KEPT, peer) {
+        tracing::warn!(
+            peer = peer.0,
+            %sum,
+            "updates that a peer lacks are not kept any more; should this go on, raise `kept_updates`"
+        );
+    }
+    let message = Message::new(wire::Kind::TooFar.number(), bytes::Bytes::new());
+    shared.post.send(peer, Lane::Control, message);
+}
+
+pub(crate) fn converse(shared: &Shared, with: ReplicaSlot, task: JoinHandle<()>) {
+    // A task for a session that has ended meanwhile ends by itself.
+    shared.conversations.with(with, |conversation| {
+        conversation.tasks.retain(|task| !task.is_finished());
+        conversation.tasks.push(task);
+    });
+}
+
+/// A peer has all content of a file; perhaps the last one of the copy that it began with.
+pub(crate) fn has_content(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
+    shared.conversations.with(peer, |conversation| {
+        if let Some(owed) = &mut conversation.base {
+            owed.remove(file);
+        }
+    });
+    look_at_base(shared, peer);
+}
+
+/// Looks for files that a copy waits for and of which nothing is owed any more: they were removed, cut, or changed by
+/// others, or are written so often that something new is always on its way.
+pub(crate) fn let_go_of_settled(shared: &Shared) {
+    for peer in shared.conversations.beginners() {
+        let owed = shared.conversations.owed(peer, LOOKED_AT);
+        let settled: Vec<ObjectId> = shared.engine.turn(|turn| {
+            let Some(backlog) = turn.ledger.unshipped.peer(peer) else {
+                return Vec::new();
+            };
+            owed.into_iter()
+                .filter(|file| !backlog.owes(*file))
+                .collect()
+        });
+        for file in settled {
+            has_content(shared, peer, file);
+        }
+    }
+}
+
+/// Tells a peer when it has everything that it began without.
+pub(crate) fn look_at_base(shared: &Shared, peer: ReplicaSlot) {
+    let complete = shared.conversations.with(peer, |conversation| {
+        let owed = conversation.base.as_ref()?;
+        let complete = owed.files.is_empty() && conversation.named;
+        complete.then(|| {
+            conversation.base = None;
+            conversation.rows = None;
+        })
+    });
+    if let Some(Some(())) = complete {
+        let message = wire::payload(wire::Kind::Base, &BasePage::Complete);
+        shared.post.send(peer, Lane::Metadata, message);
+    }
+}
+
+/// So many files that a copy waits for are looked at in one go.
+const LOOKED_AT: usize = 4096;

@@ -1,0 +1,79 @@
+//! New versions of files whose data is not what it was: after a crash, or when it is decided to go on with what there is.
+//!
+//! What must never enter: when that is decided.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use vfs::{Error, ObjectId};
+
+use crate::driver::shared::Shared;
+use crate::driver::turn::Turn;
+use crate::replication::withheld;
+
+/// Between attempts to renew a file that another replica controls.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Gives files new versions whose unstable data a crash has taken: everybody gets what is left, and no
+/// client trusts what it remembers.
+pub(crate) async fn renew_recovered(shared: Arc<Shared>, recovered: Vec<ObjectId>) {
+    let left = |files: usize| {
+        shared
+            .figures
+            .recovering
+            .store(files as u64, Ordering::Relaxed)
+    };
+    for (done, file) in recovered.iter().enumerate() {
+        while !renew(&shared, *file).await {
+            tokio::time::sleep(PAUSE).await;
+        }
+        left(recovered.len() - done - 1);
+    }
+}
+
+/// Says whether it is done. A version of which a lost replica has a part comes first, or what is decided about it.
+async fn renew(shared: &Shared, file: ObjectId) -> bool {
+    let lacks_frozen = |turn: &mut Turn<'_>| withheld::lacks_frozen(shared, turn, file);
+    if shared.store.is_abandoned(file) || shared.engine.turn(lacks_frozen) {
+        return false;
+    }
+    give_new_version(shared, file, || shared.store.renew(file)).await
+}
+
+/// Has the store give a file a new version, and all others told of its contents. Says whether it is done; it can be tried again.
+pub(crate) async fn give_new_version<F>(
+    shared: &Shared,
+    file: ObjectId,
+    renew: impl FnOnce() -> F,
+) -> bool
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    shared.engine.turn(|turn| turn.ledger.renewing.insert(file));
+    let renewed = renew().await;
+    shared
+        .engine
+        .turn(|turn| turn.ledger.renewing.remove(&file));
+    match renewed {
+        Ok(()) => {
+            shared.engine.turn(|turn| turn.settle_content(file));
+            shared.engine.ring_contents();
+            true
+        }
+        Err(Error::Refused(number)) => {
+            if let Some(verdict) = shared.engine.verdict(number) {
+                // It is tried again, whatever became of it.
+                let _ = verdict.await;
+            }
+            false
+        }
+        // This replica takes no part at present.
+        Err(Error::Delay) => false,
+        Err(error) => {
+            tracing::error!(%file, %error, "a file cannot be renewed");
+            true
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Settlements, as far as this copy has to know of them: up to which one it is right, and whether updates may be applied that were
+//! made after one.
+//!
+//! What must never enter: what a settlement ends, and how it is decided.
+
+use view::Settlement;
+
+use crate::driver::shared::Shared;
+
+/// The fact that says which settlement of this replica's own controls has been dealt with.
+pub(crate) const DEALT_WITH: &[u8] = b"settlement";
+
+/// What the others decided about this replica's controls while it was away, and what it has not dealt with.
+pub(crate) fn undealt(shared: &Shared) -> vfs::Result<Option<Settlement>> {
+    let state = shared.view_state();
+    let loss = state
+        .as_ref()
+        .and_then(|state| state.losses.get(&shared.slot()));
+    let Some(last) = loss.and_then(|loss| loss.settled.last()) else {
+        return Ok(None);
+    };
+    let facts = shared.store.facts(DEALT_WITH)?;
+    let noted = facts
+        .first()
+        .and_then(|(_, value)| value.first_chunk::<8>());
+    let noted = noted.map_or(0, |noted| u64::from_be_bytes(*noted));
+    Ok((last.id > noted).then(|| last.clone()))
+}
+
+/// So many settlements are known here.
+pub(crate) fn settlements(shared: &Shared) -> u64 {
+    shared.view_state().map_or(0, |state| state.settlements)
+}
+
+/// Whether a replica outside the view may apply what somebody sends who knows so many settlements. What was made after
+/// one may replace what was changed here and given up by it, which has to be put aside before.
+pub(crate) fn may_follow(shared: &Shared, known_there: u64) -> bool {
+    let dealt_with = || matches!(undealt(shared), Ok(None));
+    shared.takes_part() || (settlements(shared) >= known_there && dealt_with())
+}
+
+/// The fact that says how many settlements this copy has gone through.
+const KNOWN: &[u8] = b"gone-through";
+
+/// The copy here has gone through all settlements that are known here.
+pub(crate) async fn note_known(shared: &Shared) -> vfs::Result<()> {
+    match shared.view_state() {
+        Some(state) => note(shared, state.settlements).await,
+        None => Ok(()),
+    }
+}
+
+pub(crate) async fn note(shared: &Shared, settlements: u64) -> vfs::Result<()> {
+    if known(shared)? == Some(settlements) {
+        return Ok(());
+    }
+    let rows = vec![(KNOWN.to_vec(), Some(settlements.to_be_bytes().to_vec()))];
+    let ticket = shared.store.put_facts(rows).await?;
+    shared.store.wait_stable(ticket).await
+}
+
+pub(crate) fn known(shared: &Shared) -> vfs::Result<Option<u64>> {
+    let facts = shared.store.facts(KNOWN)?;
+    let noted = facts
+        .first()
+        .and_then(|(_, value)| value.first_chunk::<8>());
+    Ok(noted.map(|noted| u64::from_be_bytes(*noted)))
+}

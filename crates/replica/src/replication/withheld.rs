@@ -1,0 +1,66 @@
+//! Files of which a lost replica's data is missing here: what of them is sent, to whom, and what is taken from whom.
+//!
+//! What must never enter: how it is found out who has the best of a file (`membership::losses`).
+
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::driver::shared::Shared;
+use crate::driver::turn::Turn;
+use crate::state::losses::best;
+
+/// Whether a control of a lost replica covers a file.
+pub(crate) fn is_frozen_by(turn: &Turn<'_>, lost: ReplicaSlot, file: ObjectId) -> bool {
+    let mut frozen = turn.frozen();
+    frozen.any(|grant| grant.name.holder == lost && turn.covers(grant, file))
+}
+
+/// Whether data of a file is missing here that a lost replica has, which nobody else can change meanwhile.
+pub(crate) fn lacks_frozen(shared: &Shared, turn: &Turn<'_>, file: ObjectId) -> bool {
+    let mut missing = shared.store.lacks_data_of(file).into_iter();
+    missing.any(|lost| is_frozen_by(turn, lost, file))
+}
+
+/// Whether what is here of a file must not be taken for its present version: a lost replica's data is missing, and a control of
+/// that one stands, or this replica does not know yet what the others have of it. An earlier version that this replica
+/// itself wrote would else replace the lost one's when that is back.
+pub(crate) fn withholds(shared: &Shared, turn: &Turn<'_>, file: ObjectId) -> bool {
+    let missing = shared.store.lacks_data_of(file);
+    if missing.is_empty() {
+        return false;
+    }
+    let former = turn.ledger.former.as_ref();
+    let own = former.is_some_and(|former| former.files.contains(&file));
+    let gone = |slot: &ReplicaSlot| !turn.ledger.active.contains(slot) && *slot != shared.slot();
+    let unknown = || !shared.standing.is_up_to_date() && missing.iter().any(gone);
+    !own && (unknown() || lacks_frozen(shared, turn, file))
+}
+
+/// Whether this replica, which lacks some of a file, sends what it has because it has the best of it.
+pub(crate) fn supplies(shared: &Shared, to: ReplicaSlot, file: ObjectId) -> bool {
+    let all = shared.losses.equalling();
+    let mut supplied = all.values().filter_map(|one| one.supplies.get(&file));
+    supplied.any(|receivers| receivers.contains(&to))
+}
+
+/// Whether a peer has the best of a file of which a lost replica had sent this one only a part.
+pub(crate) fn is_supplied_by(shared: &Shared, from: ReplicaSlot, file: ObjectId) -> bool {
+    let others = shared.holders();
+    let all = shared.losses.equalling();
+    all.values().any(|equalling| {
+        let told = equalling.told(shared.slot(), &others);
+        let best = told.and_then(|told| best(&told, file));
+        equalling.own.contains_key(&file) && best.is_some_and(|best| best.slot == from)
+    })
+}
+
+/// Takes the mark off a file whose contents are here.
+pub(crate) async fn settle_flagged(
+    shared: &Shared,
+    from: ReplicaSlot,
+    file: ObjectId,
+    position: u64,
+) {
+    if let Err(error) = shared.store.note_complete(file, from, position).await {
+        tracing::error!(%error, %file, "a file cannot be marked complete");
+    }
+}

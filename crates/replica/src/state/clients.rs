@@ -1,0 +1,28 @@
+//! Clients, as servers name them to each other.
+//!
+//! What must never enter: what clients hold.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use vfs::AbsentClients;
+
+/// The name of a client, as locks and denials carry it.
+pub(crate) type Client = Arc<[u8]>;
+
+/// The servers in front of this replica that know which clients they have.
+#[derive(Default)]
+pub(crate) struct Servers(RwLock<Option<AbsentClients>>);
+
+impl Servers {
+    pub(crate) fn set(&self, absent: AbsentClients) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(absent);
+    }
+
+    /// As long as no server has said so, any client may be one of its own.
+    pub(crate) fn absent(&self, names: &[Client], for_good: bool) -> Vec<Client> {
+        let asked = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        asked
+            .as_ref()
+            .map_or_else(Vec::new, |absent| absent(names, for_good))
+    }
+}

@@ -1,0 +1,228 @@
+//! What is going on with each peer that has a session.
+//!
+//! What must never enter: what is said (`membership::sessions`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::state::returns::{Remainder, Stage};
+
+/// What is going on with each peer that has a session.
+#[derive(Default)]
+pub(crate) struct Conversations(Mutex<BTreeMap<ReplicaSlot, Conversation>>);
+
+#[derive(Default)]
+pub(crate) struct Conversation {
+    pub(crate) tasks: Vec<JoinHandle<()>>,
+    /// Held while a list is being sent.
+    pub(crate) lists: Arc<tokio::sync::Mutex<()>>,
+    /// Our stream is being sent.
+    pub(crate) sending: bool,
+    /// How far the peer says it has applied our stream.
+    pub(crate) applied: watch::Sender<u64>,
+    /// The rows of the copy that it begins with are being sent.
+    pub(crate) supplying: bool,
+    /// The copy that the peer takes from here: all objects and those sent; nothing once it has all contents.
+    pub(crate) rows: Option<(u64, u64)>,
+    /// The peer began with a copy from here, and lacks these files of it.
+    pub(crate) base: Option<Owed>,
+    /// It has named all of them.
+    pub(crate) named: bool,
+    /// Bytes of rows, updates and contents that it was sent.
+    pub(crate) sent: u64,
+    /// How far it had applied our stream when the conversation began.
+    pub(crate) begun_at: Option<u64>,
+    /// It holds nothing yet, and so has applied nothing.
+    pub(crate) takes_rows: bool,
+}
+
+/// Files of a copy whose contents the peer lacks, with their sizes.
+#[derive(Default)]
+pub(crate) struct Owed {
+    pub(crate) files: BTreeMap<ObjectId, u64>,
+    pub(crate) bytes: u64,
+    /// All that were ever named.
+    pub(crate) named: u64,
+    pub(crate) named_bytes: u64,
+    /// Bytes that the peer had been sent before.
+    pub(crate) sent_before: u64,
+}
+
+impl Owed {
+    fn add(&mut self, file: ObjectId, size: u64) {
+        if self.files.insert(file, size).is_none() {
+            self.bytes = self.bytes.saturating_add(size);
+            self.named_bytes = self.named_bytes.saturating_add(size);
+            self.named += 1;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, file: ObjectId) {
+        if let Some(size) = self.files.remove(&file) {
+            self.bytes = self.bytes.saturating_sub(size);
+        }
+    }
+
+    fn remainder(&self, sent: u64) -> Remainder {
+        let (objects_left, sent) = (self.files.len() as u64, sent - self.sent_before.min(sent));
+        Remainder {
+            stage: Stage::Contents,
+            objects_done: self.named - objects_left,
+            objects_left,
+            bytes_done: sent,
+            // What was sent of files that are not complete is not left.
+            bytes_left: Some(self.bytes.min(self.named_bytes.saturating_sub(sent))),
+        }
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Conversations {
+    pub(crate) fn with<T>(
+        &self,
+        peer: ReplicaSlot,
+        work: impl FnOnce(&mut Conversation) -> T,
+    ) -> Option<T> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get_mut(&peer).map(work)
+    }
+
+    pub(crate) fn begin(&self, peer: ReplicaSlot) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(peer, Conversation::default());
+    }
+
+    pub(crate) fn contains(&self, peer: ReplicaSlot) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.contains_key(&peer)
+    }
+
+    pub(crate) fn end_all(&self) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.clear();
+    }
+
+    pub(crate) fn end(&self, peer: ReplicaSlot) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&peer);
+    }
+
+    /// The peers that begin with a copy from here and have not got all of it.
+    pub(crate) fn beginners(&self) -> Vec<ReplicaSlot> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let beginners = all.iter().filter(|(_, with)| with.base.is_some());
+        beginners.map(|(slot, _)| *slot).collect()
+    }
+
+    /// Whether the contents of a file belong to the copy that a peer begins with.
+    pub(crate) fn owes(&self, peer: ReplicaSlot, file: ObjectId) -> bool {
+        let owes = self.with(peer, |conversation| {
+            let owed = conversation.base.as_ref();
+            owed.is_some_and(|owed| owed.files.contains_key(&file))
+        });
+        owes == Some(true)
+    }
+
+    /// The first of these files, at most so many, once all are named.
+    pub(crate) fn owed(&self, peer: ReplicaSlot, count: usize) -> Vec<ObjectId> {
+        let owed = self.with(peer, |conversation| {
+            let owed = conversation.base.iter().filter(|_| conversation.named);
+            let files = owed.flat_map(|owed| owed.files.keys());
+            files.take(count).copied().collect()
+        });
+        owed.unwrap_or_default()
+    }
+
+    /// The peer has to get the contents of these files, and of those it may yet name, before its copy is
+    /// complete.
+    pub(crate) fn owe(&self, peer: ReplicaSlot, files: impl Iterator<Item = (ObjectId, u64)>) {
+        self.with(peer, |conversation| {
+            let sent_before = conversation.sent;
+            let owed = conversation.base.get_or_insert_with(|| Owed {
+                sent_before,
+                ..Owed::default()
+            });
+            files.for_each(|(file, size)| owed.add(file, size));
+            conversation.named = false;
+        });
+    }
+
+    /// The peer has named all of these files, and all of them count as lacking.
+    pub(crate) fn named(&self, peer: ReplicaSlot) {
+        self.with(peer, |conversation| conversation.named = true);
+    }
+
+    /// Of so many files the contents belong to the copy that a peer begins with, and are not there.
+    pub(crate) fn owed_files(&self, peer: ReplicaSlot) -> usize {
+        let owed = self.with(peer, |conversation| {
+            let owed = conversation.base.as_ref();
+            owed.map_or(0, |owed| owed.files.len())
+        });
+        owed.unwrap_or(0)
+    }
+
+    /// Whether a peer said last that it holds nothing.
+    pub(crate) fn takes_rows(&self, peer: ReplicaSlot) -> bool {
+        let takes = self.with(peer, |conversation| conversation.takes_rows);
+        takes == Some(true)
+    }
+
+    /// The rows of so many objects are sent to a peer from now on; it has those of the first ones.
+    pub(crate) fn supplying(&self, peer: ReplicaSlot, objects: u64, first: u64) {
+        self.with(peer, |conversation| {
+            conversation.rows = Some((objects, first))
+        });
+    }
+
+    /// All of them have been sent, or no more can be.
+    pub(crate) fn supplied_all(&self, peer: ReplicaSlot) {
+        self.with(peer, |conversation| conversation.supplying = false);
+    }
+
+    /// Those of so many more have been sent.
+    pub(crate) fn supplied(&self, peer: ReplicaSlot, objects: u64) {
+        self.with(peer, |conversation| {
+            if let Some((_, sent)) = &mut conversation.rows {
+                *sent += objects;
+            }
+        });
+    }
+
+    pub(crate) fn note_sent(&self, peer: ReplicaSlot, bytes: u64) {
+        self.with(peer, |conversation| conversation.sent += bytes);
+    }
+
+    /// How far a peer is that takes a copy from here.
+    pub(crate) fn supply(&self, peer: ReplicaSlot) -> Option<Remainder> {
+        self.with(peer, |conversation| {
+            let (rows, sent) = (conversation.rows, conversation.sent);
+            let owed = conversation.base.as_ref();
+            let comparing = rows.map(|(objects, done)| Remainder {
+                stage: Stage::Comparing,
+                objects_done: done,
+                objects_left: objects.saturating_sub(done),
+                bytes_done: sent,
+                bytes_left: None,
+            });
+            owed.map(|owed| owed.remainder(sent)).or(comparing)
+        })?
+    }
+
+    /// Bytes that a peer was sent in this conversation, and how far it had applied our stream when that began.
+    pub(crate) fn course(&self, peer: ReplicaSlot) -> Option<(u64, u64)> {
+        self.with(peer, |conversation| {
+            Some((conversation.sent, conversation.begun_at?))
+        })?
+    }
+}

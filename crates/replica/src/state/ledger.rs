@@ -1,0 +1,138 @@
+//! What is kept below the lock of the core, beside the core: who has what of this replica's changes, and which changes are under way.
+//!
+//! What must never enter: the core itself, and anything that waits.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use control::{ControlName, Moment, OperationId};
+use tokio::sync::oneshot;
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::state::ages::Ages;
+use crate::state::births::Births;
+use crate::state::durability::KnownDurability;
+use crate::state::shipping::Unshipped;
+
+/// What became of an operation that had to wait for control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The control is here, or was a moment ago: try again.
+    Admitted,
+    /// Another replica is primary.
+    Elsewhere(ReplicaSlot),
+}
+
+/// Data of a file is being changed under these controls; they last as long.
+#[derive(Debug, Default)]
+pub(crate) struct Pin {
+    /// One entry for each operation and control.
+    pub(crate) under: Vec<ControlName>,
+    /// The last update of the file made meanwhile.
+    pub(crate) position: u64,
+    /// Sizes to which the file is being cut.
+    pub(crate) cuts: Vec<u64>,
+}
+
+/// What earlier incarnations of this replica left unfinished.
+#[derive(Debug)]
+pub(crate) struct Former {
+    /// Their last update.
+    pub(crate) position: u64,
+    /// Files with content that not everybody has.
+    pub(crate) files: HashSet<ObjectId>,
+}
+
+/// What belongs to the core's lock besides the core.
+pub(crate) struct Ledger {
+    pub(crate) slot: ReplicaSlot,
+    pub(crate) pins: HashMap<ObjectId, Pin>,
+    /// Files that get a new version with all the data that is here.
+    pub(crate) renewing: HashSet<ObjectId>,
+    /// Where files were made that not everybody may have heard of.
+    pub(crate) births: Births,
+    /// Files that were removed here and may be open at other replicas, each behind the place of its removal.
+    pub(crate) removed: BTreeSet<(u64, ObjectId)>,
+    /// What each peer lacks of file contents.
+    pub(crate) unshipped: Unshipped,
+    /// Files whose content everybody has; their durable marks can go.
+    pub(crate) shipped: HashSet<ObjectId>,
+    pub(crate) former: Option<Former>,
+    pub(crate) durability: KnownDurability,
+    /// Since when controls are acknowledged here.
+    pub(crate) ages: Ages,
+    /// The replicas that take part in the view in force, and members that hold no contents.
+    pub(crate) active: BTreeSet<ReplicaSlot>,
+    pub(crate) witnesses: BTreeSet<ReplicaSlot>,
+    /// The replicas of which a majority is needed, this one among them: those that the view in force is agreed by.
+    pub(crate) voters: BTreeSet<ReplicaSlot>,
+    /// Files of which a peer has everything and may not know it.
+    pub(crate) unconfirmed: BTreeSet<(ReplicaSlot, ObjectId)>,
+    /// The last of them that was looked at.
+    pub(crate) looked_at: Option<(ReplicaSlot, ObjectId)>,
+    /// Those of them that were complete without any content being sent, and up to which place of our stream.
+    pub(crate) complete: Vec<(ReplicaSlot, ObjectId, u64)>,
+    /// How far the stream of each peer is applied here.
+    pub(crate) heard: BTreeMap<ReplicaSlot, u64>,
+    /// How far each peer has applied our stream.
+    pub(crate) applied: BTreeMap<ReplicaSlot, u64>,
+    /// The place of our last update.
+    pub(crate) last_position: u64,
+    /// When the present configuration of the set came into force here, and the place of our last update then.
+    pub(crate) configured_at: Option<(Moment, u64)>,
+    pub(crate) verdicts: HashMap<OperationId, oneshot::Sender<Verdict>>,
+    pub(crate) awaited: HashMap<u64, oneshot::Receiver<Verdict>>,
+    operations: u64,
+}
+
+impl Ledger {
+    /// A new operation; whoever waits for it finds the verdict by its number.
+    pub(crate) fn begin_operation(&mut self) -> OperationId {
+        self.operations += 1;
+        let (sender, receiver) = oneshot::channel();
+        let operation = OperationId(self.operations);
+        self.verdicts.insert(operation, sender);
+        self.awaited.insert(self.operations, receiver);
+        operation
+    }
+
+    /// Nobody will ask for it.
+    pub(crate) fn abandon(&mut self, operation: OperationId) {
+        self.verdicts.remove(&operation);
+        self.awaited.remove(&operation.0);
+    }
+
+    pub(crate) fn decide(&mut self, operation: OperationId, verdict: Verdict) {
+        if let Some(waiter) = self.verdicts.remove(&operation) {
+            // Whoever gave up waiting has told the client to come again.
+            let _ = waiter.send(verdict);
+        }
+    }
+
+    pub(crate) fn new(slot: ReplicaSlot, unshipped: Unshipped) -> Ledger {
+        Ledger {
+            slot,
+            pins: HashMap::new(),
+            renewing: HashSet::new(),
+            births: Births::default(),
+            removed: BTreeSet::new(),
+            unshipped,
+            shipped: HashSet::new(),
+            former: None,
+            durability: KnownDurability::default(),
+            ages: Ages::default(),
+            active: BTreeSet::new(),
+            witnesses: BTreeSet::new(),
+            voters: BTreeSet::new(),
+            unconfirmed: BTreeSet::new(),
+            looked_at: None,
+            complete: Vec::new(),
+            heard: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            last_position: 0,
+            configured_at: None,
+            verdicts: HashMap::new(),
+            awaited: HashMap::new(),
+            operations: 0,
+        }
+    }
+}

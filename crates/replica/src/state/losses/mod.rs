@@ -1,0 +1,105 @@
+//! What is known here of lost replicas: who has how much of what they made.
+//!
+//! `verdict` says which survivor has the best of a file, `awareness` who answers as today's durability asks.
+//!
+//! What must never enter: what is done about it (`membership::losses`).
+
+mod awareness;
+mod verdict;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::time::{Duration, Instant};
+use vfs::{ObjectId, ReplicaSlot};
+
+use awareness::Awareness;
+pub(crate) use verdict::{Best, Lacks, Quality, Reports, best};
+
+/// What is known here of lost replicas.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    /// Settlements that have taken effect here.
+    settled: Mutex<BTreeSet<u64>>,
+    equalling: Mutex<BTreeMap<ReplicaSlot, Equalling>>,
+    awareness: Mutex<Awareness>,
+}
+
+impl Losses {
+    /// Notes that a settlement takes effect here; false when it has done so before.
+    pub(crate) fn settles_now(&self, id: u64) -> bool {
+        let settled = self.settled.lock();
+        settled.unwrap_or_else(PoisonError::into_inner).insert(id)
+    }
+
+    /// Nothing more is to be known of a replica that is gone.
+    pub(crate) fn forget(&self, slot: ReplicaSlot) {
+        self.equalling().remove(&slot);
+        self.awareness().forget(slot);
+    }
+
+    /// Who answers as today's durability asks.
+    pub(crate) fn awareness(&self) -> MutexGuard<'_, Awareness> {
+        self.awareness
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn equalling(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Equalling>> {
+        self.equalling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bringing contents of one lost replica level.
+#[derive(Debug, Default)]
+pub(crate) struct Equalling {
+    pub(crate) applied: u64,
+    pub(crate) said: Option<Instant>,
+    pub(crate) pause: Duration,
+    /// What was missing here when all were level, as it was reported.
+    pub(crate) own: Lacks,
+    pub(crate) reports: BTreeMap<ReplicaSlot, Report>,
+    pub(crate) supplied: bool,
+    /// Those whom this replica supplies with files that are complete nowhere.
+    pub(crate) supplies: BTreeMap<ObjectId, BTreeSet<ReplicaSlot>>,
+    /// Who takes part since later than the lost one did.
+    pub(crate) late: BTreeSet<ReplicaSlot>,
+    /// Who has sent all of a file since then.
+    pub(crate) sent: BTreeMap<ObjectId, ReplicaSlot>,
+    /// Files that are complete nowhere, and here as in the best copy.
+    pub(crate) level: BTreeSet<ObjectId>,
+    pub(crate) whole: bool,
+}
+
+/// What another survivor lacks.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) applied: u64,
+    pub(crate) files: Lacks,
+    pub(crate) complete: bool,
+}
+
+impl Equalling {
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// What all survivors lack, once everybody has told.
+    pub(crate) fn told(&self, own: ReplicaSlot, others: &[ReplicaSlot]) -> Option<Reports<'_>> {
+        let others = others.iter().map(|slot| {
+            let report = self.reports.get(slot)?;
+            let counts = report.complete && report.applied == self.applied;
+            counts.then_some((*slot, &report.files))
+        });
+        let lacks: Option<_> = others.chain([Some((own, &self.own))]).collect();
+        let lacks = lacks?;
+        let late = self.late.clone();
+        Some(Reports { lacks, late })
+    }
+}

@@ -1,0 +1,288 @@
+//! Returns into the view under way, as those know who send what is lacking.
+//!
+//! The time left follows from how fast the rest has become less lately, new changes included.
+//!
+//! What must never enter: what is lacking, and whether anybody is admitted.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use vfs::ReplicaSlot;
+
+/// The time left follows from about so much of the past.
+const WINDOW: Duration = Duration::from_secs(60);
+/// What was heard counts for so long.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// What a returning replica gets from one that sends it what it lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Stage {
+    /// The updates that it missed, one after another, and the contents that they changed.
+    ByLog,
+    /// Contents of files of which it has another version, or none.
+    Contents,
+    /// The rows of all objects, to compare its own with.
+    Comparing,
+}
+
+impl Stage {
+    /// For people and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::ByLog => "by log",
+            Stage::Contents => "contents",
+            Stage::Comparing => "comparing",
+        }
+    }
+}
+
+/// How far a returning replica is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ReturnView {
+    /// What it gets.
+    pub stage: Stage,
+    /// Updates, files or objects, as the stage is, that it has got in this stage.
+    pub objects_done: u64,
+    /// Those that it lacks yet.
+    pub objects_left: u64,
+    /// Bytes that it was sent in this stage.
+    pub bytes_done: u64,
+    /// Bytes of contents that it lacks yet, at most; `None` when nobody knows.
+    pub bytes_left: Option<u64>,
+    /// Until nothing is left at the pace of the last minute, in seconds; `None` when it does not become less.
+    pub seconds_left: Option<f64>,
+}
+
+/// What one that sends says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Remainder {
+    pub(crate) stage: Stage,
+    pub(crate) objects_done: u64,
+    pub(crate) objects_left: u64,
+    pub(crate) bytes_done: u64,
+    pub(crate) bytes_left: Option<u64>,
+}
+
+/// The course of one return.
+#[derive(Debug)]
+struct Course {
+    last: Remainder,
+    at: Instant,
+    samples: VecDeque<(Instant, u64, Option<u64>)>,
+}
+
+impl Course {
+    fn new(now: Instant, first: Remainder) -> Course {
+        let mut course = Course {
+            last: first,
+            at: now,
+            samples: VecDeque::new(),
+        };
+        course.sample(now, first);
+        course
+    }
+
+    fn note(&mut self, now: Instant, remainder: Remainder) {
+        if remainder.stage != self.last.stage {
+            self.samples.clear();
+        }
+        self.last = remainder;
+        self.at = now;
+        self.sample(now, remainder);
+    }
+
+    fn sample(&mut self, now: Instant, remainder: Remainder) {
+        let (objects, bytes) = (remainder.objects_left, remainder.bytes_left);
+        self.samples.push_back((now, objects, bytes));
+        while self
+            .samples
+            .front()
+            .is_some_and(|(at, ..)| now.duration_since(*at) > WINDOW)
+        {
+            self.samples.pop_front();
+        }
+    }
+
+    fn view(&self) -> ReturnView {
+        let last = self.last;
+        ReturnView {
+            stage: last.stage,
+            objects_done: last.objects_done,
+            objects_left: last.objects_left,
+            bytes_done: last.bytes_done,
+            bytes_left: last.bytes_left,
+            seconds_left: self.seconds_left(),
+        }
+    }
+
+    /// The slower of objects and bytes decides.
+    fn seconds_left(&self) -> Option<f64> {
+        let ((from, objects, bytes), (to, objects_now, bytes_now)) =
+            (*self.samples.front()?, *self.samples.back()?);
+        let elapsed = to.duration_since(from).as_secs_f64();
+        let objects = time_left(elapsed, objects, objects_now)?;
+        let bytes = match (bytes, bytes_now) {
+            (Some(bytes), Some(now)) => time_left(elapsed, bytes, now)?,
+            _ => 0.0,
+        };
+        Some(objects.max(bytes))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn time_left(elapsed: f64, before: u64, now: u64) -> Option<f64> {
+    if now == 0 {
+        return Some(0.0);
+    }
+    let less = before.checked_sub(now).filter(|less| *less > 0)?;
+    Some(elapsed * now as f64 / less as f64)
+}
+
+/// Returns under way: of others, to whom this replica sends, and its own, as others say.
+#[derive(Debug, Default)]
+pub(crate) struct Returns {
+    sent: Mutex<BTreeMap<ReplicaSlot, Course>>,
+    heard: Mutex<BTreeMap<ReplicaSlot, Course>>,
+}
+
+type Courses = BTreeMap<ReplicaSlot, Course>;
+
+fn locked(courses: &Mutex<Courses>) -> MutexGuard<'_, Courses> {
+    courses.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn note(courses: &Mutex<Courses>, slot: ReplicaSlot, remainder: Remainder) {
+    let (now, mut courses) = (Instant::now(), locked(courses));
+    let course = courses.get_mut(&slot).map(|course| {
+        course.note(now, remainder);
+    });
+    if course.is_none() {
+        courses.insert(slot, Course::new(now, remainder));
+    }
+}
+
+impl Returns {
+    /// A replica was removed.
+    pub(crate) fn forget(&self, slot: ReplicaSlot) {
+        locked(&self.sent).remove(&slot);
+        locked(&self.heard).remove(&slot);
+    }
+
+    /// How far another replica is, to which this one sends what it lacks.
+    pub(crate) fn of(&self, slot: ReplicaSlot) -> Option<ReturnView> {
+        locked(&self.sent).get(&slot).map(Course::view)
+    }
+
+    /// What a peer said lately of how much this replica lacks of it.
+    pub(crate) fn heard_of(&self, slot: ReplicaSlot) -> Option<ReturnView> {
+        let heard = locked(&self.heard);
+        let course = heard.get(&slot)?;
+        (course.at.elapsed() < FRESH).then(|| course.view())
+    }
+
+    /// How far this replica is: all that the others said lately, of the stage that comes first.
+    pub(crate) fn own(&self) -> Option<ReturnView> {
+        let heard = locked(&self.heard);
+        let fresh = heard.values().filter(|course| course.at.elapsed() < FRESH);
+        let views: Vec<ReturnView> = fresh.map(Course::view).collect();
+        let stage = views.iter().map(|view| view.stage).max()?;
+        let views = views.into_iter().filter(|view| view.stage == stage);
+        views.reduce(|one, other| ReturnView {
+            stage,
+            objects_done: one.objects_done + other.objects_done,
+            objects_left: one.objects_left + other.objects_left,
+            bytes_done: one.bytes_done + other.bytes_done,
+            bytes_left: one
+                .bytes_left
+                .zip(other.bytes_left)
+                .map(|(a, b)| a.saturating_add(b)),
+            seconds_left: one
+                .seconds_left
+                .zip(other.seconds_left)
+                .map(|(a, b)| a.max(b)),
+        })
+    }
+
+    /// Others than these are not on their way back any more.
+    pub(crate) fn keep_sent(&self, returning: &[ReplicaSlot]) {
+        locked(&self.sent).retain(|slot, _| returning.contains(slot));
+    }
+
+    /// A peer lacks so much yet of what this replica sends it.
+    pub(crate) fn note_sent(&self, to: ReplicaSlot, remainder: Remainder) {
+        note(&self.sent, to, remainder);
+    }
+
+    /// A peer says how much this replica lacks of it.
+    pub(crate) fn hear(&self, from: ReplicaSlot, remainder: Remainder) {
+        note(&self.heard, from, remainder);
+    }
+
+    /// This replica lacks nothing any more.
+    pub(crate) fn arrived(&self) {
+        locked(&self.heard).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(stage: Stage, objects_left: u64, bytes_left: Option<u64>) -> Remainder {
+        Remainder {
+            stage,
+            objects_done: 7,
+            objects_left,
+            bytes_done: 70,
+            bytes_left,
+        }
+    }
+
+    #[test]
+    fn the_time_left_follows_from_how_fast_the_rest_becomes_less() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut course = Course::new(began, left(Stage::Contents, 100, Some(1000)));
+        assert_eq!(course.view().seconds_left, None, "nothing has become less");
+        course.note(at(10), left(Stage::Contents, 50, Some(800)));
+        assert_eq!(course.view().seconds_left, Some(40.0), "bytes are slower");
+        course.note(at(11), left(Stage::Contents, 120, Some(800)));
+        assert_eq!(
+            course.view().seconds_left,
+            None,
+            "there is more than before"
+        );
+        course.note(at(200), left(Stage::Contents, 60, None));
+        assert_eq!(course.samples.len(), 1, "only the last minute counts");
+        course.note(at(210), left(Stage::Contents, 30, None));
+        assert_eq!(course.view().seconds_left, Some(10.0));
+        course.note(at(211), left(Stage::ByLog, 30, None));
+        assert_eq!(
+            course.view().seconds_left,
+            None,
+            "another stage begins anew"
+        );
+        course.note(at(212), left(Stage::ByLog, 0, None));
+        assert_eq!(course.view().seconds_left, Some(0.0));
+    }
+
+    #[test]
+    fn what_several_say_is_added_up_in_the_stage_that_comes_first() {
+        let returns = Returns::default();
+        assert_eq!(returns.own(), None);
+        returns.hear(ReplicaSlot(1), left(Stage::ByLog, 5, None));
+        returns.hear(ReplicaSlot(2), left(Stage::Contents, 9, Some(90)));
+        let own = returns.own().unwrap();
+        assert_eq!((own.stage, own.objects_left), (Stage::Contents, 9));
+        returns.hear(ReplicaSlot(1), left(Stage::Contents, 5, Some(10)));
+        let own = returns.own().unwrap();
+        assert_eq!((own.objects_left, own.objects_done), (14, 14));
+        assert_eq!(own.bytes_left, Some(100));
+        returns.arrived();
+        assert_eq!(returns.own(), None);
+    }
+}

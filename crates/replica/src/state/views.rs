@@ -1,0 +1,55 @@
+//! What is known of taking part: what the others said lately, what those lack who take part anew, and what this replica waits for.
+//!
+//! What must never enter: what follows from it (`membership::views`).
+
+use std::collections::BTreeSet;
+
+use tokio::time::Instant;
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::state::wire::Ask;
+
+/// What is known of a peer lately.
+#[derive(Clone, Debug)]
+pub(crate) struct News {
+    /// When it last answered a question.
+    pub(crate) heard: Instant,
+    /// What it said of itself last, and when that came.
+    pub(crate) said: Option<(Ask, Instant)>,
+}
+
+impl News {
+    pub(crate) fn new() -> News {
+        News {
+            heard: Instant::now(),
+            said: None,
+        }
+    }
+}
+
+/// Which members would have to leave the view so that this replica could be admitted to it.
+#[derive(Debug)]
+pub(crate) struct Fit {
+    pub(crate) epoch: u64,
+    pub(crate) without: BTreeSet<ReplicaSlot>,
+}
+
+/// What this replica owes one that takes part anew.
+#[derive(Debug)]
+pub(crate) struct Debt {
+    /// The view since which the newcomer takes part.
+    pub(crate) epoch: u64,
+    pub(crate) through: u64,
+    /// Files of which the newcomer lacked something then that it has not got since. What is written later is
+    /// not owed.
+    pub(crate) files: BTreeSet<ObjectId>,
+}
+
+/// What this replica, taking part anew, has heard of the others.
+#[derive(Debug, Default)]
+pub(crate) struct Arrival {
+    pub(crate) epoch: u64,
+    /// The last places of their streams that were made without regard to this replica.
+    pub(crate) exempt: Vec<(ReplicaSlot, u64)>,
+    pub(crate) caught_up: BTreeSet<ReplicaSlot>,
+}
