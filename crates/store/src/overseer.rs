@@ -30,8 +30,10 @@ pub struct Touched {
 /// The shape of a change: which objects it touches, and what happens to the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Data, attributes, extended attributes, locks or denials of one object.
+    /// Attributes, extended attributes, locks or denials of one object.
     Object(Touched),
+    /// Data of one file, perhaps with its attributes.
+    Data(Touched),
     /// A new object with its name.
     Create {
         /// The directory that gets the name.

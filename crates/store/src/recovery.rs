@@ -130,7 +130,7 @@ impl Inner {
         };
         mutation.touch(id, Touch::Content)?;
         mutation.change_data(id);
-        let ticket = mutation.commit(&Change::Object(touched))?;
+        let ticket = mutation.commit(&Change::Data(touched))?;
         self.settle(ticket).await
     }
 }

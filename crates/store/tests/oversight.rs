@@ -59,7 +59,7 @@ async fn the_overseer_learns_the_shape_of_every_change() {
             parent: ROOT,
             made: one(id),
         },
-        Change::Object(one(id)),
+        Change::Data(one(id)),
         Change::Link {
             file: one(id),
             parent: folder,
@@ -80,7 +80,7 @@ async fn the_overseer_learns_the_shape_of_every_change() {
             parent: folder,
             removed: linked(id),
         },
-        Change::Object(one(id)),
+        Change::Data(one(id)),
     ];
     assert_eq!(store.approver().take_asked(), expected);
     let records = store.store().updates(0, 100).unwrap();

@@ -80,7 +80,7 @@ impl Engine {
         change: &Change,
         update: &Update,
     ) -> Result<Vec<ControlName>> {
-        if let Change::Object(touched) = change
+        if let Change::Object(touched) | Change::Data(touched) = change
             && let Some(pin) = turn.ledger.pins.get(&touched.id)
         {
             let mut under = pin.under.clone();
@@ -101,7 +101,7 @@ impl Engine {
 /// What the change is to replication control.
 fn update_of(change: &Change) -> Update {
     match *change {
-        Change::Object(touched) => Update::Change(touched_subject(touched)),
+        Change::Object(touched) | Change::Data(touched) => Update::Change(touched_subject(touched)),
         Change::Create { parent, .. } => Update::Create { parent },
         Change::Remove { parent, removed } => Update::Remove {
             parent,
@@ -125,10 +125,10 @@ fn update_of(change: &Change) -> Update {
     }
 }
 
-/// The file whose data is being changed by this, and not only its attributes.
+/// The file whose data is being changed by this, if others are to get it.
 fn changed_data(turn: &Turn<'_>, change: &Change) -> Option<ObjectId> {
     match change {
-        Change::Object(touched)
+        Change::Data(touched)
             if turn.ledger.pins.contains_key(&touched.id)
                 || turn.ledger.renewing.contains(&touched.id) =>
         {
@@ -141,7 +141,7 @@ fn changed_data(turn: &Turn<'_>, change: &Change) -> Option<ObjectId> {
 /// Tells the core which links the change made and undid.
 fn report_links(turn: &mut Turn<'_>, change: &Change) {
     match *change {
-        Change::Object(_) => {}
+        Change::Object(_) | Change::Data(_) => {}
         Change::Create { parent, made } => turn.link(made.id, parent, true),
         Change::Remove { parent, removed } => turn.link(removed.id, parent, false),
         Change::Link { file, parent } => turn.link(file.id, parent, true),
@@ -166,10 +166,10 @@ fn report_links(turn: &mut Turn<'_>, change: &Change) {
 /// Keeps account of which file contents others lack.
 fn note_contents(turn: &mut Turn<'_>, change: &Change, position: u64, under: &[ControlName]) {
     match change {
-        Change::Object(touched) => {
-            if touched.kind == TouchedKind::Directory {
-                turn.ledger.durability.forget(Some(touched.id));
-            }
+        Change::Object(touched) if touched.kind == TouchedKind::Directory => {
+            turn.ledger.durability.forget(Some(touched.id));
+        }
+        Change::Data(touched) => {
             if turn.ledger.renewing.contains(&touched.id) {
                 let (now, follows) = (turn.now, Position(position));
                 let unshipped = &mut turn.ledger.unshipped;

@@ -50,7 +50,7 @@ impl Inner {
             return Ok(self.object(id)?.attributes(id));
         };
         self.check_write(&access, id, mutation.object(id)?)?;
-        let shape = Change::Object(mutation.touched(id)?);
+        let shape = Change::Data(mutation.touched(id)?);
         self.apply_attributes(&mut mutation, &access.who, id, &set)?;
         let kept = self.dirty.kept(id);
         let cuts = shrinks && mutation.object(id)?.file()?.stored;

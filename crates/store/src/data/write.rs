@@ -296,7 +296,7 @@ impl Inner {
         end: u64,
         stored: Stored,
     ) -> Result<Change> {
-        let shape = Change::Object(mutation.touched(id)?);
+        let shape = Change::Data(mutation.touched(id)?);
         mutation.touch(id, Touch::Content)?;
         mutation.change_data(id);
         let row = mutation.object_mut(id)?;

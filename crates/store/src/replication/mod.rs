@@ -315,7 +315,7 @@ impl Store {
         self.inner.recovered()
     }
 
-    /// Gives such a file a new version, which is a [`crate::Change::Object`] like any other and marks all
+    /// Gives such a file a new version, which is a [`crate::Change::Data`] like any other and marks all
     /// of its data as unshipped; one that is gone is taken off the list.
     ///
     /// # Errors

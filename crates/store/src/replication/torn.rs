@@ -61,7 +61,7 @@ impl Store {
         self.inner.incomplete.mark((file, NOBODY)).is_some()
     }
 
-    /// Gives an abandoned file a new version with the data that is here, as a [`crate::Change::Object`] like any other that
+    /// Gives an abandoned file a new version with the data that is here, as a [`crate::Change::Data`] like any other that
     /// marks all of it as unshipped. As `torn` it cannot be read anywhere, until it is truncated to nothing.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ impl Inner {
         mutation.touch(file, Touch::Content)?;
         mutation.object_mut(file)?.file_mut()?.torn |= torn;
         mutation.change_data(file);
-        let ticket = mutation.commit(&Change::Object(touched))?;
+        let ticket = mutation.commit(&Change::Data(touched))?;
         self.settle(ticket).await
     }
 
