@@ -69,7 +69,7 @@ pub use committer::Ticket;
 pub use error::StoreError;
 pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
 pub use overseer::{Change, Overseer, Touched, TouchedKind};
-pub use recording::{RowChange, UpdateRecord};
+pub use recording::{RowChange, RowSubject, UpdateRecord};
 pub use replication::{
     BasePlace, BaseScan, BaseState, ContentPiece, ForeignUpdate, LinkChange, MergedRows, Oversee,
 };

@@ -25,6 +25,35 @@ pub struct RowChange {
     pub value: Option<Bytes>,
 }
 
+/// What a row of an update is about, as far as those have to know who carry updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowSubject {
+    /// The attributes of an object.
+    Object(ObjectId),
+    /// One of the names of an object, seen from it.
+    Link(ObjectId),
+    /// An extended attribute of an object.
+    Xattr(ObjectId),
+    /// That data of a file has not come.
+    Incomplete(ObjectId),
+}
+
+impl RowChange {
+    /// What the row is about; `None` for a row of another kind, or one that no store makes.
+    #[must_use]
+    pub fn subject(&self) -> Option<RowSubject> {
+        let about = match Table::from_tag(self.table)? {
+            Table::Objects => RowSubject::Object,
+            Table::Links => RowSubject::Link,
+            Table::Xattrs => RowSubject::Xattr,
+            Table::Incomplete => RowSubject::Incomplete,
+            _ => return None,
+        };
+        let object = self.key.first_chunk::<8>()?;
+        Some(about(ObjectId::from_u64(u64::from_be_bytes(*object))))
+    }
+}
+
 /// All rows that one operation changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateRecord {

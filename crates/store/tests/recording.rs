@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use fixture::{Approver, Fixture, root, with_mode, with_size};
-use store::{Store, UpdateRecord};
+use store::{RowChange, RowSubject, Store, UpdateRecord};
 use vfs::{FileSystem, ObjectId, XattrMode, XattrName};
 
 const ROOT: ObjectId = ObjectId::ROOT;
@@ -52,6 +52,15 @@ async fn every_operation_leaves_one_record_of_the_rows_it_changed() {
         names,
     ];
     assert_eq!(records.iter().map(tables).collect::<Vec<_>>(), expected);
+    let subjects = |at: usize| -> Vec<RowSubject> {
+        let rows = records[at].changes.iter();
+        rows.filter_map(RowChange::subject).collect()
+    };
+    assert!(subjects(3).contains(&RowSubject::Link(id)));
+    let of_xattr = subjects(4);
+    assert!(of_xattr.contains(&RowSubject::Object(id)));
+    assert!(of_xattr.contains(&RowSubject::Xattr(id)));
+    assert!(!of_xattr.contains(&RowSubject::Link(id)));
     assert!(records.is_sorted_by(|a, b| a.position < b.position));
     // The last word on each row is the row.
     for change in &records.last().unwrap().changes {

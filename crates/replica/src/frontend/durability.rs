@@ -7,13 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use control::Tree;
-use store::RowChange;
+use store::{RowChange, RowSubject};
 use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, XattrName};
 
 use crate::driver::shared::Shared;
 use crate::driver::turn::Turn;
 use crate::frontend::door::Door;
-use crate::state::rows::{LINKS, XATTRS, object_in};
 use crate::state::settings::Durability;
 
 /// The attribute, in the `user.` name space.
@@ -108,14 +107,18 @@ impl Shared {
     /// Those objects of a foreign update that may come under `majority` with it and are `relaxed` before: they get
     /// another place, or their attributes are set.
     pub(crate) async fn relaxed_before(&self, changes: &[RowChange]) -> Vec<ObjectId> {
-        let set = changes
-            .iter()
-            .filter_map(|change| object_in(XATTRS, change));
+        let set = changes.iter().filter_map(|change| match change.subject() {
+            Some(RowSubject::Xattr(object)) => Some(object),
+            _ => None,
+        });
         let names = |there: bool| {
             let names = changes
                 .iter()
                 .filter(move |change| change.value.is_some() == there);
-            names.filter_map(|change| object_in(LINKS, change))
+            names.filter_map(|change| match change.subject() {
+                Some(RowSubject::Link(object)) => Some(object),
+                _ => None,
+            })
         };
         let named: BTreeSet<ObjectId> = names(true).collect();
         let moved = names(false).filter(|object| named.contains(object));

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use control::Position;
 use peer::{Incoming, Lane, Session};
-use store::{BaseState, RowChange, Store};
+use store::{BaseState, RowChange, RowSubject, Store};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::driver::shared::Shared;
@@ -18,7 +18,6 @@ use crate::replication::settled;
 use crate::replication::streams::StreamError;
 use crate::state::arrivals::Inbox;
 use crate::state::copies::{Held, Next};
-use crate::state::rows::INCOMPLETE;
 use crate::state::wire::{self, BasePage, Row, Taken, Wanted};
 
 /// A fact and its value, or that it is none any more.
@@ -268,7 +267,9 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
         BasePage::Rows(place, rows) => {
             let rows = rows.into_iter().map(RowChange::from);
             // A witness lacks all contents, and nobody waits for that.
-            let rows = rows.filter(|row| !shared.is_witness || row.table != INCOMPLETE);
+            let rows = rows.filter(|row| {
+                !shared.is_witness || !matches!(row.subject(), Some(RowSubject::Incomplete(_)))
+            });
             shared.store.install_base(rows.collect()).await?;
             let pages = place.pages + 1;
             note_taken(shared, inbox.from, Taken { pages, ..place }).await

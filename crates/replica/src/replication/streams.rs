@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use control::ControlName;
 use peer::{Lane, Session};
-use store::{ForeignUpdate, LinkChange, RowChange, Ticket};
+use store::{ForeignUpdate, LinkChange, RowChange, RowSubject, Ticket};
 use tokio::sync::{mpsc, watch};
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
@@ -23,7 +23,6 @@ use crate::replication::degraded;
 use crate::replication::settled;
 use crate::state::arrivals::{Inbox, Parcel, Signed};
 use crate::state::lineage::Attested;
-use crate::state::rows::{OBJECTS, XATTRS, object_in};
 use crate::state::shipping::{bytes_of, merge};
 use crate::state::wire::{self, Applied, Note, Record, Records};
 
@@ -352,9 +351,14 @@ async fn apply_record(
             false => record.data,
         },
     };
-    let object = |change| object_in(OBJECTS, change);
-    let objects: Vec<ObjectId> = update.changes.iter().filter_map(object).collect();
-    let sets_attributes = update.changes.iter().any(|change| change.table == XATTRS);
+    let subjects = update.changes.iter().filter_map(RowChange::subject);
+    let subjects: Vec<RowSubject> = subjects.collect();
+    let sets_attributes = (subjects.iter()).any(|row| matches!(row, RowSubject::Xattr(_)));
+    let objects = subjects.into_iter().filter_map(|row| match row {
+        RowSubject::Object(object) => Some(object),
+        _ => None,
+    });
+    let objects: Vec<ObjectId> = objects.collect();
     let relaxed = shared.relaxed_before(&update.changes).await;
     let granted = |turn: &mut Turn<'_>| match exempt(shared, inbox.from, record.position) {
         true if !settled::may_follow(shared, known.settlements) => None,

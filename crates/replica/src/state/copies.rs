@@ -7,11 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use store::{BasePlace, BaseScan, RowChange, Store};
+use store::{BasePlace, BaseScan, RowChange, RowSubject, Store};
 use tokio::time::Instant;
 use vfs::{ReplicaSlot, Result};
-
-use crate::state::rows::OBJECTS;
 
 /// The fact that says up to where updates were removed.
 pub(crate) const TRIMMED: &[u8] = b"trimmed";
@@ -136,7 +134,8 @@ impl Copies {
         if rows.is_empty() {
             return Ok(Next::Rest(copy.scan.positions.clone()));
         }
-        let objects = rows.iter().filter(|row| row.table == OBJECTS).count() as u64;
+        let is_object = |row: &&RowChange| matches!(row.subject(), Some(RowSubject::Object(_)));
+        let objects = rows.iter().filter(is_object).count() as u64;
         let before = copy.objects();
         copy.places.push((copy.scan.place(), before + objects));
         Ok(Next::Rows { rows, objects })

@@ -1,7 +1,6 @@
 //! What a replica knows, and the words that replicas use: data, and what follows from it.
 //!
-//! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other, `rows` what a row of
-//!   an update is about, `time` the time of day.
+//! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other, `time` the time of day.
 //! - Of this replica: `ledger` is what lies below the lock of the core, with `ages`, `births`, `durability` and `majority`; `opens`
 //!   are opens of clients here, `scrub` what was found to be damaged, `room` what may still be filled.
 //! - Of the others: `members` is who is in the set, `lineage` what was met of every data directory, `views` what is known of
@@ -34,7 +33,6 @@ pub(crate) mod relays;
 pub(crate) mod removed;
 pub(crate) mod returns;
 pub(crate) mod room;
-pub(crate) mod rows;
 pub(crate) mod scrub;
 pub(crate) mod settings;
 pub(crate) mod shipments;
