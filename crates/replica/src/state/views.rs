@@ -53,3 +53,35 @@ pub(crate) struct Arrival {
     pub(crate) exempt: Vec<(ReplicaSlot, u64)>,
     pub(crate) caught_up: BTreeSet<ReplicaSlot>,
 }
+
+/// Since when fewer others than are needed have been heard, if each counts until it was heard last; never before `began`.
+/// `None`: none is needed.
+pub(crate) fn alone_since(
+    mut heard: Vec<Instant>,
+    needed: usize,
+    began: Instant,
+) -> Option<Instant> {
+    heard.sort_unstable_by(|one, other| other.cmp(one));
+    let last = heard.get(needed.checked_sub(1)?).copied();
+    Some(last.map_or(began, |last| last.max(began)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_majority_is_in_contact_until_the_last_one_that_it_needs_was_heard() {
+        let began = Instant::now();
+        let after = |seconds| began + Duration::from_secs(seconds);
+        let heard = vec![after(9), after(2), after(5), after(1)];
+        let since = |needed| alone_since(heard.clone(), needed, began);
+        assert_eq!(since(0), None, "it is a majority by itself");
+        assert_eq!((since(1), since(2)), (Some(after(9)), Some(after(5))));
+        assert_eq!(since(4), Some(after(1)));
+        assert_eq!(since(5), Some(began), "one was never heard");
+        assert_eq!(alone_since(vec![began], 1, after(3)), Some(after(3)));
+    }
+}

@@ -3,9 +3,11 @@
 use std::sync::PoisonError;
 
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
 use super::{Shared, locked};
+use crate::state::views::alone_since;
 
 impl Shared {
     /// Has a task end with the replica.
@@ -35,18 +37,20 @@ impl Shared {
     /// Whether so few members have answered lately that no majority is in contact. For a while after its start this replica
     /// cannot tell, and hopes.
     pub(crate) fn is_cut_off(&self) -> bool {
-        let limit = self.settings.suspicion;
-        let Some(state) = self.view_state().filter(|_| self.began.elapsed() > limit) else {
-            return false;
-        };
-        let news = self.news();
-        let heard = |slot: &ReplicaSlot| {
-            let news = news.get(slot);
-            *slot == self.slot() || news.is_some_and(|news| news.heard.elapsed() <= limit)
-        };
+        let at = self.cut_off_at();
+        at.is_some_and(|at| Instant::now() > at)
+    }
+
+    /// From when on that is so, unless somebody answers before; `None` while no silence makes it so.
+    pub(crate) fn cut_off_at(&self) -> Option<Instant> {
+        let (state, news) = (self.view_state()?, self.news());
         let voters = state.voters();
-        let in_contact = voters.iter().filter(|slot| heard(slot));
-        in_contact.count() < state.majority()
+        let others = voters.iter().filter(|slot| **slot != self.slot());
+        let heard = others.filter_map(|slot| Some(news.get(slot)?.heard));
+        let own = usize::from(voters.contains(&self.slot()));
+        let needed = state.majority().saturating_sub(own);
+        let since = alone_since(heard.collect(), needed, self.began)?;
+        Some(since + self.settings.suspicion)
     }
 
     /// The others who take part and hold contents.

@@ -23,6 +23,7 @@ use removed::AtHome;
 
 use crate::driver::shared::Shared;
 use crate::driver::tree::subject_of;
+use crate::driver::turn::Turn;
 use crate::state::copies::Held;
 use crate::state::forward::{Expected, Handed, Operation, Value};
 use crate::state::ledger::Verdict;
@@ -32,6 +33,9 @@ use crate::state::settings::{Frozen, WithoutMajority};
 
 /// How long to wait before asking again, when nothing else happens meanwhile.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// So long after a moment it is surely over.
+const AFTER: Duration = Duration::from_millis(1);
 
 /// The replicated tree as a file system.
 #[derive(Clone)]
@@ -100,8 +104,14 @@ impl Door {
         if shared.settings.without_majority != WithoutMajority::Error {
             return std::future::pending().await;
         }
-        while !(shared.is_whole() && shared.is_cut_off()) {
-            tokio::time::sleep(PAUSE).await;
+        let mut held = shared.held.subscribe();
+        // The sender lives in `shared`.
+        let _ = held.wait_for(|held| *held == Held::Everything).await;
+        while !shared.is_cut_off() {
+            // Whoever answers before puts it off; others may be needed when the set has changed.
+            let next = shared.cut_off_at();
+            let next = next.unwrap_or_else(|| Instant::now() + shared.settings.suspicion);
+            tokio::time::sleep_until(next + AFTER).await;
         }
     }
 
@@ -157,15 +167,17 @@ impl Door {
 
     /// Waits until a content that the disk has damaged is got back from another replica.
     async fn mended(&self, file: ObjectId, deadline: Instant) -> Result<()> {
-        while self.shared.store.is_damaged(file) {
-            if Instant::now() > deadline {
-                let why =
-                    "its content is damaged, and no other replica has it; see `meridian status`";
-                return Err(Error::Io(why.into()));
-            }
-            tokio::time::sleep(PAUSE).await;
+        let shared = &self.shared;
+        if !shared.store.is_damaged(file) {
+            return Ok(());
         }
-        Ok(())
+        let is_mended = |_: &mut Turn<'_>| (!shared.store.is_damaged(file)).then_some(());
+        let mended = shared.engine.until(is_mended);
+        let mended = tokio::time::timeout_at(deadline, mended).await;
+        mended.map_err(|_| {
+            let why = "its content is damaged, and no other replica has it; see `meridian status`";
+            Error::Io(why.into())
+        })
     }
 
     /// What the local copy says of an object.
