@@ -25,9 +25,17 @@ pub(crate) use set::{
     SetCommand, TokenCommand,
 };
 
+/// With the commit, since a report of a fault is of little use without it.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("MERIDIAN_COMMIT"),
+    ")"
+);
+
 /// Serves file trees to NFSv4.1 clients.
 #[derive(Debug, Parser)]
-#[command(name = "meridian", version, arg_required_else_help = true)]
+#[command(name = "meridian", version = VERSION, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -39,6 +47,9 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Show what the server that runs on a data directory is doing
     Status(StatusArguments),
+    /// Show who is connected to the server that runs on a data directory
+    #[command(args_conflicts_with_subcommands = true)]
+    Clients(ClientsArguments),
     /// Begin a set of servers that keep one tree, and work on its members
     Set {
         #[command(subcommand)]
@@ -68,9 +79,15 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Write manual pages and completions of shells to a directory, for those who make packages
+    #[command(hide = true)]
+    Manual {
+        /// Where to
+        to: PathBuf,
+    },
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArguments {
     /// Data directory, made if it is not there [default: /var/lib/meridian]
     #[arg(long, value_name = "DIR")]
@@ -97,6 +114,33 @@ pub(crate) struct StatusArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClientsArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<ClientsCommand>,
+    /// Data directory of the server [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClientsCommand {
+    /// Take everything from clients that they have open or locked, and forget them; they may come again, as new ones
+    Evict {
+        /// The client's number, as `meridian clients` shows it, or an address, for all clients there
+        client: String,
+        /// Data directory of the server [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -152,9 +196,9 @@ fn tree_name(text: &str) -> Result<String, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
-    /// Data directory to verify
+    /// Data directory to verify [default: /var/lib/meridian]
     #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
+    pub(crate) data: Option<PathBuf>,
     /// Mend what can be mended; data that cannot be placed is set aside, never deleted
     #[arg(long)]
     pub(crate) repair: bool,
@@ -169,5 +213,20 @@ pub(crate) enum ConfigCommand {
     Check {
         /// The file
         file: PathBuf,
+        /// Print what is wrong as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have the server that runs on a data directory read its configuration again, as SIGHUP does
+    ///
+    /// Access rules of exports change at once, for connected clients too. What else is different is said, and counts from the next
+    /// start on. If the file is wrong, nothing changes.
+    Reload {
+        /// Data directory of the server [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }

@@ -2,6 +2,8 @@
 //!
 //! What must never enter: what is verified.
 
+use server::Configuration;
+
 use crate::arguments::CheckArguments;
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -12,7 +14,9 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit, Failure> {
         (true, false) => server::Repair::Mend,
         (true, true) => server::Repair::AcceptLoss,
     };
-    let report = server::check(&arguments.data, repair)?;
+    let data = arguments.data.clone();
+    let data = data.unwrap_or_else(|| Configuration::default().data);
+    let report = server::check(&data, repair)?;
     output::say(&report)?;
     Ok(if report.is_sound() {
         Exit::Success

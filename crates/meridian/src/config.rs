@@ -1,16 +1,63 @@
-//! `meridian config check`: validates a configuration file without starting anything.
+//! `meridian config`: validates a configuration file without starting anything, and has a running server read its own again.
 //!
 //! What must never enter: the rules of validation.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use server::Configuration;
+use anyhow::Context;
+use serde::Serialize;
+use server::{Configuration, ConfigurationError};
 
+use crate::arguments::ConfigCommand;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::status::failure;
 
-pub(crate) fn check(file: &Path) -> Result<Exit, Failure> {
-    Configuration::read(file).map_err(|error| Failure::new(Exit::Configuration, error))?;
+pub(crate) fn run(command: &ConfigCommand) -> Result<Exit, Failure> {
+    match command {
+        ConfigCommand::Check { file, json } => check(file, *json),
+        ConfigCommand::Reload { data, json } => reload(data.as_ref(), *json),
+    }
+}
+
+/// What is wrong with a file, for programs.
+#[derive(Serialize)]
+struct Verdict {
+    right: bool,
+    problems: Vec<String>,
+}
+
+fn check(file: &Path, json: bool) -> Result<Exit, Failure> {
+    let read = Configuration::read(file);
+    if json {
+        let problems = read.as_ref().err().map(ConfigurationError::lines);
+        output::say_json(&Verdict {
+            right: read.is_ok(),
+            problems: problems.unwrap_or_default(),
+        })?;
+        return Ok(match read {
+            Ok(_) => Exit::Success,
+            Err(_) => Exit::Configuration,
+        });
+    }
+    read.map_err(|error| Failure::new(Exit::Configuration, error))?;
     output::say(format_args!("{} is right.", file.display()))?;
+    Ok(Exit::Success)
+}
+
+fn reload(data: Option<&PathBuf>, json: bool) -> Result<Exit, Failure> {
+    let default = Configuration::default().data;
+    let data = data.unwrap_or(&default);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let asked = runtime
+        .context("cannot start")?
+        .block_on(server::ask_reload(data));
+    let answer = asked.map_err(failure)?;
+    match json {
+        true => output::say_json(&answer)?,
+        false => output::say(&answer)?,
+    }
     Ok(Exit::Success)
 }

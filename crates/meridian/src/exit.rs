@@ -44,9 +44,40 @@ impl Failure {
     }
 }
 
+/// An error with its causes. Many errors name their cause themselves, so what has been said is not said again.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.contains(&cause) {
+            continue;
+        }
+        if !told.is_empty() {
+            told += ": ";
+        }
+        told += &cause;
+    }
+    told
+}
+
 /// For everything that has no code of its own.
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Failure {
         Failure::new(Exit::Failure, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn each_cause_is_told_once() {
+        let bound = anyhow!("port 2049 is in use");
+        let repeated = bound.context("cannot listen: port 2049 is in use");
+        assert_eq!(told(&repeated), "cannot listen: port 2049 is in use");
+        let added = anyhow!("no such file").context("cannot start");
+        assert_eq!(told(&added), "cannot start: no such file");
     }
 }

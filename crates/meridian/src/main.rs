@@ -9,6 +9,7 @@
 mod arguments;
 mod authority;
 mod check;
+mod clients;
 mod config;
 mod consent;
 mod drain;
@@ -16,6 +17,7 @@ mod durability;
 mod exit;
 mod frozen;
 mod logging;
+mod manual;
 mod mount_hint;
 mod output;
 mod recovered;
@@ -52,14 +54,14 @@ fn main() -> ExitCode {
         Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Drain(arguments) => drain::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
-        Command::Config {
-            command: ConfigCommand::Check { file },
-        } => config::check(&file),
+        Command::Clients(arguments) => clients::run(&arguments),
+        Command::Config { command } => config::run(&command),
+        Command::Manual { to } => manual::write(&to),
     };
     match outcome {
         Ok(code) => code.into(),
         Err(failure) => {
-            let told = format!("meridian: {:#}", failure.error);
+            let told = format!("meridian: {}", exit::told(&failure.error));
             match failure.exit {
                 // One line for each problem of the file.
                 Exit::Configuration => output::remark(told),
@@ -73,7 +75,9 @@ fn main() -> ExitCode {
 /// Whether nothing is left undone when a command ends as soon as nobody listens.
 fn only_tells(command: &Command) -> bool {
     match command {
-        Command::Status(_) | Command::View(_) | Command::Frozen(_) | Command::Config { .. } => true,
+        Command::Status(_) | Command::View(_) | Command::Frozen(_) => true,
+        Command::Clients(arguments) => arguments.command.is_none(),
+        Command::Config { command } => matches!(command, ConfigCommand::Check { .. }),
         // The server goes on with what it was asked for.
         Command::Scrub(_) => true,
         Command::Check(arguments) => !arguments.repair,
@@ -87,6 +91,6 @@ fn only_tells(command: &Command) -> bool {
             }
             _ => false,
         },
-        Command::Serve(_) | Command::Thaw(_) | Command::Drain(_) => false,
+        Command::Serve(_) | Command::Thaw(_) | Command::Drain(_) | Command::Manual { .. } => false,
     }
 }

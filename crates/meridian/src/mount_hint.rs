@@ -2,7 +2,7 @@
 //!
 //! What must never enter: names that would have to be looked up.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use server::Status;
 use server::configuration::NFS_PORT;
@@ -11,9 +11,8 @@ use server::configuration::NFS_PORT;
 const MOUNT_POINT: &str = "/mnt";
 
 /// The command that mounts an export at a client.
-pub(crate) fn mount_command(server: SocketAddr, host: &str, export: &str) -> String {
+fn mount_command(server: SocketAddr, export: &str) -> String {
     let address = match server {
-        address if address.ip().is_unspecified() => host.to_owned(),
         SocketAddr::V4(address) => address.ip().to_string(),
         SocketAddr::V6(address) => format!("[{}]", address.ip()),
     };
@@ -24,8 +23,43 @@ pub(crate) fn mount_command(server: SocketAddr, host: &str, export: &str) -> Str
     format!("mount -t nfs4 {port}{address}:{export} {MOUNT_POINT}")
 }
 
-/// What a server tells when it is ready.
-pub(crate) fn announcement(status: &Status, host: &str) -> String {
+/// Where clients reach a server that listens at `listen` on a machine with these addresses. Whether they know its name, nobody can
+/// tell.
+fn reached_at(listen: SocketAddr, own: &[IpAddr]) -> Vec<SocketAddr> {
+    let fits = |own: &IpAddr| listen.is_ipv6() || own.is_ipv4();
+    let at = |own: IpAddr| SocketAddr::new(own, listen.port());
+    match listen.ip().is_unspecified() {
+        true => own.iter().copied().filter(fits).map(at).collect(),
+        false => vec![listen],
+    }
+}
+
+/// The addresses of this machine at which others may reach it, those of IPv4 first; that of itself if there are none.
+pub(crate) fn own_addresses() -> Vec<IpAddr> {
+    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let addresses = interfaces.filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|at| IpAddr::V4(at.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|at| IpAddr::V6(at.ip())))
+    });
+    let mut addresses: Vec<IpAddr> = addresses.filter(is_for_others).collect();
+    addresses.sort_by_key(IpAddr::is_ipv6);
+    addresses.dedup();
+    if addresses.is_empty() {
+        addresses.push(Ipv4Addr::LOCALHOST.into());
+    }
+    addresses
+}
+
+fn is_for_others(address: &IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !address.is_loopback() && !address.is_link_local(),
+        IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
+    }
+}
+
+/// What a server tells when it is ready, on a machine with these addresses.
+pub(crate) fn announcement(status: &Status, own: &[IpAddr]) -> String {
     let listen: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
     let mut text = format!(
         "Meridian {} is ready at {}.\n",
@@ -46,10 +80,8 @@ pub(crate) fn announcement(status: &Status, host: &str) -> String {
             "  {} shows the tree \"{}\"; mount it with\n",
             export.path, export.tree
         );
-        let commands = status
-            .listen
-            .iter()
-            .map(|at| mount_command(*at, host, &export.path));
+        let reached = status.listen.iter().flat_map(|at| reached_at(*at, own));
+        let commands = reached.map(|at| mount_command(at, &export.path));
         text.extend(commands.map(|command| format!("    {command}\n")));
     }
     if let Some(page) = status.page {
@@ -63,12 +95,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mount_commands_name_host_port_and_path() {
-        for (server, command) in [
-            ("[::]:2049", "mount -t nfs4 alpha:/export /mnt"),
+    fn mount_commands_name_addresses_port_and_path() {
+        let own = ["192.0.2.7", "2001:db8::7"].map(|own| own.parse().unwrap());
+        for (listen, commands) in [
+            (
+                "[::]:2049",
+                "mount -t nfs4 192.0.2.7:/export /mnt, mount -t nfs4 [2001:db8::7]:/export /mnt",
+            ),
             (
                 "0.0.0.0:2050",
-                "mount -t nfs4 -o port=2050 alpha:/export /mnt",
+                "mount -t nfs4 -o port=2050 192.0.2.7:/export /mnt",
             ),
             ("192.0.2.1:2049", "mount -t nfs4 192.0.2.1:/export /mnt"),
             (
@@ -76,10 +112,9 @@ mod tests {
                 "mount -t nfs4 -o port=9 [2001:db8::1]:/export /mnt",
             ),
         ] {
-            assert_eq!(
-                mount_command(server.parse().unwrap(), "alpha", "/export"),
-                command
-            );
+            let reached = reached_at(listen.parse().unwrap(), &own).into_iter();
+            let told: Vec<_> = reached.map(|at| mount_command(at, "/export")).collect();
+            assert_eq!(told.join(", "), commands);
         }
     }
 }

@@ -4,28 +4,51 @@
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use server::{Configuration, Ending, Overrides, ServeError, Server, StopSignals};
+use server::{
+    Build, Configuration, ConfigurationError, Ending, Origin, Overrides, ServeError, Server,
+    StopSignals,
+};
 
 use crate::arguments::ServeArguments;
 use crate::exit::{Exit, Failure};
 use crate::logging;
-use crate::mount_hint::announcement;
+use crate::mount_hint::{announcement, own_addresses};
+
+/// Set where a process has begun again, and has said already where it is found.
+const ANEW: &str = "MERIDIAN_STARTED_ANEW";
+
+/// Which program this is.
+const BUILD: Build = Build {
+    version: env!("CARGO_PKG_VERSION"),
+    commit: env!("MERIDIAN_COMMIT"),
+};
 
 /// How long work that was given up may take to notice, once everything is put away.
 const LEFTOVER_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit, Failure> {
-    let configuration = configuration(arguments)?;
+    let wrong = |error| Failure::new(Exit::Configuration, error);
+    let configuration = configuration(arguments).map_err(wrong)?;
+    let arguments = arguments.clone();
+    let origin = Origin {
+        build: BUILD,
+        reread: Arc::new(move || self::configuration(&arguments)),
+    };
     logging::start(&configuration.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
     let runtime = runtime.context("cannot start threads")?;
-    let served = runtime.block_on(serve(configuration));
-    runtime.shutdown_timeout(LEFTOVER_PATIENCE);
+    let served = runtime.block_on(serve(configuration, origin));
+    match served {
+        // Everything is put away: whoever still waits, for a name to be found or the like, waits for nothing.
+        Ok(Ending::Stopped) => runtime.shutdown_background(),
+        _ => runtime.shutdown_timeout(LEFTOVER_PATIENCE),
+    }
     match served {
         Ok(Ending::Stopped) => Ok(Exit::Success),
         Ok(Ending::StartAnew) => Err(start_anew().into()),
@@ -34,7 +57,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit, Failure> {
     }
 }
 
-fn configuration(arguments: &ServeArguments) -> Result<Configuration, Failure> {
+fn configuration(arguments: &ServeArguments) -> Result<Configuration, ConfigurationError> {
     let configuration = match &arguments.config {
         Some(file) => Configuration::read(file),
         None => Ok(Configuration::default()),
@@ -45,22 +68,21 @@ fn configuration(arguments: &ServeArguments) -> Result<Configuration, Failure> {
         export: arguments.export.clone(),
         log: arguments.log.clone(),
     };
-    let configuration = configuration.and_then(|configuration| configuration.with(overrides));
-    configuration.map_err(|error| Failure::new(Exit::Configuration, error))
+    configuration.and_then(|configuration| configuration.with(overrides))
 }
 
-async fn serve(configuration: Configuration) -> Result<Ending, ServeError> {
+async fn serve(configuration: Configuration, origin: Origin) -> Result<Ending, ServeError> {
     let mut signals = StopSignals::listen().map_err(ServeError::Signals)?;
     let server = tokio::select! {
-        server = Server::start_when_there_is_room(configuration) => server?,
+        server = Server::start_when_there_is_room(configuration, origin) => server?,
         signal = signals.next() => {
             tracing::info!(signal, "stopped before everything was open");
             return Ok(Ending::Stopped);
         }
     };
-    let host = rustix::system::uname();
-    let host = host.nodename().to_string_lossy();
-    announce(&announcement(&server.status().await, &host));
+    if std::env::var_os(ANEW).is_none() {
+        announce(&announcement(&server.status().await, &own_addresses()));
+    }
     server.run(signals).await
 }
 
@@ -71,6 +93,7 @@ fn start_anew() -> std::io::Error {
     let program = program.unwrap_or_else(|_| std::env::args_os().next().unwrap_or_default().into());
     std::process::Command::new(program)
         .args(std::env::args_os().skip(1))
+        .env(ANEW, "1")
         .exec()
 }
 

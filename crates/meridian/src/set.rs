@@ -116,8 +116,18 @@ fn join(arguments: &JoinArguments) -> Result<String, Failure> {
         joined.set,
         firewall(&place.address),
         data.display(),
-        warning(&joined),
+        rest_of_way(&joined),
     ))
+}
+
+/// What a server that has just joined is told of the number of members. The second one is often followed by the third.
+fn rest_of_way(joined: &Joined) -> String {
+    match set::warning(&joined.members) {
+        Some(_) => "With a third server, a replica or a witness, the set goes on when one of them is lost; with these two it stops until both \
+                    are back.\n"
+            .to_owned(),
+        None => warning(joined),
+    }
 }
 
 /// Said at once, on standard error, so that a script still finds what it looks for on standard output.
@@ -253,10 +263,11 @@ fn remove(slot: u16, data: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// What a set of two has to be told.
+/// What a set of two has to be told, or one that a further server would make safer.
 fn warning(joined: &Joined) -> String {
-    let warning = set::warning(&joined.members);
-    warning.map_or_else(String::new, |warning| format!("WARNING: {warning}.\n"))
+    let warning = set::warning(&joined.members).map(|warning| format!("WARNING: {warning}.\n"));
+    let hint = || set::hint(&joined.members).map(|hint| format!("Hint: {hint}.\n"));
+    warning.or_else(hint).unwrap_or_default()
 }
 
 fn recover(arguments: &RecoverSetArguments) -> Result<String, Failure> {
@@ -323,5 +334,42 @@ fn replicas<'s>(slots: impl IntoIterator<Item = &'s u16>) -> String {
     match &slots[..] {
         [one] => format!("replica {one}"),
         many => format!("replicas {}", many.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(count: u16) -> Joined {
+        let member = |slot| set::Member {
+            slot,
+            addresses: Vec::new(),
+            revoked: false,
+            witness: false,
+        };
+        Joined {
+            set: "s".to_owned(),
+            slot: 1,
+            members: (1..=count).map(member).collect(),
+            keeper: 1,
+            remark: None,
+        }
+    }
+
+    #[test]
+    fn numbers_of_members_that_are_no_safer_are_told() {
+        assert_eq!(warning(&of(1)), "");
+        assert!(warning(&of(2)).starts_with("WARNING: two servers cannot outvote"));
+        assert_eq!(warning(&of(3)), "");
+        assert!(
+            warning(&of(4)).starts_with("Hint: 4 servers can lose 1 at a time, no more than 3 can")
+        );
+        assert_eq!(warning(&of(5)), "");
+        assert!(warning(&of(6)).contains("can lose 2 at a time, no more than 5 can"));
+        assert!(
+            !rest_of_way(&of(2)).contains("WARNING"),
+            "the third may be about to join"
+        );
     }
 }

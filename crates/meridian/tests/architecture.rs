@@ -215,3 +215,29 @@ fn nothing_is_left_half_done() {
     });
     assert!(unfinished.is_empty(), "{unfinished:#?}");
 }
+
+/// Log lines from `info` on are read by people who know no Rust.
+#[test]
+fn no_log_line_shows_a_form_of_rust() {
+    let mut lines = 0;
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        for level in ["info", "warn", "error"] {
+            for line in text.split(&format!("tracing::{level}!(")).skip(1) {
+                lines += 1;
+                let line = line.split(");").next().unwrap();
+                let fields = line.split(',').map(|field| {
+                    let field = field.trim();
+                    field.split_once(" = ").map_or(field, |(_, value)| value)
+                });
+                let mut fields = fields.filter(|field| !field.starts_with('"'));
+                if fields.any(|field| field.starts_with('?')) || line.contains(":?}") {
+                    wrong.push(format!("{}: {line}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(lines > 100, "only {lines} lines were recognised");
+    assert!(wrong.is_empty(), "show these with `%`: {wrong:#?}");
+}

@@ -122,7 +122,7 @@ impl Service {
                 end
             }
             Err(error) => {
-                tracing::info!(%error, client = ?waiter.client, "cannot call a client back");
+                tracing::info!(%error, client = waiter.client.0, "cannot call a client back");
                 CallbackEnd::Unanswered
             }
         };

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod address_range;
+mod administration;
 mod attributes;
 mod callback;
 mod compound;
@@ -40,4 +41,4 @@ pub use nfs4::{NfsStat4, Opnum};
 pub use observer::{NoObserver, Observer};
 pub use records::{ClientRecords, RecordError};
 pub use service::{Identity, Service, ServiceOptions};
-pub use state::{ConnectionId, Limits};
+pub use state::{ClientId, ClientView, ConnectionId, Limits};

@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use nfs4::NfsStat4;
 use vfs::{Credentials, FileSystem, FsId, Name};
@@ -105,8 +105,7 @@ pub struct Export {
     pub path: PseudoPath,
     /// What they find.
     pub file_system: Arc<dyn FileSystem>,
-    /// Who may use it; the first rule that fits a client decides, and without one it is refused.
-    pub rules: Vec<AccessRule>,
+    rules: RwLock<Arc<[AccessRule]>>,
     /// The export's place in its [`Namespace`], which sets it.
     pub(crate) index: usize,
     /// The pseudo directory that the export covers.
@@ -117,7 +116,7 @@ impl fmt::Debug for Export {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Export")
             .field("path", &self.path)
-            .field("rules", &self.rules)
+            .field("rules", &self.rules())
             .finish()
     }
 }
@@ -133,22 +132,36 @@ impl Export {
         Export {
             path,
             file_system,
-            rules,
+            rules: RwLock::new(rules.into()),
             index: 0,
             node: 0,
         }
     }
 
+    /// Who may use it; the first rule that fits a client decides, and without one it is refused.
+    #[must_use]
+    pub fn rules(&self) -> Arc<[AccessRule]> {
+        // Whoever writes replaces all of them at once.
+        let rules = self.rules.read();
+        rules.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the rules for everything that is asked from now on.
+    pub(crate) fn set_rules(&self, rules: &[AccessRule]) {
+        let own = self.rules.write();
+        *own.unwrap_or_else(PoisonError::into_inner) = rules.into();
+    }
+
     /// The rule for a caller, if it is admitted at all.
-    fn rule_for(&self, peer: SocketAddr) -> Option<&AccessRule> {
+    fn rule_for(&self, peer: SocketAddr) -> Option<AccessRule> {
         self.rule_for_address(peer.ip())
             .filter(|rule| rule.believes(peer.port()))
     }
 
-    fn rule_for_address(&self, address: IpAddr) -> Option<&AccessRule> {
-        self.rules
-            .iter()
-            .find(|rule| rule.clients.contains(address))
+    fn rule_for_address(&self, address: IpAddr) -> Option<AccessRule> {
+        let rules = self.rules();
+        let mut rules = rules.iter();
+        rules.find(|rule| rule.clients.contains(address)).cloned()
     }
 
     /// Whether a rule admits a client at this address and port.

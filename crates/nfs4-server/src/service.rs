@@ -219,10 +219,15 @@ impl Service {
     /// wait for it.
     pub fn housekeep(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
         let now = self.now();
-        let (expired, after_grace) = {
+        let (expired, in_grace, after_grace) = {
             let mut state = self.state();
-            (state.expire(now), state.end_grace_if_due(now))
+            let in_grace = state.in_grace();
+            (state.expire(now), in_grace, state.end_grace_if_due(now))
         };
+        // Without clients that may come back there was none, though what reclaims wait for ends all the same.
+        if in_grace && after_grace.is_some() && !self.namespace.exports().is_empty() {
+            tracing::info!("the grace period is over: nothing more can be reclaimed");
+        }
         let service = self.clone();
         async move { tokio::join!(service.see_off(expired), service.end_grace(after_grace)).0 }
     }
@@ -230,10 +235,6 @@ impl Service {
     /// Lets go what is not reclaimed any more.
     async fn end_grace(&self, over: Option<Vec<Departure>>) {
         let Some(records) = over else { return };
-        // What new opens and locks get after it is the file systems' to say.
-        if !self.namespace.exports().is_empty() {
-            tracing::info!("the grace period is over: nothing more can be reclaimed");
-        }
         self.see_off(records).await;
         for export in self.namespace.exports() {
             if let Err(error) = export.file_system.end_reclaim().await {

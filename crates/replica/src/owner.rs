@@ -204,7 +204,7 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
             }
         }
         Kind::Forward | Kind::View | Kind::Clients | Kind::Scrub | Kind::Authority => {
-            tracing::warn!(peer = from.0, ?kind, "a request came as a message");
+            tracing::warn!(peer = from.0, "a request came as a message");
         }
     }
     Ok(())

@@ -12,6 +12,7 @@
 mod check;
 pub mod configuration;
 mod data_directory;
+mod health;
 mod metrics;
 mod page;
 pub mod recovered;
@@ -24,13 +25,13 @@ mod transport;
 pub use check::{CheckReport, Repair, check};
 pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
-pub use serve::{Ending, ServeError, Server, StopSignals};
+pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, StopSignals};
 pub use status::{
-    Alarm, AuditStatus, ControlStatus, DrainAnswer, DrainQuestion, DurabilityAnswer,
-    DurabilityQuestion, DurabilitySetting, ExportStatus, FrozenStatus, LinkStatus, LossStatus,
-    ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubFinding, ScrubQuestion, ScrubStatus,
-    ShortStatus, Status, StatusError, ThawAnswer, ThawQuestion, ViewMemberStatus, ViewStatus,
-    ask as ask_status, ask_drain, ask_durability, ask_frozen, ask_move_authority, ask_scrub,
-    ask_thaw, ask_view, moment,
+    Alarm, AuditStatus, ClientStatus, ControlStatus, DrainAnswer, DrainQuestion, DurabilityAnswer,
+    DurabilityQuestion, DurabilitySetting, EvictQuestion, ExportStatus, FrozenStatus, LinkStatus,
+    LossStatus, ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubFinding, ScrubQuestion,
+    ScrubStatus, ShortStatus, Status, StatusError, ThawAnswer, ThawQuestion, ViewMemberStatus,
+    ViewStatus, ask as ask_status, ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen,
+    ask_move_authority, ask_reload, ask_scrub, ask_thaw, ask_view, moment,
 };
 pub use vfs::{ShownBytes, ShownText, is_visible};

@@ -38,6 +38,7 @@ pub(crate) async fn exchange_id(
         },
         update: args.flags & exchgid::UPD_CONFIRMED_REC_A != 0,
         implementation: implementation.unwrap_or_default(),
+        minor_version: compound.minor_version,
     };
     let service = compound.service;
     let (exchanged, departure) = service.state().exchange_id(request, service.now())?;

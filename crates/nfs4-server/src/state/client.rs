@@ -46,6 +46,8 @@ pub struct ExchangeRequest {
     pub update: bool,
     /// The implementation's name, for status displays.
     pub implementation: String,
+    /// The minor version of NFSv4 in which it asks, for the same.
+    pub minor_version: u32,
 }
 
 /// The answer to EXCHANGE_ID.
@@ -68,10 +70,14 @@ pub(super) struct Client {
     /// of the client.
     pub(super) name: Arc<[u8]>,
     pub(super) principal: Principal,
-    /// From where it introduced itself.
+    /// From where it introduced itself, and the network that this is in.
+    pub(super) address: IpAddr,
     network: IpAddr,
     pub(super) confirmed: bool,
     pub(super) implementation: String,
+    pub(super) minor_version: u32,
+    /// When it introduced itself.
+    pub(super) since: Instant,
     /// The sequence number that the next new CREATE_SESSION carries.
     pub(super) next_create: u32,
     pub(super) last_create: Option<CreatedSession>,
@@ -266,6 +272,12 @@ impl State {
         Ok(self.remove_client(id))
     }
 
+    /// Removes a confirmed client with all that it has. Returns whether there was one.
+    pub fn evict(&mut self, id: ClientId) -> (bool, Option<Departure>) {
+        let found = self.confirmed(id).is_ok();
+        (found, found.then(|| self.remove_client(id)).flatten())
+    }
+
     /// Whether a client may make a session.
     ///
     /// # Errors
@@ -304,6 +316,7 @@ impl State {
         let ExchangeRequest {
             identity,
             implementation,
+            minor_version,
             ..
         } = request;
         let unconfirmed = self
@@ -326,9 +339,12 @@ impl State {
             verifier: identity.verifier,
             name: [&identity.verifier[..], &identity.owner].concat().into(),
             principal: identity.principal,
+            address: identity.address.to_canonical(),
             network,
             confirmed: false,
             implementation,
+            minor_version,
+            since: now,
             next_create: 1,
             last_create: None,
             create_refused: false,

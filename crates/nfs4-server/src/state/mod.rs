@@ -6,6 +6,7 @@
 //! [`vfs::FileSystem`]; this room only knows which stateid stands for what.
 
 mod back_channel;
+mod census;
 mod client;
 mod departure;
 mod grace;
@@ -23,6 +24,7 @@ use nfs4::{NfsStat4, SessionId4};
 use vfs::{LockOwner, ObjectId, OpenOwner};
 
 pub use back_channel::{BackChannel, BackChannelHealth, Callback, CallbackEnd};
+pub use census::ClientView;
 pub use client::{ClientId, ClientIdentity, ExchangeRequest, Exchanged, Principal};
 pub use departure::Departure;
 pub use grace::Reclaim;
@@ -45,7 +47,7 @@ use open::{Lock, Open};
 use session::Session;
 
 /// Bounds on what clients can make the server remember, and its time limits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How long a client may stay silent before its state goes (RFC 8881, section 8.3).
     pub lease: Duration,

@@ -124,7 +124,7 @@ pub enum SetError {
     #[error("the description of the tree is larger than {max} bytes", max = directory::TREE_BYTES_MAX)]
     TreeTooLarge,
     /// A file cannot be read or written.
-    #[error("{path}: {error}")]
+    #[error("cannot read or write {path}: {error}; {remedy}", path = path.display(), remedy = remedy(error))]
     Io {
         /// Which file.
         path: PathBuf,
@@ -158,4 +158,21 @@ pub enum SetError {
     /// The set refused.
     #[error("the set refuses: {0}")]
     Refused(String),
+}
+
+/// What to do when a file of the set cannot be read or written.
+fn remedy(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "run this as the user of the server (`sudo -u meridian`), who is to own everything in the data directory, or as root"
+        }
+        ErrorKind::NotFound => {
+            "put the whole `set` directory back from a backup, or replace this copy with `meridian set rejoin`"
+        }
+        ErrorKind::StorageFull => "free space on the disk, and try again",
+        _ => {
+            "see that the disk is there and can be written (`dmesg` tells of errors), and try again"
+        }
+    }
 }

@@ -14,6 +14,10 @@ use vfs::ReplicaSlot;
 
 /// The time left follows from about so much of the past.
 const WINDOW: Duration = Duration::from_secs(60);
+/// An estimate from less than this says nothing: what comes first goes at another pace than the rest.
+const SETTLED: Duration = Duration::from_secs(5);
+/// Until half of the window has gone by, only what is at most so many times as long as was looked at.
+const FORESEEN: f64 = 60.0;
 /// What was heard counts for so long.
 const FRESH: Duration = Duration::from_secs(5);
 
@@ -123,14 +127,25 @@ impl Course {
     fn seconds_left(&self) -> Option<f64> {
         let ((from, objects, bytes), (to, objects_now, bytes_now)) =
             (*self.samples.front()?, *self.samples.back()?);
-        let elapsed = to.duration_since(from).as_secs_f64();
+        let elapsed = to.duration_since(from);
+        if something_is_left(objects_now, bytes_now) && elapsed < SETTLED {
+            return None;
+        }
+        let elapsed = elapsed.as_secs_f64();
         let objects = time_left(elapsed, objects, objects_now)?;
         let bytes = match (bytes, bytes_now) {
             (Some(bytes), Some(now)) => time_left(elapsed, bytes, now)?,
             _ => 0.0,
         };
-        Some(objects.max(bytes))
+        let left = objects.max(bytes);
+        let is_believed = elapsed >= WINDOW.as_secs_f64() / 2.0 || left <= FORESEEN * elapsed;
+        is_believed.then_some(left)
     }
+}
+
+/// Whether anything is left at all.
+fn something_is_left(objects: u64, bytes: Option<u64>) -> bool {
+    objects > 0 || bytes.is_some_and(|bytes| bytes > 0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
@@ -248,6 +263,14 @@ mod tests {
         let at = |seconds| began + Duration::from_secs(seconds);
         let mut course = Course::new(began, left(Stage::Contents, 100, Some(1000)));
         assert_eq!(course.view().seconds_left, None, "nothing has become less");
+        course.note(at(1), left(Stage::Contents, 99, Some(999)));
+        assert_eq!(course.view().seconds_left, None, "it has hardly begun");
+        course.note(at(6), left(Stage::Contents, 99, Some(999)));
+        assert_eq!(
+            course.view().seconds_left,
+            None,
+            "not for days, after six seconds"
+        );
         course.note(at(10), left(Stage::Contents, 50, Some(800)));
         assert_eq!(course.view().seconds_left, Some(40.0), "bytes are slower");
         course.note(at(11), left(Stage::Contents, 120, Some(800)));

@@ -13,6 +13,11 @@ const UNITS: [(&str, u64); 5] = [
     ("d", 86_400_000),
 ];
 
+/// The units, as they are written.
+pub(super) fn units() -> [&'static str; 5] {
+    UNITS.map(|(unit, _)| unit)
+}
+
 /// A time from a whole number and a unit. `None` for anything else.
 #[must_use]
 pub fn parse_duration(text: &str) -> Option<Duration> {

@@ -11,6 +11,7 @@ mod nearest;
 mod offer;
 mod page;
 mod problem;
+mod reload;
 mod replication;
 mod section;
 
@@ -25,6 +26,8 @@ pub use log_filter::LogFilter;
 pub use offer::Offer;
 pub use page::PageConfiguration;
 pub use problem::{ConfigurationError, Place, Problem};
+pub(crate) use reload::Difference;
+pub use reload::ReloadAnswer;
 pub use replication::{
     Contention, Durability, Frozen, NameLookup, ReplicationConfiguration, Strategies,
     WithoutMajority,

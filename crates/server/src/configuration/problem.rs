@@ -61,14 +61,28 @@ impl ConfigurationError {
     }
 }
 
+impl ConfigurationError {
+    /// Each problem on a line of its own.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.to_string().lines().map(str::to_owned).collect()
+    }
+}
+
 impl fmt::Display for ConfigurationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigurationError::Unreadable { file, source } => {
                 let file = ShownBytes(file.as_os_str().as_bytes());
+                let remedy = match source.kind() {
+                    io::ErrorKind::IsADirectory => "name the file in it, such as meridian.toml",
+                    io::ErrorKind::NotFound => "check the path",
+                    io::ErrorKind::InvalidData => "it is to be a text in UTF-8",
+                    _ => "check the path, and who may read it",
+                };
                 write!(
                     f,
-                    "cannot read the configuration {file}: {source}; check the path after --config and who may read it"
+                    "cannot read the configuration {file}: {source}; {remedy}"
                 )
             }
             ConfigurationError::Wrong { file, problems } => {

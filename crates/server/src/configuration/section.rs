@@ -10,7 +10,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::duration::{format_duration, parse_duration};
+use super::duration::{self, format_duration, parse_duration};
 use super::nearest::nearest;
 use super::problem::Problem;
 
@@ -178,7 +178,12 @@ impl<'t> Section<'t> {
     pub(super) fn size(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         let value = self.value(key)?;
         let bytes = match value.get_ref() {
-            DeValue::String(text) => parse_size(text),
+            DeValue::String(text) => {
+                if self.complains_of_unit(value, key, text, &UNITS.map(|(unit, _)| unit)) {
+                    return None;
+                }
+                parse_size(text)
+            }
             other => integer_of(other),
         };
         self.bounded(value, key, bytes, range, |bytes| {
@@ -194,6 +199,9 @@ impl<'t> Section<'t> {
     ) -> Option<Duration> {
         let value = self.value(key)?;
         let text = value.get_ref().as_str();
+        if text.is_some_and(|text| self.complains_of_unit(value, key, text, &duration::units())) {
+            return None;
+        }
         let inside = text
             .and_then(parse_duration)
             .filter(|time| range.contains(time));
@@ -215,6 +223,33 @@ impl<'t> Section<'t> {
             self.wrong(value, key, "true or false");
         }
         switch
+    }
+
+    /// Complains of a number with a unit that there is not, as it would not be known which value was meant.
+    fn complains_of_unit(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        key: &str,
+        text: &str,
+        units: &[&str],
+    ) -> bool {
+        let number_end = text
+            .trim_start()
+            .find(|letter: char| letter.is_alphabetic());
+        let Some(unit) = number_end.map(|at| text.trim_start()[at..].trim_end()) else {
+            return false;
+        };
+        if units.contains(&unit) {
+            return false;
+        }
+        let meant = units.iter().find(|known| meant_by(unit, known));
+        let remedy = match meant {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("known are `{}`", units.join("`, `")),
+        };
+        let what = format!("`{key}` is \"{text}\", and there is no unit `{unit}` for it");
+        self.problems.add(value.span(), what, remedy);
+        true
     }
 
     fn bounded(
@@ -324,6 +359,25 @@ fn describe(value: &DeValue<'_>) -> String {
 fn integer_of(value: &DeValue<'_>) -> Option<u64> {
     let number = value.as_integer()?;
     u64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+/// Whether somebody who wrote `unit` may have meant the `known` one: `MB`, `M` and `mib` mean `MiB`, `sec` means `s`.
+fn meant_by(unit: &str, known: &str) -> bool {
+    let (unit, plain) = (unit.to_lowercase(), known.to_lowercase());
+    let decimal = plain.replace("ib", "b");
+    let words: &[&str] = match known {
+        "ms" => &["msec", "milliseconds"],
+        "s" => &["sec", "secs", "second", "seconds"],
+        "min" => &["m", "minute", "minutes"],
+        "h" => &["hour", "hours", "hr"],
+        "d" => &["day", "days"],
+        "B" => &["byte", "bytes"],
+        _ => &[],
+    };
+    unit == plain
+        || unit == decimal
+        || words.contains(&unit.as_str())
+        || (plain.ends_with("ib") && unit == plain[..1])
 }
 
 const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];

@@ -14,6 +14,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::health;
 use crate::short_connections::BoundedListener;
 
 /// The metrics port cannot be used.
@@ -31,13 +32,14 @@ pub(crate) type Page = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Sen
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers `GET /metrics` until `stop` says true. Returns where it listens.
+/// Answers `GET /metrics`, and whether the server is healthy, until `stop` says true. Returns where it listens.
 ///
 /// # Errors
 /// [`EndpointError`] when it cannot listen there.
 pub(crate) async fn serve(
     address: SocketAddr,
     page: Page,
+    health: health::Asked,
     mut stop: watch::Receiver<bool>,
 ) -> Result<SocketAddr, EndpointError> {
     let wrong = |source| EndpointError { address, source };
@@ -52,7 +54,9 @@ pub(crate) async fn serve(
         ];
         async move { (headers, page().await) }
     };
-    let routes = Router::new().route("/metrics", get(figures));
+    let routes = Router::new()
+        .route("/metrics", get(figures))
+        .route(health::PATH, health::route(health));
     tokio::spawn(async move {
         let stopped = async move {
             // An error means that the server is gone, which is a reason to stop as well.

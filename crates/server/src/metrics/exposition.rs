@@ -32,6 +32,7 @@ struct Figures {
 
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.encode_build(&mut encoder)?;
         self.encode_operations(&mut encoder)?;
         self.encode_latencies(&mut encoder)?;
         self.encode_totals(&mut encoder)?;
@@ -43,6 +44,16 @@ impl Collector for Figures {
 }
 
 impl Figures {
+    fn encode_build(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Always 1; the labels say which program this is";
+        let mut family = encoder.encode_descriptor("build_info", help, None, MetricType::Gauge)?;
+        let labels = [
+            ("version", self.status.version.as_str()),
+            ("commit", self.status.build.as_str()),
+        ];
+        ConstGauge::new(1).encode(family.encode_family(&labels)?)
+    }
+
     fn encode_operations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "NFS operations executed, by name and status";
         let mut family =
@@ -298,6 +309,7 @@ mod tests {
             "meridian_nfs_operation_seconds_count{operation=\"lookup\"} 2",
             "meridian_nfs_read_bytes_total 7",
             "meridian_clients 1",
+            "meridian_build_info{version=\"0.1.0\",commit=\"0123456789ab\"} 1",
             "meridian_store_objects{export=\"/export\",tree=\"default\"} 12",
             "# EOF",
         ] {

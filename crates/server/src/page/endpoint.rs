@@ -21,6 +21,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::host;
 use super::picture::{Facts, Picture};
+use crate::health;
 use crate::short_connections::BoundedListener;
 
 /// The status page cannot be offered there.
@@ -90,6 +91,7 @@ pub(crate) async fn serve(
     address: SocketAddr,
     names: Vec<String>,
     source: Source,
+    health: health::Asked,
     mut stop: watch::Receiver<bool>,
 ) -> Result<SocketAddr, PageError> {
     let wrong = |source| PageError { address, source };
@@ -100,7 +102,7 @@ pub(crate) async fn serve(
         names,
         last: Mutex::default(),
     };
-    let routes = routes(Arc::new(page));
+    let routes = routes(Arc::new(page), health);
     tokio::spawn(async move {
         let stopped = async move {
             // An error means that the server is gone, which is a reason to stop as well.
@@ -116,10 +118,11 @@ pub(crate) async fn serve(
     Ok(bound)
 }
 
-fn routes(page: Arc<Page>) -> Router {
+fn routes(page: Arc<Page>, health: health::Asked) -> Router {
     Router::new()
         .route("/", get(whole))
         .route("/now", get(changing))
+        .route(health::PATH, health::route(health))
         .fallback(nothing_here)
         .layer(middleware::from_fn_with_state(page.clone(), guard))
         .layer(middleware::map_response(with_headers))

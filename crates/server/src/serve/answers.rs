@@ -52,6 +52,15 @@ impl Overview {
                         let answer = overview.move_authority(to).await;
                         answer.map_or_else(Answer::Refused, Answer::AuthorityMoved)
                     }
+                    Question::Clients => Answer::Clients(overview.clients()),
+                    Question::Evict(question) => {
+                        let answer = overview.evict(&question).await;
+                        answer.map_or_else(Answer::Refused, Answer::Clients)
+                    }
+                    Question::Reload => {
+                        let answer = overview.reload();
+                        answer.map_or_else(Answer::Refused, Answer::Reloaded)
+                    }
                     Question::Durability(question) => {
                         let answer = overview.durability(&question).await;
                         answer.map_or_else(Answer::Refused, Answer::Durability)

@@ -8,6 +8,7 @@ mod names;
 mod offers;
 mod overview;
 mod process;
+mod reload;
 mod replication;
 mod room;
 mod signals;
@@ -25,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use vfs::FileSystem;
 
-use crate::configuration::{Configuration, TransportLimits};
+use crate::configuration::{Configuration, ConfigurationError, TransportLimits};
 use crate::data_directory::{DataDirectory, DataDirectoryError};
 use crate::metrics::{EndpointError, OperationCounters};
 use crate::page::PageError;
@@ -43,8 +44,32 @@ use trees::Tree;
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the other replicas may take to get what they lack when the server stops.
 const PARTING_PATIENCE: Duration = Duration::from_secs(10);
+/// How long work that was given up may take to notice, once everything is put away, and how often to look.
+const LEFTOVER_PATIENCE: Duration = Duration::from_secs(2);
+const LEFTOVER_PAUSE: Duration = Duration::from_millis(10);
 /// How often leases and the grace period are looked after.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// Which program this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// Its version.
+    pub version: &'static str,
+    /// The commit it was built from, or `unknown`.
+    pub commit: &'static str,
+}
+
+/// Reads the configuration again, command line included.
+pub type Reread = Arc<dyn Fn() -> Result<Configuration, ConfigurationError> + Send + Sync>;
+
+/// What a server knows of the program that it runs in.
+#[derive(Clone)]
+pub struct Origin {
+    /// Which program it is.
+    pub build: Build,
+    /// Where its configuration came from.
+    pub reread: Reread,
+}
 
 /// Why a server does not start, or has ended. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -150,7 +175,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
-    pub async fn start(configuration: Configuration) -> Result<Server, ServeError> {
+    pub async fn start(configuration: Configuration, origin: Origin) -> Result<Server, ServeError> {
         process::raise_open_files();
         let data = DataDirectory::open_or_create(&configuration.data)?;
         // Ports come before stores: opening a large store can take a while, and a taken port is
@@ -188,6 +213,8 @@ impl Server {
             service,
             trees,
             operations,
+            origin,
+            running: Mutex::new(configuration.clone()),
             data: data.path().to_owned(),
             names,
             incarnation,
@@ -228,6 +255,7 @@ impl Server {
     /// [`ServeError::StorageFailed`] when a store fails meanwhile, [`ServeError::Interrupted`] when a
     /// second signal comes.
     pub async fn run(self, mut signals: StopSignals) -> Result<Ending, ServeError> {
+        reload::at_hangup(&self.overview).map_err(ServeError::Signals)?;
         process::tell_ready();
         let ended = tokio::select! {
             signal = signals.next() => {
@@ -236,7 +264,7 @@ impl Server {
                 Ok(Ending::Stopped)
             }
             why = self.left_behind() => {
-                tracing::warn!(why, "the other replicas went on without this one; it starts anew");
+                tracing::warn!(why, "this replica cannot go on as it is; it starts anew");
                 Ok(Ending::StartAnew)
             }
             end = self.keep_house() => {
@@ -267,10 +295,17 @@ impl Server {
             // Operations that wait for what will not happen hold the stores open until the process is replaced.
             return ended;
         }
+        let stores = overview.trees.iter();
+        let stores: Vec<_> = stores.map(|tree| Arc::downgrade(&tree.store)).collect();
         // Closing a store waits for its threads.
         let closed = tokio::task::spawn_blocking(move || drop(overview)).await;
         if let Err(error) = closed {
             tracing::error!(%error, "a store was not closed in order");
+        }
+        // Work that was given up holds them for a moment.
+        let begun = Instant::now();
+        while stores.iter().any(|store| store.strong_count() > 0) && begun.elapsed() < LEFTOVER_PATIENCE {
+            tokio::time::sleep(LEFTOVER_PAUSE).await;
         }
         tracing::info!(data = %data.path().display(), "stopped");
         ended

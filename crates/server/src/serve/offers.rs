@@ -25,14 +25,17 @@ pub(super) async fn begin(
     overview: &Arc<Overview>,
     stopping: &watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
-    let figures = |address| metrics::serve(address, overview.clone().into_page(), stopping.clone());
+    let figures = |address| {
+        let (page, health) = (overview.clone().into_page(), overview.as_health());
+        metrics::serve(address, page, health, stopping.clone())
+    };
     if let Some(bound) = offered(configuration.metrics, figures, "metrics").await? {
         overview.metrics.get_or_init(|| bound);
     }
     let names = &configuration.page.names;
     let page = |address| {
         let (source, stop) = (overview.as_source(), stopping.clone());
-        page::serve(address, names.clone(), source, stop)
+        page::serve(address, names.clone(), source, overview.as_health(), stop)
     };
     if let Some(bound) = offered(configuration.page.listen, page, "the status page").await? {
         overview.page.get_or_init(|| bound);

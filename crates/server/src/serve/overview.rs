@@ -11,9 +11,11 @@ use std::time::Instant;
 use nfs4_server::Service;
 use vfs::FileSystem;
 
+use super::Origin;
 use super::names::Names;
 use super::trees::Tree;
-use crate::configuration::{Commit, Durability};
+use crate::configuration::{Commit, Configuration, Durability};
+use crate::health;
 use crate::metrics::{OperationCounters, Page, exposition};
 use crate::page::{Facts, History, Sample, Source};
 use crate::status::{
@@ -27,6 +29,9 @@ pub(super) struct Overview {
     pub(super) transport: Arc<Transport>,
     pub(super) trees: Vec<Tree>,
     pub(super) operations: Arc<OperationCounters>,
+    pub(super) origin: Origin,
+    /// The configuration in force.
+    pub(super) running: Mutex<Configuration>,
     pub(super) data: PathBuf,
     pub(super) names: Names,
     pub(super) incarnation: u32,
@@ -53,7 +58,8 @@ impl Overview {
         }
         let alarms = exports.iter().flat_map(alarms).collect();
         Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: self.origin.build.version.to_owned(),
+            build: self.origin.build.commit.to_owned(),
             process: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
             data: self.data.clone(),
@@ -116,8 +122,17 @@ impl Overview {
     }
 }
 
-/// For the status page.
+/// For machines and people that look after the server.
 impl Overview {
+    /// How it is, at each question; nothing any more when it has stopped.
+    pub(super) fn as_health(self: &Arc<Overview>) -> health::Asked {
+        let overview = Arc::downgrade(self);
+        Arc::new(move || {
+            let overview = overview.upgrade();
+            Box::pin(async move { Some(overview?.status().await) })
+        })
+    }
+
     /// Adds what the counters say now to the last minutes.
     pub(super) fn remember(&self, now: Instant) {
         let replicas = self.trees.iter().filter_map(|tree| tree.replica.as_ref());

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use throttle::Throttle;
 
-use super::{Ending, ServeError, Server, Tree};
+use super::{Ending, Origin, ServeError, Server, Tree};
 use crate::configuration::Configuration;
 use crate::data_directory::{DataDirectory, DataDirectoryError};
 use crate::status::{Answer, Answering, StatusSocket};
@@ -32,10 +32,11 @@ impl Server {
     /// [`ServeError`] says what to do next.
     pub async fn start_when_there_is_room(
         configuration: Configuration,
+        origin: Origin,
     ) -> Result<Server, ServeError> {
         let throttle = Throttle::default();
         loop {
-            let error = match Server::start(configuration.clone()).await {
+            let error = match Server::start(configuration.clone(), origin.clone()).await {
                 Err(error) if error.may_be_lack_of_room() => error,
                 started => return started,
             };
@@ -45,7 +46,7 @@ impl Server {
             if let Some(sum) = throttle.failed(FULL, Instant::now()) {
                 tracing::error!(
                     %error, %sum,
-                    data = ?configuration.data,
+                    data = %configuration.data.display(),
                     "the disk is full, so the server cannot start; free some space, and it starts by itself"
                 );
             }

@@ -327,6 +327,20 @@ pub fn warning(members: &[Member]) -> Option<&'static str> {
     (members.count() == 2).then_some(TWO_VOTERS)
 }
 
+/// What to know of a set with an even number of members that can lose one; nothing for others.
+#[must_use]
+pub fn hint(members: &[Member]) -> Option<String> {
+    let count = members.iter().filter(|member| !member.revoked).count();
+    let spared = count.saturating_sub(1) / 2;
+    (count > 2 && count.is_multiple_of(2)).then(|| {
+        format!(
+            "{count} servers can lose {spared} at a time, no more than {} can: one more, which may be a witness (`meridian set invite --witness`), makes it {}",
+            count - 1,
+            spared + 1,
+        )
+    })
+}
+
 /// What is said to those who ask a set of two for `majority`.
 pub(crate) const MAJORITY_OF_TWO: &str = "with two servers a majority is both of them: every change waits for the other one, and when one is lost the other stops; add a third replica or a witness with `meridian set invite`";
 

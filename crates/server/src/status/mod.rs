@@ -3,6 +3,7 @@
 //! What must never enter: figures about single clients' files, and anything that waits for clients.
 
 mod alarms;
+mod clients;
 mod drain;
 mod frozen;
 mod question;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use alarms::Alarm;
 pub(crate) use alarms::alarms;
+pub use clients::{ClientStatus, EvictQuestion};
 pub use drain::{DrainAnswer, DrainQuestion};
 pub use frozen::{FrozenStatus, ThawAnswer, ThawQuestion};
 pub(crate) use question::{Answer, Question};
@@ -32,8 +34,8 @@ pub use returning::ReturnStatus;
 pub use scrub::{ScrubFinding, ScrubQuestion, ScrubStatus};
 pub(crate) use socket::{Answering, StatusSocket};
 pub use socket::{
-    StatusError, ask, ask_drain, ask_durability, ask_frozen, ask_move_authority, ask_scrub,
-    ask_thaw, ask_view,
+    StatusError, ask, ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen,
+    ask_move_authority, ask_reload, ask_scrub, ask_thaw, ask_view,
 };
 pub use text::moment;
 pub(crate) use text::{duration, size};
@@ -44,6 +46,9 @@ pub use views::{AuditStatus, LossStatus, ViewMemberStatus, ViewStatus};
 pub struct Status {
     /// The program's version.
     pub version: String,
+    /// The commit that it was built from, or `unknown`; empty in what older servers say.
+    #[serde(default)]
+    pub build: String,
     /// The process.
     pub process: u32,
     /// Seconds since it started to serve.
@@ -195,6 +200,7 @@ impl Status {
         };
         Status {
             version: "0.1.0".to_owned(),
+            build: "0123456789ab".to_owned(),
             process: 4242,
             uptime_seconds: 93_784,
             data: PathBuf::from("/var/lib/meridian"),

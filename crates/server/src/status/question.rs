@@ -6,9 +6,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::configuration::ReloadAnswer;
+
 use super::{
-    DrainAnswer, DrainQuestion, FrozenStatus, ScrubQuestion, ScrubStatus, Status, ThawAnswer,
-    ThawQuestion, ViewStatus,
+    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, FrozenStatus, ScrubQuestion,
+    ScrubStatus, Status, ThawAnswer, ThawQuestion, ViewStatus,
 };
 
 /// A question.
@@ -31,6 +33,12 @@ pub(crate) enum Question {
     Scrub(ScrubQuestion),
     /// Have this replica keep the set's authority.
     MoveAuthority(u16),
+    /// Who is connected?
+    Clients,
+    /// Send these clients away.
+    Evict(EvictQuestion),
+    /// Read your configuration again.
+    Reload,
 }
 
 /// A question about durability, and what it is to be from now on, if it is to change.
@@ -96,6 +104,10 @@ pub(crate) enum Answer {
     Scrub(ScrubStatus),
     /// The authority was moved, and whether its new keeper has said that it keeps it.
     AuthorityMoved(bool),
+    /// Who is connected, or was sent away.
+    Clients(Vec<ClientStatus>),
+    /// What has changed in the configuration.
+    Reloaded(ReloadAnswer),
     /// Why there is no other answer, and what to do next.
     Refused(String),
 }

@@ -23,9 +23,10 @@ use vfs::ShownText;
 use super::Status;
 use super::question::{Answer, DurabilityAnswer, DurabilityQuestion, Question};
 use super::{
-    DrainAnswer, DrainQuestion, FrozenStatus, ScrubQuestion, ScrubStatus, ThawAnswer, ThawQuestion,
-    ViewStatus,
+    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, FrozenStatus, ScrubQuestion,
+    ScrubStatus, ThawAnswer, ThawQuestion, ViewStatus,
 };
+use crate::configuration::ReloadAnswer;
 use crate::data_directory::{control_socket, is_claimed};
 
 /// How long either side waits for the other.
@@ -115,6 +116,42 @@ pub async fn ask_drain(data: &Path, question: DrainQuestion) -> Result<DrainAnsw
 pub async fn ask_view(data: &Path) -> Result<ViewStatus, StatusError> {
     match put(data, &Question::View, PATIENCE).await? {
         Answer::View(view) => Ok(*view),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks the server that runs on a data directory who its clients are.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there.
+pub async fn ask_clients(data: &Path) -> Result<Vec<ClientStatus>, StatusError> {
+    match put(data, &Question::Clients, PATIENCE).await? {
+        Answer::Clients(clients) => Ok(clients),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the server that runs on a data directory take everything from some clients. Returns those that there were.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or there is no such client.
+pub async fn ask_evict(
+    data: &Path,
+    question: EvictQuestion,
+) -> Result<Vec<ClientStatus>, StatusError> {
+    match put(data, &Question::Evict(question), FAR_PATIENCE).await? {
+        Answer::Clients(clients) => Ok(clients),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the server that runs on a data directory read its configuration again.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or the configuration is wrong.
+pub async fn ask_reload(data: &Path) -> Result<ReloadAnswer, StatusError> {
+    match put(data, &Question::Reload, PATIENCE).await? {
+        Answer::Reloaded(answer) => Ok(answer),
         other => Err(unexpected(data, &other)),
     }
 }

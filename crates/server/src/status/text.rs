@@ -20,7 +20,8 @@ impl fmt::Display for Status {
         } else {
             "no"
         };
-        writeln!(f, "Meridian {}, process {}", self.version, self.process)?;
+        let (version, build) = (&self.version, &self.build);
+        writeln!(f, "Meridian {version} ({build}), process {}", self.process)?;
         writeln!(f, "  up           {}", duration(self.uptime_seconds))?;
         writeln!(f, "  data         {}", self.data.display())?;
         writeln!(f, "  listening    {}", listen.join(", "))?;
@@ -131,7 +132,7 @@ mod tests {
     fn a_status_reads_well() {
         assert_eq!(
             Status::example().to_string(),
-            "Meridian 0.1.0, process 4242
+            "Meridian 0.1.0 (0123456789ab), process 4242
   up           1 d 2 h
   data         /var/lib/meridian
   listening    127.0.0.1:2049

@@ -52,7 +52,7 @@ impl Ballast {
         }
         if held_bytes >= self.wanted_bytes {
             tracing::warn!(
-                path = ?self.path,
+                path = %self.path.display(),
                 "the disk is nearly full: the ballast is being given up, so that files can still be removed"
             );
         }
@@ -64,7 +64,7 @@ impl Ballast {
         self.held_bytes.store(left_bytes, Ordering::Release);
         let file = File::options().write(true).open(&self.path);
         if let Err(error) = file.and_then(|file| file.set_len(left_bytes)) {
-            tracing::warn!(path = ?self.path, %error, "cannot give the ballast up");
+            tracing::warn!(path = %self.path.display(), %error, "cannot give the ballast up");
         }
     }
 
@@ -81,7 +81,7 @@ impl Ballast {
         match self.allocate() {
             Ok(()) => self.held_bytes.store(self.wanted_bytes, Ordering::Release),
             Err(error) => {
-                tracing::debug!(path = ?self.path, %error, "there is no ballast");
+                tracing::debug!(path = %self.path.display(), %error, "there is no ballast");
                 // What was allocated before it failed.
                 self.shorten(0);
             }

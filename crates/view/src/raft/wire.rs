@@ -3,6 +3,8 @@
 //! What must never enter: who carries them, and the library's errors, which are answered as words. The order
 //! of variants is the format: new ones are added at the end.
 
+use std::fmt;
+
 use openraft::error::InstallSnapshotError;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse,
@@ -46,6 +48,19 @@ pub(crate) enum Denial {
     OutcomeUnknown,
     NewcomerUnreachable(ReplicaSlot),
     Stopped(String),
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Denial::NotLeader => f.write_str("another replica leads"),
+            Denial::OutcomeUnknown => f.write_str("nobody knows yet whether it was agreed"),
+            Denial::NewcomerUnreachable(ReplicaSlot(slot)) => {
+                write!(f, "replica {slot} cannot be reached")
+            }
+            Denial::Stopped(why) => write!(f, "agreement has stopped: {why}"),
+        }
+    }
 }
 
 impl Request {

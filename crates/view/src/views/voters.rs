@@ -4,6 +4,7 @@
 //! half-way, the next one goes on from there (`keeper`). What must never enter: changing the state.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use openraft::{ChangeMembers, EmptyNode};
 use tokio::time::timeout;
@@ -21,6 +22,20 @@ enum Step {
     Listen(u64),
     Vote(BTreeSet<u64>),
     Forget(BTreeSet<u64>),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed = |replicas: &BTreeSet<u64>| {
+            let replicas: Vec<String> = replicas.iter().map(ToString::to_string).collect();
+            replicas.join(", ")
+        };
+        match self {
+            Step::Listen(replica) => write!(f, "replica {replica} listens"),
+            Step::Vote(replicas) => write!(f, "these vote: {}", listed(replicas)),
+            Step::Forget(replicas) => write!(f, "these are forgotten: {}", listed(replicas)),
+        }
+    }
 }
 
 fn next_step(state: &ViewState, configs: &[BTreeSet<u64>], nodes: &BTreeSet<u64>) -> Option<Step> {
@@ -67,9 +82,9 @@ impl Core {
         // A member that listens, a joint configuration, its end, a member forgotten.
         for _ in 0..4 {
             let Some(step) = self.next_step() else { return };
-            tracing::info!(?step, "who votes follows the view");
+            tracing::info!(%step, "who votes follows the view");
             if let Err(denial) = self.change(step).await {
-                tracing::warn!(?denial, "who votes could not be changed now");
+                tracing::warn!(why = %denial, "who votes could not be changed now");
                 return;
             }
         }

@@ -101,6 +101,7 @@ fn request(owner: &str, verifier: u8, uid: u32) -> ExchangeRequest {
         },
         update: false,
         implementation: String::new(),
+        minor_version: 1,
     }
 }
 

@@ -158,7 +158,12 @@ async fn has_rows(shared: &Shared) {
 
 /// From now on the view is in force here.
 fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view: View) {
-    tracing::info!(epoch = view.epoch.0, active = ?view.active, "a view is in force");
+    let active: Vec<String> = view.active.iter().map(|slot| slot.0.to_string()).collect();
+    tracing::info!(
+        epoch = view.epoch.0,
+        active = active.join(", "),
+        "a view is in force"
+    );
     let others = view.active.iter().filter(|slot| **slot != shared.slot());
     let new = others.filter(|slot| view.is_new(**slot, former));
     let new: BTreeSet<ReplicaSlot> = new.copied().collect();

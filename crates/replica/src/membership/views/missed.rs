@@ -39,7 +39,6 @@ pub(crate) async fn go_through(shared: &Arc<Shared>, state: &ViewState) -> vfs::
         if away && verdict != Verdict::Same {
             if !shared.needs_copy.swap(true, Ordering::AcqRel) {
                 tracing::warn!(
-                    ?verdict,
                     "the others went on without a lost replica while this one was away; a whole copy is needed"
                 );
             }

@@ -9,10 +9,44 @@ use replica::Replica;
 use super::NO_CONTENTS;
 use crate::serve::overview::Overview;
 use crate::status::{
-    FrozenStatus, ScrubQuestion, ScrubStatus, ThawAnswer, ThawQuestion, ViewStatus,
+    ClientStatus, EvictQuestion, FrozenStatus, ScrubQuestion, ScrubStatus, ThawAnswer,
+    ThawQuestion, ViewStatus,
 };
 
 impl Overview {
+    /// Who is connected.
+    pub(in crate::serve) fn clients(&self) -> Vec<ClientStatus> {
+        let clients = self.service.clients();
+        clients.iter().map(ClientStatus::from).collect()
+    }
+
+    /// Takes everything from those clients that are meant.
+    pub(super) async fn evict(
+        &self,
+        question: &EvictQuestion,
+    ) -> Result<Vec<ClientStatus>, String> {
+        let mut evicted = Vec::new();
+        for view in self.service.clients() {
+            let client = ClientStatus::from(&view);
+            if question.means(&client) && self.service.evict(view.id).await {
+                tracing::warn!(
+                    client = client.name,
+                    address = %client.address,
+                    opens = client.opens,
+                    locks = client.locks,
+                    "a client was sent away by the administrator; what it held is let go"
+                );
+                evicted.push(client);
+            }
+        }
+        if evicted.is_empty() {
+            return Err(
+                "there is no such client; `meridian clients` lists those that there are".to_owned(),
+            );
+        }
+        Ok(evicted)
+    }
+
     /// The view, with the decisions that led to it.
     pub(super) fn view(&self) -> Result<ViewStatus, String> {
         Ok(ViewStatus::with_audit(self.replica()?.view_status()))

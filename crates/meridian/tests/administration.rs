@@ -1,0 +1,185 @@
+//! What an administrator does to a server that runs: other access rules, clients, health; and what a newcomer reads first.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Output;
+use std::time::Duration;
+
+use fixture::site::block_on;
+use fixture::{Place, complaint, http_get, run};
+use nfs4_client::{Client, How, Options};
+use rustix::process::Signal;
+
+/// How often something is looked for that has to appear.
+const PAUSE: Duration = Duration::from_millis(20);
+
+fn meridian(place: &Place, arguments: &[&str]) -> Output {
+    let data = place.data();
+    run(&[arguments, &["--data", data.to_str().unwrap()]].concat())
+}
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{}", complaint(output));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Whether the export can be mounted there, from any port.
+fn is_admitted(address: SocketAddr) -> bool {
+    let options = Options {
+        patience: Duration::from_secs(2),
+        ..Options::dialling(move || TcpStream::connect(address))
+    };
+    block_on(async {
+        match Client::connect(options).await {
+            Ok(client) => client.mount("/export").await.is_ok(),
+            Err(_) => false,
+        }
+    })
+}
+
+/// The configuration of a place with other rules for `/export`.
+fn with_rule(before: &str, rule: &str) -> String {
+    let (head, rest) = before.split_once("[[export]]").unwrap();
+    let (_, behind) = rest.split_once("[metrics]").unwrap();
+    format!("{head}[[export]]\npath = \"/export\"\n[[export.allow]]\n{rule}\n[metrics]{behind}")
+}
+
+#[test]
+fn access_rules_change_while_the_server_runs() {
+    let place = Place::new("");
+    let server = place.start();
+    assert!(is_admitted(server.address));
+    let before = fs::read_to_string(place.configuration()).unwrap();
+    let closed = with_rule(&before, "clients = \"192.0.2.1\"") + "\n[limits]\nclients = 7\n";
+
+    fs::write(place.configuration(), &closed).unwrap();
+    let told = said(&meridian(&place, &["config", "reload"]));
+    assert_eq!(
+        told,
+        "/export: other access rules are in force now.\nDifferent, and in force from the next start on: [time] and [limits].\n"
+    );
+    assert!(!is_admitted(server.address));
+
+    fs::write(place.configuration(), "listen = 7").unwrap();
+    let refused = meridian(&place, &["config", "reload"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let complaint = complaint(&refused);
+    assert!(complaint.contains("nothing was changed"), "{complaint}");
+    assert!(!is_admitted(server.address));
+
+    fs::write(place.configuration(), &before).unwrap();
+    server.signal(Signal::HUP);
+    while !is_admitted(server.address) {
+        std::thread::sleep(PAUSE);
+    }
+    server.stop();
+}
+
+#[test]
+fn clients_are_shown_and_sent_away() {
+    let place = Place::new("");
+    let server = place.start();
+    let address = server.address;
+    assert_eq!(
+        said(&meridian(&place, &["clients"])),
+        "no client is connected\n"
+    );
+    let clients = || -> Vec<server::ClientStatus> {
+        serde_json::from_str(&said(&meridian(&place, &["clients", "--json"]))).unwrap()
+    };
+    block_on(async {
+        let options = Options::dialling(move || TcpStream::connect(address));
+        let client = Client::connect(options).await.unwrap();
+        let root = client.mount("/export").await.unwrap();
+        let file = client
+            .open(&root, "kept", &How::create(0o644))
+            .await
+            .unwrap();
+        let [seen] = &clients()[..] else {
+            panic!("{:?}", clients());
+        };
+        assert_eq!((seen.opens, seen.address.is_loopback()), (1, true));
+        assert!(seen.version.starts_with("4."), "{seen:?}");
+
+        let none = meridian(&place, &["clients", "evict", "ffffffff"]);
+        assert!(complaint(&none).contains("no such client"), "{none:?}");
+        let told = said(&meridian(&place, &["clients", "evict", &seen.id]));
+        assert!(told.contains(&seen.name), "{told}");
+        assert_eq!(place.status().opens, 0);
+        drop(file);
+    });
+    let log = place.read_log();
+    assert!(log.contains("sent away by the administrator"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn machines_that_look_after_it_learn_how_and_what_it_is() {
+    let place = Place::new("");
+    let server = place.start();
+    let status = place.status();
+    for port in [status.metrics, status.page] {
+        assert_eq!(http_get(port.unwrap(), "/healthz"), "ok\n");
+    }
+    let figures = http_get(status.metrics.unwrap(), "/metrics");
+    let build = format!(
+        "meridian_build_info{{version=\"{}\",commit=\"",
+        status.version
+    );
+    assert!(figures.contains(&build), "{figures}");
+    let version = said(&run(&["--version"]));
+    assert_eq!(
+        version,
+        format!("meridian {} ({})\n", status.version, status.build)
+    );
+    server.stop();
+}
+
+#[test]
+fn what_cannot_be_done_is_told_once_and_with_a_way_out() {
+    let place = Place::new("");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = place.serve().args(["--listen", &address]).output().unwrap();
+    let told = complaint(&output);
+    assert_eq!(
+        told.matches("is in use by another program").count(),
+        1,
+        "{told}"
+    );
+
+    let directory = place.directory.path().to_str().unwrap();
+    let told = complaint(&run(&["config", "check", directory]));
+    assert!(told.contains("name the file in it"), "{told}");
+    assert!(!told.contains("--config"), "{told}");
+
+    fs::write(place.configuration(), "[limits]\nmemory = \"900 MB\"\n").unwrap();
+    let told = complaint(&run(&[
+        "config",
+        "check",
+        place.configuration().to_str().unwrap(),
+    ]));
+    assert!(told.contains("no unit `MB`"), "{told}");
+    assert!(told.contains("did you mean `MiB`?"), "{told}");
+
+    let unused = run(&["check"]);
+    let told = complaint(&unused);
+    assert_ne!(unused.status.code(), Some(2), "{told}");
+}
+
+/// A new server has nobody to wait for.
+#[test]
+fn only_a_grace_period_that_was_comes_to_an_end() {
+    let place = Place::new("");
+    let server = place.start();
+    while place.status().uptime_seconds < 2 {
+        std::thread::sleep(PAUSE);
+    }
+    server.stop();
+    let log = place.read_log();
+    assert!(!log.contains("grace period"), "{log}");
+}

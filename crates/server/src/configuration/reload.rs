@@ -1,0 +1,123 @@
+//! What of a configuration can change while the server runs, and what of another one is different.
+//!
+//! What must never enter: the changing.
+
+use std::fmt;
+
+use nfs4_server::{AccessRule, PseudoPath};
+use serde::{Deserialize, Serialize};
+
+use super::{Configuration, ExportConfiguration};
+
+/// How a configuration that was read again differs from the one in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Difference {
+    /// The access rules of exports that have others now.
+    pub(crate) rules: Vec<(PseudoPath, Vec<AccessRule>)>,
+    /// What else is different, as people find it in the file; it counts from the next start on.
+    pub(crate) later: Vec<String>,
+}
+
+/// What came of reading the configuration again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadAnswer {
+    /// Exports whose access rules are others now, by path.
+    pub rules_changed: Vec<String>,
+    /// What is different in the file and counts from the next start on.
+    pub next_start: Vec<String>,
+}
+
+impl Difference {
+    pub(crate) fn between(running: &Configuration, read: &Configuration) -> Difference {
+        let (mut rules, mut later) = (Vec::new(), Vec::new());
+        let place = |export: &ExportConfiguration| (export.path.clone(), export.tree.clone());
+        for export in &read.exports {
+            let known = running.exports.iter();
+            match known.clone().find(|known| place(known) == place(export)) {
+                Some(known) if known.rules == export.rules => {}
+                Some(_) => rules.push((export.path.clone(), export.rules.clone())),
+                None => later.push(format!("the export {}", export.path)),
+            }
+        }
+        let gone = running.exports.iter();
+        let gone =
+            gone.filter(|known| !read.exports.iter().any(|left| place(left) == place(known)));
+        later.extend(gone.map(|known| format!("that {} is no export any more", known.path)));
+        let others = [
+            ("`data`", running.data != read.data),
+            ("`listen`", running.listen != read.listen),
+            ("`commit`", running.commit != read.commit),
+            (
+                "[time] and [limits]",
+                running.limits != read.limits || running.transport != read.transport,
+            ),
+            ("[store]", running.store != read.store),
+            ("[replication]", running.replication != read.replication),
+            ("[metrics]", running.metrics != read.metrics),
+            ("[page]", running.page != read.page),
+            ("[log]", running.log != read.log),
+        ];
+        let others = others.into_iter().filter(|(_, differs)| *differs);
+        later.extend(others.map(|(name, _)| name.to_owned()));
+        Difference { rules, later }
+    }
+
+    pub(crate) fn answer(&self) -> ReloadAnswer {
+        let rules = self.rules.iter();
+        ReloadAnswer {
+            rules_changed: rules.map(|(path, _)| path.to_string()).collect(),
+            next_start: self.later.clone(),
+        }
+    }
+}
+
+impl fmt::Display for ReloadAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rules_changed.is_empty() && self.next_start.is_empty() {
+            return f.write_str("The file says what is in force already.");
+        }
+        let mut separator = "";
+        for path in &self.rules_changed {
+            write!(f, "{separator}{path}: other access rules are in force now.")?;
+            separator = "\n";
+        }
+        if !self.next_start.is_empty() {
+            let later = self.next_start.join(", ");
+            write!(
+                f,
+                "{separator}Different, and in force from the next start on: {later}."
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn read(text: &str) -> Configuration {
+        Configuration::parse(Path::new("meridian.toml"), text).unwrap()
+    }
+
+    #[test]
+    fn rules_change_at_once_and_the_rest_later() {
+        let running = read("[[export]]\npath = \"/export\"\n[[export.allow]]\nclients = \"*\"");
+        let same = Difference::between(&running, &running).answer();
+        assert_eq!(same.to_string(), "The file says what is in force already.");
+        let changed = read(
+            "listen = \"127.0.0.1:2050\"\n[[export]]\npath = \"/export\"\n[[export.allow]]\nclients = \"192.0.2.1\"\n[[export]]\npath = \"/more\"\ntree = \"more\"\n[limits]\nclients = 5",
+        );
+        let difference = Difference::between(&running, &changed);
+        assert_eq!(difference.rules[0].1, changed.exports[0].rules);
+        assert_eq!(
+            difference.answer().to_string(),
+            "/export: other access rules are in force now.\nDifferent, and in force from the next start on: the export /more, `listen`, [time] and [limits]."
+        );
+        let back = Difference::between(&changed, &running).answer();
+        let gone = "that /more is no export any more";
+        assert!(back.next_start.iter().any(|what| what == gone), "{back}");
+    }
+}

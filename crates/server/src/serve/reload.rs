@@ -1,0 +1,56 @@
+//! Reads the configuration again while the server runs, at SIGHUP or when it is asked to.
+//!
+//! What must never enter: which settings there are.
+
+use std::io;
+use std::sync::{Arc, PoisonError};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::overview::Overview;
+use crate::configuration::{Difference, ReloadAnswer};
+
+impl Overview {
+    /// Puts into force what can change while the server runs. If the file is wrong, nothing changes.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub(super) fn reload(&self) -> Result<ReloadAnswer, String> {
+        // One at a time, or one of two would put back what the other has read.
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = (self.origin.reread)().map_err(|error| {
+            format!("the configuration is wrong, and nothing was changed:\n{error}")
+        })?;
+        let difference = Difference::between(&running, &read);
+        for (path, rules) in &difference.rules {
+            self.service.set_rules(path, rules);
+            let mut exports = running.exports.iter_mut();
+            if let Some(export) = exports.find(|export| export.path == *path) {
+                export.rules.clone_from(rules);
+            }
+        }
+        let answer = difference.answer();
+        tracing::info!(%answer, "the configuration was read again");
+        Ok(answer)
+    }
+}
+
+/// Reads the configuration again at each SIGHUP, until the server stops.
+///
+/// # Errors
+/// When the operating system refuses to tell of the signal.
+pub(super) fn at_hangup(overview: &Arc<Overview>) -> io::Result<()> {
+    let mut hangups = signal(SignalKind::hangup())?;
+    let overview = Arc::downgrade(overview);
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            let Some(overview) = overview.upgrade() else {
+                return;
+            };
+            if let Err(error) = overview.reload() {
+                tracing::error!("{error}");
+            }
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Who is connected, for people and programs.
+//!
+//! What must never enter: files that clients have open.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use nfs4_server::ClientView;
+use serde::{Deserialize, Serialize};
+use vfs::ShownBytes;
+
+use super::text::duration;
+
+/// One client of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientStatus {
+    /// Its number at this server, in hexadecimal, for `meridian clients evict`.
+    pub id: String,
+    /// From where it came.
+    pub address: IpAddr,
+    /// Its own name for itself, with what cannot be seen in it escaped.
+    pub name: String,
+    /// What it calls its implementation, the same way; empty when it does not say.
+    pub implementation: String,
+    /// The version of NFS that it speaks.
+    pub version: String,
+    /// Seconds since it introduced itself to this server.
+    pub known_seconds: u64,
+    /// Seconds since its last request.
+    pub silent_seconds: u64,
+    /// Its sessions.
+    pub sessions: u64,
+    /// Its open files, counted by owner.
+    pub opens: u64,
+    /// Its byte-range lock states, counted by owner and file.
+    pub locks: u64,
+}
+
+/// Whom to send away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvictQuestion {
+    /// The client with this number, as [`ClientStatus::id`] shows it.
+    Id(String),
+    /// All clients at this address.
+    Address(IpAddr),
+}
+
+impl From<&ClientView> for ClientStatus {
+    fn from(view: &ClientView) -> ClientStatus {
+        let implementation = view.implementation.as_bytes();
+        ClientStatus {
+            id: format!("{:x}", view.id.0),
+            address: view.address,
+            name: ShownBytes(&view.owner).to_string(),
+            implementation: ShownBytes(implementation).to_string(),
+            version: format!("4.{}", view.minor_version),
+            known_seconds: view.known.as_secs(),
+            silent_seconds: view.silent.as_secs(),
+            sessions: view.sessions as u64,
+            opens: view.opens as u64,
+            locks: view.locks as u64,
+        }
+    }
+}
+
+impl EvictQuestion {
+    /// Whether a client is meant.
+    #[must_use]
+    pub fn means(&self, client: &ClientStatus) -> bool {
+        match self {
+            EvictQuestion::Id(id) => *id == client.id,
+            EvictQuestion::Address(address) => *address == client.address,
+        }
+    }
+}
+
+impl fmt::Display for ClientStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, address, version) = (&self.id, &self.address, &self.version);
+        writeln!(f, "{id}  {address}  NFSv{version}  {}", self.name)?;
+        if !self.implementation.is_empty() {
+            writeln!(f, "  implementation  {}", self.implementation)?;
+        }
+        writeln!(f, "  here for        {}", duration(self.known_seconds))?;
+        writeln!(f, "  last request    {} ago", duration(self.silent_seconds))?;
+        let (opens, locks, sessions) = (self.opens, self.locks, self.sessions);
+        write!(
+            f,
+            "  holds           {opens} opens, {locks} locks, {sessions} sessions"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use nfs4_server::ClientId;
+
+    use super::*;
+
+    #[test]
+    fn a_client_reads_well_whatever_it_calls_itself() {
+        let view = ClientView {
+            id: ClientId(0x1a_0000_0001),
+            address: IpAddr::from([192, 0, 2, 7]),
+            owner: (*b"Linux NFSv4.2 alpha\x1b[2J").into(),
+            implementation: "Linux 6.1.0".to_owned(),
+            minor_version: 2,
+            known: Duration::from_secs(3700),
+            silent: Duration::from_secs(2),
+            sessions: 1,
+            opens: 3,
+            locks: 4,
+        };
+        let status = ClientStatus::from(&view);
+        assert_eq!(
+            status.to_string(),
+            "1a00000001  192.0.2.7  NFSv4.2  Linux NFSv4.2 alpha\\u{1b}[2J
+  implementation  Linux 6.1.0
+  here for        1 h 1 min
+  last request    2 s ago
+  holds           3 opens, 4 locks, 1 sessions"
+        );
+        assert!(EvictQuestion::Id("1a00000001".to_owned()).means(&status));
+        assert!(EvictQuestion::Address(view.address).means(&status));
+        assert!(!EvictQuestion::Id("2".to_owned()).means(&status));
+    }
+}
