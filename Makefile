@@ -2,7 +2,7 @@
 # read, and run alone. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-single check test test-page fix fuzz bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
+.PHONY: help packages test-packages demo demo-single check test test-page fix fuzz bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,12 @@ fix: ## Format the code and apply what the linter can mend by itself
 
 bench-server: ## Compare Meridian with NFS-Ganesha on this machine
 	@scripts/bench-server
+
+packages: ## Build the Debian packages into target/packages
+	@scripts/packages
+
+test-packages: ## Install, upgrade, remove and purge the packages in a clean Debian; needs root
+	@scripts/test-packages
 
 fuzz: ## Let a fuzzer feed every decoder, FUZZ_SECONDS each (default 10)
 	@scripts/fuzz

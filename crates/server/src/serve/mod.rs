@@ -304,7 +304,9 @@ impl Server {
         }
         // Work that was given up holds them for a moment.
         let begun = Instant::now();
-        while stores.iter().any(|store| store.strong_count() > 0) && begun.elapsed() < LEFTOVER_PATIENCE {
+        while stores.iter().any(|store| store.strong_count() > 0)
+            && begun.elapsed() < LEFTOVER_PATIENCE
+        {
             tokio::time::sleep(LEFTOVER_PAUSE).await;
         }
         tracing::info!(data = %data.path().display(), "stopped");
