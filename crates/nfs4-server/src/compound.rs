@@ -100,6 +100,7 @@ impl Compound<'_> {
         match self.current()? {
             Handle::Object(object) => Ok(object.clone()),
             Handle::Pseudo(_) => Err(pseudo),
+            Handle::Absent(_) => Err(NfsStat4::Moved),
         }
     }
 
@@ -121,6 +122,7 @@ impl Compound<'_> {
         match self.saved.as_ref().ok_or(NfsStat4::NoFileHandle)? {
             Handle::Object(object) => Ok(object.clone()),
             Handle::Pseudo(_) => Err(pseudo),
+            Handle::Absent(_) => Err(NfsStat4::Moved),
         }
     }
 

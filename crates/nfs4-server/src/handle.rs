@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nfs4::NfsFh4;
+use nfs4::{NfsFh4, NfsStat4};
 use vfs::{Credentials, FsId, ObjectId};
 
 use crate::namespace::Export;
+use crate::places::Absent;
 use crate::state::FileKey;
 
 /// First byte of every filehandle; another layout gets another one.
@@ -74,6 +75,8 @@ pub(crate) enum Handle {
     Pseudo(usize),
     /// An object of an exported tree.
     Object(ObjectHandle),
+    /// A tree of other servers. No filehandle is handed out for it.
+    Absent(Arc<Absent>),
 }
 
 /// An object together with what the export's rules make of the caller.
@@ -91,10 +94,14 @@ pub(crate) struct ObjectHandle {
 
 impl Handle {
     /// The filehandle that names it.
-    pub(crate) fn file_handle(&self, namespace: &crate::Namespace) -> FileHandle {
+    ///
+    /// # Errors
+    /// `MOVED` for what is not here.
+    pub(crate) fn file_handle(&self, namespace: &crate::Namespace) -> Result<FileHandle, NfsStat4> {
         match self {
-            Handle::Pseudo(node) => FileHandle::Pseudo(namespace.node(*node).id),
-            Handle::Object(object) => object.file_handle(),
+            Handle::Pseudo(node) => Ok(FileHandle::Pseudo(namespace.node(*node).id)),
+            Handle::Object(object) => Ok(object.file_handle()),
+            Handle::Absent(_) => Err(NfsStat4::Moved),
         }
     }
 }

@@ -21,6 +21,7 @@ mod moving;
 mod namespace;
 mod observer;
 mod ops;
+mod places;
 mod pseudo;
 mod records;
 mod repeats;
@@ -32,13 +33,13 @@ mod status;
 pub use address_range::{AddressRange, AddressRangeError};
 pub use connection::{CallbackError, Connection};
 pub use handle::FileHandle;
-pub use moving::Location;
 pub use namespace::{
     AccessMode, AccessRule, Export, Namespace, NamespaceError, PseudoPath, Squash,
 };
 /// What an [`Observer`] is told of: operations and their outcomes.
 pub use nfs4::{NfsStat4, Opnum};
 pub use observer::{NoObserver, Observer};
+pub use places::{Junction, JunctionTarget, Location};
 pub use records::{ClientRecords, RecordError};
 pub use service::{Identity, Service, ServiceOptions};
 pub use state::{ClientId, ClientView, ConnectionId, Limits};

@@ -12,23 +12,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use nfs4::attributes::{FsLocation4, FsLocations4, Pathname4};
-use nfs4::{ArgOp4, Attr, Bitmap4, Component4, NfsStat4, Stateid4, Utf8str};
+use nfs4::{ArgOp4, NfsStat4, Stateid4};
 use vfs::FsId;
-use xdr::Bytes;
 
+use crate::attributes::OF_ABSENT_TREE;
 use crate::compound::Compound;
 use crate::handle::Handle;
 use crate::namespace::Export;
+use crate::places::Location;
 use crate::service::Service;
 use crate::state::{ClientId, Release};
-
-/// One server where a tree that moves is served under the same path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Location {
-    /// Names or addresses, as clients reach it at the standard port of NFS.
-    pub addresses: Vec<String>,
-}
 
 /// The tree that moves, once there is one.
 #[derive(Debug, Default)]
@@ -54,50 +47,30 @@ impl Drain {
 /// takes that for another move, and gives up the one it is at.
 const PEACE: Duration = Duration::from_secs(10);
 
-/// What GETATTR may ask for of a tree that is not here (RFC 8881, section 11.4).
-const OF_ABSENT_TREE: Bitmap4 = Bitmap4::of(&[
-    Attr::FsLocations,
-    Attr::Fsid,
-    Attr::RdattrError,
-    Attr::MountedOnFileid,
-]);
-
 impl Moving {
     /// The drain of the tree that an export shows.
     fn drain_of(&self, export: &Export) -> Option<&Drain> {
         (self.0.get()).filter(|drain| drain.tree == export.file_system.properties().fs_id)
     }
 
-    /// Where an export lies here, and where else it is served if it moves there.
-    pub(crate) fn locations_of(&self, export: &Export) -> FsLocations4 {
-        let names = export.path.components().iter();
-        let name = |name: &vfs::Name| Component4(Bytes::copy_from_slice(name.as_bytes()));
-        let path = Pathname4(names.map(name).collect());
-        let location = |location: &Location| FsLocation4 {
-            server: (location.addresses.iter())
-                .map(|address| Utf8str::from(address.as_str()))
-                .collect(),
-            rootpath: path.clone(),
-        };
-        let drain = self.drain_of(export);
-        let locations = drain.map(|drain| drain.locations.iter().map(location).collect());
-        FsLocations4 {
-            locations: locations.unwrap_or_default(),
-            fs_root: path,
-        }
+    /// Where an export moves, if it does.
+    pub(crate) fn locations_of(&self, export: &Export) -> Option<&[Location]> {
+        Some(&self.drain_of(export)?.locations)
     }
 }
 
-/// Prepares an operation on a tree that moves: fails with `MOVED`, or leaves of it what can be answered.
+/// Prepares an operation on a tree that moves, or is not here: fails with `MOVED`, or leaves of it what can be answered.
 pub(crate) fn admit(compound: &Compound<'_>, operation: &mut ArgOp4) -> Result<(), NfsStat4> {
-    let Some(Handle::Object(object)) = &compound.current else {
-        return Ok(());
-    };
-    let Some(drain) = compound.service.moving.drain_of(&object.export) else {
-        return Ok(());
+    let drain = match &compound.current {
+        Some(Handle::Object(object)) => match compound.service.moving.drain_of(&object.export) {
+            Some(drain) => Some(drain),
+            None => return Ok(()),
+        },
+        Some(Handle::Absent(_)) => None,
+        Some(Handle::Pseudo(_)) | None => return Ok(()),
     };
     let inform = || {
-        if let Some(session) = &compound.session {
+        if let (Some(drain), Some(session)) = (drain, &compound.session) {
             let now = compound.service.now();
             drain.informed().insert(session.client, now);
         }

@@ -261,6 +261,14 @@ pub enum NamespaceError {
         "the exports `{0}` and `{1}` overlap; give each a path of its own that is not inside the other"
     )]
     Overlap(String, String),
+    /// A place that is the domain's.
+    #[error(
+        "the export `{0}` lies where the domain is shown; choose another path, and it is seen below the domain too"
+    )]
+    InDomain(String),
+    /// This cannot be a domain.
+    #[error("`{0}` cannot be a domain: {1}")]
+    Domain(String, String),
     /// The same tree twice.
     #[error("the exports `{0}` and `{1}` show the same tree; export it once")]
     SameTree(String, String),
@@ -284,7 +292,20 @@ pub(crate) struct PseudoNode {
 pub struct Namespace {
     nodes: Vec<PseudoNode>,
     exports: Vec<Arc<Export>>,
+    domain: Option<Domain>,
 }
+
+/// Where the exports are seen a second time, under the name that is the same at all servers of a domain.
+#[derive(Debug)]
+struct Domain {
+    node: usize,
+    path: Vec<Name>,
+    /// Where each export lies in there, by its index.
+    exports: Vec<Vec<Name>>,
+}
+
+/// The directory in the root below which domains are (RFC 6641, section 5).
+const DOMAIN_ROOT: &str = ".domainroot";
 
 /// The index of the root among the nodes.
 pub(crate) const ROOT_NODE: usize = 0;
@@ -304,11 +325,66 @@ impl Namespace {
         let mut namespace = Namespace {
             nodes: vec![root],
             exports: Vec::new(),
+            domain: None,
         };
         for export in exports {
             namespace.add(export)?;
         }
         Ok(namespace)
+    }
+
+    /// The same, with the exports also below `/.domainroot` and the name of a domain, where junctions are too. Whether that
+    /// is a name of DNS is the caller's to know.
+    ///
+    /// # Errors
+    /// [`NamespaceError`] when exports overlap with each other or with the domain.
+    pub fn in_domain(exports: Vec<Export>, domain: &str) -> Result<Namespace, NamespaceError> {
+        let path: PseudoPath = format!("/{DOMAIN_ROOT}/{domain}").parse()?;
+        let PseudoPath(path) = path;
+        if path.len() != 2 {
+            let why = "write a name of DNS, such as example.org".to_owned();
+            return Err(NamespaceError::Domain(domain.to_owned(), why));
+        }
+        let mut namespace = Namespace::new(exports)?;
+        let exports = namespace.exports.clone();
+        for export in &exports {
+            let own = export.path.components();
+            if own.is_empty() || own.first() == path.first() {
+                return Err(NamespaceError::InDomain(export.path.to_string()));
+            }
+        }
+        let node = namespace.lead_to(&path);
+        let mut shown = Vec::new();
+        for export in &exports {
+            let path = [&path[..], export.path.components()].concat();
+            let node = namespace.lead_to(&path);
+            namespace.nodes[node].export = Some(export.index);
+            shown.push(path);
+        }
+        namespace.domain = Some(Domain {
+            node,
+            path,
+            exports: shown,
+        });
+        Ok(namespace)
+    }
+
+    /// The path of the domain's root, if there is one.
+    #[must_use]
+    pub fn domain(&self) -> Option<&[Name]> {
+        Some(&self.domain.as_ref()?.path)
+    }
+
+    /// Whether a directory of the pseudo file system is the domain's root.
+    pub(crate) fn is_domain(&self, node: usize) -> bool {
+        (self.domain.as_ref()).is_some_and(|domain| domain.node == node)
+    }
+
+    /// The path of an export that means the same at other servers: in the domain, if there is one.
+    pub(crate) fn shown_path<'a>(&'a self, export: &'a Export) -> &'a [Name] {
+        let shown = self.domain.as_ref();
+        let shown = shown.and_then(|domain| domain.exports.get(export.index));
+        shown.map_or(export.path.components(), Vec::as_slice)
     }
 
     fn add(&mut self, mut export: Export) -> Result<(), NamespaceError> {
@@ -325,9 +401,19 @@ impl Namespace {
                 return Err(NamespaceError::SameTree(first, second));
             }
         }
+        let node = self.lead_to(export.path.components());
+        export.index = self.exports.len();
+        export.node = node;
+        self.nodes[node].export = Some(export.index);
+        self.exports.push(Arc::new(export));
+        Ok(())
+    }
+
+    /// The directory at a path; it and those that lead to it are made if they are not there.
+    fn lead_to(&mut self, path: &[Name]) -> usize {
         let mut node = ROOT_NODE;
-        for (depth, name) in export.path.components().iter().enumerate() {
-            let id = path_hash(&export.path.components()[..=depth]);
+        for (depth, name) in path.iter().enumerate() {
+            let id = path_hash(&path[..=depth]);
             let next = self.nodes.len();
             let child = *self.nodes[node]
                 .children
@@ -344,11 +430,7 @@ impl Namespace {
             }
             node = child;
         }
-        export.index = self.exports.len();
-        export.node = node;
-        self.nodes[node].export = Some(export.index);
-        self.exports.push(Arc::new(export));
-        Ok(())
+        node
     }
 
     /// The exports, by index.
@@ -385,12 +467,10 @@ impl Namespace {
     /// The version of every pseudo directory: it changes when the exports do.
     pub(crate) fn pseudo_change(&self) -> u64 {
         let mut hasher = std::hash::DefaultHasher::new();
-        for export in &self.exports {
-            export
-                .path
-                .components()
-                .iter()
-                .for_each(|name| name.as_bytes().hash(&mut hasher));
+        let exports = self.exports.iter();
+        let paths = exports.map(|export| export.path.components());
+        for name in paths.chain(self.domain()).flatten() {
+            name.as_bytes().hash(&mut hasher);
         }
         hasher.finish()
     }
@@ -433,7 +513,7 @@ impl Namespace {
 
 /// A number for a pseudo directory that depends on its path only, so that it is the same after a restart
 /// and at every replica (FNV-1a, 64 bits, with a slash before each name).
-fn path_hash(path: &[Name]) -> u64 {
+pub(crate) fn path_hash(path: &[Name]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let bytes = path

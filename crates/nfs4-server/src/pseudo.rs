@@ -1,12 +1,16 @@
 //! The pseudo file system as clients see it: directories that lead to the exports and can only be read
 //! (RFC 8881, section 7.3). Which directories there are is up to the [`Namespace`].
 
+use std::sync::Arc;
+
 use vfs::{
     Attributes, ChangeAttribute, Cookie, Credentials, Name, ObjectId, ObjectKind, ROOT_ID,
     Timestamp,
 };
 
 use crate::namespace::{Caller, Namespace};
+use crate::places::Absent;
+use crate::service::Service;
 
 /// Everybody may list and search, nobody may change.
 const MODE: u32 = 0o555;
@@ -15,30 +19,43 @@ const MODE: u32 = 0o555;
 const NOMINAL_BYTES: u64 = 4096;
 
 /// An entry of a directory of the pseudo file system.
-pub(crate) struct Entry<'a> {
+pub(crate) struct Entry {
     /// Reading after this cookie continues behind the entry.
     pub(crate) cookie: Cookie,
     /// Its name.
-    pub(crate) name: &'a Name,
-    /// The directory it leads to, by its index.
-    pub(crate) node: usize,
+    pub(crate) name: Name,
+    /// What is behind it.
+    pub(crate) leads_to: LeadsTo,
+}
+
+/// What is behind an entry.
+pub(crate) enum LeadsTo {
+    /// A directory, by its index.
+    Directory(usize),
+    /// A tree of other servers.
+    Elsewhere(Arc<Absent>),
 }
 
 /// A directory's attributes: the same at every replica and after every start, as long as the exports
-/// are the same.
-pub(crate) fn attributes(namespace: &Namespace, node: usize) -> Attributes {
+/// and junctions are the same.
+pub(crate) fn attributes(service: &Service, node: usize) -> Attributes {
+    let namespace = &service.namespace;
     let directory = namespace.node(node);
+    let junctions = match namespace.is_domain(node) {
+        true => service.places.junctions().len(),
+        false => 0,
+    };
     let epoch = Timestamp::default();
     Attributes {
         id: ObjectId::from_u64(directory.id),
         kind: ObjectKind::Directory,
         mode: MODE,
-        links: u32::try_from(directory.children.len() + 2).unwrap_or(u32::MAX),
+        links: u32::try_from(directory.children.len() + junctions + 2).unwrap_or(u32::MAX),
         owner: ROOT_ID,
         group: ROOT_ID,
         size: NOMINAL_BYTES,
         space_used: 0,
-        change: ChangeAttribute(namespace.pseudo_change()),
+        change: ChangeAttribute(namespace.pseudo_change() ^ service.places.change()),
         accessed: epoch,
         modified: epoch,
         changed: epoch,
@@ -69,38 +86,52 @@ pub(crate) fn child(
 }
 
 /// The entries behind `after` that a caller gets to see, in the order of their cookies.
-pub(crate) fn entries<'a>(
-    namespace: &'a Namespace,
+pub(crate) fn entries(
+    service: &Service,
     node: usize,
     caller: &Caller,
     after: Cookie,
-) -> Vec<Entry<'a>> {
+) -> Vec<Entry> {
+    let namespace = &service.namespace;
     let children = namespace.node(node).children.iter();
-    let mut entries: Vec<Entry<'a>> = children
+    let directories = children
         .filter(|(_, child)| is_visible(namespace, **child, caller))
         .map(|(name, child)| Entry {
-            cookie: cookie(namespace, *child),
-            name,
-            node: *child,
-        })
-        .filter(|entry| entry.cookie > after)
-        .collect();
+            cookie: cookie(namespace.node(*child).id),
+            name: name.clone(),
+            leads_to: LeadsTo::Directory(*child),
+        });
+    let mut entries: Vec<Entry> = directories.collect();
+    for name in service.places.junctions().keys() {
+        if let Some(junction) = service.junction(node, name) {
+            entries.push(Entry {
+                cookie: cookie(junction.id),
+                name: name.clone(),
+                leads_to: LeadsTo::Elsewhere(junction),
+            });
+        }
+    }
+    entries.retain(|entry| entry.cookie > after);
     entries.sort_unstable_by_key(|entry| entry.cookie);
     entries
 }
 
 /// The upper bits of the hash of the path, so that a cookie stays valid when other exports come and go.
-fn cookie(namespace: &Namespace, node: usize) -> Cookie {
-    Cookie(namespace.node(node).id >> 1).max(Cookie::FIRST)
+fn cookie(path_hash: u64) -> Cookie {
+    Cookie(path_hash >> 1).max(Cookie::FIRST)
 }
 
 fn is_visible(namespace: &Namespace, node: usize, caller: &Caller) -> bool {
     let directory = namespace.node(node);
     match directory.export {
         Some(export) => namespace.exports()[export].is_open_to(caller.peer),
-        None => directory
-            .children
-            .values()
-            .any(|child| is_visible(namespace, *child, caller)),
+        // Who may speak to this server at all sees where its domain is.
+        None => {
+            namespace.is_domain(node)
+                || directory
+                    .children
+                    .values()
+                    .any(|child| is_visible(namespace, *child, caller))
+        }
     }
 }

@@ -20,6 +20,7 @@ use crate::gates::Gates;
 use crate::moving::Moving;
 use crate::namespace::{Admission, Caller, Namespace};
 use crate::observer::Observer;
+use crate::places::Places;
 use crate::records::ClientRecords;
 use crate::state::{ConnectionId, Departure, FileKey, Limits, Release, State, StateCounts};
 
@@ -66,6 +67,7 @@ pub struct Service {
     /// Passed by requests that change both a file's state behind the file system and in the tables.
     pub(crate) gates: Gates,
     pub(crate) moving: Moving,
+    pub(crate) places: Places,
     clock: fn() -> Instant,
     /// When this start began.
     pub(crate) started: Instant,
@@ -101,6 +103,7 @@ impl Service {
             callbacks: Callbacks::default(),
             gates: Gates::default(),
             moving: Moving::default(),
+            places: Places::default(),
             clock: options.clock,
             started: now,
             state: Mutex::new(state),

@@ -11,7 +11,7 @@ mod showing;
 use nfs4::{Attr, Bitmap4, NfsStat4};
 
 pub(crate) use setting::{check_mode, to_change, to_set};
-pub(crate) use showing::{AttributeEncoder, of_object, unreadable_entry};
+pub(crate) use showing::{AttributeEncoder, of_absent, of_object, unreadable_entry};
 
 /// What clients can read.
 const READABLE: Bitmap4 = Bitmap4::of(&[
@@ -60,10 +60,20 @@ const READABLE: Bitmap4 = Bitmap4::of(&[
     Attr::TimeMetadata,
     Attr::TimeModify,
     Attr::MountedOnFileid,
+    Attr::FsLocationsInfo,
     Attr::SuppattrExclcreat,
     Attr::FsCharsetCap,
     Attr::ChangeAttrType,
     Attr::XattrSupport,
+]);
+
+/// What a tree has that is not here (RFC 8881, section 11.4.1).
+pub(crate) const OF_ABSENT_TREE: Bitmap4 = Bitmap4::of(&[
+    Attr::FsLocations,
+    Attr::FsLocationsInfo,
+    Attr::Fsid,
+    Attr::RdattrError,
+    Attr::MountedOnFileid,
 ]);
 
 /// What clients can set on an object, when it is made or later. A new object can be given all of it

@@ -10,6 +10,7 @@ use crate::compound::Compound;
 use crate::handle::FileHandle;
 use crate::namespace::{Export, ROOT_NODE};
 use crate::ops::IO_BYTES_MAX;
+use crate::places::{Absent, Whereabouts};
 use crate::status::OrStatus;
 
 /// Attributes that tell how much room there is.
@@ -21,6 +22,9 @@ const OF_SPACE: Bitmap4 = Bitmap4::of(&[
     Attr::SpaceFree,
     Attr::SpaceTotal,
 ]);
+
+/// Attributes that tell where a tree is.
+const OF_PLACES: Bitmap4 = Bitmap4::of(&[Attr::FsLocations, Attr::FsLocationsInfo]);
 
 /// Names may hold any bytes (RFC 8881, section 14.4, `FSCHARSET_CAP4_CONTAINS_NON_UTF8`).
 const CONTAINS_NON_UTF8: u32 = 1;
@@ -66,6 +70,21 @@ pub(crate) fn unreadable_entry(status: NfsStat4, mounted_on: u64, request: &Bitm
     values.encode(request)
 }
 
+/// The attributes of a tree behind a junction: those that say where it is.
+pub(crate) fn of_absent(junction: &Absent, request: &Bitmap4) -> Fattr4 {
+    let places = Whereabouts::of_junction(junction);
+    let FsId { major, minor } = junction.fs_id();
+    let values = Attributes4 {
+        fsid: Some(Fsid4 { major, minor }),
+        rdattr_error: Some(NfsStat4::Moved),
+        fs_locations: Some(places.fs_locations()),
+        mounted_on_fileid: Some(junction.id),
+        fs_locations_info: Some(places.fs_locations_info()),
+        ..Attributes4::default()
+    };
+    values.encode(request)
+}
+
 /// Encodes the attributes that one request asks for, for any number of objects of one tree.
 pub(crate) struct AttributeEncoder {
     wanted: Bitmap4,
@@ -104,6 +123,9 @@ impl AttributeEncoder {
         let properties = file_system.properties();
         let namespace = &compound.service.namespace;
         let minor_version = compound.minor_version;
+        let places = request
+            .intersects(&OF_PLACES)
+            .then(|| Whereabouts::of_export(compound.service, export));
         let values = Attributes4 {
             supported_attrs: Some(of_minor_version(READABLE | SETTABLE, minor_version)),
             suppattr_exclcreat: Some(of_minor_version(SETTABLE, minor_version)),
@@ -114,9 +136,8 @@ impl AttributeEncoder {
             maxlink: Some(properties.max_links),
             change_attr_type: Some(ChangeAttrType4::MonotonicIncr),
             xattr_support: Some(true),
-            fs_locations: request
-                .contains(Attr::FsLocations)
-                .then(|| Box::new(compound.service.moving.locations_of(export))),
+            fs_locations: places.as_ref().map(Whereabouts::fs_locations),
+            fs_locations_info: places.as_ref().map(Whereabouts::fs_locations_info),
             ..of_any_tree(properties.fs_id, &space, lease_seconds(compound))
         };
         let covered = (export.node != ROOT_NODE).then(|| namespace.node(export.node).id);
@@ -144,6 +165,7 @@ impl AttributeEncoder {
             xattr_support: Some(false),
             // Nobody else has it.
             fs_locations: request.contains(Attr::FsLocations).then(Box::default),
+            fs_locations_info: request.contains(Attr::FsLocationsInfo).then(Box::default),
             ..of_any_tree(fs_id, &NO_SPACE, lease_seconds(compound))
         };
         AttributeEncoder::new(request, values, Tree::Pseudo, minor_version)

@@ -24,7 +24,7 @@ pub(crate) async fn access(
     }
     match compound.current()?.clone() {
         Handle::Pseudo(node) => {
-            let attributes = pseudo::attributes(&compound.service.namespace, node);
+            let attributes = pseudo::attributes(compound.service, node);
             let asked = known & !OF_XATTRS;
             Ok(answer(asked, &pseudo::visitor(), &attributes, true))
         }
@@ -32,6 +32,7 @@ pub(crate) async fn access(
             let attributes = compound.attributes(&object).await?;
             Ok(answer(known, &object.who, &attributes, object.read_only))
         }
+        Handle::Absent(_) => Err(NfsStat4::Moved),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use nfs4::{Bitmap4, Fattr4, GetattrArgs, GetattrResOk, NfsStat4};
 
-use crate::attributes::{AttributeEncoder, check_readable, of_object};
+use crate::attributes::{AttributeEncoder, check_readable, of_absent, of_object};
 use crate::compound::Compound;
 use crate::handle::Handle;
 use crate::pseudo;
@@ -24,12 +24,14 @@ pub(super) async fn current_attributes(
 ) -> Result<Fattr4, NfsStat4> {
     match compound.current()?.clone() {
         Handle::Pseudo(node) => {
-            let attributes = pseudo::attributes(&compound.service.namespace, node);
+            let attributes = pseudo::attributes(compound.service, node);
             Ok(AttributeEncoder::for_pseudo(compound, request).encode(&attributes))
         }
         Handle::Object(object) => {
             let attributes = compound.attributes(&object).await?;
             of_object(compound, &object.export, &attributes, request).await
         }
+        // What else there could be was answered with MOVED.
+        Handle::Absent(junction) => Ok(of_absent(&junction, request)),
     }
 }

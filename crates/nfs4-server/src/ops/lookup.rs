@@ -19,8 +19,13 @@ async fn find(compound: &mut Compound<'_>, component: Component4) -> Result<Hand
     match current {
         Handle::Pseudo(node) => {
             let (namespace, caller) = (&compound.service.namespace, &compound.caller);
-            let child = pseudo::child(namespace, node, &name, caller).ok_or(NfsStat4::NoEnt)?;
-            namespace.enter(child, caller)
+            match pseudo::child(namespace, node, &name, caller) {
+                Some(child) => namespace.enter(child, caller),
+                None => match compound.service.junction(node, &name) {
+                    Some(junction) => Ok(Handle::Absent(junction)),
+                    None => Err(NfsStat4::NoEnt),
+                },
+            }
         }
         Handle::Object(directory) => {
             let file_system = &directory.export.file_system;
@@ -36,5 +41,6 @@ async fn find(compound: &mut Compound<'_>, component: Component4) -> Result<Hand
                 Err(error) => Err(status_of_lookup(error, &directory).await),
             }
         }
+        Handle::Absent(_) => Err(NfsStat4::Moved),
     }
 }

@@ -24,6 +24,7 @@ pub(super) async fn parent(compound: &Compound<'_>) -> Result<Handle, NfsStat4> 
     let covered = match compound.current()? {
         Handle::Pseudo(node) => *node,
         Handle::Object(object) if object.id == ObjectId::ROOT => object.export.node,
+        Handle::Absent(_) => return Err(NfsStat4::Moved),
         Handle::Object(object) => {
             let file_system = &object.export.file_system;
             return match file_system.parent(&object.who, object.id).await {

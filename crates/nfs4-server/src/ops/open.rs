@@ -176,18 +176,16 @@ async fn look_up(compound: &Compound<'_>, name: &Component4) -> Result<Found, Nf
     let directory = match compound.current()? {
         Handle::Object(directory) => directory,
         Handle::Pseudo(node) => {
-            let known = compound
-                .service
-                .namespace
-                .node(*node)
-                .children
-                .contains_key(&name);
+            let service = compound.service;
+            let known = service.namespace.node(*node).children.contains_key(&name)
+                || service.junction(*node, &name).is_some();
             return Err(if known {
                 NfsStat4::IsDir
             } else {
                 NfsStat4::NoEnt
             });
         }
+        Handle::Absent(_) => return Err(NfsStat4::Moved),
     };
     let file_system = &directory.export.file_system;
     // Side by side, because either may have to be asked of another site.

@@ -7,10 +7,13 @@ use nfs4::{
 use vfs::{Cookie, Name};
 
 use super::directory::status_in_directory;
-use crate::attributes::{AttributeEncoder, check_readable, unreadable_entry};
+use crate::attributes::{
+    AttributeEncoder, OF_ABSENT_TREE, check_readable, of_absent, unreadable_entry,
+};
 use crate::compound::Compound;
 use crate::handle::{Handle, ObjectHandle};
-use crate::pseudo;
+use crate::places::Absent;
+use crate::pseudo::{self, LeadsTo};
 use crate::reply;
 use crate::status::OrStatus;
 
@@ -35,6 +38,7 @@ pub(crate) async fn readdir(
     let eof = match compound.current()? {
         Handle::Pseudo(node) => list_pseudo(compound, *node, &args, &mut listing).await?,
         Handle::Object(directory) => list(compound, directory, &args, &mut listing).await?,
+        Handle::Absent(_) => return Err(NfsStat4::Moved),
     };
     let reply = DirList4 {
         entries: listing.into_entries(eof)?,
@@ -95,14 +99,27 @@ async fn list_pseudo(
     args: &ReaddirArgs,
     listing: &mut Listing,
 ) -> Result<bool, NfsStat4> {
-    let namespace = &compound.service.namespace;
-    for entry in pseudo::entries(namespace, node, &compound.caller, Cookie(args.cookie)) {
-        let attributes = pseudo_entry(compound, entry.node, &args.attr_request).await?;
-        if !listing.push(entry.cookie, entry.name, attributes) {
+    let service = compound.service;
+    for entry in pseudo::entries(service, node, &compound.caller, Cookie(args.cookie)) {
+        let attributes = match entry.leads_to {
+            LeadsTo::Directory(node) => pseudo_entry(compound, node, &args.attr_request).await?,
+            LeadsTo::Elsewhere(junction) => junction_entry(&junction, &args.attr_request)?,
+        };
+        if !listing.push(entry.cookie, &entry.name, attributes) {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// The attributes of an entry behind which there is a tree of other servers. Without `rdattr_error` nothing may be missing
+/// (RFC 8881, section 11.4.2).
+fn junction_entry(junction: &Absent, request: &Bitmap4) -> Result<Fattr4, NfsStat4> {
+    if request.contains(Attr::RdattrError) || request.is_subset_of(&OF_ABSENT_TREE) {
+        Ok(of_absent(junction, request))
+    } else {
+        Err(NfsStat4::Moved)
+    }
 }
 
 /// The attributes of an entry of the pseudo file system: of the root of the export that covers it, or its
@@ -115,10 +132,11 @@ async fn pseudo_entry(
     let namespace = &compound.service.namespace;
     let outcome = match namespace.enter(node, &compound.caller) {
         Ok(Handle::Pseudo(node)) => {
-            let attributes = pseudo::attributes(namespace, node);
+            let attributes = pseudo::attributes(compound.service, node);
             Ok(AttributeEncoder::for_pseudo(compound, request).encode(&attributes))
         }
         Ok(Handle::Object(root)) => root_of_export(compound, &root, request).await,
+        Ok(Handle::Absent(_)) => Err(NfsStat4::Moved),
         Err(status) => Err(status),
     };
     match outcome {

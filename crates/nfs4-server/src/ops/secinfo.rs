@@ -17,7 +17,11 @@ pub(crate) async fn secinfo(
         // The flavor of the request does not matter here, or nobody could ask which one is right.
         Handle::Pseudo(node) => {
             let (namespace, caller) = (&compound.service.namespace, &compound.caller);
-            pseudo::child(namespace, *node, &name, caller).ok_or(NfsStat4::NoEnt)?;
+            let is_there = pseudo::child(namespace, *node, &name, caller).is_some()
+                || compound.service.junction(*node, &name).is_some();
+            if !is_there {
+                return Err(NfsStat4::NoEnt);
+            }
         }
         Handle::Object(directory) => {
             let file_system = &directory.export.file_system;
@@ -26,6 +30,7 @@ pub(crate) async fn secinfo(
                 .await
                 .map_err(status_in_directory)?;
         }
+        Handle::Absent(_) => return Err(NfsStat4::Moved),
     }
     Ok(answer(compound))
 }

@@ -1,6 +1,6 @@
 //! Types that occur in attributes only.
 
-use xdr::{xdr_enum, xdr_newtype, xdr_struct, xdr_union};
+use xdr::{Bytes, xdr_enum, xdr_newtype, xdr_struct, xdr_union};
 
 use crate::{Component4, Mode4, Nfstime4, Utf8str};
 
@@ -100,4 +100,61 @@ xdr_struct! {
         /// Where it lies on these.
         pub rootpath: Pathname4,
     }
+}
+
+xdr_struct! {
+    /// Where a file system is served, in detail, `fs_locations_info4` (RFC 8881, section 11.17).
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct FsLocationsInfo4 {
+        /// Bits that concern all of it, `FSLI4IF_*`.
+        pub flags: u32,
+        /// For how many seconds it need not be asked for again, at most.
+        pub valid_for: i32,
+        /// Where it lies on this server.
+        pub fs_root: Pathname4,
+        /// Where it lies, in the order of preference of whoever answers.
+        pub items: Vec<FsLocationsItem4> [<= LIST_MAX],
+    }
+}
+
+xdr_struct! {
+    /// Servers with one path, `fs_locations_item4`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct FsLocationsItem4 {
+        /// The servers.
+        pub entries: Vec<FsLocationsServer4> [<= LIST_MAX],
+        /// Where the file system lies on these.
+        pub rootpath: Pathname4,
+    }
+}
+
+xdr_struct! {
+    /// One server, `fs_locations_server4`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct FsLocationsServer4 {
+        /// How far behind the best copy it is, in seconds; -1 where nobody knows.
+        pub currency: i32,
+        /// Flags, classes, ranks and orders, one byte each (see [`fsli`]).
+        pub info: Bytes [<= LIST_MAX],
+        /// Its name or address.
+        pub server: Utf8str,
+    }
+}
+
+/// Places and flags in [`FsLocationsServer4::info`] (RFC 8881, section 11.17.1).
+pub mod fsli {
+    /// How many bytes there are.
+    pub const BYTES: usize = 12;
+    /// Place of the flags about the file system.
+    pub const GENERAL_FLAGS: usize = 0;
+    /// Place of the class of servers whose filehandles are the same; 0 is a class of its own.
+    pub const CLASS_HANDLE: usize = 3;
+    /// Place of the class of servers whose fileids are the same.
+    pub const CLASS_FILEID: usize = 4;
+    /// Place of the rank for reading: smaller ones are to be preferred.
+    pub const READ_RANK: usize = 8;
+    /// Place of the rank for writing.
+    pub const WRITE_RANK: usize = 9;
+    /// General flag: the copy can be written.
+    pub const WRITABLE: u8 = 0x01;
 }

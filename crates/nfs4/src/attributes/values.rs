@@ -4,7 +4,9 @@
 use thiserror::Error;
 use xdr::{DecodeError, Reader, Writer};
 
-use crate::attributes::{Attr, ChangeAttrType4, FsLocations4, ModeUmask4, Settime4};
+use crate::attributes::{
+    Attr, ChangeAttrType4, FsLocations4, FsLocationsInfo4, ModeUmask4, Settime4,
+};
 use crate::{
     Bitmap4, Fattr4, Fsid4, Mode4, NfsFh4, NfsFtype4, NfsStat4, Nfstime4, Specdata4, Utf8str,
 };
@@ -192,6 +194,8 @@ attributes! {
     time_modify_set: Settime4 = TimeModifySet,
     /// The number of the directory that a mount covers.
     mounted_on_fileid: u64 = MountedOnFileid,
+    /// Where the file system is served, in detail.
+    fs_locations_info: Box<FsLocationsInfo4> = FsLocationsInfo,
     /// Attributes that EXCLUSIVE4_1 can set.
     suppattr_exclcreat: Bitmap4 = SuppattrExclcreat,
     /// Which characters names may have: bits of `fs_charset_cap4`.
