@@ -10,7 +10,7 @@
 //! 5. `membership`: sessions, views, and what becomes of the lost.
 //!
 //! Above them, in files beside this one, `handle` puts a replica together, `owner` hands each message to its layer, `upkeep` looks
-//! after what is due now and then, `administration` and `status` speak with people.
+//! after what is due now and then, `administration`, `junctions` and `status` speak with people.
 //!
 //! What must never enter: NFS, how connections work, how rows are stored, and the rules of replication
 //! control themselves.
@@ -26,6 +26,7 @@ mod driver;
 mod frontend;
 mod garbage;
 mod handle;
+mod junctions;
 mod membership;
 mod owner;
 pub mod recovering_set;
@@ -38,6 +39,7 @@ pub use administration::{AuditView, FrozenView, LossView, MemberView, ViewStatus
 #[doc(hidden)]
 pub use garbage::decode_as_anything;
 pub use handle::{Replica, StartError};
+pub use junctions::JunctionView;
 pub use state::lineage::is_members_copy;
 pub use state::returns::{ReturnView, Stage};
 pub use state::scrub::{FindingView, ScrubView};

@@ -111,6 +111,33 @@ pub enum Decision {
         /// When.
         at_unix_s: u64,
     },
+    /// A name in the root of the domain leads to trees of other servers from now on. The epoch stays as it is. Refused
+    /// beyond [`JUNCTIONS_MAX`] names and [`JUNCTION_BYTES_MAX`].
+    Junction {
+        /// The name.
+        name: String,
+        /// Where it leads, in the order of preference; nowhere when the name is to be gone.
+        to: Vec<Referral>,
+        /// The replica that asks for it.
+        by: ReplicaSlot,
+        /// When.
+        at_unix_s: u64,
+    },
+}
+
+/// So many names can lead to other servers.
+pub const JUNCTIONS_MAX: usize = 256;
+
+/// Bytes of a junction, its name included: clients are told all of it in one page.
+pub const JUNCTION_BYTES_MAX: usize = 3072;
+
+/// A tree of another server, as clients reach it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Referral {
+    /// Name or address of the server.
+    pub server: String,
+    /// The path of the tree there.
+    pub path: String,
 }
 
 /// Controls of a lost replica that end: by takeover, or because an administrator gives up what it alone had.
@@ -163,7 +190,8 @@ impl Decision {
             | Decision::Settle { by, .. }
             | Decision::Recover { by, .. }
             | Decision::Replace { by, .. }
-            | Decision::Note { by, .. } => *by,
+            | Decision::Note { by, .. }
+            | Decision::Junction { by, .. } => *by,
         }
     }
 }

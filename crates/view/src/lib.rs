@@ -36,7 +36,10 @@ use decision::Command;
 
 pub use audit::{AUDIT_ENTRIES_MAX, AuditEntry, REASON_BYTES_MAX};
 pub use courier::{Courier, CourierError, MESSAGE_BYTES_MAX};
-pub use decision::{Decision, Outcome, SETTLEMENT_NAMES_MAX, SettledBy, Settlement};
+pub use decision::{
+    Decision, JUNCTION_BYTES_MAX, JUNCTIONS_MAX, Outcome, Referral, SETTLEMENT_NAMES_MAX,
+    SettledBy, Settlement,
+};
 pub use error::ViewError;
 pub use ledger::{Change, Ledger, LedgerError};
 pub use recovery::{force, last_known};

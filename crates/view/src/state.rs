@@ -5,6 +5,7 @@
 //! Raft, sockets, disks. The order of fields is the format of snapshots: new ones are added at the end.
 
 mod apply;
+mod junctions;
 mod removing;
 mod replace;
 mod settle;
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
 use crate::audit::AuditEntry;
-use crate::decision::Settlement;
+use crate::decision::{Referral, Settlement};
 
 /// So many replicas can be configured, witnesses included.
 pub const MEMBERS_MAX: usize = 9;
@@ -35,7 +36,7 @@ pub enum Kind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewState {
     /// The number of the view, from 1; 0 before the set was founded. Every decision that changes something
-    /// adds one, except [`crate::Decision::Settle`] and [`crate::Decision::Note`].
+    /// adds one, except [`crate::Decision::Settle`], [`crate::Decision::Note`] and [`crate::Decision::Junction`].
     pub epoch: u64,
     /// The configured replicas.
     pub members: BTreeMap<ReplicaSlot, MemberState>,
@@ -50,6 +51,8 @@ pub struct ViewState {
     pub removed: BTreeSet<ReplicaSlot>,
     /// Of removed replicas whose losses are settled: how their streams ended. Nothing of them stands any more.
     pub stream_ends: BTreeMap<ReplicaSlot, StreamEnd>,
+    /// Names in the root of the domain, and the trees of other servers that they lead to.
+    pub junctions: BTreeMap<String, Vec<Referral>>,
 }
 
 /// How the stream of a lost replica ended.

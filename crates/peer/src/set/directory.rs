@@ -157,6 +157,7 @@ impl SetDirectory {
         file.list.put(Member {
             slot: FIRST_SLOT.0,
             addresses,
+            client_addresses: Vec::new(),
             revoked: false,
             witness: false,
         });

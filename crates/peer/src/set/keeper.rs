@@ -13,7 +13,7 @@ use super::authority::{CERTIFICATE_LIFETIME, sign};
 use super::directory::{AUTHORITY_KEY, Admission, SetDirectory, SetFile, TREE, random};
 use super::files;
 use super::invitation::{Invitation, unknown_token};
-use super::list::{MEMBERS_EVER_MAX, MEMBERS_MAX, Member, are_addresses};
+use super::list::{MEMBERS_EVER_MAX, MEMBERS_MAX, Member, are_addresses, are_client_addresses};
 use super::token::{Token, unix_seconds};
 use crate::tls::fingerprint;
 
@@ -170,20 +170,43 @@ impl SetDirectory {
         slot: ReplicaSlot,
         addresses: Vec<String>,
     ) -> Result<bool, SetError> {
-        if !are_addresses(&addresses) {
+        self.change_member(slot, &addresses, |member| &mut member.addresses)
+    }
+
+    /// Changes where clients reach a member, or has that be derived from where the others do, with no address. Says
+    /// whether that is news.
+    ///
+    /// # Errors
+    /// As [`SetDirectory::set_addresses`].
+    pub fn set_client_addresses(
+        &self,
+        slot: ReplicaSlot,
+        addresses: Vec<String>,
+    ) -> Result<bool, SetError> {
+        if !are_client_addresses(&addresses) {
+            return Err(SetError::Address);
+        }
+        self.change_member(slot, &addresses, |member| &mut member.client_addresses)
+    }
+
+    fn change_member(
+        &self,
+        slot: ReplicaSlot,
+        addresses: &[String],
+        part: impl Fn(&mut Member) -> &mut Vec<String>,
+    ) -> Result<bool, SetError> {
+        if !are_addresses(addresses) {
             return Err(SetError::Address);
         }
         let _lock = self.open()?;
         let mut set = self.read_as_keeper()?;
         let member = set.list.member(slot.0).filter(|member| !member.revoked);
-        let member = member.ok_or(SetError::NoSuchMember(slot.0))?.clone();
-        if member.addresses == addresses {
+        let mut member = member.ok_or(SetError::NoSuchMember(slot.0))?.clone();
+        if *part(&mut member) == *addresses {
             return Ok(false);
         }
-        set.list.put(Member {
-            addresses,
-            ..member
-        });
+        *part(&mut member) = addresses.to_vec();
+        set.list.put(member);
         self.sign_and_write(&mut set)?;
         Ok(true)
     }
@@ -227,13 +250,15 @@ impl SetDirectory {
         let proof = invitation.prove_answer(set, request, &tree)?;
         let witness = invitation.witness;
         self.write_invitations(&invitations)?;
+        let known = file.list.member(slot.0);
         let member = Member {
             slot: slot.0,
             addresses,
+            client_addresses: known.map_or_else(Vec::new, |known| known.client_addresses.clone()),
             revoked: false,
             witness,
         };
-        if file.list.member(slot.0) != Some(&member) {
+        if known != Some(&member) {
             file.list.put(member);
             self.sign_and_write(&mut file)?;
         }

@@ -24,8 +24,11 @@ pub const MEMBERS_EVER_MAX: usize = 1024;
 /// other things. Nobody calls members that were removed, so their addresses give way.
 const LIST_BYTES_MAX: usize = 32 * 1024;
 
-/// Addresses of one member.
+/// Addresses of one member, for other replicas.
 const ADDRESSES_MAX: usize = 4;
+
+/// The same for clients: one of each version of IP.
+const CLIENT_ADDRESSES_MAX: usize = 2;
 
 /// Bytes of an address: a name of 253, brackets, a colon and a port.
 const ADDRESS_BYTES_MAX: usize = 261;
@@ -37,6 +40,10 @@ pub struct Member {
     pub slot: u16,
     /// Where it listens for peers, `host:port`.
     pub addresses: Vec<String>,
+    /// Where clients reach it, `host:port`, if somebody has said so. Files written before members had such addresses do not
+    /// say so of anybody.
+    #[serde(default)]
+    pub client_addresses: Vec<String>,
     /// It was removed: whatever certificate it shows is refused.
     pub revoked: bool,
     /// It was invited as a witness: it votes, and keeps no contents. Files written before there were witnesses do
@@ -91,6 +98,9 @@ struct WireMember {
     revoked: bool,
     #[prost(bool, tag = "4")]
     witness: bool,
+    /// A list in which there are none has the bytes, and so the signature, of those written before there could be any.
+    #[prost(string, repeated, tag = "5")]
+    client_addresses: Vec<String>,
 }
 
 impl MemberList {
@@ -167,6 +177,7 @@ impl MemberList {
             let spare = members.find(|member| member.revoked && !member.addresses.is_empty());
             let Some(member) = spare else { return };
             member.addresses.clear();
+            member.client_addresses.clear();
         }
     }
 
@@ -198,11 +209,9 @@ impl MemberList {
         {
             return Some("its members are not in order");
         }
-        if !self
-            .members
-            .iter()
-            .all(|member| are_addresses(&member.addresses))
-        {
+        if !self.members.iter().all(|member| {
+            are_addresses(&member.addresses) && are_client_addresses(&member.client_addresses)
+        }) {
             return Some("an address in it is none");
         }
         if self.unsigned().encoded_len() > LIST_BYTES_MAX {
@@ -220,6 +229,7 @@ impl MemberList {
             addresses: member.addresses.clone(),
             revoked: member.revoked,
             witness: member.witness,
+            client_addresses: member.client_addresses.clone(),
         });
         WireList {
             term: self.term,
@@ -247,6 +257,7 @@ impl MemberList {
             Some(Member {
                 slot: member.slot.try_into().ok()?,
                 addresses: member.addresses,
+                client_addresses: member.client_addresses,
                 revoked: member.revoked,
                 witness: member.witness,
             })
@@ -260,6 +271,11 @@ impl MemberList {
             signature: BASE64.encode(&wire.signature),
         })
     }
+}
+
+/// The same, of those for clients.
+pub(super) fn are_client_addresses(addresses: &[String]) -> bool {
+    addresses.len() <= CLIENT_ADDRESSES_MAX && are_addresses(addresses)
 }
 
 /// Whether these can be the addresses of a member, `host:port` each; that anybody listens there is not said.

@@ -445,6 +445,40 @@ fn nobody_stops_to_be_a_witness() {
     assert!(other.covers(&known) && other.is_witness(2));
 }
 
+/// A list says where clients reach a member, signed like the rest; without such addresses it has the bytes, and so the
+/// signature, that it had before there were any.
+#[test]
+fn where_clients_reach_a_member_is_signed() {
+    let directory = TempDir::new().unwrap();
+    let first = SetDirectory::new(directory.path().join("first"));
+    first.create(Vec::new(), SystemTime::now()).unwrap();
+    let before = first.member_list().unwrap();
+    let file = directory.path().join("first/set.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut old: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let members = old["members"].as_array_mut().unwrap();
+    let dropped = members[0].as_object_mut().unwrap();
+    assert!(dropped.remove("client_addresses").is_some());
+    std::fs::write(&file, old.to_string()).unwrap();
+    assert_eq!(first.member_list().unwrap(), before);
+    assert!(first.identity().is_ok(), "the signature still fits");
+
+    let there = vec!["nfs.example:2049".to_owned()];
+    let slot = ReplicaSlot(1);
+    assert!(first.set_client_addresses(slot, there.clone()).unwrap());
+    assert!(!first.set_client_addresses(slot, there.clone()).unwrap());
+    let list = first.member_list().unwrap();
+    assert_eq!(list.members[0].client_addresses, there);
+    assert!(list.is_newer_than(&before));
+    let decoded = MemberList::decode(&list.encode()).unwrap();
+    assert_eq!(decoded, list);
+    let mut forged = list;
+    forged.members[0].client_addresses = vec!["evil.example:2049".to_owned()];
+    assert!(matches!(first.learn(&forged), Err(SetError::Forged(_))));
+    let refused = first.set_client_addresses(slot, vec!["no port".to_owned()]);
+    assert!(matches!(refused, Err(SetError::Address)));
+}
+
 /// Every member that a set can have had, and as many as it can have with addresses as long as they can be.
 #[test]
 fn the_longest_list_fits_into_a_message() {
@@ -455,6 +489,10 @@ fn the_longest_list_fits_into_a_message() {
             slot,
             addresses: match is_present {
                 true => vec![address.clone(); 4],
+                false => Vec::new(),
+            },
+            client_addresses: match is_present {
+                true => vec![address.clone(); 2],
                 false => Vec::new(),
             },
             revoked: !is_present,

@@ -125,6 +125,16 @@ impl ViewState {
                 };
                 self.note(verdict, *by, *at_unix_s)
             }
+            Decision::Junction {
+                name,
+                to,
+                by,
+                at_unix_s,
+            } => {
+                let verdict = self.entitled(*by).and_then(|()| self.junction(name, to));
+                let verdict = verdict.map(|what| shortened(&what));
+                self.note(verdict, *by, *at_unix_s)
+            }
         }
     }
 

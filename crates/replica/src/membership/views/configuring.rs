@@ -272,6 +272,7 @@ mod tests {
         Member {
             slot,
             addresses: Vec::new(),
+            client_addresses: Vec::new(),
             revoked,
             witness: false,
         }

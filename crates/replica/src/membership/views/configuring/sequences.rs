@@ -68,6 +68,7 @@ impl Run {
         let listed = |slot: ReplicaSlot| Member {
             slot: slot.0,
             addresses: Vec::new(),
+            client_addresses: Vec::new(),
             revoked: false,
             witness: is_witness(slot),
         };
@@ -139,6 +140,7 @@ impl Run {
                 self.list.members.push(Member {
                     slot,
                     addresses: Vec::new(),
+                    client_addresses: Vec::new(),
                     revoked: false,
                     witness: false,
                 });
