@@ -8,6 +8,7 @@
 )]
 
 mod administration;
+mod names;
 mod set;
 
 use std::path::PathBuf;
@@ -20,9 +21,12 @@ pub(crate) use administration::{
     FrozenArguments, RecoverSetArguments, RecoveredCommand, RecoveredPlace, ScrubArguments,
     ThawArguments, ViewArguments,
 };
+pub(crate) use names::{
+    AutomountMapArguments, DomainCheckArguments, DomainCommand, JunctionCommand,
+};
 pub(crate) use set::{
-    AddressArguments, AuthorityCommand, CreateSetArguments, InviteArguments, JoinArguments,
-    SetCommand, TokenCommand,
+    AddressArguments, AuthorityCommand, ClientAddressArguments, CreateSetArguments,
+    InviteArguments, JoinArguments, SetCommand, TokenCommand,
 };
 
 /// With the commit, since a report of a fault is of little use without it.
@@ -72,6 +76,18 @@ pub(crate) enum Command {
     Scrub(ScrubArguments),
     /// Send the clients of a server to others of its set, and stop it when they have gone
     Drain(DrainArguments),
+    /// Publish the domain in whose root clients find the trees, and look whether they would
+    Domain {
+        #[command(subcommand)]
+        command: DomainCommand,
+    },
+    /// Work on names in the root of the domain that lead to trees of other servers
+    Junction {
+        #[command(subcommand)]
+        command: JunctionCommand,
+    },
+    /// Answer autofs, for a name below /nfs, which servers to mount
+    AutomountMap(AutomountMapArguments),
     /// Verify a data directory while no server runs on it
     Check(CheckArguments),
     /// Work on configuration files
@@ -161,8 +177,8 @@ pub(crate) struct DurabilityArguments {
 #[derive(Debug, Args)]
 pub(crate) struct DrainArguments {
     /// Another server of the set that takes part, as clients reach it at the port of NFS; may be repeated. Where that
-    /// is not the host at which the replicas call it, REPLICA=HOST
-    #[arg(long, value_name = "HOST", required = true)]
+    /// is not the host at which the replicas call it, REPLICA=HOST [default: all that take part, the nearest one first]
+    #[arg(long, value_name = "HOST")]
     pub(crate) to: Vec<String>,
     /// How long clients may take, such as `90 s` [default: 3 min]
     #[arg(long, value_name = "TIME", value_parser = lifetime)]

@@ -8,14 +8,17 @@
 
 mod arguments;
 mod authority;
+mod automount_map;
 mod check;
 mod clients;
 mod config;
 mod consent;
+mod domain;
 mod drain;
 mod durability;
 mod exit;
 mod frozen;
+mod junction;
 mod logging;
 mod manual;
 mod mount_hint;
@@ -32,7 +35,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use arguments::{
-    Arguments, AuthorityCommand, Command, ConfigCommand, RecoveredCommand, SetCommand, TokenCommand,
+    Arguments, AuthorityCommand, Command, ConfigCommand, JunctionCommand, RecoveredCommand,
+    SetCommand, TokenCommand,
 };
 use exit::Exit;
 
@@ -53,6 +57,9 @@ fn main() -> ExitCode {
         Command::Recovered { command } => recovered::run(&command),
         Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Drain(arguments) => drain::run(&arguments),
+        Command::Domain { command } => domain::run(&command),
+        Command::Junction { command } => junction::run(&command),
+        Command::AutomountMap(arguments) => automount_map::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Clients(arguments) => clients::run(&arguments),
         Command::Config { command } => config::run(&command),
@@ -78,6 +85,8 @@ fn only_tells(command: &Command) -> bool {
         Command::Status(_) | Command::View(_) | Command::Frozen(_) => true,
         Command::Clients(arguments) => arguments.command.is_none(),
         Command::Config { command } => matches!(command, ConfigCommand::Check { .. }),
+        Command::Domain { .. } | Command::AutomountMap(_) => true,
+        Command::Junction { command } => matches!(command, JunctionCommand::List { .. }),
         // The server goes on with what it was asked for.
         Command::Scrub(_) => true,
         Command::Check(arguments) => !arguments.repair,

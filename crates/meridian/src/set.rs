@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
-use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
+use server::configuration::{DEFAULT_TREE, NFS_PORT, PeerAddress, format_duration};
 use server::set::{self, Joined, LastChance, Role};
 use server::{Configuration, ShownText, moment};
 
 use crate::arguments::{
-    AddressArguments, CreateSetArguments, InviteArguments, JoinArguments, RecoverSetArguments,
-    SetCommand, TokenCommand,
+    AddressArguments, ClientAddressArguments, CreateSetArguments, InviteArguments, JoinArguments,
+    RecoverSetArguments, SetCommand, TokenCommand,
 };
 use crate::authority;
 use crate::consent;
@@ -33,6 +33,7 @@ pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
         SetCommand::Members { data } => members(&set::members(&directory(data))?),
         SetCommand::Remove { slot, data } => remove(*slot, &directory(data))?,
         SetCommand::Address(arguments) => address(arguments)?,
+        SetCommand::ClientAddress(arguments) => client_address(arguments)?,
         SetCommand::Token { command } => token(command)?,
         SetCommand::Authority { command } => authority::run(command)?,
         SetCommand::Recover(arguments) => recover(arguments)?,
@@ -151,6 +152,28 @@ fn address(arguments: &AddressArguments) -> Result<String, Failure> {
     ))
 }
 
+fn client_address(arguments: &ClientAddressArguments) -> Result<String, Failure> {
+    let data = directory(&arguments.data);
+    let (slot, address) = (arguments.slot, arguments.address.as_ref());
+    warn(set::set_client_address(&data, slot, address)?);
+    let port = address.and_then(|address| address.as_str().rsplit_once(':'));
+    if let Some((_, port)) = port
+        && port.parse() != Ok(NFS_PORT)
+    {
+        warn(Some(format!(
+            "referrals lead clients to port {NFS_PORT} whatever is written, so that servers at port {port} are not among those \
+             that are told where else a tree is; `meridian domain records` names them"
+        )));
+    }
+    let members = set::members(&data)?.members;
+    let member = members.iter().find(|member| member.slot == slot);
+    let addresses = member.map(set::client_addresses).unwrap_or_default();
+    Ok(format!(
+        "Clients are told that they reach replica {slot} at {}, by each member as soon as it learns of it.\n",
+        ShownText(&addresses.join(", "))
+    ))
+}
+
 fn token(command: &TokenCommand) -> Result<String, Failure> {
     match command {
         TokenCommand::List { data } => tokens(&directory(data)),
@@ -246,6 +269,14 @@ fn members(joined: &Joined) -> String {
         let addresses = ShownText(&addresses);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  replica {:<5} {addresses}{kind}{note}", member.slot);
+        if !member.client_addresses.is_empty() && !member.revoked {
+            let clients = member.client_addresses.join(", ");
+            let _ = writeln!(
+                text,
+                "                clients reach it at {}",
+                ShownText(&clients)
+            );
+        }
     }
     text += &warning(joined);
     text
@@ -345,6 +376,7 @@ mod tests {
         let member = |slot| set::Member {
             slot,
             addresses: Vec::new(),
+            client_addresses: Vec::new(),
             revoked: false,
             witness: false,
         };

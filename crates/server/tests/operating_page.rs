@@ -56,12 +56,13 @@ fn documented_keys(page: &str, heading: &str) -> BTreeSet<String> {
 }
 
 /// The tables at the top of the file.
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 9] = [
     "export",
     "time",
     "limits",
     "store",
     "replication",
+    "names",
     "metrics",
     "page",
     "log",
@@ -82,6 +83,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         ("[store]", "\n`[store]`"),
         ("[replication]", "\n`[replication]`"),
         ("[replication.strategies]", "\n`[replication.strategies]`"),
+        ("[names]", "\n`[names]`"),
         ("[metrics]", "\n`[metrics]`"),
         ("[page]", "\n`[page]`"),
         ("[log]", "\n`[log]`"),
@@ -135,6 +137,8 @@ fn the_packaged_file_shows_all_defaults() {
     // The default is less where disks are small.
     assert_eq!(replication.space_reserve.take(), Some(64 << 20));
     assert_eq!(replication, defaults.replication);
+    // There is none unless one is written down; the file shows how.
+    assert_eq!(all.domain.unwrap().as_str(), "example.org");
     assert_eq!(all.page.allow_remote, defaults.page.allow_remote);
     // There are no names unless some are written down; the file shows how.
     assert_eq!(all.page.names, ["alpha.example"]);
@@ -152,6 +156,7 @@ fn the_packaged_file_shows_all_defaults() {
         "[store]",
         "[replication]",
         "[replication.strategies]",
+        "[names]",
         "[metrics]",
         "[page]",
         "[log]",

@@ -21,7 +21,8 @@ const POLICY_TEXT: &str =
 
 /// Units that packages enable by themselves, and a program that tells whether its package was there
 /// before, in which case the machine's owner decided.
-const UNITS: [(&str, &str); 7] = [
+const UNITS: [(&str, &str); 8] = [
+    ("autofs.service", "/usr/sbin/automount"),
     ("nfs-ganesha.service", "/usr/bin/ganesha.nfsd"),
     ("nfs-ganesha-lock.service", "/usr/bin/ganesha.nfsd"),
     ("glusterd.service", "/usr/sbin/glusterd"),

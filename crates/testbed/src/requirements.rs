@@ -27,6 +27,7 @@ pub struct Requirements {
     wan: bool,
     host_client: bool,
     programs: bool,
+    names: bool,
     disks: bool,
 }
 
@@ -131,6 +132,14 @@ impl Requirements {
     pub fn with_programs(self) -> Self {
         Self {
             programs: true,
+            ..self
+        }
+    }
+
+    /// For a DNS server, and for autofs in guests.
+    pub fn with_names(self) -> Self {
+        Self {
+            names: true,
             ..self
         }
     }
@@ -249,7 +258,7 @@ impl Requirements {
 
     /// The programs and files that will be used, each with its Debian package.
     fn programs(self) -> Vec<(&'static str, &'static str)> {
-        let parts: [(bool, &[(&str, &str)]); 9] = [
+        let parts: [(bool, &[(&str, &str)]); 10] = [
             (
                 self.disks,
                 &[("mkfs.ext4", "e2fsprogs"), ("mkfs.btrfs", "btrfs-progs")],
@@ -303,6 +312,10 @@ impl Requirements {
                 ],
             ),
             (self.rsync, &[("rsync", "rsync")]),
+            (
+                self.names,
+                &[("dnsmasq", "dnsmasq-base"), ("automount", "autofs")],
+            ),
         ];
         let wanted = parts.into_iter().filter(|(wanted, _)| *wanted);
         wanted

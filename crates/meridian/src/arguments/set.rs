@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use server::configuration::PeerAddress;
+use server::configuration::{ClientAddress, PeerAddress};
 
 use super::administration::RecoverSetArguments;
 use super::{lifetime, tree_name};
@@ -44,6 +44,11 @@ pub(crate) enum SetCommand {
     },
     /// Change where the other replicas reach a member, on the server that keeps the authority
     Address(AddressArguments),
+    /// Change where clients reach a member, on the server that keeps the authority
+    ///
+    /// Clients are told so, when they ask where else a tree is, and `meridian domain records` prints it. Until somebody says otherwise
+    /// it is the host at which the other replicas reach the member, at the port of NFS, 2049.
+    ClientAddress(ClientAddressArguments),
     /// Work on tokens that were printed and not used, on the server that keeps the authority
     Token {
         #[command(subcommand)]
@@ -107,6 +112,22 @@ pub(crate) struct AddressArguments {
     /// Where the other replicas reach it from now on
     #[arg(value_name = "HOST:PORT")]
     pub(crate) address: PeerAddress,
+    /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClientAddressArguments {
+    /// The member's number, as `meridian set members` shows it
+    #[arg(value_name = "REPLICA")]
+    pub(crate) slot: u16,
+    /// Where clients reach it from now on
+    #[arg(value_name = "HOST[:PORT]", required_unless_present = "default")]
+    pub(crate) address: Option<ClientAddress>,
+    /// From now on at the host at which the other replicas reach it, at port 2049
+    #[arg(long, conflicts_with = "address")]
+    pub(crate) default: bool,
     /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,

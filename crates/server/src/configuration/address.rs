@@ -86,6 +86,34 @@ impl FromStr for PeerListenAddress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress(String);
 
+/// Where clients reach a server: a name or an address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAddress(String);
+
+/// Why a text is no such address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` does not say where clients reach a server; write HOST or HOST:PORT, such as `alpha.example` or `192.0.2.1:2049`"
+)]
+pub struct ClientAddressError(String);
+
+impl ClientAddress {
+    /// The form that is dialled, `host:port`.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ClientAddress {
+    type Err = ClientAddressError;
+
+    fn from_str(text: &str) -> Result<ClientAddress, ClientAddressError> {
+        let called = called(text, NFS_PORT).ok_or_else(|| ClientAddressError(text.to_owned()))?;
+        Ok(ClientAddress(called))
+    }
+}
+
 /// Why a text is no such address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -105,26 +133,26 @@ impl FromStr for PeerAddress {
     type Err = PeerAddressError;
 
     fn from_str(text: &str) -> Result<PeerAddress, PeerAddressError> {
-        let wrong = || PeerAddressError(text.to_owned());
-        if let Some(ListenAddress(address)) = ListenAddress::with_port(text, PEER_PORT) {
-            // Nobody can call "all addresses", or a port that is not known yet.
-            let can_be_called = !address.ip().is_unspecified() && address.port() != 0;
-            return can_be_called
-                .then(|| PeerAddress(address.to_string()))
-                .ok_or_else(wrong);
-        }
-        let (host, port) = match text.split_once(':') {
-            Some((host, port)) => (host, port.parse().map_err(|_| wrong())?),
-            None => (text, PEER_PORT),
-        };
-        let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        // What looks like an address of version 4 and is none would be looked up as a name in vain.
-        let is_name = host.chars().all(fits) && host.chars().any(|letter| letter.is_alphabetic());
-        if !is_name || host.len() > 253 || port == 0 {
-            return Err(wrong());
-        }
-        Ok(PeerAddress(format!("{host}:{port}")))
+        let called = called(text, PEER_PORT).ok_or_else(|| PeerAddressError(text.to_owned()))?;
+        Ok(PeerAddress(called))
     }
+}
+
+/// Where somebody can be called, `host:port`; a text without a port gets this one.
+fn called(text: &str, port: u16) -> Option<String> {
+    if let Some(ListenAddress(address)) = ListenAddress::with_port(text, port) {
+        // Nobody can call "all addresses", or a port that is not known yet.
+        let can_be_called = !address.ip().is_unspecified() && address.port() != 0;
+        return can_be_called.then(|| address.to_string());
+    }
+    let (host, port) = match text.split_once(':') {
+        Some((host, port)) => (host, port.parse().ok()?),
+        None => (text, port),
+    };
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    // What looks like an address of version 4 and is none would be looked up as a name in vain.
+    let is_name = host.chars().all(fits) && host.chars().any(|letter| letter.is_alphabetic());
+    (is_name && host.len() <= 253 && port != 0).then(|| format!("{host}:{port}"))
 }
 
 #[cfg(test)]

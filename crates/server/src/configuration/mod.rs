@@ -7,6 +7,7 @@ mod address;
 mod duration;
 mod file;
 mod log_filter;
+mod names;
 mod nearest;
 mod offer;
 mod page;
@@ -19,7 +20,9 @@ use std::path::{Path, PathBuf};
 
 use nfs4_server::{AccessMode, AccessRule, AddressRange, Limits, PseudoPath, Squash};
 
-pub use address::{ListenAddress, NFS_PORT, PEER_PORT, PeerAddress, PeerListenAddress};
+pub use address::{
+    ClientAddress, ListenAddress, NFS_PORT, PEER_PORT, PeerAddress, PeerListenAddress,
+};
 pub use duration::{format_duration, parse_duration};
 pub use file::{TREE_WANTED, is_tree_name};
 pub use log_filter::LogFilter;
@@ -52,6 +55,8 @@ pub struct Configuration {
     pub listen: Vec<ListenAddress>,
     /// What to serve. Not empty, and no two overlap.
     pub exports: Vec<ExportConfiguration>,
+    /// The domain in whose root the exports are seen too, and junctions.
+    pub domain: Option<::names::Domain>,
     /// When changes of the name space are answered.
     pub commit: Commit,
     /// Bounds on what clients can make the service remember, and its time limits.
@@ -146,6 +151,7 @@ impl Default for Configuration {
             data: PathBuf::from(DEFAULT_DATA),
             listen: vec![ListenAddress::EVERYWHERE],
             exports: vec![ExportConfiguration::default()],
+            domain: None,
             commit: Commit::Sync,
             limits: Limits::default(),
             transport: TransportLimits {

@@ -53,6 +53,7 @@ impl Difference {
             ),
             ("[store]", running.store != read.store),
             ("[replication]", running.replication != read.replication),
+            ("[names]", running.domain != read.domain),
             ("[metrics]", running.metrics != read.metrics),
             ("[page]", running.page != read.page),
             ("[log]", running.log != read.log),

@@ -61,6 +61,14 @@ impl Overview {
                         let answer = overview.reload();
                         answer.map_or_else(Answer::Refused, Answer::Reloaded)
                     }
+                    Question::Junctions => {
+                        let answer = overview.junctions();
+                        answer.map_or_else(Answer::Refused, Answer::Junctions)
+                    }
+                    Question::Junction(wish) => {
+                        let answer = overview.junction(wish).await;
+                        answer.map_or_else(Answer::Refused, Answer::Junction)
+                    }
                     Question::Durability(question) => {
                         let answer = overview.durability(&question).await;
                         answer.map_or_else(Answer::Refused, Answer::Durability)

@@ -143,17 +143,17 @@ fn listed(candidates: &[Candidate]) -> String {
 impl Overview {
     /// Begins to send clients away, or says how far it is.
     pub(super) async fn drain(&self, question: &DrainQuestion) -> Result<DrainAnswer, String> {
-        let Some(tree) = self.trees.iter().find(|tree| tree.replica.is_some()) else {
+        let mut trees = self.trees.iter();
+        let replicated = trees.find_map(|tree| Some((tree, tree.replica.as_ref()?)));
+        let Some((tree, replica)) = replicated else {
             return Err("this server belongs to no set, so there is no other server that has its trees; stop it, and clients wait until it is back".to_owned());
         };
         if tree.is_withheld() {
             return Err("this server is a witness and has no clients; just stop it".to_owned());
         }
-        if question.to.is_empty() {
-            return Err(
-                "name at least one other server of the set, where clients reach it, with --to"
-                    .to_owned(),
-            );
+        if let Some(clients) = self.service.to_be_drained() {
+            let clients = clients as u64;
+            return Ok(DrainAnswer { clients });
         }
         let fs_id = tree.file_system.properties().fs_id;
         if let Some(client) = self.service.cannot_follow(fs_id) {
@@ -161,24 +161,59 @@ impl Overview {
                 "the client at {client} could not follow: Linux moves a mount over a connection from a port above 1023, from which [[export.allow]] does not believe it; write `secure = false` into its rule at all servers of the set and start them again, or just stop this one: its clients wait until it is back"
             ));
         }
-        let targets: Vec<Target> = question.to.iter().map(|to| Target::parse(to)).collect();
-        if let (None, Some(replica)) = (self.service.to_be_drained(), &tree.replica) {
-            check(replica, targets.clone()).await?;
-            let to = question.to.join(", ");
-            replica
-                .put_on_record(format!("sent its clients to {to}"))
-                .await;
-        }
-        let locations = targets.into_iter().map(|target| Location {
-            addresses: vec![target.host],
-        });
-        let locations = locations.collect();
+        let locations = match question.to.is_empty() {
+            true => self.elsewhere(replica).await?,
+            false => {
+                let targets: Vec<Target> = question.to.iter().map(|to| Target::parse(to)).collect();
+                check(replica, targets.clone()).await?;
+                let locations = targets.into_iter().map(|target| Location {
+                    addresses: vec![target.host],
+                });
+                locations.collect()
+            }
+        };
+        let hosts = locations.iter().flat_map(|location| &location.addresses);
+        let hosts: Vec<&str> = hosts.map(String::as_str).collect();
+        let what = format!("sent its clients to {}", hosts.join(", "));
+        replica.put_on_record(what).await;
         let patience = Duration::from_secs(question.patience_seconds);
         self.service.begin_drain(fs_id, locations, patience);
         let clients = self.service.to_be_drained().unwrap_or_default();
         Ok(DrainAnswer {
             clients: clients as u64,
         })
+    }
+
+    /// The other members that clients can go on with, nearest first.
+    ///
+    /// # Errors
+    /// That there are none, and why.
+    async fn elsewhere(&self, replica: &Replica) -> Result<Vec<Location>, String> {
+        let places = self.places(replica).await.into_iter();
+        let own = self.names.place;
+        let (mut fit, mut objections) = (Vec::new(), Vec::new());
+        for place in places.filter(|place| Some(place.slot) != own) {
+            let target = Target {
+                replica: Some(place.slot),
+                host: place.addresses[0].clone(),
+            };
+            match check(replica, vec![target]).await {
+                Ok(()) => fit.push(Location {
+                    addresses: place.addresses,
+                }),
+                Err(objection) => objections.push(objection),
+            }
+        }
+        if !fit.is_empty() {
+            return Ok(fit);
+        }
+        let why = match objections.is_empty() {
+            true => "no other member that takes part is reached by clients at port 2049".to_owned(),
+            false => objections.join("; "),
+        };
+        Err(format!(
+            "there is no server to which clients could go: {why}. `meridian set members` shows where clients reach each, `meridian set client-address` changes it, and --to names one"
+        ))
     }
 
     /// Returns when all clients have been sent away, or were waited for long enough; never if nobody wants them to

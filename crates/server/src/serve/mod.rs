@@ -4,9 +4,11 @@
 
 mod answers;
 mod drain;
+mod junctions;
 mod names;
 mod offers;
 mod overview;
+mod places;
 mod process;
 mod reload;
 mod replication;
@@ -218,6 +220,7 @@ impl Server {
             data: data.path().to_owned(),
             names,
             incarnation,
+            domain: configuration.domain.clone(),
             commit: configuration.commit,
             durability: configuration.replication.durability,
             listen: listeners.iter().map(|listener| listener.address).collect(),
@@ -228,6 +231,7 @@ impl Server {
         });
         let (stop, stopping) = watch::channel(false);
         offers::begin(&configuration, &overview, &stopping).await?;
+        tokio::spawn(places::keep(overview.clone(), stopping.clone()));
         for listener in listeners {
             let accepting =
                 transport::accept(listener, overview.transport.clone(), stopping.clone());
@@ -403,7 +407,11 @@ fn service(
     trees: &[Tree],
     operations: Arc<OperationCounters>,
 ) -> Result<Arc<Service>, ServeError> {
-    let namespace = Namespace::new(trees.iter().filter_map(Tree::export).collect())?;
+    let exports = trees.iter().filter_map(Tree::export).collect();
+    let namespace = match &configuration.domain {
+        Some(domain) => Namespace::in_domain(exports, domain.as_str())?,
+        None => Namespace::new(exports)?,
+    };
     let records = data.client_records()?;
     let options = ServiceOptions {
         identity,

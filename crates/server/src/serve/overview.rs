@@ -35,6 +35,8 @@ pub(super) struct Overview {
     pub(super) data: PathBuf,
     pub(super) names: Names,
     pub(super) incarnation: u32,
+    /// Whose root is shown.
+    pub(super) domain: Option<::names::Domain>,
     pub(super) commit: Commit,
     /// Of the replicated tree, where no directory says otherwise.
     pub(super) durability: Durability,

@@ -23,7 +23,7 @@ use peer::set::{SetDirectory, Token};
 use store::{Store, StoreError, StoreOptions, TreeIdentity};
 use vfs::ReplicaSlot;
 
-use crate::configuration::PeerAddress;
+use crate::configuration::{ClientAddress, NFS_PORT, PeerAddress};
 use crate::data_directory::{DataDirectory, DataDirectoryError, set_path};
 
 pub use authority::{
@@ -268,6 +268,36 @@ pub fn tokens(data: &Path) -> Result<Vec<Outstanding>, SetCommandError> {
 pub fn revoke_token(data: &Path, slot: u16) -> Result<(), SetCommandError> {
     let directory = SetDirectory::new(set_path(data));
     Ok(directory.revoke_token(ReplicaSlot(slot), SystemTime::now())?)
+}
+
+/// Changes where clients reach a member; without an address that is derived from where the other replicas do. Says what
+/// speaks against the address, if anything does.
+///
+/// # Errors
+/// [`SetCommandError::Unresolved`] when it leads nowhere, and others; each with what to do next.
+pub fn set_client_address(
+    data: &Path,
+    slot: u16,
+    address: Option<&ClientAddress>,
+) -> Result<Option<String>, SetCommandError> {
+    let directory = SetDirectory::new(set_path(data));
+    if let Some(address) = address {
+        resolve(address.as_str())?;
+    }
+    let addresses = address.map(|address| address.as_str().to_owned());
+    directory.set_client_addresses(ReplicaSlot(slot), addresses.into_iter().collect())?;
+    Ok(address.and_then(|address| silence_at(address.as_str())))
+}
+
+/// Where clients reach a member, `host:port`: as somebody has said, or else where the other replicas do, at the port of NFS.
+#[must_use]
+pub fn client_addresses(member: &Member) -> Vec<String> {
+    if !member.client_addresses.is_empty() {
+        return member.client_addresses.clone();
+    }
+    let hosts = member.addresses.iter();
+    let hosts = hosts.filter_map(|address| Some(address.rsplit_once(':')?.0));
+    hosts.map(|host| format!("{host}:{NFS_PORT}")).collect()
 }
 
 /// Changes where the other replicas reach a member. They call there when their present connections end. Says what

@@ -6,6 +6,7 @@ mod alarms;
 mod clients;
 mod drain;
 mod frozen;
+mod junctions;
 mod question;
 mod replication;
 mod returning;
@@ -24,6 +25,7 @@ pub(crate) use alarms::alarms;
 pub use clients::{ClientStatus, EvictQuestion};
 pub use drain::{DrainAnswer, DrainQuestion};
 pub use frozen::{FrozenStatus, ThawAnswer, ThawQuestion};
+pub use junctions::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
 pub(crate) use replication::short_time;
@@ -34,8 +36,8 @@ pub use returning::ReturnStatus;
 pub use scrub::{ScrubFinding, ScrubQuestion, ScrubStatus};
 pub(crate) use socket::{Answering, StatusSocket};
 pub use socket::{
-    StatusError, ask, ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen,
-    ask_move_authority, ask_reload, ask_scrub, ask_thaw, ask_view,
+    StatusError, ask, ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen, ask_junction,
+    ask_junctions, ask_move_authority, ask_reload, ask_scrub, ask_thaw, ask_view,
 };
 pub use text::moment;
 pub(crate) use text::{duration, size};

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::configuration::ReloadAnswer;
 
 use super::{
-    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, FrozenStatus, ScrubQuestion,
-    ScrubStatus, Status, ThawAnswer, ThawQuestion, ViewStatus,
+    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, FrozenStatus, JunctionAnswer,
+    JunctionStatus, JunctionsStatus, ScrubQuestion, ScrubStatus, Status, ThawAnswer, ThawQuestion,
+    ViewStatus,
 };
 
 /// A question.
@@ -39,6 +40,10 @@ pub(crate) enum Question {
     Evict(EvictQuestion),
     /// Read your configuration again.
     Reload,
+    /// Which names lead to other servers?
+    Junctions,
+    /// Have a name lead to other servers.
+    Junction(JunctionStatus),
 }
 
 /// A question about durability, and what it is to be from now on, if it is to change.
@@ -102,6 +107,10 @@ pub(crate) enum Answer {
     Thaw(ThawAnswer),
     /// The comparison of the copies.
     Scrub(ScrubStatus),
+    /// The names that lead to other servers.
+    Junctions(JunctionsStatus),
+    /// A name leads to other servers, or no longer.
+    Junction(JunctionAnswer),
     /// The authority was moved, and whether its new keeper has said that it keeps it.
     AuthorityMoved(bool),
     /// Who is connected, or was sent away.

@@ -23,8 +23,9 @@ use vfs::ShownText;
 use super::Status;
 use super::question::{Answer, DurabilityAnswer, DurabilityQuestion, Question};
 use super::{
-    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, FrozenStatus, ScrubQuestion,
-    ScrubStatus, ThawAnswer, ThawQuestion, ViewStatus,
+    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, FrozenStatus, JunctionAnswer,
+    JunctionStatus, JunctionsStatus, ScrubQuestion, ScrubStatus, ThawAnswer, ThawQuestion,
+    ViewStatus,
 };
 use crate::configuration::ReloadAnswer;
 use crate::data_directory::{control_socket, is_claimed};
@@ -197,6 +198,31 @@ pub async fn ask_scrub(data: &Path, question: ScrubQuestion) -> Result<ScrubStat
 pub async fn ask_move_authority(data: &Path, to: u16) -> Result<bool, StatusError> {
     match put(data, &Question::MoveAuthority(to), FAR_PATIENCE).await? {
         Answer::AuthorityMoved(confirmed) => Ok(confirmed),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Asks the server that runs on a data directory which names lead to other servers.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it belongs to no set.
+pub async fn ask_junctions(data: &Path) -> Result<JunctionsStatus, StatusError> {
+    match put(data, &Question::Junctions, PATIENCE).await? {
+        Answer::Junctions(junctions) => Ok(junctions),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has the set agree that a name leads to these servers from now on, or to none.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_junction(
+    data: &Path,
+    wish: JunctionStatus,
+) -> Result<JunctionAnswer, StatusError> {
+    match put(data, &Question::Junction(wish), FAR_PATIENCE).await? {
+        Answer::Junction(answer) => Ok(answer),
         other => Err(unexpected(data, &other)),
     }
 }

@@ -1,0 +1,32 @@
+//! `meridian automount-map`: a program map of autofs(5), which mounts a domain's root from its nearest server.
+//!
+//! What must never enter: how that server is found. The key comes from whoever types a path, so nothing but its being the name of a
+//! domain lets it any further, and one line is all that is ever printed.
+
+use anyhow::Context;
+use names::Lookup;
+
+use crate::arguments::AutomountMapArguments;
+use crate::exit::{Exit, Failure};
+use crate::output;
+
+pub(crate) fn run(arguments: &AutomountMapArguments) -> Result<Exit, Failure> {
+    let key = arguments.key.to_string_lossy();
+    // Before anything else is read: most keys are what programs look for in every directory.
+    key.parse::<names::Domain>()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let entry = runtime.block_on(async {
+        let lookup = match arguments.dns {
+            Some(server) => Lookup::at(server),
+            None => Lookup::of_this_machine()?,
+        };
+        names::map(&lookup, &key).await
+    })?;
+    // Nobody waits for those that have not answered.
+    runtime.shutdown_background();
+    output::say(entry)?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,270 @@
+//! Names as administrators and clients meet them: records for a zone, a DNS server that has them, servers that have the domain's
+//! root or not, the map that autofs calls, and junctions that a set agrees on.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use fixture::site::{Site, block_on, refuse, succeed};
+use fixture::{complaint, run};
+use nfs4_client::{Client, Options};
+use tempfile::TempDir;
+use testbed::Requirements;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A DNS server with these lines in its configuration, as dnsmasq(8) has them.
+struct Dns {
+    process: Child,
+    address: SocketAddr,
+    _directory: TempDir,
+}
+
+impl Dns {
+    fn start(lines: &str) -> Dns {
+        Requirements::default()
+            .with_names()
+            .install_missing()
+            .unwrap();
+        let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("dnsmasq.conf");
+        let common = format!(
+            "port={}\nlisten-address=127.0.0.1\nbind-interfaces\nno-resolv\nno-hosts\nlocal=/example.org/\n",
+            address.port()
+        );
+        fs::write(&file, common + lines).unwrap();
+        let mut command = Command::new("/usr/sbin/dnsmasq");
+        command
+            .arg("--no-daemon")
+            .arg(format!("--conf-file={}", file.display()));
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let dns = Dns {
+            process: command.spawn().unwrap(),
+            address,
+            _directory: directory,
+        };
+        let began = Instant::now();
+        while !dns.answers() {
+            assert!(began.elapsed() < PATIENCE, "the DNS server does not start");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        dns
+    }
+
+    /// Whether it answers a question for the root's name servers, with whatever.
+    fn answers(&self) -> bool {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .unwrap();
+        let question = [0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1];
+        let sent = socket.send_to(&question, self.address);
+        sent.is_ok() && socket.recv(&mut [0; 512]).is_ok()
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Output {
+        let at = self.address.to_string();
+        run(&[arguments, &["--dns", &at]].concat())
+    }
+}
+
+impl Drop for Dns {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A server for the domain, in a set of its own.
+fn server(domain: &str) -> (Site, fixture::Running) {
+    let site = Site::configured(&format!("[names]\ndomain = \"{domain}\"\n"));
+    succeed(&site.set(&["create"]));
+    let running = site.place.start();
+    (site, running)
+}
+
+#[test]
+fn what_a_set_publishes_is_what_clients_find() {
+    let (site, running) = server("example.org");
+    let port = running.address.port();
+    let told = site.meridian(&["domain", "records", "example.org"]);
+    assert_eq!(
+        succeed(&told),
+        "_nfs-domainroot._tcp.example.org. 300 IN SRV 0 0 2049 nfs1.example.org.\n\
+         nfs1.example.org. 300 IN A 127.0.0.1\n"
+    );
+    let there = format!("127.0.0.1:{port}");
+    let changed = site.command(&["client-address", "1", &there]);
+    assert!(succeed(&changed).contains(&there));
+    assert!(complaint(&changed).contains("port 2049"), "{changed:?}");
+    assert!(
+        site.members()
+            .contains(&format!("clients reach it at {there}"))
+    );
+    let told = site.meridian(&["domain", "records", "example.org"]);
+    assert!(succeed(&told).contains(&format!("SRV 0 0 {port} nfs1.example.org.")));
+    assert!(complaint(&told).contains("referrals lead to port 2049"));
+
+    let dns = Dns::start(&format!(
+        "srv-host=_nfs-domainroot._tcp.example.org,nfs1.example.org,{port},0,0\n\
+         srv-host=_nfs-domainroot._tcp.example.org,gone.example.org,2049,5,0\n\
+         srv-host=_nfs-domainroot._tcp.silent.example.org,nfs1.example.org,1,0,0\n\
+         srv-host=_nfs-domainroot._tcp.other.example.org,nfs1.example.org,{port},0,0\n\
+         srv-host=_nfs-domainroot._tcp.none.example.org\n\
+         host-record=nfs1.example.org,127.0.0.1\n"
+    ));
+    let map = dns.ask(&["automount-map", "Example.ORG"]);
+    assert_eq!(
+        succeed(&map),
+        format!(
+            "-fstype=nfs4,nobind,use-weight-only,port={port} 127.0.0.1(1):/.domainroot/example.org\n"
+        )
+    );
+    // What the line says can be mounted.
+    let mounted = block_on(async {
+        let client = Client::connect(Options::at(running.address)).await?;
+        client.mount("/.domainroot/example.org/export").await
+    });
+    mounted.unwrap();
+
+    let checked = dns.ask(&["domain", "check", "example.org"]);
+    assert_eq!(checked.status.code(), Some(3), "{checked:?}");
+    let told = String::from_utf8(checked.stdout).unwrap();
+    assert!(told.contains("serves example.org, answers in"), "{told}");
+    assert!(told.contains("gone.example.org has no address"), "{told}");
+    let other = dns.ask(&["domain", "check", "other.example.org", "--json"]);
+    assert_eq!(other.status.code(), Some(3), "{other:?}");
+    let told = String::from_utf8(other.stdout).unwrap();
+    assert!(told.contains("\"serves\": false"), "{told}");
+    assert!(
+        told.contains("does not have the root of this domain"),
+        "{told}"
+    );
+
+    for (domain, why) in [
+        ("silent.example.org", "none of the servers"),
+        ("none.example.org", "that it has no NFS servers"),
+        ("unknown.example.org", "names no NFS servers"),
+    ] {
+        refuse(&dns.ask(&["automount-map", domain]), &[why, domain]);
+    }
+}
+
+#[test]
+fn a_key_that_is_no_domain_gets_no_further_and_one_line_of_words() {
+    for key in [
+        "",
+        ".git",
+        ".Trash",
+        "autorun",
+        "a/../b.org",
+        "x.org\n-fstype=nfs4 evil.example:/",
+        "$(touch /tmp/meridian-was-here).org",
+        "\u{1b}[2J.org",
+        "x.org:/",
+        "-rf",
+    ] {
+        let refused = run(&["automount-map", "--", key]);
+        refuse(&refused, &["no name of a domain"]);
+        assert_eq!(complaint(&refused).lines().count(), 1, "{refused:?}");
+        let refused = run(&["domain", "check", "--", key]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_set_agrees_on_junctions_and_refuses_those_that_lead_nowhere_else() {
+    let (first, running) = server("example.org");
+    let second = Site::configured("[names]\ndomain = \"example.org\"\n");
+    second.join(&first);
+    let second_running = second.place.start();
+    let add = |name: &str, to: &str| first.meridian(&["junction", "add", name, "--to", to]);
+    refuse(&add("x", "127.0.0.1:/"), &["back to the junction itself"]);
+    refuse(
+        &add("x", "127.0.0.1:/.domainroot/example.org/x/y"),
+        &["back to the junction itself"],
+    );
+    refuse(&add("export", "192.0.2.1:/"), &["this server's export"]);
+    refuse(&add("a/b", "192.0.2.1:/"), &["cannot be a name"]);
+
+    // Whoever has just joined may not be in the view yet, and one server of two is no majority.
+    let began = Instant::now();
+    let added = loop {
+        let added = add("soft", "no-such-host.invalid:/export");
+        if added.status.success() {
+            break added;
+        }
+        assert!(began.elapsed() < PATIENCE, "{added:?}");
+        std::thread::sleep(Duration::from_millis(300));
+    };
+    assert!(
+        complaint(&added).contains("cannot be looked up"),
+        "{added:?}"
+    );
+    for site in [&first, &second] {
+        let began = Instant::now();
+        while !succeed(&site.meridian(&["junction", "list"])).contains("no-such-host") {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "the other member does not hear of it"
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    for server in [&running, &second_running] {
+        let began = Instant::now();
+        while !referred(server.address) {
+            assert!(began.elapsed() < PATIENCE, "clients are not told");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    succeed(&second.meridian(&["junction", "remove", "soft"]));
+    refuse(
+        &second.meridian(&["junction", "remove", "soft"]),
+        &["there is no junction soft"],
+    );
+}
+
+/// Whether a client that walks into `soft` is told that it is elsewhere.
+fn referred(server: SocketAddr) -> bool {
+    let walked = block_on(async {
+        let client = Client::connect(Options::at(server)).await?;
+        let walked = client.mount("/.domainroot/example.org/soft").await;
+        client.leave().await?;
+        walked
+    });
+    let error = walked.unwrap_err();
+    match error.status() {
+        Some(nfs4::NfsStat4::Moved) => true,
+        Some(nfs4::NfsStat4::NoEnt) => false,
+        _ => panic!("{error}"),
+    }
+}
+
+#[test]
+fn what_a_junction_needs_is_said() {
+    let alone = Site::new();
+    let running = alone.place.start();
+    let add = ["junction", "add", "x", "--to", "192.0.2.1:/"];
+    refuse(&alone.meridian(&add), &["belongs to no set"]);
+    drop(running);
+    let (founded, _running) = Site::founding();
+    refuse(&founded.meridian(&add), &["`domain` in [names]"]);
+    refuse(
+        &founded.command(&["client-address", "7", "192.0.2.1"]),
+        &["no replica 7"],
+    );
+    refuse(
+        &founded.command(&["client-address", "1", "no-such-host.invalid"]),
+        &["cannot be looked up"],
+    );
+}

@@ -1,0 +1,91 @@
+//! What a client that wants a domain's root mounts now.
+//!
+//! What must never enter: whether anything is mounted.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use crate::choice::{Answering, MapEntry, choose};
+use crate::domain::{Domain, DomainError};
+use crate::lookup::{Lookup, LookupError, NamedServer};
+use crate::probe;
+
+/// How long all of it may take: autofs has no limit of its own, and a person waits.
+const WHOLE: Duration = Duration::from_secs(5);
+
+/// How long a server may take to answer.
+const PROBE: Duration = Duration::from_millis(1500);
+
+/// When somebody has answered, others may take so much longer to be named beside it.
+const LAGGARDS: Duration = Duration::from_millis(250);
+
+/// Why a key leads nowhere. Each message says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// The key is no name.
+    #[error(transparent)]
+    Domain(#[from] DomainError),
+    /// DNS names no servers.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// Nobody has answered.
+    #[error(
+        "none of the servers of {0} answers ({1}); `meridian domain check {0}` looks at each of them"
+    )]
+    Silent(Domain, String),
+    /// DNS or the servers take too long.
+    #[error("it is not known within {seconds} s which server of {0} to use; `meridian domain check {0}` looks at each of them", seconds = WHOLE.as_secs())]
+    Late(Domain),
+}
+
+/// The entry for a key.
+///
+/// # Errors
+/// [`MapError`], after five seconds at the latest.
+pub async fn map(lookup: &Lookup, key: &str) -> Result<MapEntry, MapError> {
+    let domain: Domain = key.parse()?;
+    let found = tokio::time::timeout(WHOLE, find(lookup, &domain)).await;
+    found.unwrap_or(Err(MapError::Late(domain)))
+}
+
+async fn find(lookup: &Lookup, domain: &Domain) -> Result<MapEntry, MapError> {
+    let servers = lookup.servers(domain).await?;
+    let answering = ask_all(&servers).await;
+    choose(domain, answering).ok_or_else(|| {
+        let hosts: Vec<&str> = servers.iter().map(|server| server.host.as_str()).collect();
+        MapError::Silent(domain.clone(), hosts.join(", "))
+    })
+}
+
+/// Those that answer, of all of them, once those of the best priority have had their chance.
+async fn ask_all(servers: &[NamedServer]) -> Vec<Answering> {
+    let mut asking = JoinSet::new();
+    for server in servers {
+        for address in &server.addresses {
+            let address = SocketAddr::new(*address, server.port);
+            let (priority, host) = (server.priority, server.host.clone());
+            asking.spawn(async move {
+                let round_trip = probe::round_trip(address, PROBE).await.ok()?;
+                Some(Answering {
+                    priority,
+                    host,
+                    address,
+                    round_trip,
+                })
+            });
+        }
+    }
+    let best = servers.iter().map(|server| server.priority).min();
+    let mut answering: Vec<Answering> = Vec::new();
+    let mut until = Instant::now() + PROBE;
+    while let Ok(Some(asked)) = tokio::time::timeout_at(until.into(), asking.join_next()).await {
+        let Ok(Some(one)) = asked else { continue };
+        if Some(one.priority) == best {
+            until = until.min(Instant::now() + LAGGARDS);
+        }
+        answering.push(one);
+    }
+    answering
+}

@@ -1,0 +1,268 @@
+//! Names in the root of the domain that lead to other servers: what may be agreed on, and what clients are shown.
+//!
+//! What must never enter: how the set agrees.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use ::names::probe;
+use nfs4_server::{Junction, JunctionTarget, PseudoPath};
+use peer::set::Member;
+use replica::{JunctionView, Replica};
+use vfs::{Name, is_visible};
+
+use super::overview::Overview;
+use super::places::addresses_of;
+use crate::configuration::{ClientAddress, NFS_PORT};
+use crate::set::client_addresses;
+use crate::status::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus};
+
+/// Servers of one junction: clients read no more.
+const SERVERS_MAX: usize = 10;
+
+/// How long a server may take to answer before there is a warning.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Overview {
+    /// What the set agrees on, as far as this server knows.
+    pub(super) fn junctions(&self) -> Result<JunctionsStatus, String> {
+        let junctions = self.agreeing()?.junctions().into_iter();
+        let junctions = junctions.map(|junction| JunctionStatus {
+            name: junction.name,
+            to: (junction.to.into_iter())
+                .map(|(server, path)| JunctionPlace { server, path })
+                .collect(),
+        });
+        Ok(JunctionsStatus {
+            domain: self.domain.as_ref().map(ToString::to_string),
+            junctions: junctions.collect(),
+        })
+    }
+
+    /// Has the set agree on a junction, or that there is none.
+    pub(super) async fn junction(&self, wish: JunctionStatus) -> Result<JunctionAnswer, String> {
+        let replica = self.agreeing()?;
+        let mut warnings = Vec::new();
+        if !wish.to.is_empty() {
+            let Some(domain) = &self.domain else {
+                return Err(
+                    "this server shows no domain in whose root the name could be; name it with `domain` in [names] at all servers of the set, and start them again"
+                        .to_owned(),
+                );
+            };
+            self.check_name(&wish.name)?;
+            if wish.to.len() > SERVERS_MAX {
+                return Err(format!(
+                    "clients read {SERVERS_MAX} servers of a junction at most; name the nearest ones"
+                ));
+            }
+            let members = self.listed_members().await;
+            let own = format!("{}/{}", domain.root_path(), wish.name);
+            let places = wish.to.clone();
+            // Looking names up waits for other servers.
+            let looked =
+                tokio::task::spawn_blocking(move || look_at(&places, &own, &members)).await;
+            let found =
+                looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+            for (place, addresses) in wish.to.iter().zip(found?) {
+                warnings.extend(silence(place, &addresses).await);
+            }
+        }
+        let to = wish.to.into_iter();
+        let decided = replica.decide_junction(JunctionView {
+            name: wish.name,
+            to: to.map(|to| (to.server, to.path)).collect(),
+        });
+        decided.await?;
+        self.show_junctions();
+        Ok(JunctionAnswer { warnings })
+    }
+
+    /// Shows clients what the set agrees on now.
+    pub(super) fn show_junctions(&self) {
+        let Ok(replica) = self.agreeing() else { return };
+        let junctions = replica.junctions().into_iter();
+        self.service
+            .set_junctions(junctions.filter_map(shown).collect());
+    }
+
+    fn agreeing(&self) -> Result<&Replica, String> {
+        let mut replicas = self.trees.iter().filter_map(|tree| tree.replica.as_ref());
+        let replica: &Replica = replicas.next().ok_or_else(|| {
+            "this server belongs to no set that could agree on junctions; `meridian set create` begins one"
+                .to_owned()
+        })?;
+        Ok(replica)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        Name::new(name.as_bytes().to_vec())
+            .map_err(|error| format!("`{name}` cannot be a name: {error}"))?;
+        if !name.chars().all(is_visible) {
+            return Err(
+                "the name has characters that cannot be seen; choose another one".to_owned(),
+            );
+        }
+        let exports = self.service.namespace().exports().iter();
+        let taken = |path: &PseudoPath| {
+            (path.components().first()).is_some_and(|first| first.as_bytes() == name.as_bytes())
+        };
+        match exports.map(|export| &export.path).find(|path| taken(path)) {
+            Some(path) => Err(format!(
+                "{name} is what this server's export {path} is called in the root of the domain; choose another name"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A junction as clients are shown it. What the set has agreed on was checked where it was said.
+fn shown(junction: JunctionView) -> Option<Junction> {
+    let to = junction.to.into_iter().map(|(server, path)| {
+        Some(JunctionTarget {
+            server,
+            path: PseudoPath::from_str(&path).ok()?,
+        })
+    });
+    Some(Junction {
+        name: Name::new(junction.name.into_bytes()).ok()?,
+        to: to.collect::<Option<_>>()?,
+    })
+}
+
+/// The addresses of each server that a junction is to lead to.
+///
+/// # Errors
+/// Which of the places cannot be one, and why: it is none, or clients would come back to where they are.
+fn look_at(
+    places: &[JunctionPlace],
+    own: &str,
+    members: &[Member],
+) -> Result<Vec<Vec<IpAddr>>, String> {
+    let members = members.iter().filter(|member| !member.revoked);
+    let members: Vec<String> = members.flat_map(client_addresses).collect();
+    let hosts = members
+        .iter()
+        .filter_map(|address| address.rsplit_once(':'));
+    let own_hosts: Vec<&str> = hosts.map(|(host, _)| host).collect();
+    let own_addresses: Vec<IpAddr> = own_hosts.iter().copied().flat_map(addresses_of).collect();
+    let looked = places.iter().map(|place| {
+        check_place(place)?;
+        let addresses = addresses_of(&place.server);
+        let is_member = own_hosts.contains(&place.server.as_str())
+            || addresses.iter().any(|address| own_addresses.contains(address));
+        let path = format!("{}/", place.path.trim_end_matches('/'));
+        let own = format!("{own}/");
+        if is_member && (own.starts_with(&path) || path.starts_with(&own)) {
+            return Err(format!(
+                "{place} is this set's, and leads back to the junction itself; name a tree of another server"
+            ));
+        }
+        Ok(addresses)
+    });
+    looked.collect()
+}
+
+fn check_place(place: &JunctionPlace) -> Result<(), String> {
+    let host = &place.server;
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_host = bare.parse::<IpAddr>().is_ok()
+        || (!host.contains(':') && host.parse::<ClientAddress>().is_ok());
+    if !is_host {
+        return Err(format!(
+            "`{host}` is no name or address of a server; write HOST:/PATH, such as files.example.net:/export (referrals lead to port {NFS_PORT})"
+        ));
+    }
+    let path = &place.path;
+    if !path.starts_with('/') || !path.chars().all(is_visible) {
+        return Err(format!(
+            "the path at {host} is none; write it with a slash in front, such as {host}:/export"
+        ));
+    }
+    PseudoPath::from_str(path).map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// Why nobody would come to a place now, for people.
+async fn silence(place: &JunctionPlace, addresses: &[IpAddr]) -> Option<String> {
+    if addresses.is_empty() {
+        return Some(format!(
+            "{} cannot be looked up from here; clients have to know it when they come by",
+            place.server
+        ));
+    }
+    let mut last = String::new();
+    for address in addresses {
+        match probe::round_trip(SocketAddr::new(*address, NFS_PORT), PATIENCE).await {
+            Ok(_) => return None,
+            Err(error) => last = error.to_string(),
+        }
+    }
+    Some(format!(
+        "no NFS server answers at {} now ({last}); clients wait there until one does",
+        place.server
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: &str = "/.domainroot/example.org/software";
+
+    fn place(server: &str, path: &str) -> JunctionPlace {
+        JunctionPlace {
+            server: server.to_owned(),
+            path: path.to_owned(),
+        }
+    }
+
+    fn looked(place: JunctionPlace) -> Result<Vec<Vec<IpAddr>>, String> {
+        let member = Member {
+            slot: 1,
+            addresses: vec!["192.0.2.1:7643".to_owned()],
+            client_addresses: Vec::new(),
+            revoked: false,
+            witness: false,
+        };
+        look_at(&[place], OWN, &[member])
+    }
+
+    #[test]
+    fn a_junction_leads_to_other_servers_and_to_other_trees_of_the_own_ones() {
+        for there in [
+            place("192.0.2.9", "/"),
+            place("192.0.2.9", OWN),
+            place("192.0.2.1", "/.domainroot/example.org/physics"),
+            place("192.0.2.1", "/.domainroot/example.org/software2"),
+            place("[2001:db8::1]", "/export"),
+        ] {
+            let found = looked(there.clone()).unwrap();
+            assert_eq!(found.len(), 1, "{there}");
+        }
+    }
+
+    #[test]
+    fn a_junction_does_not_lead_back_to_itself() {
+        for path in ["/", "/.domainroot", "/.domainroot/example.org/", OWN] {
+            let refused = looked(place("192.0.2.1", path)).unwrap_err();
+            assert!(refused.contains("back to the junction itself"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_server_or_no_path_is_refused_with_an_example() {
+        for there in [
+            place("", "/export"),
+            place("files:2049", "/export"),
+            place("192.0.2", "/export"),
+            place("a b", "/export"),
+            place("files.example.net", "export"),
+            place("files.example.net", "/a\n/b"),
+            place("files.example.net", "/a/../b"),
+        ] {
+            assert!(looked(there.clone()).is_err(), "{there}");
+        }
+    }
+}

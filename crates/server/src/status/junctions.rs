@@ -1,0 +1,74 @@
+//! Names that lead to other servers: what is asked of the running server about them, and what it answers.
+//!
+//! What must never enter: how the set agrees on them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A name in the root of the domain, and the trees of other servers that it leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JunctionStatus {
+    /// The name.
+    pub name: String,
+    /// Where it leads, in the order of preference. In a wish: nowhere when it is to be gone.
+    pub to: Vec<JunctionPlace>,
+}
+
+/// A tree of another server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JunctionPlace {
+    /// Name or address of the server, as clients reach it at the standard port of NFS.
+    pub server: String,
+    /// The path of the tree there.
+    pub path: String,
+}
+
+/// What the set agrees on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JunctionsStatus {
+    /// The domain that this server shows, if it shows one.
+    pub domain: Option<String>,
+    /// The junctions, by name.
+    pub junctions: Vec<JunctionStatus>,
+}
+
+/// A junction was added or removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JunctionAnswer {
+    /// What speaks against it, for people.
+    pub warnings: Vec<String>,
+}
+
+impl fmt::Display for JunctionPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bracketed = self.server.contains(':') && !self.server.starts_with('[');
+        match bracketed {
+            true => write!(f, "[{}]:{}", self.server, self.path),
+            false => write!(f, "{}:{}", self.server, self.path),
+        }
+    }
+}
+
+impl fmt::Display for JunctionsStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.domain {
+            Some(domain) => writeln!(f, "domain {domain}")?,
+            None => writeln!(
+                f,
+                "this server shows no domain: name one with `domain` in [names]"
+            )?,
+        }
+        if self.junctions.is_empty() {
+            return write!(f, "no junctions");
+        }
+        for (place, junction) in self.junctions.iter().enumerate() {
+            if place > 0 {
+                writeln!(f)?;
+            }
+            let to: Vec<String> = junction.to.iter().map(ToString::to_string).collect();
+            write!(f, "  {:<20} {}", junction.name, to.join(", "))?;
+        }
+        Ok(())
+    }
+}
