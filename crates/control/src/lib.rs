@@ -13,6 +13,7 @@
 mod acceptor;
 mod ancestry;
 mod claim;
+mod clock_difference;
 mod clocks;
 mod command;
 mod core;
@@ -33,6 +34,7 @@ mod view;
 mod waiting;
 
 pub use claim::{Claim, Depth, Obstacle, Proposal, Rank};
+pub use clock_difference::{ClockDifference, ClockDifferences};
 pub use clocks::{ClockReading, ClockSight, judge};
 pub use command::{Admission, Command, Mark, OperationId, Record};
 pub use core::{ControlCore, Overloaded};

@@ -44,4 +44,4 @@ pub use state::lineage::is_members_copy;
 pub use state::returns::{ReturnView, Stage};
 pub use state::scrub::{FindingView, ScrubView};
 pub use state::settings::{Durability, Frozen, NameSpace, Settings, WithoutMajority};
-pub use status::{ControlView, LinkView, PeerView, ReplicaStatus, ShortView};
+pub use status::{ClockView, ControlView, LinkView, PeerView, ReplicaStatus, ShortView};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use control::{Depth, Proposal};
+use control::{ClockDifference, Depth, Proposal};
 use serde::Serialize;
 use vfs::ReplicaSlot;
 
@@ -96,6 +96,8 @@ pub struct PeerView {
     pub connected: bool,
     /// Of the control connection, in seconds.
     pub round_trip_seconds: Option<f64>,
+    /// How far its time of day is from this replica's; `None` when it has not answered for a site lease.
+    pub clock: Option<ClockView>,
     /// Bytes sent to it on the wire.
     pub sent_bytes: u64,
     /// Bytes received from it on the wire.
@@ -126,6 +128,15 @@ pub struct PeerView {
     pub links: Vec<LinkView>,
     /// Messages of it that were dropped, because it may not say such things.
     pub refused_messages: u64,
+}
+
+/// How far the time of day of another member is from this one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ClockView {
+    /// It is so much ahead, in microseconds; negative when it is behind.
+    pub ahead_us: i64,
+    /// It may be as much more or less: half the round trip by which it was measured.
+    pub within_us: u64,
 }
 
 /// A link between two other members, as one of them sees it.
@@ -249,6 +260,7 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
                 addresses: member.addresses.clone(),
                 connected: is_connected,
                 round_trip_seconds: wire.and_then(|wire| wire.rtt).map(|rtt| rtt.as_secs_f64()),
+                clock: clock_of(shared, slot),
                 sent_bytes: wire.map_or(0, |wire| wire.sent_bytes),
                 received_bytes: wire.map_or(0, |wire| wire.received_bytes),
                 waiting_bytes: shared.post.waiting_bytes(slot),
@@ -267,6 +279,21 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
             }
         })
         .collect()
+}
+
+fn clock_of(shared: &Shared, peer: ReplicaSlot) -> Option<ClockView> {
+    let news = shared.news();
+    let lately = news
+        .get(&peer)
+        .filter(|news| news.heard.elapsed() < shared.settings.site_lease);
+    let ClockDifference {
+        ahead_us,
+        within_us,
+    } = lately?.clock.best()?;
+    Some(ClockView {
+        ahead_us,
+        within_us,
+    })
 }
 
 /// What a peer said lately of its links to third members.

@@ -27,12 +27,13 @@ pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
 pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, StopSignals};
 pub use status::{
-    Alarm, AuditStatus, ClientStatus, ControlStatus, DrainAnswer, DrainQuestion, DurabilityAnswer,
-    DurabilityQuestion, DurabilitySetting, EvictQuestion, ExportStatus, FrozenStatus,
-    JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus, LinkStatus, LossStatus,
-    ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubFinding, ScrubQuestion, ScrubStatus,
-    ShortStatus, Status, StatusError, ThawAnswer, ThawQuestion, ViewMemberStatus, ViewStatus,
-    ask as ask_status, ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen, ask_junction,
-    ask_junctions, ask_move_authority, ask_reload, ask_scrub, ask_thaw, ask_view, moment,
+    Alarm, AuditStatus, ClientStatus, ClockStatus, ControlStatus, DrainAnswer, DrainQuestion,
+    DurabilityAnswer, DurabilityQuestion, DurabilitySetting, EvictQuestion, ExportStatus,
+    FrozenStatus, JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus, LinkStatus,
+    LossStatus, ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubFinding, ScrubQuestion,
+    ScrubStatus, ShortStatus, Status, StatusError, ThawAnswer, ThawQuestion, ViewMemberStatus,
+    ViewStatus, ask as ask_status, ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen,
+    ask_junction, ask_junctions, ask_move_authority, ask_reload, ask_scrub, ask_thaw, ask_view,
+    moment,
 };
 pub use vfs::{ShownBytes, ShownText, is_visible};

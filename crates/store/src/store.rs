@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use vfs::{Error, ObjectId, ReplicaSlot};
+use vfs::{Error, ObjectId, ReplicaSlot, Timestamp};
 
 use crate::codec::Fields;
 use crate::creation::{random_tree, write_first_rows};
@@ -112,6 +112,12 @@ impl Store {
     }
 
     /// Figures for whoever watches the store.
+    /// The time of day by the clock that the times of objects are taken from.
+    #[must_use]
+    pub fn time_of_day(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
     #[must_use]
     pub fn statistics(&self) -> StoreStatistics {
         let inner = &self.inner;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use control::ClockDifference;
 use peer::set::SetDirectory;
 use peer::{Endpoint, Lane, RequestError, Signatures};
 use store::Store;
@@ -257,6 +258,13 @@ impl Shared {
     pub(crate) fn note_heard(&self, slot: ReplicaSlot) {
         let mut news = locked(&self.news);
         news.entry(slot).or_insert_with(News::new).heard = Instant::now();
+    }
+
+    /// A peer's answer has shown how far its time of day is from the own one.
+    pub(crate) fn note_clock(&self, slot: ReplicaSlot, difference: ClockDifference) {
+        let mut news = locked(&self.news);
+        let news = news.entry(slot).or_insert_with(News::new);
+        news.clock.note(difference);
     }
 
     pub(crate) fn note_said(&self, slot: ReplicaSlot, ask: Ask) {

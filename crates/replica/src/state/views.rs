@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use control::ClockDifferences;
 use tokio::time::Instant;
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -16,6 +17,8 @@ pub(crate) struct News {
     pub(crate) heard: Instant,
     /// What it said of itself last, and when that came.
     pub(crate) said: Option<(Ask, Instant)>,
+    /// How far its time of day is from the own one.
+    pub(crate) clock: ClockDifferences,
 }
 
 impl News {
@@ -23,6 +26,7 @@ impl News {
         News {
             heard: Instant::now(),
             said: None,
+            clock: ClockDifferences::default(),
         }
     }
 }

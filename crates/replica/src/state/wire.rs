@@ -224,6 +224,8 @@ pub(crate) struct Promise {
     pub(crate) asked: u64,
     /// The sender joins no view without the receiver while the promise lasts.
     pub(crate) given: bool,
+    /// The sender's time of day when it answered, in microseconds since 1970.
+    pub(crate) time_of_day_us: i64,
 }
 
 /// The sender has entered a view in which the receiver takes part anew.

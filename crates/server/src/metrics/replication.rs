@@ -110,7 +110,7 @@ const OF_REPLICAS: [Figure<ReplicationStatus>; 15] = [
     ),
 ];
 
-const OF_PEERS: [Figure<ReplicaPeerStatus>; 15] = [
+const OF_PEERS: [Figure<ReplicaPeerStatus>; 16] = [
     (
         "replica_peer_connected",
         "1 while there is a connection",
@@ -122,6 +122,12 @@ const OF_PEERS: [Figure<ReplicaPeerStatus>; 15] = [
         "Round-trip time; 0 before it is known",
         MetricType::Gauge,
         |peer| peer.round_trip_us.unwrap_or(0) as f64 / 1e6,
+    ),
+    (
+        "replica_peer_clock_ahead_seconds",
+        "By how much the peer's time of day is ahead of this server's, negative when it is behind; 0 where that is not known",
+        MetricType::Gauge,
+        |peer| peer.clock.map_or(0.0, |clock| clock.ahead_us as f64 / 1e6),
     ),
     (
         "replica_peer_sent_bytes",
@@ -444,6 +450,7 @@ mod tests {
             "meridian_replica_clock_jumps_total{tree=\"default\"} 2.0",
             "meridian_replica_peer_connected{tree=\"default\",peer=\"3\"} 0.0",
             "meridian_replica_peer_round_trip_seconds{tree=\"default\",peer=\"1\"} 0.120345",
+            "meridian_replica_peer_clock_ahead_seconds{tree=\"default\",peer=\"1\"} -0.0123",
             "meridian_replica_peer_lag_seconds{tree=\"default\",peer=\"1\"} 4.2",
             "meridian_replica_peer_return_bytes_left{tree=\"default\",peer=\"1\"} 6291456.0",
             "meridian_replica_return_seconds_left{tree=\"default\"} 0.0",

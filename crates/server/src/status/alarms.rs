@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::clocks;
 use super::replication::{REMOVED, ShortStatus};
 use super::text::{moment, size};
 use super::{ExportStatus, ReplicationStatus, ScrubStatus, SpaceStatus, ViewStatus};
@@ -79,6 +80,7 @@ fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
     found.extend(replica.scrub.iter().flat_map(of_scrub));
     found.extend(torn(replica));
     found.extend(short(replica));
+    found.extend(clocks::apart(replica).map(|what| ("clocks-differ", what)));
     let Some(view) = &replica.view else {
         return found;
     };
@@ -192,7 +194,7 @@ fn frozen(view: &ViewStatus) -> Option<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::Status;
+    use crate::status::{ClockStatus, Status};
 
     fn names(export: &ExportStatus) -> Vec<String> {
         alarms(export).into_iter().map(|alarm| alarm.name).collect()
@@ -238,6 +240,14 @@ mod tests {
         ] {
             assert!(first.what.contains(part), "{part}: {first}");
         }
+        let mut apart = export.clone();
+        if let Some(replica) = &mut apart.replication {
+            replica.peers[0].clock = Some(ClockStatus {
+                ahead_us: 2_000_000,
+                within_us: 100,
+            });
+        }
+        assert_eq!(alarms(&apart).remove(0).name, "clocks-differ");
         let mut view = ViewStatus::example();
         view.losses.clear();
         view.members.truncate(2);

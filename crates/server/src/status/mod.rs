@@ -4,6 +4,7 @@
 
 mod alarms;
 mod clients;
+mod clocks;
 mod drain;
 mod frozen;
 mod junctions;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use alarms::Alarm;
 pub(crate) use alarms::alarms;
 pub use clients::{ClientStatus, EvictQuestion};
+pub use clocks::ClockStatus;
 pub use drain::{DrainAnswer, DrainQuestion};
 pub use frozen::{FrozenStatus, ThawAnswer, ThawQuestion};
 pub use junctions::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus};

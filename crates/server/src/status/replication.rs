@@ -9,6 +9,7 @@ use replica::{ControlView, LinkView, PeerView, ReplicaStatus, ShortView};
 use serde::{Deserialize, Serialize};
 
 use super::ReturnStatus;
+use super::clocks::ClockStatus;
 use super::scrub::{self, ScrubStatus};
 use super::text::{duration, size};
 use super::views::{Summary, ViewStatus};
@@ -107,6 +108,9 @@ pub struct ReplicaPeerStatus {
     pub connected: bool,
     /// Round-trip time, in microseconds.
     pub round_trip_us: Option<u64>,
+    /// How far its time of day is from this server's; absent when it has not answered lately.
+    #[serde(default)]
+    pub clock: Option<ClockStatus>,
     /// Bytes sent to it, as they went over the wire.
     pub sent_bytes: u64,
     /// Bytes received from it.
@@ -237,6 +241,7 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         addresses: view.addresses,
         connected: view.connected,
         round_trip_us: view.round_trip_seconds.map(|seconds| scaled(seconds, 1e6)),
+        clock: view.clock.map(ClockStatus::from),
         sent_bytes: view.sent_bytes,
         received_bytes: view.received_bytes,
         waiting_bytes: view.waiting_bytes,
@@ -351,6 +356,9 @@ impl fmt::Display for ReplicaPeerStatus {
         }
         let (sent, received) = (size(self.sent_bytes), size(self.received_bytes));
         write!(f, "; sent {sent}, received {received}")?;
+        if let Some(clock) = &self.clock {
+            write!(f, "\n    its clock is {clock}")?;
+        }
         if self.awaits_room {
             let refused = size(self.refused_bytes);
             write!(
@@ -413,6 +421,10 @@ impl ReplicationStatus {
             addresses: vec!["alpha:7643".to_owned()],
             connected: true,
             round_trip_us: Some(120_345),
+            clock: Some(ClockStatus {
+                ahead_us: -12_300,
+                within_us: 60_200,
+            }),
             sent_bytes: 3 << 20,
             received_bytes: 5 << 10,
             waiting_bytes: 512,
@@ -439,6 +451,7 @@ impl ReplicationStatus {
             addresses: vec!["gamma:7643".to_owned()],
             connected: false,
             round_trip_us: None,
+            clock: None,
             lag_updates: 0,
             lag_files: 0,
             returning: None,
@@ -513,6 +526,7 @@ mod tests {
   forwarded    7 operations to others, 9 from others
   peer 1       alpha:7643
     connected, round trip 120.3 ms; sent 3.0 MiB, received 5.0 KiB
+    its clock is 12 ms behind, to within 61 ms
     on its way back, contents: 3 of 10 files, 4.0 MiB sent, 6.0 MiB left, about 12 s to go
     lacks 12 updates, and 1.0 MiB of 2 files, for 4.2 s
   peer 3       gamma:7643, a witness

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Incarnation, Moment, Question};
+use control::{ClockDifference, Incarnation, Moment, Question};
 use peer::Lane;
 use tokio::time::{Instant, MissedTickBehavior};
 use vfs::FileSystem;
@@ -15,6 +15,7 @@ use vfs::ReplicaSlot;
 
 use super::{entering, leaving, returning};
 use crate::driver::shared::Shared;
+use crate::driver::standing::now;
 use crate::driver::turn::Turn;
 use crate::membership::accounts;
 use crate::membership::links;
@@ -182,6 +183,7 @@ pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
         incarnation: ask.incarnation,
         asked: ask.asked,
         given,
+        time_of_day_us: time_of_day_us(shared),
     };
     if ask.up_to_date {
         entering::forgive(shared, from, ask.epoch);
@@ -202,6 +204,9 @@ pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
 /// A peer has answered.
 pub(crate) fn promised(shared: &Shared, from: ReplicaSlot, promise: Promise) {
     shared.note_heard(from);
+    if let Some(difference) = clock_shown(shared, promise) {
+        shared.note_clock(from, difference);
+    }
     if promise.given {
         let question = Question {
             incarnation: Incarnation(promise.incarnation),
@@ -209,4 +214,20 @@ pub(crate) fn promised(shared: &Shared, from: ReplicaSlot, promise: Promise) {
         };
         shared.standing.promise(from, question);
     }
+}
+
+fn time_of_day_us(shared: &Shared) -> i64 {
+    let now = shared.store.time_of_day();
+    let micros = i64::from(now.nanoseconds / 1000);
+    now.seconds.saturating_mul(1_000_000).saturating_add(micros)
+}
+
+/// How far the sender's time of day is from the own one. Nothing if another start of this replica asked: that may have been on another clock of
+/// leases.
+fn clock_shown(shared: &Shared, promise: Promise) -> Option<ClockDifference> {
+    // In this order: what passes between the two counts as part of the round trip.
+    let own_us = time_of_day_us(shared);
+    let (asked, now) = (Moment(promise.asked), now());
+    let asked_here = promise.incarnation == shared.incarnation && asked <= now;
+    asked_here.then(|| ClockDifference::shown(asked, now, own_us, promise.time_of_day_us))
 }

@@ -285,6 +285,7 @@ mod tests {
                 "member-away",
                 "beta:7643",
                 "120.3 ms",
+                "12 ms behind, to within 61 ms",
                 "12 updates",
                 "connection refused",
                 "its link to replica 3",

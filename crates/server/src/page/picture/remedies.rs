@@ -35,6 +35,9 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
         "disk-nearly-full" => {
             "Make room. Clients of all servers of a set get “no space” from the smallest disk."
         }
+        "clocks-differ" => {
+            "Have a daemon set the clock of every server (chrony, systemd-timesyncd). Where one differs from all others, it is the wrong one."
+        }
         "copy-rolled-back" | "member-rolled-back" => {
             "Never run a server from an older copy of its data directory. Have the one that is named begin anew: operating.md, “A member is put back”."
         }

@@ -125,6 +125,7 @@ fn peer(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>) -> Site {
         ("sent", size(peer.sent_bytes)),
         ("received", size(peer.received_bytes)),
     ];
+    figures.extend(peer.clock.map(|clock| ("clock", clock.to_string())));
     let room = peer.available_bytes.filter(|_| !peer.witness);
     figures.extend(room.map(|bytes| ("room for clients", size(bytes))));
     Site {

@@ -1,0 +1,99 @@
+//! How far the clocks of servers are apart.
+//!
+//! What must never enter: measuring it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::replication::{ReplicationStatus, short_time};
+
+/// Clocks that differ by more than this raise an alarm, in microseconds.
+const ALLOWED_US: u64 = 1_000_000;
+
+/// How far the time of day of another server is from this one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockStatus {
+    /// It is so much ahead, in microseconds; negative when it is behind.
+    pub ahead_us: i64,
+    /// It may be as much more or less: half the round trip by which it was measured.
+    pub within_us: u64,
+}
+
+impl From<replica::ClockView> for ClockStatus {
+    fn from(view: replica::ClockView) -> ClockStatus {
+        ClockStatus {
+            ahead_us: view.ahead_us,
+            within_us: view.within_us,
+        }
+    }
+}
+
+impl ClockStatus {
+    /// Whether the clocks differ by more than they may, however long each way took.
+    fn is_apart(self) -> bool {
+        self.ahead_us.unsigned_abs().saturating_sub(self.within_us) > ALLOWED_US
+    }
+}
+
+impl fmt::Display for ClockStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let apart = short_time(self.ahead_us.unsigned_abs() / 1000);
+        let way = if self.ahead_us < 0 { "behind" } else { "ahead" };
+        let within = short_time(self.within_us.div_ceil(1000));
+        write!(f, "{apart} {way}, to within {within}")
+    }
+}
+
+/// Whose clocks are too far from this server's, and by how much.
+pub(super) fn apart(replica: &ReplicationStatus) -> Option<String> {
+    let known = replica.peers.iter();
+    let known: Vec<_> = known
+        .filter_map(|peer| Some((peer.slot, peer.clock?)))
+        .collect();
+    let apart = known.iter().filter(|(_, clock)| clock.is_apart());
+    let told: Vec<String> = apart
+        .map(|(slot, clock)| format!("the clock of replica {slot} is {clock}"))
+        .collect();
+    let own = match (told.len(), known.len()) {
+        (0, _) => return None,
+        // Of two nobody can tell who is right.
+        (all, known) if all == known && all > 1 => {
+            "; no other's agrees with this server's, so that is probably the wrong one"
+        }
+        _ => "",
+    };
+    Some(told.join(", ") + own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(ahead_us: i64, within_us: u64) -> Option<ClockStatus> {
+        Some(ClockStatus {
+            ahead_us,
+            within_us,
+        })
+    }
+
+    #[test]
+    fn clocks_that_certainly_differ_by_more_than_a_second_are_told_of() {
+        let mut replica = ReplicationStatus::example();
+        assert_eq!(apart(&replica), None);
+        for little in [clock(1_000_000, 0), clock(-3_000_000, 2_000_000), None] {
+            replica.peers[0].clock = little;
+            assert_eq!(apart(&replica), None, "{little:?}");
+        }
+        replica.peers[0].clock = clock(3_600_000_000, 60_100);
+        replica.peers[1].clock = clock(400, 300);
+        let told = "the clock of replica 1 is 1 h 0 min ahead, to within 61 ms";
+        assert_eq!(apart(&replica).as_deref(), Some(told));
+        replica.peers[1].clock = clock(-2_500_000, 300);
+        let told = apart(&replica).unwrap();
+        assert!(told.contains("replica 1 is 1 h 0 min ahead, to within 61 ms, the clock of replica 3 is 2.5 s behind, to within 1 ms"), "{told}");
+        assert!(told.ends_with("probably the wrong one"), "{told}");
+        replica.peers[1].clock = clock(i64::MIN, u64::MAX);
+        assert!(apart(&replica).is_some());
+    }
+}
