@@ -126,6 +126,7 @@ fn the_packaged_file_shows_all_defaults() {
     assert_eq!(all.transport, defaults.transport);
     assert_eq!(all.store.cache_bytes, defaults.store.cache_bytes);
     assert_eq!(all.store.open_files, defaults.store.open_files);
+    assert_eq!(all.store.checksums, defaults.store.checksums);
     let mut replication = all.replication;
     // The default depends on what the set was told, which is this unless it was told otherwise.
     assert_eq!(

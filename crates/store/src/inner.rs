@@ -165,7 +165,7 @@ impl Inner {
             unfetched,
             damaged,
             voided,
-            open_sums: OpenSums::default(),
+            open_sums: OpenSums::new(options.checksums),
             incomplete,
             torn,
             series,

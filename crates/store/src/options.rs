@@ -40,6 +40,9 @@ pub struct StoreOptions {
     pub cache_bytes: u64,
     /// The most data files kept open, at least 16.
     pub open_files: usize,
+    /// Whether contents have checksums, with which every read is compared (decision 0017). Once they have them again, what counts is made
+    /// anew behind the start.
+    pub checksums: bool,
     /// What is kept back of the storage.
     pub reserve: Reserve,
     /// The largest number of names of one object other than a directory.
@@ -57,6 +60,7 @@ impl StoreOptions {
             commit: CommitMode::Sync,
             cache_bytes: 64 << 20,
             open_files: 1024,
+            checksums: true,
             reserve: Reserve::Automatic,
             max_links: 65_000,
             clock: Arc::new(SystemClock),

@@ -81,6 +81,7 @@ impl Store {
         inner.object(ObjectId::ROOT).map_err(failed)?;
         inner.prepare_to_change().map_err(failed)?;
         inner.recover_dirty_files().map_err(failed)?;
+        inner.settle_sums().map_err(failed)?;
         recovered::clear_unfinished(inner.layout.root());
         scrub::clear_unfinished(&inner.layout);
         let threads = start_threads(&inner)
@@ -111,13 +112,13 @@ impl Store {
         self.inner.slot
     }
 
-    /// Figures for whoever watches the store.
     /// The time of day by the clock that the times of objects are taken from.
     #[must_use]
     pub fn time_of_day(&self) -> Timestamp {
         self.inner.clock.now()
     }
 
+    /// Figures for whoever watches the store.
     #[must_use]
     pub fn statistics(&self) -> StoreStatistics {
         let inner = &self.inner;

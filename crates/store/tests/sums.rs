@@ -1,6 +1,6 @@
 //! Checksums of contents: bytes that the disk has changed are shown to nobody, and nothing else is taken for that.
 //!
-//! `STORE_SUMS_SEED` chooses other changes.
+//! `STORE_SUMS_SEED` chooses other changes, `STORE_SUMS_STEPS` how many.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,6 +9,7 @@ mod fixture;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use fixture::random::Random;
@@ -137,14 +138,42 @@ async fn what_a_crash_has_torn_is_not_taken_for_damage() {
     flip(&fixture.options, quiet, 5000);
     is_refused(fixture.read(quiet, 0, 9000).await);
     // Its sums are made anew behind the start. What is changed before counts as right.
+    refused_at_last(&fixture, id).await;
+}
+
+/// Waits until a file has sums again. What is changed before counts as right.
+async fn refused_at_last(fixture: &Fixture, id: ObjectId) {
     for block in 20..110 {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         flip(&fixture.options, id, block * BLOCK);
         if fixture.read(id, block * BLOCK, 10).await.is_err() {
             return;
         }
     }
     panic!("no sums are made");
+}
+
+/// What was written meanwhile still had the sums of before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checksums_can_be_given_up_and_had_again() {
+    let mut fixture = Fixture::new();
+    let (id, mut bytes) = large(&fixture).await;
+    fixture.options.checksums = false;
+    fixture.reopen().await;
+    flip(&fixture.options, id, 10);
+    let read = fixture.read(id, 10, 1).await.unwrap();
+    assert_eq!(read[..], [bytes[10] ^ 8]);
+    flip(&fixture.options, id, 10);
+    fixture.write(id, 4000, &[1; 8192]).await.unwrap();
+    bytes[4000..12_192].fill(1);
+    fixture.set(id, &with_size(450_000)).await.unwrap();
+    bytes.truncate(450_000);
+    fixture.reopen().await;
+    assert_eq!(fixture.read(id, 0, 1 << 20).await.unwrap(), bytes);
+    fixture.options.checksums = true;
+    fixture.reopen().await;
+    assert_eq!(fixture.read(id, 0, 1 << 20).await.unwrap(), bytes);
+    refused_at_last(&fixture, id).await;
 }
 
 /// Does something to the file and to what it should be.
@@ -199,21 +228,50 @@ async fn step(fixture: &Fixture, id: ObjectId, model: &mut Vec<u8>, random: &mut
     }
 }
 
+fn number_from(variable: &str, default: u64) -> u64 {
+    let given = std::env::var(variable).ok();
+    given.map_or(default, |text| text.parse().unwrap())
+}
+
+/// The process ends in some way and is started again. After a kill what was not committed may be there or not, but can be read.
+async fn end_somehow(
+    fixture: &mut Fixture,
+    id: ObjectId,
+    model: &mut Vec<u8>,
+    random: &mut Random,
+) {
+    let committed = random.below(2) == 0;
+    if committed {
+        fixture.store().commit(id, 0, 0).await.unwrap();
+    }
+    match random.below(3) {
+        0 => return fixture.reopen().await,
+        1 => fixture.reopen_unsynced(),
+        _ => fixture.crash(),
+    }
+    fixture.store().end_reclaim().await.unwrap();
+    let read = fixture.read(id, 0, 2 << 20).await.unwrap();
+    if committed {
+        assert!(read == *model, "what was committed is another");
+    }
+    *model = read.to_vec();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_done_to_a_file_nothing_right_is_taken_for_changed() {
-    let seed = std::env::var("STORE_SUMS_SEED").map_or(20, |text| text.parse().unwrap());
+    let seed = number_from("STORE_SUMS_SEED", 20);
     println!("STORE_SUMS_SEED={seed}");
     let (mut fixture, mut random) = (Fixture::new(), Random(seed));
     let id = fixture.file(ROOT, "f").await;
     let mut model = Vec::new();
-    for number in 0..400 {
+    for number in 0..number_from("STORE_SUMS_STEPS", 400) {
         step(&fixture, id, &mut model, &mut random).await;
         if number % 10 == 9 {
             let read = fixture.read(id, 0, 2 << 20).await;
             assert!(read.unwrap() == model, "after step {number}");
         }
-        if number % 100 == 99 {
-            fixture.reopen().await;
+        if random.below(40) == 0 {
+            end_somehow(&mut fixture, id, &mut model, &mut random).await;
         }
     }
     fixture.store().sync().await.unwrap();
@@ -260,6 +318,52 @@ async fn writers_and_readers_of_the_same_blocks_do_not_disturb_each_other() {
         }
     };
     tokio::join!(write(1), write(2), write(3), read, close);
+    store.sync().await.unwrap();
+    fixture.read(id, 0, 1 << 20).await.unwrap();
+}
+
+/// Somebody closed blocks between the time when a hole was announced and the time when it was there: with the bytes of before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn holes_and_cuts_while_blocks_are_closed_are_not_taken_for_changes() {
+    let (fixture, who) = (Fixture::new(), root());
+    let (id, seed) = (
+        fixture.file(ROOT, "f").await,
+        number_from("STORE_SUMS_SEED", 20),
+    );
+    let (store, authority) = (fixture.store(), Authority::Credentials(&who));
+    let done = AtomicBool::new(false);
+    let change = |number: u64| {
+        let mut random = Random(seed * 3 + number);
+        let fixture = &fixture;
+        async move {
+            for _ in 0..150 {
+                let offset = random.below(20_000);
+                match random.below(4) {
+                    0 => drop(fixture.set(id, &with_size(offset)).await.unwrap()),
+                    1 => {
+                        let length = 1 + random.below(20_000);
+                        let extent = Extent { offset, length };
+                        store.deallocate(authority, id, extent).await.unwrap();
+                    }
+                    _ => {
+                        let bytes = vec![random.below(256) as u8; 1 + random.below(9000) as usize];
+                        fixture.write(id, offset, &bytes).await.unwrap();
+                    }
+                }
+                fixture.read(id, 0, 1 << 20).await.unwrap();
+            }
+        }
+    };
+    let close = async {
+        while !done.load(Ordering::Relaxed) {
+            store.sync().await.unwrap();
+        }
+    };
+    let changes = async {
+        tokio::join!(change(0), change(1), change(2));
+        done.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(changes, close);
     store.sync().await.unwrap();
     fixture.read(id, 0, 1 << 20).await.unwrap();
 }

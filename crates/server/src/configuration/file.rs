@@ -257,6 +257,7 @@ fn store(section: &Section<'_>, all: &mut Configuration) {
     let files = files.and_then(|files| usize::try_from(files).ok());
     all.store.open_files = files.unwrap_or(all.store.open_files);
     all.store.reserve_bytes = section.size("reserve", 64 << 20..=1 << 50);
+    all.store.checksums = section.switch("checksums").unwrap_or(all.store.checksums);
 }
 
 fn metrics(section: &Section<'_>, all: &mut Configuration) {

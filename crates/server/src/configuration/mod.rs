@@ -115,6 +115,8 @@ pub struct StoreConfiguration {
     /// Free space of the underlying file system, in bytes, that clients cannot fill; `None` leaves it
     /// to the store.
     pub reserve_bytes: Option<u64>,
+    /// Whether contents have checksums, with which every read is compared.
+    pub checksums: bool,
 }
 
 impl Default for StoreConfiguration {
@@ -123,6 +125,7 @@ impl Default for StoreConfiguration {
             cache_bytes: 64 << 20,
             open_files: 1024,
             reserve_bytes: None,
+            checksums: true,
         }
     }
 }

@@ -174,6 +174,7 @@ fn options(directory: PathBuf, configuration: &Configuration) -> StoreOptions {
         commit,
         cache_bytes: configuration.store.cache_bytes,
         open_files: configuration.store.open_files,
+        checksums: configuration.store.checksums,
         reserve,
         ..StoreOptions::new(directory)
     }

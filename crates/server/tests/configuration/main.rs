@@ -103,6 +103,7 @@ fn every_key_is_understood() {
         [store]
         cache_size = "1 GiB"
         open_files = 99
+        checksums = false
         reserve = 100000000
 
         [metrics]
@@ -178,6 +179,7 @@ fn every_key_is_understood() {
         (264 << 10, 264 << 10)
     );
     assert_eq!((all.store.cache_bytes, all.store.open_files), (1 << 30, 99));
+    assert!(!all.store.checksums);
     assert_eq!(all.store.reserve_bytes, Some(100_000_000));
     assert_eq!(
         all.metrics,

@@ -119,10 +119,7 @@ impl Inner {
         let inner = Arc::clone(self);
         blocking(move || match change {
             Change::Reserve => inner.contents(id).reserve(id, range, need),
-            Change::Punch => {
-                inner.forget_sums(id, range.start, range.end)?;
-                inner.contents(id).punch(id, range)
-            }
+            Change::Punch => inner.punch(id, range),
         })
         .await
     }

@@ -1,13 +1,13 @@
 //! Checksums among the rows: how open blocks are closed, sums go with what they were of, and those that are missing
 //! are made.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::thread;
 use std::time::Duration;
 
 use vfs::{Error, ObjectId, Result, SeekTarget};
 
-use super::contents::Holey;
+use super::contents::{Holey, Stored};
 use super::sums::{BLOCK_BYTES, BLOCKS_A_GROUP, Open, UNKNOWN, place_of, sum_of};
 use crate::codec::{Fields, Malformed};
 use crate::committer::Ticket;
@@ -17,6 +17,8 @@ use crate::mutation::Mutation;
 use crate::rows::key;
 
 const VERSION: u8 = 1;
+/// Names the row of [`Table::System`] that is there while no sums are made.
+const UNMADE_KEY: &[u8] = b"no sums";
 /// Groups that are closed with one batch.
 const GROUPS_A_BATCH: usize = 64;
 
@@ -66,11 +68,21 @@ impl Inner {
             // Old rows go first.
             return Ok(Vec::new());
         }
+        let resting = self.open_sums.at_rest(id, from, GROUPS_A_BATCH);
+        // In this order: whoever is no writer any more has said in the row, by now, how long the file is; and who has cut it off since
+        // has opened its last block.
+        let is_written = self.dirty.has_writers(id);
         let Ok(row) = self.object(id) else {
             return Ok(Vec::new());
         };
+        let is_stored = row.file().is_ok_and(|file| file.stored);
         let mut closing = Vec::new();
-        for (group, open) in self.open_sums.at_rest(id, from, GROUPS_A_BATCH) {
+        for (group, open) in resting {
+            let end = (group + 1) * BLOCKS_A_GROUP * BLOCK_BYTES;
+            if is_written && (!is_stored || end > row.size) {
+                // Bytes may be there of which the row knows nothing yet.
+                continue;
+            }
             let mut sums = self.noted_sums(id, group)?;
             for place in (0..BLOCKS_A_GROUP as usize).filter(|place| open.is_open(*place)) {
                 let block = group * BLOCKS_A_GROUP + place as u64;
@@ -153,6 +165,48 @@ impl Inner {
         self.voided.add(id);
     }
 
+    /// What is written while no sums are made keeps the rows of before; so they count for nothing once sums are made again.
+    pub(crate) fn settle_sums(&self) -> Result<()> {
+        let are_made = self.open_sums.are_made();
+        let were_made = self.metadata.row(Table::System, UNMADE_KEY)?.is_none();
+        if are_made == were_made {
+            return Ok(());
+        }
+        if are_made {
+            self.void_all_sums()?;
+        }
+        let mut mutation = self.begin_blocking()?;
+        match are_made {
+            true => mutation.remove_local(Table::System, UNMADE_KEY),
+            false => mutation.put_local(Table::System, UNMADE_KEY, b""),
+        }
+        mutation.commit_local().map(|_| ())
+    }
+
+    fn void_all_sums(&self) -> Result<()> {
+        let mut from = Vec::new();
+        loop {
+            let mut found = Vec::new();
+            while found.len() < GROUPS_A_BATCH {
+                let view = self.metadata.view();
+                let Some(row) = view.scan(Table::Sums, &[], &from).next().transpose()? else {
+                    break;
+                };
+                let id = ObjectId::from_u64(Fields::new(row.key()).u64()?);
+                found.push(id);
+                from = key::number(id.as_u64().saturating_add(1)).to_vec();
+            }
+            if found.is_empty() {
+                return Ok(());
+            }
+            let mut mutation = self.begin_blocking()?;
+            found
+                .into_iter()
+                .for_each(|id| self.void_sums(&mut mutation, id));
+            mutation.commit_local()?;
+        }
+    }
+
     /// Whether any row says something of a file's blocks.
     pub(crate) fn has_sums(&self, id: ObjectId) -> Result<bool> {
         let view = self.metadata.view();
@@ -192,10 +246,19 @@ impl Inner {
         }
     }
 
-    /// The bytes from one place to another become zeros, by one who is alone with a marked file: takes the sums of the
+    /// Makes a hole of some bytes, by one who is alone with a marked file.
+    pub(super) fn punch(&self, id: ObjectId, range: Range<u64>) -> Result<Stored> {
+        let blocks = range.start / BLOCK_BYTES..=range.end.saturating_sub(1) / BLOCK_BYTES;
+        // Until the hole is there, nobody closes its blocks with the bytes of before.
+        let _held = self.open_sums.hold(id, blocks);
+        self.forget_sums(id, range.start, range.end)?;
+        self.contents(id).punch(id, range)
+    }
+
+    /// The bytes from one place to another are to become zeros, by one who is alone with a marked file: takes the sums of the
     /// blocks away that they fill, and has those at the edges read back.
     pub(super) fn forget_sums(&self, id: ObjectId, from: u64, to: u64) -> Result<()> {
-        if from >= to {
+        if from >= to || !self.open_sums.are_made() {
             return Ok(());
         }
         let (first, last) = (from / BLOCK_BYTES, (to - 1) / BLOCK_BYTES);

@@ -121,11 +121,7 @@ impl Inner {
         }
         let (_writing, _) = self.begin_writing_as(id, true).await?;
         let inner = Arc::clone(self);
-        blocking(move || {
-            inner.forget_sums(id, extent.offset, end)?;
-            (inner.contents(id).punch(id, extent.offset..end)).map(|_| ())
-        })
-        .await?;
+        blocking(move || inner.punch(id, extent.offset..end).map(|_| ())).await?;
         self.dirty.changed(id, false);
         let released = self.stabilise(id).await?;
         self.commits.wait(released, &self.health).await

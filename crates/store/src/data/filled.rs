@@ -51,13 +51,14 @@ impl Filled {
 impl Inner {
     /// Whether a write would have bytes read back that lie beside it, in blocks that the disk may have changed.
     pub(super) fn needs_check(&self, id: ObjectId, filled: &Filled) -> bool {
-        filled.edges().any(|block| {
-            let (group, place) = place_of(block);
-            !self.open_sums.is_open(id, block)
-                && (self.noted_sums(id, group)).map_or(true, |sums| {
-                    sums.get(place).is_some_and(|sum| *sum != UNKNOWN)
-                })
-        })
+        self.open_sums.are_made()
+            && filled.edges().any(|block| {
+                let (group, place) = place_of(block);
+                !self.open_sums.is_open(id, block)
+                    && (self.noted_sums(id, group)).map_or(true, |sums| {
+                        sums.get(place).is_some_and(|sum| *sum != UNKNOWN)
+                    })
+            })
     }
 
     /// Refuses it if it has.

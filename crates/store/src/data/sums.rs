@@ -28,6 +28,9 @@ const ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
 /// Nothing is known of a block.
 pub(crate) const UNKNOWN: u32 = 0;
 
+/// No writer has this number.
+const NOBODY: u64 = 0;
+
 /// The sum of a block, or of its beginning when zeros follow.
 pub(crate) fn sum_of(block: &[u8]) -> u32 {
     let sum = crc32c::crc32c(block);
@@ -98,8 +101,11 @@ struct State {
 }
 
 /// The open blocks of all files.
-#[derive(Debug, Default)]
-pub(crate) struct OpenSums(Mutex<State>);
+#[derive(Debug)]
+pub(crate) struct OpenSums {
+    state: Mutex<State>,
+    are_made: bool,
+}
 
 /// One writer. When it is dropped without having said what it wrote, its blocks are read back.
 #[derive(Debug)]
@@ -112,27 +118,42 @@ pub(super) struct Entry<'s> {
 }
 
 impl OpenSums {
+    /// Without sums, nothing is ever open.
+    pub(crate) fn new(are_made: bool) -> OpenSums {
+        OpenSums {
+            state: Mutex::default(),
+            are_made,
+        }
+    }
+
+    /// Whether there are checksums of contents at all.
+    pub(crate) fn are_made(&self) -> bool {
+        self.are_made
+    }
+
     /// Opens the blocks that somebody is about to write.
     pub(super) fn begin(&self, id: ObjectId, blocks: RangeInclusive<u64>) -> Entry<'_> {
+        if !self.are_made {
+            return self.entry(id, NOBODY, false);
+        }
         let mut state = self.state();
         let last_is_new = !state.is_open(id, *blocks.end());
         state.open(id, blocks.clone());
-        state.last += 1;
-        let number = state.last;
-        let file = state.files.entry(id).or_default();
-        let mut clashed = false;
-        for other in &mut file.under_way {
-            let apart = other.blocks.end() < blocks.start() || blocks.end() < other.blocks.start();
-            if !apart {
-                other.clashed = true;
-                clashed = true;
-            }
-        }
-        file.under_way.push(UnderWay {
-            number,
-            blocks,
-            clashed,
-        });
+        let number = state.enter(id, blocks);
+        self.entry(id, number, last_is_new)
+    }
+
+    /// Somebody is about to change bytes of these blocks in another way than by writing them: as long as this is held, none of them is
+    /// closed, nor afterwards with what was read before.
+    pub(super) fn hold(&self, id: ObjectId, blocks: RangeInclusive<u64>) -> Entry<'_> {
+        let number = match self.are_made {
+            true => self.state().enter(id, blocks),
+            false => NOBODY,
+        };
+        self.entry(id, number, false)
+    }
+
+    fn entry(&self, id: ObjectId, number: u64, last_is_new: bool) -> Entry<'_> {
         Entry {
             sums: self,
             id,
@@ -143,7 +164,9 @@ impl OpenSums {
 
     /// Opens blocks that are changed by one who is alone with the file: they are read back.
     pub(super) fn open(&self, id: ObjectId, blocks: RangeInclusive<u64>) {
-        self.state().open(id, blocks);
+        if self.are_made {
+            self.state().open(id, blocks);
+        }
     }
 
     /// Opens the block in which a file ends that has got shorter.
@@ -255,7 +278,7 @@ impl OpenSums {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -278,6 +301,27 @@ impl State {
         if self.files.get(&id).is_some_and(is_closed) {
             self.files.remove(&id);
         }
+    }
+
+    /// Notes a writer. Returns its number.
+    fn enter(&mut self, id: ObjectId, blocks: RangeInclusive<u64>) -> u64 {
+        self.last += 1;
+        let number = self.last;
+        let file = self.files.entry(id).or_default();
+        let mut clashed = false;
+        for other in &mut file.under_way {
+            let apart = other.blocks.end() < blocks.start() || blocks.end() < other.blocks.start();
+            if !apart {
+                other.clashed = true;
+                clashed = true;
+            }
+        }
+        file.under_way.push(UnderWay {
+            number,
+            blocks,
+            clashed,
+        });
+        number
     }
 
     fn open(&mut self, id: ObjectId, blocks: RangeInclusive<u64>) {
@@ -374,7 +418,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_known_and_what_was_written_twice_at_once_is_not() {
-        let sums = OpenSums::default();
+        let sums = OpenSums::new(true);
         let one = sums.begin(FILE, 1..=3);
         one.written(2, &[5, 6]);
         assert_eq!(
@@ -393,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_group_is_closed_only_as_it_was_seen() {
-        let sums = OpenSums::default();
+        let sums = OpenSums::new(true);
         sums.begin(FILE, 0..=0).written(0, &[5]);
         let seen = sums.at_rest(FILE, 0, 9);
         assert!(sums.is_still(FILE, 0, &seen[0].1));
@@ -407,9 +451,30 @@ mod tests {
         assert_eq!(sums.state().groups, 0);
     }
 
+    /// A hole was punched behind somebody who had read back what was there before, and closed it.
+    #[test]
+    fn what_was_read_back_before_a_hole_was_made_is_not_believed_after_it() {
+        let sums = OpenSums::new(true);
+        sums.begin(FILE, 0..=200).written(0, &[5; 201]);
+        let seen = sums.at_rest(FILE, 0, 9);
+        assert_eq!(seen.len(), 3);
+        let hole = sums.hold(FILE, 90..=100);
+        sums.open(FILE, 90..=90);
+        let groups =
+            |found: &[(u64, Open)]| found.iter().map(|(group, _)| *group).collect::<Vec<_>>();
+        assert_eq!(groups(&sums.at_rest(FILE, 0, 9)), [2], "it is being made");
+        drop(hole);
+        let still = |(group, open): &(u64, Open)| sums.is_still(FILE, *group, open);
+        assert_eq!(
+            seen.iter().map(still).collect::<Vec<_>>(),
+            [false, false, true]
+        );
+        assert_eq!(groups(&sums.at_rest(FILE, 0, 9)), [0, 1, 2]);
+    }
+
     #[test]
     fn memory_is_bounded_and_what_is_forgotten_counts_as_open() {
-        let sums = OpenSums::default();
+        let sums = OpenSums::new(true);
         let many = MOST_GROUPS as u64 * BLOCKS_A_GROUP;
         drop(sums.begin(FILE, 0..=many + 1));
         assert!(sums.has_overflowed(FILE) && sums.is_open(FILE, many * 2));

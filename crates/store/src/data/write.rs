@@ -242,7 +242,7 @@ impl Inner {
         // Whoever has written before has said so by now, or the block is open.
         let zeros_follow = entry.last_is_new && !self.object(id)?.file()?.stored;
         let outcome = self.put_bytes(id, offset, data.clone(), need).await;
-        if outcome.is_ok() {
+        if outcome.is_ok() && self.open_sums.are_made() {
             let (first, sums) = filled.sums(&data, zeros_follow);
             entry.written(first, &sums);
         } else {

@@ -125,7 +125,8 @@ impl Inner {
 
     /// Makes the sums of blocks that have none: of files that were being written at a crash.
     fn note_sums(&self, id: ObjectId, size: u64, watch: &Watch<'_>) -> Result<()> {
-        match self.object(id)?.file()?.stored && !self.dirty.contains(id) {
+        let stored = self.object(id)?.file()?.stored;
+        match stored && self.open_sums.are_made() && !self.dirty.contains(id) {
             true => self.make_missing_sums(id, &self.content_of(id), size, || {
                 !self.dirty.contains(id) && !watch.is_disturbed()
             }),

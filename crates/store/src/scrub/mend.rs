@@ -103,6 +103,8 @@ impl Inner {
             file.stored = true;
             mutation.put_quietly(id, &row);
         }
+        // Made meanwhile, sums would be those of the content before; and now they are made of this one.
+        self.void_sums(&mut mutation, id);
         if row.change == content.change {
             mutation.put_local(Table::Digests, &key::object(id), &encode(&content));
         }
