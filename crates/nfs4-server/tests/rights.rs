@@ -15,7 +15,7 @@ use nfs4::{
 use nfs4_server::{AccessMode, AccessRule, Squash};
 use xdr::Bytes;
 
-use NfsStat4::{Access, BadStateid, Ok as Done, OpenMode, Perm};
+use NfsStat4::{Access, BadStateid, Ok as Done, OldStateid, OpenMode, Perm};
 
 /// From where the superuser is somebody like others.
 const SQUASHED: &str = "192.0.2.9";
@@ -465,6 +465,92 @@ async fn locks_and_opens_are_changed_by_their_client_alone() {
     );
     owner.on(&file, [locku(locked, 0, 10)]).await.ok();
     owner.on(&file, [close(both)]).await.ok();
+}
+
+/// Every other thing that a client may send as a stateid.
+#[tokio::test]
+async fn stateids_of_every_kind_are_told_apart() {
+    let world = World::new().await;
+    let [(_, owner), _, (_, other), ..] = &world.callers;
+    let file = world.file(0o640).await;
+    let first = opened(owner, &file, "both", share::ACCESS_BOTH).await;
+    let fill = write(first, 0, StableHow4::FileSync, Bytes::from_static(b"data"));
+    owner.on(&file, [fill]).await.ok();
+    let second = opened(owner, &file, "both", share::ACCESS_READ).await;
+    let numbered = |stateid: Stateid4, seqid| Stateid4 { seqid, ..stateid };
+    let not_given_out = numbered(second, second.seqid + 1);
+    let mut of_another_start = second;
+    of_another_start.other[3] ^= 1;
+    let made_up = numbered(Stateid4::ANONYMOUS, 7);
+    let all = (Done, Done);
+    let bad = (BadStateid, BadStateid);
+    for (what, stateid, expected) in [
+        ("the latest", second, all),
+        ("the latest without its number", numbered(first, 0), all),
+        ("an older one", first, (OldStateid, OldStateid)),
+        ("one that was not given out yet", not_given_out, bad),
+        ("one of another start of the server", of_another_start, bad),
+        (
+            "the current one where there is none",
+            Stateid4::CURRENT,
+            bad,
+        ),
+        ("the one that is never good", Stateid4::INVALID, bad),
+        ("one that is made up", made_up, bad),
+    ] {
+        check(what, owner, &file, stateid, expected).await;
+    }
+    for (operation, ask, reads) in with_stateid(Stateid4::CURRENT) {
+        let open = open_file(if reads {
+            share::ACCESS_READ
+        } else {
+            share::ACCESS_BOTH
+        });
+        let told = owner.status_on(&file, [open, ask]).await;
+        assert_eq!(told, Done, "{operation} with the one of the OPEN before");
+    }
+    let open = numbered(first, 0);
+    let lock = owner
+        .lock_on(&file, first_lock(open, "locker", 0, 10))
+        .await;
+    check("a lock", owner, &file, lock, all).await;
+    check("another user's lock", other, &file, lock, all).await;
+    check("another client's lock", &world.stranger, &file, lock, bad).await;
+    let elsewhere = world.file(0o640).await;
+    check("a lock of another file", owner, &elsewhere, lock, bad).await;
+    let downgrade = open_downgrade(open, share::ACCESS_READ, share::DENY_NONE);
+    owner.on(&file, [downgrade]).await.ok();
+    let read_only = (Done, OpenMode);
+    check("an open that was downgraded", owner, &file, open, read_only).await;
+    check("a lock under it", owner, &file, lock, read_only).await;
+    owner.on(&file, [locku(lock, 0, 10)]).await.ok();
+    check(
+        "a lock in an older version",
+        owner,
+        &file,
+        lock,
+        (OldStateid, OldStateid),
+    )
+    .await;
+    let unlocked = numbered(lock, 0);
+    owner.on(&file, [free_stateid(unlocked)]).await.ok();
+    check("a lock that was freed", owner, &file, unlocked, bad).await;
+}
+
+/// A lock under an open to write reads for those who could read anyway, as the open does.
+#[tokio::test]
+async fn a_lock_is_worth_what_its_open_is() {
+    let world = World::new().await;
+    let [(_, owner), (_, member), ..] = &world.callers;
+    let file = world.file(0o622).await;
+    for (client, reading) in [(owner, Done), (member, OpenMode)] {
+        let open = opened(client, &file, "writer", share::ACCESS_WRITE).await;
+        let lock = client
+            .lock_on(&file, first_lock(open, "locker", 0, 10))
+            .await;
+        check("a lock to write", client, &file, lock, (reading, Done)).await;
+        client.on(&file, [locku(lock, 0, 10)]).await.ok();
+    }
 }
 
 /// On Linux set-id bits go when somebody writes who is neither the superuser nor, without execution by the group, a member.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fixture::{ROOT, Set, WRITE, eventually, owner, root};
-use vfs::{Authority, Error, FileSystem, Stability};
+use fixture::{ROOT, Set, WRITE, eventually, owner, patiently, root};
+use vfs::{Authority, Credentials, Error, FileSystem, SetAttributes, Stability};
 
 /// Longer than any test takes.
 const KEPT: Duration = Duration::from_secs(600);
@@ -440,4 +440,74 @@ async fn a_name_leads_to_what_the_primary_of_the_object_knows() {
         "the first site does not know the file"
     );
     third.close(file, "writer").await.unwrap();
+}
+
+/// As at one server, who writes takes the set-id bits, unless it is the superuser, or, without execution by the group, a member.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn set_id_bits_go_with_a_write_that_another_site_carries_out() {
+    let set = Set::of(2).await;
+    let (primary, writer) = (&set.sites[0], &set.sites[1]);
+    for (number, (before, group, after)) in [
+        (0o2666, 1, 0o666),
+        (0o2666, 20, 0o2666),
+        (0o6777, 20, 0o777),
+        (0o4666, 1, 0o666),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = primary
+            .save(ROOT, &format!("f{number}"), b"text")
+            .await
+            .unwrap();
+        primary.open(file, "holder", WRITE).await.unwrap();
+        let given = SetAttributes {
+            owner: Some(10),
+            group: Some(20),
+            ..SetAttributes::default()
+        };
+        let mode = SetAttributes {
+            mode: Some(before),
+            ..SetAttributes::default()
+        };
+        for change in [given, mode] {
+            let superuser = root();
+            let by = Authority::Credentials(&superuser);
+            primary
+                .files
+                .set_attributes(by, file, &change)
+                .await
+                .unwrap();
+        }
+        let who = Credentials {
+            user: 12,
+            group,
+            ..root()
+        };
+        let by = Authority::Credentials(&who);
+        let opener = owner("writer");
+        patiently(|| writer.files.open(by, file, &opener, WRITE))
+            .await
+            .unwrap();
+        let forwarded = || writer.replica.status().forwarded;
+        let first = forwarded();
+        let data = || Bytes::from_static(b"more");
+        let write = || {
+            writer
+                .files
+                .write(Authority::Open(&who), file, 0, data(), Stability::Unstable)
+        };
+        patiently(write).await.unwrap();
+        assert!(forwarded() > first, "it was carried out here");
+        for site in [primary, writer] {
+            let attributes = patiently(|| site.files.attributes(file)).await.unwrap();
+            assert_eq!(
+                attributes.mode, after,
+                "{before:o} after a member of {group}"
+            );
+        }
+        writer.close(file, "writer").await.unwrap();
+        primary.close(file, "holder").await.unwrap();
+    }
+    set.assert_equal().await;
 }

@@ -84,6 +84,8 @@ pub(super) struct Client {
     /// Whether a CREATE_SESSION with that number was refused.
     pub(super) create_refused: bool,
     pub(super) renewed: Instant,
+    /// Since when somebody elsewhere has been asking for its name, and when they did last.
+    contested: Option<(Instant, Instant)>,
     pub(super) sessions: Vec<SessionId4>,
     pub(super) opens: HashSet<u64>,
     pub(super) locks: HashSet<u64>,
@@ -110,10 +112,29 @@ impl Client {
             || (self.create_refused && sequence == self.next_create.wrapping_add(1))
     }
 
+    /// Somebody elsewhere, who does not know the verifier, asks for the name. `DELAY` while this may be the client itself, restarted
+    /// with another address, for whom it is enough to wait until its lease is over; `CLID_INUSE` once the client has shown itself
+    /// meanwhile, so that there are two.
+    fn contest(&mut self, now: Instant) -> NfsStat4 {
+        let going_on = self
+            .contested
+            .filter(|(_, last)| now.saturating_duration_since(*last) <= CONTEST_PAUSE);
+        let (since, _) = going_on.unwrap_or((now, now));
+        let there_are_two = self.renewed > since;
+        self.contested = (!there_are_two).then_some((since, now));
+        match there_are_two {
+            true => NfsStat4::ClidInUse,
+            false => NfsStat4::Delay,
+        }
+    }
+
     fn is_in_use(&self) -> bool {
         !self.sessions.is_empty() || !self.opens.is_empty() || !self.locks.is_empty()
     }
 }
+
+/// Whoever is told to come again does so within this time; Linux takes a second.
+const CONTEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// A client confirms its record at once, so one that does not has given up.
 const UNCONFIRMED_LIFE: Duration = Duration::from_secs(15);
@@ -199,7 +220,8 @@ impl State {
     ///
     /// # Errors
     /// `NOENT`, `NOT_SAME`, `PERM` for updates that do not fit, `CLID_INUSE` when another principal, or somebody at
-    /// another address, uses the owner string, `DELAY` while what it held before is being let go.
+    /// another address, uses the owner string, `DELAY` while what it held before is being let go, and while somebody at another address may
+    /// be the client, restarted.
     pub fn exchange_id(
         &mut self,
         request: ExchangeRequest,
@@ -249,7 +271,7 @@ impl State {
         // AUTH_SYS proves nothing, and every client's own name is the superuser's. Whoever is elsewhere and does not know
         // the verifier waits until the client has gone.
         if in_use && existing.network != network_of(identity.address) {
-            return Err(NfsStat4::ClidInUse);
+            return Err(existing.contest(now));
         }
         // The client restarted. Its old record stays until CREATE_SESSION confirms the new one.
         Ok((self.introduce(request, now), None))
@@ -349,6 +371,7 @@ impl State {
             last_create: None,
             create_refused: false,
             renewed: now,
+            contested: None,
             sessions: Vec::new(),
             opens: HashSet::new(),
             locks: HashSet::new(),

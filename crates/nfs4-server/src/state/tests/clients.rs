@@ -224,8 +224,22 @@ fn a_name_in_use_is_not_given_to_another_address() {
         request.identity.address = Ipv4Addr::new(192, 0, 2, 99).into();
         request
     };
-    let taken = table.state.exchange_id(elsewhere(2), table.now);
-    assert_eq!(taken.unwrap_err(), NfsStat4::ClidInUse);
+    let ask = |table: &mut Table| {
+        let asked = table.state.exchange_id(elsewhere(2), table.now);
+        asked.map(|(exchanged, _)| exchanged.confirmed)
+    };
+    // It may be the client, restarted with another address, so it is told to wait.
+    assert_eq!(ask(&mut table), Err(NfsStat4::Delay));
+    table.pass(Duration::from_secs(1));
+    assert_eq!(ask(&mut table), Err(NfsStat4::Delay));
+    // The client goes on, so there are two.
+    table.exchange("a", 1, 0).unwrap();
+    assert_eq!(ask(&mut table), Err(NfsStat4::ClidInUse));
+    // Later another one asks, and what was before does not count.
+    assert_eq!(ask(&mut table), Err(NfsStat4::Delay));
+    table.exchange("a", 1, 0).unwrap();
+    table.pass(Duration::from_secs(60));
+    assert_eq!(ask(&mut table), Err(NfsStat4::Delay));
     // The client itself may have more addresses than one, and knows its verifier.
     let known = table.state.exchange_id(elsewhere(1), table.now).unwrap().0;
     assert_eq!(known.client, client);
@@ -238,6 +252,22 @@ fn a_name_in_use_is_not_given_to_another_address() {
         .unwrap();
     let free = table.state.exchange_id(elsewhere(3), table.now).unwrap().0;
     assert!(!free.confirmed);
+}
+
+/// A machine that was restarted and got another address by DHCP could not mount for a lease, and was told that it may not.
+#[test]
+fn a_client_that_was_restarted_with_another_address_is_let_in_when_its_lease_is_over() {
+    let mut table = Table::new();
+    table.client("a");
+    let mut restarted = request("a", 2, 0);
+    restarted.identity.address = Ipv4Addr::new(192, 0, 2, 99).into();
+    for _ in 0..=Limits::default().lease.as_secs() {
+        let asked = table.state.exchange_id(restarted.clone(), table.now);
+        assert_eq!(asked.unwrap_err(), NfsStat4::Delay);
+        table.pass(Duration::from_secs(1));
+    }
+    let (come, _) = table.state.exchange_id(restarted, table.now).unwrap();
+    table.create(come.client, come.sequence).unwrap();
 }
 
 /// Once a client that came back while its state was being cleared away lost what it had taken anew.
