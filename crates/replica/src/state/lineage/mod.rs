@@ -11,6 +11,8 @@ mod branch;
 mod faults;
 mod mac;
 mod meeting;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -222,7 +224,7 @@ impl Lineage {
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
     pub(crate) async fn note_stably(
-        &self,
+        self: &Arc<Self>,
         of: ReplicaSlot,
         incarnation: u64,
         mark: Attested,
@@ -239,11 +241,17 @@ impl Lineage {
         }
     }
 
-    /// Writes the next mark if anything has become stable since the last, and what was met of others.
+    /// Writes the next mark if anything has become stable since the last, and what was met of others. It is done also if
+    /// nobody waits for the end.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
-    pub(crate) async fn keep(&self) -> Result<()> {
+    pub(crate) async fn keep(self: &Arc<Self>) -> Result<()> {
+        let lineage = self.clone();
+        to_its_end(async move { lineage.write_known().await }).await
+    }
+
+    async fn write_known(&self) -> Result<()> {
         let _in_order = self.writing.lock().await;
         let batches = self.store.statistics().batches;
         let (known, news, mark) = {
@@ -268,11 +276,16 @@ impl Lineage {
         Ok(())
     }
 
-    /// Writes rows of the agreed log and the next mark with them, stably.
+    /// Writes rows of the agreed log and the next mark with them, stably. It is done also if nobody waits for the end.
     ///
     /// # Errors
     /// As [`Store::put_facts`].
-    pub(crate) async fn write_agreed(&self, mut rows: Rows) -> Result<()> {
+    pub(crate) async fn write_agreed(self: &Arc<Self>, rows: Rows) -> Result<()> {
+        let lineage = self.clone();
+        to_its_end(async move { lineage.write_with_mark(rows).await }).await
+    }
+
+    async fn write_with_mark(&self, mut rows: Rows) -> Result<()> {
         let _in_order = self.writing.lock().await;
         let mark = self.state().own.mark + 1;
         rows.push((MARK.to_vec(), Some(wire::encode(&mark))));
@@ -303,6 +316,13 @@ impl Lineage {
         let ticket = self.store.put_facts(rows).await?;
         self.store.wait_stable(ticket).await
     }
+}
+
+/// Does something that must not stop half-way, whatever becomes of who waits for it. A mark that was written and is not
+/// counted here would be given to something else, and a copy from before that could not be told from one after it.
+async fn to_its_end(work: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
+    let ended = tokio::spawn(work).await;
+    ended.unwrap_or_else(|error| Err(Error::Io(format!("the server stops: {error}"))))
 }
 
 /// The key of a row about another replica.
