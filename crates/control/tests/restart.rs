@@ -293,3 +293,39 @@ fn an_end_is_told_again_to_a_member_that_goes_on_as_a_later_incarnation() {
     assert_eq!(set.cores[2].acknowledged().count(), 0, "it has ended");
     assert_eq!(set.cores[0].unfinished(), 0, "and that is noted");
 }
+
+/// 0 was started anew in a view that the others have left behind them, and 1 has everything that it made. In the present
+/// view it does not take part, and 2 does.
+#[test]
+fn former_controls_stand_in_the_way_of_those_who_were_not_asked_whether_they_have_everything() {
+    let mut set = Set::new(3, tree(), Settings::default());
+    set.submit(0, 1, write(3));
+    set.deliver();
+    restart(&mut set, 0);
+    let tree = set.tree.clone();
+    let enter = |set: &mut Set, view: View| {
+        set.cores[0].handle_view(set.now, &tree, view);
+        renounced_to(&mut set.cores[0])
+    };
+    assert_eq!(enter(&mut set, without(3, 2, &[0, 1], &[])), []);
+    set.cores[0].handle_former_settled(set.now, &tree);
+    assert_eq!(renounced_to(&mut set.cores[0]), [slot(1)]);
+    assert_eq!(enter(&mut set, without(3, 4, &[1, 2], &[(2, 4)])), []);
+    assert!(!set.cores[0].has_renounced());
+    set.cores[0].handle_former_settled(set.now, &tree);
+    assert_eq!(renounced_to(&mut set.cores[0]), [slot(1), slot(2)]);
+    let said_again = enter(&mut set, without(3, 5, &[1, 2], &[(2, 4)]));
+    assert_eq!(said_again, [slot(1), slot(2)], "nobody is there anew");
+}
+
+/// Whom a replica tells now that its former controls have ended.
+fn renounced_to(core: &mut ControlCore) -> Vec<ReplicaSlot> {
+    let renounces = |command: Command| match command {
+        Command::Send { to, envelope, .. } => {
+            matches!(envelope.message, Message::Renounce { .. }).then_some(to)
+        }
+        _ => None,
+    };
+    let told: BTreeSet<_> = commands(core).into_iter().filter_map(renounces).collect();
+    told.into_iter().collect()
+}

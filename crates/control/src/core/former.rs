@@ -11,6 +11,7 @@ use crate::message::Message;
 use crate::moment::Moment;
 use crate::name::{ControlName, Incarnation};
 use crate::tree::Tree;
+use crate::view::View;
 use std::collections::BTreeSet;
 use vfs::ReplicaSlot;
 
@@ -58,6 +59,24 @@ impl ControlCore {
     /// view. To be called before any other method.
     pub fn restore_set_aside(&mut self, grant: Proposal) {
         self.set_aside.insert(grant.name, grant);
+    }
+
+    /// Whether the controls of former incarnations have ended, because [`ControlCore::handle_former_settled`] said that
+    /// everything made under them is everywhere. No longer when this replica learns, outside the view, that somebody takes
+    /// part who was not asked then: the others may have gone on without it long ago.
+    #[must_use]
+    pub fn has_renounced(&self) -> bool {
+        !self.former.is_unsettled()
+    }
+
+    /// A view without this replica is entered. Who takes part in it and did not in the former one may lack what others had
+    /// when former controls ended; they stand in its way until the caller has looked again.
+    pub(super) fn doubt_renunciation(&mut self, former: &View) {
+        let mut others = self.view.active.iter();
+        let unasked = others.any(|other| self.view.is_new(*other, former));
+        if self.view.has_lost(self.slot) && unasked {
+            self.former = Former::Unsettled;
+        }
     }
 
     /// Everything made under controls of former incarnations is everywhere: they end, towards everybody.

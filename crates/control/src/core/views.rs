@@ -36,6 +36,7 @@ impl ControlCore {
             self.set_grants_aside(tree, outside || self.former.is_unsettled());
             self.joined = true;
         }
+        self.doubt_renunciation(&former);
         self.forget_those_who_left(&former);
         let repeated = self.settings.rules.said_again_in_new_view();
         for peer in self.reached().into_iter().filter(|_| repeated) {

@@ -338,9 +338,7 @@ impl Turn<'_> {
         if self.ledger.unshipped.complete_everywhere(file) {
             self.ledger.shipped.insert(file);
         }
-        if let Some(former) = &mut self.ledger.former {
-            former.files.remove(&file);
-        }
+        self.ledger.note_handed_over(file);
         self.settle_former();
     }
 
@@ -399,6 +397,14 @@ impl Turn<'_> {
         }
         files.into_iter().for_each(|file| self.settle_content(file));
         self.settle_former();
+    }
+
+    /// A view is in force. Looks whether former controls, which may have ended before, are to end now.
+    pub(crate) fn look_at_former(&mut self) {
+        if self.ledger.former.is_none() && !self.core.has_renounced() {
+            self.ledger.take_up_again();
+        }
+        self.settle_all_contents();
     }
 
     /// Ends the controls of former incarnations once everything made under them is everywhere.

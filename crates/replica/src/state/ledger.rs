@@ -135,4 +135,74 @@ impl Ledger {
             operations: 0,
         }
     }
+
+    /// Everybody who takes part has all content of a file. Before a view is known nobody can tell who that is.
+    pub(crate) fn note_handed_over(&mut self, file: ObjectId) {
+        if let Some(former) = &mut self.former
+            && !self.active.is_empty()
+        {
+            former.files.remove(&file);
+        }
+    }
+
+    /// Others take part than those to whom it was handed over, and this replica does not: whatever they lack is owed again.
+    pub(crate) fn take_up_again(&mut self) {
+        let active = &self.active;
+        let backlogs = self.unshipped.peers();
+        let theirs = backlogs.filter(|(slot, _)| active.contains(slot));
+        let files = theirs.flat_map(|(_, backlog)| backlog.lacking());
+        let files = files.collect();
+        let position = self.last_position;
+        self.former.get_or_insert(Former { position, files });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use control::{Moment, Position};
+
+    use super::*;
+    use crate::state::shipping::Settings;
+
+    const FILE: ObjectId = ObjectId::from_u64(7);
+    const NEAR: ReplicaSlot = ReplicaSlot(2);
+    const FAR: ReplicaSlot = ReplicaSlot(3);
+
+    /// Replica 1 was started anew; the near one has got the file that it wrote before, the far one has not.
+    fn ledger() -> Ledger {
+        let mut unshipped = Unshipped::new(Settings::default());
+        unshipped.add_peer(NEAR);
+        unshipped.add_peer(FAR);
+        unshipped.changed(Moment(0), FILE, 0..10, Position(1));
+        let backlog = unshipped.peer(NEAR).unwrap();
+        let piece = backlog.next(Moment(u64::MAX)).unwrap();
+        assert_eq!(backlog.acknowledged(piece.id), Some(FILE));
+        let mut ledger = Ledger::new(ReplicaSlot(1), unshipped);
+        (ledger.last_position, ledger.former) = (1, None);
+        ledger
+    }
+
+    #[test]
+    fn nothing_is_handed_over_to_all_before_it_is_known_who_takes_part() {
+        let mut ledger = ledger();
+        let (position, files) = (1, [FILE].into());
+        ledger.former = Some(Former { position, files });
+        assert!(ledger.complete_at_active(FILE), "nobody is known");
+        ledger.note_handed_over(FILE);
+        ledger.active = [NEAR, FAR].into();
+        let former = ledger.former.as_ref().unwrap();
+        assert!(former.files.contains(&FILE));
+    }
+
+    #[test]
+    fn what_others_lack_who_take_part_now_is_owed_again() {
+        let mut ledger = ledger();
+        ledger.active = [NEAR, FAR].into();
+        ledger.take_up_again();
+        let former = ledger.former.take().unwrap();
+        assert_eq!((former.position, former.files), (1, [FILE].into()));
+        ledger.active = [NEAR].into();
+        ledger.take_up_again();
+        assert!(ledger.former.unwrap().files.is_empty());
+    }
 }

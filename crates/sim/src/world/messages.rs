@@ -5,7 +5,6 @@
 use super::{Event, Stamp, World, place};
 use crate::packet::Packet;
 use crate::replica::Content;
-use crate::site::Change;
 use crate::traffic::{Cargo, Sent};
 use control::{Message, Moment, Position, ReplicaSlot};
 use std::time::Duration;
@@ -101,7 +100,6 @@ impl World {
     }
 
     fn note_stored(&mut self, from: ReplicaSlot, to: ReplicaSlot, content: Content) {
-        let now = self.local(to);
         let replica = self.replica(to);
         let Some((latest, missing)) = replica.unshipped.get_mut(&content.file) else {
             return;
@@ -109,11 +107,7 @@ impl World {
         if latest.version == content.version {
             missing.retain(|slot| *slot != from);
             if missing.is_empty() {
-                replica.unshipped.remove(&content.file);
-                replica
-                    .core
-                    .handle_data_shipped(now, &replica.tree, content.file);
-                self.store(to, Change::Shipped(content.file, content.version));
+                self.note_shipped(to, content);
                 self.try_to_renounce(to);
             }
         }

@@ -57,7 +57,8 @@ impl World {
             let applied =
                 others.all(|other| head(&replica.site.acknowledged, *other) >= entered_at);
             let mut unshipped = replica.unshipped.values();
-            let shipped = unshipped.all(|(content, _)| content.follows.0 > entered_at);
+            let shipped = unshipped
+                .all(|(content, lacking)| lacking.is_empty() || content.follows.0 > entered_at);
             replica.core.is_steady() && applied && (shipped || !self.majority)
         })
     }

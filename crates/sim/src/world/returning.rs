@@ -148,6 +148,7 @@ impl World {
         if replica.core.view().active.contains(&slot) {
             if replica.core.is_settled() && site.admitted == site.incarnation {
                 self.replica(slot).site.caught_up = true;
+                self.note_shipped_to_all(slot);
                 self.settle(slot);
             }
         } else if site.renounced
@@ -242,7 +243,9 @@ impl World {
         let site = &mut replica.site;
         let mut heads = others.iter().map(|peer| head(&site.acknowledged, *peer));
         let everywhere = heads.all(|applied| applied >= site.former_head);
-        if site.cut || !everywhere || !replica.unshipped.is_empty() {
+        let mut unshipped = replica.unshipped.values();
+        let lacking = unshipped.any(|(_, missing)| !missing.is_empty());
+        if site.cut || !everywhere || lacking {
             return;
         }
         site.renounced = true;

@@ -5,7 +5,7 @@
 use super::{Event, World};
 use crate::history::Decision;
 use crate::packet::Packet;
-use crate::replica::Replica;
+use crate::replica::{Content, Replica};
 use crate::site::{Change, head};
 use control::{Incarnation, Moment, Question, ReplicaSlot, View};
 use std::collections::BTreeSet;
@@ -310,14 +310,18 @@ impl World {
         if !view.active.contains(&slot) || !former.contains(&slot) {
             replica.site.caught_up = false;
         }
-        let newcomers: Vec<ReplicaSlot> = view.active.difference(&former).copied().collect();
+        let before = replica.core.view();
+        let others = view.active.iter().copied().filter(|other| *other != slot);
+        // Among them whoever goes on as a later incarnation, and may not have taken what it was sent before.
         let newcomers: Vec<ReplicaSlot> =
-            newcomers.into_iter().filter(|new| *new != slot).collect();
+            others.filter(|other| view.is_new(*other, before)).collect();
         for (_, missing) in replica.unshipped.values_mut() {
-            missing.retain(|peer| view.active.contains(peer));
+            missing.retain(|peer| view.active.contains(peer) && !newcomers.contains(peer));
             missing.extend(newcomers.iter().copied());
         }
         replica.core.handle_view(now, &replica.tree, view);
+        // Others may take part now than those who have what was made here before.
+        replica.site.renounced &= replica.site.incarnation == 1 || replica.core.has_renounced();
         self.note_shipped_to_all(slot);
         for newcomer in newcomers {
             self.say_again(slot, newcomer);
@@ -326,17 +330,24 @@ impl World {
     }
 
     /// Contents that nobody who takes part lacks any more.
-    fn note_shipped_to_all(&mut self, slot: ReplicaSlot) {
-        let now = self.local(slot);
+    pub(super) fn note_shipped_to_all(&mut self, slot: ReplicaSlot) {
         let replica = self.replica(slot);
         let unshipped = replica.unshipped.values();
         let shipped = unshipped.filter(|(_, missing)| missing.is_empty());
         let shipped: Vec<_> = shipped.map(|(content, _)| *content).collect();
         for content in shipped {
-            let replica = self.replica(slot);
+            self.note_shipped(slot, content);
+        }
+    }
+
+    /// All who take part have this content. Who is not up to date may not know who that is, so it is remembered there.
+    pub(super) fn note_shipped(&mut self, slot: ReplicaSlot, content: Content) {
+        let now = self.local(slot);
+        let replica = self.replica(slot);
+        let core = &mut replica.core;
+        core.handle_data_shipped(now, &replica.tree, content.file);
+        if replica.site.caught_up {
             replica.unshipped.remove(&content.file);
-            let core = &mut replica.core;
-            core.handle_data_shipped(now, &replica.tree, content.file);
             self.store(slot, Change::Shipped(content.file, content.version));
         }
     }

@@ -188,7 +188,7 @@ fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view
         }
         turn.put_off_telling();
         turn.view_changed(view.clone());
-        turn.settle_all_contents();
+        turn.look_at_former();
         turn.stirred = true;
     });
     if former.active.contains(&shared.slot()) {
