@@ -1,7 +1,8 @@
 //! Sequences of losing, starting, removing, giving up and joining, while clients of all replicas work. In the end nothing waits,
 //! nothing that counts is lost, and of those who are gone nothing is left.
 //!
-//! Short ones are played all; of longer ones so many as `SEQUENCE_SEEDS` says, from `SEQUENCE_FIRST` on.
+//! Short ones are played all, in sets of four and five all of so many events as `SEQUENCE_LENGTH` says; of longer ones so many
+//! as `SEQUENCE_SEEDS` says, from `SEQUENCE_FIRST` on.
 
 mod stage;
 
@@ -160,13 +161,24 @@ fn play_all(size: u16, majority: bool, length: usize) {
 }
 
 #[test]
-fn every_sequence_of_two_in_three() {
-    play_all(3, false, 2);
+fn every_sequence_of_three_in_three() {
+    play_all(3, false, 3);
 }
 
 #[test]
-fn every_sequence_of_two_in_three_with_majority() {
-    play_all(3, true, 2);
+fn every_sequence_of_three_in_three_with_majority() {
+    play_all(3, true, 3);
+}
+
+/// As long ones as `SEQUENCE_LENGTH` says.
+#[test]
+fn every_sequence_of_two_in_four_and_five() {
+    let length = number("SEQUENCE_LENGTH").unwrap_or(2);
+    let length = usize::try_from(length).expect("few events are played");
+    for size in [4, 5] {
+        play_all(size, false, length);
+        play_all(size, true, length);
+    }
 }
 
 fn number(variable: &str) -> Option<u64> {
