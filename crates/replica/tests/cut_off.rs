@@ -60,6 +60,14 @@ async fn one_of_three_answers_nobody_and_loses_nothing_when_the_others_are_back(
         alone.try_write(file, b"alone!", MOMENT).await,
         Err(Error::Delay)
     );
+    let first = set.crash(0).await;
+    set.revive(0, first).await;
+    let alone = &set.sites[0];
+    eventually("it says that it was started anew", || {
+        let obstacle = alone.replica.view_status().obstacle;
+        obstacle.is_some_and(|why| why.contains("started anew"))
+    })
+    .await;
     bring_back(&mut set, second, third).await;
     for at in 0..3 {
         assert_eq!(set.sites[at].read(file).await.unwrap(), b"answer");

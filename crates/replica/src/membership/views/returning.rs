@@ -56,6 +56,10 @@ const NO_ROOM_ASIDE: &str = "its disk is full: changes made here that the others
 /// What is said of oneself is taken as news for so long, in times of the lease.
 const NEWS_LEASES: u32 = 1;
 
+/// What is said while a member of the view that it knew before its start does not know whether it still is one.
+const STARTED_ANEW: &str =
+    "it was started anew, and the others have not confirmed since then that it takes part";
+
 /// What is told of once, with sums later.
 const TOO_FAR: &str = "too much was changed meanwhile; a whole copy is needed";
 const NOT_ADMITTED: &str = "this replica is not admitted yet";
@@ -123,7 +127,9 @@ pub(crate) async fn come_back(shared: Arc<Shared>) {
                 PAUSE
             }
             None => {
-                shared.set_obstacle(None);
+                // What it knows of a view is of its former incarnation.
+                let anew = shared.takes_part().then(|| STARTED_ANEW.to_owned());
+                shared.set_obstacle(anew);
                 ask(&shared).await;
                 AFTER_REFUSAL
             }
