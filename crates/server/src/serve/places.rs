@@ -151,7 +151,6 @@ impl Overview {
         let misled = members.iter().find(|member| self.misleads(member));
         if let (Some(member), Some(domain)) = (misled, &self.domain) {
             tracing::warn!(
-                listen = ?self.listen,
                 "clients are not told of this server, because it does not listen at port {NFS_PORT}, where `meridian domain records {domain}` says it is; say where it is on the server that keeps the set's authority: `meridian set client-address {} HOST:PORT`",
                 member.slot
             );
