@@ -4,17 +4,25 @@
 //! which unit. [`Stripes`] is the arithmetic that follows from it. A **handle** ([`Handle`]) is what a client shows a data
 //! server in place of an open: a capability that the file's home has sealed for that server alone.
 //!
+//! [`home::Home`] decides who gets handles of a file and when they are worth nothing again; [`data_server::DataServer`] decides whether a
+//! request with a handle may be carried out now. Time, messages and requests come in as arguments, and commands go out.
+//!
 //! The rules are numbered in `docs/design/striping.md`. What must never enter: NFS and its wire types, sockets, disks, clocks, and
 //! how a tree is stored. Bytes that others hand in are refused, never believed.
 
 #![forbid(unsafe_code)]
 
+pub mod data_server;
 mod device_group;
 mod fields;
 mod handle;
+pub mod home;
 mod keys;
+mod lease;
+mod message;
 mod numbers;
 mod placement;
+mod rules;
 mod stripe_unit;
 mod stripes;
 
@@ -22,11 +30,14 @@ pub use device_group::{DeviceGroup, InvalidDeviceGroup, MAX_DATA_SERVERS};
 pub use fields::Malformed;
 pub use handle::{Access, Capability, HANDLE_BYTES, Handle, Refused};
 pub use keys::{HandleKey, HandleKeys};
+pub use lease::LeaseSettings;
+pub use message::{Act, ContentsId, Intent, IntentNumber, Report, Standing, ToDataServer, ToHome};
 pub use numbers::{
     DataServerNumber, DeviceGroupNumber, Generation, HomeNumber, IssueNumber, KeyNumber,
     PlacementNumber, PoolId,
 };
 pub use placement::{LayoutKind, Placement};
+pub use rules::Rules;
 pub use stripe_unit::{InvalidStripeUnit, StripeUnit};
 pub use stripes::{Segment, Segments, StripeMismatch, Stripes};
 

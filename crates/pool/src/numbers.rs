@@ -33,6 +33,17 @@ pub struct PlacementNumber(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
+impl Generation {
+    /// That of a placement which was never fenced.
+    pub const FIRST: Generation = Generation(1);
+
+    /// The next one.
+    #[must_use]
+    pub fn next(self) -> Generation {
+        Generation(self.0.saturating_add(1))
+    }
+}
+
 /// A device group of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceGroupNumber(pub u32);

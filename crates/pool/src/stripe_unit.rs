@@ -35,7 +35,7 @@ impl StripeUnit {
 
     /// In bytes.
     #[must_use]
-    pub fn bytes(self) -> u64 {
+    pub const fn bytes(self) -> u64 {
         1 << self.log2
     }
 

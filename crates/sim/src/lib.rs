@@ -65,6 +65,7 @@ mod locks;
 mod network;
 mod packet;
 mod plan;
+pub mod pool;
 mod random;
 mod reading;
 mod replica;

@@ -1,0 +1,152 @@
+//! Whether a request of a client may be carried out.
+
+use super::{Command, DataServer, HomeSide, Shelf};
+use crate::handle::{Access, Capability, Refused};
+use crate::keys::{HandleKey, HandleKeys};
+use crate::message::ContentsId;
+use crate::numbers::{Generation, HomeNumber, IssueNumber};
+use control::Moment;
+
+/// A read or write that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub(super) u64);
+
+/// Why a request is not carried out. Clients are told the same in every case: the handle is stale (rule 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotServed {
+    /// The handle gives no right at all.
+    #[error(transparent)]
+    Handle(#[from] Refused),
+    /// This data server has no lease of the home now.
+    #[error("there is no lease of the file's home")]
+    NoLease,
+    /// The home gave the handle out before it fenced everything.
+    #[error("the handle is of another issue number")]
+    OtherIssue,
+    /// The contents were fenced, or are about to be, or the handle is newer than what is known here.
+    #[error("the handle is of another generation")]
+    OtherGeneration,
+    /// The contents are gone.
+    #[error("the contents were removed")]
+    Removed,
+    /// It gives the right to read alone.
+    #[error("the handle gives no right to write")]
+    ReadOnly,
+}
+
+impl DataServer {
+    pub(super) fn take_lease(
+        &mut self,
+        now: Moment,
+        home: HomeNumber,
+        asked: Moment,
+        issue: IssueNumber,
+        key: HandleKey,
+    ) -> Vec<Command> {
+        let believed = self
+            .asked
+            .get(&home)
+            .is_some_and(|all| all.contains(&asked));
+        let lease_until = self.lease.relied_upon_until(asked);
+        if !believed || lease_until <= now {
+            return Vec::new();
+        }
+        let known = self.homes.get_mut(&home);
+        let gap = known.as_ref().is_none_or(|side| side.lease_until < now);
+        let has_begun = self.begun.values().any(|(of, _)| *of == home);
+        if gap && has_begun && self.rules.gap_waits() {
+            // What was admitted under a former lease must not happen beside what comes now; the next lease will do.
+            return Vec::new();
+        }
+        match known {
+            Some(side) if side.issue > issue => return Vec::new(),
+            Some(side) if side.issue == issue => {
+                side.keys.rotate(key);
+                side.lease_until = lease_until.max(side.lease_until);
+            }
+            _ => {
+                let side = HomeSide {
+                    issue,
+                    keys: HandleKeys::new(key),
+                    lease_until,
+                };
+                self.homes.insert(home, side);
+            }
+        }
+        let drops = gap && self.rules.gap_drops_requests();
+        drops
+            .then_some(Command::DropConnections)
+            .into_iter()
+            .collect()
+    }
+
+    /// A client wants to read or write with a handle. If it may, the read or write happens at once, and [`DataServer::finish`]
+    /// is called when it has happened.
+    ///
+    /// # Errors
+    /// When the handle is worth nothing here and now.
+    pub fn begin(
+        &mut self,
+        now: Moment,
+        shelf: &impl Shelf,
+        handle: &[u8],
+        wanted: Access,
+    ) -> Result<(Ticket, ContentsId), NotServed> {
+        let keys = |home| self.homes.get(&home).map(|side: &HomeSide| &side.keys);
+        let capability = Capability::open(handle, self.number, keys)?;
+        let contents = ContentsId {
+            object: capability.object,
+            placement: capability.placement,
+        };
+        self.check_lease(now, capability.home)?;
+        let issue = self.homes.get(&capability.home).map(|side| side.issue);
+        if issue != Some(capability.issue) && self.rules.issue_checked() {
+            return Err(NotServed::OtherIssue);
+        }
+        let fenced = shelf.fenced(contents);
+        if fenced.is_some_and(|fenced| fenced.removed) && self.rules.tombstones() {
+            return Err(NotServed::Removed);
+        }
+        let generation = fenced.map_or(Generation::FIRST, |fenced| fenced.generation);
+        let other = capability.generation != generation || self.is_being_fenced(contents);
+        if other && self.rules.generation_checked() {
+            return Err(NotServed::OtherGeneration);
+        }
+        if wanted > capability.access {
+            return Err(NotServed::ReadOnly);
+        }
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.begun.insert(ticket, (capability.home, contents));
+        Ok((ticket, contents))
+    }
+
+    /// A read or write that had begun has happened, or failed.
+    ///
+    /// # Errors
+    /// When the client must not be told what came of it, because the lease has run out meanwhile.
+    pub fn finish(
+        &mut self,
+        now: Moment,
+        shelf: &impl Shelf,
+        ticket: Ticket,
+    ) -> (Result<(), NotServed>, Vec<Command>) {
+        let Some((home, _)) = self.begun.remove(&ticket) else {
+            return (Err(NotServed::NoLease), Vec::new());
+        };
+        let answered = match self.rules.lease_checked_before_reply() {
+            true => self.check_lease(now, home),
+            false => Ok(()),
+        };
+        (answered, self.go_on(shelf, Some(ticket)))
+    }
+
+    fn check_lease(&self, now: Moment, home: HomeNumber) -> Result<(), NotServed> {
+        let until = self.homes.get(&home).map(|side| side.lease_until);
+        if until.is_some_and(|until| now < until) || !self.rules.lease_checked() {
+            Ok(())
+        } else {
+            Err(NotServed::NoLease)
+        }
+    }
+}

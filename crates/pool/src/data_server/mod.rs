@@ -1,0 +1,128 @@
+//! One data server: whether a request with a handle may be carried out now, and what homes ask of it.
+//!
+//! The caller has the contents and a clock; [`Shelf`] is what is asked of the former. Each read or write is one step between
+//! [`DataServer::begin`] and [`DataServer::finish`], and what a home wants done to contents waits for those that have begun.
+
+mod admission;
+mod requests;
+
+pub use admission::{NotServed, Ticket};
+
+use crate::keys::HandleKeys;
+use crate::lease::LeaseSettings;
+use crate::message::{ContentsId, Intent, IntentNumber, Report, Standing, ToDataServer, ToHome};
+use crate::numbers::{DataServerNumber, Generation, HomeNumber, IssueNumber};
+use crate::rules::Rules;
+use control::Moment;
+use requests::Waiting;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What a data server keeps, as far as decisions need it.
+pub trait Shelf {
+    /// What is stable about the generation of some contents; `None`: there never were any, or nobody has fenced them.
+    fn fenced(&self, contents: ContentsId) -> Option<Fenced>;
+    /// What there is of some contents.
+    fn report(&self, contents: ContentsId) -> Report;
+}
+
+/// The generation of some contents, kept stably beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fenced {
+    /// Handles of another one are worth nothing.
+    pub generation: Generation,
+    /// The last intent that was carried out.
+    pub through: IntentNumber,
+    /// The contents are gone.
+    pub removed: bool,
+}
+
+/// What the data server asks its caller to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Send a message to a home.
+    Send(HomeNumber, ToHome),
+    /// Carry an intent out, with its generation and all that was written before, in one stable step; then call
+    /// [`DataServer::carried_out`].
+    CarryOut(HomeNumber, Intent),
+    /// Make contents stable, then call [`DataServer::made_stable`].
+    MakeStable(HomeNumber, u64, ContentsId),
+    /// Close every connection of clients: requests that lie there were received before a gap between leases, and whoever sent
+    /// them may have gone on elsewhere.
+    DropConnections,
+}
+
+/// What a data server knows of a home.
+#[derive(Clone, Debug)]
+struct HomeSide {
+    issue: IssueNumber,
+    keys: HandleKeys,
+    lease_until: Moment,
+}
+
+/// One run of a data server.
+#[derive(Clone, Debug)]
+pub struct DataServer {
+    number: DataServerNumber,
+    lease: LeaseSettings,
+    rules: Rules,
+    homes: BTreeMap<HomeNumber, HomeSide>,
+    /// When this run has asked each home, as long as an answer is worth something.
+    asked: BTreeMap<HomeNumber, BTreeSet<Moment>>,
+    /// Reads and writes that have begun.
+    begun: BTreeMap<Ticket, (HomeNumber, ContentsId)>,
+    next_ticket: u64,
+    /// What waits for them, in order.
+    waiting: VecDeque<Waiting>,
+}
+
+impl DataServer {
+    /// A data server that starts has no lease.
+    #[must_use]
+    pub fn new(number: DataServerNumber, lease: LeaseSettings, rules: Rules) -> DataServer {
+        DataServer {
+            number,
+            lease,
+            rules,
+            homes: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            next_ticket: 0,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// It is time to ask a home for a lease. The counter of `standing` has been raised, stably, if
+    /// the question before was answered, or none was asked in this run.
+    pub fn ask(&mut self, now: Moment, home: HomeNumber, standing: Standing) -> Command {
+        let asked = self.asked.entry(home).or_default();
+        asked.insert(now);
+        *asked = asked.split_off(&now.before(self.lease.length));
+        let ask = ToHome::Ask {
+            asked: now,
+            standing,
+        };
+        Command::Send(home, ask)
+    }
+
+    /// A home has sent a message.
+    pub fn handle(
+        &mut self,
+        now: Moment,
+        shelf: &impl Shelf,
+        home: HomeNumber,
+        message: ToDataServer,
+    ) -> Vec<Command> {
+        match message {
+            ToDataServer::Lease { asked, issue, key } => {
+                self.take_lease(now, home, asked, issue, key)
+            }
+            ToDataServer::Take(intent) => self.take_intent(shelf, home, intent),
+            ToDataServer::Look {
+                issue,
+                question,
+                contents,
+                stable,
+            } => self.look(shelf, home, issue, (question, contents, stable)),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What homes want of contents waits for the reads and writes that have begun there.
+
+use super::{Command, DataServer, Shelf, Ticket};
+use crate::message::{ContentsId, Intent, ToHome};
+use crate::numbers::{HomeNumber, IssueNumber};
+use std::collections::BTreeSet;
+
+/// Something that a home wants, and what has to finish first.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    home: HomeNumber,
+    wish: Wish,
+    /// Reads and writes that had begun before it came.
+    behind: BTreeSet<Ticket>,
+    /// It is being carried out; nothing else begins with these contents.
+    under_way: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Intent(Intent),
+    Look(u64, ContentsId, bool),
+}
+
+impl Wish {
+    fn contents(&self) -> ContentsId {
+        match self {
+            Wish::Intent(intent) => intent.contents,
+            Wish::Look(_, contents, _) => *contents,
+        }
+    }
+}
+
+impl DataServer {
+    pub(super) fn take_intent(
+        &mut self,
+        shelf: &impl Shelf,
+        home: HomeNumber,
+        intent: Intent,
+    ) -> Vec<Command> {
+        let known =
+            |waiting: &Waiting| waiting.home == home && waiting.wish == Wish::Intent(intent);
+        if self.waiting.iter().any(known) {
+            return Vec::new();
+        }
+        self.enqueue(shelf, home, Wish::Intent(intent))
+    }
+
+    pub(super) fn look(
+        &mut self,
+        shelf: &impl Shelf,
+        home: HomeNumber,
+        issue: IssueNumber,
+        (question, contents, stable): (u64, ContentsId, bool),
+    ) -> Vec<Command> {
+        if self.homes.get(&home).is_none_or(|side| side.issue != issue) {
+            return Vec::new();
+        }
+        self.enqueue(shelf, home, Wish::Look(question, contents, stable))
+    }
+
+    fn enqueue(&mut self, shelf: &impl Shelf, home: HomeNumber, wish: Wish) -> Vec<Command> {
+        let there = self
+            .begun
+            .iter()
+            .filter(|(_, begun)| begun.1 == wish.contents());
+        let behind = match self.rules.raise_waits() {
+            true => there.map(|(ticket, _)| *ticket).collect(),
+            false => BTreeSet::new(),
+        };
+        self.waiting.push_back(Waiting {
+            home,
+            wish,
+            behind,
+            under_way: false,
+        });
+        self.go_on(shelf, None)
+    }
+
+    /// Whether an intent waits for these contents or is being carried out.
+    pub(super) fn is_being_fenced(&self, contents: ContentsId) -> bool {
+        let fences = |waiting: &Waiting| matches!(waiting.wish, Wish::Intent(intent) if intent.contents == contents);
+        self.waiting.iter().any(fences)
+    }
+
+    /// Begins whatever waits for nothing any more. `finished` has ended.
+    pub(super) fn go_on(&mut self, shelf: &impl Shelf, finished: Option<Ticket>) -> Vec<Command> {
+        if let Some(finished) = finished {
+            for waiting in &mut self.waiting {
+                waiting.behind.remove(&finished);
+            }
+        }
+        let mut commands = Vec::new();
+        let mut at = 0;
+        while at < self.waiting.len() {
+            let waiting = &self.waiting[at];
+            let contents = waiting.wish.contents();
+            let is_first = self
+                .waiting
+                .iter()
+                .take(at)
+                .all(|other| other.wish.contents() != contents);
+            if waiting.under_way || !waiting.behind.is_empty() || !is_first {
+                at += 1;
+                continue;
+            }
+            let (home, wish) = (waiting.home, waiting.wish);
+            match self.step(shelf, home, wish) {
+                Step::Finished(command) => {
+                    self.waiting.remove(at);
+                    commands.push(command);
+                }
+                Step::UnderWay(command) => {
+                    self.waiting[at].under_way = true;
+                    commands.push(command);
+                    at += 1;
+                }
+            }
+        }
+        commands
+    }
+
+    fn step(&self, shelf: &impl Shelf, home: HomeNumber, wish: Wish) -> Step {
+        match wish {
+            Wish::Intent(intent) if self.is_carried_out(shelf, intent) => {
+                let (number, report) = (intent.number, shelf.report(intent.contents));
+                Step::Finished(Command::Send(home, ToHome::Taken { number, report }))
+            }
+            Wish::Intent(intent) => Step::UnderWay(Command::CarryOut(home, intent)),
+            Wish::Look(question, contents, true) => {
+                Step::UnderWay(Command::MakeStable(home, question, contents))
+            }
+            Wish::Look(question, contents, false) => {
+                let report = shelf.report(contents);
+                Step::Finished(Command::Send(home, ToHome::Looked { question, report }))
+            }
+        }
+    }
+
+    /// An intent that comes again after it was carried out must not cut what was written since.
+    fn is_carried_out(&self, shelf: &impl Shelf, intent: Intent) -> bool {
+        let fenced = shelf.fenced(intent.contents);
+        fenced.is_some_and(|fenced| fenced.through >= intent.number) && self.rules.intents_once()
+    }
+
+    /// [`Command::CarryOut`] is done, stably.
+    pub fn carried_out(
+        &mut self,
+        shelf: &impl Shelf,
+        home: HomeNumber,
+        intent: Intent,
+    ) -> Vec<Command> {
+        let (number, report) = (intent.number, shelf.report(intent.contents));
+        self.end(
+            shelf,
+            home,
+            Wish::Intent(intent),
+            ToHome::Taken { number, report },
+        )
+    }
+
+    /// [`Command::MakeStable`] is done.
+    pub fn made_stable(
+        &mut self,
+        shelf: &impl Shelf,
+        home: HomeNumber,
+        question: u64,
+        contents: ContentsId,
+    ) -> Vec<Command> {
+        let report = shelf.report(contents);
+        self.end(
+            shelf,
+            home,
+            Wish::Look(question, contents, true),
+            ToHome::Looked { question, report },
+        )
+    }
+
+    fn end(
+        &mut self,
+        shelf: &impl Shelf,
+        home: HomeNumber,
+        wish: Wish,
+        answer: ToHome,
+    ) -> Vec<Command> {
+        let is_it =
+            |waiting: &Waiting| waiting.home == home && waiting.wish == wish && waiting.under_way;
+        let Some(place) = self.waiting.iter().position(is_it) else {
+            return Vec::new();
+        };
+        self.waiting.remove(place);
+        let mut commands = vec![Command::Send(home, answer)];
+        commands.extend(self.go_on(shelf, None));
+        commands
+    }
+}
+
+/// What comes of a wish whose turn it is.
+enum Step {
+    /// It is answered.
+    Finished(Command),
+    /// It is being carried out.
+    UnderWay(Command),
+}

@@ -1,0 +1,202 @@
+//! The data servers know the size (rule 7).
+
+use super::command::Command;
+use super::file::Job;
+use super::{Home, Request};
+use crate::message::{Report, ToDataServer};
+use crate::numbers::DataServerNumber;
+use control::{Moment, OperationId};
+use std::collections::BTreeMap;
+use vfs::ObjectId;
+
+/// A question to all data servers of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Asking {
+    question: u64,
+    /// Nobody writes any more: what they say is final.
+    settles: bool,
+    reports: BTreeMap<DataServerNumber, Report>,
+    /// Who waits for it; all of them before it was asked.
+    operations: Vec<OperationId>,
+}
+
+impl Home {
+    /// Answers how large a file is, now or when the data servers have said it.
+    pub(super) fn look_at(
+        &mut self,
+        now: Moment,
+        object: ObjectId,
+        operation: OperationId,
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        if !self.settings.rules.size_asked() {
+            file.row.unsettled &= file.has_writers();
+        }
+        if !file.row.unsettled || !self.settings.rules.size_asked() {
+            self.answer_size(object, operation, commands);
+            return;
+        }
+        let mut operations = vec![operation];
+        while let Some((other, Request::Look | Request::Commit(..))) = file.queue.front() {
+            operations.push(*other);
+            file.queue.pop_front();
+        }
+        self.question(now, object, operations, commands);
+    }
+
+    /// What is unsettled is settled before `then` has its turn.
+    pub(super) fn settle_first(
+        &mut self,
+        now: Moment,
+        object: ObjectId,
+        then: (OperationId, Request),
+        commands: &mut Vec<Command>,
+    ) {
+        if let Some(file) = self.files.get_mut(&object) {
+            file.queue.push_front(then);
+            self.question(now, object, Vec::new(), commands);
+        }
+    }
+
+    fn question(
+        &mut self,
+        now: Moment,
+        object: ObjectId,
+        operations: Vec<OperationId>,
+        commands: &mut Vec<Command>,
+    ) {
+        let question = self.next_question;
+        self.next_question += 1;
+        self.questions.insert(question, object);
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        file.job = Some(Job::Asking(Asking {
+            question,
+            settles: !file.has_writers(),
+            reports: BTreeMap::new(),
+            operations,
+        }));
+        for member in file.row.members.clone() {
+            if self.serves(now, member) {
+                self.put_question(object, member, commands);
+            }
+        }
+    }
+
+    /// Gives a question up; tells who waits for its answer.
+    pub(super) fn stop_asking(&mut self, object: ObjectId) -> Vec<OperationId> {
+        let Some(file) = self.files.get_mut(&object) else {
+            return Vec::new();
+        };
+        match file.job.take() {
+            Some(Job::Asking(asking)) => {
+                self.questions.remove(&asking.question);
+                asking.operations
+            }
+            other => {
+                file.job = other;
+                Vec::new()
+            }
+        }
+    }
+
+    /// Asks a data server that has not answered yet.
+    fn put_question(&self, object: ObjectId, to: DataServerNumber, commands: &mut Vec<Command>) {
+        let Some(file) = self.files.get(&object) else {
+            return;
+        };
+        let Some(Job::Asking(asking)) = &file.job else {
+            return;
+        };
+        if file.row.members.contains(&to) && !asking.reports.contains_key(&to) {
+            let look = ToDataServer::Look {
+                issue: self.issue,
+                question: asking.question,
+                contents: file.row.contents,
+                stable: asking.settles && self.settings.rules.settled_is_stable(),
+            };
+            self.send(to, look, commands);
+        }
+    }
+
+    /// A data server has a lease, after it may have been away.
+    pub(super) fn put_questions(&self, to: DataServerNumber, commands: &mut Vec<Command>) {
+        for object in self.files.keys() {
+            self.put_question(*object, to, commands);
+        }
+    }
+
+    pub(super) fn looked(
+        &mut self,
+        now: Moment,
+        from: DataServerNumber,
+        question: u64,
+        report: Report,
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(object) = self.questions.get(&question).copied() else {
+            return;
+        };
+        if !self.serves(now, from) || !self.believes(from, report) {
+            return;
+        }
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        if let Some(Job::Asking(asking)) = &mut file.job {
+            asking.reports.insert(from, report);
+            if asking.reports.len() == file.row.members.len() {
+                self.questions.remove(&question);
+                self.all_looked(object, commands);
+                self.advance(now, object, commands);
+            }
+        }
+    }
+
+    fn all_looked(&mut self, object: ObjectId, commands: &mut Vec<Command>) {
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        let Some(Job::Asking(asking)) = file.job.take() else {
+            return;
+        };
+        let before = file.row.clone();
+        let changed = self.take_reports(object, asking.reports);
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        file.row.unsettled &= !asking.settles;
+        if changed || file.row != before {
+            self.save(object, changed, commands);
+        }
+        for operation in asking.operations {
+            self.answer_size(object, operation, commands);
+        }
+    }
+
+    /// Takes over what all data servers said; whether anything may have been written since they were last asked.
+    pub(super) fn take_reports(
+        &mut self,
+        object: ObjectId,
+        reports: BTreeMap<DataServerNumber, Report>,
+    ) -> bool {
+        let restart_counts = self.settings.rules.restart_counts_as_write();
+        let Some(file) = self.files.get_mut(&object) else {
+            return false;
+        };
+        let is_new = |(server, report): (&DataServerNumber, &Report)| {
+            file.seen.get(server).is_none_or(|seen| {
+                (seen.run != report.run && restart_counts) || seen.writes != report.writes
+            })
+        };
+        let changed = reports.iter().any(is_new);
+        let ends = reports.values().map(|report| report.end);
+        file.row.size = ends.max().unwrap_or(file.row.size);
+        file.seen = reports;
+        changed
+    }
+}

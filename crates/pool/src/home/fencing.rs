@@ -1,0 +1,308 @@
+//! Fencing: recall, intent, what data servers carry out, the row (rules 4 and 8).
+
+use super::command::{Command, Record};
+use super::file::{File, Job};
+use super::{Home, Outcome, Owed};
+use crate::message::{Act, Intent, IntentNumber, Report, ToDataServer};
+use crate::numbers::DataServerNumber;
+use control::{Moment, OperationId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use vfs::ObjectId;
+
+/// A recall is repeated so often.
+const REPEAT: Duration = Duration::from_secs(1);
+
+/// Holders are asked for their layouts.
+#[derive(Clone, Debug)]
+pub(super) struct Recalling {
+    operation: OperationId,
+    act: Act,
+    /// Then they are fenced.
+    until: Moment,
+    repeated: Moment,
+}
+
+/// An intent is stable, and data servers are carrying it out.
+#[derive(Clone, Debug)]
+pub(super) struct Carrying {
+    /// Nobody waits for it after a restart.
+    operation: Option<OperationId>,
+    number: IntentNumber,
+    act: Act,
+    reports: BTreeMap<DataServerNumber, Report>,
+    begun: Moment,
+}
+
+impl Home {
+    pub(super) fn change(
+        &mut self,
+        now: Moment,
+        object: ObjectId,
+        operation: OperationId,
+        act: Act,
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        if file.holders.is_empty() || act == Act::Fence || !self.settings.rules.cut_fences() {
+            self.intend(now, object, operation, act, commands);
+            return;
+        }
+        commands.extend(
+            file.holders
+                .keys()
+                .map(|holder| Command::Recall(object, *holder)),
+        );
+        file.job = Some(Job::Recalling(Recalling {
+            operation,
+            act,
+            until: now.after(self.settings.recall_patience),
+            repeated: now,
+        }));
+    }
+
+    /// All have given their layouts back, or have had their time.
+    pub(super) fn recalled(&mut self, now: Moment, object: ObjectId, commands: &mut Vec<Command>) {
+        let job = self.files.get_mut(&object).and_then(|file| file.job.take());
+        if let Some(Job::Recalling(recalling)) = job {
+            self.intend(now, object, recalling.operation, recalling.act, commands);
+        }
+    }
+
+    fn intend(
+        &mut self,
+        now: Moment,
+        object: ObjectId,
+        operation: OperationId,
+        act: Act,
+        commands: &mut Vec<Command>,
+    ) {
+        let fences = act == Act::Fence || self.settings.rules.cut_fences();
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        if fences {
+            file.holders.clear();
+            file.row.generation = file.row.generation.next();
+        }
+        let number = IntentNumber(self.next_intent);
+        self.next_intent += 1;
+        let intent = Intent {
+            number,
+            contents: file.row.contents,
+            generation: file.row.generation,
+            act,
+        };
+        file.job = Some(Job::Carrying(Carrying {
+            operation: Some(operation),
+            number,
+            act,
+            reports: BTreeMap::new(),
+            begun: now,
+        }));
+        let owed = Owed {
+            intent,
+            owed: file.row.members.iter().copied().collect(),
+            in_row: false,
+        };
+        self.intents.insert(number, owed.clone());
+        self.record(Record::Intend(owed.clone()), commands);
+        for member in owed.owed {
+            self.send(member, ToDataServer::Take(intent), commands);
+        }
+    }
+
+    /// An intent was there when the home started.
+    pub(super) fn resume(&mut self, started: Moment, owed: Owed) {
+        let intent = owed.intent;
+        if let Some(file) = self.files.get_mut(&intent.contents.object)
+            && !owed.in_row
+        {
+            file.row.generation = intent.generation;
+            file.job = Some(Job::Carrying(Carrying {
+                operation: None,
+                number: intent.number,
+                act: intent.act,
+                reports: BTreeMap::new(),
+                begun: started,
+            }));
+        }
+        self.intents.insert(intent.number, owed);
+    }
+
+    pub(super) fn taken(
+        &mut self,
+        now: Moment,
+        from: DataServerNumber,
+        number: IntentNumber,
+        report: Report,
+        commands: &mut Vec<Command>,
+    ) {
+        if !self.believes(from, report) {
+            return;
+        }
+        let Some(owed) = self.intents.get_mut(&number) else {
+            return;
+        };
+        if !owed.owed.remove(&from) {
+            return;
+        }
+        let (object, is_over) = (
+            owed.intent.contents.object,
+            owed.owed.is_empty() && owed.in_row,
+        );
+        self.record(Record::Taken(number, from), commands);
+        if is_over {
+            self.intents.remove(&number);
+        }
+        let job = self
+            .files
+            .get_mut(&object)
+            .and_then(|file| file.job.as_mut());
+        if let Some(Job::Carrying(carrying)) = job
+            && carrying.number == number
+        {
+            carrying.reports.insert(from, report);
+            self.carried(now, object, commands);
+        }
+    }
+
+    /// Whether nothing that was fenced can happen at this data server any more.
+    fn is_fenced(&self, now: Moment, server: DataServerNumber, carrying: &Carrying) -> bool {
+        let owes = self
+            .intents
+            .get(&carrying.number)
+            .is_some_and(|owed| owed.owed.contains(&server));
+        !owes || now >= self.fenced_from(server, carrying)
+    }
+
+    /// When the lease of a data server that does not answer has run out.
+    fn fenced_from(&self, server: DataServerNumber, carrying: &Carrying) -> Moment {
+        match self.settings.rules.lease_waited_for() {
+            true => self.leased_until(server),
+            false => carrying.begun.after(self.settings.lease.length / 10),
+        }
+    }
+
+    /// Goes on with the row when every data server has carried the intent out or is fenced by its lease.
+    fn carried(&mut self, now: Moment, object: ObjectId, commands: &mut Vec<Command>) {
+        let Some(file) = self.files.get(&object) else {
+            return;
+        };
+        let Some(Job::Carrying(carrying)) = &file.job else {
+            return;
+        };
+        if !file
+            .row
+            .members
+            .iter()
+            .all(|member| self.is_fenced(now, *member, carrying))
+        {
+            return;
+        }
+        let carrying = carrying.clone();
+        if let Some(owed) = self.intents.get_mut(&carrying.number) {
+            owed.in_row = true;
+            if owed.owed.is_empty() {
+                self.intents.remove(&carrying.number);
+            }
+        }
+        if carrying.act == Act::Remove {
+            self.contents_gone(object, &carrying, commands);
+            return;
+        }
+        let changed = self.take_over(object, &carrying);
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        file.job = None;
+        let record = Record::Row {
+            row: file.row.clone(),
+            changed,
+            intent: Some(carrying.number),
+        };
+        self.record(record, commands);
+        if let Some(operation) = carrying.operation {
+            self.answer(operation, Outcome::Done, commands);
+        }
+        self.advance(now, object, commands);
+    }
+
+    /// What an intent means for size and change; whether the contents may have changed.
+    fn take_over(&mut self, object: ObjectId, carrying: &Carrying) -> bool {
+        let Some(file) = self.files.get_mut(&object) else {
+            return false;
+        };
+        let all_reported = carrying.reports.len() == file.row.members.len();
+        if let Act::Truncate(size) = carrying.act {
+            // Whatever a data server that is away has, it is cut before it serves again.
+            file.row.size = size;
+            file.row.unsettled = file.has_writers();
+            file.seen.clear();
+            return true;
+        }
+        let cut = carrying.act != Act::Fence;
+        if !file.row.unsettled || !all_reported {
+            return cut;
+        }
+        file.row.unsettled = file.has_writers();
+        self.take_reports(object, carrying.reports.clone()) || cut
+    }
+
+    fn contents_gone(
+        &mut self,
+        object: ObjectId,
+        carrying: &Carrying,
+        commands: &mut Vec<Command>,
+    ) {
+        let file = self.files.remove(&object);
+        self.record(Record::Gone(object, carrying.number), commands);
+        if let Some(operation) = carrying.operation {
+            self.answer(operation, Outcome::Done, commands);
+        }
+        for (operation, _) in file.into_iter().flat_map(|file| file.queue) {
+            self.answer(operation, Outcome::Gone, commands);
+        }
+    }
+
+    /// When time alone has something to do with the file.
+    pub(super) fn wakes(&self, file: &File) -> Option<Moment> {
+        match file.job.as_ref()? {
+            Job::Asking(_) => None,
+            Job::Recalling(recalling) => {
+                Some(recalling.until.min(recalling.repeated.after(REPEAT)))
+            }
+            Job::Carrying(carrying) => {
+                let owed = self.intents.get(&carrying.number)?.owed.iter();
+                let fenced = owed.map(|server| self.fenced_from(*server, carrying));
+                // Nobody owes it any more when all had carried it out before the home was started anew.
+                Some(fenced.max().unwrap_or(carrying.begun))
+            }
+        }
+    }
+
+    pub(super) fn time_passed(
+        &mut self,
+        now: Moment,
+        object: ObjectId,
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        match &mut file.job {
+            Some(Job::Recalling(recalling)) if now >= recalling.until => {
+                self.recalled(now, object, commands);
+            }
+            Some(Job::Recalling(recalling)) if now >= recalling.repeated.after(REPEAT) => {
+                recalling.repeated = now;
+                let holders = file.holders.keys();
+                commands.extend(holders.map(|holder| Command::Recall(object, *holder)));
+            }
+            Some(Job::Carrying(_)) => self.carried(now, object, commands),
+            _ => {}
+        }
+    }
+}

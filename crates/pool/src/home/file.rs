@@ -1,0 +1,71 @@
+//! What a home knows of a file that is in use.
+
+use super::asking::Asking;
+use super::fencing::{Carrying, Recalling};
+use super::{Holder, Request};
+use crate::handle::Access;
+use crate::message::{ContentsId, Report};
+use crate::numbers::{DataServerNumber, Generation};
+use control::OperationId;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What the row of a file says, as far as its contents are concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRow {
+    /// The file and its placement.
+    pub contents: ContentsId,
+    /// The generation of the placement.
+    pub generation: Generation,
+    /// The data servers of the placement's device group.
+    pub members: Vec<DataServerNumber>,
+    /// Its size in bytes; while it is unsettled the data servers know better.
+    pub size: u64,
+    /// Clients may write, or have written, past the home (rule 7).
+    pub unsettled: bool,
+}
+
+/// A file in use.
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    pub(super) row: FileRow,
+    pub(super) holders: BTreeMap<Holder, Access>,
+    /// What each data server said last.
+    pub(super) seen: BTreeMap<DataServerNumber, Report>,
+    pub(super) job: Option<Job>,
+    /// What waits for the job to end, in order.
+    pub(super) queue: VecDeque<(OperationId, Request)>,
+}
+
+/// What is being done.
+#[derive(Clone, Debug)]
+pub(super) enum Job {
+    /// The data servers are asked what they have.
+    Asking(Asking),
+    /// Clients are asked for their layouts.
+    Recalling(Recalling),
+    /// Data servers carry an intent out.
+    Carrying(Carrying),
+}
+
+impl File {
+    pub(super) fn new(row: &FileRow) -> File {
+        File {
+            row: row.clone(),
+            holders: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            job: None,
+            queue: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn has_writers(&self) -> bool {
+        self.holders
+            .values()
+            .any(|access| *access == Access::ReadWrite)
+    }
+
+    /// Its row says everything.
+    pub(super) fn is_idle(&self) -> bool {
+        self.holders.is_empty() && self.job.is_none() && self.queue.is_empty()
+    }
+}

@@ -1,0 +1,206 @@
+//! One home: who has layouts of its files, what data servers still owe, and how large files are that clients write past it.
+//!
+//! Everything that concerns one file is done in the order in which it was asked for ([`Request`]). The caller has the rows and a
+//! clock, and carries [`Command`]s out.
+
+mod asking;
+mod command;
+mod fencing;
+mod file;
+mod request;
+mod servers;
+
+pub use command::{Command, Record};
+pub use file::FileRow;
+pub use request::{Holder, Outcome, Request};
+
+use crate::keys::{HandleKey, HandleKeys};
+use crate::lease::LeaseSettings;
+use crate::message::{Intent, IntentNumber, Standing, ToDataServer, ToHome};
+use crate::numbers::{DataServerNumber, HomeNumber, IssueNumber};
+use crate::rules::Rules;
+use control::{Mark, Moment, OperationId};
+use file::File;
+use servers::Server;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use vfs::ObjectId;
+
+/// Times and rules of a home.
+#[derive(Clone, Copy, Debug)]
+pub struct HomeSettings {
+    /// The leases of data servers.
+    pub lease: LeaseSettings,
+    /// How long clients that are asked for a layout may keep it before they are fenced.
+    pub recall_patience: Duration,
+    /// For tests: the rules in force.
+    pub rules: Rules,
+}
+
+impl Default for HomeSettings {
+    fn default() -> HomeSettings {
+        HomeSettings {
+            lease: LeaseSettings::default(),
+            recall_patience: Duration::from_secs(2),
+            rules: Rules::ALL,
+        }
+    }
+}
+
+/// An intent that is stable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// What is to be done.
+    pub intent: Intent,
+    /// Who has not said yet that it is done.
+    pub owed: BTreeSet<DataServerNumber>,
+    /// The row says what the intent leads to.
+    pub in_row: bool,
+}
+
+/// What a home finds on its disk when it starts.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    /// The data servers of the pool, with what each of them had when it was last heard of.
+    pub servers: BTreeMap<DataServerNumber, Option<Standing>>,
+    /// The intents, by number.
+    pub intents: Vec<Owed>,
+    /// The rows of all files that have an intent which is not in the row.
+    pub files: Vec<FileRow>,
+    /// Larger than the number of any intent that ever was.
+    pub next_intent: u64,
+}
+
+/// One run of a home.
+#[derive(Clone, Debug)]
+pub struct Home {
+    number: HomeNumber,
+    issue: IssueNumber,
+    keys: HandleKeys,
+    settings: HomeSettings,
+    servers: BTreeMap<DataServerNumber, Server>,
+    files: BTreeMap<ObjectId, File>,
+    intents: BTreeMap<IntentNumber, Owed>,
+    next_intent: u64,
+    next_question: u64,
+    /// Whose file a question is about that is not answered yet.
+    questions: BTreeMap<u64, ObjectId>,
+    /// How many records were handed out.
+    recorded: u64,
+}
+
+impl Home {
+    /// A home that starts: with an issue number that it has made stable and never used before, and a key drawn at random.
+    #[must_use]
+    pub fn new(
+        number: HomeNumber,
+        issue: IssueNumber,
+        key: HandleKey,
+        settings: HomeSettings,
+        started: Moment,
+        recovered: Recovered,
+    ) -> Home {
+        let forgotten = match settings.rules.forgotten_leases_waited_for() {
+            true => settings.lease.promised_until(started),
+            false => started,
+        };
+        let server = |(number, standing)| (number, Server::new(standing, forgotten));
+        let mut home = Home {
+            number,
+            issue,
+            keys: HandleKeys::new(key),
+            settings,
+            servers: recovered.servers.into_iter().map(server).collect(),
+            files: BTreeMap::new(),
+            intents: BTreeMap::new(),
+            next_intent: recovered.next_intent,
+            next_question: 0,
+            questions: BTreeMap::new(),
+            recorded: 0,
+        };
+        for row in &recovered.files {
+            home.files.insert(row.contents.object, File::new(row));
+        }
+        for owed in recovered.intents {
+            home.resume(started, owed);
+        }
+        home
+    }
+
+    /// A data server has sent a message.
+    pub fn handle(&mut self, now: Moment, from: DataServerNumber, message: ToHome) -> Vec<Command> {
+        let mut commands = Vec::new();
+        match message {
+            ToHome::Ask { asked, standing } => {
+                self.ask(now, from, (asked, standing), &mut commands)
+            }
+            ToHome::Taken { number, report } => {
+                self.taken(now, from, number, report, &mut commands)
+            }
+            ToHome::Looked { question, report } => {
+                self.looked(now, from, question, report, &mut commands);
+            }
+        }
+        commands
+    }
+
+    /// Something is to be done with a file. `row` is what its row says; it does not count while the home knows better.
+    pub fn request(
+        &mut self,
+        now: Moment,
+        row: &FileRow,
+        operation: OperationId,
+        request: Request,
+    ) -> Vec<Command> {
+        let mut commands = Vec::new();
+        let object = row.contents.object;
+        self.files.entry(object).or_insert_with(|| File::new(row));
+        self.accept(object, operation, request, &mut commands);
+        self.advance(now, object, &mut commands);
+        commands
+    }
+
+    /// When [`Home::handle_timer`] has to be called, if nothing else happens.
+    #[must_use]
+    pub fn next_timer(&self) -> Option<Moment> {
+        self.files
+            .values()
+            .filter_map(|file| self.wakes(file))
+            .min()
+    }
+
+    /// Time has passed.
+    pub fn handle_timer(&mut self, now: Moment) -> Vec<Command> {
+        let mut commands = Vec::new();
+        let objects: Vec<ObjectId> = self.files.keys().copied().collect();
+        for object in objects {
+            self.time_passed(now, object, &mut commands);
+        }
+        commands
+    }
+
+    fn record(&mut self, record: Record, commands: &mut Vec<Command>) -> Mark {
+        self.recorded += 1;
+        commands.push(Command::Persist(record));
+        self.mark()
+    }
+
+    /// Everything that was recorded until now.
+    fn mark(&self) -> Mark {
+        Mark(self.recorded)
+    }
+
+    fn send(&self, to: DataServerNumber, message: ToDataServer, commands: &mut Vec<Command>) {
+        let after = self.mark();
+        commands.push(Command::Send { to, message, after });
+    }
+
+    fn answer(&self, operation: OperationId, outcome: Outcome, commands: &mut Vec<Command>) {
+        let after = self.mark();
+        commands.push(Command::Answer {
+            operation,
+            outcome,
+            after,
+        });
+    }
+}

@@ -1,0 +1,223 @@
+//! What is done with files, and in which order.
+
+use super::Home;
+use super::command::{Command, Record};
+use super::file::Job;
+use crate::handle::{Access, Capability, Handle};
+use crate::message::Act;
+use crate::numbers::DataServerNumber;
+use control::{Moment, OperationId};
+use vfs::ObjectId;
+
+/// Who holds a layout, by the caller's number. The home itself is one, when it reads or writes for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Holder(pub u64);
+
+/// What is wanted of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Somebody wants to use the data servers. A holder that asks again has the larger right of both.
+    Layout(Holder, Access),
+    /// A holder gives its layout back, and has nothing under way at the data servers. Answered with the settled size, if nobody
+    /// else writes.
+    Return(Holder),
+    /// A holder has lost what its layout rests on, and may still have requests under way: it is fenced. Answered when nothing of
+    /// it can happen any more.
+    Lost(Holder),
+    /// How large is the file?
+    Look,
+    /// A holder says that it has written, and that the file ends at this offset, at least (LAYOUTCOMMIT).
+    Commit(Holder, u64),
+    /// The contents are changed under everybody's feet.
+    Change(Act),
+}
+
+/// What came of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A handle for each data server of the device group, in order.
+    Layout(Vec<(DataServerNumber, Handle)>),
+    /// Not while layouts are being recalled; ask again (`NFS4ERR_RECALLCONFLICT`).
+    Conflict,
+    /// Not now, since a data server is away: the home reads and writes for the client (`NFS4ERR_BADLAYOUT`).
+    ThroughHome,
+    /// The asker holds no layout.
+    NoLayout,
+    /// The size, with everything that was answered before the operation began.
+    Size(u64),
+    /// It is done, stably.
+    Done,
+    /// The file's contents are gone.
+    Gone,
+}
+
+impl Home {
+    /// What cannot wait for the others: whoever gives a layout back may be what they wait for.
+    pub(super) fn accept(
+        &mut self,
+        object: ObjectId,
+        operation: OperationId,
+        request: Request,
+        commands: &mut Vec<Command>,
+    ) {
+        let rules = self.settings.rules;
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        match request {
+            Request::Return(holder) | Request::Lost(holder) => {
+                let lost = matches!(request, Request::Lost(_)) && rules.losers_fenced();
+                match file.holders.remove(&holder) {
+                    None => file.queue.push_back((operation, Request::Look)),
+                    Some(_) if lost => self.go_first(object, operation, Act::Fence),
+                    Some(_) => file.queue.push_back((operation, Request::Look)),
+                }
+            }
+            Request::Commit(holder, _)
+                if !file.holders.contains_key(&holder) && rules.commit_needs_layout() =>
+            {
+                self.answer(operation, Outcome::NoLayout, commands);
+            }
+            Request::Layout(..)
+                if matches!(file.job, Some(Job::Recalling(_) | Job::Carrying(_))) =>
+            {
+                self.answer(operation, Outcome::Conflict, commands);
+            }
+            Request::Change(act) => self.go_first(object, operation, act),
+            _ => file.queue.push_back((operation, request)),
+        }
+    }
+
+    /// A change waits for no data server that is away, and so for no question either: what was asked is asked again behind it.
+    fn go_first(&mut self, object: ObjectId, operation: OperationId, act: Act) {
+        let asked_again = self.stop_asking(object);
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        let is_change = |queued: &(OperationId, Request)| matches!(queued.1, Request::Change(_));
+        let place = file
+            .queue
+            .iter()
+            .take_while(|queued| is_change(queued))
+            .count();
+        let change = (operation, Request::Change(act));
+        let looks = asked_again
+            .into_iter()
+            .map(|operation| (operation, Request::Look));
+        for (behind, queued) in std::iter::once(change).chain(looks).enumerate() {
+            file.queue.insert(place + behind, queued);
+        }
+    }
+
+    /// Takes from the queue what can be done now.
+    pub(super) fn advance(&mut self, now: Moment, object: ObjectId, commands: &mut Vec<Command>) {
+        while let Some(file) = self.files.get_mut(&object) {
+            if let Some(Job::Recalling(_)) = &file.job
+                && file.holders.is_empty()
+            {
+                self.recalled(now, object, commands);
+                continue;
+            }
+            if file.job.is_some() {
+                return;
+            }
+            let Some((operation, request)) = file.queue.pop_front() else {
+                break;
+            };
+            match request {
+                Request::Layout(holder, access) => {
+                    self.grant(now, object, operation, (holder, access), commands);
+                }
+                Request::Commit(_, claimed) if !self.settings.rules.size_asked() => {
+                    file.row.size = file.row.size.max(claimed);
+                    self.save(object, true, commands);
+                    self.answer_size(object, operation, commands);
+                }
+                Request::Change(act) => self.change(now, object, operation, act, commands),
+                _ => self.look_at(now, object, operation, commands),
+            }
+        }
+        if self.files.get(&object).is_some_and(super::File::is_idle) {
+            self.files.remove(&object);
+        }
+    }
+
+    fn grant(
+        &mut self,
+        now: Moment,
+        object: ObjectId,
+        operation: OperationId,
+        (holder, access): (Holder, Access),
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(file) = self.files.get(&object) else {
+            return;
+        };
+        let all_serve = file
+            .row
+            .members
+            .iter()
+            .all(|member| self.serves(now, *member));
+        if !all_serve {
+            self.answer(operation, Outcome::ThroughHome, commands);
+            return;
+        }
+        if file.row.unsettled && !file.has_writers() {
+            // What was before is told apart from what comes now.
+            let again = (operation, Request::Layout(holder, access));
+            self.settle_first(now, object, again, commands);
+            return;
+        }
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        let held = file.holders.entry(holder).or_insert(access);
+        *held = access.max(*held);
+        let access = *held;
+        if access == Access::ReadWrite && !file.row.unsettled {
+            file.row.unsettled = true;
+            if self.settings.rules.unsettled_first() {
+                self.save(object, false, commands);
+            }
+        }
+        let Some(file) = self.files.get(&object) else {
+            return;
+        };
+        let capability = Capability {
+            home: self.number,
+            issue: self.issue,
+            object,
+            placement: file.row.contents.placement,
+            generation: file.row.generation,
+            access,
+        };
+        let members = file.row.members.iter();
+        let handles = members.map(|member| (*member, self.keys.seal(&capability, *member)));
+        let outcome = Outcome::Layout(handles.collect());
+        self.answer(operation, outcome, commands);
+    }
+
+    /// The row is made stable as it is now.
+    pub(super) fn save(&mut self, object: ObjectId, changed: bool, commands: &mut Vec<Command>) {
+        let Some(file) = self.files.get(&object) else {
+            return;
+        };
+        let record = Record::Row {
+            row: file.row.clone(),
+            changed,
+            intent: None,
+        };
+        self.record(record, commands);
+    }
+
+    pub(super) fn answer_size(
+        &self,
+        object: ObjectId,
+        operation: OperationId,
+        commands: &mut Vec<Command>,
+    ) {
+        if let Some(file) = self.files.get(&object) {
+            self.answer(operation, Outcome::Size(file.row.size), commands);
+        }
+    }
+}

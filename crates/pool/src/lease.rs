@@ -1,0 +1,42 @@
+//! The lease under which a data server answers for a home (rule 4).
+//!
+//! It counts from the asking at the data server, and from the giving at the home, so a data server that is cut off stops by itself
+//! before the home acts as if it had stopped.
+
+use control::Moment;
+use std::time::Duration;
+
+/// How long leases last, and how far clocks may be apart in speed.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseSettings {
+    /// How long a lease lasts. Has to be the same at all servers of a pool.
+    pub length: Duration,
+    /// How much faster or slower than true time a clock may run, in millionths (decision 0012).
+    pub drift_ppm: u32,
+}
+
+impl Default for LeaseSettings {
+    fn default() -> LeaseSettings {
+        LeaseSettings {
+            length: Duration::from_secs(3),
+            drift_ppm: 110_000,
+        }
+    }
+}
+
+impl LeaseSettings {
+    /// Until when a data server may rely on a lease that it asked for at `asked`.
+    pub(crate) fn relied_upon_until(&self, asked: Moment) -> Moment {
+        asked.after(self.length.saturating_sub(self.drift()))
+    }
+
+    /// From when on no data server relies on a lease that was given at `given` or before.
+    pub(crate) fn promised_until(&self, given: Moment) -> Moment {
+        given.after(self.length + self.drift())
+    }
+
+    fn drift(&self) -> Duration {
+        let micros = self.length.as_micros() * u128::from(self.drift_ppm);
+        Duration::from_micros(u64::try_from(micros.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    }
+}

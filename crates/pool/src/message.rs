@@ -1,0 +1,121 @@
+//! What a home and a data server say to each other. Messages arrive in the order they were sent, or not at all.
+
+use crate::keys::HandleKey;
+use crate::numbers::{Generation, IssueNumber, PlacementNumber};
+use control::Moment;
+use vfs::ObjectId;
+
+/// The contents of one object under one placement, as a data server keeps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentsId {
+    /// The file.
+    pub object: ObjectId,
+    /// Which contents of it.
+    pub placement: PlacementNumber,
+}
+
+/// Which contents a data server has, as a home recognises them (rule 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Drawn at random when the data server's store was made.
+    pub identity: u128,
+    /// Counts its starts and the reports that were answered, stably, so that an older copy of the store shows. It does not grow while
+    /// nobody answers: an older copy that is cut off would catch up.
+    pub counter: u64,
+    /// Which run of the data server says so, drawn at random when it started. Reports of others do not count from now on.
+    pub run: u64,
+}
+
+/// What a data server has of some contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Where they end: behind the last byte that was written, or where they were cut. 0: there is nothing.
+    pub end: u64,
+    /// Which run of the data server counts the writes.
+    pub run: u64,
+    /// Writes to these contents in that run.
+    pub writes: u64,
+}
+
+/// What is done to contents when they are fenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Nothing else.
+    Fence,
+    /// They end at this offset, whether they were longer or shorter before.
+    Truncate(u64),
+    /// So many bytes from the offset on become a hole; the end stays.
+    Punch(u64, u64),
+    /// They go, and leave a tombstone.
+    Remove,
+}
+
+/// Counts the intents of a home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IntentNumber(pub u64);
+
+/// What a home has decided, stably, about some contents, and what data servers may still owe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Intent {
+    /// Intents are carried out in the order of their numbers.
+    pub number: IntentNumber,
+    /// Whose contents.
+    pub contents: ContentsId,
+    /// Handles of a smaller generation are worth nothing from now on.
+    pub generation: Generation,
+    /// What else is done, in the same step.
+    pub act: Act,
+}
+
+/// From a data server to a home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToHome {
+    /// It asks for a lease.
+    Ask {
+        /// When, on its own clock; comes back with the lease.
+        asked: Moment,
+        /// What it has.
+        standing: Standing,
+    },
+    /// It has carried an intent out, stably.
+    Taken {
+        /// Which one.
+        number: IntentNumber,
+        /// What there is of the contents now.
+        report: Report,
+    },
+    /// The answer to [`ToDataServer::Look`].
+    Looked {
+        /// The number of the question.
+        question: u64,
+        /// What there is of the contents.
+        report: Report,
+    },
+}
+
+/// From a home to a data server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToDataServer {
+    /// Leave to answer for the home.
+    Lease {
+        /// When the data server asked for it.
+        asked: Moment,
+        /// Handles of other issue numbers are worth nothing.
+        issue: IssueNumber,
+        /// What handles are sealed with.
+        key: HandleKey,
+    },
+    /// An intent is to be carried out.
+    Take(Intent),
+    /// What is there of some contents?
+    Look {
+        /// Answered only under this issue number, so that nothing older is still served.
+        issue: IssueNumber,
+        /// Comes back with the answer.
+        question: u64,
+        /// Whose contents.
+        contents: ContentsId,
+        /// Whether they have to be stable before it is answered.
+        stable: bool,
+    },
+}

@@ -1,0 +1,192 @@
+//! What disks hold, and what they lose.
+
+use super::event::Value;
+use pool::data_server::{Fenced, Shelf};
+use pool::home::{FileRow, Owed, Record, Recovered};
+use pool::{
+    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, Report, Standing,
+    StripeUnit,
+};
+use std::collections::BTreeMap;
+use vfs::ObjectId;
+
+/// Bytes of a cell.
+pub(super) const CELL: u64 = StripeUnit::MIN.bytes();
+
+/// So many cells are written at most.
+pub(super) const CELLS: u64 = 8;
+
+/// Some contents at a data server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Contents {
+    pub(super) cells: BTreeMap<u64, Value>,
+    pub(super) end: u64,
+    pub(super) fenced: Option<Fenced>,
+}
+
+impl Contents {
+    pub(super) fn write(&mut self, cell: u64, value: Value) {
+        self.cells.insert(cell, value);
+        self.end = self.end.max((cell + 1) * CELL);
+    }
+
+    pub(super) fn carry_out(&mut self, intent: &Intent) {
+        match intent.act {
+            Act::Fence => {}
+            Act::Truncate(size) => {
+                self.cells.retain(|cell, _| cell * CELL < size);
+                self.end = size;
+            }
+            Act::Punch(from, length) => {
+                let hole = from..from + length;
+                self.cells.retain(|cell, _| !hole.contains(&(cell * CELL)));
+            }
+            Act::Remove => {
+                self.cells.clear();
+                self.end = 0;
+            }
+        }
+        let removed = intent.act == Act::Remove || self.fenced.is_some_and(|fenced| fenced.removed);
+        self.fenced = Some(Fenced {
+            generation: intent.generation,
+            through: intent.number,
+            removed,
+        });
+    }
+}
+
+/// The disk of a data server.
+#[derive(Clone, Debug)]
+pub(super) struct ServerDisk {
+    pub(super) standing: Standing,
+    pub(super) contents: BTreeMap<ContentsId, Contents>,
+}
+
+/// What a data server has, stable or not, as its core sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Present {
+    pub(super) run: u64,
+    pub(super) contents: BTreeMap<ContentsId, Contents>,
+    pub(super) writes: BTreeMap<ContentsId, u64>,
+}
+
+impl Shelf for Present {
+    fn fenced(&self, contents: ContentsId) -> Option<Fenced> {
+        self.contents.get(&contents)?.fenced
+    }
+
+    fn report(&self, contents: ContentsId) -> Report {
+        Report {
+            end: self
+                .contents
+                .get(&contents)
+                .map_or(0, |contents| contents.end),
+            run: self.run,
+            writes: self.writes.get(&contents).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// What a home keeps of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) row: FileRow,
+    pub(super) change: u64,
+}
+
+/// What a home keeps.
+#[derive(Clone, Debug)]
+pub(super) struct HomeDisk {
+    pub(super) issue: u64,
+    pub(super) standings: BTreeMap<DataServerNumber, Option<Standing>>,
+    pub(super) intents: BTreeMap<IntentNumber, Owed>,
+    pub(super) next_intent: u64,
+    pub(super) rows: BTreeMap<ObjectId, Row>,
+}
+
+impl HomeDisk {
+    pub(super) fn new(servers: usize, files: &[ObjectId]) -> HomeDisk {
+        let members: Vec<DataServerNumber> = (0..servers).map(number).collect();
+        let row = |object: &ObjectId| {
+            let row = FileRow {
+                contents: ContentsId {
+                    object: *object,
+                    placement: pool::PlacementNumber(1),
+                },
+                generation: Generation::FIRST,
+                members: members.clone(),
+                size: 0,
+                unsettled: false,
+            };
+            (*object, Row { row, change: 1 })
+        };
+        HomeDisk {
+            issue: 0,
+            standings: members.iter().map(|member| (*member, None)).collect(),
+            intents: BTreeMap::new(),
+            next_intent: 1,
+            rows: files.iter().map(row).collect(),
+        }
+    }
+
+    pub(super) fn apply(&mut self, record: &Record) {
+        match record {
+            Record::Standing(server, standing) => {
+                self.standings.insert(*server, Some(*standing));
+            }
+            Record::Intend(owed) => {
+                self.next_intent = owed.intent.number.0 + 1;
+                self.intents.insert(owed.intent.number, owed.clone());
+            }
+            Record::Taken(number, server) => {
+                if let Some(owed) = self.intents.get_mut(number) {
+                    owed.owed.remove(server);
+                }
+                self.forget(*number);
+            }
+            Record::Row {
+                row,
+                changed,
+                intent,
+            } => {
+                if let Some(kept) = self.rows.get_mut(&row.contents.object) {
+                    kept.row = row.clone();
+                    kept.change += u64::from(*changed);
+                }
+                intent.iter().for_each(|number| self.in_row(*number));
+            }
+            Record::Gone(object, number) => {
+                self.rows.remove(object);
+                self.in_row(*number);
+            }
+        }
+    }
+
+    fn in_row(&mut self, number: IntentNumber) {
+        if let Some(owed) = self.intents.get_mut(&number) {
+            owed.in_row = true;
+        }
+        self.forget(number);
+    }
+
+    fn forget(&mut self, number: IntentNumber) {
+        self.intents
+            .retain(|other, owed| *other != number || !owed.owed.is_empty() || !owed.in_row);
+    }
+
+    pub(super) fn recovered(&self) -> Recovered {
+        let open = self.intents.values().filter(|owed| !owed.in_row);
+        let row = |owed: &Owed| self.rows.get(&owed.intent.contents.object);
+        Recovered {
+            servers: self.standings.clone(),
+            intents: self.intents.values().cloned().collect(),
+            files: open.filter_map(row).map(|row| row.row.clone()).collect(),
+            next_intent: self.next_intent,
+        }
+    }
+}
+
+/// The number of the data server at a place.
+pub(super) fn number(place: usize) -> DataServerNumber {
+    DataServerNumber(u16::try_from(place).unwrap_or(u16::MAX))
+}
