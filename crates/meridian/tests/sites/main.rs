@@ -21,6 +21,7 @@ mod large;
 mod locks;
 mod outage;
 mod programs;
+mod removed;
 mod renames;
 mod together;
 mod trees;
@@ -40,6 +41,7 @@ const STORIES: &[(&str, Story)] = stories![
     locks::a_lock_taken_at_one_site_blocks_the_others_until_it_is_given_back,
     locks::the_lock_of_a_process_killed_at_one_site_is_free_at_the_others,
     renames::a_directory_moves_while_another_site_writes_below,
+    removed::what_one_site_removes_or_replaces_stays_open_at_the_others,
     large::a_large_file_on_a_slow_link_delays_no_directory,
     trees::a_tree_unpacked_at_one_site_is_read_and_built_at_the_others_meanwhile,
     programs::git_commits_and_collects_garbage_at_three_sites,

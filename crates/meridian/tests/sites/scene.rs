@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use server::ReplicationStatus;
+use server::{ExportStatus, ReplicationStatus};
 use testbed::{
     Guest, Job, LinkSettings, Mount, NFS_PORT, Output, Place, Script, Service, Wan, World,
 };
@@ -145,10 +145,19 @@ impl Sites {
 
     /// What this site's server says of its replica.
     pub fn status(&self, site: usize) -> Result<ReplicationStatus> {
+        let replication = self.export(site)?.replication;
+        replication.context("the server belongs to a set")
+    }
+
+    /// How many files without a name this site's server keeps.
+    pub fn orphans(&self, site: usize) -> Result<u64> {
+        Ok(self.export(site)?.store.orphans)
+    }
+
+    fn export(&self, site: usize) -> Result<ExportStatus> {
         let text = meridian(&self.world.places()[site], &["status", "--json"])?;
         let mut status: server::Status = serde_json::from_str(&text)?;
-        let replication = status.exports.remove(0).replication;
-        replication.context("the server belongs to a set")
+        Ok(status.exports.remove(0))
     }
 
     /// A process at this site that does what it is told, in the mounted tree.
