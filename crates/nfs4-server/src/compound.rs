@@ -74,6 +74,8 @@ pub(crate) struct Compound<'a> {
     pub(crate) session: Option<SessionContext>,
     /// The current filehandle.
     pub(crate) current: Option<Handle>,
+    /// The current filehandle where the service is a data server.
+    pub(crate) contents: Option<Bytes>,
     /// The saved filehandle.
     pub(crate) saved: Option<Handle>,
     /// The current stateid (RFC 8881, section 16.2.3.1.2).
@@ -261,6 +263,7 @@ pub(crate) async fn execute(
         is_guarded: false,
         session: None,
         current: None,
+        contents: None,
         saved: None,
         current_stateid: None,
         saved_stateid: None,
@@ -420,7 +423,9 @@ fn sequence(
         .state()
         .sequence(&request, compound.service.now());
     match outcome {
-        Err(NfsStat4::BadSession) => Begin::Unknown(*args),
+        Err(NfsStat4::BadSession) if compound.service.data_server.is_none() => {
+            Begin::Unknown(*args)
+        }
         Err(status) => Begin::Refuse(Opnum::Sequence.into(), status),
         Ok(Sequenced::Replay(reply)) => {
             compound.connection.session_used();

@@ -2,7 +2,8 @@
 //!
 //! A call comes in through [`Service::call`], is taken apart operation by operation in `compound`, and
 //! each operation stands in a file of its own under `ops`. What the server remembers of its clients is in
-//! [`state`], which is pure. What it serves is a [`Namespace`] of exports.
+//! [`state`], which is pure. What it serves is a [`Namespace`] of exports; or, in the role of a data server of a pool, bytes to
+//! holders of handles ([`DataServer`]), and then no operation on names exists.
 //!
 //! What must never enter: sockets (a [`Connection`] is all that is known of one), disks, replicas. The
 //! service does not know whether a file system is local or kept at several sites.
@@ -15,6 +16,7 @@ mod attributes;
 mod callback;
 mod compound;
 mod connection;
+mod data_server;
 mod gates;
 mod handle;
 mod moving;
@@ -32,6 +34,7 @@ mod status;
 
 pub use address_range::{AddressRange, AddressRangeError};
 pub use connection::{CallbackError, Connection};
+pub use data_server::{ContentsExtent, DataServer, NotServed};
 pub use handle::FileHandle;
 pub use namespace::{
     AccessMode, AccessRule, Export, Namespace, NamespaceError, PseudoPath, Squash,

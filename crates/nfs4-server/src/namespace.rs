@@ -316,21 +316,26 @@ impl Namespace {
     /// # Errors
     /// [`NamespaceError`] when exports overlap.
     pub fn new(exports: Vec<Export>) -> Result<Namespace, NamespaceError> {
+        let mut namespace = Namespace::empty();
+        for export in exports {
+            namespace.add(export)?;
+        }
+        Ok(namespace)
+    }
+
+    /// A name space in which nothing is.
+    pub(crate) fn empty() -> Namespace {
         let root = PseudoNode {
             id: path_hash(&[]),
             parent: ROOT_NODE,
             children: BTreeMap::new(),
             export: None,
         };
-        let mut namespace = Namespace {
+        Namespace {
             nodes: vec![root],
             exports: Vec::new(),
             domain: None,
-        };
-        for export in exports {
-            namespace.add(export)?;
         }
-        Ok(namespace)
     }
 
     /// The same, with the exports also below `/.domainroot` and the name of a domain, where junctions are too. Whether that

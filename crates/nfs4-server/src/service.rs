@@ -16,6 +16,7 @@ use xdr::{Bytes, Reader, Rope, Writer};
 use crate::callback::Callbacks;
 use crate::compound;
 use crate::connection::Connection;
+use crate::data_server::DataServer;
 use crate::gates::Gates;
 use crate::moving::Moving;
 use crate::namespace::{Admission, Caller, Namespace};
@@ -61,6 +62,8 @@ pub struct Service {
     pub(crate) own: Weak<Service>,
     pub(crate) identity: Identity,
     pub(crate) namespace: Namespace,
+    /// What is served in place of a name space.
+    pub(crate) data_server: Option<Arc<dyn DataServer>>,
     pub(crate) records: Arc<dyn ClientRecords>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) callbacks: Callbacks,
@@ -90,6 +93,21 @@ impl Service {
     /// A service that is ready for calls.
     #[must_use]
     pub fn new(namespace: Namespace, options: ServiceOptions) -> Arc<Service> {
+        Service::serving(namespace, None, options)
+    }
+
+    /// A service in the role of a data server: whoever shows a handle may do what it is good for, from any address, and
+    /// nothing else is served.
+    #[must_use]
+    pub fn of_data_server(server: Arc<dyn DataServer>, options: ServiceOptions) -> Arc<Service> {
+        Service::serving(Namespace::empty(), Some(server), options)
+    }
+
+    fn serving(
+        namespace: Namespace,
+        data_server: Option<Arc<dyn DataServer>>,
+        options: ServiceOptions,
+    ) -> Arc<Service> {
         let now = (options.clock)();
         let incarnation = options.identity.incarnation;
         let state = State::new(options.limits, incarnation, options.may_reclaim, now)
@@ -98,6 +116,7 @@ impl Service {
             own: own.clone(),
             identity: options.identity,
             namespace,
+            data_server,
             records: options.records,
             observer: options.observer,
             callbacks: Callbacks::default(),
@@ -166,7 +185,7 @@ impl Service {
             return Some(encode_reply(&header, None));
         }
         let peer = canonical(connection.peer());
-        if self.refuses(peer) {
+        if self.data_server.is_none() && self.refuses(peer) {
             let cause = RejectedReply::AuthError(AuthStat::TooWeak);
             return Some(encode_reply(&ReplyHeader::rejected(call.xid, cause), None));
         }

@@ -49,10 +49,14 @@ pub(crate) async fn exchange_id(
     } else {
         0
     };
+    let role = match service.data_server {
+        Some(_) => exchgid::USE_PNFS_DS,
+        None => exchgid::USE_NON_PNFS,
+    };
     Ok(ExchangeIdResOk {
         clientid: exchanged.client.0,
         sequenceid: exchanged.sequence,
-        flags: exchgid::USE_NON_PNFS | confirmed,
+        flags: role | confirmed,
         state_protect: StateProtect4R::None,
         server_owner: ServerOwner4 {
             minor_id: 0,

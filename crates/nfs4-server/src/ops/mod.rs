@@ -5,6 +5,7 @@
 
 mod access;
 mod allocate;
+mod at_data_server;
 mod backchannel_ctl;
 mod bind_conn_to_session;
 mod close;
@@ -73,6 +74,9 @@ fn status(outcome: Result<(), NfsStat4>) -> NfsStat4 {
 pub(crate) async fn execute(c: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
     use ArgOp4 as Arg;
     use ResOp4 as Res;
+    if let Some(server) = &c.service.data_server {
+        return at_data_server::execute(c, server, operation).await;
+    }
     match operation {
         Arg::Access(a) => Res::Access(access::access(c, a).await),
         Arg::Allocate(a) => Res::Allocate(status(allocate::allocate(c, a).await)),

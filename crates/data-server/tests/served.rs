@@ -1,0 +1,232 @@
+//! A data server as clients meet it: over TCP, with handles that a home has sealed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use nfs4::{ArgOp4, NfsStat4, PutfhArgs, StableHow4, exchgid};
+use pool::{Access, DataServerNumber, Generation, HomeNumber, IssueNumber, KeyNumber};
+use vfs::Extent;
+
+use data_server::{Act, HomeSide, Raised};
+use fixture::{Fixture, contents, handle_of, keys, put, read, write};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_are_read_as_they_were_written_by_whoever_has_a_handle() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let handle = fixture.handle(7, Access::ReadWrite);
+    let reads = fixture.handle(7, Access::Read);
+    assert_eq!(
+        read(&client, &reads, 0, 10).await,
+        Err(NfsStat4::PnfsIoHole)
+    );
+    // Sparse packing: the bytes before are another data server's.
+    write(&client, &handle, 65_536, b"stripe", StableHow4::Unstable)
+        .await
+        .unwrap();
+    let stranger = client.as_user(4711, 4711, &[]);
+    let bytes = read(&stranger, &reads, 65_530, 100).await.unwrap();
+    assert_eq!(bytes, b"\0\0\0\0\0\0stripe".as_slice());
+    assert_eq!(
+        read(&client, &reads, 65_542, 1).await,
+        Err(NfsStat4::PnfsIoHole)
+    );
+    let first = fixture::commit(&client, &handle).await.unwrap();
+    let written = write(&client, &handle, 0, b"x", StableHow4::FileSync)
+        .await
+        .unwrap();
+    assert_eq!(
+        (written.writeverf, written.committed),
+        (first, StableHow4::FileSync)
+    );
+    assert_eq!(fixture::size(&client, &reads).await, Ok(65_542));
+    client.leave().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handle_that_was_not_sealed_for_just_this_reads_and_writes_nothing() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let good = fixture.handle(7, Access::ReadWrite);
+    write(&client, &good, 0, b"secret", StableHow4::FileSync)
+        .await
+        .unwrap();
+    for bit in 0..good.len() * 8 {
+        let mut changed = good.to_vec();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(put(&client, &changed).await, NfsStat4::Stale, "bit {bit}");
+    }
+    for other in [
+        &good[..good.len() - 1],
+        &[],
+        &[0; 128],
+        &[&good[..], &[0]].concat(),
+    ] {
+        assert_eq!(put(&client, other).await, NfsStat4::Stale);
+    }
+    let (access, first) = (Access::ReadWrite, Generation(1));
+    let for_another = handle_of(
+        &keys(1),
+        DataServerNumber(4),
+        (7, IssueNumber(5), first, access),
+    );
+    let of_another_key = handle_of(
+        &keys(2),
+        fixture::NUMBER,
+        (7, IssueNumber(5), first, access),
+    );
+    let before_the_fence = handle_of(
+        &keys(1),
+        fixture::NUMBER,
+        (7, IssueNumber(4), first, access),
+    );
+    let too_new = handle_of(
+        &keys(1),
+        fixture::NUMBER,
+        (7, IssueNumber(5), Generation(2), access),
+    );
+    for handle in [for_another, of_another_key, before_the_fence, too_new] {
+        assert_eq!(put(&client, &handle).await, NfsStat4::Stale);
+        assert_eq!(read(&client, &handle, 0, 6).await, Err(NfsStat4::Stale));
+    }
+    let reads = fixture.handle(7, Access::Read);
+    let refused = write(&client, &reads, 0, b"public", StableHow4::FileSync).await;
+    assert_eq!(refused.map(|_| ()), Err(NfsStat4::Stale));
+    assert_eq!(
+        read(&client, &reads, 0, 6).await.unwrap(),
+        b"secret".as_slice()
+    );
+
+    let mut rotated = keys(1);
+    rotated.rotate(pool::HandleKey::new(KeyNumber(2), [2; 32]));
+    let issue = IssueNumber(5);
+    let side = HomeSide {
+        issue,
+        keys: rotated,
+    };
+    fixture.server.answer_for(fixture::HOME, side);
+    assert_eq!(
+        put(&client, &good).await,
+        NfsStat4::Ok,
+        "the key before still counts"
+    );
+    fixture.server.answer_no_more_for(fixture::HOME);
+    assert_eq!(put(&client, &good).await, NfsStat4::Stale);
+    let others = HomeSide {
+        issue,
+        keys: keys(1),
+    };
+    fixture.server.answer_for(HomeNumber(9), others);
+    assert_eq!(put(&client, &good).await, NfsStat4::Stale);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_fenced_or_removed_stays_so_through_restarts_and_what_was_written_too() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let (old, gone) = (
+        fixture.handle(7, Access::ReadWrite),
+        fixture.handle(8, Access::ReadWrite),
+    );
+    let other = fixture.handle(9, Access::ReadWrite);
+    let data = vec![5; 200_000];
+    for handle in [&old, &gone, &other] {
+        write(&client, handle, 0, &data, StableHow4::Unstable)
+            .await
+            .unwrap();
+    }
+    let verifier = fixture::commit(&client, &other).await.unwrap();
+    let two = Generation(2);
+    let raised = fixture
+        .shelf
+        .raise(contents(7), two, Act::Truncate(70_000))
+        .await
+        .unwrap();
+    let Raised::Done(report) = raised else {
+        panic!("{raised:?}")
+    };
+    assert_eq!(report.end, 70_000);
+    fixture
+        .shelf
+        .raise(contents(8), two, Act::Remove)
+        .await
+        .unwrap();
+    let hole = Extent {
+        offset: 4096,
+        length: 8192,
+    };
+    fixture
+        .shelf
+        .raise(contents(9), two, Act::Punch(hole))
+        .await
+        .unwrap();
+    let before = fixture.shelf.next_standing().await.unwrap();
+
+    let fixture = fixture.restart().await;
+    let after = fixture.shelf.next_standing().await.unwrap();
+    assert_eq!(after.identity, before.identity);
+    assert!(after.counter > before.counter);
+    let client = fixture.client().await;
+    for handle in [&old, &gone, &other] {
+        assert_eq!(put(&client, handle).await, NfsStat4::Stale);
+    }
+    let removed = fixture.handle_in(8, two, Access::ReadWrite);
+    assert_eq!(put(&client, &removed).await, NfsStat4::Stale);
+    let now = fixture.handle_in(7, two, Access::ReadWrite);
+    let bytes = read(&client, &now, 0, 100_000).await.unwrap();
+    assert_eq!(bytes, vec![5; 70_000]);
+    let punched = fixture.handle_in(9, two, Access::ReadWrite);
+    let bytes = read(&client, &punched, 0, 16_384).await.unwrap();
+    let expected = [[5; 4096], [0; 4096], [0; 4096], [5; 4096]].concat();
+    assert_eq!(bytes, expected);
+    assert_ne!(fixture::commit(&client, &punched).await.unwrap(), verifier);
+
+    // What was cut is not cut once more when the home asks again.
+    write(&client, &now, 70_000, &data, StableHow4::FileSync)
+        .await
+        .unwrap();
+    let again = fixture
+        .shelf
+        .raise(contents(7), two, Act::Truncate(70_000))
+        .await
+        .unwrap();
+    assert!(
+        matches!(again, Raised::Before(report) if report.end == 270_000),
+        "{again:?}"
+    );
+    assert!(
+        !fixture
+            .shelf
+            .counts(contents(8), Generation(3))
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_server_says_that_it_is_one_and_has_no_names() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let handle = fixture.handle(7, Access::ReadWrite);
+    write(&client, &handle, 0, b"x", StableHow4::FileSync)
+        .await
+        .unwrap();
+    let exchanged = fixture::exchange(&fixture).await;
+    assert_eq!(exchanged.flags & exchgid::MASK_PNFS, exchgid::USE_PNFS_DS);
+    assert_eq!(
+        exchanged.server_owner.major_id,
+        fixture::MAJOR_ID.as_bytes()
+    );
+    for refused in fixture::unsupported() {
+        let number = refused.opnum();
+        let putfh = ArgOp4::Putfh(PutfhArgs {
+            object: nfs4::NfsFh4(handle.clone()),
+        });
+        let reply = client.compound(vec![putfh, refused]).await.unwrap();
+        let last = reply.results.last().unwrap();
+        assert_eq!((last.opnum(), last.status()), (number, NfsStat4::NotSupp));
+    }
+    let reply = client.compound(vec![fixture::read_of(0, 1)]).await.unwrap();
+    assert_eq!(reply.status, NfsStat4::NoFileHandle);
+}
