@@ -90,6 +90,8 @@ pub(crate) enum Command {
     AutomountMap(AutomountMapArguments),
     /// Verify a data directory while no server runs on it
     Check(CheckArguments),
+    /// Look at clock, disk, ports, names, certificates, peers, versions and mounts, and say what to mend
+    Doctor(DoctorArguments),
     /// Work on configuration files
     Config {
         #[command(subcommand)]
@@ -221,6 +223,22 @@ pub(crate) struct CheckArguments {
     /// Where the disk has damaged metadata, give up everything that was changed later, and say what
     #[arg(long, requires = "repair")]
     pub(crate) accept_loss: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Data directory of the server [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Configuration file of the server; without one everything has its default
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

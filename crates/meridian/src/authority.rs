@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use serde::Serialize;
 use server::{Configuration, moment, set};
 
 use crate::arguments::AuthorityCommand;
@@ -18,7 +19,7 @@ use crate::status::failure;
 /// What is to be done, and what is said about it.
 pub(crate) fn run(command: &AuthorityCommand) -> Result<String, Failure> {
     match command {
-        AuthorityCommand::Show { export, data } => show(&directory(data), export.as_deref()),
+        AuthorityCommand::Show { export, data, .. } => show(&directory(data), export.as_deref()),
         AuthorityCommand::Move { to, data } => change_keeper(&directory(data), *to),
         AuthorityCommand::Restore { from, yes, data } => restore(&directory(data), from, *yes),
     }
@@ -34,6 +35,35 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .enable_all()
         .build();
     Ok(runtime.context("cannot start")?)
+}
+
+/// Who keeps the authority, for programs.
+#[derive(Serialize)]
+pub(crate) struct View {
+    keeper: u16,
+    addresses: String,
+    is_here: bool,
+    fingerprint: String,
+    expires_unix_s: u64,
+    term: u64,
+    version: u64,
+}
+
+pub(crate) fn view(data: &Path) -> Result<View, Failure> {
+    let authority = set::authority(data)?;
+    Ok(View {
+        keeper: authority.keeper,
+        fingerprint: hexadecimal(&authority.fingerprint),
+        addresses: authority.addresses,
+        is_here: authority.is_here,
+        expires_unix_s: seconds(authority.expires),
+        term: authority.term,
+        version: authority.version,
+    })
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn show(data: &Path, export: Option<&Path>) -> Result<String, Failure> {
@@ -52,11 +82,7 @@ fn show(data: &Path, export: Option<&Path>) -> Result<String, Failure> {
         ""
     };
     let expires = seconds(authority.expires);
-    let fingerprint: String = authority
-        .fingerprint
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let fingerprint = hexadecimal(&authority.fingerprint);
     let mut text = format!(
         "kept by      replica {} ({}){here}\n\
          fingerprint  {fingerprint}\n\

@@ -7,6 +7,7 @@ use server::Configuration;
 use crate::arguments::CheckArguments;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::progress::Progress;
 
 pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit, Failure> {
     let repair = match (arguments.repair, arguments.accept_loss) {
@@ -16,8 +17,13 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<Exit, Failure> {
     };
     let data = arguments.data.clone();
     let data = data.unwrap_or_else(|| Configuration::default().data);
+    let progress = Progress::of("reading the data directory");
     let report = server::check(&data, repair)?;
-    output::say(&report)?;
+    drop(progress);
+    match arguments.json {
+        true => output::say_json(&report)?,
+        false => output::say(&report)?,
+    }
     Ok(if report.is_sound() {
         Exit::Success
     } else {

@@ -10,6 +10,7 @@ use server::{Configuration, DrainQuestion};
 use crate::arguments::DrainArguments;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::progress::Progress;
 use crate::status::failure;
 
 /// How long clients may take unless the command line says otherwise: they hear of it when they renew their lease,
@@ -33,16 +34,21 @@ pub(crate) fn run(arguments: &DrainArguments) -> Result<Exit, Failure> {
     let ask = || runtime.block_on(server::ask_drain(&data, question.clone()));
     let mut told = ask().map_err(failure)?;
     output::say(told)?;
+    let mut progress = Progress::of("waiting for clients");
     loop {
         std::thread::sleep(PAUSE);
         match ask() {
             Ok(answer) if answer == told => {}
             Ok(answer) => {
+                // A line of its own, and the moving one below it again.
+                drop(progress);
                 output::say(answer)?;
+                progress = Progress::of("waiting for clients");
                 told = answer;
             }
             // It answered before, so it is this server that has stopped.
             Err(_) => {
+                drop(progress);
                 output::say("the server has stopped")?;
                 return Ok(Exit::Success);
             }

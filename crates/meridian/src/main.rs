@@ -13,6 +13,7 @@ mod check;
 mod clients;
 mod config;
 mod consent;
+mod doctor;
 mod domain;
 mod drain;
 mod durability;
@@ -23,6 +24,7 @@ mod logging;
 mod manual;
 mod mount_hint;
 mod output;
+mod progress;
 mod recovered;
 mod scrub;
 mod serve;
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Junction { command } => junction::run(&command),
         Command::AutomountMap(arguments) => automount_map::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Clients(arguments) => clients::run(&arguments),
         Command::Config { command } => config::run(&command),
         Command::Manual { to } => manual::write(&to),
@@ -82,7 +85,7 @@ fn main() -> ExitCode {
 /// Whether nothing is left undone when a command ends as soon as nobody listens.
 fn only_tells(command: &Command) -> bool {
     match command {
-        Command::Status(_) | Command::View(_) | Command::Frozen(_) => true,
+        Command::Status(_) | Command::View(_) | Command::Frozen(_) | Command::Doctor(_) => true,
         Command::Clients(arguments) => arguments.command.is_none(),
         Command::Config { command } => matches!(command, ConfigCommand::Check { .. }),
         Command::Domain { .. } | Command::AutomountMap(_) => true,

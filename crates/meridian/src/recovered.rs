@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use serde::Serialize;
 use server::configuration::DEFAULT_TREE;
 use server::recovered::{self, CopiedOut, RecoveredSet};
 use server::{Configuration, ShownBytes, ShownText, moment};
@@ -14,10 +15,11 @@ use crate::arguments::{RecoveredCommand, RecoveredPlace};
 use crate::consent;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::progress::Progress;
 
 pub(crate) fn run(command: &RecoveredCommand) -> Result<Exit, Failure> {
     match command {
-        RecoveredCommand::List { label, place } => list(label.as_deref(), place),
+        RecoveredCommand::List { label, place, json } => list(label.as_deref(), place, *json),
         RecoveredCommand::Restore {
             label,
             path,
@@ -37,15 +39,48 @@ fn tree(place: &RecoveredPlace) -> &str {
     place.tree.as_deref().unwrap_or(DEFAULT_TREE)
 }
 
-fn list(label: Option<&str>, place: &RecoveredPlace) -> Result<Exit, Failure> {
+/// A set of discarded versions, for programs.
+#[derive(Serialize)]
+struct SetView<'s> {
+    label: &'s str,
+    saved_at_unix_s: i64,
+    objects: u64,
+    bytes: u64,
+    replica: u16,
+    reason: &'s str,
+}
+
+impl<'s> From<&'s RecoveredSet> for SetView<'s> {
+    fn from(set: &'s RecoveredSet) -> SetView<'s> {
+        SetView {
+            label: &set.label,
+            saved_at_unix_s: set.saved_at.seconds,
+            objects: set.objects,
+            bytes: set.bytes,
+            replica: set.replica,
+            reason: &set.reason,
+        }
+    }
+}
+
+fn list(label: Option<&str>, place: &RecoveredPlace, json: bool) -> Result<Exit, Failure> {
     let data = directory(place);
     if let Some(label) = label {
+        if json {
+            let lines = recovered::contents(&data, tree(place), label)?;
+            output::say_json(&lines.collect::<Result<Vec<String>, _>>()?)?;
+            return Ok(Exit::Success);
+        }
         for line in recovered::contents(&data, tree(place), label)? {
             output::say(line?)?;
         }
         return Ok(Exit::Success);
     }
     let sets = recovered::list(&data, tree(place))?;
+    if json {
+        output::say_json(&sets.iter().map(SetView::from).collect::<Vec<_>>())?;
+        return Ok(Exit::Success);
+    }
     if sets.is_empty() {
         output::say("no discarded versions are kept here")?;
     }
@@ -73,7 +108,9 @@ fn restore(
     to: &Path,
     place: &RecoveredPlace,
 ) -> Result<Exit, Failure> {
+    let progress = Progress::of("copying out");
     let copied = recovered::copy_out(&directory(place), tree(place), label, path, to);
+    drop(progress);
     let copied = copied.context("not everything was copied")?;
     let CopiedOut {
         files,

@@ -12,6 +12,7 @@ use server::{Configuration, ScrubQuestion, ScrubStatus, StatusError};
 use crate::arguments::ScrubArguments;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::progress::Progress;
 use crate::status::failure;
 
 /// How often to ask whether it is done.
@@ -48,11 +49,13 @@ async fn carry_out(data: &Path) -> Result<ScrubStatus, StatusError> {
     let before = ask(data, false).await?;
     ask(data, true).await?;
     let wanted = before.runs + 1 + u64::from(before.running);
+    let progress = Progress::of_many("comparing objects");
     loop {
         let now = ask(data, false).await?;
         if now.runs >= wanted {
             return Ok(now);
         }
+        progress.is_at(now.objects, now.objects_total);
         tokio::time::sleep(PAUSE).await;
     }
 }

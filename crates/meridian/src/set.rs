@@ -8,18 +8,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
+use serde::Serialize;
 use server::configuration::{DEFAULT_TREE, NFS_PORT, PeerAddress, format_duration};
 use server::set::{self, Joined, LastChance, Role};
 use server::{Configuration, ShownText, moment};
 
 use crate::arguments::{
-    AddressArguments, ClientAddressArguments, CreateSetArguments, InviteArguments, JoinArguments,
-    RecoverSetArguments, SetCommand, TokenCommand,
+    AddressArguments, AuthorityCommand, ClientAddressArguments, CreateSetArguments,
+    InviteArguments, JoinArguments, RecoverSetArguments, SetCommand, TokenCommand,
 };
 use crate::authority;
 use crate::consent;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::progress::Progress;
 
 /// How long a token works unless somebody says otherwise.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -30,10 +32,25 @@ pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
         SetCommand::Invite(arguments) => invite(arguments)?,
         SetCommand::Join(arguments) => join(arguments)?,
         SetCommand::Rejoin(arguments) => rejoin(arguments)?,
-        SetCommand::Members { data } => members(&set::members(&directory(data))?),
+        SetCommand::Members { data, json } => {
+            let joined = set::members(&directory(data))?;
+            if *json {
+                return said_as_json(&MembersView::new(&joined));
+            }
+            members(&joined)
+        }
         SetCommand::Remove { slot, data } => remove(*slot, &directory(data))?,
         SetCommand::Address(arguments) => address(arguments)?,
         SetCommand::ClientAddress(arguments) => client_address(arguments)?,
+        SetCommand::Name { slot, name, data } => rename(*slot, name, &directory(data))?,
+        SetCommand::Token {
+            command: TokenCommand::List { data, json: true },
+        } => return said_as_json(&token_views(&directory(data))?),
+        SetCommand::Authority {
+            command: AuthorityCommand::Show {
+                data, json: true, ..
+            },
+        } => return said_as_json(&authority::view(&directory(data))?),
         SetCommand::Token { command } => token(command)?,
         SetCommand::Authority { command } => authority::run(command)?,
         SetCommand::Recover(arguments) => recover(arguments)?,
@@ -47,10 +64,63 @@ fn directory(data: &Option<PathBuf>) -> PathBuf {
         .unwrap_or_else(|| Configuration::default().data)
 }
 
+fn said_as_json(value: &impl Serialize) -> Result<Exit, Failure> {
+    output::say_json(value)?;
+    Ok(Exit::Success)
+}
+
+/// The members, for programs.
+#[derive(Serialize)]
+struct MembersView<'s> {
+    set: &'s str,
+    own_slot: u16,
+    keeper: u16,
+    members: &'s [set::Member],
+    warning: Option<&'static str>,
+}
+
+impl MembersView<'_> {
+    fn new(joined: &Joined) -> MembersView<'_> {
+        MembersView {
+            set: &joined.set,
+            own_slot: joined.slot,
+            keeper: joined.keeper,
+            members: &joined.members,
+            warning: set::warning(&joined.members),
+        }
+    }
+}
+
+/// A token that still works, for programs.
+#[derive(Serialize)]
+struct TokenView {
+    slot: u16,
+    witness: bool,
+    expires_unix_s: u64,
+}
+
+fn token_views(data: &Path) -> Result<Vec<TokenView>, Failure> {
+    let tokens = set::tokens(data)?.into_iter();
+    let views = tokens.map(|token| {
+        let expires = token.expires.duration_since(UNIX_EPOCH);
+        TokenView {
+            slot: token.slot.0,
+            witness: token.witness,
+            expires_unix_s: expires.unwrap_or_default().as_secs(),
+        }
+    });
+    Ok(views.collect())
+}
+
 fn create(arguments: &CreateSetArguments) -> Result<String, Failure> {
     let place = &arguments.place;
     let data = directory(&place.data);
-    let created = set::create(&data, tree(&place.tree), &place.address)?;
+    let created = set::create(
+        &data,
+        tree(&place.tree),
+        &place.address,
+        arguments.name.as_deref(),
+    )?;
     warn(set::foreignness(place.address.as_str())?);
     let shown = data.display();
     Ok(format!(
@@ -72,7 +142,12 @@ fn invite(arguments: &InviteArguments) -> Result<String, Failure> {
         true => (Role::Witness, "server join as a witness"),
         false => (Role::Replica, "server join"),
     };
-    let token = set::invite(&data, role, lifetime)?;
+    let token = set::invite(
+        &data,
+        role,
+        arguments.name.as_deref().unwrap_or(""),
+        lifetime,
+    )?;
     if let Some(silence) = set::silence_of_inviter(&data)? {
         warn(Some(format!(
             "the token tells a server to call here, and {silence}; it works once `meridian serve` runs here and the \
@@ -94,12 +169,14 @@ fn join(arguments: &JoinArguments) -> Result<String, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
+    let progress = Progress::of("joining the set");
     let joined = runtime.context("cannot start")?.block_on(set::join(
         &arguments.token,
         &data,
         tree(&place.tree),
         &place.address,
     ))?;
+    drop(progress);
     warn(set::foreignness(place.address.as_str())?);
     warn(joined.remark.clone());
     let (kind, next) = match joined.is_witness() {
@@ -174,9 +251,19 @@ fn client_address(arguments: &ClientAddressArguments) -> Result<String, Failure>
     ))
 }
 
+fn rename(slot: u16, name: &str, data: &Path) -> Result<String, Failure> {
+    set::set_name(data, slot, name)?;
+    Ok(match name {
+        "" => format!("Replica {slot} has no name any more.\n"),
+        name => format!(
+            "Replica {slot} is called {name} from now on, at each member as soon as it learns of it.\n"
+        ),
+    })
+}
+
 fn token(command: &TokenCommand) -> Result<String, Failure> {
     match command {
-        TokenCommand::List { data } => tokens(&directory(data)),
+        TokenCommand::List { data, .. } => tokens(&directory(data)),
         TokenCommand::Revoke { slot, data } => {
             set::revoke_token(&directory(data), *slot)?;
             Ok(format!(
@@ -267,8 +354,16 @@ fn members(joined: &Joined) -> String {
         };
         let addresses = member.addresses.join(", ");
         let addresses = ShownText(&addresses);
+        let name = match member.name.as_str() {
+            "" => String::new(),
+            name => format!("  {}", ShownText(name)),
+        };
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  replica {:<5} {addresses}{kind}{note}", member.slot);
+        let _ = writeln!(
+            text,
+            "  replica {:<5} {addresses}{name}{kind}{note}",
+            member.slot
+        );
         if !member.client_addresses.is_empty() && !member.revoked {
             let clients = member.client_addresses.join(", ");
             let _ = writeln!(
@@ -379,6 +474,7 @@ mod tests {
             client_addresses: Vec::new(),
             revoked: false,
             witness: false,
+            name: String::new(),
         };
         Joined {
             set: "s".to_owned(),

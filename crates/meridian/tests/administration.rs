@@ -183,3 +183,76 @@ fn only_a_grace_period_that_was_comes_to_an_end() {
     let log = place.read_log();
     assert!(!log.contains("grace period"), "{log}");
 }
+
+/// Whoever shows something shows it to programs, too.
+#[test]
+fn what_is_shown_is_shown_as_json() {
+    let (site, server) = fixture::site::Site::founding();
+    for words in [
+        &["status"][..],
+        &["clients"],
+        &["view"],
+        &["frozen"],
+        &["set", "members"],
+        &["set", "token", "list"],
+        &["set", "authority", "show"],
+        &["recovered", "list"],
+        &["durability", "/"],
+        &["scrub", "--show"],
+        &["config", "reload"],
+    ] {
+        let told = said(&site.meridian(&[words, &["--json"]].concat()));
+        let value: Result<serde_json::Value, _> = serde_json::from_str(&told);
+        assert!(value.is_ok(), "{words:?}: {told}");
+    }
+    server.stop();
+    let told = said(&site.meridian(&["check", "--json"]));
+    assert!(told.contains("\"sound\": true"), "{told}");
+}
+
+#[test]
+fn a_doctor_sees_what_is_wrong() {
+    let (site, server) = fixture::site::Site::founding();
+    let looked = site.meridian(&["doctor", "--json"]);
+    let findings: Vec<serde_json::Value> = serde_json::from_slice(&looked.stdout).unwrap();
+    let about = |what: &str| -> Vec<&serde_json::Value> {
+        let findings = findings.iter();
+        findings
+            .filter(|finding| finding["about"] == what)
+            .collect()
+    };
+    for (what, verdict) in [
+        ("server", "well"),
+        ("version", "well"),
+        ("certificate", "well"),
+        ("names", "well"),
+    ] {
+        assert_eq!(about(what)[0]["verdict"], verdict, "{findings:?}");
+    }
+    server.kill();
+    let told = String::from_utf8(site.meridian(&["doctor"]).stdout).unwrap();
+    assert!(
+        told.contains("MIND  server       no server runs on"),
+        "{told}"
+    );
+}
+
+#[test]
+fn members_have_names() {
+    let site = fixture::site::Site::new();
+    said(&site.set(&["create", "--name", "alpha"]));
+    let server = site.place.start();
+    let told = said(&site.meridian(&["status"]));
+    assert!(told.contains("replica      1 (alpha), ready"), "{told}");
+    said(&site.meridian(&["set", "name", "1", "north"]));
+    let told = said(&site.meridian(&["set", "members"]));
+    assert!(told.contains("north"), "{told}");
+    let told = said(&site.meridian(&["view"]));
+    assert!(told.contains("replica 1 (north)"), "{told}");
+    let refused = site.meridian(&["set", "invite", "--name", "north"]);
+    assert!(
+        complaint(&refused).contains("replica 1 is called `north`"),
+        "{refused:?}"
+    );
+    server.stop();
+}

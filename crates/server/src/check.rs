@@ -5,6 +5,7 @@
 use std::fmt;
 use std::path::Path;
 
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 use store::{Report, Store, StoreError};
 use vfs::ShownText;
 
@@ -68,6 +69,16 @@ pub fn check(data: &Path, repair: Repair) -> Result<CheckReport, DataDirectoryEr
         report.trees.push((name, checked));
     }
     Ok(report)
+}
+
+impl Serialize for CheckReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let told = self.to_string();
+        let mut report = serializer.serialize_struct("CheckReport", 2)?;
+        report.serialize_field("sound", &self.is_sound())?;
+        report.serialize_field("lines", &told.lines().collect::<Vec<_>>())?;
+        report.end()
+    }
 }
 
 const GIVEN_UP: &str = "everything changed later is lost; the damaged file is kept in `lost-data`";

@@ -92,6 +92,9 @@ pub(crate) enum RecoveredCommand {
         label: Option<String>,
         #[command(flatten)]
         place: RecoveredPlace,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Copy discarded versions out, from where they can be put back through a mount
     Restore {

@@ -31,6 +31,9 @@ pub(crate) enum SetCommand {
         /// Data directory of a member [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Remove a member for ever, on the server that keeps the authority
     #[command(alias = "revoke")]
@@ -49,6 +52,17 @@ pub(crate) enum SetCommand {
     /// Clients are told so, when they ask where else a tree is, and `meridian domain records` prints it. Until somebody says otherwise
     /// it is the host at which the other replicas reach the member, at the port of NFS, 2049.
     ClientAddress(ClientAddressArguments),
+    /// Change what people call a member, on the server that keeps the authority
+    Name {
+        /// The member's number, as `meridian set members` shows it
+        #[arg(value_name = "REPLICA")]
+        slot: u16,
+        /// Its name from now on: letters, digits, `-`, `_` and `.`, a letter first; an empty one takes the name away
+        name: String,
+        /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
     /// Work on tokens that were printed and not used, on the server that keeps the authority
     Token {
         #[command(subcommand)]
@@ -81,6 +95,9 @@ pub(crate) struct ReplicaPlace {
 pub(crate) struct CreateSetArguments {
     #[command(flatten)]
     pub(crate) place: ReplicaPlace,
+    /// What people call this server, such as the name of its site
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -91,6 +108,9 @@ pub(crate) struct InviteArguments {
     /// Invite a witness: it votes, so that two replicas can outvote a lost one, and keeps no contents
     #[arg(long)]
     pub(crate) witness: bool,
+    /// What people will call the server that joins, such as the name of its site
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
     /// How long the token works, such as `30 min` or `2 d` [default: 1 h]
     #[arg(long, value_name = "TIME", value_parser = lifetime)]
     pub(crate) lifetime: Option<Duration>,
@@ -140,6 +160,9 @@ pub(crate) enum TokenCommand {
         /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Have a token admit nobody any more
     Revoke {
@@ -162,6 +185,9 @@ pub(crate) enum AuthorityCommand {
         /// Data directory of a member; with --export, of the server that keeps the authority [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long, conflicts_with = "export")]
+        json: bool,
     },
     /// Have another member keep the authority; both servers must run
     Move {

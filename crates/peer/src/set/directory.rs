@@ -160,6 +160,7 @@ impl SetDirectory {
             client_addresses: Vec::new(),
             revoked: false,
             witness: false,
+            name: String::new(),
         });
         self.sign_and_write(&mut file)?;
         Ok(set)

@@ -123,22 +123,33 @@ impl SetDirectory {
     pub fn authority(&self) -> Result<AuthorityView, SetError> {
         let file = self.read_set()?;
         let certificate = self.certificate("authority.pem")?;
-        let expires = valid_until_unix_s(&certificate).and_then(|at| u64::try_from(at).ok());
-        let expires = expires.ok_or_else(|| {
-            damaged(
-                &self.file("authority.pem"),
-                "it does not say how long it is valid",
-            )
-        })?;
+        let expires = self.expiry("authority.pem")?;
         Ok(AuthorityView {
             keeper: file.list.keeper,
             addresses: file.list.keeper_addresses(),
             is_here: self.may_sign(&file),
             fingerprint: fingerprint(&certificate),
-            expires: UNIX_EPOCH + Duration::from_secs(expires),
+            expires,
             term: file.list.term,
             version: file.list.version,
         })
+    }
+
+    /// When the certificate expires with which this replica proves itself.
+    ///
+    /// # Errors
+    /// [`SetError::NoSet`], [`SetError::Damaged`] and file errors.
+    pub fn certificate_expires(&self) -> Result<SystemTime, SetError> {
+        self.read_set()?;
+        self.expiry("replica.pem")
+    }
+
+    fn expiry(&self, file: &str) -> Result<SystemTime, SetError> {
+        let certificate = self.certificate(file)?;
+        let expires = valid_until_unix_s(&certificate).and_then(|at| u64::try_from(at).ok());
+        let expires = expires
+            .ok_or_else(|| damaged(&self.file(file), "it does not say how long it is valid"))?;
+        Ok(UNIX_EPOCH + Duration::from_secs(expires))
     }
 
     /// Writes what [`SetDirectory::restore_authority`] takes, to a file that is not there yet and that only its owner

@@ -18,6 +18,9 @@ pub(crate) struct Invitation {
     /// Whoever uses it becomes a witness.
     #[serde(default)]
     pub(crate) witness: bool,
+    /// What the member will be called; empty for nothing.
+    #[serde(default)]
+    pub(crate) name: String,
     expires_unix_s: u64,
     secret: String,
     /// Fingerprint of the signing request that used it. The same request may come again when an
@@ -28,13 +31,14 @@ pub(crate) struct Invitation {
 impl Invitation {
     pub(crate) fn new(
         slot: u16,
-        witness: bool,
+        (witness, name): (bool, String),
         expires_unix_s: u64,
         secret: &[u8; 32],
     ) -> Invitation {
         Invitation {
             slot,
             witness,
+            name,
             expires_unix_s,
             secret: HEXLOWER.encode(secret),
             used_by: None,

@@ -13,7 +13,9 @@ use super::authority::{CERTIFICATE_LIFETIME, sign};
 use super::directory::{AUTHORITY_KEY, Admission, SetDirectory, SetFile, TREE, random};
 use super::files;
 use super::invitation::{Invitation, unknown_token};
-use super::list::{MEMBERS_EVER_MAX, MEMBERS_MAX, Member, are_addresses, are_client_addresses};
+use super::list::{
+    MEMBERS_EVER_MAX, MEMBERS_MAX, Member, are_addresses, are_client_addresses, is_name,
+};
 use super::token::{Token, unix_seconds};
 use crate::tls::fingerprint;
 
@@ -60,7 +62,7 @@ impl SetDirectory {
     /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::TooManyMembers`],
     /// [`SetError::TooManyTokens`], [`SetError::SlotsExhausted`], and file errors.
     pub fn invite(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
-        self.invite_as(false, lifetime, now)
+        self.invite_as(false, "", lifetime, now)
     }
 
     /// The same, for a member that votes and keeps no contents.
@@ -68,18 +70,28 @@ impl SetDirectory {
     /// # Errors
     /// As [`SetDirectory::invite`].
     pub fn invite_witness(&self, lifetime: Duration, now: SystemTime) -> Result<Token, SetError> {
-        self.invite_as(true, lifetime, now)
+        self.invite_as(true, "", lifetime, now)
     }
 
-    fn invite_as(
+    /// The same, for a witness or none, and with a name for the new member unless that is empty.
+    ///
+    /// # Errors
+    /// As [`SetDirectory::invite`]; [`SetError::Name`] and [`SetError::NameTaken`].
+    pub fn invite_as(
         &self,
         witness: bool,
+        name: &str,
         lifetime: Duration,
         now: SystemTime,
     ) -> Result<Token, SetError> {
         let _lock = self.open()?;
         let set = self.read_as_keeper()?;
         let mut invitations = self.read_invitations()?;
+        check_name(&set, None, name)?;
+        let mut others = invitations.iter().filter(|other| other.is_open(now));
+        if let Some(other) = others.find(|other| !name.is_empty() && other.name == name) {
+            return Err(SetError::NameTaken(name.to_owned(), other.slot));
+        }
         let slot = free_slot(&set, &invitations, now)?;
         let own = set.list.member(set.slot);
         let secret: [u8; 32] = random()?;
@@ -94,7 +106,12 @@ impl SetDirectory {
         };
         // Whoever had the slot reserved before has no token any more.
         invitations.retain(|other| other.slot != slot);
-        invitations.push(Invitation::new(slot, witness, expires_unix_s, &secret));
+        invitations.push(Invitation::new(
+            slot,
+            (witness, name.to_owned()),
+            expires_unix_s,
+            &secret,
+        ));
         self.write_invitations(&invitations)?;
         Ok(token)
     }
@@ -211,6 +228,25 @@ impl SetDirectory {
         Ok(true)
     }
 
+    /// Changes what people call a member; an empty name takes it away.
+    ///
+    /// # Errors
+    /// [`SetError::NoAuthority`] elsewhere than where the authority is kept, [`SetError::NoSuchMember`] also for a
+    /// member that was removed, [`SetError::Name`], [`SetError::NameTaken`] and file errors.
+    pub fn set_name(&self, slot: ReplicaSlot, name: &str) -> Result<(), SetError> {
+        let _lock = self.open()?;
+        let mut set = self.read_as_keeper()?;
+        let member = set.list.member(slot.0).filter(|member| !member.revoked);
+        let member = member.ok_or(SetError::NoSuchMember(slot.0))?.clone();
+        check_name(&set, Some(slot.0), name)?;
+        if member.name == name {
+            return Ok(());
+        }
+        let name = name.to_owned();
+        set.list.put(Member { name, ..member });
+        self.sign_and_write(&mut set)
+    }
+
     /// Checks what a server shows that wants to join, and signs its request.
     ///
     /// # Errors
@@ -249,6 +285,9 @@ impl SetDirectory {
         let tree = files::read_bytes(&self.file(TREE))?;
         let proof = invitation.prove_answer(set, request, &tree)?;
         let witness = invitation.witness;
+        // It may have got another one since it was admitted, if it asks again.
+        let known = file.list.member(slot.0).map(|known| known.name.clone());
+        let name = known.unwrap_or_else(|| invitation.name.clone());
         self.write_invitations(&invitations)?;
         let known = file.list.member(slot.0);
         let member = Member {
@@ -257,6 +296,7 @@ impl SetDirectory {
             client_addresses: known.map_or_else(Vec::new, |known| known.client_addresses.clone()),
             revoked: false,
             witness,
+            name,
         };
         if known != Some(&member) {
             file.list.put(member);
@@ -269,6 +309,22 @@ impl SetDirectory {
             tree,
             proof,
         })
+    }
+}
+
+/// Whether a member, or a new one, may be called so.
+fn check_name(set: &SetFile, slot: Option<u16>, name: &str) -> Result<(), SetError> {
+    if name.is_empty() {
+        return Ok(());
+    }
+    if !is_name(name) {
+        return Err(SetError::Name(name.to_owned()));
+    }
+    let mut others = set.list.members.iter();
+    let taken = |other: &&Member| !other.revoked && other.name == name && Some(other.slot) != slot;
+    match others.find(taken) {
+        Some(other) => Err(SetError::NameTaken(name.to_owned(), other.slot)),
+        None => Ok(()),
     }
 }
 

@@ -30,6 +30,9 @@ const ADDRESSES_MAX: usize = 4;
 /// The same for clients: one of each version of IP.
 const CLIENT_ADDRESSES_MAX: usize = 2;
 
+/// Bytes of a member's name.
+const NAME_BYTES_MAX: usize = 32;
+
 /// Bytes of an address: a name of 253, brackets, a colon and a port.
 const ADDRESS_BYTES_MAX: usize = 261;
 
@@ -50,6 +53,9 @@ pub struct Member {
     /// not say so of anybody.
     #[serde(default)]
     pub witness: bool,
+    /// What people call it; empty when nobody has given it a name.
+    #[serde(default)]
+    pub name: String,
 }
 
 /// The members of a set, signed by its authority. Only the keeper of the authority's key makes one.
@@ -101,6 +107,8 @@ struct WireMember {
     /// A list in which there are none has the bytes, and so the signature, of those written before there could be any.
     #[prost(string, repeated, tag = "5")]
     client_addresses: Vec<String>,
+    #[prost(string, tag = "6")]
+    name: String,
 }
 
 impl MemberList {
@@ -169,15 +177,18 @@ impl MemberList {
         self.members.sort_by_key(|member| member.slot);
     }
 
-    /// Where a list is too long to be told, the addresses of those who were removed are left out, of as many as it takes. The signature
+    /// Where a list is too long to be told, the addresses and names of those who were removed are left out, of as many as it takes. The signature
     /// does not fit any more.
     pub(super) fn shorten(&mut self) {
         while self.unsigned().encoded_len() > LIST_BYTES_MAX {
             let mut members = self.members.iter_mut();
-            let spare = members.find(|member| member.revoked && !member.addresses.is_empty());
+            let says_more =
+                |member: &Member| !(member.addresses.is_empty() && member.name.is_empty());
+            let spare = members.find(|member| member.revoked && says_more(member));
             let Some(member) = spare else { return };
             member.addresses.clear();
             member.client_addresses.clear();
+            member.name.clear();
         }
     }
 
@@ -214,6 +225,13 @@ impl MemberList {
         }) {
             return Some("an address in it is none");
         }
+        if !self
+            .members
+            .iter()
+            .all(|member| member.name.is_empty() || is_name(&member.name))
+        {
+            return Some("a name in it is none");
+        }
         if self.unsigned().encoded_len() > LIST_BYTES_MAX {
             return Some("it is too long to be told to anybody");
         }
@@ -230,6 +248,7 @@ impl MemberList {
             revoked: member.revoked,
             witness: member.witness,
             client_addresses: member.client_addresses.clone(),
+            name: member.name.clone(),
         });
         WireList {
             term: self.term,
@@ -260,6 +279,7 @@ impl MemberList {
                 client_addresses: member.client_addresses,
                 revoked: member.revoked,
                 witness: member.witness,
+                name: member.name,
             })
         });
         Some(MemberList {
@@ -276,6 +296,16 @@ impl MemberList {
 /// The same, of those for clients.
 pub(super) fn are_client_addresses(addresses: &[String]) -> bool {
     addresses.len() <= CLIENT_ADDRESSES_MAX && are_addresses(addresses)
+}
+
+/// Whether this can be the name of a member: up to 32 letters, digits, hyphens, underscores and dots, of which the first is a letter.
+/// So it is no number, which slots are called by, and needs no quoting anywhere.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.chars().all(fits)
 }
 
 /// Whether these can be the addresses of a member, `host:port` each; that anybody listens there is not said.

@@ -29,7 +29,7 @@ pub(crate) use exchange::serve_join;
 pub use exchange::{Entry, join};
 pub use handover::{AuthorityBackup, AuthorityView, Handover};
 pub use keeper::Outstanding;
-pub use list::{MEMBERS_MAX, Member, MemberList};
+pub use list::{MEMBERS_MAX, Member, MemberList, is_name};
 pub use token::{Token, TokenError};
 
 /// What [`crate::decode_as_anything`] says, of lists of members and tokens.
@@ -109,6 +109,14 @@ pub enum SetError {
     /// This cannot be the address of a server.
     #[error("the address is none; write HOST:PORT, such as alpha.example:7643")]
     Address,
+    /// This cannot be the name of a member.
+    #[error(
+        "`{0}` cannot be the name of a member; write up to 32 letters, digits, `-`, `_` and `.`, a letter first, such as alpha"
+    )]
+    Name(String),
+    /// Another member is called so.
+    #[error("replica {1} is called `{0}`, or will be when it joins; choose another name")]
+    NameTaken(String, u16),
     /// There are no slots left; they are never used twice.
     #[error("every slot of the set has been used; create a new set")]
     SlotsExhausted,

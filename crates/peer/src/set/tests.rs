@@ -497,6 +497,10 @@ fn the_longest_list_fits_into_a_message() {
             },
             revoked: !is_present,
             witness: true,
+            name: match is_present {
+                true => "n".repeat(32),
+                false => String::new(),
+            },
         }
     };
     let list = MemberList {
@@ -512,6 +516,7 @@ fn the_longest_list_fits_into_a_message() {
     let mut long = list.clone();
     for member in &mut long.members {
         member.addresses = vec![address.clone()];
+        member.name = "n".repeat(32);
     }
     assert!(long.objection().is_some());
     long.shorten();
@@ -521,4 +526,35 @@ fn the_longest_list_fits_into_a_message() {
         present.clone().count() == MEMBERS_MAX
             && present.clone().all(|one| !one.addresses.is_empty())
     );
+}
+
+/// Members have names that no two share; one that joins gets that of its invitation.
+#[test]
+fn members_are_called_by_names() {
+    let place = tempfile::tempdir().expect("a directory");
+    let first = SetDirectory::new(place.path().join("set"));
+    let now = SystemTime::now();
+    first.create(Vec::new(), now).expect("a set");
+    first.set_name(ReplicaSlot(1), "alpha").expect("a name");
+    assert_eq!(first.members().expect("members")[0].name, "alpha");
+    let hour = std::time::Duration::from_secs(3600);
+    first.invite_as(false, "beta", hour, now).expect("a token");
+    for (name, wrong) in [("alpha", "replica 1"), ("beta", "replica 2")] {
+        let taken = first
+            .invite_as(false, name, hour, now)
+            .expect_err("it is taken");
+        assert!(taken.to_string().contains(wrong), "{taken}");
+    }
+    for name in ["2", "a b", "\u{e4}", "-x", &"n".repeat(33)] {
+        let refused = first.set_name(ReplicaSlot(1), name);
+        assert!(matches!(refused, Err(SetError::Name(_))), "{name}");
+    }
+    assert!(matches!(
+        first.set_name(ReplicaSlot(9), "gamma"),
+        Err(SetError::NoSuchMember(9))
+    ));
+    first
+        .set_name(ReplicaSlot(1), "")
+        .expect("no name any more");
+    assert_eq!(first.members().expect("members")[0].name, "");
 }

@@ -225,6 +225,7 @@ mod tests {
             client_addresses: Vec::new(),
             revoked: false,
             witness: false,
+            name: String::new(),
         };
         look_at(&[place], OWN, &[member])
     }

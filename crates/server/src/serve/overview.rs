@@ -56,7 +56,10 @@ impl Overview {
         let counts = self.service.counts();
         let mut exports = Vec::new();
         for tree in &self.trees {
-            exports.push(export_status(tree, self.durability).await);
+            let mut status = export_status(tree, self.durability).await;
+            let replication = status.replication.take();
+            status.replication = replication.map(|own| own.with_names(self.names.of_members()));
+            exports.push(status);
         }
         let alarms = exports.iter().flat_map(alarms).collect();
         Status {
@@ -167,6 +170,7 @@ impl Overview {
             own_addresses: self.names.addresses.clone(),
             // A server that belongs to no set has nothing frozen.
             frozen: self.frozen().unwrap_or_default(),
+            clients: self.clients(),
             rates: self.history().rates(Instant::now()),
         }
     }

@@ -239,6 +239,7 @@ mod tests {
             client_addresses: client_addresses.iter().map(ToString::to_string).collect(),
             revoked: slot == 9,
             witness: false,
+            name: String::new(),
         };
         let members = [
             member(1, &["192.0.2.1:7643"], &[]),

@@ -154,7 +154,15 @@ impl Joined {
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
-pub fn create(data: &Path, tree: &str, address: &PeerAddress) -> Result<Joined, SetCommandError> {
+pub fn create(
+    data: &Path,
+    tree: &str,
+    address: &PeerAddress,
+    name: Option<&str>,
+) -> Result<Joined, SetCommandError> {
+    if let Some(name) = name.filter(|name| !peer::set::is_name(name)) {
+        return Err(SetError::Name(name.to_owned()).into());
+    }
     let directory = without_set(data)?;
     resolve(address.as_str())?;
     let data = DataDirectory::open_or_create(data)?;
@@ -165,6 +173,9 @@ pub fn create(data: &Path, tree: &str, address: &PeerAddress) -> Result<Joined, 
     data.forget_member()?;
     let addresses = vec![address.as_str().to_owned()];
     let set = directory.create_for(&tree_words::encode(&identity), addresses, SystemTime::now())?;
+    if let Some(name) = name {
+        directory.set_name(Membership::FIRST_SLOT, name)?;
+    }
     Ok(Joined {
         set: set.to_string(),
         slot: Membership::FIRST_SLOT.0,
@@ -222,17 +233,28 @@ pub enum Role {
     Witness,
 }
 
-/// Makes the token by which one more server joins, once and within `lifetime`. The server may run meanwhile.
+/// Makes the token by which one more server joins, once and within `lifetime`, and is called `name` then, if that is not empty. The
+/// server may run meanwhile.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
-pub fn invite(data: &Path, role: Role, lifetime: Duration) -> Result<String, SetCommandError> {
+pub fn invite(
+    data: &Path,
+    role: Role,
+    name: &str,
+    lifetime: Duration,
+) -> Result<String, SetCommandError> {
     let (directory, now) = (SetDirectory::new(set_path(data)), SystemTime::now());
-    let token = match role {
-        Role::Replica => directory.invite(lifetime, now)?,
-        Role::Witness => directory.invite_witness(lifetime, now)?,
-    };
+    let token = directory.invite_as(role == Role::Witness, name, lifetime, now)?;
     Ok(token.encode())
+}
+
+/// Changes what people call a member; an empty name takes it away.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub fn set_name(data: &Path, slot: u16, name: &str) -> Result<(), SetCommandError> {
+    Ok(SetDirectory::new(set_path(data)).set_name(ReplicaSlot(slot), name)?)
 }
 
 /// Why the token that was just made cannot be used at present: nobody answers where it tells a server to call.
@@ -392,6 +414,20 @@ pub fn members(data: &Path) -> Result<Joined, SetCommandError> {
         keeper: list.keeper,
         remark: None,
     })
+}
+
+/// Whether the server of this data directory belongs to a set.
+#[must_use]
+pub fn belongs_to_one(data: &Path) -> bool {
+    SetDirectory::new(set_path(data)).exists()
+}
+
+/// When the certificate expires with which the server of this data directory proves itself to the others.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub fn certificate_expires(data: &Path) -> Result<SystemTime, SetCommandError> {
+    Ok(SetDirectory::new(set_path(data)).certificate_expires()?)
 }
 
 /// Removes a member: whatever certificate it shows is refused from now on. Its slot is never used again.

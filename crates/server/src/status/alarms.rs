@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::called;
 use super::clocks;
 use super::replication::{REMOVED, ShortStatus};
 use super::text::{moment, size};
@@ -98,10 +99,10 @@ fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
         if let (Some(at), Some(reason)) = (member.excluded_at_unix_s, &member.reason)
             && member.slot != replica.slot
         {
-            let (slot, since) = (member.slot, moment(at));
+            let (who, since) = (called::replica(&replica.names, member.slot), moment(at));
             found.push((
                 "member-away",
-                format!("replica {slot} left the view at {since}: {reason}"),
+                format!("{who} left the view at {since}: {reason}"),
             ));
         }
     }

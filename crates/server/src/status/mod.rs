@@ -3,6 +3,7 @@
 //! What must never enter: figures about single clients' files, and anything that waits for clients.
 
 mod alarms;
+mod called;
 mod clients;
 mod clocks;
 mod drain;
@@ -23,6 +24,8 @@ use serde::{Deserialize, Serialize};
 
 pub use alarms::Alarm;
 pub(crate) use alarms::alarms;
+pub use called::MemberNames;
+pub(crate) use called::replica as called;
 pub use clients::{ClientStatus, EvictQuestion};
 pub use clocks::ClockStatus;
 pub use drain::{DrainAnswer, DrainQuestion};

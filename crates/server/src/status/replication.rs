@@ -9,6 +9,8 @@ use replica::{ControlView, LinkView, PeerView, ReplicaStatus, ShortView};
 use serde::{Deserialize, Serialize};
 
 use super::ReturnStatus;
+use super::called;
+use super::called::MemberNames;
 use super::clocks::ClockStatus;
 use super::scrub::{self, ScrubStatus};
 use super::text::{duration, size};
@@ -22,6 +24,9 @@ pub(super) const REMOVED: &str = "REMOVED FROM THE SET: it serves nobody; what o
 pub struct ReplicationStatus {
     /// Its place in the set.
     pub slot: u16,
+    /// What the members are called, by slot, this one included; absent in what older servers say.
+    #[serde(default)]
+    pub names: MemberNames,
     /// Whether it votes only, and keeps no contents; absent in what older servers say.
     #[serde(default)]
     pub witness: bool,
@@ -187,6 +192,7 @@ impl ReplicationStatus {
     ) -> ReplicationStatus {
         ReplicationStatus {
             slot: replica.slot,
+            names: MemberNames::new(),
             witness: replica.witness,
             removed: replica.removed,
             members_version: replica.members_version,
@@ -211,6 +217,16 @@ impl ReplicationStatus {
             rolled_back: replica.rolled_back,
             view: Some(ViewStatus::new(view)),
             scrub: None,
+        }
+    }
+
+    /// With what the members are called.
+    pub(crate) fn with_names(self, names: MemberNames) -> ReplicationStatus {
+        let view = self.view.map(|view| view.with_names(names.clone()));
+        ReplicationStatus {
+            names,
+            view,
+            ..self
         }
     }
 
@@ -300,7 +316,8 @@ impl fmt::Display for ReplicationStatus {
         if self.removed {
             return write!(f, "  replica      {}, {REMOVED}", self.slot);
         }
-        writeln!(f, "  replica      {}, {ready}", self.slot)?;
+        let own = called::short(&self.names, self.slot);
+        writeln!(f, "  replica      {own}, {ready}")?;
         if let Some(view) = &self.view {
             writeln!(f, "  view         {}", Summary(view))?;
         }
@@ -327,20 +344,35 @@ impl fmt::Display for ReplicationStatus {
             self.forwarded, self.served
         )?;
         for peer in &self.peers {
-            write!(f, "\n{peer}")?;
+            write!(f, "\n{}", PeerLines(peer, &self.names))?;
         }
         write!(f, "\n  controls     {}", self.controls_total)?;
         self.controls
             .iter()
-            .try_for_each(|control| write!(f, "\n{}", Line(control, self.slot)))
+            .try_for_each(|control| write!(f, "\n{}", Line(control, self)))
     }
 }
 
-impl fmt::Display for ReplicaPeerStatus {
+/// Another member, and what the members are called.
+struct PeerLines<'s>(&'s ReplicaPeerStatus, &'s MemberNames);
+
+impl fmt::Display for PeerLines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.witness { ", a witness" } else { "" };
-        let addresses = self.addresses.join(", ");
-        writeln!(f, "  peer {:<7} {addresses}{kind}", self.slot)?;
+        let PeerLines(peer, names) = self;
+        let kind = if peer.witness { ", a witness" } else { "" };
+        let addresses = peer.addresses.join(", ");
+        let who = called::short(names, peer.slot);
+        writeln!(f, "  peer {who:<7} {addresses}{kind}")?;
+        peer.connection(f)?;
+        if let Some(bytes) = peer.available_bytes.filter(|_| !peer.witness) {
+            write!(f, "\n    room for {} of clients", size(bytes))?;
+        }
+        peer.shortcomings(f)
+    }
+}
+
+impl ReplicaPeerStatus {
+    fn connection(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.connected, self.round_trip_us, &self.last_error) {
             (true, Some(us), _) => {
                 write!(
@@ -356,9 +388,13 @@ impl fmt::Display for ReplicaPeerStatus {
         }
         let (sent, received) = (size(self.sent_bytes), size(self.received_bytes));
         write!(f, "; sent {sent}, received {received}")?;
-        if let Some(clock) = &self.clock {
-            write!(f, "\n    its clock is {clock}")?;
+        match &self.clock {
+            Some(clock) => write!(f, "\n    its clock is {clock}"),
+            None => Ok(()),
         }
+    }
+
+    fn shortcomings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.awaits_room {
             let refused = size(self.refused_bytes);
             write!(
@@ -382,15 +418,15 @@ impl fmt::Display for ReplicaPeerStatus {
     }
 }
 
-/// A control, for the replica in this slot.
-struct Line<'s>(&'s ControlStatus, u16);
+/// A control, as this replica says.
+struct Line<'s>(&'s ControlStatus, &'s ReplicationStatus);
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Line(control, own) = self;
-        let holder = match control.holder == *own {
+        let holder = match control.holder == own.slot {
             true => "here".to_owned(),
-            false => format!("replica {}", control.holder),
+            false => called::replica(&own.names, control.holder),
         };
         let depth = if control.deep { "deep" } else { "shallow" };
         let (paths, age) = (control.paths.join(", "), short_time(control.age_ms));
@@ -478,6 +514,7 @@ impl ReplicationStatus {
         };
         ReplicationStatus {
             slot: 2,
+            names: [(1, "alpha".to_owned())].into(),
             witness: false,
             removed: false,
             members_version: 3,
@@ -524,9 +561,10 @@ mod tests {
   written      4.0 MiB by clients here
   shipped      2.0 MiB of contents, 64.0 KiB of updates
   forwarded    7 operations to others, 9 from others
-  peer 1       alpha:7643
+  peer 1 (alpha) alpha:7643
     connected, round trip 120.3 ms; sent 3.0 MiB, received 5.0 KiB
     its clock is 12 ms behind, to within 61 ms
+    room for 3.0 GiB of clients
     on its way back, contents: 3 of 10 files, 4.0 MiB sent, 6.0 MiB left, about 12 s to go
     lacks 12 updates, and 1.0 MiB of 2 files, for 4.2 s
   peer 3       gamma:7643, a witness
@@ -534,7 +572,7 @@ mod tests {
     has everything
   controls     2
     here       deep    /src, for 12.3 s; kept: updates are not everywhere
-    replica 1  shallow /notes/today, for 80 ms"
+    replica 1 (alpha) shallow /notes/today, for 80 ms"
         );
     }
 

@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::called;
+use super::called::MemberNames;
 use super::text::moment;
 
 /// The view that is in force here.
@@ -25,6 +27,9 @@ pub struct ViewStatus {
     /// For how long it may answer if the others promise nothing more, in milliseconds; absent when it needs no
     /// promise.
     pub lease_ms: Option<u64>,
+    /// What they are called, by slot; absent in what older servers say.
+    #[serde(default)]
+    pub names: MemberNames,
     /// The configured replicas, by slot.
     pub members: Vec<ViewMemberStatus>,
     /// Replicas that left the view with controls that may still stand.
@@ -109,10 +114,16 @@ impl ViewStatus {
             obstacle: view.obstacle,
             // Casts saturate.
             lease_ms: view.lease_seconds.map(|seconds| (seconds * 1e3) as u64),
+            names: MemberNames::new(),
             members: view.members.into_iter().map(member).collect(),
             losses: view.losses.into_iter().map(loss).collect(),
             audit: Vec::new(),
         }
+    }
+
+    /// With what the members are called.
+    pub(crate) fn with_names(self, names: MemberNames) -> ViewStatus {
+        ViewStatus { names, ..self }
     }
 
     /// Controls that keep objects frozen.
@@ -187,17 +198,17 @@ impl fmt::Display for ViewStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "view {}", Summary(self))?;
         match self.leader {
-            Some(leader) => write!(f, "\n  led by replica {leader}")?,
+            Some(leader) => write!(f, "\n  led by {}", called::replica(&self.names, leader))?,
             None => write!(f, "\n  led by nobody that is known here")?,
         }
         if let Some(obstacle) = &self.obstacle {
             write!(f, "\n  kept outside: {obstacle}")?;
         }
         for member in &self.members {
-            write!(f, "\n{member}")?;
+            write!(f, "\n{}", MemberLine(member, &self.names))?;
         }
         for loss in self.losses.iter().filter(|loss| !loss.settled) {
-            write!(f, "\n{loss}")?;
+            write!(f, "\n{}", LossLine(loss, &self.names))?;
         }
         if !self.audit.is_empty() {
             write!(f, "\ndecisions, the last one last")?;
@@ -207,47 +218,55 @@ impl fmt::Display for ViewStatus {
                 epoch, by, what, ..
             } = entry;
             let at = moment(entry.at_unix_s);
-            write!(f, "\n  {at}  view {epoch:<5} by replica {by}: {what}")?;
+            let by = called::replica(&self.names, *by);
+            write!(f, "\n  {at}  view {epoch:<5} by {by}: {what}")?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for ViewMemberStatus {
+/// A member, and what all are called.
+struct MemberLine<'s>(&'s ViewMemberStatus, &'s MemberNames);
+
+impl fmt::Display for MemberLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.kind == "witness" {
+        let MemberLine(member, names) = self;
+        let kind = if member.kind == "witness" {
             "  witness"
         } else {
             ""
         };
-        write!(f, "  replica {:<5}{kind}", self.slot)?;
-        if self.active {
-            return write!(f, " in the view since {}", self.since_epoch);
+        let who = called::short(names, member.slot);
+        write!(f, "  replica {who:<5}{kind}")?;
+        if member.active {
+            return write!(f, " in the view since {}", member.since_epoch);
         }
-        match (self.excluded_at_unix_s, &self.reason) {
+        match (member.excluded_at_unix_s, &member.reason) {
             (Some(at), Some(reason)) => {
                 write!(f, " AWAY since {}: {reason}", moment(at))?;
-                self.excluded_by
-                    .map_or(Ok(()), |by| write!(f, " (said replica {by})"))
+                member.excluded_by.map_or(Ok(()), |by| {
+                    write!(f, " (said {})", called::replica(names, by))
+                })
             }
             _ => write!(f, " not taken in yet"),
         }
     }
 }
 
-impl fmt::Display for LossStatus {
+/// A lost member, and what all are called.
+struct LossLine<'s>(&'s LossStatus, &'s MemberNames);
+
+impl fmt::Display for LossLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LossStatus {
-            slot,
-            frozen_controls,
-            ..
-        } = self;
-        let since = moment(self.since_unix_s);
+        let LossLine(loss, names) = self;
+        let since = moment(loss.since_unix_s);
         write!(
             f,
-            "  replica {slot} is lost since {since}, and {frozen_controls} of its controls keep objects frozen"
+            "  {} is lost since {since}, and {} of its controls keep objects frozen",
+            called::replica(names, loss.slot),
+            loss.frozen_controls
         )?;
-        match &self.waits_for {
+        match &loss.waits_for {
             Some(what) => write!(f, "; nothing can be decided yet: {what}"),
             None => Ok(()),
         }
@@ -283,6 +302,7 @@ impl ViewStatus {
             up_to_date: true,
             obstacle: None,
             lease_ms: Some(4230),
+            names: [(3, "gamma".to_owned())].into(),
             members: vec![
                 present.clone(),
                 ViewMemberStatus { slot: 2, ..present },
@@ -320,8 +340,8 @@ mod tests {
   led by replica 1
   replica 1     in the view since 1
   replica 2     in the view since 1
-  replica 3     AWAY since 2026-09-21 14:13:20 UTC: it does not answer (said replica 1)
-  replica 3 is lost since 2026-09-21 14:13:20 UTC, and 2 of its controls keep objects frozen
+  replica 3 (gamma) AWAY since 2026-09-21 14:13:20 UTC: it does not answer (said replica 1)
+  replica 3 (gamma) is lost since 2026-09-21 14:13:20 UTC, and 2 of its controls keep objects frozen
 decisions, the last one last
   2026-09-21 14:13:20 UTC  view 6     by replica 1: replica 3 left: it does not answer"
         );
@@ -332,7 +352,7 @@ decisions, the last one last
         let mut view = ViewStatus::example();
         view.members[2].kind = "witness".to_owned();
         assert!(!view.has_two_voters());
-        let line = view.members[2].to_string();
+        let line = MemberLine(&view.members[2], &MemberNames::new()).to_string();
         assert!(line.starts_with("  replica 3      witness AWAY"), "{line}");
         view.members.truncate(2);
         assert!(view.has_two_voters());

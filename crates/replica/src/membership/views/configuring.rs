@@ -275,6 +275,7 @@ mod tests {
             client_addresses: Vec::new(),
             revoked,
             witness: false,
+            name: String::new(),
         }
     }
 

@@ -16,12 +16,15 @@ use self::names::visible;
 use self::sites::{Site, sites};
 use super::history::Rate;
 use crate::status::{
-    Alarm, ControlStatus, ExportStatus, FrozenStatus, ReplicationStatus, Status, duration,
-    short_time, size,
+    Alarm, ClientStatus, ControlStatus, ExportStatus, FrozenStatus, ReplicationStatus, Status,
+    called, duration, short_time, size,
 };
 
 /// So many controls are listed; `meridian status` has the others.
 const CONTROLS_LISTED: usize = 50;
+
+/// So many clients are listed; `meridian clients` has the others.
+const CLIENTS_LISTED: usize = 100;
 
 /// Everything that is known at one moment.
 pub(crate) struct Facts {
@@ -33,6 +36,8 @@ pub(crate) struct Facts {
     pub(crate) own_addresses: Vec<String>,
     /// What nobody may change because a replica is lost.
     pub(crate) frozen: Vec<FrozenStatus>,
+    /// Who is connected.
+    pub(crate) clients: Vec<ClientStatus>,
     /// The last minutes, oldest first.
     pub(crate) rates: Vec<Rate>,
 }
@@ -49,6 +54,9 @@ pub(super) struct Picture {
     /// Names and values about the server itself.
     server: Vec<(&'static str, String)>,
     charts: Vec<Chart>,
+    clients: Vec<ClientPart>,
+    /// Clients that are not listed.
+    clients_more: usize,
     exports: Vec<ExportPart>,
     /// Of the tree that the set keeps, if there is a set.
     set: Option<SetPart>,
@@ -62,10 +70,23 @@ struct AlarmPart {
     remedy: &'static str,
 }
 
+/// Who is connected.
+struct ClientPart {
+    address: String,
+    name: String,
+    version: String,
+    known: String,
+    silent: String,
+    opens: u64,
+    locks: u64,
+}
+
 /// A tree that is served.
 struct ExportPart {
     path: String,
     room: String,
+    /// How much of the room is taken, reserve included.
+    used_percent: u64,
     objects: u64,
     note: &'static str,
 }
@@ -104,6 +125,13 @@ impl Picture {
             host: facts.host.clone(),
             alarms: status.alarms.iter().map(alarm).collect(),
             server: server(status),
+            clients: facts
+                .clients
+                .iter()
+                .take(CLIENTS_LISTED)
+                .map(client)
+                .collect(),
+            clients_more: facts.clients.len().saturating_sub(CLIENTS_LISTED),
             charts: charts::charts(&facts.rates, replicated.is_some()),
             exports: status.exports.iter().map(export).collect(),
             set: replicated.map(|replication| set(facts, replication)),
@@ -116,10 +144,23 @@ fn title(facts: &Facts, replicated: Option<&ReplicationStatus>) -> String {
     let up = duration(facts.status.uptime_seconds);
     match replicated {
         Some(replication) => format!(
-            "replica {} on {host}, Meridian {version}, up {up}",
-            replication.slot
+            "{} on {host}, Meridian {version}, up {up}",
+            called(&replication.names, replication.slot)
         ),
         None => format!("{host}, Meridian {version}, up {up}, on its own"),
+    }
+}
+
+fn client(client: &ClientStatus) -> ClientPart {
+    ClientPart {
+        address: client.address.to_string(),
+        // It was made visible where the status was taken.
+        name: client.name.clone(),
+        version: client.version.clone(),
+        known: duration(client.known_seconds),
+        silent: duration(client.silent_seconds),
+        opens: client.opens,
+        locks: client.locks,
     }
 }
 
@@ -172,6 +213,10 @@ fn export(export: &ExportStatus) -> ExportPart {
     ExportPart {
         path: visible(&export.path),
         room: format!("{} of {} available", size(available), size(total)),
+        used_percent: match total {
+            0 => 0,
+            total => total.saturating_sub(available).saturating_mul(100) / total,
+        },
         objects: export.store.objects,
         note,
     }
@@ -179,7 +224,7 @@ fn export(export: &ExportStatus) -> ExportPart {
 
 fn set(facts: &Facts, replication: &ReplicationStatus) -> SetPart {
     let listed = replication.controls.iter().take(CONTROLS_LISTED);
-    let controls: Vec<_> = listed.map(|one| control(one, replication.slot)).collect();
+    let controls: Vec<_> = listed.map(|one| control(one, replication)).collect();
     SetPart {
         view: sites::view(replication),
         sites: sites(replication, &facts.own_addresses),
@@ -191,14 +236,14 @@ fn set(facts: &Facts, replication: &ReplicationStatus) -> SetPart {
     }
 }
 
-fn control(control: &ControlStatus, own: u16) -> ControlPart {
-    let here = control.holder == own;
+fn control(control: &ControlStatus, replication: &ReplicationStatus) -> ControlPart {
+    let (names, here) = (&replication.names, control.holder == replication.slot);
     ControlPart {
         paths: visible(&control.paths.join(", ")),
         reach: reach(control.deep),
         holder: match here {
             true => "this server".to_owned(),
-            false => format!("replica {}", control.holder),
+            false => called(names, control.holder),
         },
         here,
         since: short_time(control.age_ms),
@@ -225,6 +270,7 @@ mod tests {
             status: Status::example(),
             own_addresses: Vec::new(),
             frozen: Vec::new(),
+            clients: Vec::new(),
             rates: Vec::new(),
         }
     }
@@ -297,6 +343,39 @@ mod tests {
                 "/notes/today",
                 "/lost",
                 "meridian thaw --discard 3",
+            ],
+        );
+    }
+
+    #[test]
+    fn members_are_called_by_their_names_and_clients_are_shown() {
+        let mut facts = in_a_set();
+        if let Some(replication) = &mut facts.status.exports[0].replication {
+            replication.names = [(1, "alpha".to_owned()), (2, "beta".to_owned())].into();
+        }
+        let client = ClientStatus {
+            id: "1".to_owned(),
+            address: [192, 0, 2, 7].into(),
+            name: "Linux NFSv4.2 <desk>".to_owned(),
+            implementation: String::new(),
+            version: "4.2".to_owned(),
+            known_seconds: 61,
+            silent_seconds: 1,
+            sessions: 1,
+            opens: 3,
+            locks: 4,
+        };
+        facts.clients = vec![client; 150];
+        let html = drawn(&facts);
+        assert_shown(
+            &html,
+            &[
+                "replica 2 (beta) on alpha",
+                "alpha, replica 1",
+                "192.0.2.7",
+                "NFSv4.2 &#60;desk&#62;",
+                "1 min 1 s",
+                "50 more",
             ],
         );
     }

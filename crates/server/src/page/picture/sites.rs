@@ -4,8 +4,8 @@
 
 use super::names::visible;
 use crate::status::{
-    LinkStatus, ReplicaPeerStatus, ReplicationStatus, ViewMemberStatus, ViewStatus, moment,
-    short_time, size,
+    LinkStatus, MemberNames, ReplicaPeerStatus, ReplicationStatus, ViewMemberStatus, ViewStatus,
+    called, moment, short_time, size,
 };
 
 /// A server of the set.
@@ -19,7 +19,7 @@ pub(super) struct Site {
     /// Names and values.
     pub(super) figures: Vec<(&'static str, String)>,
     /// Its links to third servers: to which, and how they are.
-    pub(super) links: Vec<(u16, String)>,
+    pub(super) links: Vec<(String, String)>,
     /// What has to be said besides.
     pub(super) notes: Vec<String>,
 }
@@ -36,7 +36,7 @@ pub(super) fn view(replication: &ReplicationStatus) -> String {
         view.members.len()
     );
     if let Some(leader) = view.leader {
-        told += &format!(", led by replica {leader}");
+        told += &format!(", led by {}", called(&replication.names, leader));
     }
     told + &match view.lease_ms {
         Some(0) => "; NO LEASE, so clients wait".to_owned(),
@@ -53,7 +53,8 @@ pub(super) fn sites(replication: &ReplicationStatus, own_addresses: &[String]) -
     let view = replication.view.as_ref();
     let mut sites = vec![own(replication, own_addresses)];
     let others = replication.peers.iter();
-    sites.extend(others.map(|one| peer(one, member(view, one.slot))));
+    let names = &replication.names;
+    sites.extend(others.map(|one| peer(one, member(view, one.slot), names)));
     sites
 }
 
@@ -62,9 +63,13 @@ fn member(view: Option<&ViewStatus>, slot: u16) -> Option<&ViewMemberStatus> {
     members.find(|member| member.slot == slot)
 }
 
-fn name(slot: u16, witness: bool) -> String {
+/// By the name if there is one: that is what people know it by.
+fn name(names: &MemberNames, slot: u16, witness: bool) -> String {
     let kind = if witness { ", a witness" } else { "" };
-    format!("replica {slot}{kind}")
+    match names.get(&slot) {
+        Some(name) => format!("{name}, replica {slot}{kind}"),
+        None => format!("replica {slot}{kind}"),
+    }
 }
 
 fn own(replication: &ReplicationStatus, addresses: &[String]) -> Site {
@@ -95,7 +100,7 @@ fn own(replication: &ReplicationStatus, addresses: &[String]) -> Site {
     let returning = replication.returning.as_ref();
     notes.extend(returning.map(|returning| format!("on its way back, {returning}")));
     Site {
-        name: name(replication.slot, replication.witness),
+        name: name(&replication.names, replication.slot, replication.witness),
         address: addresses.join(", "),
         state: state.to_owned(),
         well,
@@ -109,7 +114,7 @@ fn operations(count: u64) -> String {
     format!("{count} operations")
 }
 
-fn peer(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>) -> Site {
+fn peer(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>, names: &MemberNames) -> Site {
     let away = member.is_some_and(|member| !member.active);
     let (state, well) = match (peer.connected, away) {
         (true, false) => ("connected", true),
@@ -129,12 +134,12 @@ fn peer(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>) -> Site {
     let room = peer.available_bytes.filter(|_| !peer.witness);
     figures.extend(room.map(|bytes| ("room for clients", size(bytes))));
     Site {
-        name: name(peer.slot, peer.witness),
+        name: name(names, peer.slot, peer.witness),
         address: visible(&peer.addresses.join(", ")),
         state: state.to_owned(),
         well,
         figures,
-        links: peer.links.iter().map(link).collect(),
+        links: peer.links.iter().map(|one| link(one, names)).collect(),
         notes: notes(peer, member),
     }
 }
@@ -158,16 +163,17 @@ fn notes(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>) -> Vec<Str
     notes.iter().map(|note| visible(note)).collect()
 }
 
-fn link(link: &LinkStatus) -> (u16, String) {
+fn link(link: &LinkStatus, names: &MemberNames) -> (String, String) {
+    let to = called(names, link.to);
     let Some(round_trip) = link.round_trip_us else {
-        return (link.to, "NOT CONNECTED".to_owned());
+        return (to, "NOT CONNECTED".to_owned());
     };
     let lacks = match (link.lag_updates, link.lag_files) {
         (0, 0) => "nothing".to_owned(),
         (updates, files) => format!("{updates} updates, contents of {files} files"),
     };
     let told = format!("{}, lacks {lacks}", milliseconds(round_trip));
-    (link.to, told)
+    (to, told)
 }
 
 fn milliseconds(us: u64) -> String {
@@ -229,7 +235,7 @@ mod tests {
     #[test]
     fn the_view_is_one_line() {
         let mut replication = ReplicationStatus::example();
-        let line = "view 6: 2 of 3 servers take part, led by replica 1; this server may answer for 4.2 s more without word from the others";
+        let line = "view 6: 2 of 3 servers take part, led by replica 1 (alpha); this server may answer for 4.2 s more without word from the others";
         assert_eq!(view(&replication), line);
         if let Some(view) = &mut replication.view {
             (view.lease_ms, view.leader) = (Some(0), None);

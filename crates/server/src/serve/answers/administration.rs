@@ -49,7 +49,8 @@ impl Overview {
 
     /// The view, with the decisions that led to it.
     pub(super) fn view(&self) -> Result<ViewStatus, String> {
-        Ok(ViewStatus::with_audit(self.replica()?.view_status()))
+        let view = ViewStatus::with_audit(self.replica()?.view_status());
+        Ok(view.with_names(self.names.of_members()))
     }
 
     /// Everything that is frozen.

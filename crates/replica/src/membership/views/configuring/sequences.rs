@@ -71,6 +71,7 @@ impl Run {
             client_addresses: Vec::new(),
             revoked: false,
             witness: is_witness(slot),
+            name: String::new(),
         };
         Run {
             how,
@@ -143,6 +144,7 @@ impl Run {
                     client_addresses: Vec::new(),
                     revoked: false,
                     witness: false,
+                    name: String::new(),
                 });
                 self.up.insert(ReplicaSlot(slot));
                 self.incarnations.insert(ReplicaSlot(slot), 1);

@@ -1,0 +1,127 @@
+//! `meridian doctor`: looks at what a server and its clients depend on, and says what to mend.
+//!
+//! Each part looks at one thing and returns [`Finding`]s. What must never enter: changes to anything.
+
+mod machine;
+mod mounts;
+mod server_side;
+mod set;
+
+use std::fmt;
+
+use anyhow::Context;
+use serde::Serialize;
+use server::{Configuration, ConfigurationError};
+
+use crate::arguments::DoctorArguments;
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::progress::Progress;
+
+/// One thing that was looked at.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    /// What was looked at.
+    about: &'static str,
+    verdict: Verdict,
+    /// What is the case.
+    what: String,
+    /// What to do; absent when there is nothing to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    /// As it should be.
+    Well,
+    /// It works, and will not always.
+    Mind,
+    /// It does not work, or harms somebody.
+    Mend,
+    /// It cannot be told here.
+    Unknown,
+}
+
+impl Finding {
+    fn well(about: &'static str, what: impl Into<String>) -> Finding {
+        Finding::new(about, Verdict::Well, what, None)
+    }
+
+    fn unknown(about: &'static str, what: impl Into<String>) -> Finding {
+        Finding::new(about, Verdict::Unknown, what, None)
+    }
+
+    fn mind(about: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding::new(about, Verdict::Mind, what, Some(remedy.into()))
+    }
+
+    fn mend(about: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding::new(about, Verdict::Mend, what, Some(remedy.into()))
+    }
+
+    fn new(
+        about: &'static str,
+        verdict: Verdict,
+        what: impl Into<String>,
+        remedy: Option<String>,
+    ) -> Finding {
+        let what = what.into();
+        Finding {
+            about,
+            verdict,
+            what,
+            remedy,
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Well => "ok",
+            Verdict::Mind => "MIND",
+            Verdict::Mend => "MEND",
+            Verdict::Unknown => "?",
+        };
+        write!(f, "{verdict:<5} {:<12} {}", self.about, self.what)?;
+        match &self.remedy {
+            Some(remedy) => write!(f, "\n      {:<12} {remedy}", ""),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &DoctorArguments) -> Result<Exit, Failure> {
+    let wrong = |error: ConfigurationError| Failure::new(Exit::Configuration, error);
+    let mut configuration = match &arguments.config {
+        Some(file) => Configuration::read(file).map_err(wrong)?,
+        None => Configuration::default(),
+    };
+    if let Some(data) = &arguments.data {
+        configuration.data.clone_from(data);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let progress = Progress::of("looking");
+    let mut findings = machine::clock();
+    findings.extend(mounts::local());
+    findings.extend(machine::disk(&configuration.data));
+    let status = runtime.block_on(server::ask_status(&configuration.data));
+    findings.extend(server_side::findings(&configuration, &status));
+    findings.extend(set::findings(&configuration.data));
+    drop(progress);
+    if arguments.json {
+        output::say_json(&findings)?;
+    } else {
+        findings.iter().try_for_each(output::say)?;
+    }
+    let ill = findings
+        .iter()
+        .any(|finding| finding.verdict == Verdict::Mend);
+    Ok(if ill { Exit::Defects } else { Exit::Success })
+}

@@ -1,0 +1,114 @@
+//! The set: whether names lead somewhere, whether its members answer, and how long certificates are good for.
+//!
+//! What must never enter: changes of the set.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use server::set;
+
+use super::Finding;
+
+const SET: &str = "set";
+const NAMES: &str = "names";
+const PEERS: &str = "peers";
+const CERTIFICATE: &str = "certificate";
+
+/// A certificate is to be seen to when it is good for no longer than this.
+const SOON: Duration = Duration::from_secs(90 * 86_400);
+
+pub(super) fn findings(data: &Path) -> Vec<Finding> {
+    if !set::belongs_to_one(data) {
+        return vec![Finding::well(SET, "the server belongs to none")];
+    }
+    let joined = match set::members(data) {
+        Ok(joined) => joined,
+        Err(error) => return vec![Finding::mend(SET, error.to_string(), "as the message says")],
+    };
+    let mut found = Vec::new();
+    let present: Vec<_> = joined
+        .members
+        .iter()
+        .filter(|member| !member.revoked)
+        .collect();
+    match set::warning(&joined.members) {
+        Some(warning) => found.push(Finding::mind(SET, warning, "as the message says")),
+        None => found.push(Finding::well(SET, format!("{} members", present.len()))),
+    }
+    for member in present {
+        let own = member.slot == joined.slot;
+        found.extend(member.addresses.iter().map(|address| match own {
+            true => own_address(address),
+            false => peer(member.slot, address),
+        }));
+    }
+    found.push(certificate(
+        set::certificate_expires(data),
+        SystemTime::now(),
+    ));
+    found
+}
+
+/// Where the others call this server.
+fn own_address(address: &str) -> Finding {
+    match set::foreignness(address) {
+        Ok(None) => Finding::well(NAMES, format!("{address} is this machine")),
+        Ok(Some(warning)) => Finding::mind(
+            NAMES,
+            warning,
+            "correct the name where names are kept, or the address with `meridian set address`",
+        ),
+        Err(error) => Finding::mend(NAMES, error.to_string(), "as the message says"),
+    }
+}
+
+fn peer(slot: u16, address: &str) -> Finding {
+    match set::silence_at(address) {
+        None => Finding::well(PEERS, format!("replica {slot} answers at {address}")),
+        Some(silence) => Finding::mend(
+            PEERS,
+            format!("replica {slot}: {silence}"),
+            "look whether it runs, and whether firewalls let this port through; `meridian set address` corrects its address",
+        ),
+    }
+}
+
+fn certificate(expires: Result<SystemTime, set::SetCommandError>, now: SystemTime) -> Finding {
+    match expires {
+        Err(error) => Finding::mend(CERTIFICATE, error.to_string(), "as the message says"),
+        Ok(expires) => match expires.duration_since(now) {
+            Ok(left) if left > SOON => Finding::well(
+                CERTIFICATE,
+                format!("good for {} days", left.as_secs() / 86_400),
+            ),
+            Ok(left) => Finding::mind(
+                CERTIFICATE,
+                format!("good for {} days only", left.as_secs() / 86_400),
+                "take this server's copy anew before, with `meridian set rejoin`: it gets a new certificate",
+            ),
+            Err(_) => Finding::mend(
+                CERTIFICATE,
+                "it has expired, or the clock is wrong",
+                "set the clock; if it is right, `meridian set rejoin` gets a new certificate",
+            ),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn certificates_and_peers_are_judged() {
+        let now = SystemTime::now();
+        let in_days = |days: u64| Ok(now + Duration::from_secs(days * 86_400));
+        assert_eq!(certificate(in_days(400), now).verdict, Verdict::Well);
+        assert_eq!(certificate(in_days(10), now).verdict, Verdict::Mind);
+        let past = Ok(now - Duration::from_secs(1));
+        assert_eq!(certificate(past, now).verdict, Verdict::Mend);
+        assert_eq!(own_address("127.0.0.1:7643").verdict, Verdict::Well);
+        assert_eq!(peer(2, "no-such-host.invalid:7643").verdict, Verdict::Mend);
+    }
+}
