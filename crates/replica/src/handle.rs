@@ -20,7 +20,7 @@ use crate::driver::persistence::{self, Remembered};
 use crate::driver::shared::{Parts, Shared};
 use crate::driver::standing::Standing;
 use crate::driver::turn::{Engine, Step};
-use crate::frontend::door::Door;
+use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::frontend::leavings;
 use crate::frontend::reclaim;
 use crate::membership::losses;
@@ -74,7 +74,7 @@ pub enum StartError {
 /// others lack of it is sent when it starts again.
 pub struct Replica {
     shared: Arc<Shared>,
-    door: Arc<Door>,
+    file_system: Arc<ReplicatedFileSystem>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -191,14 +191,14 @@ impl Replica {
             tokio::spawn(renewing::renew_recovered(shared.clone(), recovered)),
             tokio::spawn(removed::keep(shared.clone())),
         ];
-        let door = Arc::new(Door {
+        let file_system = Arc::new(ReplicatedFileSystem {
             shared: shared.clone(),
             forwarded: false,
             adopting: false,
         });
         Ok(Arc::new(Replica {
             shared,
-            door,
+            file_system,
             tasks,
         }))
     }
@@ -206,7 +206,7 @@ impl Replica {
     /// The replicated tree, for clients of this server.
     #[must_use]
     pub fn file_system(&self) -> Arc<dyn FileSystem> {
-        self.door.clone()
+        self.file_system.clone()
     }
 
     /// Whether it is a witness: it votes and follows, and its [`Replica::file_system`] refuses everything.
@@ -243,7 +243,7 @@ impl Replica {
         directory: ObjectId,
         durability: Option<Durability>,
     ) -> vfs::Result<()> {
-        self.door.set_durability(directory, durability).await
+        self.file_system.set_durability(directory, durability).await
     }
 
     /// The setting that holds for an object, and the directory that it comes from, if any has one.

@@ -11,7 +11,7 @@ use vfs::{Error, ReplicaSlot};
 
 use crate::driver::overseer::ORIGIN;
 use crate::driver::shared::Shared;
-use crate::frontend::door::Door;
+use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::frontend::leavings;
 use crate::frontend::leavings::ClientsAsked;
 use crate::membership::authorisation;
@@ -240,29 +240,29 @@ async fn answer_forward(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwa
 /// Carries out what another replica forwarded.
 async fn serve(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> Answer {
     let Forwarded { origin, operation } = forwarded;
-    let door = Door {
+    let file_system = ReplicatedFileSystem {
         shared,
         forwarded: true,
         adopting: false,
     };
     if let Operation::Read(_, file, ..) | Operation::Fetch(_, file, ..) = &operation {
         // What is read at another site is wanted there before what nobody reads.
-        door.shared.engine.hurry(Some(*file));
+        file_system.shared.engine.hurry(Some(*file));
     }
     let outcome = match operation {
-        Operation::Settle(file) => door.settle(file).await.map(|()| Value::Nothing),
+        Operation::Settle(file) => file_system.settle(file).await.map(|()| Value::Nothing),
         Operation::Lookup(who, directory, name) => {
-            let found = door.find(&who, directory, &name);
+            let found = file_system.find(&who, directory, &name);
             found.await.map(Value::Found)
         }
         Operation::Fetch(by, file, offset, count) => {
             let range = offset..offset.saturating_add(count.into());
             let read = Operation::Read(by, file, offset, count);
-            door.fetch(from, file, range, read).await
+            file_system.fetch(from, file, range, read).await
         }
         operation => {
             ORIGIN
-                .scope(origin, forward::perform(&door, operation))
+                .scope(origin, forward::perform(&file_system, operation))
                 .await
         }
     };

@@ -12,7 +12,7 @@ use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, Xat
 
 use crate::driver::shared::Shared;
 use crate::driver::turn::Turn;
-use crate::frontend::door::Door;
+use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::settings::Durability;
 
 /// The attribute, in the `user.` name space.
@@ -169,7 +169,7 @@ impl Shared {
     }
 }
 
-impl Door {
+impl ReplicatedFileSystem {
     /// Sets what holds for a directory and everything below; `None` leaves it to the directories above.
     pub(crate) async fn set_durability(
         &self,

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use vfs::{FileSystem, ReplicaSlot};
 
 use crate::driver::shared::Shared;
-use crate::frontend::door::Door;
+use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::clients::Client;
 use crate::state::wire;
 
@@ -184,12 +184,12 @@ async fn give_up(shared: &Arc<Shared>, clients: &[Client]) {
         denials = holdings.denials.len(),
         "clients have not come back from a server that they lost; what they held is given up"
     );
-    let door = Door {
+    let file_system = ReplicatedFileSystem {
         shared: shared.clone(),
         forwarded: false,
         adopting: false,
     };
-    if let Err(error) = door.give_up(&holdings).await {
+    if let Err(error) = file_system.give_up(&holdings).await {
         tracing::info!(%error, "not everything that absent clients hold could be given up; it is tried again");
     }
 }

@@ -15,7 +15,7 @@ use vfs::{Authority, Credentials, Error, FileSystem, ObjectId, Result, SetAttrib
 
 use super::is_first;
 use crate::driver::shared::Shared;
-use crate::frontend::door::Door;
+use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::replication::renewing;
 use crate::state::settings::Durability;
 use crate::state::time::unix_seconds;
@@ -145,7 +145,7 @@ async fn cut(shared: &Arc<Shared>, file: ObjectId, size: u64) -> Result<()> {
         Ok(_) | Err(Error::Stale) => return Ok(()),
         Err(error) => return Err(error),
     }
-    let door = Door {
+    let file_system = ReplicatedFileSystem {
         shared: shared.clone(),
         forwarded: false,
         adopting: true,
@@ -155,7 +155,7 @@ async fn cut(shared: &Arc<Shared>, file: ObjectId, size: u64) -> Result<()> {
         ..SetAttributes::default()
     };
     let root = Credentials::root();
-    match door
+    match file_system
         .set_attributes(Authority::Open(&root), file, &set)
         .await
     {

@@ -13,7 +13,7 @@ use store::Store;
 use tokio::time::Instant;
 use vfs::{Authority, FileSystem, ObjectId, ReadData, ReplicaSlot, Result};
 
-use super::Door;
+use super::ReplicatedFileSystem;
 use crate::driver::shared::Shared;
 use crate::driver::turn::Turn;
 use crate::state::forward::{self, Fetched, Operation, Value};
@@ -30,7 +30,7 @@ const STANDSTILL: Duration = Duration::from_secs(1);
 /// And after so long in any case; whoever asks does not wait for ever.
 const LONGEST: Duration = Duration::from_secs(20);
 
-impl Door {
+impl ReplicatedFileSystem {
     /// Reads through the primary, or from the own copy once that has what the primary has.
     pub(super) async fn read_once(
         &self,

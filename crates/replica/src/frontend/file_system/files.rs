@@ -12,7 +12,7 @@ use vfs::{
     Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
-use super::Door;
+use super::ReplicatedFileSystem;
 use super::pin::Effect;
 use crate::driver::tree::subject_of;
 use crate::frontend::reclaim;
@@ -21,7 +21,7 @@ use crate::state::removed::Place;
 use crate::state::settings::Durability;
 
 #[async_trait]
-impl FileSystem for Door {
+impl FileSystem for ReplicatedFileSystem {
     fn properties(&self) -> &Properties {
         self.shared.store.properties()
     }
@@ -424,7 +424,7 @@ impl FileSystem for Door {
     }
 }
 
-impl Door {
+impl ReplicatedFileSystem {
     /// Takes room for what an operation adds, unless it is to be answered only if it did so before.
     fn admit_new(&self, who: &Credentials, bytes: u64) -> Result<()> {
         match who.request {

@@ -10,7 +10,7 @@ use std::future::Future;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, Result};
 
-use super::Door;
+use super::ReplicatedFileSystem;
 use crate::state::forward::{Expected, Operation};
 use crate::state::removed::Place;
 
@@ -24,7 +24,7 @@ pub(super) enum AtHome<T> {
     Again,
 }
 
-impl Door {
+impl ReplicatedFileSystem {
     /// Where an operation on a removed file goes; `None` for a file with a name. What was forwarded goes no further.
     pub(super) fn removed_place(&self, file: ObjectId) -> Option<Place> {
         let shared = &self.shared;

@@ -39,7 +39,7 @@ const AFTER: Duration = Duration::from_millis(1);
 
 /// The replicated tree as a file system.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct ReplicatedFileSystem {
     pub(crate) shared: Arc<Shared>,
     /// The operation comes from another replica and goes no further (rule 18).
     pub(crate) forwarded: bool,
@@ -57,7 +57,7 @@ fn not_here() -> Error {
     Error::Refused(0)
 }
 
-impl Door {
+impl ReplicatedFileSystem {
     /// Whether this replica may answer now.
     fn may_answer(&self) -> bool {
         let shared = &self.shared;

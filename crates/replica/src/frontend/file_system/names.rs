@@ -2,11 +2,11 @@
 
 use vfs::{Attributes, Credentials, Error, FileSystem, Name, ObjectId, Result};
 
-use super::Door;
+use super::ReplicatedFileSystem;
 use crate::state::forward::{Found, Operation};
 use crate::state::settings::NameSpace;
 
-impl Door {
+impl ReplicatedFileSystem {
     /// The object behind a name, with the attributes that its own primary knows.
     pub(super) async fn look_up(
         &self,

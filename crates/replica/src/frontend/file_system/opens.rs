@@ -9,7 +9,7 @@ use vfs::{
     Attributes, Authority, Credentials, Error, FileSystem, ObjectId, OpenOwner, Result, Share,
 };
 
-use super::{Absence, Door, PAUSE, not_here};
+use super::{Absence, PAUSE, ReplicatedFileSystem, not_here};
 use crate::state::forward::Operation;
 use crate::state::ledger::Verdict;
 
@@ -17,7 +17,7 @@ fn denies(share: Share) -> bool {
     share.deny_read || share.deny_write
 }
 
-impl Door {
+impl ReplicatedFileSystem {
     pub(super) async fn open_file(
         &self,
         authority: Authority<'_>,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use control::{ControlName, Position, Update};
 use vfs::{Error, ObjectId, Result};
 
-use super::{Absence, Door};
+use super::{Absence, ReplicatedFileSystem};
 use crate::driver::tree::subject_of;
 use crate::driver::turn::{Engine, Turn};
 use crate::state::forward::{Expected, Operation};
@@ -39,7 +39,7 @@ enum Grip {
     Refused(u64),
 }
 
-impl Door {
+impl ReplicatedFileSystem {
     /// Carries out a change of a file's data here, or has the primary do it.
     pub(super) async fn change_data<T, F>(
         &self,
