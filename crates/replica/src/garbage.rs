@@ -36,8 +36,12 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<ScrubAnswer>(bytes));
     drop(decode::<crate::state::forward::Forwarded>(bytes));
     drop(decode::<crate::state::forward::Answer>(bytes));
-    drop(decode::<crate::frontend::leavings::ClientsAsked>(bytes));
-    drop(decode::<crate::frontend::leavings::ClientsAbsent>(bytes));
+    drop(decode::<crate::frontend::expired_clients::ClientsAsked>(
+        bytes,
+    ));
+    drop(decode::<crate::frontend::expired_clients::ClientsAbsent>(
+        bytes,
+    ));
 }
 
 #[cfg(test)]

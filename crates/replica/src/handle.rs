@@ -20,8 +20,8 @@ use crate::driver::persistence::{self, Remembered};
 use crate::driver::shared::{Parts, Shared};
 use crate::driver::standing::Standing;
 use crate::driver::turn::{Engine, Step};
+use crate::frontend::expired_clients;
 use crate::frontend::file_system::ReplicatedFileSystem;
-use crate::frontend::leavings;
 use crate::frontend::reclaim;
 use crate::membership::losses;
 use crate::membership::meeting;
@@ -182,7 +182,7 @@ impl Replica {
             tokio::spawn(views::watch(shared.clone())),
             tokio::spawn(views::come_back(shared.clone())),
             tokio::spawn(losses::attend(shared.clone())),
-            tokio::spawn(leavings::keep(shared.clone())),
+            tokio::spawn(expired_clients::keep(shared.clone())),
             tokio::spawn(upkeep::keep(shared.clone())),
             tokio::spawn(scrub::keep(shared.clone())),
             tokio::spawn(scrub::mend(shared.clone())),

@@ -11,9 +11,9 @@ use vfs::{Error, ReplicaSlot};
 
 use crate::driver::overseer::ORIGIN;
 use crate::driver::shared::Shared;
+use crate::frontend::expired_clients;
+use crate::frontend::expired_clients::ClientsAsked;
 use crate::frontend::file_system::ReplicatedFileSystem;
-use crate::frontend::leavings;
-use crate::frontend::leavings::ClientsAsked;
 use crate::membership::authorisation;
 use crate::membership::authority;
 use crate::membership::losses;
@@ -65,7 +65,7 @@ impl Owner for Reception {
             Some(Kind::Clients) => {
                 let asked: ClientsAsked =
                     wire::decode(&incoming.message.payload).map_err(malformed)?;
-                let absent = leavings::answer(&shared, &asked);
+                let absent = expired_clients::answer(&shared, &asked);
                 Ok(wire::payload(Kind::Clients, &absent))
             }
             Some(Kind::Authority) => {

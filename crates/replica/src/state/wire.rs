@@ -61,7 +61,7 @@ pub(crate) enum Kind {
     Noted = 20,
     /// A [`ScrubQuestion`], answered with a [`ScrubAnswer`]. Data lane.
     Scrub = 21,
-    /// [`crate::frontend::leavings::ClientsAsked`], answered with [`crate::frontend::leavings::ClientsAbsent`]. Control lane.
+    /// [`crate::frontend::expired_clients::ClientsAsked`], answered with [`crate::frontend::expired_clients::ClientsAbsent`]. Control lane.
     Clients = 31,
     /// [`crate::state::returns::Remainder`], about once a second to those on their way back into the view. Control lane.
     Remainder = 41,
