@@ -9,7 +9,7 @@ use std::time::Duration;
 use control::{ControlCore, Epoch, Incarnation, Position, Proposal, View};
 use peer::set::{SetDirectory, SetError};
 use peer::{Endpoint, Signatures};
-use store::{Overseer, Store};
+use store::{CommitHook, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -138,9 +138,9 @@ impl Replica {
             signatures: Signatures::new(&identity)?,
         }));
         meeting::take_up_fault(&shared);
-        let overseer: Arc<dyn Overseer> = engine.clone();
-        let overseer: Weak<dyn Overseer> = Arc::downgrade(&overseer);
-        engine.store.set_overseer(overseer);
+        let hook: Arc<dyn CommitHook> = engine.clone();
+        let hook: Weak<dyn CommitHook> = Arc::downgrade(&hook);
+        engine.store.set_commit_hook(hook);
         engine.store.take_up_held().await?;
         let reception = Arc::new(Reception(Arc::downgrade(&shared)));
         let number = peer::Incarnation(incarnation);

@@ -9,7 +9,7 @@ use control::Envelope;
 use peer::{Incoming, Message, Owner, Refusal, Sender, TurnedAway};
 use vfs::{Error, ReplicaSlot};
 
-use crate::driver::overseer::ORIGIN;
+use crate::driver::commit_hook::ORIGIN;
 use crate::driver::shared::Shared;
 use crate::frontend::expired_clients;
 use crate::frontend::expired_clients::ClientsAsked;

@@ -9,10 +9,10 @@ use vfs::{
 
 use crate::access::Access;
 use crate::clock::later_than;
+use crate::commit_hook::Change;
 use crate::inner::{Inner, detached};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
-use crate::overseer::Change;
 use crate::ownership::{check_change, mode_after};
 use crate::requests::Begun;
 use crate::rows::{Content, Effect, ObjectRow, key};

@@ -10,6 +10,7 @@ use vfs::{Error, ObjectId, Properties, ReplicaSlot, Timestamp, WriteVerifier};
 
 use crate::clock::Clock;
 use crate::codec::Fields;
+use crate::commit_hook::CommitHook;
 use crate::committer::{Commits, Health, Ticket};
 use crate::counters::{Counters, Reserved, Sequence};
 use crate::data::{Buffers, DataFiles, DirtyFiles, Guards, MAX_FILE_BYTES, OpenSums};
@@ -21,7 +22,6 @@ use crate::metadata::{Damage, Metadata, MetadataError, OpenError, Row, Table};
 use crate::mutation::{AHEAD_KEY, OBJECTS_KEY, RESERVED_KEY, SHARED_KEY, Writer};
 use crate::options::{CommitMode, StoreOptions, TreeIdentity};
 use crate::orphans::Orphans;
-use crate::overseer::Overseer;
 use crate::replication::{Incomplete, MarkedFiles};
 use crate::requests::Series;
 use crate::rows::{NameHash, decode_time, key};
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     pub(crate) layout: Arc<Layout>,
     pub(crate) metadata: Metadata,
     pub(crate) writer: tokio::sync::Mutex<Writer>,
-    pub(crate) overseer: OnceLock<Weak<dyn Overseer>>,
+    pub(crate) hook: OnceLock<Weak<dyn CommitHook>>,
     /// Whether other replicas know of changes made here.
     pub(crate) shared: AtomicBool,
     pub(crate) unshipped: MarkedFiles,
@@ -159,7 +159,7 @@ impl Inner {
                 committed: Ticket::default(),
                 objects,
             }),
-            overseer: OnceLock::new(),
+            hook: OnceLock::new(),
             shared: AtomicBool::new(shared),
             unshipped,
             unfetched,

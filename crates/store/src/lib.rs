@@ -6,7 +6,7 @@
 //!
 //! What must never enter: NFS, sockets, or how replicas agree. What they need of a store is here all the
 //! same: identifiers made without asking anyone, versions and positions that are never used twice,
-//! marks for files whose data may not be stable, an [`Overseer`] who is asked before changes, records of
+//! marks for files whose data may not be stable, a [`CommitHook`] that is asked before changes, records of
 //! what changed, ways to take over what others changed (`replication`) and to compare copies (`scrub`), and
 //! a place for versions that a decision discarded (`recovered`).
 //!
@@ -19,6 +19,7 @@ mod attributes;
 mod check;
 mod clock;
 mod codec;
+mod commit_hook;
 mod committer;
 mod counters;
 mod creation;
@@ -35,7 +36,6 @@ mod namespace;
 mod opens;
 mod options;
 mod orphans;
-mod overseer;
 mod ownership;
 mod recording;
 pub mod recovered;
@@ -65,13 +65,14 @@ pub fn decode_as_anything(bytes: &[u8]) {
 
 pub use check::{Finding, Report};
 pub use clock::{Clock, SystemClock};
+pub use commit_hook::{Change, CommitHook, Touched, TouchedKind};
 pub use committer::Ticket;
 pub use error::StoreError;
 pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
-pub use overseer::{Change, Overseer, Touched, TouchedKind};
 pub use recording::{RowChange, RowSubject, UpdateRecord};
 pub use replication::{
-    BasePlace, BaseScan, BaseState, ContentPiece, ForeignUpdate, LinkChange, MergedRows, Oversee,
+    BasePlace, BaseScan, BaseState, BeforeCommit, ContentPiece, ForeignUpdate, LinkChange,
+    MergedRows,
 };
 pub use scrub::{ContentDigest, Mending, MetadataDigest, Pace, Verified};
 pub use statistics::StoreStatistics;

@@ -8,11 +8,11 @@ use vfs::{
 };
 
 use crate::access::{may_read, may_write};
+use crate::commit_hook::Change;
 use crate::inner::Inner;
 use crate::locks::Locks;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, wait_for_room};
-use crate::overseer::Change;
 use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
 use crate::shares::Shares;
 use crate::space::Demand;
@@ -120,7 +120,7 @@ impl Inner {
     /// Whether other replicas have to be told when an owner's open changes, as `denials` decides from what
     /// the owner holds.
     fn tells_of(&self, id: ObjectId, owner: &OpenOwner, denials: impl Fn(Share) -> bool) -> bool {
-        self.overseer.get().is_some() && {
+        self.hook.get().is_some() && {
             let shares = self.shares();
             let here = shares.held(id, owner);
             let elsewhere = shares.denials(id).into_iter().find(|(who, _)| who == owner);
@@ -131,7 +131,7 @@ impl Inner {
         }
     }
 
-    /// Changes the opens of a file in a way that other replicas are told of, if the overseer has nothing
+    /// Changes the opens of a file in a way that other replicas are told of, if the commit hook has nothing
     /// against it.
     fn change_denials<T>(
         &self,
@@ -190,7 +190,7 @@ impl Inner {
         range: ByteRange,
         kind: LockKind,
     ) -> Result<()> {
-        if self.overseer.get().is_some() {
+        if self.hook.get().is_some() {
             // LOCK cannot say that a disk is full (RFC 8881, section 15.2): the client waits.
             let mutation = self.begin(Demand::Change).await.map_err(wait_for_room)?;
             self.object(id)?.file()?;
@@ -202,7 +202,7 @@ impl Inner {
         locks.lock(id, owner, range, kind)
     }
 
-    /// Changes the locks of a file in a way that other replicas are told of, if the overseer has nothing
+    /// Changes the locks of a file in a way that other replicas are told of, if the commit hook has nothing
     /// against it.
     fn change_locks(
         &self,
@@ -246,7 +246,7 @@ impl Inner {
         owner: &LockOwner,
         range: ByteRange,
     ) -> Result<()> {
-        if self.overseer.get().is_some() && self.locks().holds(id, owner) {
+        if self.hook.get().is_some() && self.locks().holds(id, owner) {
             let mutation = self.begin_release().await?;
             return self.change_locks(mutation, id, |locks| locks.unlock(id, owner, range));
         }

@@ -59,7 +59,7 @@ impl RowChange {
 pub struct UpdateRecord {
     /// Its place among all updates of this store, growing with gaps.
     pub position: u64,
-    /// What the overseer of the change wrote into it.
+    /// What the commit hook wrote into it.
     pub note: Bytes,
     /// The rows, each at most once.
     pub changes: Vec<RowChange>,
@@ -88,7 +88,7 @@ impl Draft {
         }
     }
 
-    /// The row of the record with the overseer's note.
+    /// The row of the record with the hook's note.
     pub(crate) fn to_row(&self, note: &[u8]) -> Vec<u8> {
         // Invariant: notes hold a few names of controls.
         let note_bytes = u32::try_from(note.len()).expect("notes are far below 4 GiB");

@@ -11,12 +11,12 @@ use std::sync::atomic::Ordering;
 
 use vfs::{Error, ObjectId, Result};
 
+use crate::commit_hook::Change;
 use crate::data::SyncError;
 use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{FOREIGN_MARK, Touch};
-use crate::overseer::Change;
 use crate::rows::key;
 
 /// How many marks are looked at with one view of the table.

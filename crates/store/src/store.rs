@@ -161,7 +161,7 @@ impl Store {
     }
 
     /// Update records from a position on, at most so many. There are some for changes to which
-    /// an [`crate::Overseer`] gave a note.
+    /// a [`crate::CommitHook`] gave a note.
     ///
     /// # Errors
     /// [`Error::Io`] when the rows cannot be read.

@@ -6,11 +6,11 @@ use vfs::{
     Cookie, Credentials, DirectoryChange, Error, ObjectId, Result, XattrMode, XattrName, XattrPage,
 };
 
+use crate::commit_hook::Change;
 use crate::committer::Ticket;
 use crate::inner::Inner;
 use crate::metadata::{Table, View};
 use crate::mutation::{Mutation, Touch};
-use crate::overseer::Change;
 use crate::requests::Begun;
 use crate::rows::{Content, Effect, NameHash, ObjectRow, XattrRow, key};
 use crate::space::{Demand, ROW_BYTES};

@@ -15,9 +15,9 @@ const DAY: i64 = 24 * HOUR;
 
 /// Two replicas, the first of which has a clock that is ahead by so many seconds.
 async fn apart(seconds: i64) -> (Fixture, Fixture) {
-    let fast = Fixture::overseen();
+    let fast = Fixture::hooked();
     let mut slow = Fixture::beside(&fast);
-    slow.oversee();
+    slow.hook();
     for site in [&fast, &slow] {
         site.store().end_reclaim().await.unwrap();
     }

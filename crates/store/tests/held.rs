@@ -68,7 +68,7 @@ async fn locks_are_held_where_the_primary_says() {
 
 #[tokio::test]
 async fn a_refused_lock_leaves_the_locks_as_they_were() {
-    let store = Fixture::overseen();
+    let store = Fixture::hooked();
     let id = store.file(ROOT, "f").await;
     lock(&store, id, "a", bytes(0, 9)).await.unwrap();
     let records = store.store().updates(0, 10).unwrap();
@@ -126,7 +126,7 @@ async fn denials_hold_everywhere_until_they_are_given_up() {
 
 #[tokio::test]
 async fn refused_opens_and_closes_leave_what_is_denied() {
-    let store = Fixture::overseen();
+    let store = Fixture::hooked();
     let id = store.file(ROOT, "f").await;
     store.open(id, "a", ALONE).await.unwrap();
     store.approver().refuse(true);

@@ -61,7 +61,7 @@ async fn who_writes_a_file_lacks_nothing_of_it() {
         pair.leader.write(file, 0, b"one").await.unwrap();
         pair.follow_one(&[file]).await;
     }
-    pair.follower.oversee();
+    pair.follower.hook();
     pair.follower.write(id, 0, b"two").await.unwrap();
     let store = pair.follower.store();
     assert!(!store.is_incomplete(id) && store.is_incomplete(other));

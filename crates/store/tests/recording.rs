@@ -23,7 +23,7 @@ fn tables(record: &UpdateRecord) -> BTreeSet<u8> {
 
 #[tokio::test]
 async fn every_operation_leaves_one_record_of_the_rows_it_changed() {
-    let store = Fixture::overseen();
+    let store = Fixture::hooked();
     store.store().end_reclaim().await.unwrap();
     let id = store.file(ROOT, "f").await;
     store.write(id, 0, b"data").await.unwrap();
@@ -76,7 +76,7 @@ async fn every_operation_leaves_one_record_of_the_rows_it_changed() {
 
 #[tokio::test]
 async fn reading_and_refused_operations_leave_no_record() {
-    let store = Fixture::overseen();
+    let store = Fixture::hooked();
     let id = store.file(ROOT, "f").await;
     store.write(id, 0, b"data").await.unwrap();
     let before = store.store().updates(0, 100).unwrap();
@@ -99,7 +99,7 @@ async fn nothing_is_recorded_unless_asked_for() {
 /// yet, and uses the same positions, versions or identifiers again for something else.
 #[tokio::test]
 async fn numbers_shown_before_a_crash_are_not_used_again_after_it() {
-    let mut store = Fixture::overseen();
+    let mut store = Fixture::hooked();
     store.file(ROOT, "stable").await;
     // What a crash leaves: the disk as it is now, without anything that follows.
     let crashed = store.crashed_copy();

@@ -32,7 +32,7 @@ fn text(path: &Option<recovered::EscapedBytes>) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_kept_is_all_of_it_and_stays_as_it_was() {
-    let mut fixture = Fixture::overseen();
+    let mut fixture = Fixture::hooked();
     let who = root();
     let folder = fixture.directory(ROOT, "folder").await;
     let odd = Name::new(&b"od\xffd%"[..]).unwrap();
@@ -131,7 +131,7 @@ async fn what_is_kept_is_all_of_it_and_stays_as_it_was() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unfinished_set_does_not_count_and_is_made_anew() {
-    let mut fixture = Fixture::overseen();
+    let mut fixture = Fixture::hooked();
     let directory = fixture.options.directory.clone();
     let left = directory.join("recovered/one.unfinished/data");
     std::fs::create_dir_all(&left).unwrap();
@@ -192,7 +192,7 @@ async fn what_never_came_whole_is_said_to_be_a_mixture() {
 
 #[tokio::test]
 async fn what_others_may_not_have_is_known_by_the_records() {
-    let fixture = Fixture::overseen();
+    let fixture = Fixture::hooked();
     let store = fixture.store();
     store.end_reclaim().await.unwrap();
     let (old, moved) = (

@@ -172,7 +172,7 @@ async fn twins(works: &[Work]) -> Pair {
     for id in files(pair.leader.store()).await.into_keys() {
         pair.ship(id).await;
     }
-    pair.follower.oversee();
+    pair.follower.hook();
     pair
 }
 

@@ -56,7 +56,7 @@ async fn diverged() -> Pair {
     for id in &ids {
         pair.ship(*id).await;
     }
-    pair.follower.oversee();
+    pair.follower.hook();
     for (number, id) in ids.iter().enumerate() {
         match number % 6 {
             0 => pair.leader.write(*id, 100, b"there").await.unwrap(),

@@ -365,7 +365,7 @@ async fn apply_record(
         true => has_all_before(shared, turn, known.epoch, &record.after),
         false => may_apply(turn, &under),
     };
-    let oversee = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
+    let before_commit = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
         shared.engine.turn(|turn| {
             let given_up = shared.is_given_up(inbox.from);
             granted(turn)
@@ -404,7 +404,7 @@ async fn apply_record(
         if is_over() {
             return Ok(None);
         }
-        match shared.store.apply(update.clone(), oversee).await {
+        match shared.store.apply(update.clone(), before_commit).await {
             Err(Error::Refused(_)) => {}
             Err(error) => return Err(error),
             Ok(ticket) => {

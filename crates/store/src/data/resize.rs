@@ -10,10 +10,10 @@ use vfs::{Attributes, Error, ObjectId, Result, SetAttributes};
 
 use super::{MAX_FILE_BYTES, Origin, remove_rows};
 use crate::access::Access;
+use crate::commit_hook::Change;
 use crate::inner::{Inner, blocking};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
-use crate::overseer::Change;
 use crate::requests::Begun;
 use crate::rows::Effect;
 use crate::space::{Demand, ROW_BYTES};

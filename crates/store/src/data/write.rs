@@ -15,11 +15,11 @@ use super::filled::Filled;
 use super::guards::{Exclusive, Shared};
 use super::{MAX_FILE_BYTES, Origin};
 use crate::access::Access;
+use crate::commit_hook::Change;
 use crate::committer::Ticket;
 use crate::inner::{Inner, blocking, detached};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
-use crate::overseer::Change;
 use crate::ownership::strip_set_id;
 use crate::space::{Demand, ROW_BYTES};
 

@@ -1,4 +1,4 @@
-//! How changes become visible: with the consent of the overseer, in one batch, with everything that goes
+//! How changes become visible: with the consent of the commit hook, in one batch, with everything that goes
 //! along with it in memory.
 
 use std::sync::Weak;
@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use vfs::{Error, ObjectId, Result};
 
 use super::{Mutation, OBJECTS_KEY, RESERVED_KEY, SHARED_KEY};
+use crate::commit_hook::Change;
 use crate::committer::Ticket;
 use crate::counters::Sequence;
 use crate::metadata::Table;
-use crate::overseer::Change;
 use crate::recording::Draft;
 use crate::rows::key;
 
@@ -18,13 +18,13 @@ use crate::rows::key;
 type Decide<'d> = dyn FnMut(&mut dyn FnMut() -> Result<()>) -> Result<()> + 'd;
 
 impl Mutation<'_> {
-    /// Makes the changes visible to everybody, if the overseer has nothing against a change of this shape.
+    /// Makes the changes visible to everybody, if the commit hook has nothing against a change of this shape.
     /// They are stable once the ticket is.
     pub(crate) fn commit(mut self, change: &Change) -> Result<Ticket> {
         self.gather();
         match self.record.take().filter(|record| !record.is_empty()) {
             None => self.write(None).map(|(ticket, _)| ticket),
-            Some(record) => self.commit_overseen(change, &record),
+            Some(record) => self.commit_hooked(change, &record),
         }
     }
 
@@ -56,11 +56,11 @@ impl Mutation<'_> {
         settled(outcome, decided)
     }
 
-    fn commit_overseen(mut self, change: &Change, record: &Draft) -> Result<Ticket> {
-        let overseer = self.inner.overseer.get().and_then(Weak::upgrade);
-        let overseer = overseer.ok_or_else(|| Error::Io("nobody oversees changes".into()))?;
+    fn commit_hooked(mut self, change: &Change, record: &Draft) -> Result<Ticket> {
+        let hook = self.inner.hook.get().and_then(Weak::upgrade);
+        let hook = hook.ok_or_else(|| Error::Io("there is no commit hook".into()))?;
         let mut outcome = None;
-        let decided = overseer.oversee(change, &mut |note| {
+        let decided = hook.before_commit(change, &mut |note| {
             if outcome.is_some() {
                 return Err(Error::Io("a change was to be committed twice".into()));
             }

@@ -3,7 +3,7 @@
 //! Whoever holds a [`Mutation`] is alone in changing rows: what it checks stays true until its batch is
 //! committed. It never waits for anything while it holds that lock, stable storage included; only
 //! an exhausted reservation of numbers makes it do so. Dropping it without [`Mutation::commit`]
-//! changes nothing, and neither does a commit that the overseer refuses: what has to happen in memory
+//! changes nothing, and neither does a commit that the commit hook refuses: what has to happen in memory
 //! along with the batch is handed to [`Mutation::then`].
 
 mod commit;
@@ -15,11 +15,11 @@ use vfs::{
 };
 
 use crate::clock::later_than;
+use crate::commit_hook::{Touched, TouchedKind};
 use crate::committer::Ticket;
 use crate::counters::{Counters, Sequence};
 use crate::inner::Inner;
 use crate::metadata::{Batch, Table};
-use crate::overseer::{Touched, TouchedKind};
 use crate::recording::Draft;
 use crate::rows::{Content, EntryRow, NameHash, ObjectRow, encode_time, key};
 use crate::space::{Admission, Demand};
@@ -84,7 +84,7 @@ pub(crate) struct Mutation<'s> {
     inner: &'s Inner,
     writer: MutexGuard<'s, Writer>,
     batch: Batch<'s>,
-    /// What replicas have to hear of; `None` when nobody oversees changes.
+    /// What replicas have to hear of; `None` without a commit hook.
     record: Option<Draft>,
     /// Who makes the changes.
     home: ReplicaSlot,
@@ -158,7 +158,7 @@ impl<'s> Mutation<'s> {
             inner,
             writer,
             batch: inner.metadata.batch(),
-            record: inner.overseer.get().map(|_| Draft::default()),
+            record: inner.hook.get().map(|_| Draft::default()),
             home: inner.slot,
             data_of: None,
             effects: Vec::new(),
@@ -191,7 +191,7 @@ impl<'s> Mutation<'s> {
         self.effects.push(Box::new(effect));
     }
 
-    /// How an object looks to the overseer; to be asked before anything about it is changed.
+    /// How an object looks to the commit hook; to be asked before anything about it is changed.
     pub(crate) fn touched(&mut self, id: ObjectId) -> Result<Touched> {
         let row = self.object(id)?;
         let kind = match row.content {

@@ -10,11 +10,11 @@ use vfs::{
 use super::lookup::object_in;
 use super::{check_changeable, searchable};
 use crate::attributes::{check_times, chosen_time};
+use crate::commit_hook::Change;
 use crate::data::{MAX_FILE_BYTES, Origin};
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
-use crate::overseer::Change;
 use crate::ownership::settable_mode;
 use crate::requests::Begun;
 use crate::rows::{Content, DirectoryContent, Effect, FileContent, ObjectRow};

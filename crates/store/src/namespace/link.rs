@@ -3,10 +3,10 @@
 use vfs::{Credentials, DirectoryChange, Error, Name, ObjectId, Result};
 
 use super::{check_changeable, searchable};
+use crate::commit_hook::Change;
 use crate::committer::Ticket;
 use crate::inner::Inner;
 use crate::mutation::{Mutation, Touch};
-use crate::overseer::Change;
 use crate::requests::Begun;
 use crate::rows::Effect;
 use crate::space::{Demand, ROW_BYTES};

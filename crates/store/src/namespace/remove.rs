@@ -8,12 +8,12 @@ use vfs::permission::sticky_forbids;
 use vfs::{Credentials, DirectoryChange, Error, Name, ObjectId, Result};
 
 use super::{check_changeable, dangling, searchable};
+use crate::commit_hook::Change;
 use crate::committer::Ticket;
 use crate::data::remove_rows;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
-use crate::overseer::Change;
 use crate::requests::Begun;
 use crate::rows::{Content, Effect, ObjectRow, key};
 use crate::shares::Shares;

@@ -5,10 +5,10 @@ use vfs::{Credentials, DirectoryChange, Error, Name, ObjectId, Result};
 
 use super::remove::check_removable;
 use super::{check_changeable, dangling, searchable};
+use crate::commit_hook::Change;
 use crate::committer::Ticket;
 use crate::inner::Inner;
 use crate::mutation::{Mutation, Touch};
-use crate::overseer::Change;
 use crate::requests::Begun;
 use crate::rows::{Effect, ObjectRow};
 use crate::space::Demand;

@@ -11,7 +11,7 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::foreign_row::ForeignRow;
 use super::incomplete::Lacking;
-use super::{ForeignUpdate, LinkChange, Oversee};
+use super::{BeforeCommit, ForeignUpdate, LinkChange};
 use crate::codec::Fields;
 use crate::committer::Ticket;
 use crate::data::{Alone, Origin};
@@ -35,7 +35,7 @@ impl Inner {
     pub(super) async fn apply(
         self: &Arc<Self>,
         update: ForeignUpdate,
-        oversee: &mut Oversee<'_>,
+        before_commit: &mut BeforeCommit<'_>,
     ) -> Result<Ticket> {
         let ForeignUpdate {
             from,
@@ -69,7 +69,7 @@ impl Inner {
                 );
                 let lacking =
                     self.lacking(&mut mutation, from, (applied, position), &incomplete)?;
-                let ticket = self.enter(mutation, (rows, lacking), oversee)?;
+                let ticket = self.enter(mutation, (rows, lacking), before_commit)?;
                 self.cut_behind(alone, ticket);
                 return Ok(ticket);
             }
@@ -80,13 +80,13 @@ impl Inner {
         &self,
         mut mutation: Mutation<'_>,
         (rows, lacking): (Vec<ForeignRow>, Lacking),
-        oversee: &mut Oversee<'_>,
+        before_commit: &mut BeforeCommit<'_>,
     ) -> Result<Ticket> {
         // Nobody may open a file between the decision to remove it and the batch that does.
         let mut shares = self.shares();
         let Entered { links, denials } = self.enter_rows(&mut mutation, &shares, rows)?;
         self.mark_incomplete(&mut mutation, lacking)?;
-        let ticket = mutation.commit_followed(&mut |commit| oversee(&links, commit))?;
+        let ticket = mutation.commit_followed(&mut |commit| before_commit(&links, commit))?;
         for (id, denials) in denials {
             if shares.follow(id, denials) {
                 self.tell_lock_change(id);

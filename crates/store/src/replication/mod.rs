@@ -27,8 +27,8 @@ pub(crate) use incomplete::Incomplete;
 pub use merging::MergedRows;
 pub(crate) use unshipped::MarkedFiles;
 
+use crate::commit_hook::CommitHook;
 use crate::committer::Ticket;
-use crate::overseer::Overseer;
 use crate::recording::RowChange;
 use crate::store::Store;
 
@@ -72,17 +72,17 @@ pub enum ContentPiece {
 
 /// Decides about an update that is being applied: gets the names that appear and disappear, and what
 /// commits the update.
-pub type Oversee<'o> =
+pub type BeforeCommit<'o> =
     dyn FnMut(&[LinkChange], &mut dyn FnMut() -> Result<()>) -> Result<()> + Send + 'o;
 
 impl Store {
-    /// Sets who oversees changes; the first one stays. Without one nothing is recorded.
+    /// Sets the commit hook; the first one stays. Without one nothing is recorded.
     ///
-    /// When the overseer is dropped while the store still works, every change that it would have
-    /// overseen fails.
-    pub fn set_overseer(&self, overseer: Weak<dyn Overseer>) {
-        if self.inner.overseer.set(overseer).is_err() {
-            tracing::error!("a store has an overseer already; please report it");
+    /// When the commit hook is dropped while the store still works, every change that it would have
+    /// been asked about fails.
+    pub fn set_commit_hook(&self, hook: Weak<dyn CommitHook>) {
+        if self.inner.hook.set(hook).is_err() {
+            tracing::error!("a store has a commit hook already; please report it");
         }
     }
 
@@ -148,7 +148,7 @@ impl Store {
     /// Takes over rows that another primary changed, in one batch with the new position in its stream.
     /// A position that was applied already changes nothing.
     ///
-    /// `oversee` is called with the writer's lock held; it gets the names that appear and disappear,
+    /// `before_commit` is called with the writer's lock held; it gets the names that appear and disappear,
     /// and a closure that commits, which it must call. Only what this copy alone knows of an object
     /// stays: whether it has a data file, and whether a file is still open here that has lost its
     /// last name.
@@ -157,9 +157,13 @@ impl Store {
     ///
     /// # Errors
     /// [`vfs::Error::Invalid`] for rows that cannot be; [`vfs::Error::NoSpace`] on a full disk;
-    /// [`vfs::Error::Io`] when storage fails; and what `oversee` returns. Nothing has changed then.
-    pub async fn apply(&self, update: ForeignUpdate, oversee: &mut Oversee<'_>) -> Result<Ticket> {
-        self.inner.apply(update, oversee).await
+    /// [`vfs::Error::Io`] when storage fails; and what `before_commit` returns. Nothing has changed then.
+    pub async fn apply(
+        &self,
+        update: ForeignUpdate,
+        before_commit: &mut BeforeCommit<'_>,
+    ) -> Result<Ticket> {
+        self.inner.apply(update, before_commit).await
     }
 
     /// The position of the last update of a replica's stream that was applied here; 0 for none.
@@ -293,7 +297,7 @@ impl Store {
     }
 
     /// Takes files off the list of [`Store::unshipped`] of which `shipped` says that every replica has their
-    /// data. It is asked while nobody can change them, with the writer's lock held, like an [`Overseer`], and
+    /// data. It is asked while nobody can change them, with the writer's lock held, like a [`CommitHook`], and
     /// must not wait.
     ///
     /// # Errors
@@ -319,7 +323,7 @@ impl Store {
     /// of its data as unshipped; one that is gone is taken off the list.
     ///
     /// # Errors
-    /// What the overseer returns; [`vfs::Error::Io`] when storage fails.
+    /// What the commit hook returns; [`vfs::Error::Io`] when storage fails.
     pub async fn renew(&self, id: ObjectId) -> Result<()> {
         self.inner.renew(id).await
     }

@@ -13,11 +13,11 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::incomplete::Mark;
 use crate::codec::Fields;
+use crate::commit_hook::Change;
 use crate::counters::Sequence;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
-use crate::overseer::Change;
 use crate::rows::key;
 use crate::store::Store;
 
@@ -65,7 +65,7 @@ impl Store {
     /// marks all of it as unshipped. As `torn` it cannot be read anywhere, until it is truncated to nothing.
     ///
     /// # Errors
-    /// What the overseer returns; [`vfs::Error::Io`] when storage fails.
+    /// What the commit hook returns; [`vfs::Error::Io`] when storage fails.
     pub async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
         self.inner.adopt(file, torn).await
     }

@@ -305,7 +305,7 @@ fn number_from(variable: &str, default: u64) -> u64 {
 }
 
 /// The server of the store: alone, or a member of a set, which records its changes for others.
-fn overseer(store: &Store, is_member: bool) -> Option<Arc<Approver>> {
+fn hook(store: &Store, is_member: bool) -> Option<Arc<Approver>> {
     is_member.then(|| Approver::of(store))
 }
 
@@ -320,7 +320,7 @@ async fn cut_power(outer: &Path, maker: &[&str], is_member: bool, losses: u64, s
     };
     let options = StoreOptions::new(disk.path().join("store"));
     let store = Arc::new(Store::create(&options, &NewStore::default()).unwrap());
-    let _overseer = overseer(&store, is_member);
+    let _overseer = hook(&store, is_member);
     store.end_reclaim().await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let (mut workers, mut tasks) = (Vec::new(), tokio::task::JoinSet::new());
@@ -358,7 +358,7 @@ async fn cut_power(outer: &Path, maker: &[&str], is_member: bool, losses: u64, s
         let disk = SmallDisk::mounted(tempfile::tempdir().unwrap(), &copy, options).unwrap();
         let options = StoreOptions::new(disk.path().join("store"));
         let left = Store::open(&options).unwrap();
-        let _overseer = overseer(&left, is_member);
+        let _overseer = hook(&left, is_member);
         for id in left.recovered().unwrap() {
             left.renew(id).await.unwrap();
         }

@@ -4,7 +4,7 @@
 //! again after waiting. What is not covered by own control is refused and submitted to the core.
 
 use control::{ControlName, Position, Update};
-use store::{Change, Overseer, Touched, TouchedKind};
+use store::{Change, CommitHook, Touched, TouchedKind};
 use vfs::{Error, ObjectId, Result};
 
 use crate::driver::tree::touched_subject;
@@ -16,8 +16,8 @@ tokio::task_local! {
     pub(crate) static ORIGIN: Origin;
 }
 
-impl Overseer for Engine {
-    fn oversee(
+impl CommitHook for Engine {
+    fn before_commit(
         &self,
         change: &Change,
         commit: &mut dyn FnMut(Option<&[u8]>) -> Result<u64>,

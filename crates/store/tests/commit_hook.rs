@@ -1,4 +1,4 @@
-//! Changes that somebody oversees: what is asked, what a refusal leaves, and what is nobody's business.
+//! Changes that a commit hook is asked about: what is asked, what a refusal leaves, and what is nobody's business.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -34,8 +34,8 @@ async fn set_xattr(store: &Fixture, id: ObjectId, value: &'static [u8]) -> vfs::
 }
 
 #[tokio::test]
-async fn the_overseer_learns_the_shape_of_every_change() {
-    let store = Fixture::overseen();
+async fn the_commit_hook_learns_the_shape_of_every_change() {
+    let store = Fixture::hooked();
     store.store().end_reclaim().await.unwrap();
     let one = |id| touched(id, TouchedKind::File);
     let linked = |id| touched(id, TouchedKind::LinkedFile);
@@ -109,7 +109,7 @@ fn everything(directory: &Path) -> BTreeMap<PathBuf, u64> {
 
 #[tokio::test]
 async fn what_is_refused_leaves_no_trace() {
-    let mut store = Fixture::overseen();
+    let mut store = Fixture::hooked();
     store.store().end_reclaim().await.unwrap();
     let folder = store.directory(ROOT, "d").await;
     let id = store.file(ROOT, "f").await;
@@ -174,7 +174,7 @@ async fn what_is_refused_leaves_no_trace() {
 #[tokio::test]
 async fn a_refused_write_is_a_failed_one_and_shows_nothing_behind_the_size() {
     for stability in [Stability::Unstable, Stability::File] {
-        let store = Fixture::overseen();
+        let store = Fixture::hooked();
         let id = store.file(ROOT, "f").await;
         store.write(id, 0, b"abc").await.unwrap();
         store.approver().refuse(true);
@@ -201,7 +201,7 @@ async fn a_refused_write_is_a_failed_one_and_shows_nothing_behind_the_size() {
 
 #[tokio::test]
 async fn what_lost_its_last_name_is_gone_for_all_others() {
-    let store = Fixture::overseen();
+    let store = Fixture::hooked();
     store.store().end_reclaim().await.unwrap();
     let id = store.file(ROOT, "f").await;
     set_xattr(&store, id, b"v").await.unwrap();
@@ -232,7 +232,7 @@ async fn what_lost_its_last_name_is_gone_for_all_others() {
 
 #[tokio::test]
 async fn data_that_others_may_not_have_is_marked_until_they_do() {
-    let mut store = Fixture::overseen();
+    let mut store = Fixture::hooked();
     let id = store.file(ROOT, "f").await;
     let empty = store.file(ROOT, "empty").await;
     let set = SetAttributes {
@@ -269,7 +269,7 @@ async fn data_that_others_may_not_have_is_marked_until_they_do() {
 
 #[tokio::test]
 async fn records_are_announced_when_they_are_stable_and_can_be_trimmed() {
-    let store = Fixture::overseen();
+    let store = Fixture::hooked();
     let mut stable = store.store().stable_position();
     for number in 0..600 {
         store.file(ROOT, &format!("f{number}")).await;

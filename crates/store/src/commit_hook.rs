@@ -1,4 +1,4 @@
-//! Who oversees changes, and how a change looks to them.
+//! The hook that is asked before a change is committed, and how a change looks to it.
 //!
 //! With replicas not every change may be made at once: somebody has to know that this copy may make it,
 //! and what it was made under. The store asks just before it commits a change that other replicas
@@ -69,7 +69,7 @@ pub enum Change {
 }
 
 /// Decides about changes that replicas keep too, see the module.
-pub trait Overseer: Send + Sync + 'static {
+pub trait CommitHook: Send + Sync + 'static {
     /// Called with the writer's lock of the store held, just before a change is committed. It must not
     /// wait, and of the store it may only read.
     ///
@@ -80,13 +80,13 @@ pub trait Overseer: Send + Sync + 'static {
     /// # Errors
     /// Any error abandons the change, as if it had never been tried; usually
     /// [`vfs::Error::Refused`]. Once the change has been committed, errors come too late.
-    fn oversee(
+    fn before_commit(
         &self,
         change: &Change,
         commit: &mut dyn FnMut(Option<&[u8]>) -> Result<u64>,
     ) -> Result<()>;
 
     /// Whether clients of other replicas may have a file open that loses its last name here. Then it is kept without one
-    /// until [`crate::Store::bury`]. Called like [`Overseer::oversee`].
+    /// until [`crate::Store::bury`]. Called like [`CommitHook::before_commit`].
     fn keeps_removed(&self) -> bool;
 }
