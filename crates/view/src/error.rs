@@ -3,8 +3,8 @@
 use thiserror::Error;
 use vfs::ReplicaSlot;
 
-use crate::courier::CourierError;
-use crate::ledger::LedgerError;
+use crate::stable_storage::StableStorageError;
+use crate::transport::TransportError;
 
 /// Why a call of [`crate::Views`] failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -20,15 +20,15 @@ pub enum ViewError {
     LeaderUnreachable {
         /// Who leads.
         leader: ReplicaSlot,
-        /// What the courier said.
-        error: CourierError,
+        /// What the transport said.
+        error: TransportError,
     },
     /// A new member does not answer, so it was not configured.
     #[error("replica {} does not take in what it is sent", .0.0)]
     NewcomerUnreachable(ReplicaSlot),
     /// The storage failed.
     #[error("storage: {0}")]
-    Ledger(#[from] LedgerError),
+    StableStorage(#[from] StableStorageError),
     /// What was stored is not what this program stores.
     #[error("the log of views is damaged: {0}")]
     Damaged(String),

@@ -2,7 +2,7 @@
 //!
 //! Every member of a replication set runs [`Views`]. Its state is a [`ViewState`], changed by [`Decision`]s
 //! only, in one order at all members; the Raft library behind it lives in `raft` and is named nowhere else.
-//! Read on in `state` (pure: what each decision does, and when it is refused), [`Courier`] and [`Ledger`]
+//! Read on in `state` (pure: what each decision does, and when it is refused), [`Transport`] and [`StableStorage`]
 //! (what the owner provides), [`Views`] (what the owner calls) and [`force`] (when the majority is gone for
 //! ever).
 //!
@@ -11,16 +11,16 @@
 
 mod audit;
 mod bytes;
-mod courier;
 mod decision;
 mod error;
-mod ledger;
 mod raft;
 mod recovery;
 mod settings;
+mod stable_storage;
 mod state;
 #[cfg(test)]
 mod tests;
+mod transport;
 mod views;
 mod warrant;
 
@@ -35,15 +35,15 @@ pub fn decode_as_anything(message: &[u8]) {
 use decision::Command;
 
 pub use audit::{AUDIT_ENTRIES_MAX, AuditEntry, REASON_BYTES_MAX};
-pub use courier::{Courier, CourierError, MESSAGE_BYTES_MAX};
 pub use decision::{
     Decision, JUNCTION_BYTES_MAX, JUNCTIONS_MAX, Outcome, Referral, SETTLEMENT_NAMES_MAX,
     SettledBy, Settlement,
 };
 pub use error::ViewError;
-pub use ledger::{Change, Ledger, LedgerError};
 pub use recovery::{force, last_known};
 pub use settings::Settings;
+pub use stable_storage::{Change, StableStorage, StableStorageError};
 pub use state::{Exclusion, Kind, Loss, MEMBERS_MAX, MemberState, StreamEnd, ViewState};
+pub use transport::{MESSAGE_BYTES_MAX, Transport, TransportError};
 pub use views::Views;
 pub use warrant::Warrant;

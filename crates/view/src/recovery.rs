@@ -11,18 +11,18 @@ use vfs::ReplicaSlot;
 
 use crate::decision::{Command, Decision, Outcome};
 use crate::error::ViewError;
-use crate::ledger::Ledger;
 use crate::raft::log::Log;
 use crate::raft::machine::Machine;
 use crate::raft::types::{Entry, LogId, Membership, Vote, id};
+use crate::stable_storage::StableStorage;
 use crate::state::ViewState;
 
-/// The state that a ledger tells of, as far as it was known there to be agreed.
+/// The state that a storage tells of, as far as it was known there to be agreed.
 ///
 /// # Errors
 /// The storage failed or is damaged.
-pub async fn last_known(ledger: Arc<dyn Ledger>) -> Result<ViewState, ViewError> {
-    let (_, machine) = open(ledger).await?;
+pub async fn last_known(storage: Arc<dyn StableStorage>) -> Result<ViewState, ViewError> {
+    let (_, machine) = open(storage).await?;
     let state = ViewState::clone(&machine.watch().borrow());
     Ok(state)
 }
@@ -36,12 +36,12 @@ pub async fn last_known(ledger: Arc<dyn Ledger>) -> Result<ViewState, ViewError>
 /// # Errors
 /// The storage failed or is damaged, or the survivors do not fit the configuration; then nothing is changed.
 pub async fn force(
-    ledger: Arc<dyn Ledger>,
+    storage: Arc<dyn StableStorage>,
     survivors: BTreeSet<ReplicaSlot>,
     by: ReplicaSlot,
     at_unix_s: u64,
 ) -> Result<Outcome, ViewError> {
-    let (log, machine) = open(ledger).await?;
+    let (log, machine) = open(storage).await?;
     let decision = Decision::Recover {
         survivors: survivors.clone(),
         by,
@@ -77,9 +77,9 @@ pub async fn force(
     Ok(Outcome::Applied)
 }
 
-async fn open(ledger: Arc<dyn Ledger>) -> Result<(Log, Machine), ViewError> {
-    let log = Log::open(Arc::clone(&ledger)).await?;
-    let mut machine = Machine::open(ledger).await?;
+async fn open(storage: Arc<dyn StableStorage>) -> Result<(Log, Machine), ViewError> {
+    let log = Log::open(Arc::clone(&storage)).await?;
+    let mut machine = Machine::open(storage).await?;
     machine.carry_out(log.committed_after(machine.applied()));
     Ok((log, machine))
 }

@@ -20,10 +20,8 @@ use tokio::task::JoinHandle;
 use vfs::ReplicaSlot;
 
 use crate::bytes::encode;
-use crate::courier::{Courier, CourierError};
 use crate::decision::{Command, Decision, Outcome};
 use crate::error::ViewError;
-use crate::ledger::Ledger;
 use crate::raft::credible::Limit;
 use crate::raft::incoming::{Incoming, Unfit};
 use crate::raft::log::Log;
@@ -32,7 +30,9 @@ use crate::raft::network::{Matched, Network, ask};
 use crate::raft::types::{Metrics, Raft, Types, config, id, slot};
 use crate::raft::wire::{Answer, Denial, Request};
 use crate::settings::Settings;
+use crate::stable_storage::StableStorage;
 use crate::state::{Kind, ViewState};
+use crate::transport::{Transport, TransportError};
 use crate::warrant::Warrant;
 
 /// One member's part in agreeing on views.
@@ -47,7 +47,7 @@ pub struct Views {
 struct Core {
     slot: ReplicaSlot,
     settings: Settings,
-    courier: Arc<dyn Courier>,
+    transport: Arc<dyn Transport>,
     warrant: Arc<dyn Warrant>,
     raft: Raft,
     state: watch::Receiver<Arc<ViewState>>,
@@ -60,26 +60,26 @@ struct Core {
 }
 
 impl Views {
-    /// Goes on from what the ledger has; an empty one makes a member that waits to be heard of.
+    /// Goes on from what the storage has; an empty one makes a member that waits to be heard of.
     ///
     /// # Errors
-    /// The ledger cannot be read, or the settings contradict each other.
+    /// The storage cannot be read, or the settings contradict each other.
     pub async fn start(
         slot: ReplicaSlot,
         settings: Settings,
-        courier: Arc<dyn Courier>,
-        ledger: Arc<dyn Ledger>,
+        transport: Arc<dyn Transport>,
+        storage: Arc<dyn StableStorage>,
         warrant: Arc<dyn Warrant>,
     ) -> Result<Arc<Views>, ViewError> {
         let config = Arc::new(config(&settings)?);
-        let log = Log::open(Arc::clone(&ledger)).await?;
+        let log = Log::open(Arc::clone(&storage)).await?;
         let led = log.step_down(id(slot)).await?;
-        let machine = Machine::open(ledger).await?;
+        let machine = Machine::open(storage).await?;
         let state = machine.watch();
         let silent = Arc::new(AtomicBool::new(false));
         let network = Network {
             own: slot,
-            courier: Arc::clone(&courier),
+            transport: Arc::clone(&transport),
             silent: Arc::clone(&silent),
             matched: Arc::new(Matched::default()),
         };
@@ -93,7 +93,7 @@ impl Views {
         let core = Arc::new(Core {
             slot,
             settings,
-            courier,
+            transport,
             warrant,
             raft,
             state,
@@ -150,7 +150,7 @@ impl Views {
         self.core.state.clone()
     }
 
-    /// Answers what a peer's [`Courier`] brought. `from` must be proven, by its certificate.
+    /// Answers what a peer's [`Transport`] brought. `from` must be proven, by its certificate.
     ///
     /// # Errors
     /// The request is none.
@@ -175,7 +175,7 @@ impl Views {
         }
     }
 
-    /// Returns the reason when this member takes part no longer: its ledger failed, or it was stopped. From then on it
+    /// Returns the reason when this member takes part no longer: its storage failed, or it was stopped. From then on it
     /// neither votes nor leads, and decides nothing.
     pub async fn ended(&self) -> String {
         let mut metrics = self.core.raft.metrics();
@@ -222,7 +222,7 @@ impl Views {
         Ok(Arc::clone(&state))
     }
 
-    /// Stops taking part. Returns when nothing is written to the ledger any more.
+    /// Stops taking part. Returns when nothing is written to the storage any more.
     pub async fn stop(&self) {
         let keeper = self.keeper.lock();
         let keeper = keeper.unwrap_or_else(PoisonError::into_inner).take();
@@ -268,9 +268,9 @@ impl Core {
         request: &Request,
         limit: Duration,
     ) -> Result<Answer, ViewError> {
-        let answer = ask(&*self.courier, leader, request, limit).await;
+        let answer = ask(&*self.transport, leader, request, limit).await;
         answer.map_err(|error| match error {
-            CourierError::TimedOut => ViewError::OutcomeUnknown,
+            TransportError::TimedOut => ViewError::OutcomeUnknown,
             error => ViewError::LeaderUnreachable { leader, error },
         })
     }

@@ -1,4 +1,4 @@
-//! The Raft log and the vote: on a ledger, and all of it in memory as well, since it is short.
+//! The Raft log and the vote: on stable storage, and all of it in memory as well, since it is short.
 //!
 //! Keys: `v` the vote, `f` the vote with which an administrator's word made this replica lead, `c` how far it was known to be committed, `p` how far it was cut off at the front,
 //! `l` and the index an entry. What must never enter: what an entry means.
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::types::{Entry, LogId, StorageError, Types, Vote};
 use crate::bytes::{decode, encode};
 use crate::error::ViewError;
-use crate::ledger::{Change, Ledger, LedgerError};
+use crate::stable_storage::{Change, StableStorage, StableStorageError};
 
 const VOTE: &[u8] = b"v";
 const FORCED: &[u8] = b"f";
@@ -28,11 +28,11 @@ const BATCH_BYTES_MAX: usize = 32 * 1024;
 /// The log of one replica. Clones are the same log.
 #[derive(Clone)]
 pub(crate) struct Log {
-    ledger: Arc<dyn Ledger>,
+    storage: Arc<dyn StableStorage>,
     kept: Arc<Mutex<Kept>>,
 }
 
-/// What lies on the ledger.
+/// What lies on stable storage.
 #[derive(Default)]
 struct Kept {
     vote: Option<Vote>,
@@ -57,24 +57,24 @@ fn key(index: u64) -> Vec<u8> {
 
 /// The value at `key`, if there is one.
 pub(super) async fn read_one<T: DeserializeOwned>(
-    ledger: &dyn Ledger,
+    storage: &dyn StableStorage,
     key: &[u8],
 ) -> Result<Option<T>, ViewError> {
     let mut after = key.to_vec();
     after.push(0);
-    let rows = ledger.read(key, &after).await?;
+    let rows = storage.read(key, &after).await?;
     let value = rows.first().map(|(_, value)| decode(value)).transpose();
     value.map_err(ViewError::Damaged)
 }
 
 impl Log {
-    /// Reads what the ledger has.
-    pub(crate) async fn open(ledger: Arc<dyn Ledger>) -> Result<Log, ViewError> {
+    /// Reads what the storage has.
+    pub(crate) async fn open(storage: Arc<dyn StableStorage>) -> Result<Log, ViewError> {
         let mut kept = Kept {
-            vote: read_one(&*ledger, VOTE).await?,
-            forced: read_one(&*ledger, FORCED).await?,
-            committed: read_one(&*ledger, COMMITTED).await?,
-            purged: read_one(&*ledger, PURGED).await?,
+            vote: read_one(&*storage, VOTE).await?,
+            forced: read_one(&*storage, FORCED).await?,
+            committed: read_one(&*storage, COMMITTED).await?,
+            purged: read_one(&*storage, PURGED).await?,
             entries: BTreeMap::new(),
         };
         let after = |index: u64| {
@@ -83,7 +83,7 @@ impl Log {
         };
         let purged = kept.purged.map(|purged| after(purged.index));
         let mut next = purged.transpose()?;
-        for (_, value) in ledger.read(b"l", b"m").await? {
+        for (_, value) in storage.read(b"l", b"m").await? {
             let entry: Entry = decode(&value).map_err(ViewError::Damaged)?;
             let index = entry.log_id.index;
             if next.is_some_and(|next| next != index) {
@@ -93,7 +93,7 @@ impl Log {
             kept.entries.insert(index, (entry, value.len()));
         }
         let kept = Arc::new(Mutex::new(kept));
-        Ok(Log { ledger, kept })
+        Ok(Log { storage, kept })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -124,23 +124,23 @@ impl Log {
         entries.map(|(_, (entry, _))| entry.clone()).collect()
     }
 
-    async fn set<T: Serialize>(&self, key: &[u8], value: &T) -> Result<(), LedgerError> {
-        let value = encode(value).map_err(LedgerError)?;
-        self.ledger.write(vec![(key.to_vec(), Some(value))]).await
+    async fn set<T: Serialize>(&self, key: &[u8], value: &T) -> Result<(), StableStorageError> {
+        let value = encode(value).map_err(StableStorageError)?;
+        self.storage.write(vec![(key.to_vec(), Some(value))]).await
     }
 
     /// Stores a vote, stable.
-    pub(crate) async fn store_vote(&self, vote: Vote) -> Result<(), LedgerError> {
+    pub(crate) async fn store_vote(&self, vote: Vote) -> Result<(), StableStorageError> {
         self.set(VOTE, &vote).await?;
         self.kept().vote = Some(vote);
         Ok(())
     }
 
     /// Lets a replica that led before its start lead no longer, and says whether it did: the library would go on in
-    /// the same term without an election. If the ledger were an older copy by then, it would give the names of entries
+    /// the same term without an election. If the storage were an older copy by then, it would give the names of entries
     /// that the others have to new ones, and they would take these for theirs. Whoever leads by an administrator's word
     /// stays.
-    pub(crate) async fn step_down(&self, own: u64) -> Result<bool, LedgerError> {
+    pub(crate) async fn step_down(&self, own: u64) -> Result<bool, StableStorageError> {
         let (vote, forced) = {
             let kept = self.kept();
             (kept.vote, kept.forced)
@@ -159,21 +159,21 @@ impl Log {
         &self,
         entries: Vec<Entry>,
         vote: Option<Vote>,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<(), StableStorageError> {
         let mut changes: Vec<Change> = Vec::new();
         if let Some(vote) = &vote {
-            let vote = encode(vote).map_err(LedgerError)?;
+            let vote = encode(vote).map_err(StableStorageError)?;
             changes.push((VOTE.to_vec(), Some(vote.clone())));
             changes.push((FORCED.to_vec(), Some(vote)));
         }
         let mut sized = Vec::new();
         for entry in entries {
-            let value = encode(&entry).map_err(LedgerError)?;
+            let value = encode(&entry).map_err(StableStorageError)?;
             let index = entry.log_id.index;
             sized.push((index, (entry, value.len())));
             changes.push((key(index), Some(value)));
         }
-        self.ledger.write(changes).await?;
+        self.storage.write(changes).await?;
         let mut kept = self.kept();
         kept.entries.extend(sized);
         kept.vote = vote.or(kept.vote);
@@ -186,7 +186,7 @@ impl Log {
         &self,
         range: impl RangeBounds<u64> + Clone,
         purged: Option<LogId>,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<(), StableStorageError> {
         let gone: Vec<u64> = {
             let kept = self.kept();
             let gone = kept.entries.range(range);
@@ -194,9 +194,12 @@ impl Log {
         };
         let mut changes: Vec<Change> = gone.iter().map(|index| (key(*index), None)).collect();
         if let Some(purged) = &purged {
-            changes.push((PURGED.to_vec(), Some(encode(purged).map_err(LedgerError)?)));
+            changes.push((
+                PURGED.to_vec(),
+                Some(encode(purged).map_err(StableStorageError)?),
+            ));
         }
-        self.ledger.write(changes).await?;
+        self.storage.write(changes).await?;
         let mut kept = self.kept();
         for index in gone {
             kept.entries.remove(&index);

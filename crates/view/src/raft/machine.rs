@@ -1,4 +1,4 @@
-//! The state machine: applies entries to a [`ViewState`], shows it, and keeps one snapshot on the ledger.
+//! The state machine: applies entries to a [`ViewState`], shows it, and keeps one snapshot on stable storage.
 //!
 //! Key `s`. What must never enter: what a decision does; that is `state`.
 
@@ -15,7 +15,7 @@ use super::types::{Entry, LogId, SnapshotMeta, StorageError, Stored, Types};
 use crate::bytes::{decode, encode};
 use crate::decision::Outcome;
 use crate::error::ViewError;
-use crate::ledger::{Ledger, LedgerError};
+use crate::stable_storage::{StableStorage, StableStorageError};
 use crate::state::ViewState;
 
 const SNAPSHOT: &[u8] = b"s";
@@ -30,7 +30,7 @@ pub(crate) struct Machine {
 
 /// Where the snapshot lies.
 struct Shelf {
-    ledger: Arc<dyn Ledger>,
+    storage: Arc<dyn StableStorage>,
     kept: Mutex<Option<Kept>>,
 }
 
@@ -52,16 +52,16 @@ impl Kept {
 
 impl Shelf {
     /// Keeps a snapshot, stable, unless a later one is kept; says which one is.
-    async fn keep(&self, new: Kept) -> Result<Kept, LedgerError> {
+    async fn keep(&self, new: Kept) -> Result<Kept, StableStorageError> {
         let mut kept = self.kept.lock().await;
         if let Some(old) = &*kept
             && old.meta.last_log_id > new.meta.last_log_id
         {
             return Ok(old.clone());
         }
-        let value = encode(&new).map_err(LedgerError)?;
+        let value = encode(&new).map_err(StableStorageError)?;
         let change = (SNAPSHOT.to_vec(), Some(value));
-        self.ledger.write(vec![change]).await?;
+        self.storage.write(vec![change]).await?;
         *kept = Some(new.clone());
         Ok(new)
     }
@@ -69,11 +69,11 @@ impl Shelf {
 
 impl Machine {
     /// The state as of the last snapshot.
-    pub(crate) async fn open(ledger: Arc<dyn Ledger>) -> Result<Machine, ViewError> {
-        let kept: Option<Kept> = read_one(&*ledger, SNAPSHOT).await?;
+    pub(crate) async fn open(storage: Arc<dyn StableStorage>) -> Result<Machine, ViewError> {
+        let kept: Option<Kept> = read_one(&*storage, SNAPSHOT).await?;
         let mut machine = Machine {
             shelf: Arc::new(Shelf {
-                ledger,
+                storage,
                 kept: Mutex::new(kept.clone()),
             }),
             state: watch::Sender::new(Arc::default()),
@@ -199,10 +199,10 @@ impl RaftSnapshotBuilder<Types> for Builder {
             last_membership: self.membership.clone(),
             snapshot_id: applied.to_string(),
         };
-        let failed = |error: LedgerError| {
+        let failed = |error: StableStorageError| {
             StorageIOError::write_snapshot(Some(meta.signature()), AnyError::new(&error))
         };
-        let data = encode(&*self.state).map_err(|error| failed(LedgerError(error)))?;
+        let data = encode(&*self.state).map_err(|error| failed(StableStorageError(error)))?;
         let new = Kept {
             meta: meta.clone(),
             data,

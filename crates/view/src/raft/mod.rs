@@ -1,5 +1,5 @@
-//! The Raft library, fitted to this crate: its types, its log and state machine on a ledger, its network
-//! over a courier.
+//! The Raft library, fitted to this crate: its types, its log and state machine on stable storage, its network
+//! over a transport.
 //!
 //! What must never enter: what a decision does (`state`), and when to decide anything.
 

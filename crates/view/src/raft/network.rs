@@ -1,4 +1,4 @@
-//! The library's network: requests as bytes, by courier.
+//! The library's network: requests as bytes, by transport.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,12 +20,12 @@ use super::credible::{Limit, check_answer, check_appended};
 use super::types::{LogId, Types, Vote, id, slot};
 use super::wire::{Answer, Request};
 use crate::bytes::{decode, encode};
-use crate::courier::{Courier, CourierError};
+use crate::transport::{Transport, TransportError};
 
 /// Makes a line to every other replica.
 pub(crate) struct Network {
     pub(crate) own: ReplicaSlot,
-    pub(crate) courier: Arc<dyn Courier>,
+    pub(crate) transport: Arc<dyn Transport>,
     /// While true, nobody is told that this member leads.
     pub(crate) silent: Arc<AtomicBool>,
     /// What each follower has acknowledged.
@@ -59,26 +59,26 @@ impl Matched {
 pub(crate) struct Line {
     own: ReplicaSlot,
     to: ReplicaSlot,
-    courier: Arc<dyn Courier>,
+    transport: Arc<dyn Transport>,
     silent: Arc<AtomicBool>,
     matched: Arc<Matched>,
 }
 
 type Failure<E> = RPCError<u64, EmptyNode, RaftError<u64, E>>;
 
-/// Asks a replica and waits for its answer, no longer than `limit` even if the courier forgets it.
+/// Asks a replica and waits for its answer, no longer than `limit` even if the transport forgets it.
 pub(crate) async fn ask(
-    courier: &dyn Courier,
+    transport: &dyn Transport,
     to: ReplicaSlot,
     request: &Request,
     limit: Duration,
-) -> Result<Answer, CourierError> {
-    let request = encode(request).map_err(CourierError::Failed)?;
-    let answer = tokio::time::timeout(limit, courier.ask(to, request.into(), limit)).await;
-    let answer = answer.map_err(|_elapsed| CourierError::TimedOut)??;
-    let answer: Answer = decode(&answer).map_err(CourierError::Failed)?;
+) -> Result<Answer, TransportError> {
+    let request = encode(request).map_err(TransportError::Failed)?;
+    let answer = tokio::time::timeout(limit, transport.ask(to, request.into(), limit)).await;
+    let answer = answer.map_err(|_elapsed| TransportError::TimedOut)??;
+    let answer: Answer = decode(&answer).map_err(TransportError::Failed)?;
     let limit = Limit::at(SystemTime::now());
-    check_answer(&answer, limit).map_err(CourierError::Failed)?;
+    check_answer(&answer, limit).map_err(TransportError::Failed)?;
     Ok(answer)
 }
 
@@ -90,16 +90,16 @@ impl Line {
         option: &RPCOption,
     ) -> Result<Answer, Failure<E>> {
         let limit = option.hard_ttl();
-        let answer = ask(&*self.courier, self.to, &request, limit).await;
+        let answer = ask(&*self.transport, self.to, &request, limit).await;
         answer.map_err(|error| match error {
-            CourierError::Unreachable => RPCError::Unreachable(Unreachable::new(&error)),
-            CourierError::TimedOut => RPCError::Timeout(Timeout {
+            TransportError::Unreachable => RPCError::Unreachable(Unreachable::new(&error)),
+            TransportError::TimedOut => RPCError::Timeout(Timeout {
                 action: what,
                 id: id(self.own),
                 target: id(self.to),
                 timeout: limit,
             }),
-            CourierError::Failed(_) => RPCError::Network(NetworkError::new(&error)),
+            TransportError::Failed(_) => RPCError::Network(NetworkError::new(&error)),
         })
     }
 }
@@ -110,7 +110,7 @@ fn unfit<E: std::error::Error>(answer: Answer) -> Failure<E> {
         Answer::Failed(words) => words,
         _ => "the answer is to another question".to_owned(),
     };
-    RPCError::Network(NetworkError::new(&CourierError::Failed(words)))
+    RPCError::Network(NetworkError::new(&TransportError::Failed(words)))
 }
 
 impl RaftNetworkFactory<Types> for Network {
@@ -121,7 +121,7 @@ impl RaftNetworkFactory<Types> for Network {
             own: self.own,
             // Slots are 16 bits; nobody has the last one, so nothing is sent for what is no slot.
             to: slot(target).unwrap_or(ReplicaSlot(u16::MAX)),
-            courier: Arc::clone(&self.courier),
+            transport: Arc::clone(&self.transport),
             silent: Arc::clone(&self.silent),
             matched: Arc::clone(&self.matched),
         }
@@ -135,7 +135,7 @@ impl RaftNetwork<Types> for Line {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<u64>, RPCError<u64, EmptyNode, RaftError<u64>>> {
         if self.silent.load(Ordering::Acquire) {
-            let error = CourierError::Unreachable;
+            let error = TransportError::Unreachable;
             return Err(RPCError::Unreachable(Unreachable::new(&error)));
         }
         let (vote, previous) = (rpc.vote, rpc.prev_log_id);

@@ -10,7 +10,7 @@ use crate::error::ViewError;
 use crate::settings::Settings;
 
 openraft::declare_raft_types!(
-    /// Entries are [`Command`]s, members are slots, addresses are the courier's business.
+    /// Entries are [`Command`]s, members are slots, addresses are the transport's business.
     pub(crate) Types:
         D = Command,
         R = Outcome,

@@ -16,8 +16,8 @@ use vfs::ReplicaSlot;
 use super::credible::{Limit, check_request};
 use super::types::{Types, id};
 use crate::bytes::decode;
-use crate::courier::MESSAGE_BYTES_MAX;
 use crate::decision::{Command, Outcome};
+use crate::transport::MESSAGE_BYTES_MAX;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Request {

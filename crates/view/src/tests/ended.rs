@@ -1,4 +1,4 @@
-//! A member whose ledger fails, and words that nobody may send.
+//! A member whose storage fails, and words that nobody may send.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{Decision, Outcome};
 async fn a_leader_whose_ledger_fails_says_so_and_leads_no_longer() {
     let set = Set::found(3).await;
     let broken = set.leader(1).await;
-    set.ledger(broken).1.store(true, Ordering::Relaxed);
+    set.storage(broken).1.store(true, Ordering::Relaxed);
     // The next entry is not written; whoever asks is told, and the member notices.
     let at = set.at(broken);
     let asked = at.decide(Decision::Admit {

@@ -1,4 +1,4 @@
-//! Members, the links between them, and their ledgers, which outlive a restart.
+//! Members, the links between them, and their storages, which outlive a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,8 @@ use crate::bytes::encode;
 use crate::raft::credible::Limit;
 use crate::raft::wire::{Answer, Request};
 use crate::{
-    Change, Courier, CourierError, Decision, Kind, Ledger, LedgerError, Outcome, Settings,
-    ViewError, ViewState, Views, Warrant,
+    Change, Decision, Kind, Outcome, Settings, StableStorage, StableStorageError, Transport,
+    TransportError, ViewError, ViewState, Views, Warrant,
 };
 
 /// The shorthand of these tests.
@@ -45,16 +45,16 @@ struct Carrier {
 }
 
 #[async_trait]
-impl Courier for Carrier {
+impl Transport for Carrier {
     async fn ask(
         &self,
         to: ReplicaSlot,
         request: Bytes,
         limit: Duration,
-    ) -> Result<Bytes, CourierError> {
+    ) -> Result<Bytes, TransportError> {
         let lost = async || {
             tokio::time::sleep(limit).await;
-            Err(CourierError::TimedOut)
+            Err(TransportError::TimedOut)
         };
         assert!(request.len() <= crate::MESSAGE_BYTES_MAX, "too long");
         if self.links.is_cut(self.from, to) {
@@ -64,21 +64,21 @@ impl Courier for Carrier {
         if let Some(lie) = lie {
             let limit = Limit::at(std::time::SystemTime::now());
             let asked = Request::decode(self.from, &request, limit);
-            let answer = lie(&asked.map_err(CourierError::Failed)?);
-            let answer = answer.ok_or(CourierError::Unreachable)?;
-            return Ok(encode(&answer).map_err(CourierError::Failed)?.into());
+            let answer = lie(&asked.map_err(TransportError::Failed)?);
+            let answer = answer.ok_or(TransportError::Unreachable)?;
+            return Ok(encode(&answer).map_err(TransportError::Failed)?.into());
         }
         let there = self.links.running.lock().unwrap().get(&to).cloned();
-        let there = there.ok_or(CourierError::Unreachable)?;
+        let there = there.ok_or(TransportError::Unreachable)?;
         let answer = there.answer(self.from, request).await;
         if self.links.is_cut(to, self.from) {
             return lost().await;
         }
-        answer.map_err(|error| CourierError::Failed(error.to_string()))
+        answer.map_err(|error| TransportError::Failed(error.to_string()))
     }
 }
 
-/// A ledger in memory, which fails once it is told to.
+/// Stable storage in memory, which fails once it is told to.
 #[derive(Default)]
 pub(super) struct Memory(
     pub(super) Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -86,10 +86,10 @@ pub(super) struct Memory(
 );
 
 #[async_trait]
-impl Ledger for Memory {
-    async fn write(&self, changes: Vec<Change>) -> Result<(), LedgerError> {
+impl StableStorage for Memory {
+    async fn write(&self, changes: Vec<Change>) -> Result<(), StableStorageError> {
         if self.1.load(Ordering::Relaxed) {
-            return Err(LedgerError("the disk has failed".to_owned()));
+            return Err(StableStorageError("the disk has failed".to_owned()));
         }
         let mut rows = self.0.lock().unwrap();
         for (key, value) in changes {
@@ -101,7 +101,11 @@ impl Ledger for Memory {
         Ok(())
     }
 
-    async fn read(&self, from: &[u8], to: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, LedgerError> {
+    async fn read(
+        &self,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StableStorageError> {
         let rows = self.0.lock().unwrap();
         let rows = rows.range(from.to_vec()..to.to_vec());
         Ok(rows
@@ -133,7 +137,7 @@ impl Warrant for Unwarranted {
 pub(super) struct Set {
     links: Arc<Links>,
     unwarranted: Arc<Unwarranted>,
-    ledgers: BTreeMap<ReplicaSlot, Arc<Memory>>,
+    storages: BTreeMap<ReplicaSlot, Arc<Memory>>,
 }
 
 /// Waits until `is_so`, or fails after a minute.
@@ -166,9 +170,9 @@ impl Set {
         set
     }
 
-    /// Starts a member on its ledger.
+    /// Starts a member on its storage.
     pub(super) async fn start(&mut self, number: u16) {
-        let courier = Arc::new(Carrier {
+        let transport = Arc::new(Carrier {
             from: slot(number),
             links: Arc::clone(&self.links),
         });
@@ -179,9 +183,9 @@ impl Set {
             decision_limit: Duration::from_secs(3),
             newcomer_limit: Duration::from_secs(3),
         };
-        let ledger = Arc::clone(self.ledgers.entry(slot(number)).or_default());
+        let storage = Arc::clone(self.storages.entry(slot(number)).or_default());
         let warrant = Arc::clone(&self.unwarranted);
-        let views = Views::start(slot(number), settings, courier, ledger, warrant).await;
+        let views = Views::start(slot(number), settings, transport, storage, warrant).await;
         let mut running = self.links.running.lock().unwrap();
         running.insert(slot(number), views.unwrap());
     }
@@ -203,9 +207,9 @@ impl Set {
         self.links.liars.lock().unwrap().insert(slot(number), lie);
     }
 
-    /// The ledger of a member, running or not.
-    pub(super) fn ledger(&self, number: u16) -> Arc<Memory> {
-        Arc::clone(&self.ledgers[&slot(number)])
+    /// The storage of a member, running or not.
+    pub(super) fn storage(&self, number: u16) -> Arc<Memory> {
+        Arc::clone(&self.storages[&slot(number)])
     }
 
     /// A running member.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::fixture::{Set, is_temporary, slot, until};
 use crate::bytes::decode;
 use crate::raft::types::{Entry, SNAPSHOT_EVERY};
-use crate::{Decision, Kind, Ledger, Outcome, SettledBy, Settlement, ViewError};
+use crate::{Decision, Kind, Outcome, SettledBy, Settlement, StableStorage, ViewError};
 
 fn configuration(number: u16, at: u16) -> Decision {
     Decision::Configure {
@@ -143,8 +143,8 @@ async fn a_late_member_begins_with_a_snapshot_and_the_log_stays_short() {
         set.admit(1, 1, incarnation).await;
     }
     let kept = || -> Vec<Entry> {
-        let ledger = set.ledger(1);
-        let rows = ledger.0.lock().unwrap();
+        let storage = set.storage(1);
+        let rows = storage.0.lock().unwrap();
         let rows = rows.range(b"l".to_vec()..b"m".to_vec());
         rows.map(|(_, row)| decode(row).unwrap()).collect()
     };
@@ -156,7 +156,7 @@ async fn a_late_member_begins_with_a_snapshot_and_the_log_stays_short() {
         *set.state(2) == *set.state(1)
     })
     .await;
-    let snapshot = set.ledger(2).read(b"s", b"t").await.unwrap();
+    let snapshot = set.storage(2).read(b"s", b"t").await.unwrap();
     assert_eq!(snapshot.len(), 1, "it came as a snapshot");
     // It outlives a restart of the newcomer.
     let state = set.state(2);

@@ -1,4 +1,4 @@
-//! Several members in one process, joined by a courier whose links a test can cut; nothing else is imitated.
+//! Several members in one process, joined by a transport whose links a test can cut; nothing else is imitated.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fixture::{Set, slot, until};
-use crate::{Ledger, Outcome, force, last_known};
+use crate::{Outcome, StableStorage, force, last_known};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_survivor_goes_on_alone() {
@@ -12,10 +12,10 @@ async fn one_survivor_goes_on_alone() {
     for number in 1..=3 {
         set.stop(number).await;
     }
-    let ledger: Arc<dyn Ledger> = set.ledger(1);
-    let known = last_known(Arc::clone(&ledger)).await.unwrap();
+    let storage: Arc<dyn StableStorage> = set.storage(1);
+    let known = last_known(Arc::clone(&storage)).await.unwrap();
     assert_eq!((known.epoch, known.members.len()), (2, 3));
-    let forced = force(ledger, [slot(1)].into(), slot(1), 9).await;
+    let forced = force(storage, [slot(1)].into(), slot(1), 9).await;
     assert_eq!(forced, Ok(Outcome::Applied));
     set.start(1).await;
     until("it holds", || set.state(1).members.len() == 1).await;
@@ -41,7 +41,7 @@ async fn two_survivors_of_five_go_on_together() {
     set.start(2).await;
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     let survivors = [slot(1), slot(2)].into();
-    let forced = force(set.ledger(1), survivors, slot(1), 9).await;
+    let forced = force(set.storage(1), survivors, slot(1), 9).await;
     assert_eq!(forced, Ok(Outcome::Applied));
     set.start(1).await;
     for number in [1, 2] {
@@ -54,8 +54,8 @@ async fn two_survivors_of_five_go_on_together() {
 async fn survivors_must_be_members() {
     let set = Set::found(1).await;
     set.stop(1).await;
-    let before = set.ledger(1).0.lock().unwrap().clone();
-    let forced = force(set.ledger(1), [slot(1), slot(2)].into(), slot(1), 9).await;
+    let before = set.storage(1).0.lock().unwrap().clone();
+    let forced = force(set.storage(1), [slot(1), slot(2)].into(), slot(1), 9).await;
     assert!(matches!(forced, Ok(Outcome::Refused(_))), "{forced:?}");
-    assert_eq!(*set.ledger(1).0.lock().unwrap(), before);
+    assert_eq!(*set.storage(1).0.lock().unwrap(), before);
 }

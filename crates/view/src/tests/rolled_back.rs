@@ -1,4 +1,4 @@
-//! A member that is started on an older copy of its ledger.
+//! A member that is started on an older copy of its storage.
 
 use crate::Decision;
 
@@ -14,14 +14,14 @@ async fn a_leader_put_back_gives_no_entry_the_name_of_another() {
     let leader = set.leader(1).await;
     let others: Vec<u16> = (1..=3).filter(|number| *number != leader).collect();
     let (one, other) = (others[0], others[1]);
-    let copy = set.ledger(leader).0.lock().unwrap().clone();
+    let copy = set.storage(leader).0.lock().unwrap().clone();
     set.exclude(leader, one).await;
     for member in [one, other] {
         let knows = || !set.state(member).is_active(slot(one));
         until("all know who is excluded", knows).await;
     }
     set.stop(leader).await;
-    *set.ledger(leader).0.lock().unwrap() = copy;
+    *set.storage(leader).0.lock().unwrap() = copy;
     set.start(leader).await;
     // It still believes that nobody is excluded, and asks for something else while it may.
     for _ in 0..20 {

@@ -11,7 +11,9 @@ use peer::{Lane, Message, Refusal, RequestError, Sender};
 use store::Store;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
-use view::{Change, Courier, CourierError, Decision, Ledger, LedgerError, Warrant};
+use view::{
+    Change, Decision, StableStorage, StableStorageError, Transport, TransportError, Warrant,
+};
 
 use super::configuring;
 use crate::driver::shared::Shared;
@@ -25,17 +27,17 @@ const FACTS: &[u8] = b"view/";
 pub(super) struct Letters(pub(super) Weak<Shared>);
 
 #[async_trait]
-impl Courier for Letters {
+impl Transport for Letters {
     async fn ask(
         &self,
         to: ReplicaSlot,
         request: Bytes,
         limit: Duration,
-    ) -> Result<Bytes, CourierError> {
-        let shared = self.0.upgrade().ok_or(CourierError::Unreachable)?;
+    ) -> Result<Bytes, TransportError> {
+        let shared = self.0.upgrade().ok_or(TransportError::Unreachable)?;
         let peer = shared.endpoint.get().and_then(|all| all.peer(to));
         let session = peer.and_then(|peer| peer.session().ok());
-        let session = session.ok_or(CourierError::Unreachable)?;
+        let session = session.ok_or(TransportError::Unreachable)?;
         let (lineage, incarnation) = (shared.lineage.clone(), session.peer().incarnation.0);
         drop(shared);
         let message = wire::body(wire::Kind::View, &lineage.agreed_mark());
@@ -43,17 +45,17 @@ impl Courier for Letters {
         let asked = session.request(Lane::Control, message, Instant::now() + limit);
         // A hung peer takes no messages in either.
         let reply = tokio::time::timeout(limit, asked).await;
-        match reply.map_err(|_| CourierError::TimedOut)? {
+        match reply.map_err(|_| TransportError::TimedOut)? {
             Ok(reply) => {
-                let failed = |error: String| CourierError::Failed(error);
+                let failed = |error: String| TransportError::Failed(error);
                 let mark = wire::decode(&reply.body).map_err(|error| failed(error.to_string()))?;
                 // Before its word counts: it may be the one that makes a majority.
                 let noted = lineage.note_stably(to, incarnation, mark).await;
                 noted.map_err(|error| failed(error.to_string()))?;
                 Ok(reply.payload)
             }
-            Err(RequestError::Deadline) => Err(CourierError::TimedOut),
-            Err(error) => Err(CourierError::Failed(error.to_string())),
+            Err(RequestError::Deadline) => Err(TransportError::TimedOut),
+            Err(error) => Err(TransportError::Failed(error.to_string())),
         }
     }
 }
@@ -96,8 +98,8 @@ pub(crate) struct Facts {
     pub(crate) lineage: Option<Arc<Lineage>>,
 }
 
-fn failed(error: vfs::Error) -> LedgerError {
-    LedgerError(error.to_string())
+fn failed(error: vfs::Error) -> StableStorageError {
+    StableStorageError(error.to_string())
 }
 
 /// Whether a store belongs to a server that has taken part in agreeing on views.
@@ -106,8 +108,8 @@ pub(crate) fn has_known_a_view(store: &Store) -> vfs::Result<bool> {
 }
 
 #[async_trait]
-impl Ledger for Facts {
-    async fn write(&self, changes: Vec<Change>) -> Result<(), LedgerError> {
+impl StableStorage for Facts {
+    async fn write(&self, changes: Vec<Change>) -> Result<(), StableStorageError> {
         let rows = changes
             .into_iter()
             .map(|(key, value)| ([FACTS, &key].concat(), value));
@@ -121,7 +123,11 @@ impl Ledger for Facts {
             .map_err(failed)
     }
 
-    async fn read(&self, from: &[u8], to: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, LedgerError> {
+    async fn read(
+        &self,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StableStorageError> {
         let rows = self.store.facts(FACTS).map_err(failed)?;
         let rows = rows
             .into_iter()

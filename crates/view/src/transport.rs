@@ -17,7 +17,7 @@ pub const MESSAGE_BYTES_MAX: usize = 48 * 1024;
 /// There, the request is given to [`crate::Views::answer`]. Requests may be lost, late or repeated. One that
 /// waits for a hung replica must not hold up those to other replicas.
 #[async_trait]
-pub trait Courier: Send + Sync + 'static {
+pub trait Transport: Send + Sync + 'static {
     /// Asks the replica in slot `to`. Returns after `limit` at the latest.
     ///
     /// # Errors
@@ -27,12 +27,12 @@ pub trait Courier: Send + Sync + 'static {
         to: ReplicaSlot,
         request: Bytes,
         limit: Duration,
-    ) -> Result<Bytes, CourierError>;
+    ) -> Result<Bytes, TransportError>;
 }
 
 /// Why no answer came.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum CourierError {
+pub enum TransportError {
     /// There is no connection to that replica; it was not asked.
     #[error("the replica cannot be reached")]
     Unreachable,
