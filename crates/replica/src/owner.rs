@@ -267,7 +267,7 @@ async fn serve(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> 
         }
     };
     match outcome {
-        Err(Error::Refused(_)) => Answer::NotHere,
+        Err(Error::Refused(_)) => Answer::NotPrimary,
         outcome => Answer::Done(outcome),
     }
 }

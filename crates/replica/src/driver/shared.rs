@@ -487,7 +487,7 @@ impl Shared {
         let peer = peer.ok_or(Error::Delay)?;
         let session = tokio::select! {
             session = tokio::time::timeout_at(deadline, peer.ready()) => session,
-            () = self.standing.lost(to) => return Ok(Handed::NotThere),
+            () = self.standing.lost(to) => return Ok(Handed::NotPrimary),
         };
         let session = session.map_err(|_| Error::Delay)?;
         let lane = match operation.is_bulky() {
@@ -514,11 +514,11 @@ impl Shared {
         match reply {
             Some(Ok(reply)) => match wire::decode::<Answer>(&reply.payload) {
                 Ok(Answer::Done(outcome)) => outcome.map(Handed::Done),
-                Ok(Answer::NotHere) => Ok(Handed::NotThere),
+                Ok(Answer::NotPrimary) => Ok(Handed::NotPrimary),
                 Err(error) => Err(Error::Io(error.to_string())),
             },
             Some(Err(RequestError::Busy | RequestError::NotSent(_) | RequestError::Refused(_))) => {
-                Ok(Handed::NotThere)
+                Ok(Handed::NotPrimary)
             }
             // Nobody knows whether it was carried out.
             None | Some(Err(RequestError::OutcomeUnknown(_))) => {

@@ -182,7 +182,7 @@ pub(crate) enum Answer {
     /// It was carried out.
     Done(Result<Value>),
     /// The receiver is not primary; nothing has happened.
-    NotHere,
+    NotPrimary,
 }
 
 /// What has come of handing an operation over.
@@ -191,7 +191,7 @@ pub(crate) enum Handed {
     /// It was carried out.
     Done(Value),
     /// The other replica is not primary, or never got it; nothing has happened.
-    NotThere,
+    NotPrimary,
     /// There will be no answer. It may have been carried out.
     Unanswered(Unanswered),
 }

@@ -53,7 +53,7 @@ fn lost() -> Error {
 }
 
 /// The answer of a replica that is not primary, and does not forward what was forwarded.
-fn not_here() -> Error {
+fn not_primary() -> Error {
     Error::Refused(0)
 }
 
@@ -77,7 +77,7 @@ impl ReplicatedFileSystem {
             return Err(Error::Io(REMOVED.into()));
         }
         if self.forwarded {
-            return Err(not_here());
+            return Err(not_primary());
         }
         let shared = &self.shared;
         let whole = async {
@@ -399,7 +399,7 @@ impl ReplicatedFileSystem {
         deadline: Instant,
     ) -> Result<Option<T>> {
         if self.forwarded {
-            return Err(not_here());
+            return Err(not_primary());
         }
         if Instant::now() > deadline {
             return Err(Error::Delay);
@@ -411,7 +411,7 @@ impl ReplicatedFileSystem {
         } else {
             match self.shared.forward(to, operation(), deadline).await? {
                 Handed::Done(value) => return expected(value).map(Some),
-                Handed::NotThere => {}
+                Handed::NotPrimary => {}
                 Handed::Unanswered(unanswered) => {
                     return self.find_out(operation(), unanswered, deadline).await;
                 }

@@ -9,7 +9,7 @@ use vfs::{
     Attributes, Authority, Credentials, Error, FileSystem, ObjectId, OpenOwner, Result, Share,
 };
 
-use super::{Absence, PAUSE, ReplicatedFileSystem, not_here};
+use super::{Absence, PAUSE, ReplicatedFileSystem, not_primary};
 use crate::state::forward::Operation;
 use crate::state::ledger::Verdict;
 
@@ -111,7 +111,7 @@ impl ReplicatedFileSystem {
         share: Share,
     ) -> Result<Attributes> {
         if self.holder(id).is_some() {
-            return Err(not_here());
+            return Err(not_primary());
         }
         let store = &self.shared.store;
         let attributes = store.open(authority, id, owner, share).await?;
