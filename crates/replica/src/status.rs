@@ -263,7 +263,7 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
                 clock: clock_of(shared, slot),
                 sent_bytes: wire.map_or(0, |wire| wire.sent_bytes),
                 received_bytes: wire.map_or(0, |wire| wire.received_bytes),
-                waiting_bytes: shared.post.waiting_bytes(slot),
+                waiting_bytes: shared.outbound.waiting_bytes(slot),
                 lag_updates: lag.map_or(0, |lag| lag.updates),
                 lag_bytes: (bytes < u64::MAX).then_some(bytes),
                 lag_files: lag.map_or(0, |lag| lag.files),

@@ -150,7 +150,7 @@ async fn settle(shared: Arc<Shared>, mut groups: mpsc::UnboundedReceiver<Group>)
 fn say(shared: &Shared, step: &Step) {
     if let Step::Send { to, envelope, .. } = step {
         let message = wire::body(wire::Kind::Control, envelope);
-        shared.post.send(*to, Lane::Control, message);
+        shared.outbound.send(*to, Lane::Control, message);
     }
 }
 

@@ -31,9 +31,9 @@ use crate::state::lineage::Lineage;
 use crate::state::losses::Losses;
 use crate::state::members::{Membership, REMOVED};
 use crate::state::opens::Opens;
+use crate::state::outbound::Outbound;
 use crate::state::outcomes::{Outcomes, Unanswered};
 use crate::state::pace::Pace;
-use crate::state::post::Post;
 use crate::state::removed::Removed;
 use crate::state::returns::Returns;
 use crate::state::room::Room;
@@ -82,7 +82,7 @@ pub(crate) struct Shared {
     pub(crate) is_witness: bool,
     pub(crate) endpoint: OnceLock<Endpoint>,
     pub(crate) signatures: Signatures,
-    pub(crate) post: Post,
+    pub(crate) outbound: Outbound,
     pub(crate) opens: Opens,
     pub(crate) removed: Removed,
     pub(crate) outcomes: Outcomes,
@@ -172,7 +172,7 @@ impl Shared {
             is_witness: parts.is_witness,
             endpoint: OnceLock::new(),
             signatures: parts.signatures,
-            post: Post::default(),
+            outbound: Outbound::default(),
             opens: Opens::default(),
             removed: Removed::default(),
             servers: Servers::default(),
@@ -456,7 +456,7 @@ impl Shared {
                 let mut peers = ledger.unshipped.peers();
                 let done = peers.all(|(slot, backlog)| {
                     let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
-                    !self.post.is_in_session(slot)
+                    !self.outbound.is_in_session(slot)
                         || (backlog.files() == 0 && applied >= ledger.last_position)
                 });
                 done.then_some(())

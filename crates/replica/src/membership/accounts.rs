@@ -93,7 +93,7 @@ pub(crate) fn give_up_overdue(shared: &Shared) {
             replica = slot.0,
             "so much was changed while a replica is away that it takes a whole copy when it is back"
         );
-        if shared.post.is_in_session(slot) {
+        if shared.outbound.is_in_session(slot) {
             conversing::too_far_behind(shared, slot);
         }
     }

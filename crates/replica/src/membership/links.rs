@@ -24,7 +24,7 @@ pub(crate) fn connected(shared: &Shared) -> BTreeSet<ReplicaSlot> {
     let with_lanes = transport.iter().filter(|wire| wire.lanes_connected > 0);
     let slots = with_lanes.map(|wire| wire.slot);
     slots
-        .filter(|slot| shared.post.is_in_session(*slot))
+        .filter(|slot| shared.outbound.is_in_session(*slot))
         .collect()
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn learn_members(shared: &Arc<Shared>, from: ReplicaSlot, list: &Memb
         Ok(Learned::NotAll) => {
             let message = wire::body(wire::Kind::Members, &shared.member_list());
             let keeper = ReplicaSlot(list.keeper);
-            shared.post.send(keeper, Lane::Control, message);
+            shared.outbound.send(keeper, Lane::Control, message);
         }
         Err(error @ SetError::Forged(_)) => {
             if shared.note_forger(from) {
@@ -96,7 +96,7 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
     }
     let message = wire::body(wire::Kind::Members, &list);
     for slot in others {
-        shared.post.send(slot, Lane::Control, message.clone());
+        shared.outbound.send(slot, Lane::Control, message.clone());
     }
 }
 
@@ -116,7 +116,7 @@ fn part_with_removed(shared: &Arc<Shared>) {
         if let Some(endpoint) = shared.endpoint.get() {
             endpoint.revoke(slot);
         }
-        if shared.post.is_in_session(slot) {
+        if shared.outbound.is_in_session(slot) {
             tracing::info!(peer = slot.0, "a member was removed; its connections end");
             end(shared, slot);
         }

@@ -19,7 +19,7 @@ use crate::replication::streams;
 use crate::state::arrivals::PUTTING_AT_ONCE;
 use crate::state::conversations::Conversation;
 use crate::state::copies::Held;
-use crate::state::post::{Delivered, Outbox};
+use crate::state::outbound::{Delivered, Outbox};
 use crate::state::wire::Greeting;
 
 /// A new incarnation of a peer is there, or the connection to it is new.
@@ -42,7 +42,7 @@ pub(crate) fn began(shared: &Arc<Shared>, peer: Sender) {
     shared.outcomes.note_began(peer);
     shared.conversations.begin(slot);
     shared.removed.begin(slot);
-    let outbox = shared.post.begin(session);
+    let outbox = shared.outbound.begin(session);
     for lane in [Lane::Control, Lane::Metadata] {
         let delivery = tokio::spawn(deliver(shared.clone(), slot, outbox.clone(), lane));
         conversing::converse(shared, slot, delivery);
@@ -79,7 +79,7 @@ pub(crate) fn ended(shared: &Arc<Shared>, peer: Sender) {
 }
 
 pub(crate) fn end(shared: &Arc<Shared>, slot: ReplicaSlot) {
-    shared.post.end(slot);
+    shared.outbound.end(slot);
     losses::forget_relays(shared, slot);
     shared.conversations.end(slot);
     if let Some(inbox) = shared.inbox(slot) {

@@ -434,7 +434,7 @@ fn say_done(shared: &Shared, to: ReplicaSlot, head: &PieceHead, outcome: &Result
         no_room: *outcome == Err(Error::NoSpace),
     };
     let message = wire::body(wire::Kind::PieceDone, &done);
-    shared.post.send(to, Lane::Control, message);
+    shared.outbound.send(to, Lane::Control, message);
 }
 
 /// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,

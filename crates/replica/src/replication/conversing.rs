@@ -43,7 +43,7 @@ pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox, begins: bool) {
         certificate: shared.signatures.certificate(),
     };
     let message = wire::body(wire::Kind::Greeting, &greeting);
-    shared.post.send(inbox.from, Lane::Control, message);
+    shared.outbound.send(inbox.from, Lane::Control, message);
 }
 
 /// What is told of once, with sums later.
@@ -59,7 +59,7 @@ pub(crate) fn too_far_behind(shared: &Shared, peer: ReplicaSlot) {
         );
     }
     let message = Message::new(wire::Kind::TooFar.number(), bytes::Bytes::new());
-    shared.post.send(peer, Lane::Control, message);
+    shared.outbound.send(peer, Lane::Control, message);
 }
 
 pub(crate) fn converse(shared: &Shared, with: ReplicaSlot, task: JoinHandle<()>) {
@@ -111,7 +111,7 @@ pub(crate) fn look_at_base(shared: &Shared, peer: ReplicaSlot) {
     });
     if let Some(Some(())) = complete {
         let message = wire::payload(wire::Kind::Base, &BasePage::Complete);
-        shared.post.send(peer, Lane::Metadata, message);
+        shared.outbound.send(peer, Lane::Metadata, message);
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn tell(shared: &Arc<Shared>) {
         };
         shared.returns.note_sent(slot, remainder);
         let message = wire::body(wire::Kind::Remainder, &remainder);
-        shared.post.send(slot, Lane::Control, message);
+        shared.outbound.send(slot, Lane::Control, message);
     }
 }
 
@@ -41,7 +41,7 @@ fn returning(shared: &Shared) -> Vec<ReplicaSlot> {
     let returning = others.filter(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
         let behind = said.is_some_and(|(ask, _)| !ask.up_to_date);
-        shared.post.is_in_session(*slot) && (!view.active.contains(slot) || behind)
+        shared.outbound.is_in_session(*slot) && (!view.active.contains(slot) || behind)
     });
     returning.collect()
 }

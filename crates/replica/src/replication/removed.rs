@@ -33,7 +33,7 @@ pub(crate) fn tell(shared: &Shared, peer: ReplicaSlot) {
     if !shared.is_witness && shared.speaker(peer) != Speaker::Witness {
         let (version, files) = shared.store.orphans_held();
         let message = wire::payload(Kind::HeldOpen, &HeldOpen { version, files });
-        shared.post.send(peer, Lane::Control, message);
+        shared.outbound.send(peer, Lane::Control, message);
     }
 }
 

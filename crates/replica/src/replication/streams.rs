@@ -329,7 +329,7 @@ pub(crate) fn acknowledge(shared: &Shared, inbox: &Inbox) {
     };
     inbox.note_acknowledged(applied.position);
     let message = wire::body(wire::Kind::Applied, &applied);
-    shared.post.send(inbox.from, Lane::Control, message);
+    shared.outbound.send(inbox.from, Lane::Control, message);
 }
 
 /// Applies a record once its controls have been granted here. `None`: the session that brought it is over, or it was

@@ -35,7 +35,7 @@ impl Shared {
             while !files.is_empty() {
                 let rest = files.split_off(files.len().min(FILES_AT_ONCE));
                 let message = wire::payload(wire::Kind::Completed, &Completed { files });
-                self.post.send(slot, Lane::Metadata, message);
+                self.outbound.send(slot, Lane::Metadata, message);
                 files = rest;
             }
         }

@@ -66,7 +66,7 @@ impl Shared {
     /// The same, of those that are in contact.
     pub(crate) fn holders_in_contact(&self) -> Vec<ReplicaSlot> {
         let mut holders = self.holders();
-        holders.retain(|slot| self.post.is_in_session(*slot));
+        holders.retain(|slot| self.outbound.is_in_session(*slot));
         holders
     }
 

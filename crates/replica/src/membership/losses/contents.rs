@@ -272,5 +272,5 @@ pub(crate) async fn completed(shared: Arc<Shared>, from: ReplicaSlot, completed:
     }
     let files = fetched.into_iter().map(|file| (file, 0)).collect();
     let message = wire::payload(wire::Kind::Noted, &Completed { files });
-    shared.post.send(from, Lane::Metadata, message);
+    shared.outbound.send(from, Lane::Metadata, message);
 }

@@ -53,7 +53,7 @@ pub(super) fn relay_to_returning(shared: &Arc<Shared>) {
     let (others, followed) = (shared.others(), shared.followed());
     for slot in others.iter().filter(|slot| !view.active.contains(slot)) {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
-        let Some((ask, _)) = said.filter(|_| shared.post.is_in_session(*slot)) else {
+        let Some((ask, _)) = said.filter(|_| shared.outbound.is_in_session(*slot)) else {
             continue;
         };
         for of in followed.iter().filter(|of| *of != slot && gone(of)) {
@@ -71,7 +71,7 @@ pub(super) fn relay_to_returning(shared: &Arc<Shared>) {
 
 fn send_kept(shared: &Arc<Shared>, inbox: &Inbox, to: ReplicaSlot, behind: u64) {
     let certificate = inbox.certificate();
-    if certificate.is_empty() || !shared.post.is_connected(to, Lane::Metadata) {
+    if certificate.is_empty() || !shared.outbound.is_connected(to, Lane::Metadata) {
         return;
     }
     let (messages, begins) = inbox.relay(to, behind, Instant::now());
@@ -87,7 +87,7 @@ fn send_kept(shared: &Arc<Shared>, inbox: &Inbox, to: ReplicaSlot, behind: u64) 
             certificate: certificate.clone(),
         };
         let message = wire::payload(wire::Kind::Relayed, &relayed);
-        shared.post.send(to, Lane::Metadata, message);
+        shared.outbound.send(to, Lane::Metadata, message);
     }
 }
 

@@ -101,7 +101,7 @@ pub(crate) async fn configure(shared: &Arc<Shared>) {
         return;
     }
     let leaves_something = |slot| leaves_something(shared, slot);
-    let is_there = |slot| shared.post.is_connected(slot, Lane::Control);
+    let is_there = |slot| shared.outbound.is_connected(slot, Lane::Control);
     let step = next(
         &shared.member_list(),
         &state,

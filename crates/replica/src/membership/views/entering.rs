@@ -89,7 +89,7 @@ pub(crate) fn say_entered(shared: &Shared, slot: ReplicaSlot) {
     if let Some(Debt { epoch, through, .. }) = debt.get(&slot) {
         let (epoch, through) = (*epoch, *through);
         let message = wire::body(wire::Kind::Entered, &Entered { epoch, through });
-        shared.post.send(slot, Lane::Control, message);
+        shared.outbound.send(slot, Lane::Control, message);
     }
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn look_at_debts(shared: &Shared) {
     for (slot, epoch) in paid {
         // Said again with every look, until the newcomer's lease shows that it has heard it.
         let message = wire::body(wire::Kind::CaughtUp, &CaughtUp { epoch });
-        shared.post.send(slot, Lane::Control, message);
+        shared.outbound.send(slot, Lane::Control, message);
     }
 }
 

@@ -147,7 +147,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             short_of: short_of.clone(),
         });
         let message = wire::body(wire::Kind::Ask, &ask);
-        shared.post.send(slot, Lane::Control, message);
+        shared.outbound.send(slot, Lane::Control, message);
     }
 }
 
@@ -197,7 +197,7 @@ pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
     shared.note_said(from, ask);
     shared.note_room(from, available);
     let message = wire::body(wire::Kind::Promise, &promise);
-    shared.post.send(from, Lane::Control, message);
+    shared.outbound.send(from, Lane::Control, message);
     shared.engine.stir();
 }
 

@@ -211,7 +211,7 @@ fn supplier(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<(ReplicaS
         (holds && *slot != shared.slot() && !absent.contains(slot)).then_some(*slot)
     })?;
     let inbox = shared.inbox(slot)?;
-    shared.post.is_in_session(slot).then_some((slot, inbox))
+    shared.outbound.is_in_session(slot).then_some((slot, inbox))
 }
 
 /// What was changed here behind the place that the others kept is put aside; the others' tree takes its place.

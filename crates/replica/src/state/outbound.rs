@@ -222,9 +222,9 @@ impl Outbox {
 
 /// What waits for all peers that have a session.
 #[derive(Default)]
-pub(crate) struct Post(Mutex<BTreeMap<ReplicaSlot, Arc<Outbox>>>);
+pub(crate) struct Outbound(Mutex<BTreeMap<ReplicaSlot, Arc<Outbox>>>);
 
-impl Post {
+impl Outbound {
     fn outboxes(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Arc<Outbox>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
