@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use vfs::{FileSystem, ObjectId, ReplicaSlot};
 
+use crate::dispatch::Dispatch;
 use crate::driver::persistence::{self, Remembered};
 use crate::driver::shared::{Parts, Shared};
 use crate::driver::standing::Standing;
@@ -27,7 +28,6 @@ use crate::membership::losses;
 use crate::membership::meeting;
 use crate::membership::members;
 use crate::membership::views;
-use crate::owner::Reception;
 use crate::replication::base;
 use crate::replication::removed;
 use crate::replication::renewing;
@@ -142,10 +142,9 @@ impl Replica {
         let hook: Weak<dyn CommitHook> = Arc::downgrade(&hook);
         engine.store.set_commit_hook(hook);
         engine.store.take_up_held().await?;
-        let reception = Arc::new(Reception(Arc::downgrade(&shared)));
+        let dispatch = Arc::new(Dispatch(Arc::downgrade(&shared)));
         let number = peer::Incarnation(incarnation);
-        let endpoint =
-            Endpoint::start(&identity, number, peer_settings, reception, listener, desk)?;
+        let endpoint = Endpoint::start(&identity, number, peer_settings, dispatch, listener, desk)?;
         // Set here for the first time.
         let _ = shared.endpoint.set(endpoint);
         shared.note_applied_streams()?;

@@ -27,11 +27,11 @@ use crate::replication::scrub;
 use crate::state::forward::{self, Answer, Forwarded, Operation, Value};
 use crate::state::wire::{self, Applied, Ask, Grounds, Kind, Malformed, PieceDone};
 
-/// The owner of the endpoint; it does not keep the replica alive.
-pub(crate) struct Reception(pub(crate) Weak<Shared>);
+/// Takes what the endpoint receives; it does not keep the replica alive.
+pub(crate) struct Dispatch(pub(crate) Weak<Shared>);
 
 #[async_trait]
-impl Owner for Reception {
+impl Owner for Dispatch {
     fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
         match self.0.upgrade() {
             Some(shared) => shared.admit_session(peer.slot),
