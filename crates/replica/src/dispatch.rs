@@ -247,7 +247,7 @@ async fn serve(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> 
     };
     if let Operation::Read(_, file, ..) | Operation::Fetch(_, file, ..) = &operation {
         // What is read at another site is wanted there before what nobody reads.
-        file_system.shared.engine.hurry(Some(*file));
+        file_system.shared.engine.expedite(Some(*file));
     }
     let outcome = match operation {
         Operation::Settle(file) => file_system.settle(file).await.map(|()| Value::Nothing),

@@ -449,7 +449,7 @@ impl Shared {
 
     /// Returns when every member that is in contact has everything that was made here.
     pub(crate) async fn everything_everywhere(&self) {
-        self.engine.hurry(None);
+        self.engine.expedite(None);
         self.engine
             .until(|turn| {
                 let ledger = &turn.ledger;

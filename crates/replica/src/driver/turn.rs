@@ -262,12 +262,12 @@ impl Engine {
     }
 
     /// Somebody waits for this file to be shipped, or for all files.
-    pub(crate) fn hurry(&self, file: Option<ObjectId>) {
+    pub(crate) fn expedite(&self, file: Option<ObjectId>) {
         let nothing = self.turn(|turn| {
             let unshipped = &mut turn.ledger.unshipped;
             match file {
-                Some(file) => unshipped.hurry(turn.now, file),
-                None => unshipped.hurry_all(turn.now),
+                Some(file) => unshipped.expedite(turn.now, file),
+                None => unshipped.expedite_all(turn.now),
             }
             file.is_some_and(|file| unshipped.complete_everywhere(file))
         });

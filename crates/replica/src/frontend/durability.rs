@@ -67,7 +67,7 @@ impl Shared {
         }
         self.hold_by_majority(file).await;
         self.majority_awaited.fetch_add(1, Ordering::AcqRel);
-        self.engine.hurry(Some(file));
+        self.engine.expedite(Some(file));
         self.send_completed();
         self.engine
             .until(|turn| turn.ledger.majority_holds(file).then_some(()))

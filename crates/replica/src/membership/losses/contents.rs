@@ -156,7 +156,7 @@ fn supply(shared: &Arc<Shared>, lost: ReplicaSlot) {
             for slot in lacking {
                 if let Some(backlog) = turn.ledger.unshipped.peer(*slot) {
                     backlog.changed(now, *file, 0..u64::MAX, follows);
-                    backlog.hurry(now, *file);
+                    backlog.expedite(now, *file);
                 }
             }
         }

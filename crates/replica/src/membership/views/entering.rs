@@ -51,7 +51,7 @@ pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
         }
     });
     shared.owe(slot, debt);
-    shared.engine.hurry(None);
+    shared.engine.expedite(None);
     say_entered(shared, slot);
     look_at_debts(shared);
 }

@@ -77,7 +77,7 @@ pub struct Backlog {
     /// The latest moment that was told.
     now: Moment,
     /// When somebody last waited for everything.
-    hurried: Option<Moment>,
+    expedited: Option<Moment>,
     /// The peer is a witness: it keeps no contents, and so lacks none.
     witness: bool,
     account: Account,
@@ -114,7 +114,7 @@ impl Backlog {
             bytes: 0,
             count: 0,
             now: Moment::default(),
-            hurried: None,
+            expedited: None,
             witness: false,
             account: Account::Exact,
             #[cfg(test)]
@@ -191,7 +191,7 @@ impl Backlog {
         let now = self.tell(now);
         let most = self.ranges_of(file);
         let rested = now.after(self.settings.delay);
-        let everything_hurried = self.hurried;
+        let everything_expedited = self.expedited;
         self.files.entry(file).or_insert_with(|| {
             self.ages.insert((now, file));
             Shortfall::new(now, follows)
@@ -199,7 +199,7 @@ impl Backlog {
         self.update(file, |state| {
             state.follows = state.follows.max(follows);
             if state.lacking.is_empty() {
-                let rests = !state.hurried && everything_hurried < Some(state.since);
+                let rests = !state.expedited && everything_expedited < Some(state.since);
                 state.due = if rests { rested } else { state.due_from(now) };
             }
             state.change(range, most);
@@ -233,17 +233,17 @@ impl Backlog {
 
     /// Somebody waits for `file`: it does not rest, now or later, until it is complete, and until then its pieces
     /// go before those of files that nobody waits for, unless these have been due for as long as its head start.
-    pub fn hurry(&mut self, now: Moment, file: ObjectId) {
+    pub fn expedite(&mut self, now: Moment, file: ObjectId) {
         let now = self.tell(now);
         self.update(file, |state| {
-            state.hurried = true;
+            state.expedited = true;
             state.due = state.due.min(state.due_from(now));
         });
     }
 
     /// Somebody waits for everything that is lacking (what changes in the same moment included).
-    pub fn hurry_all(&mut self, now: Moment) {
-        self.hurried = Some(self.tell(now));
+    pub fn expedite_all(&mut self, now: Moment) {
+        self.expedited = Some(self.tell(now));
     }
 
     /// A piece to read and send now, if there is one. It is in flight from here on, and overlaps no other
@@ -445,8 +445,8 @@ impl Backlog {
     /// Whether what is due then was lacking already when somebody last waited for everything.
     fn was_hurried(&self, due: Moment) -> bool {
         let rested = self
-            .hurried
-            .map(|hurried| hurried.after(self.settings.delay));
+            .expedited
+            .map(|expedited| expedited.after(self.settings.delay));
         rested >= Some(due)
     }
 

@@ -46,7 +46,7 @@ pub(super) struct Shortfall {
     /// Its place in the queue; none while everything lacking waits for acknowledgements.
     pub(super) turn: Option<Turn>,
     /// Somebody waits for the file.
-    pub(super) hurried: bool,
+    pub(super) expedited: bool,
     /// Where the next piece is looked for first, so that a part that is written over and over does not
     /// keep the rest from being sent.
     cursor: u64,
@@ -62,7 +62,7 @@ impl Shortfall {
             since: now,
             due: now,
             turn: None,
-            hurried: false,
+            expedited: false,
             cursor: 0,
         }
     }
@@ -87,7 +87,7 @@ impl Shortfall {
 
     /// Since when it counts as waiting, if it does from now on.
     pub(super) fn due_from(&self, now: Moment) -> Moment {
-        match self.hurried {
+        match self.expedited {
             true => now.before(HEAD_START),
             false => now,
         }

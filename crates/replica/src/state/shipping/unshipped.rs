@@ -97,16 +97,16 @@ impl Unshipped {
     }
 
     /// [`Backlog::hurry`] for every peer.
-    pub fn hurry(&mut self, now: Moment, file: ObjectId) {
+    pub fn expedite(&mut self, now: Moment, file: ObjectId) {
         for backlog in self.peers.values_mut() {
-            backlog.hurry(now, file);
+            backlog.expedite(now, file);
         }
     }
 
     /// [`Backlog::hurry_all`] for every peer.
-    pub fn hurry_all(&mut self, now: Moment) {
+    pub fn expedite_all(&mut self, now: Moment) {
         for backlog in self.peers.values_mut() {
-            backlog.hurry_all(now);
+            backlog.expedite_all(now);
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
         unshipped.add_peer(a);
         unshipped.add_witness(witness);
         unshipped.changed(Moment(0), FILE, 0..10, Position(1));
-        unshipped.hurry_all(Moment(0));
+        unshipped.expedite_all(Moment(0));
         assert_eq!(unshipped.lacking(FILE).collect::<Vec<_>>(), [a]);
         let backlog = unshipped.peer(witness).unwrap();
         assert_eq!(backlog.next(Moment(u64::MAX)), None);

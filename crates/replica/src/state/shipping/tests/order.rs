@@ -98,12 +98,12 @@ fn a_file_somebody_waits_for_goes_first_and_rests_no_more() {
     for number in [1, 2, 3] {
         change(&mut backlog, Moment(number), number, 0..4);
     }
-    backlog.hurry(Moment(4), file(3));
-    let hurried = backlog.next(Moment(4)).unwrap();
-    assert_eq!(hurried.file, file(3));
+    backlog.expedite(Moment(4), file(3));
+    let expedited = backlog.next(Moment(4)).unwrap();
+    assert_eq!(expedited.file, file(3));
     assert_eq!(backlog.next(Moment(4)), None);
     change(&mut backlog, Moment(5), 3, 0..2);
-    backlog.acknowledged(hurried.id);
+    backlog.acknowledged(expedited.id);
     assert_eq!(backlog.next(Moment(5)).unwrap().range, 0..2);
 }
 
@@ -114,7 +114,7 @@ fn every_piece_of_a_file_somebody_waits_for_goes_before_others_that_have_not_wai
     change(&mut backlog, Moment(minute), 1, 0..80);
     change(&mut backlog, Moment(minute + 1), 2, 0..800);
     let rested = minute + 1 + DELAY;
-    backlog.hurry(Moment(rested), file(2));
+    backlog.expedite(Moment(rested), file(2));
     let mut next = |now| {
         let piece = backlog.next(Moment(now)).unwrap();
         backlog.acknowledged(piece.id);
@@ -132,7 +132,7 @@ fn when_somebody_waits_for_everything_nothing_known_rests() {
     let mut backlog = backlog();
     change(&mut backlog, Moment(0), 1, 0..4);
     change(&mut backlog, Moment(1), 2, 0..4);
-    backlog.hurry_all(Moment(2));
+    backlog.expedite_all(Moment(2));
     assert_eq!(backlog.next_due(), Some(Moment(2)));
     change(&mut backlog, Moment(3), 3, 0..4);
     assert_eq!(numbers(&drain(&mut backlog, Moment(3))), [1, 2]);
@@ -289,7 +289,7 @@ fn a_hundred_thousand_files_cost_little_each() {
     for number in 1..=100_000 {
         change(&mut backlog, Moment(number), number, 0..4);
     }
-    backlog.hurry_all(Moment(200_000));
+    backlog.expedite_all(Moment(200_000));
     let mut complete = 0;
     while let Some(piece) = backlog.next(Moment(200_000)) {
         complete += usize::from(backlog.acknowledged(piece.id).is_some());

@@ -74,8 +74,10 @@ fn carry_out(world: &mut World, step: Step) {
             .for_each(|file| world.resize(file, size)),
         Step::Remove(choice) => file(choice).into_iter().for_each(|file| world.remove(file)),
         Step::TellLate => drop(world.tell_late()),
-        Step::Hurry(choice) => file(choice).into_iter().for_each(|file| world.hurry(file)),
-        Step::HurryAll => world.hurry_all(),
+        Step::Hurry(choice) => file(choice)
+            .into_iter()
+            .for_each(|file| world.expedite(file)),
+        Step::HurryAll => world.expedite_all(),
         Step::Owe => world.owe(),
         Step::Wait(time) => world.now = Moment(world.now.0 + time),
         Step::Take => drop(world.take()),

@@ -42,7 +42,7 @@ pub struct World {
     acknowledgements: Vec<PieceId>,
     in_flight: BTreeMap<PieceId, (ObjectId, Range<u64>)>,
     due: BTreeMap<ObjectId, Moment>,
-    hurried: Option<Moment>,
+    expedited: Option<Moment>,
     gone: BTreeSet<ObjectId>,
     /// Of each file, what every byte was since all was owed. Bytes that came later, or were cut off since, are not in it.
     since_owed: BTreeMap<ObjectId, Vec<BTreeSet<u8>>>,
@@ -67,7 +67,7 @@ impl World {
             acknowledgements: Vec::new(),
             in_flight: BTreeMap::new(),
             due: BTreeMap::new(),
-            hurried: None,
+            expedited: None,
             gone: BTreeSet::new(),
             since_owed: BTreeMap::new(),
             next_file: 1,
@@ -163,8 +163,8 @@ impl World {
             return false;
         };
         if !self.backlog.lacks(file) {
-            let hurried = self.hurried == Some(self.now);
-            let rest = if hurried { 0 } else { DELAY };
+            let expedited = self.expedited == Some(self.now);
+            let rest = if expedited { 0 } else { DELAY };
             self.due.insert(file, Moment(self.now.0 + rest));
         }
         self.gone.remove(&file);
@@ -172,17 +172,17 @@ impl World {
         true
     }
 
-    pub fn hurry(&mut self, file: ObjectId) {
+    pub fn expedite(&mut self, file: ObjectId) {
         self.due.insert(file, self.now);
-        self.backlog.hurry(self.now, file);
+        self.backlog.expedite(self.now, file);
     }
 
-    pub fn hurry_all(&mut self) {
-        self.hurried = Some(self.now);
+    pub fn expedite_all(&mut self) {
+        self.expedited = Some(self.now);
         for due in self.due.values_mut() {
             *due = self.now.min(*due);
         }
-        self.backlog.hurry_all(self.now);
+        self.backlog.expedite_all(self.now);
     }
 
     /// Takes a piece, and checks that it may be sent.
