@@ -223,7 +223,7 @@ fn control(shared: &Arc<Shared>, from: ReplicaSlot, envelope: Envelope) {
 
 /// Answers a forwarded operation.
 async fn answer_forward(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> Message {
-    shared.figures.served.fetch_add(1, Ordering::Relaxed);
+    shared.metrics.served.fetch_add(1, Ordering::Relaxed);
     let answer = tokio::select! {
         answer = serve(shared.clone(), from, forwarded) => Some(answer),
         // What it waits for does not happen any more.

@@ -24,6 +24,7 @@ use crate::driver::turn::{Engine, Step};
 use crate::frontend::expired_clients;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::frontend::reclaim;
+use crate::maintenance;
 use crate::membership::losses;
 use crate::membership::meeting;
 use crate::membership::members;
@@ -37,7 +38,6 @@ use crate::state::ledger::Former;
 use crate::state::lineage::{self, Lineage};
 use crate::state::settings::{Durability, Settings};
 use crate::state::shipping::{self, Unshipped};
-use crate::upkeep;
 
 /// Why a replica does not start. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -170,7 +170,7 @@ impl Replica {
             true => Vec::new(),
             false => shared.store.recovered()?,
         };
-        let figure = &shared.figures.recovering;
+        let figure = &shared.metrics.recovering;
         figure.store(recovered.len() as u64, Ordering::Relaxed);
         let tasks = vec![
             tokio::spawn(persistence::carry_out(shared.clone(), steps_out)),
@@ -182,11 +182,11 @@ impl Replica {
             tokio::spawn(views::come_back(shared.clone())),
             tokio::spawn(losses::attend(shared.clone())),
             tokio::spawn(expired_clients::keep(shared.clone())),
-            tokio::spawn(upkeep::keep(shared.clone())),
+            tokio::spawn(maintenance::keep(shared.clone())),
             tokio::spawn(scrub::keep(shared.clone())),
             tokio::spawn(scrub::mend(shared.clone())),
             tokio::spawn(scrub::look_at_suspects(shared.clone())),
-            tokio::spawn(upkeep::pass_lock_changes_on(shared.clone())),
+            tokio::spawn(maintenance::pass_lock_changes_on(shared.clone())),
             tokio::spawn(renewing::renew_recovered(shared.clone(), recovered)),
             tokio::spawn(removed::keep(shared.clone())),
         ];

@@ -9,7 +9,7 @@
 //! 4. `replication`: what was changed here is distributed to the others, rows as a stream of records, contents beside it;
 //! 5. `membership`: sessions, views, and what becomes of the lost.
 //!
-//! Above them, in files beside this one, `handle` puts a replica together, `dispatch` hands each message to its layer, `upkeep` looks
+//! Above them, in files beside this one, `handle` puts a replica together, `dispatch` hands each message to its layer, `maintenance` looks
 //! after what is due now and then, `administration`, `junctions` and `status` speak with people.
 //!
 //! What must never enter: NFS, how connections work, how rows are stored, and the rules of replication
@@ -28,12 +28,12 @@ mod frontend;
 mod garbage;
 mod handle;
 mod junctions;
+mod maintenance;
 mod membership;
 pub mod recovering_set;
 mod replication;
 mod state;
 mod status;
-mod upkeep;
 
 pub use administration::{AuditView, FrozenView, LossView, MemberView, ViewStatus};
 #[doc(hidden)]

@@ -175,7 +175,7 @@ impl Replica {
     pub fn status(&self) -> ReplicaStatus {
         let shared = self.shared();
         let (controls, controls_total) = controls(shared);
-        let figures = &shared.figures;
+        let metrics = &shared.metrics;
         let list = shared.member_list();
         let torn = shared.store.torn();
         let torn_paths = torn.iter().take(TORN_NAMED).map(|file| {
@@ -193,20 +193,20 @@ impl Replica {
             peers: peers(shared),
             controls,
             controls_total,
-            recovering_files: figures.recovering.load(Ordering::Relaxed),
+            recovering_files: metrics.recovering.load(Ordering::Relaxed),
             returning: (!shared.standing.is_up_to_date())
                 .then(|| shared.returns.own())
                 .flatten(),
             torn_files: torn.len() as u64,
             torn_paths: torn_paths.collect(),
             entries_kept: shared.engine.turn(|turn| turn.ledger.entries_kept()) as u64,
-            forwarded: figures.forwarded.load(Ordering::Relaxed),
-            served: figures.served.load(Ordering::Relaxed),
+            forwarded: metrics.forwarded.load(Ordering::Relaxed),
+            served: metrics.served.load(Ordering::Relaxed),
             bytes_written: shared.store.statistics().bytes_written,
-            content_bytes_shipped: figures.content_bytes.load(Ordering::Relaxed),
-            record_bytes_shipped: figures.record_bytes.load(Ordering::Relaxed),
+            content_bytes_shipped: metrics.content_bytes.load(Ordering::Relaxed),
+            record_bytes_shipped: metrics.record_bytes.load(Ordering::Relaxed),
             promises_dropped: shared.standing.unbelieved(),
-            relays_refused: figures.relays_refused.load(Ordering::Relaxed),
+            relays_refused: metrics.relays_refused.load(Ordering::Relaxed),
             clock_jumps: shared.standing.jumps(),
             short: shared
                 .shortages()

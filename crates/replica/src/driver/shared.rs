@@ -57,7 +57,7 @@ const OUTSIDE: &str = "this replica does not take part";
 
 /// Counts for people and metrics.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     pub(crate) forwarded: AtomicU64,
     pub(crate) served: AtomicU64,
     pub(crate) record_bytes: AtomicU64,
@@ -96,7 +96,7 @@ pub(crate) struct Shared {
     /// Held while a page of the copy that this replica takes is taken in.
     pub(crate) copying: tokio::sync::Mutex<()>,
     pub(crate) membership: RwLock<Membership>,
-    pub(crate) figures: Figures,
+    pub(crate) metrics: Metrics,
     pub(crate) standing: Arc<Standing>,
     pub(crate) lineage: Arc<Lineage>,
     pub(crate) views: OnceLock<Arc<view::Views>>,
@@ -182,7 +182,7 @@ impl Shared {
             copies: Copies::default(),
             copying: tokio::sync::Mutex::default(),
             membership: RwLock::default(),
-            figures: Figures::default(),
+            metrics: Metrics::default(),
             standing: parts.engine.standing.clone(),
             engine: parts.engine,
             lineage: parts.lineage,
@@ -504,7 +504,7 @@ impl Shared {
             },
             operation,
         };
-        self.figures.forwarded.fetch_add(1, Ordering::Relaxed);
+        self.metrics.forwarded.fetch_add(1, Ordering::Relaxed);
         let message = wire::payload(wire::Kind::Forward, &forwarded);
         let limit = Instant::now() + FORWARD_LIMIT;
         let reply = tokio::select! {

@@ -184,7 +184,7 @@ pub(crate) fn want(shared: &Shared, supplier: ReplicaSlot) -> Result<()> {
         "asking for contents"
     );
     shared
-        .figures
+        .metrics
         .to_fetch
         .store(files.len() as u64, Ordering::Relaxed);
     ask(shared, supplier, true, &files);

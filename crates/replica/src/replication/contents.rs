@@ -131,7 +131,7 @@ async fn ship_piece(
     let bytes = message.payload.len() as u64;
     session.send(Lane::Data, message).await?;
     shared
-        .figures
+        .metrics
         .content_bytes
         .fetch_add(bytes, Ordering::Relaxed);
     shared.sent(to, bytes).await;

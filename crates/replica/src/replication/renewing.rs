@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) async fn renew_recovered(shared: Arc<Shared>, recovered: Vec<ObjectId>) {
     let left = |files: usize| {
         shared
-            .figures
+            .metrics
             .recovering
             .store(files as u64, Ordering::Relaxed)
     };

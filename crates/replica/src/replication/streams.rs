@@ -137,7 +137,7 @@ async fn send_records(
     bytes: usize,
 ) -> std::result::Result<(), StreamError> {
     shared
-        .figures
+        .metrics
         .record_bytes
         .fetch_add(bytes as u64, Ordering::Relaxed);
     let mut message = wire::payload(wire::Kind::Records, &records);

@@ -125,7 +125,7 @@ enum Unfit {
 pub(crate) fn relayed(shared: &Shared, by: ReplicaSlot, payload: &[u8]) {
     if let Err(why) = take_relayed(shared, payload) {
         shared
-            .figures
+            .metrics
             .relays_refused
             .fetch_add(1, Ordering::Relaxed);
         if let Some(sum) = shared.is_to_tell(REFUSED, by) {
