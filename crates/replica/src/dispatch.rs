@@ -160,7 +160,7 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
         Kind::HeldOpen => {
             let held = wire::decode(&incoming.message.payload)?;
             shared.removed.hear(from, held);
-            shared.engine.stir();
+            shared.engine.notify();
         }
         Kind::Members => members::learn_members(shared, from, &wire::decode(body)?),
         Kind::Piece => {
@@ -217,7 +217,7 @@ fn control(shared: &Arc<Shared>, from: ReplicaSlot, envelope: Envelope) {
     }
     shared.engine.turn(|turn| {
         turn.message(from, envelope);
-        turn.stirred = true;
+        turn.notifies = true;
     });
 }
 

@@ -62,7 +62,7 @@ impl CommitHook for Engine {
             let under: Vec<ControlName> = under.into_iter().chain(born_under).collect();
             turn.updated(&update, &under, Position(position));
             note_contents(turn, change, position, &under);
-            turn.stirred = true;
+            turn.notifies = true;
             Ok(())
         })
     }

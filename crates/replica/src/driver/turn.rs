@@ -52,7 +52,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) now: Moment,
     pub(crate) ledger: &'a mut Ledger,
     /// Somebody outside may be waiting for what this turn changes.
-    pub(crate) stirred: bool,
+    pub(crate) notifies: bool,
 }
 
 /// The core behind its lock.
@@ -65,7 +65,7 @@ pub(crate) struct Engine {
     pub(crate) outcomes: Outcomes,
     steps: mpsc::UnboundedSender<Step>,
     alarm: watch::Sender<Option<Moment>>,
-    stirrings: watch::Sender<u64>,
+    notifications: watch::Sender<u64>,
     contents: watch::Sender<u64>,
     urgent: watch::Sender<u64>,
     stable_mark: watch::Sender<Mark>,
@@ -97,7 +97,7 @@ impl Engine {
             outcomes: Outcomes::default(),
             steps,
             alarm: watch::Sender::new(None),
-            stirrings: watch::Sender::new(0),
+            notifications: watch::Sender::new(0),
             contents: watch::Sender::new(0),
             urgent: watch::Sender::new(0),
             stable_mark: watch::Sender::new(Mark(0)),
@@ -138,15 +138,15 @@ impl Engine {
             },
             now,
             ledger,
-            stirred: false,
+            notifies: false,
         };
         let outcome = work(&mut turn);
-        let stirred = turn.stirred;
+        let notifies = turn.notifies;
         let commanded = self.carry_out(core, ledger);
         self.foreign.store(core.foreign_grants(), Ordering::Release);
         drop(state);
-        if stirred || commanded {
-            self.stirrings.send_modify(|count| *count += 1);
+        if notifies || commanded {
+            self.notifications.send_modify(|count| *count += 1);
         }
         outcome
     }
@@ -193,8 +193,8 @@ impl Engine {
     }
 
     /// Somebody outside may be waiting for what has changed.
-    pub(crate) fn stir(&self) {
-        self.stirrings.send_modify(|count| *count += 1);
+    pub(crate) fn notify(&self) {
+        self.notifications.send_modify(|count| *count += 1);
     }
 
     /// Whether any other replica is known to control anything; when not, reads need not ask the core.
@@ -247,8 +247,8 @@ impl Engine {
     }
 
     /// Changes whenever something has happened that somebody may have waited for.
-    pub(crate) fn stirrings(&self) -> watch::Receiver<u64> {
-        self.stirrings.subscribe()
+    pub(crate) fn notifications(&self) -> watch::Receiver<u64> {
+        self.notifications.subscribe()
     }
 
     /// Changes whenever there may be more file contents to ship.
@@ -285,14 +285,14 @@ impl Engine {
 
     /// Waits until `fact` holds; looked at again after every turn that changed something.
     pub(crate) async fn until<T>(&self, mut fact: impl FnMut(&mut Turn<'_>) -> Option<T>) -> T {
-        let mut stirrings = self.stirrings();
+        let mut notifications = self.notifications();
         loop {
-            stirrings.borrow_and_update();
+            notifications.borrow_and_update();
             if let Some(found) = self.turn(&mut fact) {
                 return found;
             }
             // The sender lives in `self`.
-            let _ = stirrings.changed().await;
+            let _ = notifications.changed().await;
         }
     }
 

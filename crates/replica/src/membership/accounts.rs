@@ -116,7 +116,7 @@ pub(crate) async fn balance(shared: Arc<Shared>, slot: ReplicaSlot, applied: u64
         if let Some(backlog) = turn.ledger.unshipped.peer(slot) {
             backlog.balance(whole);
         }
-        turn.stirred = true;
+        turn.notifies = true;
     });
     shared.engine.ring_contents();
 }
@@ -174,7 +174,7 @@ fn close(shared: &Arc<Shared>, slot: ReplicaSlot) {
             turn.settle_content(file);
         }
         turn.settle_former();
-        turn.stirred = true;
+        turn.notifies = true;
     });
     shared.engine.ring_contents();
 }

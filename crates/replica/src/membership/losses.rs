@@ -77,7 +77,7 @@ fn end_controls(shared: &Shared, state: &ViewState) {
     for (slot, below) in settled.chain(gone) {
         shared.engine.turn(|turn| {
             turn.loss_settled(slot, below);
-            turn.stirred = true;
+            turn.notifies = true;
         });
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
         for slot in &others {
             accounts::open(turn, *slot, list.is_witness(slot.0));
         }
-        turn.stirred = true;
+        turn.notifies = true;
     });
     let removed = shared.is_removed();
     shared.engine.set_alone(others.is_empty() && !removed);

@@ -90,7 +90,7 @@ pub(crate) fn end(shared: &Arc<Shared>, slot: ReplicaSlot) {
         if let Some(backlog) = turn.ledger.unshipped.peer(slot) {
             backlog.lost(now);
         }
-        turn.stirred = true;
+        turn.notifies = true;
     });
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn applied(shared: &Shared, by: ReplicaSlot, position: u64) {
         *applied = position.max(*applied);
         turn.applied_by(by, Position(position));
         turn.settle_former();
-        turn.stirred = true;
+        turn.notifies = true;
     });
     shared.conversations.with(by, |conversation| {
         conversation.applied.send_replace(position);

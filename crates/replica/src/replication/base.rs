@@ -292,7 +292,7 @@ pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incomin
             for inbox in inboxes {
                 conversing::say_hello(shared, &inbox, false);
             }
-            shared.engine.stir();
+            shared.engine.notify();
             Ok(())
         }
     }
@@ -340,7 +340,7 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
     }
     shared.engine.turn(|turn| {
         turn.tree_replaced();
-        turn.stirred = true;
+        turn.notifies = true;
     });
     for inbox in inboxes {
         ask_for_lacking(shared, inbox.from);

@@ -79,7 +79,7 @@ fn nobody_needs(shared: &Shared, file: ObjectId) {
     shared.engine.turn(|turn| {
         turn.ledger.unshipped.removed(file);
         turn.settle_content(file);
-        turn.stirred = true;
+        turn.notifies = true;
     });
 }
 
@@ -341,7 +341,7 @@ fn acknowledged(shared: &Arc<Shared>, by: ReplicaSlot, id: PieceId) {
     let complete = shared.engine.turn(|turn| {
         let file = turn.ledger.unshipped.peer(by)?.acknowledged(id)?;
         turn.settle_content(file);
-        turn.stirred = true;
+        turn.notifies = true;
         Some(file)
     });
     shared.shipments.placed(by);
@@ -365,7 +365,7 @@ pub(crate) fn noted(shared: &Shared, by: ReplicaSlot, noted: Completed) {
                 turn.ledger.unconfirmed.remove(&(by, file));
             }
         }
-        turn.stirred = true;
+        turn.notifies = true;
     });
 }
 

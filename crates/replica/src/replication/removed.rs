@@ -44,11 +44,11 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     }
     take_up(&shared);
     let mut changes = shared.store.orphan_changes();
-    let mut stirrings = shared.engine.stirrings();
+    let mut notifications = shared.engine.notifications();
     let mut told = 0;
     loop {
         changes.borrow_and_update();
-        stirrings.borrow_and_update();
+        notifications.borrow_and_update();
         let version = shared.store.orphans_version();
         if version > told {
             told = version;
@@ -65,7 +65,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         tokio::select! {
             // The senders live in the store and the engine.
             _ = changes.changed() => {}
-            _ = stirrings.changed() => {}
+            _ = notifications.changed() => {}
             () = tokio::time::sleep(LOOK) => {}
         }
     }

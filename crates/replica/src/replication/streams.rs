@@ -390,7 +390,7 @@ async fn apply_record(
                 turn.ledger.durability.forget(None);
             }
             objects.iter().for_each(|file| give_up(turn, *file));
-            turn.stirred = true;
+            turn.notifies = true;
             Ok(())
         })
     };

@@ -417,9 +417,9 @@ impl ReplicatedFileSystem {
                 }
             }
         }
-        let mut stirrings = self.shared.engine.stirrings();
+        let mut notifications = self.shared.engine.notifications();
         // Whether something happened or time passed makes no difference.
-        let _ = tokio::time::timeout(PAUSE, stirrings.changed()).await;
+        let _ = tokio::time::timeout(PAUSE, notifications.changed()).await;
         Ok(None)
     }
 

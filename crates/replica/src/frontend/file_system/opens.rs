@@ -79,11 +79,11 @@ impl ReplicatedFileSystem {
         // From here on a removal that is applied finds it.
         let before = self.shared.store.register_open(id, owner, share)?;
         let arrived = async {
-            let mut stirrings = self.shared.engine.stirrings();
+            let mut notifications = self.shared.engine.notifications();
             loop {
                 match self.shared.store.open(authority, id, owner, share).await {
                     // The sender lives in the engine.
-                    Err(Error::Stale) => drop(stirrings.changed().await),
+                    Err(Error::Stale) => drop(notifications.changed().await),
                     outcome => return outcome,
                 }
             }

@@ -222,7 +222,7 @@ async fn take_over_sent(shared: &Arc<Shared>, lost: ReplicaSlot) {
             Quality::Complete => {
                 withheld::settle_flagged(shared, lost, file, u64::MAX).await;
                 // Whoever takes part anew may wait for it.
-                shared.engine.stir();
+                shared.engine.notify();
                 continue;
             }
             Quality::Before(size) => Some(size),

@@ -219,7 +219,7 @@ fn up_to_date(shared: &Arc<Shared>, since: Epoch) {
     shared.forget_writers();
     shared.returns.arrived();
     tracing::info!(epoch = since.0, "this replica is up to date and takes part");
-    shared.engine.stir();
+    shared.engine.notify();
 }
 
 /// A member has entered the view in which this replica takes part anew.
@@ -236,7 +236,7 @@ pub(crate) fn entered(shared: &Arc<Shared>, from: ReplicaSlot, entered: Entered)
         arrival.exempt.push((from, entered.through));
     }
     drop(arrival);
-    shared.engine.stir();
+    shared.engine.notify();
 }
 
 /// A member says that everything it owed this replica is here.
@@ -244,6 +244,6 @@ pub(crate) fn caught_up(shared: &Arc<Shared>, from: ReplicaSlot, caught_up: Caug
     let mut arrival = shared.arrival();
     if caught_up.epoch == arrival.epoch && arrival.caught_up.insert(from) {
         drop(arrival);
-        shared.engine.stir();
+        shared.engine.notify();
     }
 }

@@ -189,7 +189,7 @@ fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view
         turn.put_off_telling();
         turn.view_changed(view.clone());
         turn.look_at_former();
-        turn.stirred = true;
+        turn.notifies = true;
     });
     if former.active.contains(&shared.slot()) {
         for slot in new {

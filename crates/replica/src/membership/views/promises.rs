@@ -198,7 +198,7 @@ pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
     shared.note_room(from, available);
     let message = wire::body(wire::Kind::Promise, &promise);
     shared.outbound.send(from, Lane::Control, message);
-    shared.engine.stir();
+    shared.engine.notify();
 }
 
 /// A peer has answered.

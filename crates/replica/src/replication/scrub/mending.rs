@@ -32,7 +32,7 @@ pub(crate) async fn mend(shared: Arc<Shared>) {
                 Ok(true) => {
                     let name = called(&shared, file);
                     shared.scrub.mended(format!("the content of {name}"));
-                    shared.engine.stir();
+                    shared.engine.notify();
                 }
                 Ok(false) => left += 1,
                 Err(error) => {
