@@ -167,8 +167,8 @@ impl Replica {
     fn losses(&self, state: &ViewState) -> Vec<LossView> {
         let shared = self.shared();
         let frozen = |slot: ReplicaSlot| {
-            shared.engine.turn(|turn| {
-                let frozen = turn.frozen();
+            shared.engine.with_core(|guard| {
+                let frozen = guard.frozen();
                 frozen.filter(|grant| grant.name.holder == slot).count()
             })
         };
@@ -194,9 +194,9 @@ impl Replica {
     pub fn frozen(&self) -> Vec<FrozenView> {
         let shared = self.shared();
         let state = shared.view_state().unwrap_or_default();
-        let frozen = shared.engine.turn(|turn| {
-            let frozen: Vec<_> = turn.frozen().cloned().collect();
-            topmost(frozen, |object| control::ancestors(&turn.tree, object))
+        let frozen = shared.engine.with_core(|guard| {
+            let frozen: Vec<_> = guard.frozen().cloned().collect();
+            topmost(frozen, |object| control::ancestors(&guard.tree, object))
         });
         let views = frozen.into_iter().map(|control| {
             let slot = control.name.holder;
@@ -314,7 +314,7 @@ fn open_questions(shared: &Shared, slot: ReplicaSlot, control: &control::Proposa
     let mut at_stake = losses::at_stake(shared, slot);
     shared
         .engine
-        .turn(|turn| at_stake.retain(|(file, _)| turn.covers(control, *file)));
+        .with_core(|guard| at_stake.retain(|(file, _)| guard.covers(control, *file)));
     let of = |before: bool| {
         let files = at_stake.iter();
         let files = files.filter(move |(_, whole)| whole.is_some() == before);

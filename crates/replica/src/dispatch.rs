@@ -215,9 +215,9 @@ fn control(shared: &Arc<Shared>, from: ReplicaSlot, envelope: Envelope) {
     if let Err(why) = authorisation::may_control(shared.speaker(from), &envelope.message) {
         return tracing::warn!(peer = from.0, why, "a message of a peer is dropped");
     }
-    shared.engine.turn(|turn| {
-        turn.message(from, envelope);
-        turn.notifies = true;
+    shared.engine.with_core(|guard| {
+        guard.message(from, envelope);
+        guard.notifies = true;
     });
 }
 

@@ -17,10 +17,10 @@ use tokio::task::JoinHandle;
 use vfs::{FileSystem, ObjectId, ReplicaSlot};
 
 use crate::dispatch::Dispatch;
+use crate::driver::engine::{Engine, Step};
 use crate::driver::persistence::{self, Remembered};
 use crate::driver::shared::{Parts, Shared};
 use crate::driver::standing::Standing;
-use crate::driver::turn::{Engine, Step};
 use crate::frontend::expired_clients;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::frontend::reclaim;
@@ -151,7 +151,7 @@ impl Replica {
         members::adopt_members(&shared, list);
         if is_witness || held == Held::Nothing {
             // A witness makes nothing; else whatever was made here is with the others, or was given up.
-            shared.engine.turn(|turn| turn.former_settled());
+            shared.engine.with_core(|guard| guard.former_settled());
         } else {
             take_up_former(&shared, &remembered.granted)?;
         }
@@ -303,12 +303,12 @@ fn engine(
     };
     let standing = Arc::new(Standing::new(slot, incarnation, settings, outside));
     let engine = Engine::new(core, store, standing, unshipped, steps);
-    engine.turn(|turn| {
+    engine.with_core(|guard| {
         for grant in &remembered.granted {
-            turn.restore(grant.clone());
+            guard.restore(grant.clone());
         }
         for grant in &remembered.set_aside {
-            turn.restore_set_aside(grant.clone());
+            guard.restore_set_aside(grant.clone());
         }
     });
     Arc::new(engine)
@@ -325,22 +325,23 @@ fn take_up_former(shared: &Shared, grants: &[Proposal]) -> Result<(), StartError
         .iter()
         .filter(|grant| grant.name.holder == own)
         .collect();
-    shared.engine.turn(|turn| {
-        turn.ledger.last_position = turn.ledger.last_position.max(position);
-        let (now, follows) = (turn.now, Position(position));
+    shared.engine.with_core(|guard| {
+        guard.ledger.last_position = guard.ledger.last_position.max(position);
+        let (now, follows) = (guard.now, Position(position));
         let mut files = HashSet::new();
         for file in marked {
-            if own.iter().any(|grant| turn.covers(grant, file)) {
-                turn.ledger
+            if own.iter().any(|grant| guard.covers(grant, file)) {
+                guard
+                    .ledger
                     .unshipped
                     .changed(now, file, 0..u64::MAX, follows);
                 files.insert(file);
             } else {
-                turn.ledger.shipped.insert(file);
+                guard.ledger.shipped.insert(file);
             }
         }
-        turn.ledger.former = Some(Former { position, files });
-        turn.settle_former();
+        guard.ledger.former = Some(Former { position, files });
+        guard.settle_former();
     });
     shared.engine.ring_contents();
     Ok(())

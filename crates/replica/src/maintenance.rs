@@ -83,19 +83,20 @@ async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
     if !shared.standing.is_up_to_date() {
         return Ok(());
     }
-    let shipped = shared.engine.turn(|turn| {
-        let known = turn.ledger.known_to_active();
-        turn.ledger.births.known(known);
-        turn.ledger.forget_gone(&turn.tree);
-        std::mem::take(&mut turn.ledger.shipped)
+    let shipped = shared.engine.with_core(|guard| {
+        let known = guard.ledger.known_to_active();
+        guard.ledger.births.known(known);
+        guard.ledger.forget_gone(&guard.tree);
+        std::mem::take(&mut guard.ledger.shipped)
     });
     if shipped.is_empty() {
         return Ok(());
     }
     let files: Vec<ObjectId> = shipped.into_iter().collect();
     let still = &mut |file| {
-        shared.engine.turn(|turn| {
-            turn.ledger.unshipped.complete_everywhere(file) && !turn.ledger.pins.contains_key(&file)
+        shared.engine.with_core(|guard| {
+            guard.ledger.unshipped.complete_everywhere(file)
+                && !guard.ledger.pins.contains_key(&file)
         })
     };
     shared.store.forget_unshipped(&files, still).await
@@ -115,7 +116,7 @@ async fn trim(shared: &Shared, trimmed: &mut u64) -> vfs::Result<()> {
     };
     let through = shared
         .engine
-        .turn(|turn| turn.ledger.needed_by_nobody(kept));
+        .with_core(|guard| guard.ledger.needed_by_nobody(kept));
     if through > *trimmed {
         if let Some(last) = last_record(shared, through)? {
             shared.note_trimmed(last).await?;

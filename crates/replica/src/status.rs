@@ -199,7 +199,7 @@ impl Replica {
                 .flatten(),
             torn_files: torn.len() as u64,
             torn_paths: torn_paths.collect(),
-            entries_kept: shared.engine.turn(|turn| turn.ledger.entries_kept()) as u64,
+            entries_kept: shared.engine.with_core(|guard| guard.ledger.entries_kept()) as u64,
             forwarded: metrics.forwarded.load(Ordering::Relaxed),
             served: metrics.served.load(Ordering::Relaxed),
             bytes_written: shared.store.statistics().bytes_written,
@@ -235,7 +235,7 @@ impl Replica {
 }
 
 fn peers(shared: &Shared) -> Vec<PeerView> {
-    let lags = shared.engine.turn(lags);
+    let lags = shared.engine.with_core(lags);
     let connected = connected(shared);
     let transport = shared
         .endpoint
@@ -316,14 +316,14 @@ fn links_of(shared: &Shared, peer: ReplicaSlot) -> Vec<LinkView> {
 
 fn controls(shared: &Shared) -> (Vec<ControlView>, usize) {
     let own = shared.slot();
-    let (mut found, total) = shared.engine.turn(|turn| {
+    let (mut found, total) = shared.engine.with_core(|guard| {
         let mut total = 0;
         let mut found: Vec<(Proposal, f64, Option<&'static str>)> = Vec::new();
-        for proposal in turn.acknowledged() {
+        for proposal in guard.acknowledged() {
             total += 1;
             if found.len() < LISTED {
-                let age = turn.ledger.ages.of(proposal.name, turn.now);
-                let reason = turn.held_because(proposal.name);
+                let age = guard.ledger.ages.of(proposal.name, guard.now);
+                let reason = guard.held_because(proposal.name);
                 found.push((proposal.clone(), age, reason));
             }
         }

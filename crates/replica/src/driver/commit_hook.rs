@@ -7,8 +7,8 @@ use control::{ControlName, Position, Update};
 use store::{Change, CommitHook, Touched, TouchedKind};
 use vfs::{Error, ObjectId, Result};
 
+use crate::driver::engine::{Engine, Guard};
 use crate::driver::tree::touched_subject;
-use crate::driver::turn::{Engine, Turn};
 use crate::state::wire::{self, Note, Origin};
 
 tokio::task_local! {
@@ -33,13 +33,13 @@ impl CommitHook for Engine {
             // Its client may have been told already that nothing came of it.
             return Err(Error::Delay);
         }
-        self.turn(|turn| {
+        self.with_core(|guard| {
             let update = update_of(change);
-            let under = self.admit(turn, change, &update)?;
+            let under = self.admit(guard, change, &update)?;
             let inherited = match change {
                 Change::Create { parent, made } => {
                     let subject = touched_subject(*made);
-                    turn.created(made.id, subject, *parent)
+                    guard.created(made.id, subject, *parent)
                 }
                 _ => None,
             };
@@ -47,8 +47,8 @@ impl CommitHook for Engine {
                 under: under.clone(),
                 inherited: inherited.clone(),
                 origin,
-                data: changed_data(turn, change),
-                after: turn
+                data: changed_data(guard, change),
+                after: guard
                     .ledger
                     .heard
                     .iter()
@@ -56,13 +56,13 @@ impl CommitHook for Engine {
                     .collect(),
             };
             let position = commit(Some(&wire::encode(&note)))?;
-            turn.ledger.last_position = position;
-            report_links(turn, change);
+            guard.ledger.last_position = position;
+            report_links(guard, change);
             let born_under = inherited.iter().map(|control| control.name);
             let under: Vec<ControlName> = under.into_iter().chain(born_under).collect();
-            turn.updated(&update, &under, Position(position));
-            note_contents(turn, change, position, &under);
-            turn.notifies = true;
+            guard.updated(&update, &under, Position(position));
+            note_contents(guard, change, position, &under);
+            guard.notifies = true;
             Ok(())
         })
     }
@@ -76,24 +76,24 @@ impl Engine {
     /// The controls that cover the change, or a refusal.
     fn admit(
         &self,
-        turn: &mut Turn<'_>,
+        guard: &mut Guard<'_>,
         change: &Change,
         update: &Update,
     ) -> Result<Vec<ControlName>> {
         if let Change::Object(touched) | Change::Data(touched) = change
-            && let Some(pin) = turn.ledger.pins.get(&touched.id)
+            && let Some(pin) = guard.ledger.pins.get(&touched.id)
         {
             let mut under = pin.under.clone();
             under.sort_unstable();
             under.dedup();
             return Ok(under);
         }
-        match turn.try_admit(update) {
+        match guard.try_admit(update) {
             Some(admission) => {
                 self.demand(admission.after);
                 Ok(admission.under)
             }
-            None => Err(turn.submit(update)),
+            None => Err(guard.submit(update)),
         }
     }
 }
@@ -126,11 +126,11 @@ fn update_of(change: &Change) -> Update {
 }
 
 /// The file whose data is being changed by this, if others are to get it.
-fn changed_data(turn: &Turn<'_>, change: &Change) -> Option<ObjectId> {
+fn changed_data(guard: &Guard<'_>, change: &Change) -> Option<ObjectId> {
     match change {
         Change::Data(touched)
-            if turn.ledger.pins.contains_key(&touched.id)
-                || turn.ledger.renewing.contains(&touched.id) =>
+            if guard.ledger.pins.contains_key(&touched.id)
+                || guard.ledger.renewing.contains(&touched.id) =>
         {
             Some(touched.id)
         }
@@ -139,75 +139,75 @@ fn changed_data(turn: &Turn<'_>, change: &Change) -> Option<ObjectId> {
 }
 
 /// Tells the core which links the change made and undid.
-fn report_links(turn: &mut Turn<'_>, change: &Change) {
+fn report_links(guard: &mut Guard<'_>, change: &Change) {
     match *change {
         Change::Object(_) | Change::Data(_) => {}
-        Change::Create { parent, made } => turn.link(made.id, parent, true),
-        Change::Remove { parent, removed } => turn.link(removed.id, parent, false),
-        Change::Link { file, parent } => turn.link(file.id, parent, true),
+        Change::Create { parent, made } => guard.link(made.id, parent, true),
+        Change::Remove { parent, removed } => guard.link(removed.id, parent, false),
+        Change::Link { file, parent } => guard.link(file.id, parent, true),
         Change::Rename {
             from,
             to,
             moved,
             replaced,
         } => {
-            turn.tree.parents.forget(moved.id);
+            guard.tree.parents.forget(moved.id);
             if let Some(replaced) = replaced {
-                turn.link(replaced.id, to, false);
+                guard.link(replaced.id, to, false);
             }
             if from != to {
-                turn.link(moved.id, from, false);
-                turn.link(moved.id, to, true);
+                guard.link(moved.id, from, false);
+                guard.link(moved.id, to, true);
             }
         }
     }
 }
 
 /// Keeps account of which file contents others lack.
-fn note_contents(turn: &mut Turn<'_>, change: &Change, position: u64, under: &[ControlName]) {
+fn note_contents(guard: &mut Guard<'_>, change: &Change, position: u64, under: &[ControlName]) {
     match change {
         Change::Object(touched) if touched.kind == TouchedKind::Directory => {
-            turn.ledger.durability.forget(Some(touched.id));
+            guard.ledger.durability.forget(Some(touched.id));
         }
         Change::Data(touched) => {
-            if turn.ledger.renewing.contains(&touched.id) {
-                let (now, follows) = (turn.now, Position(position));
-                let unshipped = &mut turn.ledger.unshipped;
+            if guard.ledger.renewing.contains(&touched.id) {
+                let (now, follows) = (guard.now, Position(position));
+                let unshipped = &mut guard.ledger.unshipped;
                 unshipped.changed(now, touched.id, 0..u64::MAX, follows);
-                turn.data_unshipped(touched.id, under);
+                guard.data_unshipped(touched.id, under);
             }
-            let Some(pin) = turn.ledger.pins.get_mut(&touched.id) else {
+            let Some(pin) = guard.ledger.pins.get_mut(&touched.id) else {
                 return;
             };
             pin.position = position;
             if let Some(size) = pin.cuts.iter().min() {
                 let follows = Position(position);
-                turn.ledger.unshipped.cut(touched.id, *size, follows);
+                guard.ledger.unshipped.cut(touched.id, *size, follows);
             }
-            turn.data_unshipped(touched.id, under);
+            guard.data_unshipped(touched.id, under);
         }
         Change::Create { made, .. } if made.kind == TouchedKind::File => {
-            turn.ledger.births.insert(made.id, position);
+            guard.ledger.births.insert(made.id, position);
         }
-        Change::Remove { removed, .. } => gone(turn, *removed, position),
+        Change::Remove { removed, .. } => gone(guard, *removed, position),
         Change::Rename {
             replaced: Some(replaced),
             ..
-        } => gone(turn, *replaced, position),
+        } => gone(guard, *replaced, position),
         _ => {}
     }
 }
 
 /// A file has lost its only name: nobody else needs its content any more. Who has it open elsewhere comes here for it.
-fn gone(turn: &mut Turn<'_>, removed: Touched, position: u64) {
+fn gone(guard: &mut Guard<'_>, removed: Touched, position: u64) {
     if removed.kind != TouchedKind::File {
         return;
     }
-    if turn.tree.store.orphan_home(removed.id).is_some() {
-        turn.ledger.removed.insert((position, removed.id));
+    if guard.tree.store.orphan_home(removed.id).is_some() {
+        guard.ledger.removed.insert((position, removed.id));
     }
-    turn.ledger.births.remove(removed.id);
-    turn.ledger.confirmed_by_all(removed.id);
-    turn.ledger.unshipped.removed(removed.id);
-    turn.settle_content(removed.id);
+    guard.ledger.births.remove(removed.id);
+    guard.ledger.confirmed_by_all(removed.id);
+    guard.ledger.unshipped.removed(removed.id);
+    guard.settle_content(removed.id);
 }

@@ -8,12 +8,12 @@ use control::{
 use tokio::sync::oneshot;
 use vfs::{ObjectId, ReplicaSlot};
 
+use crate::driver::engine::Guard;
 use crate::driver::tree::WithNew;
-use crate::driver::turn::Turn;
 use crate::state::ledger::Verdict;
 
 /// Questions.
-impl Turn<'_> {
+impl Guard<'_> {
     /// The control of another replica that covers an object.
     pub(crate) fn foreign_control(&self, object: ObjectId) -> Option<ControlName> {
         self.core.foreign_control(&self.tree, object)
@@ -66,7 +66,7 @@ impl Turn<'_> {
 }
 
 /// Own operations.
-impl Turn<'_> {
+impl Guard<'_> {
     /// The controls that cover an update now; `None` when it has to be submitted.
     pub(crate) fn try_admit(&mut self, update: &Update) -> Option<Admission> {
         self.core.try_admit(self.now, &self.tree, update)
@@ -153,7 +153,7 @@ impl Turn<'_> {
 }
 
 /// What comes from others.
-impl Turn<'_> {
+impl Guard<'_> {
     /// A message of another replica's control.
     pub(crate) fn message(&mut self, from: ReplicaSlot, envelope: Envelope) {
         self.core

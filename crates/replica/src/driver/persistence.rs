@@ -13,8 +13,8 @@ use store::{Store, Ticket};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::driver::engine::Step;
 use crate::driver::shared::Shared;
-use crate::driver::turn::Step;
 use crate::state::wire;
 
 /// Facts of this room that say which controls were acknowledged here.

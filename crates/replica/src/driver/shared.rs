@@ -20,8 +20,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
+use crate::driver::engine::Engine;
 use crate::driver::standing::Standing;
-use crate::driver::turn::Engine;
 use crate::state::arrivals::Inbox;
 use crate::state::clients::Servers;
 use crate::state::conversations::Conversations;
@@ -405,7 +405,8 @@ impl Shared {
     /// Takes up from the store how far streams have been applied. Updates name those of removed members too that they follow.
     pub(crate) fn note_applied_streams(&self) -> vfs::Result<()> {
         let applied = self.store.applied_all()?;
-        self.engine.turn(|turn| turn.ledger.heard.extend(applied));
+        self.engine
+            .with_core(|guard| guard.ledger.heard.extend(applied));
         Ok(())
     }
 
@@ -451,8 +452,8 @@ impl Shared {
     pub(crate) async fn everything_everywhere(&self) {
         self.engine.expedite(None);
         self.engine
-            .until(|turn| {
-                let ledger = &turn.ledger;
+            .until(|guard| {
+                let ledger = &guard.ledger;
                 let mut peers = ledger.unshipped.peers();
                 let done = peers.all(|(slot, backlog)| {
                     let applied = ledger.applied.get(&slot).copied().unwrap_or(0);

@@ -10,8 +10,8 @@ use control::Tree;
 use store::{RowChange, RowSubject};
 use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, XattrName};
 
+use crate::driver::engine::Guard;
 use crate::driver::shared::Shared;
-use crate::driver::turn::Turn;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::settings::Durability;
 
@@ -35,13 +35,13 @@ enum Nearest {
     Unread(ObjectId, u64),
 }
 
-fn nearest(turn: &mut Turn<'_>, object: ObjectId) -> Nearest {
-    let known = &turn.ledger.durability;
+fn nearest(guard: &mut Guard<'_>, object: ObjectId) -> Nearest {
+    let known = &guard.ledger.durability;
     let mut place = Some(object);
     while let Some(here) = place {
         match known.own.get(&here) {
             Some(Some(durability)) => return Nearest::Set(*durability, here),
-            Some(None) => place = turn.tree.parents(here).first().copied(),
+            Some(None) => place = guard.tree.parents(here).first().copied(),
             None => return Nearest::Unread(here, known.generation),
         }
     }
@@ -54,9 +54,9 @@ impl Shared {
         if self.durability_of(object).await.0 == Durability::Relaxed {
             return;
         }
-        let position = self.engine.turn(|turn| turn.ledger.last_position);
+        let position = self.engine.with_core(|guard| guard.ledger.last_position);
         self.engine
-            .until(|turn| turn.ledger.majority_applied(position).then_some(()))
+            .until(|guard| guard.ledger.majority_applied(position).then_some(()))
             .await;
     }
 
@@ -70,7 +70,7 @@ impl Shared {
         self.engine.expedite(Some(file));
         self.send_completed();
         self.engine
-            .until(|turn| turn.ledger.majority_holds(file).then_some(()))
+            .until(|guard| guard.ledger.majority_holds(file).then_some(()))
             .await;
         self.majority_awaited.fetch_sub(1, Ordering::AcqRel);
     }
@@ -79,12 +79,12 @@ impl Shared {
     pub(crate) async fn relaxed_below(&self, directory: ObjectId) -> bool {
         let root = Credentials::root();
         let mixed = self.store.xattr(&root, ObjectId::ROOT, &mixed()).await;
-        let known = self.engine.turn(|turn| {
-            let known = turn.ledger.durability.own.iter();
+        let known = self.engine.with_core(|guard| {
+            let known = guard.ledger.durability.own.iter();
             let relaxed = known.filter(|(_, own)| **own == Some(Durability::Relaxed));
             let relaxed: Vec<ObjectId> = relaxed.map(|(place, _)| *place).collect();
             relaxed.into_iter().any(|place| {
-                place == directory || control::ancestors(&turn.tree, place).contains(&directory)
+                place == directory || control::ancestors(&guard.tree, place).contains(&directory)
             })
         });
         mixed.is_ok() || known
@@ -93,14 +93,14 @@ impl Shared {
     /// The setting that holds for an object, and the directory it comes from.
     pub(crate) async fn durability_of(&self, object: ObjectId) -> (Durability, Option<ObjectId>) {
         loop {
-            let (read, generation) = match self.engine.turn(|turn| nearest(turn, object)) {
+            let (read, generation) = match self.engine.with_core(|guard| nearest(guard, object)) {
                 Nearest::Set(durability, place) => return (durability, Some(place)),
                 Nearest::Default => return (self.settings.durability, None),
                 Nearest::Unread(place, generation) => (place, generation),
             };
             let own = self.own_durability(read).await;
             self.engine
-                .turn(|turn| turn.ledger.durability.learn(generation, read, own));
+                .with_core(|guard| guard.ledger.durability.learn(generation, read, own));
         }
     }
 
@@ -147,7 +147,7 @@ impl Shared {
 
     /// The same for what was changed here just now.
     pub(crate) async fn note_protected_here(&self, object: ObjectId) {
-        let position = self.engine.turn(|turn| turn.ledger.last_position);
+        let position = self.engine.with_core(|guard| guard.ledger.last_position);
         self.note_protected(&[object], self.slot(), position).await;
     }
 

@@ -82,8 +82,8 @@ fn asked_by_this_one(shared: &Shared) -> Option<BTreeSet<ReplicaSlot>> {
     if shared.engine.is_alone() {
         return Some([own].into());
     }
-    let servers: BTreeSet<ReplicaSlot> = shared.engine.turn(|turn| {
-        let ledger = &turn.ledger;
+    let servers: BTreeSet<ReplicaSlot> = shared.engine.with_core(|guard| {
+        let ledger = &guard.ledger;
         ledger
             .active
             .difference(&ledger.witnesses)

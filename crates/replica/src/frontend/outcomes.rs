@@ -90,10 +90,10 @@ impl Shared {
             return Ok(());
         }
         self.engine
-            .until(|turn| {
+            .until(|guard| {
                 let news = self.news();
                 // Its maker has it, unless it is lost; then it is with all who are left.
-                let enough = turn.ledger.majority_has(|slot| {
+                let enough = guard.ledger.majority_has(|slot| {
                     let said = news.get(&slot).and_then(|news| news.said.as_ref());
                     let mut applied = said.iter().flat_map(|(ask, _)| &ask.applied);
                     slot == by || applied.any(|(of, at)| *of == by.0 && *at >= position)

@@ -76,8 +76,8 @@ impl Shared {
     }
 
     fn holds_tree(&self, slot: ReplicaSlot) -> bool {
-        self.engine.turn(|turn| {
-            let ledger = &turn.ledger;
+        self.engine.with_core(|guard| {
+            let ledger = &guard.ledger;
             ledger.active.contains(&slot) && !ledger.witnesses.contains(&slot)
         })
     }
@@ -85,8 +85,8 @@ impl Shared {
     /// Bytes that a peer lacks; of files of which everything counts, what they take here. `None` when there are
     /// too many of those.
     fn bytes_for(&self, slot: ReplicaSlot) -> Option<u64> {
-        let counted = self.engine.turn(|turn| {
-            let Some(backlog) = turn.ledger.unshipped.peer(slot) else {
+        let counted = self.engine.with_core(|guard| {
+            let Some(backlog) = guard.ledger.unshipped.peer(slot) else {
                 return Counted::Bytes(0);
             };
             match (backlog.bytes(), backlog.files()) {

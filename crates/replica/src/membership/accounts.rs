@@ -1,7 +1,7 @@
 //! Accounts: what is kept here for every other replica, from the moment that this one hears of it until it is removed.
 //!
 //! A stream is followed as long as anything of it may count, be its replica a member or not; the rest is kept of members.
-//! What must never enter: what the accounts say (`turn`, `shipping`), and connections (`peer`).
+//! What must never enter: what the accounts say (`ledger`, `shipping`), and connections (`peer`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use control::Position;
 use vfs::{ObjectId, ReplicaSlot};
 use view::ViewState;
 
+use crate::driver::engine::Guard;
 use crate::driver::shared::Shared;
-use crate::driver::turn::Turn;
 use crate::replication::conversing;
 use crate::replication::streams;
 use crate::state::shipping::Backlog;
@@ -26,19 +26,19 @@ const RECORDS_AT_ONCE: usize = 256;
 
 /// Opens the account of a member, unless there is one. The copy it begins with comes from somebody who may lack what is
 /// on its way from here, so it gets that from here as well.
-pub(crate) fn open(turn: &mut Turn<'_>, slot: ReplicaSlot, witness: bool) {
-    if turn.ledger.unshipped.peer(slot).is_some() {
+pub(crate) fn open(guard: &mut Guard<'_>, slot: ReplicaSlot, witness: bool) {
+    if guard.ledger.unshipped.peer(slot).is_some() {
         return;
     }
     if witness {
-        return turn.ledger.unshipped.add_witness(slot);
+        return guard.ledger.unshipped.add_witness(slot);
     }
-    let lacking = turn.ledger.unshipped.peers();
+    let lacking = guard.ledger.unshipped.peers();
     let mut files: BTreeSet<ObjectId> = lacking.flat_map(|(_, peer)| peer.lacking()).collect();
-    let own = turn.own_controls();
+    let own = guard.own_controls();
     files.extend(own.flat_map(|(_, control)| control.claims.iter().map(|claim| claim.object)));
-    let (now, follows) = (turn.now, Position(turn.ledger.last_position));
-    let backlog = turn.ledger.unshipped.add_peer(slot);
+    let (now, follows) = (guard.now, Position(guard.ledger.last_position));
+    let backlog = guard.ledger.unshipped.add_peer(slot);
     backlog.reopen();
     for file in files {
         backlog.changed(now, file, 0..u64::MAX, follows);
@@ -51,10 +51,10 @@ pub(crate) fn overdrawn(shared: &Shared) -> BTreeSet<ReplicaSlot> {
     let wanted: Vec<(ReplicaSlot, usize)> = others
         .map(|slot| (slot, shared.conversations.owed_files(slot)))
         .collect();
-    shared.engine.turn(|turn| {
+    shared.engine.with_core(|guard| {
         let overdrawn = wanted.into_iter().filter(|(slot, wanted)| {
-            let backlog = turn.ledger.unshipped.backlog(*slot);
-            let away = !turn.ledger.active.contains(slot);
+            let backlog = guard.ledger.unshipped.backlog(*slot);
+            let away = !guard.ledger.active.contains(slot);
             away && backlog.is_some_and(|backlog| backlog.files() > KEPT_FILES + wanted)
         });
         overdrawn.map(|(slot, _)| slot).collect()
@@ -71,8 +71,8 @@ pub(crate) fn give_up_overdue(shared: &Shared) {
     let settled: Vec<ReplicaSlot> = others
         .filter(|slot| !shared.conversations.takes_rows(*slot))
         .collect();
-    let given_up = shared.engine.turn(|turn| {
-        let ledger = &turn.ledger;
+    let given_up = shared.engine.with_core(|guard| {
+        let ledger = &guard.ledger;
         let is_overdue = |slot: &ReplicaSlot| {
             let applied = ledger.applied.get(slot).copied();
             let applied = applied.or_else(|| overdrawn.contains(slot).then_some(0));
@@ -82,8 +82,8 @@ pub(crate) fn give_up_overdue(shared: &Shared) {
         };
         let overdue: Vec<ReplicaSlot> = settled.into_iter().filter(is_overdue).collect();
         for slot in &overdue {
-            for file in turn.ledger.unshipped.give_up(*slot) {
-                turn.settle_content(file);
+            for file in guard.ledger.unshipped.give_up(*slot) {
+                guard.settle_content(file);
             }
         }
         overdue
@@ -103,8 +103,8 @@ pub(crate) fn give_up_overdue(shared: &Shared) {
 /// contents that were changed while it was given up is behind that place; what it lacks of earlier ones it knows itself, and
 /// asks for.
 pub(crate) async fn balance(shared: Arc<Shared>, slot: ReplicaSlot, applied: u64, whole: bool) {
-    let was_given_up = shared.engine.turn(|turn| {
-        let backlog = turn.ledger.unshipped.peer(slot);
+    let was_given_up = shared.engine.with_core(|guard| {
+        let backlog = guard.ledger.unshipped.peer(slot);
         let given_up = backlog.filter(|backlog| backlog.is_given_up());
         given_up.map(Backlog::reopen).is_some()
     });
@@ -112,11 +112,11 @@ pub(crate) async fn balance(shared: Arc<Shared>, slot: ReplicaSlot, applied: u64
         // The store has failed, which ends the server.
         return tracing::error!(%error, "what a peer lacks cannot be found out");
     }
-    shared.engine.turn(|turn| {
-        if let Some(backlog) = turn.ledger.unshipped.peer(slot) {
+    shared.engine.with_core(|guard| {
+        if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
             backlog.balance(whole);
         }
-        turn.notifies = true;
+        guard.notifies = true;
     });
     shared.engine.ring_contents();
 }
@@ -134,9 +134,9 @@ fn note_changed_behind(shared: &Shared, slot: ReplicaSlot, applied: u64) -> vfs:
             let note: Note = wire::decode(&update.note)?;
             changed.extend(note.data.map(|file| (file, Position(update.position))));
         }
-        shared.engine.turn(|turn| {
-            let now = turn.now;
-            if let Some(backlog) = turn.ledger.unshipped.peer(slot) {
+        shared.engine.with_core(|guard| {
+            let now = guard.now;
+            if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
                 for (file, follows) in changed {
                     backlog.changed(now, file, 0..u64::MAX, follows);
                 }
@@ -165,16 +165,16 @@ fn close(shared: &Arc<Shared>, slot: ReplicaSlot) {
     shared.forget_member(slot);
     shared.losses.forget(slot);
     shared.returns.forget(slot);
-    shared.engine.turn(|turn| {
-        let ledger = &mut turn.ledger;
+    shared.engine.with_core(|guard| {
+        let ledger = &mut guard.ledger;
         ledger.applied.remove(&slot);
         ledger.unconfirmed.retain(|(of, _)| *of != slot);
         ledger.complete.retain(|(of, ..)| *of != slot);
         for file in ledger.unshipped.remove_peer(slot) {
-            turn.settle_content(file);
+            guard.settle_content(file);
         }
-        turn.settle_former();
-        turn.notifies = true;
+        guard.settle_former();
+        guard.notifies = true;
     });
     shared.engine.ring_contents();
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use vfs::ReplicaSlot;
 
+use crate::driver::engine::Guard;
 use crate::driver::shared::Shared;
-use crate::driver::turn::Turn;
 use crate::state::wire::Link;
 
 /// What the ledger says of one peer.
@@ -40,7 +40,7 @@ pub(crate) fn links(shared: &Shared) -> Vec<Link> {
         let rtt = wire.filter(|_| connected.contains(&slot))?.rtt?;
         u64::try_from(rtt.as_micros()).ok()
     };
-    let lags = shared.engine.turn(lags).into_iter();
+    let lags = shared.engine.with_core(lags).into_iter();
     let lags = lags.filter(|(slot, _)| shared.is_member(*slot));
     lags.map(|(slot, lag)| Link {
         to: slot.0,
@@ -51,14 +51,14 @@ pub(crate) fn links(shared: &Shared) -> Vec<Link> {
     .collect()
 }
 
-pub(crate) fn lags(turn: &mut Turn<'_>) -> BTreeMap<ReplicaSlot, Lag> {
-    let ledger = &turn.ledger;
+pub(crate) fn lags(guard: &mut Guard<'_>) -> BTreeMap<ReplicaSlot, Lag> {
+    let ledger = &guard.ledger;
     let peers = ledger.unshipped.peers();
     let lags = peers.map(|(slot, backlog)| {
         let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
         let since = backlog
             .oldest()
-            .map(|oldest| turn.now.0 - oldest.0.min(turn.now.0));
+            .map(|oldest| guard.now.0 - oldest.0.min(guard.now.0));
         let lag = Lag {
             updates: ledger.last_position.saturating_sub(applied),
             bytes: backlog.bytes(),

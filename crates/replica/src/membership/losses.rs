@@ -29,8 +29,8 @@ use tokio::time::Instant;
 use vfs::ReplicaSlot;
 use view::{Decision, Outcome, SettledBy, Settlement, ViewState};
 
+use crate::driver::engine::Guard;
 use crate::driver::shared::Shared;
-use crate::driver::turn::Turn;
 use crate::membership::views;
 use crate::replication::withheld;
 use crate::state::relays;
@@ -75,9 +75,9 @@ fn end_controls(shared: &Shared, state: &ViewState) {
     let gone = state.stream_ends.keys();
     let gone = gone.map(|slot| (*slot, Incarnation(u64::MAX)));
     for (slot, below) in settled.chain(gone) {
-        shared.engine.turn(|turn| {
-            turn.loss_settled(slot, below);
-            turn.notifies = true;
+        shared.engine.with_core(|guard| {
+            guard.loss_settled(slot, below);
+            guard.notifies = true;
         });
     }
 }
@@ -228,7 +228,9 @@ pub(crate) fn lacking_of_lost(
     absent: &BTreeSet<ReplicaSlot>,
 ) -> Option<ReplicaSlot> {
     let view = shared.standing.view();
-    let witnesses = shared.engine.turn(|turn| turn.ledger.witnesses.clone());
+    let witnesses = shared
+        .engine
+        .with_core(|guard| guard.ledger.witnesses.clone());
     let news = shared.news();
     let others = shared.followed().into_iter();
     let gone = |slot: &ReplicaSlot| !view.active.contains(slot) || absent.contains(slot);
@@ -293,10 +295,10 @@ pub(crate) fn applied_here(shared: &Shared, lost: ReplicaSlot) -> u64 {
 /// Whether this replica, which takes part anew, has of the lost ones what nothing protects any more: their updates as far
 /// as anybody has them, and the contents of files that no frozen control covers. Everybody in the view had those when
 /// the control ended.
-pub(crate) fn has_what_the_lost_left(shared: &Shared, turn: &Turn<'_>) -> bool {
+pub(crate) fn has_what_the_lost_left(shared: &Shared, guard: &Guard<'_>) -> bool {
     let epoch = shared.standing.view().epoch.0;
     let news = shared.news();
-    let others = turn.ledger.active.difference(&turn.ledger.witnesses);
+    let others = guard.ledger.active.difference(&guard.ledger.witnesses);
     let others: Vec<&ReplicaSlot> = others.filter(|slot| **slot != shared.slot()).collect();
     lost(shared).into_iter().all(|lost| {
         let here = applied_here(shared, lost);
@@ -308,7 +310,7 @@ pub(crate) fn has_what_the_lost_left(shared: &Shared, turn: &Turn<'_>) -> bool {
             })
         });
         let incomplete = shared.store.incomplete_files(lost);
-        let frozen = |file| withheld::is_frozen_by(turn, lost, file);
+        let frozen = |file| withheld::is_frozen_by(guard, lost, file);
         level && incomplete.is_ok_and(|files| files.into_iter().all(|(file, ..)| frozen(file)))
     })
 }
@@ -326,7 +328,7 @@ pub(crate) fn whole_here(shared: &Shared) -> Vec<(u16, u64)> {
 
 /// What is missing before a lost replica's controls can be ended, for people.
 pub(crate) fn waits_for(shared: &Shared, lost: ReplicaSlot) -> Option<String> {
-    let settled = shared.engine.turn(|turn| turn.is_settled());
+    let settled = shared.engine.with_core(|guard| guard.is_settled());
     if !settled {
         return Some("not every member of the view has reported".to_owned());
     }
@@ -351,8 +353,8 @@ pub(crate) async fn settle(
     by: SettledBy,
 ) -> Result<(), String> {
     let through = applied_here(shared, lost);
-    let below = shared.engine.turn(|turn| {
-        let theirs = turn.frozen().filter(|grant| grant.name.holder == lost);
+    let below = shared.engine.with_core(|guard| {
+        let theirs = guard.frozen().filter(|grant| grant.name.holder == lost);
         theirs.map(|grant| grant.name.incarnation.0 + 1).max()
     });
     let state = shared.view_state();

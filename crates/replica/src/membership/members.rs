@@ -68,11 +68,11 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
         .filter(|slot| **slot != shared.slot())
         .copied()
         .collect();
-    shared.engine.turn(|turn| {
+    shared.engine.with_core(|guard| {
         for slot in &others {
-            accounts::open(turn, *slot, list.is_witness(slot.0));
+            accounts::open(guard, *slot, list.is_witness(slot.0));
         }
-        turn.notifies = true;
+        guard.notifies = true;
     });
     let removed = shared.is_removed();
     shared.engine.set_alone(others.is_empty() && !removed);

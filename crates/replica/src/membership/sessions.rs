@@ -47,7 +47,7 @@ pub(crate) fn began(shared: &Arc<Shared>, peer: Sender) {
         let delivery = tokio::spawn(deliver(shared.clone(), slot, outbox.clone(), lane));
         conversing::converse(shared, slot, delivery);
     }
-    shared.engine.turn(|turn| turn.connected(slot));
+    shared.engine.with_core(|guard| guard.connected(slot));
     let greeter = tokio::spawn(greet(shared.clone(), slot));
     conversing::converse(shared, slot, greeter);
 }
@@ -65,7 +65,7 @@ async fn deliver(shared: Arc<Shared>, slot: ReplicaSlot, outbox: Arc<Outbox>, la
 
 /// Says again what was dropped for a peer that was away; it does the same, for it may not have been answered.
 fn say_again(shared: &Arc<Shared>, slot: ReplicaSlot) {
-    shared.engine.turn(|turn| turn.connected(slot));
+    shared.engine.with_core(|guard| guard.connected(slot));
     shared.say_completed_again(slot);
     if let Some(inbox) = shared.inbox(slot) {
         conversing::say_hello(shared, &inbox, true);
@@ -85,12 +85,12 @@ pub(crate) fn end(shared: &Arc<Shared>, slot: ReplicaSlot) {
     if let Some(inbox) = shared.inbox(slot) {
         inbox.drop_pieces();
     }
-    shared.engine.turn(|turn| {
-        let now = turn.now;
-        if let Some(backlog) = turn.ledger.unshipped.peer(slot) {
+    shared.engine.with_core(|guard| {
+        let now = guard.now;
+        if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
             backlog.lost(now);
         }
-        turn.notifies = true;
+        guard.notifies = true;
     });
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
         inbox.note_certificate(greeting.certificate);
     }
     if greeting.begins {
-        shared.engine.turn(|turn| turn.connected(from));
+        shared.engine.with_core(|guard| guard.connected(from));
         views::say_entered(shared, from);
         shared.say_completed_again(from);
         if let Some(inbox) = shared.inbox(from) {
@@ -149,8 +149,8 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
         conversation.takes_rows = has == Held::Nothing;
     });
     if has == Held::Nothing {
-        shared.engine.turn(|turn| {
-            if let Some(backlog) = turn.ledger.unshipped.peer(from) {
+        shared.engine.with_core(|guard| {
+            if let Some(backlog) = guard.ledger.unshipped.peer(from) {
                 backlog.is_empty_handed();
             }
         });
@@ -178,8 +178,8 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
 /// copy has got it.
 fn supplies_base(shared: &Shared, to: ReplicaSlot) -> bool {
     let silent = views::silent(shared);
-    let first = shared.engine.turn(|turn| {
-        let ledger = &turn.ledger;
+    let first = shared.engine.with_core(|guard| {
+        let ledger = &guard.ledger;
         let mut holders = ledger.active.difference(&ledger.witnesses);
         holders
             .find(|slot| **slot != to && !silent.contains(slot))
@@ -219,12 +219,12 @@ fn start_sending(shared: &Arc<Shared>, session: Session, from: u64) {
 
 /// A peer has applied our stream up to here, stably.
 pub(crate) fn applied(shared: &Shared, by: ReplicaSlot, position: u64) {
-    shared.engine.turn(|turn| {
-        let applied = turn.ledger.applied.entry(by).or_default();
+    shared.engine.with_core(|guard| {
+        let applied = guard.ledger.applied.entry(by).or_default();
         *applied = position.max(*applied);
-        turn.applied_by(by, Position(position));
-        turn.settle_former();
-        turn.notifies = true;
+        guard.applied_by(by, Position(position));
+        guard.settle_former();
+        guard.notifies = true;
     });
     shared.conversations.with(by, |conversation| {
         conversation.applied.send_replace(position);

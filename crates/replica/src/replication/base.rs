@@ -153,9 +153,9 @@ pub(crate) fn wanted(shared: &Arc<Shared>, from: ReplicaSlot, wanted: Wanted) {
         let files = wanted.files.iter().filter_map(size);
         shared.conversations.owe(from, files);
     }
-    let given_up = shared.engine.turn(|turn| {
-        let (now, follows) = (turn.now, Position(turn.ledger.last_position));
-        let Some(backlog) = turn.ledger.unshipped.peer(from) else {
+    let given_up = shared.engine.with_core(|guard| {
+        let (now, follows) = (guard.now, Position(guard.ledger.last_position));
+        let Some(backlog) = guard.ledger.unshipped.peer(from) else {
             return false;
         };
         for file in &wanted.files {
@@ -338,9 +338,9 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
             return Ok(());
         }
     }
-    shared.engine.turn(|turn| {
-        turn.tree_replaced();
-        turn.notifies = true;
+    shared.engine.with_core(|guard| {
+        guard.tree_replaced();
+        guard.notifies = true;
     });
     for inbox in inboxes {
         ask_for_lacking(shared, inbox.from);

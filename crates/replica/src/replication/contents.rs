@@ -14,9 +14,9 @@ use store::ContentPiece;
 use tokio::time::Instant;
 use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 
+use crate::driver::engine::Guard;
 use crate::driver::shared::Shared;
 use crate::driver::tree::subject_of;
-use crate::driver::turn::Turn;
 use crate::replication::base;
 use crate::replication::conversing;
 use crate::replication::degraded;
@@ -46,9 +46,9 @@ pub(crate) async fn ship(shared: Arc<Shared>, session: Session) {
             tokio::time::sleep_until(until).await;
             continue;
         }
-        let (piece, due) = engine.turn(|turn| {
-            let now = turn.now;
-            let Some(backlog) = turn.ledger.unshipped.peer(to) else {
+        let (piece, due) = engine.with_core(|guard| {
+            let now = guard.now;
+            let Some(backlog) = guard.ledger.unshipped.peer(to) else {
                 return (None, None);
             };
             (backlog.next(now), backlog.next_due())
@@ -76,10 +76,10 @@ pub(crate) async fn ship(shared: Arc<Shared>, session: Session) {
 
 /// Nothing of a file is to be sent any more.
 fn nobody_needs(shared: &Shared, file: ObjectId) {
-    shared.engine.turn(|turn| {
-        turn.ledger.unshipped.removed(file);
-        turn.settle_content(file);
-        turn.notifies = true;
+    shared.engine.with_core(|guard| {
+        guard.ledger.unshipped.removed(file);
+        guard.settle_content(file);
+        guard.notifies = true;
     });
 }
 
@@ -102,8 +102,8 @@ async fn ship_piece(
     let message = match read(shared, to, &piece).await {
         Ok(Some(message)) => message,
         Ok(None) => {
-            shared.engine.turn(|turn| {
-                turn.ledger.unconfirmed.insert((to, piece.file));
+            shared.engine.with_core(|guard| {
+                guard.ledger.unconfirmed.insert((to, piece.file));
             });
             acknowledged(shared, to, piece.id);
             return Ok(());
@@ -144,13 +144,13 @@ fn has_room(shared: &Shared, to: ReplicaSlot) -> bool {
     let Some(available) = shared.available_at(to) else {
         return true;
     };
-    shared.engine.turn(|turn| {
-        let in_flight = turn
+    shared.engine.with_core(|guard| {
+        let in_flight = guard
             .ledger
             .unshipped
             .peer(to)
             .map_or(0, |backlog| backlog.in_flight_bytes());
-        turn.ledger.active.contains(&to) || in_flight <= available
+        guard.ledger.active.contains(&to) || in_flight <= available
     })
 }
 
@@ -159,7 +159,7 @@ fn has_room(shared: &Shared, to: ReplicaSlot) -> bool {
 fn may_send(shared: &Shared, to: ReplicaSlot, file: ObjectId) -> bool {
     !shared
         .engine
-        .turn(|turn| withheld::withholds(shared, turn, file))
+        .with_core(|guard| withheld::withholds(shared, guard, file))
         || withheld::supplies(shared, to, file)
         || shared.conversations.owes(to, file)
 }
@@ -200,8 +200,8 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
     }
     let end = content.last().map_or(piece.range.start, end_of);
     if end < piece.range.end {
-        shared.engine.turn(|turn| {
-            if let Some(backlog) = turn.ledger.unshipped.peer(to) {
+        shared.engine.with_core(|guard| {
+            if let Some(backlog) = guard.ledger.unshipped.peer(to) {
                 backlog.found_end(piece.id, end);
             }
         });
@@ -239,31 +239,35 @@ async fn changes_only_here(shared: &Shared, file: ObjectId) -> bool {
         return false;
     };
     let file = subject_of(&attributes);
-    let controls = |turn: &mut Turn<'_>| turn.controls(file);
-    shared.engine.turn(controls)
+    let controls = |guard: &mut Guard<'_>| guard.controls(file);
+    shared.engine.with_core(controls)
 }
 
 /// Whether data of a file is missing here that another member of the view sends. What is here is no version then, and where it
 /// goes it could take the place of what has come from that one already.
 fn lacks_of_active(shared: &Shared, file: ObjectId) -> bool {
     let missing = shared.store.lacks_data_of(file);
-    let active = |turn: &mut Turn<'_>| missing.iter().any(|slot| turn.ledger.active.contains(slot));
-    !missing.is_empty() && shared.engine.turn(active)
+    let active = |guard: &mut Guard<'_>| {
+        missing
+            .iter()
+            .any(|slot| guard.ledger.active.contains(slot))
+    };
+    !missing.is_empty() && shared.engine.with_core(active)
 }
 
 /// The place of our stream up to which the peer has the whole file with this piece, which has been read;
 /// `None` when there is more to come, or on its way.
 fn completes(shared: &Shared, to: ReplicaSlot, piece: &Piece) -> Option<u64> {
-    shared.engine.turn(|turn| {
+    shared.engine.with_core(|guard| {
         let file = piece.file;
-        let pinned = turn.ledger.pins.contains_key(&file);
-        let backlog = turn.ledger.unshipped.peer(to)?;
+        let pinned = guard.ledger.pins.contains_key(&file);
+        let backlog = guard.ledger.unshipped.peer(to)?;
         let completes = !pinned && backlog.is_last(piece.id);
         match completes {
-            true => turn.ledger.unconfirmed.remove(&(to, file)),
-            false => turn.ledger.unconfirmed.insert((to, file)),
+            true => guard.ledger.unconfirmed.remove(&(to, file)),
+            false => guard.ledger.unconfirmed.insert((to, file)),
         };
-        completes.then_some(turn.ledger.last_position)
+        completes.then_some(guard.ledger.last_position)
     })
 }
 
@@ -306,7 +310,7 @@ pub(crate) fn done(shared: &Arc<Shared>, by: ReplicaSlot, done: PieceDone) {
     tracing::debug!(peer = by.0, "a peer could not store contents; trying again");
     let range = shared
         .engine
-        .turn(|turn| turn.ledger.unshipped.peer(by)?.range_of(id));
+        .with_core(|guard| guard.ledger.unshipped.peer(by)?.range_of(id));
     if done.no_room {
         let bytes = range
             .as_ref()
@@ -327,9 +331,9 @@ fn try_again(
     let shared = shared.clone();
     tokio::spawn(async move {
         tokio::time::sleep(FAILURE_PAUSE).await;
-        shared.engine.turn(|turn| {
-            let (now, follows) = (turn.now, Position(turn.ledger.last_position));
-            if let Some(backlog) = turn.ledger.unshipped.peer(to) {
+        shared.engine.with_core(|guard| {
+            let (now, follows) = (guard.now, Position(guard.ledger.last_position));
+            if let Some(backlog) = guard.ledger.unshipped.peer(to) {
                 backlog.failed(now, id, file, range, follows);
             }
         });
@@ -338,10 +342,10 @@ fn try_again(
 }
 
 fn acknowledged(shared: &Arc<Shared>, by: ReplicaSlot, id: PieceId) {
-    let complete = shared.engine.turn(|turn| {
-        let file = turn.ledger.unshipped.peer(by)?.acknowledged(id)?;
-        turn.settle_content(file);
-        turn.notifies = true;
+    let complete = shared.engine.with_core(|guard| {
+        let file = guard.ledger.unshipped.peer(by)?.acknowledged(id)?;
+        guard.settle_content(file);
+        guard.notifies = true;
         Some(file)
     });
     shared.shipments.placed(by);
@@ -358,14 +362,14 @@ fn acknowledged(shared: &Arc<Shared>, by: ReplicaSlot, id: PieceId) {
 
 /// A peer has noted durably that it has all of these files.
 pub(crate) fn noted(shared: &Shared, by: ReplicaSlot, noted: Completed) {
-    shared.engine.turn(|turn| {
+    shared.engine.with_core(|guard| {
         for (file, _) in noted.files {
-            let lacks = turn.ledger.unshipped.peer(by);
+            let lacks = guard.ledger.unshipped.peer(by);
             if lacks.is_some_and(|backlog| !backlog.lacks(file)) {
-                turn.ledger.unconfirmed.remove(&(by, file));
+                guard.ledger.unconfirmed.remove(&(by, file));
             }
         }
-        turn.notifies = true;
+        guard.notifies = true;
     });
 }
 
@@ -440,20 +444,20 @@ fn say_done(shared: &Shared, to: ReplicaSlot, head: &PieceHead, outcome: &Result
 /// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
 /// had shipped this before, and the primary's own content is newer.
 fn is_superseded(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
-    shared.engine.turn(|turn| {
-        if turn.controls(Subject::File(head.file)) {
+    shared.engine.with_core(|guard| {
+        if guard.controls(Subject::File(head.file)) {
             return true;
         }
-        let foreign = turn.foreign_control(head.file);
+        let foreign = guard.foreign_control(head.file);
         // What a lost replica controls is supplied by whoever has the most of it.
-        let active = &turn.ledger.active;
+        let active = &guard.ledger.active;
         let foreign = foreign.filter(|name| name.holder != from && active.contains(&name.holder));
         let Some(foreign) = foreign else {
             return false;
         };
         // Deep control elsewhere does not mean that the file was changed there lately, and the first
         // copy of it comes from whoever supplies the tree.
-        let mut grants = turn.acknowledged();
+        let mut grants = guard.acknowledged();
         !head.initial
             || grants.any(|grant| {
                 let mut claims = grant.claims.iter();
@@ -468,8 +472,8 @@ fn is_unexpected(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
     let (store, file) = (&shared.store, head.file);
     let frozen = || {
         let lacks_other = !store.lacks_data_of(file).contains(&from) && !store.is_to_fetch(file);
-        let frozen = |turn: &mut Turn<'_>| withheld::lacks_frozen(shared, turn, file);
-        lacks_other && shared.takes_part() && shared.engine.turn(frozen)
+        let frozen = |guard: &mut Guard<'_>| withheld::lacks_frozen(shared, guard, file);
+        lacks_other && shared.takes_part() && shared.engine.with_core(frozen)
     };
     let awaited = || store.is_incomplete(file) && withheld::is_supplied_by(shared, from, file);
     (head.partial || frozen()) && !awaited()

@@ -85,8 +85,8 @@ pub(crate) fn has_content(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
 pub(crate) fn let_go_of_settled(shared: &Shared) {
     for peer in shared.conversations.beginners() {
         let owed = shared.conversations.owed(peer, LOOKED_AT);
-        let settled: Vec<ObjectId> = shared.engine.turn(|turn| {
-            let Some(backlog) = turn.ledger.unshipped.peer(peer) else {
+        let settled: Vec<ObjectId> = shared.engine.with_core(|guard| {
+            let Some(backlog) = guard.ledger.unshipped.peer(peer) else {
                 return Vec::new();
             };
             owed.into_iter()

@@ -51,8 +51,8 @@ fn remainder(shared: &Shared, slot: ReplicaSlot) -> Option<Remainder> {
         return Some(supply);
     }
     let (bytes_done, begun_at) = shared.conversations.course(slot)?;
-    let (mut remainder, unknown) = shared.engine.turn(|turn| {
-        let ledger = &mut turn.ledger;
+    let (mut remainder, unknown) = shared.engine.with_core(|guard| {
+        let ledger = &mut guard.ledger;
         let applied = ledger.applied.get(&slot).copied().unwrap_or(0);
         let backlog = ledger.unshipped.peer(slot)?;
         let (bytes, files) = (backlog.bytes(), backlog.files());

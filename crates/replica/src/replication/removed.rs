@@ -77,13 +77,15 @@ fn take_up(shared: &Shared) {
     let own = shared.store.orphans().into_iter();
     let own = own.filter(|(_, home)| *home == shared.slot());
     let left = own.map(|(file, _)| (place, file)).collect::<Vec<_>>();
-    shared.engine.turn(|turn| turn.ledger.removed.extend(left));
+    shared
+        .engine
+        .with_core(|guard| guard.ledger.removed.extend(left));
 }
 
 /// Lets files go that nobody has open any more.
 async fn let_go(shared: &Shared) -> Result<()> {
-    let waiting = shared.engine.turn(|turn| {
-        let ledger = &turn.ledger;
+    let waiting = shared.engine.with_core(|guard| {
+        let ledger = &guard.ledger;
         if ledger.removed.is_empty() {
             return None;
         }
@@ -104,8 +106,8 @@ async fn let_go(shared: &Shared) -> Result<()> {
         .judged(&counted, shared.settings.client_lease);
     let (_, open_here) = shared.store.orphans_held();
     let open_here: BTreeSet<ObjectId> = open_here.into_iter().collect();
-    let judged: Vec<(u64, ObjectId)> = shared.engine.turn(|turn| {
-        let removed = turn.ledger.removed.iter();
+    let judged: Vec<(u64, ObjectId)> = shared.engine.with_core(|guard| {
+        let removed = guard.ledger.removed.iter();
         let judged = removed.take_while(|(place, _)| *place <= through);
         let goes = |file: &ObjectId| !kept.contains(file) && !open_here.contains(file);
         judged.filter(|(_, file)| goes(file)).copied().collect()
@@ -115,11 +117,11 @@ async fn let_go(shared: &Shared) -> Result<()> {
     }
     let files: Vec<ObjectId> = judged.iter().map(|(_, file)| *file).collect();
     shared.store.bury(&files).await?;
-    shared.engine.turn(|turn| {
+    shared.engine.with_core(|guard| {
         for (place, file) in judged {
             // Whoever has opened it in between keeps it.
             if shared.store.orphan_home(file).is_none() {
-                turn.ledger.removed.remove(&(place, file));
+                guard.ledger.removed.remove(&(place, file));
             }
         }
     });

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use vfs::{Error, ObjectId};
 
+use crate::driver::engine::Guard;
 use crate::driver::shared::Shared;
-use crate::driver::turn::Turn;
 use crate::replication::withheld;
 
 /// Between attempts to renew a file that another replica controls.
@@ -35,8 +35,8 @@ pub(crate) async fn renew_recovered(shared: Arc<Shared>, recovered: Vec<ObjectId
 
 /// Says whether it is done. A version of which a lost replica has a part comes first, or what is decided about it.
 async fn renew(shared: &Shared, file: ObjectId) -> bool {
-    let lacks_frozen = |turn: &mut Turn<'_>| withheld::lacks_frozen(shared, turn, file);
-    if shared.store.is_abandoned(file) || shared.engine.turn(lacks_frozen) {
+    let lacks_frozen = |guard: &mut Guard<'_>| withheld::lacks_frozen(shared, guard, file);
+    if shared.store.is_abandoned(file) || shared.engine.with_core(lacks_frozen) {
         return false;
     }
     give_new_version(shared, file, || shared.store.renew(file)).await
@@ -51,14 +51,16 @@ pub(crate) async fn give_new_version<F>(
 where
     F: Future<Output = Result<(), Error>>,
 {
-    shared.engine.turn(|turn| turn.ledger.renewing.insert(file));
+    shared
+        .engine
+        .with_core(|guard| guard.ledger.renewing.insert(file));
     let renewed = renew().await;
     shared
         .engine
-        .turn(|turn| turn.ledger.renewing.remove(&file));
+        .with_core(|guard| guard.ledger.renewing.remove(&file));
     match renewed {
         Ok(()) => {
-            shared.engine.turn(|turn| turn.settle_content(file));
+            shared.engine.with_core(|guard| guard.settle_content(file));
             shared.engine.ring_contents();
             true
         }

@@ -14,8 +14,8 @@ use store::{ForeignUpdate, LinkChange, RowChange, RowSubject, Ticket};
 use tokio::sync::{mpsc, watch};
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
+use crate::driver::engine::Guard;
 use crate::driver::shared::Shared;
-use crate::driver::turn::Turn;
 use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::conversing;
@@ -161,7 +161,7 @@ pub(crate) fn follow(shared: &Arc<Shared>, slot: ReplicaSlot) {
         let (inbox, queue) = Inbox::new(slot, applied);
         shared
             .engine
-            .turn(|turn| turn.ledger.heard.insert(slot, applied));
+            .with_core(|guard| guard.ledger.heard.insert(slot, applied));
         let inbox = Arc::new(inbox);
         shared.inboxes().insert(slot, inbox.clone());
         let applying = tokio::spawn(apply(shared.clone(), inbox, queue));
@@ -360,37 +360,37 @@ async fn apply_record(
     });
     let objects: Vec<ObjectId> = objects.collect();
     let relaxed = shared.relaxed_before(&update.changes).await;
-    let granted = |turn: &mut Turn<'_>| match exempt(shared, inbox.from, record.position) {
+    let granted = |guard: &mut Guard<'_>| match exempt(shared, inbox.from, record.position) {
         true if !settled::may_follow(shared, known.settlements) => None,
-        true => has_all_before(shared, turn, known.epoch, &record.after),
-        false => may_apply(turn, &under),
+        true => has_all_before(shared, guard, known.epoch, &record.after),
+        false => may_apply(guard, &under),
     };
     let before_commit = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
-        shared.engine.turn(|turn| {
+        shared.engine.with_core(|guard| {
             let given_up = shared.is_given_up(inbox.from);
-            granted(turn)
+            granted(guard)
                 .filter(|()| !given_up)
                 .ok_or(Error::Refused(0))?;
             commit()?;
-            turn.ledger.heard.insert(inbox.from, record.position);
+            guard.ledger.heard.insert(inbox.from, record.position);
             let own = (shared.slot(), shared.incarnation);
             (shared.outcomes).note_applied(own, &record.origins, record.position);
             shared.note_writer(inbox.from, &update.incomplete);
             for change in links {
-                turn.tree.parents.forget(change.object);
+                guard.tree.parents.forget(change.object);
             }
             for change in links {
-                turn.link(change.object, change.parent, change.added);
+                guard.link(change.object, change.parent, change.added);
             }
             let inherited = record.inherited.iter().filter(|_| shared.takes_part());
             for control in inherited {
-                turn.inherited(inbox.from, control.clone());
+                guard.inherited(inbox.from, control.clone());
             }
             if sets_attributes {
-                turn.ledger.durability.forget(None);
+                guard.ledger.durability.forget(None);
             }
-            objects.iter().for_each(|file| give_up(turn, *file));
-            turn.notifies = true;
+            objects.iter().for_each(|file| give_up(guard, *file));
+            guard.notifies = true;
             Ok(())
         })
     };
@@ -398,7 +398,7 @@ async fn apply_record(
         let is_over = || inbox.session() != session || shared.is_given_up(inbox.from);
         shared
             .engine
-            .until(|turn| is_over().then_some(()).or_else(|| granted(turn)))
+            .until(|guard| is_over().then_some(()).or_else(|| granted(guard)))
             .await;
         let _applying = inbox.applying.lock().await;
         if is_over() {
@@ -436,11 +436,11 @@ fn exempt(shared: &Shared, from: ReplicaSlot, position: u64) -> bool {
 
 /// Another primary has changed a file: what a former incarnation of ours wanted to ship of it is out of
 /// date.
-fn give_up(turn: &mut Turn<'_>, file: ObjectId) {
-    let former = turn.ledger.former.as_ref();
+fn give_up(guard: &mut Guard<'_>, file: ObjectId) {
+    let former = guard.ledger.former.as_ref();
     if former.is_some_and(|former| former.files.contains(&file)) {
-        turn.ledger.unshipped.removed(file);
-        turn.settle_content(file);
+        guard.ledger.unshipped.removed(file);
+        guard.settle_content(file);
     }
 }
 
@@ -449,11 +449,11 @@ fn give_up(turn: &mut Turn<'_>, file: ObjectId) {
 /// `epoch` is the view of the primary when it sent the update, or a later one.
 fn has_all_before(
     shared: &Shared,
-    turn: &Turn<'_>,
+    guard: &Guard<'_>,
     epoch: u64,
     after: &[(u16, u64)],
 ) -> Option<()> {
-    let heard = &turn.ledger.heard;
+    let heard = &guard.ledger.heard;
     let mut missing = after.iter().filter(|(slot, position)| {
         let slot = ReplicaSlot(*slot);
         slot != shared.slot() && heard.get(&slot).copied().unwrap_or(0) < *position
@@ -461,8 +461,8 @@ fn has_all_before(
     let Some(missing) = missing.next() else {
         return Some(());
     };
-    let is_lost = !turn.ledger.active.contains(&ReplicaSlot(missing.0));
-    let is_current = turn.epoch().0 >= epoch;
+    let is_lost = !guard.ledger.active.contains(&ReplicaSlot(missing.0));
+    let is_current = guard.epoch().0 >= epoch;
     if is_lost && is_current && !shared.takes_part() {
         // Nobody sends it any more; to those who take part it is relayed. An earlier view does not tell: the replica may have
         // come back since.
@@ -473,13 +473,13 @@ fn has_all_before(
 
 /// Whether the controls of the update have been granted here; if not, they at least get ahead. Nobody makes an update
 /// under no control.
-fn may_apply(turn: &mut Turn<'_>, under: &[ControlName]) -> Option<()> {
+fn may_apply(guard: &mut Guard<'_>, under: &[ControlName]) -> Option<()> {
     if under.is_empty() {
         return None;
     }
-    if turn.may_apply(under) {
+    if guard.may_apply(under) {
         return Some(());
     }
-    turn.update_waiting(under);
-    turn.may_apply(under).then_some(())
+    guard.update_waiting(under);
+    guard.may_apply(under).then_some(())
 }

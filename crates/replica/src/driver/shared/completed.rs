@@ -13,10 +13,10 @@ impl Shared {
     /// A peer has all content of a file, by its acknowledgement of the last piece; it is told so, because it
     /// cannot know.
     pub(crate) fn reached_everybody(&self, peer: ReplicaSlot, file: ObjectId) {
-        let position = self.engine.turn(|turn| {
+        let position = self.engine.with_core(|guard| {
             // What is being written now may be in place here and not be noted yet.
-            let pinned = turn.ledger.pins.contains_key(&file);
-            (!pinned).then_some(turn.ledger.last_position)
+            let pinned = guard.ledger.pins.contains_key(&file);
+            (!pinned).then_some(guard.ledger.last_position)
         });
         if let Some(position) = position {
             self.note_completed(peer, file, position);
@@ -27,7 +27,7 @@ impl Shared {
     pub(crate) fn send_completed(&self) {
         let complete = self
             .engine
-            .turn(|turn| std::mem::take(&mut turn.ledger.complete));
+            .with_core(|guard| std::mem::take(&mut guard.ledger.complete));
         for (slot, file, position) in complete {
             self.note_completed(slot, file, position);
         }
@@ -44,8 +44,8 @@ impl Shared {
     /// Tells a peer once more of the files that are complete there, if it may not know: what was said in another
     /// session, or dropped, may not have reached it.
     pub(crate) fn say_completed_again(&self, peer: ReplicaSlot) {
-        self.engine.turn(|turn| {
-            let ledger = &mut *turn.ledger;
+        self.engine.with_core(|guard| {
+            let ledger = &mut *guard.ledger;
             let first = ObjectId::from_u64(0);
             let of_peer = ledger.unconfirmed.range((peer, first)..);
             let files = of_peer.take_while(|(slot, _)| *slot == peer);

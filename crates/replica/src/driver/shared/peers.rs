@@ -56,8 +56,8 @@ impl Shared {
     /// The others who take part and hold contents.
     pub(crate) fn holders(&self) -> Vec<ReplicaSlot> {
         let own = self.slot();
-        self.engine.turn(|turn| {
-            let ledger = &turn.ledger;
+        self.engine.with_core(|guard| {
+            let ledger = &guard.ledger;
             let data = ledger.active.difference(&ledger.witnesses);
             data.filter(|slot| **slot != own).copied().collect()
         })
@@ -72,7 +72,7 @@ impl Shared {
 
     /// What was made up to here may have brought anything under `majority`.
     pub(crate) fn begin_awareness(&self) {
-        let own = self.engine.turn(|turn| turn.ledger.last_position);
+        let own = self.engine.with_core(|guard| guard.ledger.last_position);
         let others: Vec<(ReplicaSlot, u64)> = {
             let inboxes = self.inboxes();
             let applied = inboxes.iter();

@@ -21,9 +21,9 @@ use vfs::{Attributes, Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use removed::AtHome;
 
+use crate::driver::engine::Guard;
 use crate::driver::shared::Shared;
 use crate::driver::tree::subject_of;
-use crate::driver::turn::Turn;
 use crate::state::copies::Held;
 use crate::state::forward::{Expected, Handed, Operation, Value};
 use crate::state::ledger::Verdict;
@@ -152,7 +152,7 @@ impl ReplicatedFileSystem {
         if !engine.anything_foreign() {
             return None;
         }
-        let foreign = engine.turn(|turn| turn.foreign_control(object));
+        let foreign = engine.with_core(|guard| guard.foreign_control(object));
         foreign.map(|name| name.holder)
     }
 
@@ -171,7 +171,7 @@ impl ReplicatedFileSystem {
         if !shared.store.is_damaged(file) {
             return Ok(());
         }
-        let is_mended = |_: &mut Turn<'_>| (!shared.store.is_damaged(file)).then_some(());
+        let is_mended = |_: &mut Guard<'_>| (!shared.store.is_damaged(file)).then_some(());
         let mended = shared.engine.until(is_mended);
         let mended = tokio::time::timeout_at(deadline, mended).await;
         mended.map_err(|_| {
@@ -364,9 +364,9 @@ impl ReplicatedFileSystem {
     /// Submits a change that is to be made later, and waits for the verdict: `None` when this replica has
     /// control.
     async fn acquire(&self, update: &Update, deadline: Instant) -> Result<Option<ReplicaSlot>> {
-        let covered = self.shared.engine.turn(|turn| {
-            let admission = turn.try_admit(update);
-            admission.map_or_else(|| Err(turn.submit(update)), |_| Ok(()))
+        let covered = self.shared.engine.with_core(|guard| {
+            let admission = guard.try_admit(update);
+            admission.map_or_else(|| Err(guard.submit(update)), |_| Ok(()))
         });
         match covered {
             Ok(()) => Ok(None),

@@ -122,7 +122,9 @@ impl ReplicatedFileSystem {
     /// Keeps the file's control while a client here has it open for writing.
     fn note_writer(&self, id: ObjectId, owner: &OpenOwner, share: Share) {
         if share.write && !self.forwarded && self.shared.opens.note_writer(id, owner) {
-            self.shared.engine.turn(|turn| turn.opened_for_writing(id));
+            self.shared
+                .engine
+                .with_core(|guard| guard.opened_for_writing(id));
         }
     }
 
@@ -181,8 +183,8 @@ impl ReplicatedFileSystem {
         }
         self.settle(id).await?;
         if self.shared.opens.forget_writer(id, owner) {
-            self.shared.engine.turn(|turn| {
-                turn.closed_for_writing(id);
+            self.shared.engine.with_core(|guard| {
+                guard.closed_for_writing(id);
             });
         }
         Ok(())
@@ -221,9 +223,9 @@ impl ReplicatedFileSystem {
 
     async fn settle_here(&self, file: ObjectId) -> Result<()> {
         let engine = &self.shared.engine;
-        let verdict = engine.turn(|turn| {
-            let entry = turn.ledger.births.of(file).map(Position);
-            turn.close(file, entry)
+        let verdict = engine.with_core(|guard| {
+            let entry = guard.ledger.births.of(file).map(Position);
+            guard.close(file, entry)
         });
         let verdict = verdict.ok_or(Error::Delay)?;
         // A replica that is away holds this up until it is back, or has left the set.

@@ -9,8 +9,8 @@ use control::{ControlName, Position, Update};
 use vfs::{Error, ObjectId, Result};
 
 use super::{Absence, ReplicatedFileSystem};
+use crate::driver::engine::{Engine, Guard};
 use crate::driver::tree::subject_of;
-use crate::driver::turn::{Engine, Turn};
 use crate::state::forward::{Expected, Operation};
 use crate::state::ledger::Verdict;
 
@@ -105,16 +105,16 @@ impl ReplicatedFileSystem {
         }
         let update = Update::Change(subject_of(&attributes));
         let engine = &self.shared.engine;
-        engine.turn(|turn| {
-            let Some(admission) = turn.try_admit(&update) else {
-                return match turn.submit(&update) {
+        engine.with_core(|guard| {
+            let Some(admission) = guard.try_admit(&update) else {
+                return match guard.submit(&update) {
                     Error::Refused(number) => Ok(Grip::Refused(number)),
                     error => Err(error),
                 };
             };
             engine.demand(admission.after);
-            turn.hold(&admission.under);
-            let pin = turn.ledger.pins.entry(file).or_default();
+            guard.hold(&admission.under);
+            let pin = guard.ledger.pins.entry(file).or_default();
             pin.under.extend(&admission.under);
             if let Effect::Cut(size) = effect {
                 pin.cuts.push(*size);
@@ -133,16 +133,16 @@ impl ReplicatedFileSystem {
 impl Drop for Hold {
     /// Whatever became of the change, others are told what the file holds now.
     fn drop(&mut self) {
-        self.engine.turn(|turn| self.account(turn));
+        self.engine.with_core(|guard| self.account(guard));
         self.engine.ring_contents();
     }
 }
 
 impl Hold {
-    fn account(&self, turn: &mut Turn<'_>) {
+    fn account(&self, guard: &mut Guard<'_>) {
         let file = self.file;
-        let mut position = turn.ledger.last_position;
-        if let Some(pin) = turn.ledger.pins.get_mut(&file) {
+        let mut position = guard.ledger.last_position;
+        if let Some(pin) = guard.ledger.pins.get_mut(&file) {
             if pin.position > 0 {
                 position = pin.position;
             }
@@ -151,21 +151,21 @@ impl Hold {
                 remove_each(&mut pin.cuts, &[size]);
             }
             if pin.under.is_empty() {
-                turn.ledger.pins.remove(&file);
+                guard.ledger.pins.remove(&file);
             }
         }
         let follows = Position(position);
-        turn.data_unshipped(file, &self.under);
-        let unshipped = &mut turn.ledger.unshipped;
+        guard.data_unshipped(file, &self.under);
+        let unshipped = &mut guard.ledger.unshipped;
         match &self.effect {
-            Effect::Range(range) => unshipped.changed(turn.now, file, range.clone(), follows),
+            Effect::Range(range) => unshipped.changed(guard.now, file, range.clone(), follows),
             // Noted when it was committed; whoever has written since then must not be forgotten.
             Effect::Cut(_) if self.succeeded => {}
-            Effect::Cut(_) => unshipped.changed(turn.now, file, 0..u64::MAX, follows),
+            Effect::Cut(_) => unshipped.changed(guard.now, file, 0..u64::MAX, follows),
         }
-        turn.settle_content(file);
-        turn.let_go(&self.under);
-        turn.note_complete_without_content(file);
+        guard.settle_content(file);
+        guard.let_go(&self.under);
+        guard.note_complete_without_content(file);
     }
 }
 

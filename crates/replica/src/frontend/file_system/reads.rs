@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use vfs::{Authority, FileSystem, ObjectId, ReadData, ReplicaSlot, Result};
 
 use super::ReplicatedFileSystem;
+use crate::driver::engine::Guard;
 use crate::driver::shared::Shared;
-use crate::driver::turn::Turn;
 use crate::state::forward::{self, Fetched, Operation, Value};
 
 /// Less than this is answered at once: another round trip would take longer than sending it twice.
@@ -82,14 +82,17 @@ impl ReplicatedFileSystem {
             // Its content is sent to nobody any more.
             return forward::perform(self, read).await;
         }
-        let position = self.shared.engine.turn(|turn| turn.ledger.last_position);
+        let position = self
+            .shared
+            .engine
+            .with_core(|guard| guard.ledger.last_position);
         let size = self.attributes(file).await?.size;
         let wanted = size.min(range.end).saturating_sub(range.start);
-        let has = |turn: &mut Turn<'_>| has(turn, to, file, range.clone(), position);
+        let has = |guard: &mut Guard<'_>| has(guard, to, file, range.clone(), position);
         if wanted >= WORTH_WAITING && self.comes(to, file, position, has).await {
             // This replica is still primary, and what was changed here meanwhile is there as well.
             self.attributes(file).await?;
-            if self.shared.engine.turn(has) {
+            if self.shared.engine.with_core(has) {
                 return Ok(Value::Here);
             }
         }
@@ -102,7 +105,7 @@ impl ReplicatedFileSystem {
         to: ReplicaSlot,
         file: ObjectId,
         position: u64,
-        has: impl Fn(&mut Turn<'_>) -> bool,
+        has: impl Fn(&mut Guard<'_>) -> bool,
     ) -> bool {
         let Ok(_waiting) = self.shared.fetches.try_acquire() else {
             return false;
@@ -122,14 +125,14 @@ async fn is_stable(store: &Store, position: u64) -> bool {
 
 /// Whether a peer has a range of a file as it is here, and all updates up to a position.
 fn has(
-    turn: &mut Turn<'_>,
+    guard: &mut Guard<'_>,
     peer: ReplicaSlot,
     file: ObjectId,
     range: Range<u64>,
     position: u64,
 ) -> bool {
-    let applied = turn.ledger.applied.get(&peer).copied().unwrap_or(0);
-    let backlog = turn.ledger.unshipped.peer(peer);
+    let applied = guard.ledger.applied.get(&peer).copied().unwrap_or(0);
+    let backlog = guard.ledger.unshipped.peer(peer);
     applied >= position
         && backlog.is_some_and(|peer| peer.keeps_contents() && !peer.lacks_of(file, range))
 }
@@ -139,17 +142,17 @@ async fn bring(
     shared: &Shared,
     to: ReplicaSlot,
     file: ObjectId,
-    has: impl Fn(&mut Turn<'_>) -> bool,
+    has: impl Fn(&mut Guard<'_>) -> bool,
 ) -> bool {
     let deadline = Instant::now() + LONGEST;
     let mut left = u128::MAX;
     while Instant::now() < deadline {
-        let come = shared.engine.until(|turn| has(turn).then_some(()));
+        let come = shared.engine.until(|guard| has(guard).then_some(()));
         if tokio::time::timeout(STANDSTILL, come).await.is_ok() {
             return true;
         }
-        let lacking = shared.engine.turn(|turn| {
-            let backlog = turn.ledger.unshipped.peer(to);
+        let lacking = shared.engine.with_core(|guard| {
+            let backlog = guard.ledger.unshipped.peer(to);
             backlog.map_or(0, |backlog| backlog.bytes_of(file))
         });
         if lacking >= left {

@@ -32,7 +32,7 @@ pub(super) async fn equal(shared: &Arc<Shared>, lost: ReplicaSlot) {
     let here = applied_here(shared, lost);
     let level = applied_by_others(shared, lost)
         .is_some_and(|others| others.values().all(|applied| *applied == here));
-    let settled = shared.engine.turn(|turn| turn.is_settled());
+    let settled = shared.engine.with_core(|guard| guard.is_settled());
     if !level || !settled {
         return;
     }
@@ -150,11 +150,11 @@ fn supply(shared: &Arc<Shared>, lost: ReplicaSlot) {
         equalling.level.extend(equalling.supplies.keys());
         mine
     };
-    shared.engine.turn(|turn| {
-        let (now, follows) = (turn.now, Position(turn.ledger.last_position));
+    shared.engine.with_core(|guard| {
+        let (now, follows) = (guard.now, Position(guard.ledger.last_position));
         for (file, lacking) in &mine {
             for slot in lacking {
-                if let Some(backlog) = turn.ledger.unshipped.peer(*slot) {
+                if let Some(backlog) = guard.ledger.unshipped.peer(*slot) {
                     backlog.changed(now, *file, 0..u64::MAX, follows);
                     backlog.expedite(now, *file);
                 }

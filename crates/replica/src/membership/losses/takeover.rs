@@ -14,8 +14,8 @@ pub(super) async fn take_over(shared: &Arc<Shared>, lost: ReplicaSlot) {
     if !is_first(shared) || waits_for(shared, lost).is_some() {
         return;
     }
-    let objects: Vec<(ObjectId, bool)> = shared.engine.turn(|turn| {
-        let theirs = turn.frozen().filter(|grant| grant.name.holder == lost);
+    let objects: Vec<(ObjectId, bool)> = shared.engine.with_core(|guard| {
+        let theirs = guard.frozen().filter(|grant| grant.name.holder == lost);
         let claims = theirs.flat_map(|grant| &grant.claims);
         let deep = |claim: &control::Claim| claim.depth == control::Depth::Deep;
         claims.map(|claim| (claim.object, deep(claim))).collect()

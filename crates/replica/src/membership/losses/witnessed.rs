@@ -13,7 +13,9 @@ use crate::replication::base;
 /// A replica out of the view of whose stream this witness has more than everybody in the view who holds contents.
 pub(super) fn beyond_all(shared: &Shared) -> Option<ReplicaSlot> {
     let view = shared.standing.view();
-    let witnesses = shared.engine.turn(|turn| turn.ledger.witnesses.clone());
+    let witnesses = shared
+        .engine
+        .with_core(|guard| guard.ledger.witnesses.clone());
     let news = shared.news();
     let holders: Vec<ReplicaSlot> = view.active.difference(&witnesses).copied().collect();
     let mut lost = shared.followed().into_iter();

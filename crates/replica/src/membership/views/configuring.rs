@@ -171,9 +171,9 @@ async fn settle(shared: &Arc<Shared>, slot: ReplicaSlot) {
 /// Whether a lost replica may alone have something: then its removal waits until that is back in the view, taken over, or
 /// given up by an administrator's word.
 pub(crate) fn leaves_something(shared: &Shared, slot: ReplicaSlot) -> bool {
-    let frozen = shared.engine.turn(|turn| {
-        let mut frozen = turn.frozen();
-        !turn.is_settled() || frozen.any(|grant| grant.name.holder == slot)
+    let frozen = shared.engine.with_core(|guard| {
+        let mut frozen = guard.frozen();
+        !guard.is_settled() || frozen.any(|grant| grant.name.holder == slot)
     });
     frozen || !losses::at_stake(shared, slot).is_empty()
 }
@@ -184,7 +184,9 @@ fn is_steady(shared: &Shared) -> bool {
     let news = shared.news();
     let mut others = view.active.iter().filter(|slot| **slot != shared.slot());
     let fresh = shared.settings.site_lease;
-    shared.engine.turn(|turn| promises::is_steady(shared, turn))
+    shared
+        .engine
+        .with_core(|guard| promises::is_steady(shared, guard))
         && others.all(|slot| {
             let said = news.get(slot).and_then(|news| news.said.as_ref());
             said.is_some_and(|(ask, at)| {

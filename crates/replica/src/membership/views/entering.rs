@@ -12,8 +12,8 @@ use control::{Epoch, Position};
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
+use crate::driver::engine::Guard;
 use crate::driver::shared::Shared;
-use crate::driver::turn::Turn;
 use crate::membership::losses;
 use crate::replication::withheld;
 use crate::state::views::{Arrival, Debt};
@@ -27,9 +27,9 @@ pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
         .since
         .get(&slot)
         .map_or(0, |since| since.0);
-    let debt = shared.engine.turn(|turn| {
+    let debt = shared.engine.with_core(|guard| {
         let mut given_up = false;
-        let files: BTreeSet<ObjectId> = match turn.ledger.unshipped.peer(slot) {
+        let files: BTreeSet<ObjectId> = match guard.ledger.unshipped.peer(slot) {
             Some(backlog) => {
                 given_up = backlog.is_given_up();
                 backlog.owe();
@@ -38,14 +38,14 @@ pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
             None => BTreeSet::new(),
         };
         for file in &files {
-            turn.data_unshipped(*file, &[]);
+            guard.data_unshipped(*file, &[]);
         }
         Debt {
             epoch: since,
             // Nobody knows what one lacks that is to take a whole copy.
             through: match given_up {
                 true => u64::MAX,
-                false => turn.ledger.last_position,
+                false => guard.ledger.last_position,
             },
             files,
         }
@@ -69,15 +69,15 @@ pub(super) fn greet_unknown(shared: &Arc<Shared>, slot: ReplicaSlot) {
 /// Sends a peer the contents of all files that are marked as not being everywhere.
 pub(super) fn ship_everything_marked(shared: &Arc<Shared>, slot: ReplicaSlot) {
     let marked = shared.store.unshipped().unwrap_or_default();
-    shared.engine.turn(|turn| {
-        let (now, follows) = (turn.now, Position(turn.ledger.last_position));
-        if let Some(backlog) = turn.ledger.unshipped.peer(slot) {
+    shared.engine.with_core(|guard| {
+        let (now, follows) = (guard.now, Position(guard.ledger.last_position));
+        if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
             for file in &marked {
                 backlog.changed(now, *file, 0..u64::MAX, follows);
             }
         }
         for file in marked {
-            turn.ledger.shipped.remove(&file);
+            guard.ledger.shipped.remove(&file);
         }
     });
     shared.engine.ring_contents();
@@ -111,12 +111,12 @@ pub(crate) fn look_at_debts(shared: &Shared) {
         .flat_map(|debt| &debt.files)
         .copied()
         .collect();
-    let paid: Vec<(ReplicaSlot, u64)> = shared.engine.turn(|turn| {
+    let paid: Vec<(ReplicaSlot, u64)> = shared.engine.with_core(|guard| {
         let withheld = owed.iter().copied();
         let withheld: BTreeSet<ObjectId> = withheld
-            .filter(|file| withheld::lacks_frozen(shared, turn, *file))
+            .filter(|file| withheld::lacks_frozen(shared, guard, *file))
             .collect();
-        let ledger = &mut turn.ledger;
+        let ledger = &mut guard.ledger;
         for (slot, debt) in debts.iter_mut() {
             if let Some(backlog) = ledger.unshipped.peer(*slot) {
                 debt.files.retain(|file| backlog.owes(*file));
@@ -152,7 +152,7 @@ pub(super) fn begin(shared: &Arc<Shared>, since: Epoch) {
 
 async fn catch_up(shared: Arc<Shared>, since: Epoch) {
     tokio::select! {
-        () = shared.engine.until(|turn| has_everything(&shared, turn).then_some(())) => {
+        () = shared.engine.until(|guard| has_everything(&shared, guard).then_some(())) => {
             up_to_date(&shared, since);
         }
         // It may have found that it needs a whole copy. Whoever starts it anew waits for all that uses the store to end.
@@ -161,16 +161,16 @@ async fn catch_up(shared: Arc<Shared>, since: Epoch) {
 }
 
 /// Whether everything is here that was made before this replica took part.
-fn has_everything(shared: &Shared, turn: &mut Turn<'_>) -> bool {
+fn has_everything(shared: &Shared, guard: &mut Guard<'_>) -> bool {
     let arrival = shared.arrival();
-    let mut others = turn.ledger.active.iter();
+    let mut others = guard.ledger.active.iter();
     shared.is_whole()
-        && turn.is_settled()
-        && losses::has_what_the_lost_left(shared, turn)
+        && guard.is_settled()
+        && losses::has_what_the_lost_left(shared, guard)
         && others.all(|slot| {
             *slot == shared.slot()
                 || arrival.caught_up.contains(slot)
-                || turn.ledger.witnesses.contains(slot)
+                || guard.ledger.witnesses.contains(slot)
         })
 }
 
@@ -179,18 +179,18 @@ pub(super) fn waits_for(shared: &Shared) -> Option<String> {
     if !shared.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
     }
-    shared.engine.turn(|turn| {
-        if !turn.is_settled() {
+    shared.engine.with_core(|guard| {
+        if !guard.is_settled() {
             return Some("not every member of the view has reported".to_owned());
         }
-        if !losses::has_what_the_lost_left(shared, turn) {
+        if !losses::has_what_the_lost_left(shared, guard) {
             return Some("it lacks what a lost replica left".to_owned());
         }
         let arrival = shared.arrival();
         let own = shared.slot();
-        let mut others = turn.ledger.active.iter().filter(|slot| **slot != own);
+        let mut others = guard.ledger.active.iter().filter(|slot| **slot != own);
         let owing = others.find(|slot| {
-            !arrival.caught_up.contains(slot) && !turn.ledger.witnesses.contains(slot)
+            !arrival.caught_up.contains(slot) && !guard.ledger.witnesses.contains(slot)
         });
         owing.map(|slot| format!("it does not have everything of replica {} yet", slot.0))
     })

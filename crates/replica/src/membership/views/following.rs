@@ -172,24 +172,24 @@ fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view
         shared.standing.set_up_to_date(false);
     }
     new.iter().for_each(|slot| shared.note_heard(*slot));
-    shared.engine.turn(|turn| {
-        turn.ledger.active = view.active.clone();
-        turn.ledger.voters = view.configured.clone();
+    shared.engine.with_core(|guard| {
+        guard.ledger.active = view.active.clone();
+        guard.ledger.voters = view.configured.clone();
         let members = state.members.iter();
         let witnesses = members.filter(|(_, member)| member.kind == Kind::Witness);
-        turn.ledger.witnesses = witnesses.map(|(slot, _)| *slot).collect();
+        guard.ledger.witnesses = witnesses.map(|(slot, _)| *slot).collect();
         if !former.active.contains(&shared.slot()) {
             // What is handed over to all who take part now is none of the controls that this replica reports, which it
             // may remember although they have ended: they would end what a lost one has won since.
-            turn.settle_all_contents();
+            guard.settle_all_contents();
         }
-        if former.configured != view.configured || turn.ledger.configured_at.is_none() {
-            turn.ledger.configured_at = Some((turn.now, turn.ledger.last_position));
+        if former.configured != view.configured || guard.ledger.configured_at.is_none() {
+            guard.ledger.configured_at = Some((guard.now, guard.ledger.last_position));
         }
-        turn.put_off_telling();
-        turn.view_changed(view.clone());
-        turn.look_at_former();
-        turn.notifies = true;
+        guard.put_off_telling();
+        guard.view_changed(view.clone());
+        guard.look_at_former();
+        guard.notifies = true;
     });
     if former.active.contains(&shared.slot()) {
         for slot in new {

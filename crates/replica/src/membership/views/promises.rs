@@ -14,9 +14,9 @@ use vfs::FileSystem;
 use vfs::ReplicaSlot;
 
 use super::{entering, leaving, returning};
+use crate::driver::engine::Guard;
 use crate::driver::shared::Shared;
 use crate::driver::standing::now;
-use crate::driver::turn::Turn;
 use crate::membership::accounts;
 use crate::membership::links;
 use crate::membership::losses;
@@ -49,7 +49,7 @@ impl Tidings {
         let view = shared.standing.view();
         let (epoch, settled) = shared
             .engine
-            .turn(|turn| (turn.epoch().0, turn.is_settled()));
+            .with_core(|guard| (guard.epoch().0, guard.is_settled()));
         let mut applied = applied_here(shared);
         applied.retain(|(slot, _)| !view.active.contains(&ReplicaSlot(*slot)));
         Tidings {
@@ -126,13 +126,13 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
     let short_of = shared.room.short_of(Instant::now()).into_iter();
     let short_of: Vec<u16> = short_of.map(|slot| slot.0).collect();
     for slot in others {
-        let ask = shared.engine.turn(|turn| Ask {
+        let ask = shared.engine.with_core(|guard| Ask {
             asked: question.asked.0,
-            epoch: turn.epoch().0,
-            position: turn.ledger.last_position,
+            epoch: guard.epoch().0,
+            position: guard.ledger.last_position,
             applied: applied.clone(),
-            owed: owed(shared, turn, slot),
-            steady: is_steady(shared, turn),
+            owed: owed(shared, guard, slot),
+            steady: is_steady(shared, guard),
             up_to_date: shared.standing.is_up_to_date(),
             available,
             whole: whole.clone(),
@@ -140,9 +140,9 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             majority_by_default: shared.settings.durability == Durability::Majority,
             incarnation: question.incarnation.0,
             mark: Some(shared.lineage.mark()),
-            settled: shared.takes_part() && turn.is_settled(),
+            settled: shared.takes_part() && guard.is_settled(),
             misses: misses.clone(),
-            fit_without: returning::fit_without(shared, turn.epoch().0),
+            fit_without: returning::fit_without(shared, guard.epoch().0),
             links: links.clone(),
             short_of: short_of.clone(),
         });
@@ -152,16 +152,16 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
 }
 
 /// Whether the configuration may change again as far as this replica knows.
-pub(super) fn is_steady(shared: &Shared, turn: &Turn<'_>) -> bool {
+pub(super) fn is_steady(shared: &Shared, guard: &Guard<'_>) -> bool {
     let contents = shared.settings.durability == Durability::Majority;
-    turn.is_steady() && turn.ledger.is_settled_in_configuration(contents)
+    guard.is_steady() && guard.ledger.is_settled_in_configuration(contents)
 }
 
 /// Of so many files somebody lacks more than what was changed just now: whoever writes all the time owes always something.
-fn owed(shared: &Shared, turn: &mut Turn<'_>, to: ReplicaSlot) -> u64 {
+fn owed(shared: &Shared, guard: &mut Guard<'_>, to: ReplicaSlot) -> u64 {
     let lately = LATELY + shared.settings.data_delay;
-    let lately = Moment(turn.now.0.saturating_sub(lately.as_micros() as u64));
-    let backlog = turn.ledger.unshipped.peer(to);
+    let lately = Moment(guard.now.0.saturating_sub(lately.as_micros() as u64));
+    let backlog = guard.ledger.unshipped.peer(to);
     backlog.map_or(0, |backlog| match backlog.is_given_up() {
         true => accounts::KEPT_FILES as u64,
         false => backlog.files_since_before(lately) as u64,

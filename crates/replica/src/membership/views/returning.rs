@@ -157,12 +157,14 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
     }
     if let Some(state) = shared.view_state() {
         if state.is_settled(shared.slot()) {
-            shared.engine.turn(|turn| turn.give_up_former());
+            shared.engine.with_core(|guard| guard.give_up_former());
         }
         missed::go_through(shared, &state).await?;
     }
     let absent = absent(shared);
-    let delivered = shared.engine.turn(|turn| turn.has_handed_over(&absent));
+    let delivered = shared
+        .engine
+        .with_core(|guard| guard.has_handed_over(&absent));
     if delivered && shared.needs_copy.load(Ordering::Acquire) && is_spared(shared).await {
         base::give_up_copy(shared, None).await?;
         let rows = vec![(base::COPY_ANEW.to_vec(), None)];
@@ -326,9 +328,9 @@ fn obstacle_but_for(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<S
     if !shared.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
     }
-    let handed_over = shared.engine.turn(|turn| match absent.is_empty() {
-        true => turn.ledger.former.is_none(),
-        false => turn.has_handed_over(absent),
+    let handed_over = shared.engine.with_core(|guard| match absent.is_empty() {
+        true => guard.ledger.former.is_none(),
+        false => guard.has_handed_over(absent),
     });
     if !handed_over {
         return Some("the others lack updates that were made here".to_owned());

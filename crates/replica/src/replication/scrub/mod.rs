@@ -66,6 +66,6 @@ fn is_comparable(shared: &Arc<Shared>) -> bool {
     let own = shared.slot();
     let is_witness = shared
         .engine
-        .turn(|turn| turn.ledger.witnesses.contains(&own));
+        .with_core(|guard| guard.ledger.witnesses.contains(&own));
     !is_witness && shared.is_whole() && shared.standing.is_up_to_date()
 }

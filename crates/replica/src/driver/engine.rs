@@ -1,6 +1,6 @@
 //! The one place where the pure core of replication control meets the rest: a lock around it, and what happens to its commands.
 //!
-//! Whoever needs the core takes a [`Turn`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
+//! Whoever needs the core takes a [`Guard`]. Everything inside is short and waits for nothing; when it ends, the core's commands are
 //! carried out or handed on in order. The store's writer lock, where it is needed too, is taken before.
 
 use std::collections::BTreeSet;
@@ -46,12 +46,12 @@ struct State {
 }
 
 /// The core and what is locked with it, for as long as the lock is held.
-pub(crate) struct Turn<'a> {
+pub(crate) struct Guard<'a> {
     pub(super) core: &'a mut ControlCore,
     pub(crate) tree: LocalTree<'a>,
     pub(crate) now: Moment,
     pub(crate) ledger: &'a mut Ledger,
-    /// Somebody outside may be waiting for what this turn changes.
+    /// Somebody outside may be waiting for what changes while it is held.
     pub(crate) notifies: bool,
 }
 
@@ -120,7 +120,7 @@ impl Engine {
     }
 
     /// Gives the caller the core, and carries out what it wants done.
-    pub(crate) fn turn<T>(&self, work: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+    pub(crate) fn with_core<T>(&self, work: impl FnOnce(&mut Guard<'_>) -> T) -> T {
         // A panic inside the core leaves it in the state of the last complete assignment; going on is
         // better than to refuse every client for ever.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +130,7 @@ impl Engine {
             parents,
             ledger,
         } = &mut *state;
-        let mut turn = Turn {
+        let mut guard = Guard {
             core,
             tree: LocalTree {
                 store: &self.store,
@@ -140,8 +140,8 @@ impl Engine {
             ledger,
             notifies: false,
         };
-        let outcome = work(&mut turn);
-        let notifies = turn.notifies;
+        let outcome = work(&mut guard);
+        let notifies = guard.notifies;
         let commanded = self.carry_out(core, ledger);
         self.foreign.store(core.foreign_grants(), Ordering::Release);
         drop(state);
@@ -263,11 +263,11 @@ impl Engine {
 
     /// Somebody waits for this file to be shipped, or for all files.
     pub(crate) fn expedite(&self, file: Option<ObjectId>) {
-        let nothing = self.turn(|turn| {
-            let unshipped = &mut turn.ledger.unshipped;
+        let nothing = self.with_core(|guard| {
+            let unshipped = &mut guard.ledger.unshipped;
             match file {
-                Some(file) => unshipped.expedite(turn.now, file),
-                None => unshipped.expedite_all(turn.now),
+                Some(file) => unshipped.expedite(guard.now, file),
+                None => unshipped.expedite_all(guard.now),
             }
             file.is_some_and(|file| unshipped.complete_everywhere(file))
         });
@@ -283,12 +283,12 @@ impl Engine {
         self.contents.send_modify(|count| *count += 1);
     }
 
-    /// Waits until `fact` holds; looked at again after every turn that changed something.
-    pub(crate) async fn until<T>(&self, mut fact: impl FnMut(&mut Turn<'_>) -> Option<T>) -> T {
+    /// Waits until `fact` holds; looked at again whenever something has changed.
+    pub(crate) async fn until<T>(&self, mut fact: impl FnMut(&mut Guard<'_>) -> Option<T>) -> T {
         let mut notifications = self.notifications();
         loop {
             notifications.borrow_and_update();
-            if let Some(found) = self.turn(&mut fact) {
+            if let Some(found) = self.with_core(&mut fact) {
                 return found;
             }
             // The sender lives in `self`.
@@ -298,7 +298,7 @@ impl Engine {
 
     /// Tells the verdict on an operation that was refused with this number.
     pub(crate) fn verdict(&self, number: u64) -> Option<oneshot::Receiver<Verdict>> {
-        self.turn(|turn| turn.ledger.awaited.remove(&number))
+        self.with_core(|guard| guard.ledger.awaited.remove(&number))
     }
 
     /// Wakes the core when it asked to be woken; for ever.
@@ -321,14 +321,14 @@ impl Engine {
                         }
                         false
                     });
-                    self.turn(|turn| turn.core.handle_timer(turn.now, &turn.tree));
+                    self.with_core(|guard| guard.core.handle_timer(guard.now, &guard.tree));
                 }
             }
         }
     }
 }
 
-impl Turn<'_> {
+impl Guard<'_> {
     /// Looks whether everybody has all content of a file, after something was acknowledged or removed.
     pub(crate) fn settle_content(&mut self, file: ObjectId) {
         if self.ledger.pins.contains_key(&file) || !self.ledger.complete_at_active(file) {
