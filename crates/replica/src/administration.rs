@@ -146,12 +146,12 @@ impl Replica {
             by: entry.by.0,
             what: entry.what.clone(),
         });
-        let left = shared.standing.left_micros();
+        let left = shared.lease.left_micros();
         ViewStatus {
-            epoch: shared.standing.view().epoch.0,
+            epoch: shared.lease.view().epoch.0,
             leader: leader.map(|slot| slot.0),
             takes_part: shared.takes_part() && !removed,
-            up_to_date: shared.standing.is_up_to_date(),
+            up_to_date: shared.lease.is_up_to_date(),
             obstacle: match removed {
                 true => Some(REMOVED.to_owned()),
                 false => shared.obstacle(),

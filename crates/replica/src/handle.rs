@@ -18,9 +18,9 @@ use vfs::{FileSystem, ObjectId, ReplicaSlot};
 
 use crate::dispatch::Dispatch;
 use crate::driver::engine::{Engine, Step};
+use crate::driver::lease_state::LeaseState;
 use crate::driver::persistence::{self, Remembered};
 use crate::driver::shared::{Parts, Shared};
-use crate::driver::standing::Standing;
 use crate::frontend::expired_clients;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::frontend::reclaim;
@@ -223,13 +223,13 @@ impl Replica {
     /// Whether clients are answered now; until then they are told to come again.
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.shared.is_whole() && self.shared.standing.may_answer()
+        self.shared.is_whole() && self.shared.lease.may_answer()
     }
 
     /// Says why, once the others have gone on without this replica: it has to be started anew.
     #[must_use]
     pub fn has_left(&self) -> watch::Receiver<Option<String>> {
-        self.shared.standing.has_left()
+        self.shared.lease.has_left()
     }
 
     /// Sets when updates of a directory and everything below are answered; `None` leaves it to the
@@ -301,8 +301,8 @@ fn engine(
         active: BTreeSet::new(),
         ..alone(slot)
     };
-    let standing = Arc::new(Standing::new(slot, incarnation, settings, outside));
-    let engine = Engine::new(core, store, standing, unshipped, steps);
+    let lease = Arc::new(LeaseState::new(slot, incarnation, settings, outside));
+    let engine = Engine::new(core, store, lease, unshipped, steps);
     engine.with_core(|guard| {
         for grant in &remembered.granted {
             guard.restore(grant.clone());

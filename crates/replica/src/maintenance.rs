@@ -80,7 +80,7 @@ pub(crate) async fn pass_lock_changes_on(shared: Arc<Shared>) {
 /// Takes the durable marks off files that everybody has. Until this replica is up to date they tell what it has to put
 /// aside, should the others have gone on without it.
 async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
-    if !shared.standing.is_up_to_date() {
+    if !shared.lease.is_up_to_date() {
         return Ok(());
     }
     let shipped = shared.engine.with_core(|guard| {

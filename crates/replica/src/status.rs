@@ -188,13 +188,13 @@ impl Replica {
             incarnation: shared.incarnation,
             removed: shared.is_removed(),
             members_version: list.version,
-            ready: shared.is_whole() && !shared.standing.is_barred() && !shared.is_removed(),
+            ready: shared.is_whole() && !shared.lease.is_barred() && !shared.is_removed(),
             rolled_back: shared.lineage.fault().map(|fault| fault.of_own()),
             peers: peers(shared),
             controls,
             controls_total,
             recovering_files: metrics.recovering.load(Ordering::Relaxed),
-            returning: (!shared.standing.is_up_to_date())
+            returning: (!shared.lease.is_up_to_date())
                 .then(|| shared.returns.own())
                 .flatten(),
             torn_files: torn.len() as u64,
@@ -205,9 +205,9 @@ impl Replica {
             bytes_written: shared.store.statistics().bytes_written,
             content_bytes_shipped: metrics.content_bytes.load(Ordering::Relaxed),
             record_bytes_shipped: metrics.record_bytes.load(Ordering::Relaxed),
-            promises_dropped: shared.standing.unbelieved(),
+            promises_dropped: shared.lease.unbelieved(),
             relays_refused: metrics.relays_refused.load(Ordering::Relaxed),
-            clock_jumps: shared.standing.jumps(),
+            clock_jumps: shared.lease.jumps(),
             short: shared
                 .shortages()
                 .into_iter()

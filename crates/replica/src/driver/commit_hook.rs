@@ -25,7 +25,7 @@ impl CommitHook for Engine {
         if self.is_alone() {
             return commit(None).map(|_| ());
         }
-        if !self.standing.may_answer() {
+        if !self.lease.may_answer() {
             return Err(Error::Delay);
         }
         let origin = ORIGIN.try_with(|origin| *origin).ok();

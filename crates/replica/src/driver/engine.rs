@@ -13,7 +13,7 @@ use store::Store;
 use tokio::sync::{mpsc, oneshot, watch};
 use vfs::{ObjectId, ReplicaSlot};
 
-use crate::driver::standing::Standing;
+use crate::driver::lease_state::LeaseState;
 use crate::driver::tree::{LocalTree, Parents};
 use crate::state::ledger::{Ledger, Verdict};
 use crate::state::outcomes::Outcomes;
@@ -60,7 +60,7 @@ pub(crate) struct Engine {
     state: Mutex<State>,
     pub(crate) store: Arc<Store>,
     pub(crate) slot: ReplicaSlot,
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) lease: Arc<LeaseState>,
     /// Which forwards must not be carried out any more, and what came of own ones.
     pub(crate) outcomes: Outcomes,
     steps: mpsc::UnboundedSender<Step>,
@@ -80,7 +80,7 @@ impl Engine {
     pub(crate) fn new(
         core: ControlCore,
         store: Arc<Store>,
-        standing: Arc<Standing>,
+        lease: Arc<LeaseState>,
         unshipped: Unshipped,
         steps: mpsc::UnboundedSender<Step>,
     ) -> Engine {
@@ -93,7 +93,7 @@ impl Engine {
             }),
             store,
             slot,
-            standing,
+            lease,
             outcomes: Outcomes::default(),
             steps,
             alarm: watch::Sender::new(None),
@@ -204,7 +204,7 @@ impl Engine {
 
     /// Whether the set has no other member.
     pub(crate) fn is_alone(&self) -> bool {
-        self.alone.load(Ordering::Acquire) && !self.standing.is_barred()
+        self.alone.load(Ordering::Acquire) && !self.lease.is_barred()
     }
 
     pub(crate) fn set_alone(&self, alone: bool) {

@@ -1,7 +1,7 @@
 //! Where the pure core of replication control meets the store, the disk and the clock.
 //!
 //! `engine` is the lock around the core, `control` the only place that calls it, `commit_hook` is asked by the store before it commits a change, `persistence` carries the
-//! core's commands out, `tree` is what lies above an object as the core sees it, `standing` says whether this replica may
+//! core's commands out, `tree` is what lies above an object as the core sees it, `lease_state` says whether this replica may
 //! answer. `shared` is what all layers above are given: the core, the copy, the connections, and the state; `repeats` what of it
 //! is told in the log.
 //!
@@ -11,8 +11,8 @@
 pub(crate) mod commit_hook;
 mod control;
 pub(crate) mod engine;
+pub(crate) mod lease_state;
 pub(crate) mod persistence;
 mod repeats;
 pub(crate) mod shared;
-pub(crate) mod standing;
 pub(crate) mod tree;

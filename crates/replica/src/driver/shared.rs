@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::engine::Engine;
-use crate::driver::standing::Standing;
+use crate::driver::lease_state::LeaseState;
 use crate::state::arrivals::Inbox;
 use crate::state::clients::Servers;
 use crate::state::conversations::Conversations;
@@ -97,7 +97,7 @@ pub(crate) struct Shared {
     pub(crate) copying: tokio::sync::Mutex<()>,
     pub(crate) membership: RwLock<Membership>,
     pub(crate) metrics: Metrics,
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) lease: Arc<LeaseState>,
     pub(crate) lineage: Arc<Lineage>,
     pub(crate) views: OnceLock<Arc<view::Views>>,
     /// What is known of the others lately.
@@ -183,7 +183,7 @@ impl Shared {
             copying: tokio::sync::Mutex::default(),
             membership: RwLock::default(),
             metrics: Metrics::default(),
-            standing: parts.engine.standing.clone(),
+            lease: parts.engine.lease.clone(),
             engine: parts.engine,
             lineage: parts.lineage,
             views: OnceLock::new(),
@@ -225,7 +225,7 @@ impl Shared {
 
     /// This replica was removed from the set: it serves nobody and talks to nobody any more.
     pub(crate) fn end_as_removed(&self) {
-        if self.standing.end() {
+        if self.lease.end() {
             tracing::error!("{REMOVED}");
             self.part();
         }
@@ -238,13 +238,13 @@ impl Shared {
 
     /// Whether this replica takes part in the view in force.
     pub(crate) fn takes_part(&self) -> bool {
-        self.standing.view().active.contains(&self.slot())
+        self.lease.view().active.contains(&self.slot())
     }
 
     /// So many bytes were sent to a peer. Returns when more may be, if it is on its way back into the view.
     pub(crate) async fn sent(&self, to: ReplicaSlot, bytes: u64) {
         self.conversations.note_sent(to, bytes);
-        if !self.standing.view().active.contains(&to) {
+        if !self.lease.view().active.contains(&to) {
             self.pace.spend(bytes).await;
         }
     }
@@ -339,7 +339,7 @@ impl Shared {
 
     /// Somebody has changed the data of these files, while this replica takes no part.
     pub(crate) fn note_writer(&self, writer: ReplicaSlot, files: &[ObjectId]) {
-        if !files.is_empty() && !self.standing.is_up_to_date() {
+        if !files.is_empty() && !self.lease.is_up_to_date() {
             let mut writers = locked(&self.writers);
             writers.extend(files.iter().map(|file| (*file, writer)));
             while writers.len() > WRITERS {
@@ -488,7 +488,7 @@ impl Shared {
         let peer = peer.ok_or(Error::Delay)?;
         let session = tokio::select! {
             session = tokio::time::timeout_at(deadline, peer.ready()) => session,
-            () = self.standing.lost(to) => return Ok(Handed::NotPrimary),
+            () = self.lease.lost(to) => return Ok(Handed::NotPrimary),
         };
         let session = session.map_err(|_| Error::Delay)?;
         let lane = match operation.is_bulky() {
@@ -510,7 +510,7 @@ impl Shared {
         let limit = Instant::now() + FORWARD_LIMIT;
         let reply = tokio::select! {
             reply = session.request(lane, message, limit) => Some(reply),
-            () = self.standing.lost(to) => None,
+            () = self.lease.lost(to) => None,
         };
         match reply {
             Some(Ok(reply)) => match wire::decode::<Answer>(&reply.payload) {
@@ -527,7 +527,7 @@ impl Shared {
                 let unanswered = watch.map(|watch| Unanswered {
                     watch,
                     by: session.peer(),
-                    epoch: self.standing.view().epoch,
+                    epoch: self.lease.view().epoch,
                 });
                 unanswered.map(Handed::Unanswered).ok_or(Error::Delay)
             }

@@ -91,7 +91,7 @@ fn asked_by_this_one(shared: &Shared) -> Option<BTreeSet<ReplicaSlot>> {
             .collect()
     });
     let first = servers.first() == Some(&own);
-    (first && shared.is_whole() && shared.standing.may_answer()).then_some(servers)
+    (first && shared.is_whole() && shared.lease.may_answer()).then_some(servers)
 }
 
 /// Learns who is absent; returns those who have been for a whole lease.
@@ -165,7 +165,7 @@ async fn ask(
 
 /// Gives up what these clients hold, if everybody who takes part lets them go for good.
 async fn give_up(shared: &Arc<Shared>, clients: &[Client]) {
-    let epoch = shared.standing.view().epoch;
+    let epoch = shared.lease.view().epoch;
     let Some(servers) = asked_by_this_one(shared) else {
         return;
     };
@@ -174,7 +174,7 @@ async fn give_up(shared: &Arc<Shared>, clients: &[Client]) {
     };
     let gone: Vec<Client> = gone.into_iter().collect();
     // Whoever takes part since has not been asked.
-    if gone.is_empty() || shared.standing.view().epoch != epoch {
+    if gone.is_empty() || shared.lease.view().epoch != epoch {
         return;
     }
     let holdings = shared.store.holdings().of(&gone);

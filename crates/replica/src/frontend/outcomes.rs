@@ -32,7 +32,7 @@ impl Shared {
     /// Whether nothing more can come of a forward: all that its receiver did by then is here, or was given up.
     fn has_all_of(&self, of: &Unanswered) -> bool {
         let slot = of.by.slot;
-        let view = self.standing.view();
+        let view = self.lease.view();
         let since = view.since.get(&slot).copied().unwrap_or(Epoch(0));
         if view.active.contains(&slot) && since > of.epoch && self.outcomes.is_still(of.by) {
             // One that had carried anything out would have had to start anew.

@@ -172,9 +172,9 @@ async fn take_copy(shared: &Arc<Shared>, lost: ReplicaSlot, how: &str) {
             // It has nothing to deliver before.
             return witnessed::begin_anew(shared, &reason).await;
         }
-        if shared.standing.is_up_to_date() {
+        if shared.lease.is_up_to_date() {
             // Too few may be left without it. As a new incarnation it answers nobody before it has the copy.
-            return shared.standing.leave(&reason);
+            return shared.lease.leave(&reason);
         }
     }
     shared.needs_copy.store(true, Ordering::Release);
@@ -182,7 +182,7 @@ async fn take_copy(shared: &Arc<Shared>, lost: ReplicaSlot, how: &str) {
 
 /// The others who take part.
 fn others(shared: &Shared) -> Vec<ReplicaSlot> {
-    let mut others = shared.standing.view().active;
+    let mut others = shared.lease.view().active;
     others.remove(&shared.slot());
     others.into_iter().collect()
 }
@@ -200,7 +200,7 @@ fn late(shared: &Shared, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
         .as_ref()
         .and_then(|state| state.members.get(&lost))
         .map_or(u64::MAX, |member| member.since_epoch);
-    let since = shared.standing.view().since;
+    let since = shared.lease.view().since;
     let late = since.into_iter().filter(|(_, since)| since.0 >= gone);
     late.map(|(slot, _)| slot).collect()
 }
@@ -208,7 +208,7 @@ fn late(shared: &Shared, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
 /// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
 /// view.
 fn applied_by_others(shared: &Shared, lost: ReplicaSlot) -> Option<BTreeMap<ReplicaSlot, u64>> {
-    let epoch = shared.standing.view().epoch.0;
+    let epoch = shared.lease.view().epoch.0;
     let news = shared.news();
     let others = others(shared).into_iter();
     others
@@ -227,7 +227,7 @@ pub(crate) fn lacking_of_lost(
     shared: &Shared,
     absent: &BTreeSet<ReplicaSlot>,
 ) -> Option<ReplicaSlot> {
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     let witnesses = shared
         .engine
         .with_core(|guard| guard.ledger.witnesses.clone());
@@ -251,7 +251,7 @@ pub(crate) fn lacking_of_lost(
 /// for those of which it was decided to go on without them.
 pub(crate) fn others_have_all(shared: &Shared) -> bool {
     let survivors = shared.holders();
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     let others = shared.followed().into_iter();
     let mut gone = others.filter(|slot| !view.active.contains(slot) && !shared.is_given_up(*slot));
     let has_all = |lost| {
@@ -296,7 +296,7 @@ pub(crate) fn applied_here(shared: &Shared, lost: ReplicaSlot) -> u64 {
 /// as anybody has them, and the contents of files that no frozen control covers. Everybody in the view had those when
 /// the control ended.
 pub(crate) fn has_what_the_lost_left(shared: &Shared, guard: &Guard<'_>) -> bool {
-    let epoch = shared.standing.view().epoch.0;
+    let epoch = shared.lease.view().epoch.0;
     let news = shared.news();
     let others = guard.ledger.active.difference(&guard.ledger.witnesses);
     let others: Vec<&ReplicaSlot> = others.filter(|slot| **slot != shared.slot()).collect();
@@ -337,7 +337,7 @@ pub(crate) fn waits_for(shared: &Shared, lost: ReplicaSlot) -> Option<String> {
     let Some((_, through)) = here else {
         return Some("this server brings its copy level with the others'".to_owned());
     };
-    let epoch = shared.standing.view().epoch.0;
+    let epoch = shared.lease.view().epoch.0;
     let news = shared.news();
     let behind = shared.holders().into_iter().find(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
@@ -385,7 +385,7 @@ pub(crate) async fn decide_settlement(
         slot,
         settlement,
         by: shared.slot(),
-        seen_epoch: shared.standing.view().epoch.0,
+        seen_epoch: shared.lease.view().epoch.0,
         at_unix_s: unix_seconds(),
     };
     match views.decide(decision).await {

@@ -100,14 +100,14 @@ fn unproven(by: ReplicaSlot, of: ReplicaSlot) -> String {
 /// An earlier start found that this directory was put back.
 pub(crate) fn take_up_fault(shared: &Shared) {
     if let Some(fault) = shared.lineage.fault() {
-        shared.standing.bar();
+        shared.lease.bar();
         tracing::error!("{}", fault.of_own());
     }
 }
 
 /// This directory was put back: from here on nothing is said in its name.
 fn give_up(shared: &Arc<Shared>, fault: Fault) {
-    shared.standing.bar();
+    shared.lease.bar();
     if !shared.lineage.accept(fault) {
         return;
     }

@@ -128,7 +128,7 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
         if let Some(inbox) = shared.inbox(from) {
             conversing::say_hello(shared, &inbox, false);
         }
-        if !shared.standing.is_up_to_date() {
+        if !shared.lease.is_up_to_date() {
             base::ask_for_lacking(shared, from);
         }
     }
@@ -185,7 +185,7 @@ fn supplies_base(shared: &Shared, to: ReplicaSlot) -> bool {
             .find(|slot| **slot != to && !silent.contains(slot))
             .copied()
     });
-    let may_supply = || shared.standing.is_up_to_date() || views::waits_for_copy(shared, to);
+    let may_supply = || shared.lease.is_up_to_date() || views::waits_for_copy(shared, to);
     first == Some(shared.slot()) && shared.is_whole() && may_supply()
 }
 

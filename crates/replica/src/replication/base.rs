@@ -332,9 +332,7 @@ async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
     let inboxes: Vec<Arc<Inbox>> = shared.inboxes().values().cloned().collect();
     for inbox in &inboxes {
         if inbox.applied() > shared.store.applied(inbox.from)? {
-            shared
-                .standing
-                .leave("its copy was replaced by an older one");
+            shared.lease.leave("its copy was replaced by an older one");
             return Ok(());
         }
     }

@@ -419,7 +419,7 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
             if let Some(sum) = shared.is_to_tell(STORING, inbox.from) {
                 tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, %sum, "contents cannot be stored");
             }
-            if shared.standing.is_up_to_date() {
+            if shared.lease.is_up_to_date() {
                 degraded::degraded(&shared, error).await;
             }
         }
@@ -483,7 +483,7 @@ fn is_unexpected(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
 /// may not have known that everybody had it.
 async fn is_former(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
     let (store, file) = (&shared.store, head.file);
-    if !shared.standing.is_up_to_date()
+    if !shared.lease.is_up_to_date()
         || store.is_to_fetch(file)
         || store.lacks_data_of(file).contains(&from)
     {
@@ -496,7 +496,7 @@ async fn is_former(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool
 /// regard to controls sees that; the sender reads again a little later. A change of the sender's own that came before this
 /// piece is no reason: its data follows.
 async fn is_outdated(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
-    !shared.standing.is_up_to_date()
+    !shared.lease.is_up_to_date()
         && is_older(shared, head).await
         && shared.last_writer(head.file) != Some(from)
 }

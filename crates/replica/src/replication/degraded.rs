@@ -19,7 +19,7 @@ pub(crate) async fn degraded(shared: &Arc<Shared>, error: &Error) {
     let reason = reason(error);
     tracing::error!(reason, "this replica leaves the view");
     shared.exclude(shared.slot(), &reason).await;
-    shared.standing.leave(&reason);
+    shared.lease.leave(&reason);
 }
 
 fn reason(error: &Error) -> String {
@@ -40,7 +40,7 @@ impl Attempts {
     /// Whether it is to be tried again after this error: outside the view, when there was no room, some time
     /// later. Inside, the replica leaves.
     pub(crate) async fn again(&mut self, shared: &Arc<Shared>, error: &Error) -> bool {
-        if shared.standing.is_up_to_date() || *error != Error::NoSpace {
+        if shared.lease.is_up_to_date() || *error != Error::NoSpace {
             return false;
         }
         shared.set_trouble(Some(reason(error)));

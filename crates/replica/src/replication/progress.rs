@@ -36,7 +36,7 @@ fn returning(shared: &Shared) -> Vec<ReplicaSlot> {
     if !shared.is_whole() {
         return Vec::new();
     }
-    let (view, news) = (shared.standing.view(), shared.news());
+    let (view, news) = (shared.lease.view(), shared.news());
     let others = shared.others().into_iter();
     let returning = others.filter(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());

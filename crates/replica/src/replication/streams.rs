@@ -109,7 +109,7 @@ async fn send_some(
                 records,
                 through: last,
                 settlements: settled::settlements(shared),
-                epoch: shared.standing.view().epoch.0,
+                epoch: shared.lease.view().epoch.0,
                 mac: shared.lineage.attest_updates(last),
             };
             send_records(shared, session, records, bytes).await?;
@@ -123,7 +123,7 @@ async fn send_some(
         records,
         through,
         settlements: settled::settlements(shared),
-        epoch: shared.standing.view().epoch.0,
+        epoch: shared.lease.view().epoch.0,
         mac: shared.lineage.attest_updates(through),
     };
     send_records(shared, session, records, bytes).await?;
@@ -425,8 +425,8 @@ fn exempt(shared: &Shared, from: ReplicaSlot, position: u64) -> bool {
     if !shared.takes_part() {
         return true;
     }
-    let is_lost = !shared.standing.view().active.contains(&from);
-    if is_lost && !shared.standing.is_up_to_date() {
+    let is_lost = !shared.lease.view().active.contains(&from);
+    if is_lost && !shared.lease.is_up_to_date() {
         return true;
     }
     let arrival = shared.arrival();

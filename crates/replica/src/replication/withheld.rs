@@ -31,7 +31,7 @@ pub(crate) fn withholds(shared: &Shared, guard: &Guard<'_>, file: ObjectId) -> b
     let former = guard.ledger.former.as_ref();
     let own = former.is_some_and(|former| former.files.contains(&file));
     let gone = |slot: &ReplicaSlot| !guard.ledger.active.contains(slot) && *slot != shared.slot();
-    let unknown = || !shared.standing.is_up_to_date() && missing.iter().any(gone);
+    let unknown = || !shared.lease.is_up_to_date() && missing.iter().any(gone);
     !own && (unknown() || lacks_frozen(shared, guard, file))
 }
 

@@ -12,7 +12,7 @@ impl Shared {
         let decision = Decision::Exclude {
             slot,
             by: self.slot(),
-            seen_epoch: self.standing.view().epoch.0,
+            seen_epoch: self.lease.view().epoch.0,
             reason: reason.to_owned(),
             at_unix_s: unix_seconds(),
         };

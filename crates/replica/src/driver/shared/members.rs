@@ -33,7 +33,7 @@ impl Shared {
         if membership.list.is_witness(slot.0) {
             return Speaker::Witness;
         }
-        match self.standing.has_in_view(slot) {
+        match self.lease.has_in_view(slot) {
             true => Speaker::InView,
             false => Speaker::Outside,
         }
@@ -47,7 +47,7 @@ impl Shared {
         if self.is_witness {
             return Hearer::Witness;
         }
-        match self.standing.has_in_view(self.slot()) {
+        match self.lease.has_in_view(self.slot()) {
             true => Hearer::InView,
             false => Hearer::Outside,
         }

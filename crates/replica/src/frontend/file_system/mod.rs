@@ -61,11 +61,11 @@ impl ReplicatedFileSystem {
     /// Whether this replica may answer now.
     fn may_answer(&self) -> bool {
         let shared = &self.shared;
-        shared.engine.is_alone() || (shared.is_whole() && shared.standing.may_answer())
+        shared.engine.is_alone() || (shared.is_whole() && shared.lease.may_answer())
     }
 
     /// Waits until this replica may answer (rule 22), or says why it does not.
-    async fn entitled(&self, deadline: Instant) -> Result<()> {
+    async fn wait_for_lease(&self, deadline: Instant) -> Result<()> {
         if self.shared.is_witness {
             let why = "this server is a witness, which keeps no contents; use a server that keeps the tree";
             return Err(Error::Io(why.into()));
@@ -84,12 +84,12 @@ impl ReplicatedFileSystem {
             let mut held = shared.held.subscribe();
             // The sender lives in `shared`.
             let _ = held.wait_for(|held| *held == Held::Everything).await;
-            shared.standing.answerable().await;
+            shared.lease.answerable().await;
         };
         let waited = tokio::time::timeout_at(deadline, whole);
         tokio::select! {
             waited = waited => waited.map_err(|_| Error::Delay),
-            () = shared.standing.ended() => Err(Error::Io(REMOVED.into())),
+            () = shared.lease.ended() => Err(Error::Io(REMOVED.into())),
             () = self.given_up() => {
                 let why = "no majority of the replicas is in contact with this one";
                 Err(Error::Io(why.into()))
@@ -124,7 +124,7 @@ impl ReplicatedFileSystem {
             && !shared.is_witness
             && shared.is_whole()
             && !self.may_answer()
-            && !shared.standing.is_barred()
+            && !shared.lease.is_barred()
             && shared.is_cut_off()
     }
 
@@ -138,7 +138,7 @@ impl ReplicatedFileSystem {
 
     /// Whether a replica is out of the view, so that what it controls is frozen.
     fn is_lost(&self, holder: ReplicaSlot) -> bool {
-        !self.shared.standing.view().active.contains(&holder)
+        !self.shared.lease.view().active.contains(&holder)
     }
 
     /// When a client is told to come again.
@@ -220,7 +220,7 @@ impl ReplicatedFileSystem {
             if self.reads_stale() {
                 return attempt().await;
             }
-            self.entitled(deadline).await?;
+            self.wait_for_lease(deadline).await?;
             if let Some(place) = self.removed_place(objects[0]) {
                 match self
                     .at_home(objects[0], place, &operation, deadline)
@@ -292,7 +292,7 @@ impl ReplicatedFileSystem {
         }
         let mut arrived = false;
         loop {
-            self.entitled(deadline).await?;
+            self.wait_for_lease(deadline).await?;
             if let Some(place) = self.removed_place(object) {
                 let done = self.change_removed(object, place, &attempt, &operation, deadline);
                 match done.await? {
@@ -435,7 +435,7 @@ impl ReplicatedFileSystem {
         let request = operation.request().copied();
         let in_vain = async {
             match shared.settings.frozen {
-                Frozen::Error => shared.standing.lost(by).await,
+                Frozen::Error => shared.lease.lost(by).await,
                 _ => std::future::pending().await,
             }
         };
@@ -448,7 +448,7 @@ impl ReplicatedFileSystem {
             let Ok(Outcome::Done(position)) = outcome else {
                 return outcome.map(|_| None).map_err(|_| Error::Uncertain);
             };
-            self.entitled(deadline).await?;
+            self.wait_for_lease(deadline).await?;
             let value = shared.answer_for(operation, by, position).await?;
             expected(value).map(Some)
         };
@@ -476,14 +476,14 @@ impl ReplicatedFileSystem {
             self.shared.engine.demands_met().await;
             self.shared.hold_by_majority(object).await;
             if !self.shared.engine.is_alone() {
-                self.shared.standing.answerable().await;
+                self.shared.lease.answerable().await;
             }
         };
         if outcome.is_ok() {
             tokio::select! {
                 () = held => {}
                 // Nobody will ever say what became of it.
-                () = self.shared.standing.ended() => return Err(Error::Io(REMOVED.into())),
+                () = self.shared.lease.ended() => return Err(Error::Io(REMOVED.into())),
             }
         }
         outcome

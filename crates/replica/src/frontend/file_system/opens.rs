@@ -29,7 +29,7 @@ impl ReplicatedFileSystem {
         if self.shared.engine.is_alone() {
             return store.open(authority, id, owner, share).await;
         }
-        self.entitled(self.deadline()).await?;
+        self.wait_for_lease(self.deadline()).await?;
         let attempt = || store.open(authority, id, owner, share);
         let operation = || Operation::Open(authority.into(), id, owner.clone(), share);
         if denies(share) || self.shared.opens.denies(id, owner) {

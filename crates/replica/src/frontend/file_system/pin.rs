@@ -61,7 +61,7 @@ impl ReplicatedFileSystem {
         }
         let mut arrived = false;
         loop {
-            self.entitled(deadline).await?;
+            self.wait_for_lease(deadline).await?;
             if let Some(place) = self.removed_place(file) {
                 let done = self.change_removed(file, place, &attempt, &operation, deadline);
                 match done.await? {

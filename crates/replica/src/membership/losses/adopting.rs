@@ -57,7 +57,7 @@ impl Adoption {
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         let due = is_first(shared) || since.elapsed() > PATIENCE;
-        if !due || !shared.takes_part() || !shared.standing.may_answer() {
+        if !due || !shared.takes_part() || !shared.lease.may_answer() {
             return;
         }
         let mut fates = Vec::with_capacity(abandoned.len());

@@ -95,7 +95,7 @@ fn report(shared: &Arc<Shared>, lost: ReplicaSlot) {
         let files: Vec<Lack> = equalling.own.values().copied().collect();
         (equalling.applied, files)
     };
-    let epoch = shared.standing.view().epoch.0;
+    let epoch = shared.lease.view().epoch.0;
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
     for slot in shared.holders() {
         let parts = (0..count).map(|part| {
@@ -117,7 +117,7 @@ fn report(shared: &Arc<Shared>, lost: ReplicaSlot) {
 
 /// Another survivor tells what is incomplete there.
 pub(crate) fn incomplete(shared: &Arc<Shared>, from: ReplicaSlot, said: Incomplete) {
-    if said.epoch != shared.standing.view().epoch.0 {
+    if said.epoch != shared.lease.view().epoch.0 {
         return;
     }
     let mut all = shared.losses.equalling();

@@ -41,7 +41,7 @@ pub(super) async fn relay(shared: &Arc<Shared>, lost: ReplicaSlot) {
 /// Sends those outside the view, who are on their way back, what is kept here of replicas that cannot send it themselves:
 /// lost ones, and members that do not answer.
 pub(super) fn relay_to_returning(shared: &Arc<Shared>) {
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     if !shared.takes_part() {
         return;
     }

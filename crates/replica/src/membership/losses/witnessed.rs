@@ -12,7 +12,7 @@ use crate::replication::base;
 
 /// A replica out of the view of whose stream this witness has more than everybody in the view who holds contents.
 pub(super) fn beyond_all(shared: &Shared) -> Option<ReplicaSlot> {
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     let witnesses = shared
         .engine
         .with_core(|guard| guard.ledger.witnesses.clone());
@@ -36,7 +36,7 @@ pub(super) fn beyond_all(shared: &Shared) -> Option<ReplicaSlot> {
 /// Gives this witness's copy of the rows up; as a new incarnation it takes that of a replica.
 pub(super) async fn begin_anew(shared: &Shared, reason: &str) {
     match base::give_up_copy(shared, None).await {
-        Ok(()) => shared.standing.leave(reason),
+        Ok(()) => shared.lease.leave(reason),
         // The store has failed, which ends the server.
         Err(error) => tracing::error!(%error, "the witness cannot give its copy up"),
     }

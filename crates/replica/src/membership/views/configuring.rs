@@ -66,7 +66,7 @@ pub(crate) fn note_current(shared: &Shared) {
     if shared.set.is_current() {
         return;
     }
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     let has_shown = |slot: &&ReplicaSlot| **slot == shared.slot() || shared.has_greeted(**slot);
     let heard = view.configured.iter().filter(has_shown).count();
     if view.epoch.0 > 0 && heard > view.configured.len() / 2 {
@@ -97,7 +97,7 @@ pub(crate) async fn configure(shared: &Arc<Shared>) {
     let state = views.state().borrow().clone();
     let keeps_authority = shared.set.keeps_authority();
     let settles = !shared.is_witness && (keeps_authority || settles_for_witness(shared));
-    if !(keeps_authority || settles) || !shared.standing.may_answer() {
+    if !(keeps_authority || settles) || !shared.lease.may_answer() {
         return;
     }
     let leaves_something = |slot| leaves_something(shared, slot);
@@ -180,7 +180,7 @@ pub(crate) fn leaves_something(shared: &Shared, slot: ReplicaSlot) -> bool {
 
 /// Whether all who take part say that everybody knows their controls and has their updates of earlier configurations.
 fn is_steady(shared: &Shared) -> bool {
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     let news = shared.news();
     let mut others = view.active.iter().filter(|slot| **slot != shared.slot());
     let fresh = shared.settings.site_lease;

@@ -22,7 +22,7 @@ use crate::state::wire::{self, CaughtUp, Entered};
 /// This replica has entered a view in which another one takes part anew.
 pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
     let since = shared
-        .standing
+        .lease
         .view()
         .since
         .get(&slot)
@@ -59,7 +59,7 @@ pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
 /// A peer lacks something that was made before it took part, and this replica does not know what: it was
 /// started anew meanwhile. Whatever may not be everywhere is sent.
 pub(super) fn greet_unknown(shared: &Arc<Shared>, slot: ReplicaSlot) {
-    let takes_part = shared.standing.view().active.contains(&slot) && shared.takes_part();
+    let takes_part = shared.lease.view().active.contains(&slot) && shared.takes_part();
     if takes_part && !shared.debts().contains_key(&slot) {
         ship_everything_marked(shared, slot);
         greet_newcomer(shared, slot);
@@ -199,7 +199,7 @@ pub(super) fn waits_for(shared: &Shared) -> Option<String> {
 /// Whether the members of the view, this one among them, wait for `slot`, which is one without a copy: none is up to date,
 /// and it reports nothing before it knows the tree.
 pub(crate) fn waits_for_copy(shared: &Shared, slot: ReplicaSlot) -> bool {
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     let news = shared.news();
     let mut said = view
         .active
@@ -210,12 +210,12 @@ pub(crate) fn waits_for_copy(shared: &Shared, slot: ReplicaSlot) -> bool {
 }
 
 fn up_to_date(shared: &Arc<Shared>, since: Epoch) {
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     if view.since.get(&shared.slot()) != Some(&since) {
         // It has left the view meanwhile.
         return;
     }
-    shared.standing.set_up_to_date(true);
+    shared.lease.set_up_to_date(true);
     shared.forget_writers();
     shared.returns.arrived();
     tracing::info!(epoch = since.0, "this replica is up to date and takes part");

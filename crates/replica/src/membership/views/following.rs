@@ -14,8 +14,8 @@ use view::{Kind, ViewError, ViewState, Views};
 
 use super::seam::{Backing, Facts, Letters};
 use super::{configuring, entering};
+use crate::driver::lease_state;
 use crate::driver::shared::Shared;
-use crate::driver::standing;
 use crate::membership::accounts;
 use crate::membership::losses;
 use crate::membership::members;
@@ -72,7 +72,7 @@ pub(crate) async fn notice_end(shared: Arc<Shared>, views: Arc<Views>) {
     let why = views.ended().await;
     tracing::error!(why, "this replica cannot agree on views any more");
     let why = format!("it cannot agree on views any more: {why}");
-    shared.standing.leave(&why);
+    shared.lease.leave(&why);
 }
 
 /// Follows what is agreed, until the replica stops.
@@ -80,7 +80,7 @@ pub(crate) async fn follow(shared: Arc<Shared>, mut states: watch::Receiver<Arc<
     loop {
         let state = states.borrow_and_update().clone();
         members::agreed_removals(&shared, &state.removed);
-        if state.epoch > shared.standing.view().epoch.0 {
+        if state.epoch > shared.lease.view().epoch.0 {
             let entering = enter(&shared, &state);
             tokio::select! {
                 () = entering => {}
@@ -100,19 +100,19 @@ pub(crate) async fn follow(shared: Arc<Shared>, mut states: watch::Receiver<Arc<
 }
 
 async fn enter(shared: &Arc<Shared>, state: &Arc<ViewState>) {
-    let (former, view) = (shared.standing.view(), view_of(state));
+    let (former, view) = (shared.lease.view(), view_of(state));
     let own = shared.slot();
     let since = view.since.get(&own).copied().unwrap_or(Epoch(0));
     let first = former.epoch == Epoch(0);
     let was_left_out = !view.active.contains(&own) || since > former.epoch;
-    let has_answered = shared.standing.is_up_to_date();
+    let has_answered = shared.lease.is_up_to_date();
     if former.active.contains(&own) && was_left_out && has_answered {
         let excluded = state.members.get(&own);
         let excluded = excluded.and_then(|member| member.excluded.as_ref());
         let why = excluded.map_or("the others went on without it", |by| &by.reason);
-        return shared.standing.leave(why);
+        return shared.lease.leave(why);
     }
-    shared.standing.prepare(&view);
+    shared.lease.prepare(&view);
     if view.active.contains(&own) && first && state.members.len() > 1 {
         // Its vote counts from then on, and cannot be given without knowing what is below what.
         has_rows(shared).await;
@@ -129,7 +129,7 @@ async fn enter(shared: &Arc<Shared>, state: &Arc<ViewState>) {
         if !first {
             entering::begin(shared, since);
         } else if state.members.len() == 1 {
-            shared.standing.set_up_to_date(true);
+            shared.lease.set_up_to_date(true);
         }
         // Whoever was started anew within a view asks to be admitted as the incarnation that it is now.
     }
@@ -139,9 +139,9 @@ async fn enter(shared: &Arc<Shared>, state: &Arc<ViewState>) {
 /// clocks show that time was missed.
 async fn promises_run_out(shared: &Shared, view: &View) {
     loop {
-        shared.standing.look_at_clocks();
-        let may_enter = shared.standing.prepare(view);
-        let wait = may_enter.0.saturating_sub(standing::now().0);
+        shared.lease.look_at_clocks();
+        let may_enter = shared.lease.prepare(view);
+        let wait = may_enter.0.saturating_sub(lease_state::now().0);
         if wait == 0 {
             return;
         }
@@ -167,9 +167,9 @@ fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view
     let others = view.active.iter().filter(|slot| **slot != shared.slot());
     let new = others.filter(|slot| view.is_new(**slot, former));
     let new: BTreeSet<ReplicaSlot> = new.copied().collect();
-    shared.standing.enter(view.clone());
+    shared.lease.enter(view.clone());
     if !view.active.contains(&shared.slot()) {
-        shared.standing.set_up_to_date(false);
+        shared.lease.set_up_to_date(false);
     }
     new.iter().for_each(|slot| shared.note_heard(*slot));
     shared.engine.with_core(|guard| {

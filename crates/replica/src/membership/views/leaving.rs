@@ -31,7 +31,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// Members of the view that have not answered for too long.
 pub(crate) fn silent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     if !view.active.contains(&shared.slot()) {
         return BTreeSet::new();
     }
@@ -81,7 +81,7 @@ async fn part_with_the_silent(shared: &Arc<Shared>) {
         out: out.clone(),
         admitted: admitted.clone(),
         by: shared.slot(),
-        seen_epoch: shared.standing.view().epoch.0,
+        seen_epoch: shared.lease.view().epoch.0,
         reason: SILENT.to_owned(),
         at_unix_s: unix_seconds(),
     };
@@ -100,14 +100,14 @@ fn who_takes_their_places(
     state: &ViewState,
     out: &BTreeSet<ReplicaSlot>,
 ) -> BTreeMap<ReplicaSlot, u64> {
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     let news = shared.news();
     let fresh = |slot: &ReplicaSlot| {
         let (ask, at) = news.get(slot)?.said.as_ref()?;
         let counts = ask.epoch == view.epoch.0 && at.elapsed() < shared.settings.suspicion;
         counts.then_some(ask)
     };
-    if !shared.standing.is_up_to_date() || state.epoch != view.epoch.0 {
+    if !shared.lease.is_up_to_date() || state.epoch != view.epoch.0 {
         return BTreeMap::new();
     }
     let mut has = places(out, |lost| losses::applied_here(shared, lost));

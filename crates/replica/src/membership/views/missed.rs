@@ -48,7 +48,7 @@ pub(crate) async fn go_through(shared: &Arc<Shared>, state: &ViewState) -> vfs::
             if !shared.needs_copy.load(Ordering::Acquire) {
                 base::take_copy_anew(shared, AFTER_ITS_WORD).await;
                 // Without it too few may be left; then it gets the copy as a member.
-                shared.standing.leave(AFTER_ITS_WORD);
+                shared.lease.leave(AFTER_ITS_WORD);
             }
             return Ok(());
         }

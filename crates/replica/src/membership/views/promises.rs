@@ -15,8 +15,8 @@ use vfs::ReplicaSlot;
 
 use super::{entering, leaving, returning};
 use crate::driver::engine::Guard;
+use crate::driver::lease_state::now;
 use crate::driver::shared::Shared;
-use crate::driver::standing::now;
 use crate::membership::accounts;
 use crate::membership::links;
 use crate::membership::losses;
@@ -46,7 +46,7 @@ struct Tidings {
 
 impl Tidings {
     fn of(shared: &Shared) -> Tidings {
-        let view = shared.standing.view();
+        let view = shared.lease.view();
         let (epoch, settled) = shared
             .engine
             .with_core(|guard| (guard.epoch().0, guard.is_settled()));
@@ -55,7 +55,7 @@ impl Tidings {
         Tidings {
             epoch,
             settled: shared.takes_part() && settled,
-            up_to_date: shared.standing.is_up_to_date(),
+            up_to_date: shared.lease.is_up_to_date(),
             applied,
             whole: losses::whole_here(shared),
             fit_without: returning::fit_without(shared, epoch),
@@ -75,7 +75,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         tokio::select! {
             _ = ticks.tick() => {}
             () = news(&shared, &told) => {}
-            () = shared.standing.ended_early() => {}
+            () = shared.lease.ended_early() => {}
         }
         if last.elapsed() > 3 * interval {
             // This process was stopped for a while; answers of that time are still to be read.
@@ -107,7 +107,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 async fn news(shared: &Shared, told: &Tidings) {
     loop {
         tokio::time::sleep(LOOK).await;
-        shared.standing.look_at_clocks();
+        shared.lease.look_at_clocks();
         if Tidings::of(shared) != *told {
             return;
         }
@@ -116,7 +116,7 @@ async fn news(shared: &Shared, told: &Tidings) {
 
 fn ask_all(shared: &Arc<Shared>, available: u64) {
     let others = shared.others();
-    let question = shared.standing.question();
+    let question = shared.lease.question();
     let applied = applied_here(shared);
     let links = links::links(shared);
     let whole = losses::whole_here(shared);
@@ -133,7 +133,7 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             applied: applied.clone(),
             owed: owed(shared, guard, slot),
             steady: is_steady(shared, guard),
-            up_to_date: shared.standing.is_up_to_date(),
+            up_to_date: shared.lease.is_up_to_date(),
             available,
             whole: whole.clone(),
             aware: aware.clone(),
@@ -178,7 +178,7 @@ fn applied_here(shared: &Shared) -> Vec<(u16, u64)> {
 
 /// A peer asks for a promise.
 pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
-    let given = shared.standing.ask(from);
+    let given = shared.lease.ask(from);
     let promise = Promise {
         incarnation: ask.incarnation,
         asked: ask.asked,
@@ -212,7 +212,7 @@ pub(crate) fn promised(shared: &Shared, from: ReplicaSlot, promise: Promise) {
             incarnation: Incarnation(promise.incarnation),
             asked: Moment(promise.asked),
         };
-        shared.standing.promise(from, question);
+        shared.lease.promise(from, question);
     }
 }
 

@@ -67,7 +67,7 @@ const NOT_ADMITTED: &str = "this replica is not admitted yet";
 /// A peer does not keep what this replica lacks of its stream. Of a peer outside the view a member gets it from the others,
 /// as of any that is lost, and says then that it can go on.
 pub(crate) fn too_far(shared: &Arc<Shared>, peer: ReplicaSlot) {
-    if shared.takes_part() && !shared.standing.view().active.contains(&peer) {
+    if shared.takes_part() && !shared.lease.view().active.contains(&peer) {
         let shared = shared.clone();
         tokio::spawn(async move {
             tokio::time::sleep(HELLO_AGAIN).await;
@@ -96,7 +96,7 @@ pub(crate) async fn come_back(shared: Arc<Shared>) {
             // There is nothing to come back to, and what only this replica has stays as it is.
             return;
         }
-        if !(shared.takes_part() && shared.standing.is_up_to_date()) {
+        if !(shared.takes_part() && shared.lease.is_up_to_date()) {
             match catch_up(&shared, &mut asked).await {
                 Ok(()) => {}
                 // Nothing is lost that can be kept.
@@ -118,7 +118,7 @@ pub(crate) async fn come_back(shared: Arc<Shared>) {
                 PAUSE
             }
             None if shared.takes_part() && !was_started_anew(&shared) => {
-                let up_to_date = shared.standing.is_up_to_date();
+                let up_to_date = shared.lease.is_up_to_date();
                 shared.set_obstacle(if up_to_date {
                     None
                 } else {
@@ -149,7 +149,7 @@ struct Asked {
 
 /// Does what has to be done before: deals with what the others decided about it, and gets a copy if needed.
 async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
-    if shared.standing.has_left().borrow().is_some() {
+    if shared.lease.has_left().borrow().is_some() {
         return Ok(());
     }
     if let Some(settlement) = settled::undealt(shared)? {
@@ -169,7 +169,7 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
         base::give_up_copy(shared, None).await?;
         let rows = vec![(base::COPY_ANEW.to_vec(), None)];
         shared.store.put_facts(rows).await?;
-        shared.standing.leave(NEEDS_COPY);
+        shared.lease.leave(NEEDS_COPY);
         return Ok(());
     }
     let held = *shared.held.borrow();
@@ -237,7 +237,7 @@ async fn accept(shared: &Arc<Shared>, settlement: &Settlement) -> vfs::Result<()
     // Both or neither: what is here afterwards is the others' copy, however often this replica starts anew.
     base::give_up_copy(shared, Some((settled::DEALT_WITH.to_vec(), Some(id)))).await?;
     shared
-        .standing
+        .lease
         .leave("the others decided to go on without what was changed here");
     Ok(())
 }
@@ -258,7 +258,7 @@ pub(crate) fn absent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
     if shared.takes_part() {
         return BTreeSet::new();
     }
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     let fresh = shared.settings.site_lease * NEWS_LEASES;
     let news = shared.news();
     let heard = |slot: &ReplicaSlot| {
@@ -280,7 +280,7 @@ pub(crate) fn absent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
 
 /// Finds out whether this replica could take the places of members that are absent, which its questions tell.
 async fn offer(shared: &Arc<Shared>) -> vfs::Result<()> {
-    let (epoch, without) = (shared.standing.view().epoch.0, absent(shared));
+    let (epoch, without) = (shared.lease.view().epoch.0, absent(shared));
     let fit = !without.is_empty() && obstacle_but_for(shared, &without).is_none();
     if fit {
         reclaim::note_others_went_on(shared).await?;
@@ -313,7 +313,7 @@ fn obstacle_but_for(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<S
     if let Some(full) = lack_of_room(shared) {
         return Some(full);
     }
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     let Some(state) = shared.view_state() else {
         return Some("it has not heard from the others yet".to_owned());
     };
@@ -358,7 +358,7 @@ fn was_started_anew(shared: &Shared) -> bool {
         .as_ref()
         .and_then(|state| state.members.get(&shared.slot()));
     let earlier = member.is_some_and(|member| member.incarnation < shared.incarnation);
-    earlier && !shared.standing.is_up_to_date()
+    earlier && !shared.lease.is_up_to_date()
 }
 
 /// What this replica lacks of one member, for people, if others were not in the view.
@@ -371,7 +371,7 @@ fn behind(shared: &Shared, slot: ReplicaSlot, absent: &BTreeSet<ReplicaSlot>) ->
         return Some(format!("replica {place} does not answer"));
     };
     let settled = said.settled || !absent.is_empty();
-    if !settled || said.epoch != shared.standing.view().epoch.0 {
+    if !settled || said.epoch != shared.lease.view().epoch.0 {
         // What was acknowledged here before counts again only where somebody's place is taken; for any other admission
         // the members have to know everything themselves.
         return Some(format!(
@@ -398,7 +398,7 @@ fn behind(shared: &Shared, slot: ReplicaSlot, absent: &BTreeSet<ReplicaSlot>) ->
 /// A member of the view, not absent from it, that this replica could not bring level with what it has made.
 fn lacks_what_is_not_kept(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<u16> {
     let (own, news) = (shared.slot(), shared.news());
-    let view = shared.standing.view();
+    let view = shared.lease.view();
     let mut members = view.active.difference(absent);
     let lacking = members.find(|slot| {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
@@ -420,7 +420,7 @@ async fn ask(shared: &Arc<Shared>) {
     let decision = Decision::Admit {
         slot: shared.slot(),
         by: shared.slot(),
-        seen_epoch: shared.standing.view().epoch.0,
+        seen_epoch: shared.lease.view().epoch.0,
         incarnation: shared.incarnation,
         at_unix_s: unix_seconds(),
     };

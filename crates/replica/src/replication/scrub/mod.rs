@@ -67,5 +67,5 @@ fn is_comparable(shared: &Arc<Shared>) -> bool {
     let is_witness = shared
         .engine
         .with_core(|guard| guard.ledger.witnesses.contains(&own));
-    !is_witness && shared.is_whole() && shared.standing.is_up_to_date()
+    !is_witness && shared.is_whole() && shared.lease.is_up_to_date()
 }

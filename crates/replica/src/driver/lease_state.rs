@@ -25,7 +25,7 @@ struct State {
 }
 
 /// What this replica may do now.
-pub(crate) struct Standing {
+pub(crate) struct LeaseState {
     state: Mutex<State>,
     /// When the lease runs out, in microseconds of [`now`]; 0 when there is none.
     until: AtomicU64,
@@ -74,20 +74,20 @@ fn read_clocks() -> ClockReading {
     }
 }
 
-impl Standing {
+impl LeaseState {
     /// Nobody takes part who has not been told so.
     pub(crate) fn new(
         slot: ReplicaSlot,
         incarnation: Incarnation,
         settings: &Settings,
         view: View,
-    ) -> Standing {
+    ) -> LeaseState {
         let lease = LeaseSettings {
             length: settings.site_lease,
             drift_ppm: settings.clock_drift_ppm,
             ..LeaseSettings::default()
         };
-        let standing = Standing {
+        let lease = LeaseState {
             state: Mutex::new(State {
                 lease: SiteLease::new(slot, incarnation, lease, now()),
                 view,
@@ -105,8 +105,8 @@ impl Standing {
             changes: watch::Sender::new(0),
             epoch: watch::Sender::new(0),
         };
-        standing.look_at_clocks_by(read_clocks);
-        standing
+        lease.look_at_clocks_by(read_clocks);
+        lease
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
@@ -336,15 +336,15 @@ mod tests {
     use std::cell::Cell;
 
     /// A replica that has the lease of three, and answers.
-    fn answering() -> Standing {
+    fn answering() -> LeaseState {
         let slots = (1..=3).map(ReplicaSlot).collect();
         let view = View::whole(Epoch(1), slots);
         let (slot, first) = (ReplicaSlot(1), Incarnation(1));
-        let standing = Standing::new(slot, first, &Settings::default(), view);
-        standing.set_up_to_date(true);
-        let question = standing.question();
-        standing.promise(ReplicaSlot(2), question);
-        standing
+        let lease = LeaseState::new(slot, first, &Settings::default(), view);
+        lease.set_up_to_date(true);
+        let question = lease.question();
+        lease.promise(ReplicaSlot(2), question);
+        lease
     }
 
     /// Both clocks, with a time of day that is as much later as the machine stood still without noticing.
@@ -360,20 +360,20 @@ mod tests {
 
     #[test]
     fn counterexample_50_nothing_is_answered_after_a_pause_before_it_is_promised_anew() {
-        let standing = answering();
-        assert!(standing.may_answer());
+        let lease = answering();
+        assert!(lease.may_answer());
         let after = stood_still(60_000_000);
-        assert!(!standing.may_answer_by(&after), "its lease is a minute old");
-        assert!(!standing.may_answer_by(&after), "nobody has promised anew");
-        assert_eq!((standing.jumps(), standing.left_micros()), (1, Some(0)));
-        let question = standing.question();
-        standing.promise(ReplicaSlot(3), question);
-        assert!(standing.may_answer_by(&after));
+        assert!(!lease.may_answer_by(&after), "its lease is a minute old");
+        assert!(!lease.may_answer_by(&after), "nobody has promised anew");
+        assert_eq!((lease.jumps(), lease.left_micros()), (1, Some(0)));
+        let question = lease.question();
+        lease.promise(ReplicaSlot(3), question);
+        assert!(lease.may_answer_by(&after));
     }
 
     #[test]
     fn a_process_that_loses_its_processor_between_readings_reads_again_and_keeps_its_lease() {
-        let standing = answering();
+        let lease = answering();
         let readings = Cell::new(0);
         let interrupted = || {
             readings.set(readings.get() + 1);
@@ -385,18 +385,18 @@ mod tests {
             }
             reading
         };
-        assert!(standing.may_answer_by(interrupted));
-        assert_eq!((standing.jumps(), readings.get()), (0, 2));
+        assert!(lease.may_answer_by(interrupted));
+        assert_eq!((lease.jumps(), readings.get()), (0, 2));
     }
 
     #[test]
     fn a_promise_that_was_asked_for_by_nobody_is_counted_and_gives_no_lease() {
-        let standing = answering();
+        let lease = answering();
         let of_former = Question {
             incarnation: Incarnation(0),
-            ..standing.question()
+            ..lease.question()
         };
-        standing.promise(ReplicaSlot(3), of_former);
-        assert_eq!(standing.unbelieved(), 1);
+        lease.promise(ReplicaSlot(3), of_former);
+        assert_eq!(lease.unbelieved(), 1);
     }
 }
