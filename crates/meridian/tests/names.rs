@@ -196,16 +196,7 @@ fn a_set_agrees_on_junctions_and_refuses_those_that_lead_nowhere_else() {
     refuse(&add("export", "192.0.2.1:/"), &["this server's export"]);
     refuse(&add("a/b", "192.0.2.1:/"), &["cannot be a name"]);
 
-    // Whoever has just joined may not be in the view yet, and one server of two is no majority.
-    let began = Instant::now();
-    let added = loop {
-        let added = add("soft", "no-such-host.invalid:/export");
-        if added.status.success() {
-            break added;
-        }
-        assert!(began.elapsed() < PATIENCE, "{added:?}");
-        std::thread::sleep(Duration::from_millis(300));
-    };
+    let added = once_agreed(|| add("soft", "no-such-host.invalid:/export"));
     assert!(
         complaint(&added).contains("cannot be looked up"),
         "{added:?}"
@@ -227,11 +218,24 @@ fn a_set_agrees_on_junctions_and_refuses_those_that_lead_nowhere_else() {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-    succeed(&second.meridian(&["junction", "remove", "soft"]));
+    once_agreed(|| second.meridian(&["junction", "remove", "soft"]));
     refuse(
         &second.meridian(&["junction", "remove", "soft"]),
         &["there is no junction soft"],
     );
+}
+
+/// What a command says once it succeeds: whoever has just joined may not be in the view yet, and one server of two is no majority.
+fn once_agreed(command: impl Fn() -> Output) -> Output {
+    let began = Instant::now();
+    loop {
+        let said = command();
+        if said.status.success() {
+            return said;
+        }
+        assert!(began.elapsed() < PATIENCE, "{said:?}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
 }
 
 /// Whether a client that walks into `soft` is told that it is elsewhere.

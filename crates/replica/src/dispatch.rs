@@ -239,10 +239,15 @@ async fn answer_forward(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwa
 
 /// Carries out what another replica forwarded.
 async fn serve(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> Answer {
-    let Forwarded { origin, operation } = forwarded;
+    let Forwarded {
+        origin,
+        operation,
+        removed,
+    } = forwarded;
     let file_system = ReplicatedFileSystem {
         shared,
         forwarded: true,
+        removed,
         adopting: false,
     };
     if let Operation::Read(_, file, ..) | Operation::Fetch(_, file, ..) = &operation {

@@ -193,6 +193,7 @@ impl Replica {
         let file_system = Arc::new(ReplicatedFileSystem {
             shared: shared.clone(),
             forwarded: false,
+            removed: false,
             adopting: false,
         });
         Ok(Arc::new(Replica {

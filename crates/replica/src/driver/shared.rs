@@ -481,7 +481,7 @@ impl Shared {
     pub(crate) async fn forward(
         &self,
         to: ReplicaSlot,
-        operation: Operation,
+        (operation, removed): (Operation, bool),
         deadline: Instant,
     ) -> Result<Handed> {
         let peer = self.endpoint.get().and_then(|endpoint| endpoint.peer(to));
@@ -504,6 +504,7 @@ impl Shared {
                 number,
             },
             operation,
+            removed,
         };
         self.metrics.forwarded.fetch_add(1, Ordering::Relaxed);
         let message = wire::payload(wire::Kind::Forward, &forwarded);

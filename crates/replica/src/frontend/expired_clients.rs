@@ -187,6 +187,7 @@ async fn give_up(shared: &Arc<Shared>, clients: &[Client]) {
     let file_system = ReplicatedFileSystem {
         shared: shared.clone(),
         forwarded: false,
+        removed: false,
         adopting: false,
     };
     if let Err(error) = file_system.give_up(&holdings).await {

@@ -125,6 +125,8 @@ impl Operation {
 pub(crate) struct Forwarded {
     pub(crate) origin: Origin,
     pub(crate) operation: Operation,
+    /// The sender knows that the file was removed, and changes its own copy likewise.
+    pub(crate) removed: bool,
 }
 
 /// What is behind a name.

@@ -43,6 +43,8 @@ pub(crate) struct ReplicatedFileSystem {
     pub(crate) shared: Arc<Shared>,
     /// The operation comes from another replica and goes no further (rule 18).
     pub(crate) forwarded: bool,
+    /// That one knows that the file was removed, and changes its own copy likewise.
+    pub(crate) removed: bool,
     /// The operation brings an abandoned file into order.
     pub(crate) adopting: bool,
 }
@@ -398,6 +400,16 @@ impl ReplicatedFileSystem {
         operation: impl Fn() -> Operation,
         deadline: Instant,
     ) -> Result<Option<T>> {
+        self.hand(to, (operation, false), deadline).await
+    }
+
+    /// The same; `removed`: of a file of which is known here that it was removed.
+    async fn hand<T: Expected>(
+        &self,
+        to: ReplicaSlot,
+        (operation, removed): (impl Fn() -> Operation, bool),
+        deadline: Instant,
+    ) -> Result<Option<T>> {
         if self.forwarded {
             return Err(not_primary());
         }
@@ -409,7 +421,11 @@ impl ReplicatedFileSystem {
                 return Err(lost());
             }
         } else {
-            match self.shared.forward(to, operation(), deadline).await? {
+            match self
+                .shared
+                .forward(to, (operation(), removed), deadline)
+                .await?
+            {
                 Handed::Done(value) => return expected(value).map(Some),
                 Handed::NotPrimary => {}
                 Handed::Unanswered(unanswered) => {

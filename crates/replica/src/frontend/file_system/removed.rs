@@ -10,7 +10,7 @@ use std::future::Future;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, Result};
 
-use super::ReplicatedFileSystem;
+use super::{ReplicatedFileSystem, not_primary};
 use crate::state::forward::{Expected, Operation};
 use crate::state::removed::Place;
 
@@ -52,7 +52,7 @@ impl ReplicatedFileSystem {
         let Place::At(home) = place else {
             return Ok(AtHome::Here);
         };
-        match self.hand_over(home, operation, deadline).await {
+        match self.hand(home, (operation, true), deadline).await {
             Ok(Some(value)) => Ok(AtHome::Done(value)),
             Ok(None) => Ok(AtHome::Again),
             // It took this replica for lost, or has itself begun anew.
@@ -65,6 +65,9 @@ impl ReplicatedFileSystem {
     }
 
     /// Changes a removed file at its home, and the own copy likewise. `None`: it is to be tried again.
+    ///
+    /// Who forwards a change without knowing that the file was removed would leave its own copy as it is, which is the file once its
+    /// home is lost. It is told that this replica is not primary, and comes again when the removal has come to it.
     pub(super) async fn change_removed<T, F>(
         &self,
         file: ObjectId,
@@ -77,6 +80,9 @@ impl ReplicatedFileSystem {
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
+        if self.forwarded && !self.removed {
+            return Err(not_primary());
+        }
         match self.at_home(file, place, operation, deadline).await? {
             AtHome::Done(value) => {
                 if let Err(error) = attempt().await {

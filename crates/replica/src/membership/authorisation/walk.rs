@@ -300,7 +300,12 @@ fn removal(by: u16, of: &str) -> Message {
         number: 1,
     };
     let operation = Operation::Remove(root(), ROOT, name(of));
-    wire::payload(Kind::Forward, &Forwarded { origin, operation })
+    let forwarded = Forwarded {
+        origin,
+        operation,
+        removed: false,
+    };
+    wire::payload(Kind::Forward, &forwarded)
 }
 
 /// Fails if a replica has a session with somebody who was removed, and says what came of that.

@@ -148,6 +148,7 @@ async fn cut(shared: &Arc<Shared>, file: ObjectId, size: u64) -> Result<()> {
     let file_system = ReplicatedFileSystem {
         shared: shared.clone(),
         forwarded: false,
+        removed: false,
         adopting: true,
     };
     let set = SetAttributes {
