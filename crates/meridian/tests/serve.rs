@@ -345,7 +345,7 @@ fn the_command_line_explains_itself() {
         (
             &["serve", "--config", "/nowhere.toml"],
             78,
-            &["/nowhere.toml", "--config"],
+            &["/nowhere.toml", "check the path"],
         ),
         (
             &["serve", "--data", "/x", "--export", "relative"],
