@@ -439,7 +439,7 @@ const WRONG: &[Wrong] = &[
         "[store]\ncache_size = \"1 GB\"",
         "2:14",
         "`cache_size` is \"1 GB\"",
-        "from \"1 MiB\"",
+        "did you mean `GiB`",
     ),
     wrong(
         "[metrics]\nlisten = \"no\"",
@@ -537,7 +537,7 @@ fn a_missing_file_is_named() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("/nowhere/meridian.toml") && error.contains("--config"),
+        error.contains("/nowhere/meridian.toml") && error.contains("check the path"),
         "{error}"
     );
 }
