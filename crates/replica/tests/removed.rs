@@ -70,6 +70,43 @@ async fn what_one_site_removes_or_replaces_stays_open_at_another() {
     set.assert_equal().await;
 }
 
+/// Clients believe what they have cached until the change attribute is another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_through_one_site_shows_in_the_change_attribute_at_the_others() {
+    let set = Set::of(3).await;
+    let [one, remover, other] = &set.sites[..] else {
+        panic!("three were started");
+    };
+    for round in 0..8 {
+        let file = remover.save(ROOT, "f", b"before").await.unwrap();
+        if round % 2 == 0 {
+            set.rest().await;
+        }
+        for site in [one, other] {
+            site.open(file, "user", READ.union(WRITE)).await.unwrap();
+            assert_eq!(site.read(file).await.unwrap(), b"before");
+        }
+        let seen = other.files.attributes(file).await.unwrap();
+        if round % 4 < 2 {
+            remover.save(ROOT, "new", b"another").await.unwrap();
+            remover.rename((ROOT, "new"), (ROOT, "f")).await.unwrap();
+        } else {
+            remover.remove(ROOT, "f").await.unwrap();
+        }
+        one.write_stably(file, b"behind").await.unwrap();
+        let now = other.files.attributes(file).await.unwrap();
+        assert!(now.change > seen.change, "round {round}: {seen:?} {now:?}");
+        assert_eq!(other.read(file).await.unwrap(), b"behind");
+        for site in [one, other] {
+            site.close(file, "user").await.unwrap();
+        }
+        nothing_is_left(&set).await;
+        if round % 4 < 2 {
+            remover.remove(ROOT, "f").await.unwrap();
+        }
+    }
+}
+
 /// An open of a file that had not arrived was registered nowhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_may_be_removed_before_it_has_come_to_where_it_is_open() {

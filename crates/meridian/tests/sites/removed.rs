@@ -4,10 +4,10 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::inside::hand::{Act, Way};
+use crate::inside::hand::{Act, Kind, Way};
 use crate::scene::{Hand, NAMES, Sites, UNCACHED, eventually, in_sites};
 
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 3;
 
 /// Whoever works here has no attributes cached, so reads what the server has.
 fn open_file() -> String {
@@ -19,8 +19,12 @@ fn write_and_sync(hand: &mut Hand, text: &str) -> Result<()> {
     hand.does(Act::Sync(open_file())).map(drop)
 }
 
+/// Under a lock: Linux reads a file that it has open for writing from its own cache until it takes one.
 fn reads(hand: &mut Hand, text: &str) -> Result<()> {
+    let all = (0, 0);
+    hand.does(Act::TryLock(open_file(), Kind::Shared, all))?;
     let seen = hand.does(Act::ReadAt(open_file(), (0, 100)))?;
+    hand.does(Act::Unlock(open_file(), all))?;
     ensure!(seen == text, "'{seen}' instead of '{text}'");
     Ok(())
 }
@@ -38,7 +42,7 @@ pub fn what_one_site_removes_or_replaces_stays_open_at_the_others() -> Result<()
         sites.run(0, "mkdir /run/m/removed")?;
         let mut hands = sites.hands()?;
         for round in 0..ROUNDS {
-            // The remover is at each site once with a file that nobody controls any more, and once with one that was just made.
+            // The remover is at each site once; first with a file that nobody controls any more, then with files that were just made.
             hands.rotate_left(1);
             let remover = (round + 1) % NAMES.len();
             let about = || format!("round {round}, removed at {}", NAMES[remover]);
