@@ -2,6 +2,9 @@
 //!
 //! Without the feature `rule-switches` every rule is a constant and no switch exists.
 
+/// Makes a `Rules` of named rules, for this crate and for other cores.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! rules {
     ($($(#[$doc:meta])* $rule:ident),* $(,)?) => {
         /// Which rules are in force. All, unless a test says otherwise.

@@ -1,11 +1,11 @@
 //! Which contents were fenced, and which are gone: a small file each, under the name of the contents.
 
 use bytes::Bytes;
-use pool::Generation;
+use pool::{ContentsId, Generation};
 use store::Store;
 use vfs::{Authority, Credentials, Error, FileSystem, ObjectId, Result, Stability};
 
-use crate::shelf::{ContentsId, file_in, find_in, name_of};
+use crate::shelf::{file_in, find_in, name_of};
 
 /// Generation (8), and 1 for contents that are gone (1).
 const FENCE_BYTES: usize = 9;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-use crate::shelf::ContentsId;
+use pool::ContentsId;
 
 type Locks = HashMap<ContentsId, Arc<RwLock<()>>>;
 

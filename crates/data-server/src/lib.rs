@@ -14,4 +14,4 @@ mod server;
 mod shelf;
 
 pub use server::{DataServer, HomeSide};
-pub use shelf::{Act, ContentsId, Raised, Report, Shelf, ShelfError, Standing};
+pub use shelf::{Raised, Shelf, ShelfError, Standing};

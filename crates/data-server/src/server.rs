@@ -7,11 +7,11 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nfs4_server::{ContentsExtent, NotServed};
-use pool::{Access, Capability, DataServerNumber, HandleKeys, HomeNumber, IssueNumber};
+use pool::{Access, Capability, ContentsId, DataServerNumber, HandleKeys, HomeNumber, IssueNumber};
 use throttle::Throttle;
 use vfs::{Commitment, Error, Stability, Written};
 
-use crate::shelf::{ContentsId, Shelf};
+use crate::shelf::Shelf;
 
 /// What is told of contents that cannot be read or written, once and then in sums.
 static REFUSALS: Throttle = Throttle::new();

@@ -3,24 +3,15 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use pool::{Generation, PlacementNumber};
+use pool::{Act, ContentsId, Generation, Report};
 use store::{NewStore, Store, StoreError, StoreOptions};
 use vfs::{
-    Authority, Commitment, Creation, Credentials, Error, Extent, FileSystem, Name, NewObject,
-    ObjectId, ObjectKind, Result, SetAttributes, Stability, WriteVerifier, Written,
+    Authority, Commitment, Creation, Credentials, Error, FileSystem, Name, NewObject, ObjectId,
+    ObjectKind, Result, SetAttributes, Stability, WriteVerifier, Written,
 };
 
 use crate::fences::{Fence, Fences};
 use crate::guards::Guards;
-
-/// The contents of one object under one placement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContentsId {
-    /// The file, as its home names it.
-    pub object: ObjectId,
-    /// Which contents of it.
-    pub placement: PlacementNumber,
-}
 
 /// Which contents a data server has (rule 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,30 +20,6 @@ pub struct Standing {
     pub identity: u128,
     /// How often this was asked for, stably: an older copy of the shelf shows a smaller one.
     pub counter: u64,
-}
-
-/// What there is of some contents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Where they end: behind the last byte that was written, or where they were cut. 0: there is nothing.
-    pub end: u64,
-    /// Which run of the data server counts the writes.
-    pub run: u64,
-    /// Grows with every write to these contents.
-    pub writes: u64,
-}
-
-/// What is done to contents when they are fenced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Nothing else.
-    Fence,
-    /// They end at this offset, whether they were longer or shorter before.
-    Truncate(u64),
-    /// This becomes a hole; the end stays.
-    Punch(Extent),
-    /// They go, and leave a tombstone.
-    Remove,
 }
 
 /// What came of a fence.

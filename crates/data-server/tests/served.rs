@@ -5,10 +5,10 @@
 mod fixture;
 
 use nfs4::{ArgOp4, NfsStat4, PutfhArgs, StableHow4, exchgid};
-use pool::{Access, DataServerNumber, Generation, HomeNumber, IssueNumber, KeyNumber};
+use pool::{Access, Act, DataServerNumber, Generation, HomeNumber, IssueNumber, KeyNumber};
 use vfs::Extent;
 
-use data_server::{Act, HomeSide, Raised};
+use data_server::{HomeSide, Raised};
 use fixture::{Fixture, contents, handle_of, keys, put, read, write};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

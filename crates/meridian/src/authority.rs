@@ -3,14 +3,14 @@
 //! What must never enter: the key.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
 use serde::Serialize;
-use server::{Configuration, moment, set};
+use server::{moment, set};
 
 use crate::arguments::AuthorityCommand;
+use crate::asking::{directory, runtime};
 use crate::consent;
 use crate::exit::Failure;
 use crate::output;
@@ -23,18 +23,6 @@ pub(crate) fn run(command: &AuthorityCommand) -> Result<String, Failure> {
         AuthorityCommand::Move { to, data } => change_keeper(&directory(data), *to),
         AuthorityCommand::Restore { from, yes, data } => restore(&directory(data), from, *yes),
     }
-}
-
-fn directory(data: &Option<PathBuf>) -> PathBuf {
-    data.clone()
-        .unwrap_or_else(|| Configuration::default().data)
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    Ok(runtime.context("cannot start")?)
 }
 
 /// Who keeps the authority, for programs.

@@ -3,10 +3,10 @@
 //! What must never enter: how that server is found. The key comes from whoever types a path, so nothing but its being the name of a
 //! domain lets it any further, and one line is all that is ever printed.
 
-use anyhow::Context;
 use names::Lookup;
 
 use crate::arguments::AutomountMapArguments;
+use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -14,10 +14,7 @@ pub(crate) fn run(arguments: &AutomountMapArguments) -> Result<Exit, Failure> {
     let key = arguments.key.to_string_lossy();
     // Before anything else is read: most keys are what programs look for in every directory.
     key.parse::<names::Domain>()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start")?;
+    let runtime = runtime()?;
     let entry = runtime.block_on(async {
         let lookup = match arguments.dns {
             Some(server) => Lookup::at(server),

@@ -3,21 +3,17 @@
 //! What must never enter: what clients hold.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 
-use anyhow::Context;
-use server::{ClientStatus, Configuration, EvictQuestion};
+use server::{ClientStatus, EvictQuestion};
 
 use crate::arguments::{ClientsArguments, ClientsCommand};
+use crate::asking::{directory, runtime};
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::status::failure;
 
 pub(crate) fn run(arguments: &ClientsArguments) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start")?;
+    let runtime = runtime()?;
     let (clients, json) = match &arguments.command {
         None => {
             let data = directory(&arguments.data);
@@ -51,9 +47,4 @@ fn show(clients: &[ClientStatus]) -> std::io::Result<()> {
         return output::say("no client is connected");
     }
     clients.iter().try_for_each(output::say)
-}
-
-fn directory(data: &Option<PathBuf>) -> PathBuf {
-    let data = data.clone();
-    data.unwrap_or_else(|| Configuration::default().data)
 }

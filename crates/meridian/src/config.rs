@@ -4,11 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use serde::Serialize;
 use server::{Configuration, ConfigurationError};
 
 use crate::arguments::ConfigCommand;
+use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::status::failure;
@@ -48,12 +48,8 @@ fn check(file: &Path, json: bool) -> Result<Exit, Failure> {
 fn reload(data: Option<&PathBuf>, json: bool) -> Result<Exit, Failure> {
     let default = Configuration::default().data;
     let data = data.unwrap_or(&default);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let asked = runtime
-        .context("cannot start")?
-        .block_on(server::ask_reload(data));
+    let runtime = runtime()?;
+    let asked = runtime.block_on(server::ask_reload(data));
     let answer = asked.map_err(failure)?;
     match json {
         true => output::say_json(&answer)?,

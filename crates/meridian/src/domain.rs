@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use names::probe::{self, Root};
 use names::{Domain, Lookup, NamedServer, Published};
 use serde::Serialize;
@@ -16,6 +15,7 @@ use server::{Configuration, set};
 use tokio::task::JoinSet;
 
 use crate::arguments::{DomainCheckArguments, DomainCommand};
+use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -100,10 +100,7 @@ struct Finding {
 
 fn check(arguments: &DomainCheckArguments) -> Result<Exit, Failure> {
     let domain = &arguments.domain;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start")?;
+    let runtime = runtime()?;
     let findings = runtime.block_on(async {
         let lookup = match arguments.dns {
             Some(server) => Lookup::at(server),

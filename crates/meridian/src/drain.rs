@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use server::{Configuration, DrainQuestion};
 
 use crate::arguments::DrainArguments;
+use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
@@ -27,10 +27,7 @@ pub(crate) fn run(arguments: &DrainArguments) -> Result<Exit, Failure> {
         to: arguments.to.clone(),
         patience_seconds: arguments.patience.unwrap_or(PATIENCE).as_secs(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start")?;
+    let runtime = runtime()?;
     let ask = || runtime.block_on(server::ask_drain(&data, question.clone()));
     let mut told = ask().map_err(failure)?;
     output::say(told)?;

@@ -2,10 +2,10 @@
 //!
 //! What must never enter: what the setting does.
 
-use anyhow::Context;
 use server::{Configuration, DurabilityQuestion, DurabilitySetting};
 
 use crate::arguments::{DurabilityArguments, DurabilityWord};
+use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::status::failure;
@@ -21,12 +21,8 @@ pub(crate) fn run(arguments: &DurabilityArguments) -> Result<Exit, Failure> {
             DurabilityWord::Inherit => DurabilitySetting::Inherit,
         }),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let asked = runtime
-        .context("cannot start")?
-        .block_on(server::ask_durability(&data, question));
+    let runtime = runtime()?;
+    let asked = runtime.block_on(server::ask_durability(&data, question));
     let answer = asked.map_err(failure)?;
     if arguments.json {
         output::say_json(&answer)?;

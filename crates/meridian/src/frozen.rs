@@ -2,19 +2,19 @@
 //!
 //! What must never enter: what freezes, and how it thaws.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::Context;
-use server::{Configuration, ThawAnswer, ThawQuestion};
+use server::{ThawAnswer, ThawQuestion};
 
 use crate::arguments::{FrozenArguments, ThawArguments};
+use crate::asking::{directory, runtime};
 use crate::consent;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::status::failure;
 
 pub(crate) fn list(arguments: &FrozenArguments) -> Result<Exit, Failure> {
-    let data = directory(arguments.data.as_ref());
+    let data = directory(&arguments.data);
     let frozen = runtime()?.block_on(server::ask_frozen(&data));
     let frozen = frozen.map_err(failure)?;
     if arguments.json {
@@ -31,7 +31,7 @@ pub(crate) fn list(arguments: &FrozenArguments) -> Result<Exit, Failure> {
 }
 
 pub(crate) fn thaw(arguments: &ThawArguments) -> Result<Exit, Failure> {
-    let data = directory(arguments.data.as_ref());
+    let data = directory(&arguments.data);
     let question = ThawQuestion {
         lost: arguments.discard,
         reason: arguments.reason.clone(),
@@ -54,16 +54,4 @@ pub(crate) fn thaw(arguments: &ThawArguments) -> Result<Exit, Failure> {
 fn ask(data: &Path, question: &ThawQuestion) -> Result<ThawAnswer, Failure> {
     let asked = runtime()?.block_on(server::ask_thaw(data, question.clone()));
     asked.map_err(failure)
-}
-
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime.context("cannot start")
-}
-
-fn directory(data: Option<&PathBuf>) -> PathBuf {
-    data.cloned()
-        .unwrap_or_else(|| Configuration::default().data)
 }

@@ -4,10 +4,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
-use server::{Configuration, JunctionPlace, JunctionStatus};
+use server::{JunctionPlace, JunctionStatus};
 
 use crate::arguments::JunctionCommand;
+use crate::asking::{directory, runtime};
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::status::failure;
@@ -48,16 +48,4 @@ fn decide(data: &Option<PathBuf>, name: &str, to: Vec<JunctionPlace>) -> Result<
         output::remark(format_args!("WARNING: {warning}."));
     }
     Ok(())
-}
-
-fn directory(data: &Option<PathBuf>) -> PathBuf {
-    data.clone()
-        .unwrap_or_else(|| Configuration::default().data)
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    Ok(runtime.context("cannot start")?)
 }

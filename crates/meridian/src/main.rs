@@ -7,6 +7,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
+mod asking;
 mod authority;
 mod automount_map;
 mod check;

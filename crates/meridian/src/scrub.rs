@@ -6,10 +6,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
 use server::{Configuration, ScrubQuestion, ScrubStatus, StatusError};
 
 use crate::arguments::ScrubArguments;
+use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
@@ -21,10 +21,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(crate) fn run(arguments: &ScrubArguments) -> Result<Exit, Failure> {
     let data = arguments.data.clone();
     let data = data.unwrap_or_else(|| Configuration::default().data);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start")?;
+    let runtime = runtime()?;
     let scrub = runtime.block_on(async {
         match arguments.show {
             true => ask(&data, false).await,

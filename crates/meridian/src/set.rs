@@ -4,19 +4,20 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use serde::Serialize;
 use server::configuration::{DEFAULT_TREE, NFS_PORT, PeerAddress, format_duration};
 use server::set::{self, Joined, LastChance, Role};
-use server::{Configuration, ShownText, moment};
+use server::{ShownText, moment};
 
 use crate::arguments::{
     AddressArguments, AuthorityCommand, ClientAddressArguments, CreateSetArguments,
     InviteArguments, JoinArguments, RecoverSetArguments, SetCommand, TokenCommand,
 };
+use crate::asking::{directory, runtime};
 use crate::authority;
 use crate::consent;
 use crate::exit::{Exit, Failure};
@@ -57,11 +58,6 @@ pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
     };
     output::say(told.trim_end())?;
     Ok(Exit::Success)
-}
-
-fn directory(data: &Option<PathBuf>) -> PathBuf {
-    data.clone()
-        .unwrap_or_else(|| Configuration::default().data)
 }
 
 fn said_as_json(value: &impl Serialize) -> Result<Exit, Failure> {
@@ -166,11 +162,9 @@ fn invite(arguments: &InviteArguments) -> Result<String, Failure> {
 fn join(arguments: &JoinArguments) -> Result<String, Failure> {
     let place = &arguments.place;
     let data = directory(&place.data);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = runtime()?;
     let progress = Progress::of("joining the set");
-    let joined = runtime.context("cannot start")?.block_on(set::join(
+    let joined = runtime.block_on(set::join(
         &arguments.token,
         &data,
         tree(&place.tree),
@@ -296,10 +290,8 @@ fn tokens(data: &Path) -> Result<String, Failure> {
 fn rejoin(arguments: &JoinArguments) -> Result<String, Failure> {
     let place = &arguments.place;
     let data = directory(&place.data);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let done = runtime.context("cannot start")?.block_on(set::rejoin(
+    let runtime = runtime()?;
+    let done = runtime.block_on(set::rejoin(
         &arguments.token,
         &data,
         tree(&place.tree),

@@ -4,10 +4,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use server::{Configuration, StatusError};
 
 use crate::arguments::StatusArguments;
+use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -16,12 +16,8 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<Exit, Failure> {
         .data
         .clone()
         .unwrap_or_else(|| Configuration::default().data);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let asked = runtime
-        .context("cannot start")?
-        .block_on(server::ask_status(&data));
+    let runtime = runtime()?;
+    let asked = runtime.block_on(server::ask_status(&data));
     let status = asked.map_err(failure)?;
     if arguments.json {
         output::say_json(&status)?;

@@ -2,10 +2,10 @@
 //!
 //! What must never enter: how views are agreed.
 
-use anyhow::Context;
 use server::Configuration;
 
 use crate::arguments::ViewArguments;
+use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::status::failure;
@@ -13,12 +13,8 @@ use crate::status::failure;
 pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, Failure> {
     let data = arguments.data.clone();
     let data = data.unwrap_or_else(|| Configuration::default().data);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let asked = runtime
-        .context("cannot start")?
-        .block_on(server::ask_view(&data));
+    let runtime = runtime()?;
+    let asked = runtime.block_on(server::ask_view(&data));
     let view = asked.map_err(failure)?;
     if arguments.json {
         output::say_json(&view)?;

@@ -3,7 +3,7 @@
 use crate::keys::HandleKey;
 use crate::numbers::{Generation, IssueNumber, PlacementNumber};
 use control::Moment;
-use vfs::ObjectId;
+use vfs::{Extent, ObjectId};
 
 /// The contents of one object under one placement, as a data server keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +27,7 @@ pub struct Standing {
 }
 
 /// What a data server has of some contents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Where they end: behind the last byte that was written, or where they were cut. 0: there is nothing.
     pub end: u64,
@@ -44,8 +44,8 @@ pub enum Act {
     Fence,
     /// They end at this offset, whether they were longer or shorter before.
     Truncate(u64),
-    /// So many bytes from the offset on become a hole; the end stays.
-    Punch(u64, u64),
+    /// This becomes a hole; the end stays.
+    Punch(Extent),
     /// They go, and leave a tombstone.
     Remove,
 }

@@ -2,36 +2,7 @@
 //!
 //! Without the feature `rule-switches` every rule is a constant and no switch exists.
 
-macro_rules! rules {
-    ($($(#[$doc:meta])* $rule:ident),* $(,)?) => {
-        /// Which rules are in force. All, unless a test says otherwise.
-        #[derive(Clone, Copy, Debug)]
-        pub struct Rules {
-            $($(#[$doc])* #[cfg(feature = "rule-switches")] pub $rule: bool,)*
-        }
-
-        impl Rules {
-            /// Every rule in force.
-            pub const ALL: Rules = Rules {
-                $(#[cfg(feature = "rule-switches")] $rule: true,)*
-            };
-
-            $(
-                #[cfg(feature = "rule-switches")]
-                pub(crate) fn $rule(self) -> bool {
-                    self.$rule
-                }
-
-                #[cfg(not(feature = "rule-switches"))]
-                pub(crate) fn $rule(self) -> bool {
-                    true
-                }
-            )*
-        }
-    };
-}
-
-rules! {
+control::rules! {
     /// A data server serves nothing of a home without a lease of that home (rule 4).
     lease_checked,
     /// A data server looks at the lease once more before it answers (rule 4).

@@ -9,11 +9,11 @@ mod set;
 
 use std::fmt;
 
-use anyhow::Context;
 use serde::Serialize;
 use server::{Configuration, ConfigurationError};
 
 use crate::arguments::DoctorArguments;
+use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
@@ -103,10 +103,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<Exit, Failure> {
     if let Some(data) = &arguments.data {
         configuration.data.clone_from(data);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start")?;
+    let runtime = runtime()?;
     let progress = Progress::of("looking");
     let mut findings = machine::clock();
     findings.extend(mounts::local());

@@ -8,7 +8,7 @@ use pool::home::{Holder, Request};
 use pool::{Access, Act, HANDLE_BYTES};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use vfs::ObjectId;
+use vfs::{Extent, ObjectId};
 
 /// One thing that a client does.
 #[derive(Clone, Debug)]
@@ -94,7 +94,10 @@ impl Run {
         let core = |request| Next::Home(Wish::Core(file, request));
         match &self.session.kind {
             Kind::Truncate(cells) => core(Request::Change(Act::Truncate(cells * CELL))),
-            Kind::Punch(cell) => core(Request::Change(Act::Punch(cell * CELL, CELL))),
+            Kind::Punch(cell) => core(Request::Change(Act::Punch(Extent {
+                offset: cell * CELL,
+                length: CELL,
+            }))),
             Kind::Remove => core(Request::Change(Act::Remove)),
             Kind::Read(_) if self.before.is_none() => core(Request::Look),
             Kind::Read(cell) if self.read.is_none() => match &self.handles {

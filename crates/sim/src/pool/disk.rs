@@ -37,8 +37,8 @@ impl Contents {
                 self.cells.retain(|cell, _| cell * CELL < size);
                 self.end = size;
             }
-            Act::Punch(from, length) => {
-                let hole = from..from + length;
+            Act::Punch(extent) => {
+                let hole = extent.offset..extent.offset + extent.length;
                 self.cells.retain(|cell, _| !hole.contains(&(cell * CELL)));
             }
             Act::Remove => {

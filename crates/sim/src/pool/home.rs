@@ -250,8 +250,9 @@ impl World {
             Request::Change(Act::Truncate(size)) => {
                 self.truth.cuts.push((file, size / CELL, u64::MAX, time))
             }
-            Request::Change(Act::Punch(from, _)) => {
-                self.truth.cuts.push((file, from / CELL, from / CELL, time))
+            Request::Change(Act::Punch(hole)) => {
+                let cell = hole.offset / CELL;
+                self.truth.cuts.push((file, cell, cell, time))
             }
             Request::Change(Act::Remove) => {
                 self.truth.removed.insert(file, time);

@@ -72,7 +72,7 @@ pub(super) fn cuts(act: Act, cell: u64) -> bool {
     match act {
         Act::Fence => false,
         Act::Truncate(size) => cell * CELL >= size,
-        Act::Punch(from, length) => (from..from + length).contains(&(cell * CELL)),
+        Act::Punch(hole) => (hole.offset..hole.offset + hole.length).contains(&(cell * CELL)),
         Act::Remove => true,
     }
 }
