@@ -266,7 +266,7 @@ fn an_end_is_told_again_to_who_acknowledges_what_has_ended() {
 
 /// 0 has released a control. 2, which is started anew within the view, has not noted that, and remembers it.
 #[test]
-fn an_end_is_told_again_to_a_member_that_goes_on_as_a_later_incarnation() {
+fn counterexample_52_an_end_is_told_again_to_a_member_that_goes_on_as_a_later_incarnation() {
     let mut set = Set::new(3, tree(), Settings::default());
     set.submit(0, 1, write(3));
     set.deliver();
@@ -297,7 +297,7 @@ fn an_end_is_told_again_to_a_member_that_goes_on_as_a_later_incarnation() {
 /// 0 was started anew in a view that the others have left behind them, and 1 has everything that it made. In the present
 /// view it does not take part, and 2 does.
 #[test]
-fn former_controls_stand_in_the_way_of_those_who_were_not_asked_whether_they_have_everything() {
+fn counterexample_53_former_controls_stand_until_those_who_take_part_now_have_everything() {
     let mut set = Set::new(3, tree(), Settings::default());
     set.submit(0, 1, write(3));
     set.deliver();

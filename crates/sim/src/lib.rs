@@ -49,12 +49,14 @@
 //! | 41 | q; the state in `state/tests.rs` of `view`, and `tests/membership.rs` of `replica` | that a decision to remove without a settlement is refused is the real state's affair |
 //! | 42, 43 | `majority.rs` and `births.rs` of `replica`, and its `tests/membership.rs` | here majorities are those of the view, and memory is not counted |
 //! | 44 | f; `lease.rs` of `control` | a machine that was started anew, with a clock that begins again |
-//! | 45 | `post.rs` and `tests/slow_link.rs` of `replica` | |
+//! | 45 | `outbound.rs` and `tests/slow_link.rs` of `replica` | |
 //! | 46 | `losses/relay.rs` and `tests/slow_link.rs` of `replica` | |
 //! | 47 | `tests/unanswered.rs` of `replica`; `tests/restart.rs` of `meridian` for a single server | the simulation has no clients that repeat a request over a restart |
 //! | 48 | `set/tests.rs` of `peer`, `tests/signed_lists.rs` of `replica` | |
 //! | 49 | `authorisation/walk.rs` of `replica` | |
-//! | 50 | f; `lease.rs` of `control`, `standing.rs` of `replica` | machines stand still in half of the random runs with failures |
+//! | 50 | f; `lease.rs` of `control`, `lease_state.rs` of `replica` | machines stand still in half of the random runs with failures |
+//! | 52 | `restart.rs` of `control` | random runs with failures show it as well, since replicas begin again as in production |
+//! | 53 | `restart.rs` of `control`; seeds 22419 and 24105 of `tests/seeds.rs` | |
 
 #![forbid(unsafe_code)]
 
