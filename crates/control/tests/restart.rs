@@ -240,10 +240,8 @@ fn a_newcomer_asks_about_competitors_whose_end_it_was_never_told() {
     asks_about_an_end(acceptor);
 }
 
-/// 0 has released a control, and only 2 has not noted it yet. 1 has, and acknowledges it once more: because it was
-/// started anew, or because somebody named it as the next to be granted.
-#[test]
-fn an_end_is_told_again_to_who_acknowledges_what_has_ended() {
+/// 0 has released its control, which 1 has noted and 2 has not.
+fn released_but_for_2() -> Set {
     let mut set = Set::new(3, tree(), Settings::default());
     set.submit(0, 1, write(3));
     set.deliver();
@@ -253,6 +251,15 @@ fn an_end_is_told_again_to_who_acknowledges_what_has_ended() {
     set.drain(0);
     set.wire.retain(|(_, to, _)| *to == 1);
     set.deliver();
+    set
+}
+
+/// 0 has released a control, and only 2 has not noted it yet. 1 has, and acknowledges it once more: because it was
+/// started anew, or because somebody named it as the next to be granted.
+#[test]
+fn an_end_is_told_again_to_who_acknowledges_what_has_ended() {
+    let mut set = released_but_for_2();
+    let (now, tree) = (set.now, set.tree.clone());
     assert_eq!(set.cores[0].unfinished(), 1, "2 has not noted the end");
     let (epoch, name) = (Epoch(1), name(0, 1));
     let message = Message::Acknowledge { name };
@@ -267,15 +274,8 @@ fn an_end_is_told_again_to_who_acknowledges_what_has_ended() {
 /// 0 has released a control. 2, which is started anew within the view, has not noted that, and remembers it.
 #[test]
 fn counterexample_52_an_end_is_told_again_to_a_member_that_goes_on_as_a_later_incarnation() {
-    let mut set = Set::new(3, tree(), Settings::default());
-    set.submit(0, 1, write(3));
-    set.deliver();
-    let (now, tree) = (at_milliseconds(10_000), set.tree.clone());
-    set.now = now;
-    set.cores[0].handle_timer(now, &tree);
-    set.drain(0);
-    set.wire.retain(|(_, to, _)| *to == 1);
-    set.deliver();
+    let mut set = released_but_for_2();
+    let tree = set.tree.clone();
     let grants: Vec<Proposal> = set.cores[2].acknowledged().cloned().collect();
     assert_eq!(grants.len(), 1);
     let alone = View::whole(Epoch(0), [slot(2)].into());
