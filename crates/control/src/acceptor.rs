@@ -124,7 +124,7 @@ impl Acceptor {
         replaces: Option<ControlName>,
     ) -> Vec<Answer> {
         let name = proposal.name;
-        let former = replaces.and_then(|former| self.forget(tree, former));
+        let previous = replaces.and_then(|previous| self.forget(tree, previous));
         if self.ended.contains(name) {
             return self.settle(tree, view);
         }
@@ -143,10 +143,12 @@ impl Acceptor {
             return self.settle(tree, view);
         }
         let arrival = self.next_arrival();
-        let place = former.as_ref().map_or(arrival, |former| former.arrival);
-        let named = former.as_ref().is_some_and(|former| former.named);
+        let place = previous
+            .as_ref()
+            .map_or(arrival, |previous| previous.arrival);
+        let named = previous.as_ref().is_some_and(|previous| previous.named);
         let mut waiter = Waiter::new(proposal, place, named);
-        waiter.favoured = former.and_then(|former| former.favoured);
+        waiter.favoured = previous.and_then(|previous| previous.favoured);
         self.waiting.add(tree, waiter);
         let answers = self.settle(tree, view);
         if !self.rules.acceptor_queue() {
@@ -212,8 +214,8 @@ impl Acceptor {
         for name in &held {
             self.waiting.end(tree, *name);
         }
-        let former = |name: &ControlName| name.holder == holder && name.incarnation < before;
-        self.waiting.retain(|name| !former(name));
+        let previous = |name: &ControlName| name.holder == holder && name.incarnation < before;
+        self.waiting.retain(|name| !previous(name));
         self.ended.renounce(holder, before);
         (held, self.settle(tree, view))
     }
@@ -366,7 +368,7 @@ impl Acceptor {
         answers
     }
 
-    /// Forgets what was granted, but to `keep`, and what waits. Returns the former.
+    /// Forgets what was granted, but to `keep`, and what waits. Returns the previous.
     pub(crate) fn clear(&mut self, tree: &impl Tree, keep: Option<ReplicaSlot>) -> Vec<Proposal> {
         let grants = self.table().grants();
         let grants = grants.filter(|grant| Some(grant.name.holder) != keep);

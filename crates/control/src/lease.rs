@@ -231,15 +231,15 @@ impl SiteLease {
     }
 
     /// When this replica may act in `next`: its promises to all who are not in it have run out. Who was started anew has no
-    /// former view, only the one before the first: any member may rely on a promise that it has forgotten.
+    /// previous view, only the one before the first: any member may rely on a promise that it has forgotten.
     #[must_use]
-    pub fn may_enter(&self, former: &View, next: &View) -> Moment {
+    pub fn may_enter(&self, previous: &View, next: &View) -> Moment {
         if !self.settings.rules.promises_bind() {
             return Moment(0);
         }
-        let promised = match former.epoch {
+        let promised = match previous.epoch {
             Epoch(0) => &next.configured,
-            _ => &former.active,
+            _ => &previous.active,
         };
         let gone = promised.iter().filter(|slot| next.has_lost(**slot));
         let others = gone.filter(|slot| **slot != self.slot);
@@ -327,7 +327,7 @@ mod tests {
     /// A member is started anew while the others exclude a third one, which still runs: it finds the view without that one agreed, and
     /// knows of no view before.
     #[test]
-    fn whoever_knows_no_former_view_waits_for_all_who_are_not_in_the_next() {
+    fn whoever_knows_no_previous_view_waits_for_all_who_are_not_in_the_next() {
         let (lease, without) = (lease(2), view(2, &[2, 3]));
         let nobody = View {
             active: BTreeSet::new(),
@@ -365,14 +365,14 @@ mod tests {
         assert!(lease(1).is_valid(Moment(u64::MAX - 1), &alone));
     }
 
-    /// A machine is started anew: its clock of leases begins again, and a promise that its former incarnation had asked for
+    /// A machine is started anew: its clock of leases begins again, and a promise that its previous incarnation had asked for
     /// after 30 days arrives late.
     #[test]
     fn counterexample_44_a_promise_asked_for_in_the_future_gives_no_lease() {
         let month = Moment(30 * 24 * 3600 * SECOND);
         let all = view(1, &[1, 2, 3]);
-        let mut former = lease(1);
-        let late = former.ask(month);
+        let mut previous = lease(1);
+        let late = previous.ask(month);
         let second = Incarnation(2);
         let settings = LeaseSettings::default();
         let mut lease = SiteLease::new(ReplicaSlot(1), second, settings, Moment(0));

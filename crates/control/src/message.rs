@@ -25,7 +25,7 @@ pub struct Told {
     /// The sender's own controls in force.
     pub held: Vec<Proposal>,
     /// What it had asked for before it was started anew. It does not know which of those a majority acknowledged.
-    pub former: Vec<Proposal>,
+    pub previous: Vec<Proposal>,
     /// Controls of replicas outside the view that the sender, which takes part anew, had acknowledged before it left.
     /// They count where somebody has not heard all that was reported in the view before.
     pub set_aside: Vec<Proposal>,

@@ -67,7 +67,7 @@ rules! {
     release_when_narrower_known,
     /// The deadline that a revoke sets is not moved by later updates.
     revoke_deadline_fixed,
-    /// Acceptors grant first what the release of the former control names.
+    /// Acceptors grant first what the release of the previous control names.
     release_names_waiter,
     /// Closing a file waits until every active replica knows of the file's control.
     close_waits_for_file,

@@ -51,12 +51,12 @@ impl View {
         !self.active.contains(&replica)
     }
 
-    /// Whether a replica takes part now and has not done so all the time since `former`, so that it knows
+    /// Whether a replica takes part now and has not done so all the time since `previous`, so that it knows
     /// nothing of what was acknowledged then.
     #[must_use]
-    pub fn is_new(&self, replica: ReplicaSlot, former: &View) -> bool {
+    pub fn is_new(&self, replica: ReplicaSlot, previous: &View) -> bool {
         let since = self.since.get(&replica).copied().unwrap_or(Epoch(0));
         self.active.contains(&replica)
-            && (since > former.epoch || !former.active.contains(&replica))
+            && (since > previous.epoch || !previous.active.contains(&replica))
     }
 }

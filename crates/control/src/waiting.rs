@@ -131,8 +131,8 @@ impl Waiting {
 
     /// Forgets a control, if there is one.
     pub(crate) fn end(&mut self, tree: &impl Tree, name: ControlName) {
-        if let Some(former) = self.table.remove(tree, name) {
-            let key = (former.rank(), name);
+        if let Some(previous) = self.table.remove(tree, name) {
+            let key = (previous.rank(), name);
             for waiter in self.waiters.values_mut() {
                 waiter.conflicts.remove(&key);
             }

@@ -11,7 +11,7 @@ fn is_closed(set: &Set) -> bool {
 }
 
 /// 1, 2 and 3 know of a control of file 3 that admits nothing more; 4 has heard only of a later proposal, which no majority
-/// has acknowledged. Whether a close is answered, and whether it is when 4 has heard of the former.
+/// has acknowledged. Whether a close is answered, and whether it is when 4 has heard of the previous.
 fn closed_on_the_strength_of_a_proposal(switch: Switch) -> [bool; 2] {
     let mut settings = Settings::default();
     switch(&mut settings.rules);
@@ -28,7 +28,11 @@ fn closed_on_the_strength_of_a_proposal(switch: Switch) -> [bool; 2] {
     set.drain(0);
     set.run_until(Moment(5_000_000));
     set.submit(0, 2, write(3));
-    assert_eq!(set.outcomes.get(&2), None, "the former admits nothing more");
+    assert_eq!(
+        set.outcomes.get(&2),
+        None,
+        "the previous admits nothing more"
+    );
     set.wire.retain(|(_, to, _)| *to == 4);
     set.deliver();
     let knows = set.cores[4]

@@ -99,7 +99,7 @@ fn restart(set: &mut Set, replica: u16) {
 }
 
 #[test]
-fn former_controls_stand_in_the_way_until_they_are_settled() {
+fn previous_controls_stand_in_the_way_until_they_are_settled() {
     let mut set = Set::new(3, tree(), Settings::default());
     set.submit(0, 1, write(3));
     set.deliver();
@@ -114,7 +114,7 @@ fn former_controls_stand_in_the_way_until_they_are_settled() {
     set.cores[0].handle_message(now, &tree, slot(1), Envelope { epoch, message });
     assert_eq!(commands(&mut set.cores[0]), [], "they are not disowned");
 
-    set.cores[0].handle_former_settled(now, &tree);
+    set.cores[0].handle_previous_settled(now, &tree);
     let kept: BTreeSet<_> = set.cores[0]
         .acknowledged()
         .map(|grant| grant.name)
@@ -143,7 +143,7 @@ fn a_restart_leaves_no_orphan_of_what_the_restarted_replica_did_not_remember() {
     set.cores[0] = ControlCore::new(slot(0), Incarnation(2), view(3), settings);
     set.alarms.remove(&0);
     let (now, tree) = (set.now, set.tree.clone());
-    set.cores[0].handle_former_settled(now, &tree);
+    set.cores[0].handle_previous_settled(now, &tree);
     set.drain(0);
     set.deliver();
     set.wire.push_back((0, to, late));
@@ -297,7 +297,7 @@ fn counterexample_52_an_end_is_told_again_to_a_member_that_goes_on_as_a_later_in
 /// 0 was started anew in a view that the others have left behind them, and 1 has everything that it made. In the present
 /// view it does not take part, and 2 does.
 #[test]
-fn counterexample_53_former_controls_stand_until_those_who_take_part_now_have_everything() {
+fn counterexample_53_previous_controls_stand_until_those_who_take_part_now_have_everything() {
     let mut set = Set::new(3, tree(), Settings::default());
     set.submit(0, 1, write(3));
     set.deliver();
@@ -308,17 +308,17 @@ fn counterexample_53_former_controls_stand_until_those_who_take_part_now_have_ev
         renounced_to(&mut set.cores[0])
     };
     assert_eq!(enter(&mut set, without(3, 2, &[0, 1], &[])), []);
-    set.cores[0].handle_former_settled(set.now, &tree);
+    set.cores[0].handle_previous_settled(set.now, &tree);
     assert_eq!(renounced_to(&mut set.cores[0]), [slot(1)]);
     assert_eq!(enter(&mut set, without(3, 4, &[1, 2], &[(2, 4)])), []);
     assert!(!set.cores[0].has_renounced());
-    set.cores[0].handle_former_settled(set.now, &tree);
+    set.cores[0].handle_previous_settled(set.now, &tree);
     assert_eq!(renounced_to(&mut set.cores[0]), [slot(1), slot(2)]);
     let said_again = enter(&mut set, without(3, 5, &[1, 2], &[(2, 4)]));
     assert_eq!(said_again, [slot(1), slot(2)], "nobody is there anew");
 }
 
-/// Whom a replica tells now that its former controls have ended.
+/// Whom a replica tells now that its previous controls have ended.
 fn renounced_to(core: &mut ControlCore) -> Vec<ReplicaSlot> {
     let renounces = |command: Command| match command {
         Command::Send { to, envelope, .. } => {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use pool::{ContentsId, Generation};
 use store::Store;
-use vfs::{Authority, Credentials, Error, FileSystem, ObjectId, Result, Stability};
+use vfs::{AccessCheck, Credentials, Error, FileSystem, ObjectId, Result, Stability};
 
 use crate::shelf::{file_in, find_in, name_of};
 
@@ -36,7 +36,7 @@ impl Fences {
             return Ok(None);
         };
         let who = Credentials::root();
-        let read = store.read(Authority::Open(&who), file, 0, FENCE_BYTES as u32 + 1);
+        let read = store.read(AccessCheck::Open(&who), file, 0, FENCE_BYTES as u32 + 1);
         let read = read.await?.bytes;
         match parse(&read) {
             // Its maker was stopped before it said anything.
@@ -56,7 +56,7 @@ impl Fences {
         let file = file_in(store, self.directory, &name_of(contents)?).await?;
         let who = Credentials::root();
         let bytes = Bytes::copy_from_slice(&encode(fence));
-        let written = store.write(Authority::Open(&who), file, 0, bytes, Stability::File);
+        let written = store.write(AccessCheck::Open(&who), file, 0, bytes, Stability::File);
         written.await.map(|_| ())
     }
 }

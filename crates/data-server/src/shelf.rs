@@ -6,7 +6,7 @@ use bytes::Bytes;
 use pool::{Act, ContentsId, Generation, Report};
 use store::{NewStore, Store, StoreError, StoreOptions};
 use vfs::{
-    Authority, Commitment, Creation, Credentials, Error, FileSystem, Name, NewObject, ObjectId,
+    AccessCheck, Commitment, Creation, Credentials, Error, FileSystem, Name, NewObject, ObjectId,
     ObjectKind, Result, SetAttributes, Stability, WriteVerifier, Written,
 };
 
@@ -144,7 +144,7 @@ impl Shelf {
         let read = self
             .store
             .0
-            .read(Authority::Open(&who), file, offset, count);
+            .read(AccessCheck::Open(&who), file, offset, count);
         let read = read.await?.bytes;
         Ok((!read.is_empty() || count == 0).then_some(read))
     }
@@ -164,7 +164,7 @@ impl Shelf {
         let file = self.find_or_make(contents).await?;
         let who = Credentials::root();
         let store = &self.store.0;
-        let written = store.write(Authority::Open(&who), file, offset, data, stability);
+        let written = store.write(AccessCheck::Open(&who), file, offset, data, stability);
         let written = written.await?;
         Ok(Written {
             verifier: self.verifier(),
@@ -261,7 +261,7 @@ impl Shelf {
 
     async fn carry_out(&self, contents: ContentsId, act: Act) -> Result<()> {
         let (store, who) = (&self.store.0, Credentials::root());
-        let authority = Authority::Open(&who);
+        let access = AccessCheck::Open(&who);
         match act {
             Act::Fence => {}
             Act::Truncate(size) => {
@@ -274,12 +274,12 @@ impl Shelf {
                     ..SetAttributes::default()
                 };
                 if let Some(file) = file {
-                    store.set_attributes(authority, file, &set).await?;
+                    store.set_attributes(access, file, &set).await?;
                 }
             }
             Act::Punch(extent) => {
                 if let Some(file) = self.find(contents).await? {
-                    store.deallocate(authority, file, extent).await?;
+                    store.deallocate(access, file, extent).await?;
                 }
             }
             Act::Remove => {
@@ -393,7 +393,7 @@ async fn standing_in(store: &Store) -> std::result::Result<(ObjectId, Standing),
         Name::new(STANDING).map_err(Error::from)?,
     );
     let file = file_in(store, ObjectId::ROOT, &name).await?;
-    let read = store.read(Authority::Open(&who), file, 0, STANDING_BYTES + 1);
+    let read = store.read(AccessCheck::Open(&who), file, 0, STANDING_BYTES + 1);
     let read = read.await?.bytes;
     if let Some(standing) = parse_standing(&read) {
         return Ok((file, standing));
@@ -426,6 +426,6 @@ async fn put_standing(store: &Store, file: ObjectId, standing: Standing) -> Resu
     );
     let bytes = Bytes::from([&identity[..], &counter].concat());
     let who = Credentials::root();
-    let written = store.write(Authority::Open(&who), file, 0, bytes, Stability::File);
+    let written = store.write(AccessCheck::Open(&who), file, 0, bytes, Stability::File);
     written.await.map(|_| ())
 }

@@ -128,8 +128,8 @@ fn change_keeper(data: &Path, to: u16) -> Result<String, Failure> {
 }
 
 fn restore(data: &Path, from: &Path, yes: bool) -> Result<String, Failure> {
-    let former = runtime()?.block_on(set::check_restoration(data))?;
-    let keeper = former.keeper;
+    let previous = runtime()?.block_on(set::check_restoration(data))?;
+    let keeper = previous.keeper;
     output::remark(format_args!(
         "Replica {keeper} keeps the set's authority as far as this server knows, and is not in contact. From now on this \
          server keeps it. Make sure that replica {keeper} is lost for ever, or off: what it alone admits or removes from \

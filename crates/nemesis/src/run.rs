@@ -115,7 +115,7 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
         anyhow::Ok(tree)
     })?;
     let path = format!("/{LEDGER}");
-    sites.doors()[0].ask(&["durability", &path, "majority"])?;
+    sites.handles()[0].ask(&["durability", &path, "majority"])?;
     sites.wait_until("quiet", is_quiet)?;
 
     let kernels = match order.kernels {
@@ -132,7 +132,7 @@ fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> 
         clients.extend(kernel::employ(&common, kernels, natives));
         (clients, natives)
     };
-    let askers = samples.begin(&common, sites.doors());
+    let askers = samples.begin(&common, sites.handles());
     let mut stage = Stage::new(sites, &common);
     let suffered = stage.faults(&order.profile);
     let after = suffered.and_then(|()| stage.afterwards());

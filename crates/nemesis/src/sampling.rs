@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::clients::Common;
 use crate::history::Time;
-use crate::world::server::Door;
+use crate::world::server::ServerHandle;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(1);
@@ -45,17 +45,21 @@ impl Samples {
     }
 
     /// Begins to ask, with a thread for each server. They end with the clients' work.
-    pub fn begin(self: &Arc<Self>, common: &Arc<Common>, doors: Vec<Door>) -> Vec<JoinHandle<()>> {
-        let askers = doors.into_iter().enumerate().map(|(site, door)| {
+    pub fn begin(
+        self: &Arc<Self>,
+        common: &Arc<Common>,
+        handles: Vec<ServerHandle>,
+    ) -> Vec<JoinHandle<()>> {
+        let askers = handles.into_iter().enumerate().map(|(site, handle)| {
             let (samples, common) = (Arc::clone(self), Arc::clone(common));
-            std::thread::spawn(move || samples.ask(site, &door, &common))
+            std::thread::spawn(move || samples.ask(site, &handle, &common))
         });
         askers.collect()
     }
 
-    fn ask(&self, site: usize, door: &Door, common: &Common) {
+    fn ask(&self, site: usize, handle: &ServerHandle, common: &Common) {
         while !common.done.load(std::sync::atomic::Ordering::Relaxed) {
-            if let Ok(status) = door.replication() {
+            if let Ok(status) = handle.replication() {
                 let sample = sample(site, common.recorder.now(), &status);
                 let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                 samples.push(sample);

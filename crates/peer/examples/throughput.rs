@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use peer::set::{SetDirectory, SetError, join};
-use peer::{Endpoint, Incarnation, Incoming, Lane, Message, Owner, Refusal, Settings};
+use peer::{Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Refusal, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,7 +25,7 @@ struct Counter {
 }
 
 #[async_trait]
-impl Owner for Counter {
+impl MessageHandler for Counter {
     async fn receive(&self, incoming: Incoming) {
         let bytes = incoming.message.payload.len() as u64;
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
@@ -59,7 +59,7 @@ async fn main() -> Outcome<()> {
     directory.create(vec![address.clone()], now)?;
     directory.note_current();
     let counter = Arc::new(Counter::default());
-    let start = |directory: &SetDirectory, owner, listener| -> Outcome<Endpoint> {
+    let start = |directory: &SetDirectory, handler, listener| -> Outcome<Endpoint> {
         let desk = Some(directory.clone());
         let (identity, incarnation) = (directory.identity()?, Incarnation(1));
         let settings = settings.clone();
@@ -67,7 +67,7 @@ async fn main() -> Outcome<()> {
             &identity,
             incarnation,
             settings,
-            owner,
+            handler,
             listener,
             desk,
         )?)

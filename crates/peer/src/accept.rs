@@ -10,12 +10,12 @@ use tokio_rustls::server::TlsStream;
 
 use crate::callers::{Callers, Place, Refusals};
 use crate::connection;
-use crate::endpoint::Shared;
+use crate::endpoint::EndpointState;
 use crate::flow::{LaneState, locked};
+use crate::handler::Sender;
 use crate::handshake::{
     HandshakeError, Socket, agree_on_data_lanes, buffered, certified, check_hello, farewell,
 };
-use crate::owner::Sender;
 use crate::session::SessionState;
 use crate::set;
 use crate::tls::ALPN_JOIN;
@@ -28,7 +28,7 @@ const FIRST_BYTES: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Accepts connections until the endpoint closes.
-pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
+pub(crate) async fn listen(shared: Arc<EndpointState>, listener: TcpListener) {
     let callers = Callers::new(shared.settings.handshakes_max);
     let refusals = Arc::new(Mutex::new(Refusals::default()));
     let mut looks = tokio::time::interval(LOOK);
@@ -80,7 +80,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
 
 /// Waits for the first bytes, then for the rest of the handshake, unless somebody else needs the place.
 async fn receive(
-    shared: &Arc<Shared>,
+    shared: &Arc<EndpointState>,
     place: &Place,
     socket: TcpStream,
 ) -> Result<Option<Greeted>, HandshakeError> {
@@ -113,7 +113,7 @@ struct Greeted {
 }
 
 impl Greeted {
-    async fn run(self, shared: &Shared) {
+    async fn run(self, shared: &EndpointState) {
         let slot = self.session.peer.slot.0;
         let (lane, keepalive) = (self.lane.index, shared.settings.keepalive);
         let run = connection::run(
@@ -130,7 +130,10 @@ impl Greeted {
 }
 
 /// TLS and hello. `None` after serving a server that wanted to join.
-async fn greet(shared: &Arc<Shared>, socket: TcpStream) -> Result<Option<Greeted>, HandshakeError> {
+async fn greet(
+    shared: &Arc<EndpointState>,
+    socket: TcpStream,
+) -> Result<Option<Greeted>, HandshakeError> {
     let socket = buffered(socket).map_err(|error| HandshakeError::unreachable(&error))?;
     let acceptor = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), socket);
     let start = acceptor
@@ -199,7 +202,7 @@ async fn greet(shared: &Arc<Shared>, socket: TcpStream) -> Result<Option<Greeted
 }
 
 /// Our side of the lane, for the dialler.
-fn answer(shared: &Shared, lane: &LaneState, session: &SessionState) -> Hello {
+fn answer(shared: &EndpointState, lane: &LaneState, session: &SessionState) -> Hello {
     let (received, credit) = locked(&lane.inbox).report();
     Hello {
         lane: lane.index,
@@ -215,7 +218,11 @@ type Found = (Arc<SessionState>, Arc<LaneState>, bool);
 
 /// The lane that a hello names, and whether the dialler knows its session. Only the control lane begins a
 /// session, so that of several connections of a new incarnation one comes first.
-fn find_lane(shared: &Arc<Shared>, sender: Sender, hello: &Hello) -> Result<Found, WireRefusal> {
+fn find_lane(
+    shared: &Arc<EndpointState>,
+    sender: Sender,
+    hello: &Hello,
+) -> Result<Found, WireRefusal> {
     let transient = |reason: &str| WireRefusal::transient(reason);
     if shared.is_closed() {
         return Err(transient("this server is stopping"));

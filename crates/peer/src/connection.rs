@@ -108,7 +108,7 @@ impl Connection {
             () = self.lane.wake.notified() => {}
             () = tokio::time::sleep_until(patience) => {
                 if owed != ReportDue::Never {
-                    locked(&self.lane.inbox).hurry();
+                    locked(&self.lane.inbox).expedite();
                 }
             }
         }
@@ -251,7 +251,7 @@ impl Connection {
         };
         let due = {
             let mut inbox = locked(&self.lane.inbox);
-            // Under one lock: a message that counts as received is on its way to the owner.
+            // Under one lock: a message that counts as received is on its way to the handler.
             if inbox.accept(header.sequence, arrived.credit())? == Arrival::Fresh {
                 self.session.deliver(&self.lane, arrived);
             }
@@ -264,7 +264,7 @@ impl Connection {
     }
 }
 
-/// A message that arrived whole, on its way to the owner or to whoever asked.
+/// A message that arrived whole, on its way to the handler or to whoever asked.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub role: Role,

@@ -1,4 +1,4 @@
-//! From a lane's queue to the owner: in order, one after the other, requests side by side.
+//! From a lane's queue to the handler: in order, one after the other, requests side by side.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use tokio::sync::mpsc;
 use crate::connection::Arrived;
 use crate::error::SendError;
 use crate::flow::{Consumed, LaneState};
+use crate::handler::{Incoming, MessageHandler};
 use crate::message::{Lane, Message};
-use crate::owner::{Incoming, Owner};
 use crate::session::SessionState;
 use crate::wire::Role;
 
 /// Hands up what arrives on one lane until the session ends; then what had arrived before, requests
 /// excepted, since nobody is left to take their replies.
 pub(crate) async fn hand_up(
-    owner: Arc<dyn Owner>,
+    handler: Arc<dyn MessageHandler>,
     session: Arc<SessionState>,
     lane: Arc<LaneState>,
     mut outlet: mpsc::UnboundedReceiver<Arrived>,
@@ -27,7 +27,7 @@ pub(crate) async fn hand_up(
             () = session.ended() => None,
         };
         let Some(arrived) = arrived else { return };
-        let admitted = owner.admit_message(session.peer, arrived.message.kind);
+        let admitted = handler.admit_message(session.peer, arrived.message.kind);
         if let Err(refusal) = &admitted {
             if arrived.role != Role::Request {
                 session.counters.refuse();
@@ -48,10 +48,10 @@ pub(crate) async fn hand_up(
             message: arrived.message,
         };
         match (asker, admitted) {
-            (None, Ok(())) => owner.receive(incoming).await,
+            (None, Ok(())) => handler.receive(incoming).await,
             (None, Err(_)) => {}
             (Some(_), _) if session.has_ended() => {}
-            (Some(asker), Ok(())) => answer(&owner, asker, incoming),
+            (Some(asker), Ok(())) => answer(&handler, asker, incoming),
             (Some(asker), Err(refusal)) => {
                 drop(incoming);
                 asker.reply(Role::Refused, Message::new(0, refusal.0)).await;
@@ -80,15 +80,15 @@ impl Asker {
     }
 }
 
-/// Lets the owner answer on a task of its own, or says at once that too many are being answered: waiting
+/// Lets the handler answer on a task of its own, or says at once that too many are being answered: waiting
 /// here could wait for a message behind this one.
-fn answer(owner: &Arc<dyn Owner>, asker: Asker, incoming: Incoming) {
-    let owner = owner.clone();
+fn answer(handler: &Arc<dyn MessageHandler>, asker: Asker, incoming: Incoming) {
+    let handler = handler.clone();
     let permit = asker.session.serving.clone().try_acquire_owned();
     let choked = asker.lane.is_choked_by_replies();
     tokio::spawn(async move {
         let (role, message) = match permit {
-            Ok(_permit) if !choked => match owner.answer(incoming).await {
+            Ok(_permit) if !choked => match handler.answer(incoming).await {
                 Ok(message) => check_reply(asker.lane.lane, message),
                 Err(refusal) => (Role::Refused, Message::new(0, refusal.0)),
             },

@@ -10,7 +10,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::connection;
-use crate::endpoint::Shared;
+use crate::endpoint::EndpointState;
 use crate::flow::locked;
 use crate::handshake::{
     HandshakeError, Socket, agree_on_data_lanes, buffered, certified, check_hello,
@@ -43,7 +43,7 @@ impl Backoff {
 }
 
 /// Keeps the control lane of a peer connected, and with each new session the other lanes.
-pub(crate) async fn keep_connected(shared: Arc<Shared>, peer: Arc<PeerState>) {
+pub(crate) async fn keep_connected(shared: Arc<EndpointState>, peer: Arc<PeerState>) {
     let mut backoff = Backoff::new(&shared.settings);
     while !shared.is_closed() && !shared.is_revoked(peer.slot) {
         match dial_lane(&shared, &peer, 0, None).await {
@@ -66,7 +66,7 @@ pub(crate) async fn keep_connected(shared: Arc<Shared>, peer: Arc<PeerState>) {
 
 /// Asks a peer that is to call, and does not, whether it refuses to: that of two replicas the larger slot calls would
 /// else mean that the smaller one, removed while it was away, is never told.
-pub(crate) async fn ask_why_silent(shared: Arc<Shared>, peer: Arc<PeerState>) {
+pub(crate) async fn ask_why_silent(shared: Arc<EndpointState>, peer: Arc<PeerState>) {
     // By then it has tried again, if it tries at all.
     let patience = shared.settings.backoff_max * 2;
     loop {
@@ -99,7 +99,7 @@ enum Purpose {
 
 /// Keeps one further lane of a session connected until the session ends.
 async fn keep_lane(
-    shared: Arc<Shared>,
+    shared: Arc<EndpointState>,
     peer: Arc<PeerState>,
     session: Arc<SessionState>,
     index: u32,
@@ -125,7 +125,7 @@ async fn keep_lane(
 
 /// Connects one lane and runs it until it breaks. An error means that there was no connection.
 async fn dial_lane(
-    shared: &Arc<Shared>,
+    shared: &Arc<EndpointState>,
     peer: &Arc<PeerState>,
     index: u32,
     session: Option<&Arc<SessionState>>,
@@ -158,7 +158,7 @@ async fn dial_lane(
 
 /// The session that a control lane's answer belongs to; a new one brings its other lanes up.
 fn session_of(
-    shared: &Arc<Shared>,
+    shared: &Arc<EndpointState>,
     peer: &Arc<PeerState>,
     stream: &TlsStream<Socket>,
     theirs: &Hello,
@@ -190,7 +190,7 @@ fn session_of(
 
 /// Connects, and tells each other where the lane stands.
 async fn exchange_hellos(
-    shared: &Shared,
+    shared: &EndpointState,
     peer: &PeerState,
     purpose: Purpose,
     believed: Option<&SessionState>,
@@ -226,7 +226,7 @@ async fn exchange_hellos(
         (Some(theirs), None) => Ok((stream, theirs)),
         (_, Some(refusal)) => {
             // TLS has proven that it is this peer.
-            shared.owner.turned_away(peer.slot, &refusal.evidence);
+            shared.handler.turned_away(peer.slot, &refusal.evidence);
             Err(HandshakeError::Refused(refusal))
         }
         (None, None) => Err(HandshakeError::refuse("the answer is empty".to_owned())),
@@ -234,7 +234,10 @@ async fn exchange_hellos(
 }
 
 /// Connects to the first address that answers with the right certificate.
-async fn open(shared: &Shared, peer: &PeerState) -> Result<TlsStream<Socket>, HandshakeError> {
+async fn open(
+    shared: &EndpointState,
+    peer: &PeerState,
+) -> Result<TlsStream<Socket>, HandshakeError> {
     let addresses = locked(&peer.addresses).clone();
     let name = ServerName::try_from(replica_name(shared.set, peer.slot))
         .map_err(|error| HandshakeError::Unreachable(error.to_string()))?;

@@ -13,8 +13,8 @@ use vfs::ReplicaSlot;
 use crate::accept;
 use crate::dial;
 use crate::flow::locked;
+use crate::handler::MessageHandler;
 use crate::identity::{Incarnation, SetId};
-use crate::owner::Owner;
 use crate::peers::{Peer, PeerState, Peers};
 use crate::set::SetDirectory;
 use crate::settings::Settings;
@@ -26,12 +26,12 @@ use crate::wire::Hello;
 const ADDRESSES_KNOWN: usize = 8;
 
 /// What the tasks of an endpoint share.
-pub(crate) struct Shared {
+pub(crate) struct EndpointState {
     pub set: SetId,
     pub slot: ReplicaSlot,
     pub incarnation: Incarnation,
     pub settings: Settings,
-    pub owner: Arc<dyn Owner>,
+    pub handler: Arc<dyn MessageHandler>,
     pub dial: Arc<ClientConfig>,
     pub accept: Arc<ServerConfig>,
     pub accept_join: Arc<ServerConfig>,
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     is_closed: AtomicBool,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for EndpointState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-impl Shared {
+impl EndpointState {
     /// What is known of this replica; made up on first contact.
     pub(crate) fn peer(&self, slot: ReplicaSlot) -> Arc<PeerState> {
         let mut peers = locked(&self.peers);
@@ -110,7 +110,7 @@ impl Shared {
     /// What every hello to a peer says of this replica.
     pub(crate) fn hello_to(&self, peer: ReplicaSlot, lane: u32) -> Hello {
         let introduction = match lane {
-            0 => self.owner.introduce(peer),
+            0 => self.handler.introduce(peer),
             _ => bytes::Bytes::new(),
         };
         Hello {
@@ -143,7 +143,7 @@ impl Shared {
 /// cannot be overtaken, and at 1 Gbit/s and 200 ms that is many megabytes.
 #[derive(Debug)]
 pub struct Endpoint {
-    shared: Arc<Shared>,
+    shared: Arc<EndpointState>,
 }
 
 impl Endpoint {
@@ -157,16 +157,16 @@ impl Endpoint {
         identity: &Identity,
         incarnation: Incarnation,
         settings: Settings,
-        owner: Arc<dyn Owner>,
+        handler: Arc<dyn MessageHandler>,
         listener: TcpListener,
         desk: Option<SetDirectory>,
     ) -> Result<Endpoint, IdentityError> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(EndpointState {
             set: identity.set,
             slot: identity.slot,
             incarnation,
             settings,
-            owner,
+            handler,
             dial: tls::dial_config(identity)?,
             accept: tls::accept_config(identity)?,
             accept_join: tls::accept_join_config(identity)?,
@@ -212,7 +212,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends every session; whether another one begins is up to [`Owner::meet`].
+    /// Ends every session; whether another one begins is up to [`MessageHandler::meet`].
     pub fn end_sessions(&self) {
         for peer in locked(&self.shared.peers).values() {
             peer.end();

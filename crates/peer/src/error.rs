@@ -1,4 +1,4 @@
-//! What can go wrong between replicas, as an owner sees it. Malformed bytes have their own type in
+//! What can go wrong between replicas, as an handler sees it. Malformed bytes have their own type in
 //! [`crate::wire`]; refusals of certificates and tokens in [`crate::set`].
 
 use bytes::Bytes;
@@ -71,12 +71,12 @@ pub enum RequestError {
     Busy,
 }
 
-/// Why an owner refuses a message or a request. For people: what is wrong and what to do.
+/// Why an handler refuses a message or a request. For people: what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(pub String);
 
-/// Why an owner makes no connection with a peer.
+/// Why an handler makes no connection with a peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct TurnedAway {
@@ -84,6 +84,6 @@ pub struct TurnedAway {
     pub again: bool,
     /// For people: what is wrong and what to do.
     pub reason: String,
-    /// For the owner of the peer, in the owner's own form; at most 32 KiB.
+    /// For the handler of the peer, in the handler's own form; at most 32 KiB.
     pub evidence: Bytes,
 }

@@ -1,9 +1,9 @@
 //! What both ends of a connection check in the hello of the other.
 
-use crate::endpoint::Shared;
+use crate::endpoint::EndpointState;
 use crate::error::TurnedAway;
+use crate::handler::Sender;
 use crate::identity::Incarnation;
-use crate::owner::Sender;
 use crate::settings::MAX_DATA_LANES;
 use crate::wire::{Hello, RefusalCode, WireError, WireRefusal, agree_on_version};
 use rustls::pki_types::CertificateDer;
@@ -95,7 +95,7 @@ impl HandshakeError {
 
 /// Names who is at the other end of TLS.
 pub(crate) fn certified(
-    shared: &Shared,
+    shared: &EndpointState,
     chain: Option<&[CertificateDer<'_>]>,
 ) -> Result<ReplicaSlot, String> {
     let certificate = chain.and_then(<[_]>::first);
@@ -113,7 +113,7 @@ pub(crate) fn certified(
 
 /// Checks everything that does not depend on the lane.
 pub(crate) fn check_hello(
-    shared: &Shared,
+    shared: &EndpointState,
     hello: &Hello,
     certified: ReplicaSlot,
 ) -> Result<Sender, WireRefusal> {
@@ -148,18 +148,18 @@ pub(crate) fn check_hello(
             ..WireRefusal::new(code, refusal.reason)
         }
     };
-    let owner = &shared.owner;
+    let handler = &shared.handler;
     // Before it is judged who that is: our own files may be too old to know.
     if hello.lane == 0 {
-        let met = owner.meet(sender, &hello.introduction);
+        let met = handler.meet(sender, &hello.introduction);
         met.map_err(turned_away)?;
     }
-    owner.admit_session(sender).map_err(turned_away)?;
+    handler.admit_session(sender).map_err(turned_away)?;
     Ok(sender)
 }
 
 /// How many data lanes two replicas use.
-pub(crate) fn agree_on_data_lanes(shared: &Shared, hello: &Hello) -> u32 {
+pub(crate) fn agree_on_data_lanes(shared: &EndpointState, hello: &Hello) -> u32 {
     hello
         .data_lanes
         .clamp(1, MAX_DATA_LANES)

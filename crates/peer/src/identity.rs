@@ -30,7 +30,7 @@ impl fmt::Debug for SetId {
     }
 }
 
-/// How often a replica has started, from a durable counter of its owner; it only grows. Sessions are
+/// How often a replica has started, from a durable counter of its handler; it only grows. Sessions are
 /// between two incarnations: a replica that restarted has forgotten what it had received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);

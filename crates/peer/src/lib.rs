@@ -2,15 +2,15 @@
 //! reliable.
 //!
 //! An [`Endpoint`] listens and dials. With each incarnation of a [`Peer`] there is a [`Session`], which
-//! survives its connections: a message is sent once and handed to the [`Owner`] once, in the order of its
+//! survives its connections: a message is sent once and handed to the [`MessageHandler`] once, in the order of its
 //! [`Lane`], however often connections break. When either side restarts, the session ends, and what it had
 //! not delivered is lost with it; requests then end with [`RequestError::OutcomeUnknown`].
 //!
-//! Read on in [`Owner`] (what is handed up, and the order), [`Settings`] (windows and times), [`set`] (the
+//! Read on in [`MessageHandler`] (what is handed up, and the order), [`Settings`] (windows and times), [`set`] (the
 //! authority, invitations, joining), and inside in `flow` (sequence numbers, acknowledgement, credit),
 //! `wire` (bytes), `connection` (one connection of one lane) and `tls`.
 //!
-//! What must never enter: the meaning of a message. Replication control, views and files are the owner's;
+//! What must never enter: the meaning of a message. Replication control, views and files are the handler's;
 //! here a message is a number, a body and a payload. That one has arrived says nothing about storage.
 
 mod accept;
@@ -22,10 +22,10 @@ mod dial;
 mod endpoint;
 mod error;
 mod flow;
+mod handler;
 mod handshake;
 mod identity;
 mod message;
-mod owner;
 mod peers;
 mod session;
 pub mod set;
@@ -47,9 +47,9 @@ pub async fn decode_as_anything(bytes: &[u8]) {
 
 pub use endpoint::Endpoint;
 pub use error::{Refusal, RequestError, SendError, TurnedAway};
+pub use handler::{Incoming, MessageHandler, Sender};
 pub use identity::{Incarnation, SetId};
 pub use message::{Lane, Message};
-pub use owner::{Incoming, Owner, Sender};
 pub use peers::Peer;
 pub use session::Session;
 pub use settings::{MAX_DATA_LANES, PROTOCOL_VERSIONS, Settings};

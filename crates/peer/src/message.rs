@@ -1,15 +1,15 @@
-//! What an owner sends: messages, and the kinds of lane that carry them.
+//! What an handler sends: messages, and the kinds of lane that carry them.
 //!
-//! The meaning of `kind` and `body` is the owner's; nothing in here may look into them.
+//! The meaning of `kind` and `body` is the handler's; nothing in here may look into them.
 
 use bytes::Bytes;
 
-/// One message of the owner. It is sent once and handed up once, whole.
+/// One message of the handler. It is sent once and handed up once, whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Which message of the owner's protocol this is.
+    /// Which message of the handler's protocol this is.
     pub kind: u32,
-    /// The owner's encoding of everything but bulk bytes; at most [`Message::MAX_BODY_BYTES`].
+    /// The handler's encoding of everything but bulk bytes; at most [`Message::MAX_BODY_BYTES`].
     pub body: Bytes,
     /// Bulk bytes, handed to the socket without a copy of ours. Bounded by the lane.
     pub payload: Bytes,

@@ -9,10 +9,10 @@ use vfs::ReplicaSlot;
 
 use crate::connection::Arrived;
 use crate::delivery::hand_up;
-use crate::endpoint::Shared;
+use crate::endpoint::EndpointState;
 use crate::error::SendError;
 use crate::flow::locked;
-use crate::owner::{Owner, Sender};
+use crate::handler::{MessageHandler, Sender};
 use crate::session::{Session, SessionState};
 use crate::status::{Counters, PeerStatus};
 
@@ -53,7 +53,7 @@ impl PeerState {
     /// has ended.
     pub(crate) fn session_with(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<EndpointState>,
         sender: Sender,
         data_lanes: u32,
     ) -> Result<(Arc<SessionState>, bool), OldIncarnation> {
@@ -73,8 +73,9 @@ impl PeerState {
         let (session, outlets) =
             SessionState::new(sender, data_lanes, &shared.settings, self.counters.clone());
         let session = Arc::new(session);
-        let owner = shared.owner.clone();
-        let hand_over = change_session(owner, before, deliveries.take(), session.clone(), outlets);
+        let handler = shared.handler.clone();
+        let hand_over =
+            change_session(handler, before, deliveries.take(), session.clone(), outlets);
         *deliveries = Some(tokio::spawn(hand_over));
         self.session.send_replace(Some(session.clone()));
         // Whoever closes or revokes looks at the session after saying so; we look the other way round.
@@ -129,27 +130,27 @@ impl PeerState {
     }
 }
 
-/// Ends one session towards the owner and begins the next, in this order, then hands messages up until
+/// Ends one session towards the handler and begins the next, in this order, then hands messages up until
 /// that one ends too.
 async fn change_session(
-    owner: Arc<dyn Owner>,
+    handler: Arc<dyn MessageHandler>,
     before: Option<Arc<SessionState>>,
     deliveries_before: Option<JoinHandle<()>>,
     session: Arc<SessionState>,
     outlets: Vec<mpsc::UnboundedReceiver<Arrived>>,
 ) {
     if let Some(deliveries) = deliveries_before {
-        // A panic of the owner's handler was reported where it happened.
+        // A panic of the handler's handler was reported where it happened.
         let _ = deliveries.await;
     }
     if let Some(before) = before {
-        owner.session_ended(before.peer);
+        handler.session_ended(before.peer);
     }
-    owner.session_began(session.peer);
+    handler.session_began(session.peer);
     let mut lanes = JoinSet::new();
     for (lane, outlet) in session.lanes.iter().zip(outlets) {
         lanes.spawn(hand_up(
-            owner.clone(),
+            handler.clone(),
             session.clone(),
             lane.clone(),
             outlet,

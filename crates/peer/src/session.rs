@@ -13,8 +13,8 @@ use crate::compression::{self, Gauge};
 use crate::connection::Arrived;
 use crate::error::{Refusal, RequestError, SendError};
 use crate::flow::{LaneState, Outgoing, locked};
+use crate::handler::Sender;
 use crate::message::{Lane, Message};
-use crate::owner::Sender;
 use crate::settings::Settings;
 use crate::status::Counters;
 use crate::wire::Role;
@@ -100,7 +100,7 @@ impl SessionState {
         locked(&self.pending).clear();
     }
 
-    /// Hands an arrived message on, without waiting: replies to whoever asked, the rest to the owner's
+    /// Hands an arrived message on, without waiting: replies to whoever asked, the rest to the handler's
     /// queue of this lane.
     pub(crate) fn deliver(&self, lane: &LaneState, arrived: Arrived) {
         let reply = match arrived.role {
@@ -228,7 +228,7 @@ impl Session {
 
     /// Sends a message, waiting for room. It reaches the peer exactly once, unless one of the two
     /// incarnations ends before; whether it did is then unknown. That it arrived says nothing about
-    /// stable storage: such acknowledgements are messages of the owner.
+    /// stable storage: such acknowledgements are messages of the handler.
     ///
     /// # Errors
     /// [`SendError::TooLarge`] and [`SendError::Ended`].

@@ -92,13 +92,13 @@ pub struct PeerStatus {
     pub received_bytes: u64,
     /// Bytes that wait for the peer or for its acknowledgement, before compression.
     pub queued_bytes: u64,
-    /// Bytes that arrived and have not been released by the owner.
+    /// Bytes that arrived and have not been released by the handler.
     pub held_bytes: u64,
     /// Messages sent again after a connection broke, in the present session.
     pub retransmitted: u64,
     /// Connections made since this replica started.
     pub connections: u64,
-    /// Messages that the owner refused. Refused requests are answered, and not counted.
+    /// Messages that the handler refused. Refused requests are answered, and not counted.
     pub refused: u64,
     /// Whether data payloads are compressed at present.
     pub compressing: bool,

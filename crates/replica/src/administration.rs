@@ -10,7 +10,7 @@ use serde::Serialize;
 use vfs::{ObjectId, ReplicaSlot};
 use view::{Decision, Kind, Outcome, SettledBy, ViewState};
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::handle::Replica;
 use crate::membership::authority;
 use crate::membership::losses;
@@ -306,7 +306,7 @@ fn topmost(
 }
 
 /// What a thaw gives up of what a control covers, for people.
-fn open_questions(shared: &Shared, slot: ReplicaSlot, control: &control::Proposal) -> String {
+fn open_questions(shared: &ReplicaState, slot: ReplicaSlot, control: &control::Proposal) -> String {
     let place = slot.0;
     let mut words = format!(
         "whatever replica {place} answered its clients there and had not sent; nobody else knows how much that is"
@@ -337,7 +337,7 @@ fn open_questions(shared: &Shared, slot: ReplicaSlot, control: &control::Proposa
 }
 
 /// Paths of files, not too many.
-fn named(shared: &Shared, files: &[vfs::ObjectId]) -> String {
+fn named(shared: &ReplicaState, files: &[vfs::ObjectId]) -> String {
     let paths = files.iter().take(NAMED).map(|file| {
         let path = shared.store.path_of(*file);
         path.unwrap_or_else(|_| format!("object {file}"))

@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use bytes::Bytes;
 use control::Envelope;
-use peer::{Incoming, Message, Owner, Refusal, Sender, TurnedAway};
+use peer::{Incoming, Message, MessageHandler, Refusal, Sender, TurnedAway};
 use vfs::{Error, ReplicaSlot};
 
 use crate::driver::commit_hook::ORIGIN;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::frontend::expired_clients;
 use crate::frontend::expired_clients::ClientsAsked;
 use crate::frontend::file_system::ReplicatedFileSystem;
@@ -25,13 +25,13 @@ use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::scrub;
 use crate::state::forward::{self, Answer, Forwarded, Operation, Value};
-use crate::state::wire::{self, Applied, Ask, Grounds, Kind, Malformed, PieceDone};
+use crate::state::wire::{self, Applied, Grounds, Kind, LeaseRequest, Malformed, PieceDone};
 
 /// Takes what the endpoint receives; it does not keep the replica alive.
-pub(crate) struct Dispatch(pub(crate) Weak<Shared>);
+pub(crate) struct Dispatch(pub(crate) Weak<ReplicaState>);
 
 #[async_trait]
-impl Owner for Dispatch {
+impl MessageHandler for Dispatch {
     fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
         match self.0.upgrade() {
             Some(shared) => shared.admit_session(peer.slot),
@@ -137,7 +137,7 @@ fn refused(reason: &str) -> Refusal {
     Refusal(reason.to_owned())
 }
 
-fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
+fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malformed> {
     let from = incoming.from.slot;
     let Some(kind) = Kind::of(incoming.message.kind) else {
         return Ok(());
@@ -169,15 +169,15 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
                 contents::arrived(shared, &inbox, head, incoming);
             }
         }
-        Kind::Ask => {
-            let ask: Ask = wire::decode(body)?;
+        Kind::LeaseRequest => {
+            let ask: LeaseRequest = wire::decode(body)?;
             shared.outcomes.note_said(incoming.from, ask.position);
             if let Some(mark) = ask.mark {
                 shared.lineage.note(from, ask.incarnation, mark);
             }
             views::asked(shared, from, ask);
         }
-        Kind::Promise => views::promised(shared, from, wire::decode(body)?),
+        Kind::LeaseGrant => views::promised(shared, from, wire::decode(body)?),
         Kind::Entered => views::entered(shared, from, wire::decode(body)?),
         Kind::CaughtUp => views::caught_up(shared, from, wire::decode(body)?),
         Kind::Incomplete => {
@@ -211,7 +211,7 @@ fn receive(shared: &Arc<Shared>, incoming: Incoming) -> Result<(), Malformed> {
 }
 
 /// A message of replication control.
-fn control(shared: &Arc<Shared>, from: ReplicaSlot, envelope: Envelope) {
+fn control(shared: &Arc<ReplicaState>, from: ReplicaSlot, envelope: Envelope) {
     if let Err(why) = authorisation::may_control(shared.speaker(from), &envelope.message) {
         return tracing::warn!(peer = from.0, why, "a message of a peer is dropped");
     }
@@ -222,7 +222,11 @@ fn control(shared: &Arc<Shared>, from: ReplicaSlot, envelope: Envelope) {
 }
 
 /// Answers a forwarded operation.
-async fn answer_forward(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> Message {
+async fn answer_forward(
+    shared: Arc<ReplicaState>,
+    from: ReplicaSlot,
+    forwarded: Forwarded,
+) -> Message {
     shared.metrics.served.fetch_add(1, Ordering::Relaxed);
     let answer = tokio::select! {
         answer = serve(shared.clone(), from, forwarded) => Some(answer),
@@ -238,7 +242,7 @@ async fn answer_forward(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwa
 }
 
 /// Carries out what another replica forwarded.
-async fn serve(shared: Arc<Shared>, from: ReplicaSlot, forwarded: Forwarded) -> Answer {
+async fn serve(shared: Arc<ReplicaState>, from: ReplicaSlot, forwarded: Forwarded) -> Answer {
     let Forwarded {
         origin,
         operation,

@@ -3,8 +3,9 @@
 //! What must never enter: what a message means.
 
 use crate::state::wire::{
-    Applied, Ask, BasePage, CaughtUp, Completed, Entered, Greeting, HeldOpen, Incomplete, Note,
-    PieceDone, PieceHead, Promise, Records, Relayed, ScrubAnswer, ScrubQuestion, Wanted, decode,
+    Applied, BasePage, CaughtUp, Completed, Entered, Greeting, HeldOpen, Incomplete, LeaseGrant,
+    LeaseRequest, Note, PieceDone, PieceHead, Records, Relayed, ScrubAnswer, ScrubQuestion, Wanted,
+    decode,
 };
 
 /// Takes arbitrary bytes apart as every kind of message, for fuzzing; nothing comes of it.
@@ -23,8 +24,8 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<peer::set::MemberList>(bytes));
     drop(decode::<peer::set::Handover>(bytes));
     drop(decode::<BasePage>(bytes));
-    drop(decode::<Ask>(bytes));
-    drop(decode::<Promise>(bytes));
+    drop(decode::<LeaseRequest>(bytes));
+    drop(decode::<LeaseGrant>(bytes));
     drop(decode::<Entered>(bytes));
     drop(decode::<CaughtUp>(bytes));
     drop(decode::<Relayed>(bytes));

@@ -20,7 +20,7 @@ use crate::dispatch::Dispatch;
 use crate::driver::engine::{Engine, Step};
 use crate::driver::lease_state::LeaseState;
 use crate::driver::persistence::{self, Remembered};
-use crate::driver::shared::{Parts, Shared};
+use crate::driver::replica_state::{Parts, ReplicaState};
 use crate::frontend::expired_clients;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::frontend::reclaim;
@@ -34,7 +34,7 @@ use crate::replication::removed;
 use crate::replication::renewing;
 use crate::replication::scrub;
 use crate::state::copies::Held;
-use crate::state::ledger::Former;
+use crate::state::ledger::Previous;
 use crate::state::lineage::{self, Lineage};
 use crate::state::settings::{Durability, Settings};
 use crate::state::shipping::{self, Unshipped};
@@ -73,7 +73,7 @@ pub enum StartError {
 /// It serves as a [`FileSystem`] through [`Replica::file_system`]. Dropping it ends its connections; what
 /// others lack of it is sent when it starts again.
 pub struct Replica {
-    shared: Arc<Shared>,
+    shared: Arc<ReplicaState>,
     file_system: Arc<ReplicatedFileSystem>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -127,7 +127,7 @@ impl Replica {
         let peer_settings = settings.peer.clone();
         // Who keeps the authority may change while the server runs.
         let desk = Some(set.clone());
-        let shared = Arc::new(Shared::new(Parts {
+        let shared = Arc::new(ReplicaState::new(Parts {
             engine: engine.clone(),
             settings,
             incarnation,
@@ -151,9 +151,9 @@ impl Replica {
         members::adopt_members(&shared, list);
         if is_witness || held == Held::Nothing {
             // A witness makes nothing; else whatever was made here is with the others, or was given up.
-            shared.engine.with_core(|guard| guard.former_settled());
+            shared.engine.with_core(|guard| guard.previous_settled());
         } else {
-            take_up_former(&shared, &remembered.granted)?;
+            take_up_previous(&shared, &remembered.granted)?;
         }
         reclaim::remember_others_went_on(&shared)?;
         shared.remember_trimmed()?;
@@ -258,7 +258,7 @@ impl Replica {
         tokio::time::timeout(patience, everywhere).await.is_ok()
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<ReplicaState> {
         &self.shared
     }
 }
@@ -317,8 +317,8 @@ fn engine(
 
 /// Goes on with what earlier incarnations left: contents that were not everywhere, controls that were
 /// not given up. A control ends only when everything written under it is everywhere, so a file that no
-/// former control covers has only a mark left.
-fn take_up_former(shared: &Shared, grants: &[Proposal]) -> Result<(), StartError> {
+/// previous control covers has only a mark left.
+fn take_up_previous(shared: &ReplicaState, grants: &[Proposal]) -> Result<(), StartError> {
     let marked = shared.store.unshipped()?;
     let position = *shared.store.stable_position().borrow();
     let own = shared.slot();
@@ -341,8 +341,8 @@ fn take_up_former(shared: &Shared, grants: &[Proposal]) -> Result<(), StartError
                 guard.ledger.shipped.insert(file);
             }
         }
-        guard.ledger.former = Some(Former { position, files });
-        guard.settle_former();
+        guard.ledger.previous = Some(Previous { position, files });
+        guard.settle_previous();
     });
     shared.engine.ring_contents();
     Ok(())

@@ -7,7 +7,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use vfs::ObjectId;
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::membership::accounts;
 use crate::membership::links;
 use crate::membership::members;
@@ -25,7 +25,7 @@ const RECORDS_AT_ONCE: usize = 256;
 const KEPT_IN_CONTACT: u64 = 10;
 
 /// Looks after things until the replica stops.
-pub(crate) async fn keep(shared: Arc<Shared>) {
+pub(crate) async fn keep(shared: Arc<ReplicaState>) {
     tokio::select! {
         () = tidy(&shared) => {}
         () = configure(&shared) => {}
@@ -34,14 +34,14 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 
 /// Has the set agree on members that come and go. That waits for a newcomer that does not answer, and nothing else may:
 /// not even the news that this newcomer is removed.
-async fn configure(shared: &Arc<Shared>) {
+async fn configure(shared: &Arc<ReplicaState>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
         views::configure(shared).await;
     }
 }
 
-async fn tidy(shared: &Arc<Shared>) {
+async fn tidy(shared: &Arc<ReplicaState>) {
     let mut trimmed = 0;
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -65,7 +65,7 @@ async fn tidy(shared: &Arc<Shared>) {
 }
 
 /// Tells of locks that arrived with updates, for ever.
-pub(crate) async fn pass_lock_changes_on(shared: Arc<Shared>) {
+pub(crate) async fn pass_lock_changes_on(shared: Arc<ReplicaState>) {
     let mut changes = shared.store.lock_changes();
     loop {
         match changes.recv().await {
@@ -79,7 +79,7 @@ pub(crate) async fn pass_lock_changes_on(shared: Arc<Shared>) {
 
 /// Takes the durable marks off files that everybody has. Until this replica is up to date they tell what it has to put
 /// aside, should the others have gone on without it.
-async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
+async fn forget_marks(shared: &ReplicaState) -> vfs::Result<()> {
     if !shared.lease.is_up_to_date() {
         return Ok(());
     }
@@ -103,7 +103,7 @@ async fn forget_marks(shared: &Shared) -> vfs::Result<()> {
 }
 
 /// Removes records that every member has applied, or that a replica out of the view has to do without.
-async fn trim(shared: &Shared, trimmed: &mut u64) -> vfs::Result<()> {
+async fn trim(shared: &ReplicaState, trimmed: &mut u64) -> vfs::Result<()> {
     let connected = links::connected(shared);
     let overdrawn = accounts::overdrawn(shared);
     let kept = |slot| {
@@ -129,7 +129,7 @@ async fn trim(shared: &Shared, trimmed: &mut u64) -> vfs::Result<()> {
 }
 
 /// The last record up to a position; positions have gaps, and nobody lacks what was never there.
-fn last_record(shared: &Shared, through: u64) -> vfs::Result<Option<u64>> {
+fn last_record(shared: &ReplicaState, through: u64) -> vfs::Result<Option<u64>> {
     let mut last = None;
     loop {
         let from = last.map_or(1, |last| last + 1);

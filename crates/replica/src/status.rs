@@ -6,7 +6,7 @@ use control::{ClockDifference, Depth, Proposal};
 use serde::Serialize;
 use vfs::ReplicaSlot;
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::handle::Replica;
 use crate::membership::links::{connected, lags};
 use crate::state::returns::ReturnView;
@@ -213,7 +213,7 @@ impl Replica {
                 .into_iter()
                 .map(|(by, of)| ShortView { by: by.0, of: of.0 })
                 .collect(),
-            space_refusals: shared.room.refused(),
+            space_refusals: shared.free_space.refused(),
         }
     }
 
@@ -234,7 +234,7 @@ impl Replica {
     }
 }
 
-fn peers(shared: &Shared) -> Vec<PeerView> {
+fn peers(shared: &ReplicaState) -> Vec<PeerView> {
     let lags = shared.engine.with_core(lags);
     let connected = connected(shared);
     let transport = shared
@@ -281,7 +281,7 @@ fn peers(shared: &Shared) -> Vec<PeerView> {
         .collect()
 }
 
-fn clock_of(shared: &Shared, peer: ReplicaSlot) -> Option<ClockView> {
+fn clock_of(shared: &ReplicaState, peer: ReplicaSlot) -> Option<ClockView> {
     let news = shared.news();
     let lately = news
         .get(&peer)
@@ -297,7 +297,7 @@ fn clock_of(shared: &Shared, peer: ReplicaSlot) -> Option<ClockView> {
 }
 
 /// What a peer said lately of its links to third members.
-fn links_of(shared: &Shared, peer: ReplicaSlot) -> Vec<LinkView> {
+fn links_of(shared: &ReplicaState, peer: ReplicaSlot) -> Vec<LinkView> {
     let news = shared.news();
     let said = news.get(&peer).and_then(|news| news.said.as_ref());
     let said = said.filter(|(_, at)| at.elapsed() < shared.settings.site_lease);
@@ -314,7 +314,7 @@ fn links_of(shared: &Shared, peer: ReplicaSlot) -> Vec<LinkView> {
         .collect()
 }
 
-fn controls(shared: &Shared) -> (Vec<ControlView>, usize) {
+fn controls(shared: &ReplicaState) -> (Vec<ControlView>, usize) {
     let own = shared.slot();
     let (mut found, total) = shared.engine.with_core(|guard| {
         let mut total = 0;

@@ -101,7 +101,7 @@ async fn what_a_client_held_is_given_up_when_it_stays_away_and_only_then() {
     let opener = OpenOwner::new(b"vanishes", b"process");
     let by = fixture::root();
     let opened = fixture::patiently(|| {
-        let by = vfs::Authority::Credentials(&by);
+        let by = vfs::AccessCheck::Credentials(&by);
         set.sites[0].files.open(by, denied, &opener, alone)
     });
     opened.await.unwrap();

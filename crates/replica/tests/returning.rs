@@ -52,7 +52,7 @@ async fn miss(set: &mut Set, (files, length): (usize, usize)) -> Crashed {
     let replica = set.sites[0].replica.clone();
     let before = replica.view_status().epoch;
     let away = set.crash(2).await;
-    // Agreed is not enough: whoever still follows the former view sends as fast as ever.
+    // Agreed is not enough: whoever still follows the previous view sends as fast as ever.
     eventually("the others go on without it", || {
         let status = replica.view_status();
         let gone = status

@@ -6,7 +6,7 @@ mod fixture;
 
 use fixture::{ROOT, Set, eventually, root};
 use store::ContentPiece;
-use vfs::{Authority, Error, FileSystem, ObjectId, SetAttributes};
+use vfs::{AccessCheck, Error, FileSystem, ObjectId, SetAttributes};
 
 /// More than a message, with holes' worth of zeros in between.
 fn content() -> Vec<u8> {
@@ -37,7 +37,7 @@ async fn make_file(set: &Set) -> ObjectId {
 /// What the own disk of a site holds.
 async fn own_bytes(set: &Set, at: usize, file: ObjectId) -> Result<Vec<u8>, Error> {
     let (who, store) = (root(), &set.sites[at].store);
-    let read = store.read(Authority::Open(&who), file, 0, 1 << 20).await;
+    let read = store.read(AccessCheck::Open(&who), file, 0, 1 << 20).await;
     read.map(|read| read.bytes.to_vec())
 }
 
@@ -165,7 +165,7 @@ async fn a_copy_whose_rows_are_outvoted_is_replaced() {
             ..SetAttributes::default()
         },
     );
-    let by = Authority::Credentials(&who);
+    let by = AccessCheck::Credentials(&who);
     store.set_attributes(by, file, &set_mode).await.unwrap();
     tokio::task::spawn_blocking(move || drop(store))
         .await

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fixture::{ROOT, Set, WRITE, eventually, owner, patiently, root};
-use vfs::{Authority, Credentials, Error, FileSystem, SetAttributes, Stability};
+use vfs::{AccessCheck, Credentials, Error, FileSystem, SetAttributes, Stability};
 
 /// Longer than any test takes.
 const KEPT: Duration = Duration::from_secs(600);
@@ -258,7 +258,7 @@ async fn a_file_made_and_written_under_the_control_of_another_site_takes_a_forwa
         .expect("the open is kept where the client is");
     let before = forwarded();
     let bytes = Bytes::from_static(b"eight by");
-    let (by, stability) = (Authority::Open(&who), Stability::File);
+    let (by, stability) = (AccessCheck::Open(&who), Stability::File);
     let writing = near.files.write(by, file, 0, bytes, stability);
     let written = writing.await.unwrap();
     assert_eq!(forwarded() - before, 1, "it was written");
@@ -472,7 +472,7 @@ async fn set_id_bits_go_with_a_write_that_another_site_carries_out() {
         };
         for change in [given, mode] {
             let superuser = root();
-            let by = Authority::Credentials(&superuser);
+            let by = AccessCheck::Credentials(&superuser);
             primary
                 .files
                 .set_attributes(by, file, &change)
@@ -484,7 +484,7 @@ async fn set_id_bits_go_with_a_write_that_another_site_carries_out() {
             group,
             ..root()
         };
-        let by = Authority::Credentials(&who);
+        let by = AccessCheck::Credentials(&who);
         let opener = owner("writer");
         patiently(|| writer.files.open(by, file, &opener, WRITE))
             .await
@@ -493,9 +493,13 @@ async fn set_id_bits_go_with_a_write_that_another_site_carries_out() {
         let first = forwarded();
         let data = || Bytes::from_static(b"more");
         let write = || {
-            writer
-                .files
-                .write(Authority::Open(&who), file, 0, data(), Stability::Unstable)
+            writer.files.write(
+                AccessCheck::Open(&who),
+                file,
+                0,
+                data(),
+                Stability::Unstable,
+            )
         };
         patiently(write).await.unwrap();
         assert!(forwarded() > first, "it was carried out here");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fixture::{ROOT, Set, Site, WRITE, eventually, patiently, root};
-use vfs::{Authority, FileSystem, ObjectId, Stability, WriteVerifier};
+use vfs::{AccessCheck, FileSystem, ObjectId, Stability, WriteVerifier};
 
 /// More than is kept among the rows.
 const LENGTH: usize = 100_000;
@@ -48,7 +48,7 @@ impl Client<'_> {
         let bytes = || Bytes::copy_from_slice(self.bytes);
         let files = &self.site.files;
         let written = patiently(|| {
-            let by = Authority::Open(&who);
+            let by = AccessCheck::Open(&who);
             files.write(by, self.file, 0, bytes(), Stability::Unstable)
         });
         self.tell(written.await.unwrap().verifier).await

@@ -265,7 +265,7 @@ mod tests {
     use bytes::Bytes;
     use store::{NewStore, Store, StoreOptions};
     use vfs::{
-        Authority, Creation, Credentials, FileSystem, Name, NewObject, ObjectId, ObjectKind,
+        AccessCheck, Creation, Credentials, FileSystem, Name, NewObject, ObjectId, ObjectKind,
         SetAttributes, Stability,
     };
 
@@ -297,7 +297,7 @@ mod tests {
             made.push(created.unwrap().attributes.id);
         }
         let content = Bytes::from_static(b"what nobody else has");
-        let authority = Authority::Credentials(&who);
+        let authority = AccessCheck::Credentials(&who);
         let written = store.write(authority, made[2], 0, content, Stability::Unstable);
         written.await.unwrap();
         let kept = store.save_aside("thaw-1", "by hand", &made[1..]).await;

@@ -26,10 +26,10 @@ pub(crate) enum Packet {
     /// What a client that reads asks, on its way to the primary or back.
     Question(Question),
     Answer(Question, Answer),
-    /// Promise that you join no view without me.
-    Ask(Asked),
+    /// LeaseGrant that you join no view without me.
+    LeaseRequest(Asked),
     /// I promise what you asked for with this.
-    Promise(Asked),
+    LeaseGrant(Asked),
     /// So many decisions are known here.
     Known,
     /// I have so much; what do I lack?
@@ -70,7 +70,7 @@ impl Packet {
             Packet::Control(_) => Lane::Control,
             Packet::Update(..) | Packet::Applied(_) => Lane::Stream,
             Packet::Hello(_) | Packet::Reply(_) => Lane::Stream,
-            Packet::Ask(_) | Packet::Promise(_) | Packet::Known => Lane::Control,
+            Packet::LeaseRequest(_) | Packet::LeaseGrant(_) | Packet::Known => Lane::Control,
             Packet::Content(_) | Packet::Stored(_) => Lane::Data,
             Packet::Forward(_) | Packet::Returned(_) | Packet::Finished(..) => Lane::Forward,
             Packet::Question(_) | Packet::Answer(..) => Lane::Forward,
@@ -79,12 +79,15 @@ impl Packet {
 
     /// Whether it cannot change what the invariants look at.
     pub(crate) fn is_quiet(&self) -> bool {
-        matches!(self, Packet::Ask(_) | Packet::Promise(_) | Packet::Hello(_))
+        matches!(
+            self,
+            Packet::LeaseRequest(_) | Packet::LeaseGrant(_) | Packet::Hello(_)
+        )
     }
 
     /// Whether it may come to a later start of its receiver than the one it was meant for.
     pub(crate) fn outlives_receiver(&self) -> bool {
-        matches!(self, Packet::Promise(_))
+        matches!(self, Packet::LeaseGrant(_))
     }
 
     /// Whether it carries what was changed.

@@ -195,10 +195,10 @@ pub(crate) struct Site {
     /// How often its copy was replaced by another replica's since it was started.
     pub replaced: u64,
     /// How far its stream was when it was started.
-    pub former_head: u64,
+    pub previous_head: u64,
     /// When it entered the present view, or was started, by its clock.
     pub since: Moment,
-    /// Everything of its former incarnations is everywhere.
+    /// Everything of its previous incarnations is everywhere.
     pub renounced: bool,
     /// How far each peer has applied its stream, as heard in this incarnation.
     pub acknowledged: Heads,
@@ -238,7 +238,7 @@ impl Site {
             cut: false,
             stale: false,
             replaced: 0,
-            former_head: 0,
+            previous_head: 0,
             since: Moment(0),
             renounced: true,
             acknowledged: Heads::new(),
@@ -272,7 +272,7 @@ impl Site {
             caught_up: false,
             renounced: false,
             heads_at_entry: self.stable.heads.clone(),
-            former_head: self.stable_head(slot),
+            previous_head: self.stable_head(slot),
             since: local,
             ..Site::new(slot)
         }

@@ -42,7 +42,7 @@ impl Cargo {
             Packet::Content(_) | Packet::Stored(_) => Cargo::Data,
             Packet::Forward(_) | Packet::Returned(_) | Packet::Finished(..) => Cargo::Forward,
             Packet::Question(_) | Packet::Answer(..) => Cargo::Other,
-            Packet::Ask(_) | Packet::Promise(_) | Packet::Known => Cargo::Other,
+            Packet::LeaseRequest(_) | Packet::LeaseGrant(_) | Packet::Known => Cargo::Other,
             Packet::Hello(_) | Packet::Reply(_) => Cargo::Other,
         }
     }

@@ -254,7 +254,7 @@ fn play_44(switch: Switch) -> Result<(), Violation> {
 }
 
 #[test]
-fn counterexample_44_a_promise_that_a_former_incarnation_asked_for_is_not_believed() {
+fn counterexample_44_a_promise_that_a_previous_incarnation_asked_for_is_not_believed() {
     let broken = play_44(|rules| rules.promises_answer_questions = false).unwrap_err();
     assert_eq!(broken.invariant, "I3", "{broken}");
     play_44(all_rules).unwrap();

@@ -26,7 +26,7 @@ const FAILED_ONCE: [u64; 13] = [
 
 /// Refusals of a replica that was started anew; a newcomer that was never told of an end; what waited of a stream
 /// that was settled; a copy that was lost with a crash; a copy that undid a settlement; a newcomer that had not heard of a
-/// move; competitors of own proposals after a start; a former proposal that ended what others had won; an end that
+/// move; competitors of own proposals after a start; a previous proposal that ended what others had won; an end that
 /// a newcomer was not told; an acknowledgement that was taken back within a view; a copy that a crash could still take;
 /// a survivor that applied more of a lost stream than was kept; a server that asked ever more often. (Seed 411 was another: a control that
 /// only its holder, started anew, still knew.)

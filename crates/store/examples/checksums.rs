@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use store::{NewStore, Store, StoreOptions};
 use vfs::{
-    Authority, Creation, Credentials, FileSystem, Name, NewObject, ObjectId, SetAttributes,
+    AccessCheck, Creation, Credentials, FileSystem, Name, NewObject, ObjectId, SetAttributes,
     Stability,
 };
 
@@ -99,7 +99,7 @@ fn processor() -> Result<Duration> {
 /// Writes a file, makes it stable, closes its sums, reads it, removes it.
 async fn one_file(store: &Store, mebibytes: u64) -> Result<Spent> {
     let (who, name) = (Credentials::root(), Name::new(&b"file"[..])?);
-    let authority = Authority::Credentials(&who);
+    let access = AccessCheck::Credentials(&who);
     let new = NewObject::File(Creation::Unchecked);
     let set = SetAttributes::default();
     let made = store.create(&who, ObjectId::ROOT, &name, new, &set).await?;
@@ -110,7 +110,7 @@ async fn one_file(store: &Store, mebibytes: u64) -> Result<Spent> {
     for number in 0..mebibytes {
         let (at, data) = (number * MEBIBYTE, data.clone());
         store
-            .write(authority, id, at, data, Stability::Unstable)
+            .write(access, id, at, data, Stability::Unstable)
             .await?;
     }
     store.sync().await?;
@@ -119,7 +119,7 @@ async fn one_file(store: &Store, mebibytes: u64) -> Result<Spent> {
     for _ in 0..READS {
         for number in 0..mebibytes {
             let read = store
-                .read(authority, id, number * MEBIBYTE, MEBIBYTE as u32)
+                .read(access, id, number * MEBIBYTE, MEBIBYTE as u32)
                 .await?;
             assert_eq!(read.bytes.len() as u64, MEBIBYTE, "a short read");
         }

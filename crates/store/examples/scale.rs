@@ -13,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use store::{CommitMode, NewStore, Store, StoreOptions};
 use vfs::{
-    Authority, Cookie, Creation, Credentials, FileSystem, Name, NewObject, ObjectId, ObjectKind,
+    AccessCheck, Cookie, Creation, Credentials, FileSystem, Name, NewObject, ObjectId, ObjectKind,
     SetAttributes, Stability,
 };
 
@@ -255,7 +255,7 @@ async fn write_small_files(store: &Store, count: u64) -> Result<u64> {
         let id = make(store, home, &format!("file{number}"), file()).await?;
         let data = Bytes::from(vec![7; 4096]);
         store
-            .write(Authority::Open(&who), id, 0, data, Stability::Unstable)
+            .write(AccessCheck::Open(&who), id, 0, data, Stability::Unstable)
             .await?;
         if number % 10 == 0 {
             store.commit(id, 0, 0).await?;

@@ -1,7 +1,7 @@
 //! Whether somebody may touch a file's data: permission bits, then what other opens deny.
 
 use vfs::permission::{EXECUTE, READ, WRITE, granted};
-use vfs::{Authority, Credentials, Error, ObjectId, Result};
+use vfs::{AccessCheck, Credentials, Error, ObjectId, Result};
 
 use crate::inner::Inner;
 use crate::rows::ObjectRow;
@@ -14,11 +14,11 @@ pub(crate) struct Access {
     pub(crate) opened: bool,
 }
 
-impl From<Authority<'_>> for Access {
-    fn from(authority: Authority<'_>) -> Self {
+impl From<AccessCheck<'_>> for Access {
+    fn from(check: AccessCheck<'_>) -> Self {
         Access {
-            who: authority.credentials().clone(),
-            opened: matches!(authority, Authority::Open(_)),
+            who: check.credentials().clone(),
+            opened: matches!(check, AccessCheck::Open(_)),
         }
     }
 }

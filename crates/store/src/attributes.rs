@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vfs::Error;
 use vfs::{
-    Attributes, Authority, Credentials, ObjectId, Result, SetAttributes, SetTime, Timestamp,
+    AccessCheck, Attributes, Credentials, ObjectId, Result, SetAttributes, SetTime, Timestamp,
 };
 
 use crate::access::Access;
@@ -35,19 +35,19 @@ impl Inner {
     /// [`vfs::FileSystem::set_attributes`].
     pub(crate) async fn set_attributes(
         self: &Arc<Self>,
-        authority: Authority<'_>,
+        check: AccessCheck<'_>,
         id: ObjectId,
         set: &SetAttributes,
     ) -> Result<Attributes> {
         if let Some(size) = set.size {
-            let (inner, access) = (Arc::clone(self), Access::from(authority));
+            let (inner, access) = (Arc::clone(self), Access::from(check));
             let set = set.clone();
             return detached(async move { inner.resize(access, id, set, size).await }).await;
         }
         if set.is_empty() {
             return Ok(self.object(id)?.attributes(id));
         }
-        let who = authority.credentials();
+        let who = check.credentials();
         let Begun::New(mut mutation) = self.begin_once(who, Demand::Change).await? else {
             return Ok(self.object(id)?.attributes(id));
         };

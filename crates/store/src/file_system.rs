@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use vfs::{
-    Attributes, Authority, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
+    AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Extent, FileSystem, Holdings, LockConflict, LockKind, LockOwner, Name,
     NewObject, ObjectId, OpenOwner, Properties, ReadData, Result, SeekTarget, SetAttributes, Share,
     Space, Stability, Written, XattrMode, XattrName, XattrPage,
@@ -28,11 +28,11 @@ impl FileSystem for Store {
 
     async fn set_attributes(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         set: &SetAttributes,
     ) -> Result<Attributes> {
-        self.inner.set_attributes(authority, id, set).await
+        self.inner.set_attributes(access, id, set).await
     }
 
     async fn lookup(
@@ -112,12 +112,12 @@ impl FileSystem for Store {
 
     async fn open(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes> {
-        self.inner.open(authority, id, owner, share).await
+        self.inner.open(access, id, owner, share).await
     }
 
     async fn downgrade(&self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()> {
@@ -166,25 +166,23 @@ impl FileSystem for Store {
 
     async fn read(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         count: u32,
     ) -> Result<ReadData> {
-        self.inner.read(authority, id, offset, count).await
+        self.inner.read(access, id, offset, count).await
     }
 
     async fn write(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
-        self.inner
-            .write(authority, id, offset, data, stability)
-            .await
+        self.inner.write(access, id, offset, data, stability).await
     }
 
     async fn commit(&self, id: ObjectId, _offset: u64, _count: u32) -> Result<Commitment> {
@@ -193,25 +191,25 @@ impl FileSystem for Store {
 
     async fn seek(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         target: SeekTarget,
     ) -> Result<Option<u64>> {
-        self.inner.seek(authority, id, offset, target).await
+        self.inner.seek(access, id, offset, target).await
     }
 
-    async fn allocate(&self, authority: Authority<'_>, id: ObjectId, extent: Extent) -> Result<()> {
-        self.inner.allocate(authority, id, extent).await
+    async fn allocate(&self, access: AccessCheck<'_>, id: ObjectId, extent: Extent) -> Result<()> {
+        self.inner.allocate(access, id, extent).await
     }
 
     async fn deallocate(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         extent: Extent,
     ) -> Result<()> {
-        self.inner.deallocate(authority, id, extent).await
+        self.inner.deallocate(access, id, extent).await
     }
 
     async fn xattr(&self, who: &Credentials, id: ObjectId, name: &XattrName) -> Result<Bytes> {

@@ -18,6 +18,7 @@ use crate::error::StoreError;
 use crate::layout::{Identity, Layout};
 use crate::leftovers::Leftovers;
 use crate::locks::Locks;
+use crate::maintenance::WakeSignal;
 use crate::metadata::{Damage, Metadata, MetadataError, OpenError, Row, Table};
 use crate::mutation::{AHEAD_KEY, OBJECTS_KEY, RESERVED_KEY, SHARED_KEY, Writer};
 use crate::options::{CommitMode, StoreOptions, TreeIdentity};
@@ -29,7 +30,6 @@ use crate::scrub::Watches;
 use crate::shares::Shares;
 use crate::space::{Counted, Headroom};
 use crate::statistics::Figures;
-use crate::upkeep::Bell;
 
 /// The key of the row that counts how often the store was opened.
 const OPENED_KEY: &[u8] = b"opened";
@@ -87,8 +87,8 @@ pub(crate) struct Inner {
     /// Set while the store is being closed.
     pub(crate) closing: AtomicBool,
     pub(crate) leftovers: Leftovers,
-    pub(crate) tidying: Bell,
-    pub(crate) summing: Bell,
+    pub(crate) tidying: WakeSignal,
+    pub(crate) summing: WakeSignal,
     pub(crate) statistics: Figures,
 }
 
@@ -185,8 +185,8 @@ impl Inner {
             objects: AtomicU64::new(objects),
             closing: AtomicBool::new(false),
             leftovers: Leftovers::new(),
-            tidying: Bell::default(),
-            summing: Bell::default(),
+            tidying: WakeSignal::default(),
+            summing: WakeSignal::default(),
             statistics: Figures::default(),
         })
     }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vfs::ObjectId;
 
-use crate::upkeep::Bell;
+use crate::maintenance::WakeSignal;
 
 /// Removed objects known without searching.
 const MAX_QUEUED: usize = 1 << 16;
@@ -27,11 +27,11 @@ pub(crate) struct Leftovers {
     queue: Mutex<Queue>,
     /// Held while something is cleared away.
     clearing: Mutex<()>,
-    pub(crate) bell: Bell,
+    pub(crate) signal: WakeSignal,
 }
 
 impl Leftovers {
-    /// What a former run left has to be searched for.
+    /// What a previous run left has to be searched for.
     pub(crate) fn new() -> Leftovers {
         let queue = Queue {
             ids: VecDeque::new(),
@@ -40,7 +40,7 @@ impl Leftovers {
         Leftovers {
             queue: Mutex::new(queue),
             clearing: Mutex::default(),
-            bell: Bell::default(),
+            signal: WakeSignal::default(),
         }
     }
 
@@ -53,7 +53,7 @@ impl Leftovers {
             queue.search = true;
         }
         drop(queue);
-        self.bell.nudge();
+        self.signal.nudge();
     }
 
     /// Some objects that may be listed, at most so many.

@@ -30,6 +30,7 @@ mod inner;
 mod layout;
 mod leftovers;
 mod locks;
+mod maintenance;
 mod metadata;
 mod mutation;
 mod namespace;
@@ -49,7 +50,6 @@ mod shares;
 mod space;
 mod statistics;
 mod store;
-mod upkeep;
 mod waiting;
 mod xattrs;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use vfs::{
-    Attributes, Authority, ByteRange, Error, LockConflict, LockKind, LockOwner, ObjectId,
+    AccessCheck, Attributes, ByteRange, Error, LockConflict, LockKind, LockOwner, ObjectId,
     OpenOwner, Result, Share,
 };
 
@@ -24,7 +24,7 @@ impl Inner {
     /// [`vfs::FileSystem::open`].
     pub(crate) async fn open(
         &self,
-        authority: Authority<'_>,
+        check: AccessCheck<'_>,
         id: ObjectId,
         owner: &OpenOwner,
         share: Share,
@@ -33,13 +33,13 @@ impl Inner {
         if self.tells_of(id, owner, denies_more) {
             let mutation = self.begin(Demand::Change).await?;
             return self.change_denials(mutation, id, |shares| {
-                let row = self.check_open(shares, authority, id, owner, share)?;
+                let row = self.check_open(shares, check, id, owner, share)?;
                 shares.open(id, owner, share)?;
                 Ok(row.attributes(id))
             });
         }
         let mut shares = self.shares();
-        let row = self.check_open(&shares, authority, id, owner, share)?;
+        let row = self.check_open(&shares, check, id, owner, share)?;
         // Removals decide under the same lock whether a file is open, so the row is still there.
         shares.open(id, owner, share)?;
         Ok(row.attributes(id))
@@ -48,7 +48,7 @@ impl Inner {
     fn check_open(
         &self,
         shares: &Shares,
-        authority: Authority<'_>,
+        check: AccessCheck<'_>,
         id: ObjectId,
         owner: &OpenOwner,
         share: Share,
@@ -56,8 +56,8 @@ impl Inner {
         let row = self.object(id)?;
         row.file()?;
         let held = shares.held(id, owner).unwrap_or_default();
-        if let Authority::Credentials(_) = authority {
-            check_share(authority, id, &row, held, share)?;
+        if let AccessCheck::Credentials(_) = check {
+            check_share(check, id, &row, held, share)?;
         }
         Ok(row)
     }
@@ -266,13 +266,13 @@ fn denied(share: Share) -> (bool, bool) {
 
 /// Permission for what an open adds to what the owner has.
 fn check_share(
-    authority: Authority<'_>,
+    check: AccessCheck<'_>,
     id: ObjectId,
     row: &ObjectRow,
     held: Share,
     share: Share,
 ) -> Result<()> {
-    let who = authority.credentials();
+    let who = check.credentials();
     let reads = share.read && !held.read;
     // Whoever keeps others from reading needs more than to read: else anybody could lock out anybody.
     let writes = (share.write && !held.write) || (share.deny_read && !held.deny_read);

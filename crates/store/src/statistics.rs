@@ -29,7 +29,7 @@ pub(crate) struct Figures {
 /// Figures about a store, since it was opened unless they are about now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreStatistics {
-    /// Operations that changed rows, upkeep included.
+    /// Operations that changed rows, maintenance included.
     pub batches: u64,
     /// Trips to stable storage for rows; `batches / group_commits` is the mean size of a group.
     pub group_commits: u64,

@@ -12,6 +12,7 @@ use crate::creation::{random_tree, write_first_rows};
 use crate::error::StoreError;
 use crate::inner::{Inner, open_metadata};
 use crate::layout::{Identity, Layout};
+use crate::maintenance;
 use crate::metadata::Table;
 use crate::options::{NewStore, StoreOptions, TreeIdentity};
 use crate::recording::UpdateRecord;
@@ -20,7 +21,6 @@ use crate::rows::key;
 use crate::scrub;
 use crate::space::Headroom;
 use crate::statistics::StoreStatistics;
-use crate::upkeep;
 
 const LEAST_CACHE_BYTES: u64 = 1 << 20;
 const LEAST_OPEN_FILES: usize = 16;
@@ -183,7 +183,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.inner.closing.store(true, Ordering::Release);
-        self.inner.leftovers.bell.stop();
+        self.inner.leftovers.signal.stop();
         self.inner.tidying.stop();
         self.inner.summing.stop();
         self.inner.commits.stop();
@@ -224,10 +224,10 @@ fn start_threads(inner: &Arc<Inner>) -> std::io::Result<Vec<JoinHandle<()>>> {
     };
     Ok(vec![
         start("store-clear", |inner| {
-            upkeep::clear_removals(inner, &inner.guards)
+            maintenance::clear_removals(inner, &inner.guards)
         })?,
-        start("store-tidy", upkeep::tidy_marks)?,
-        start("store-sum", upkeep::make_sums)?,
-        start("store-commit", upkeep::commit_groups)?,
+        start("store-tidy", maintenance::tidy_marks)?,
+        start("store-sum", maintenance::make_sums)?,
+        start("store-commit", maintenance::commit_groups)?,
     ])
 }

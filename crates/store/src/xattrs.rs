@@ -77,9 +77,9 @@ impl Inner {
             (XattrMode::Replace, None) => return Err(Error::NoXattr),
             _ => {}
         }
-        let former = found.as_ref().map_or(0, |found| found.row.charge());
+        let previous = found.as_ref().map_or(0, |found| found.row.charge());
         let total = mutation.object(id)?.xattr_bytes as usize;
-        let total = total.saturating_sub(former).saturating_add(row.charge());
+        let total = total.saturating_sub(previous).saturating_add(row.charge());
         if total > MAX_TOTAL_BYTES {
             return Err(Error::XattrTooLarge);
         }

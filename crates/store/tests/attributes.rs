@@ -6,7 +6,7 @@ mod fixture;
 
 use fixture::{Fixture, name, root, symlink, user, with_mode, with_size};
 use vfs::{
-    Authority, Error, FileSystem, NewObject, ObjectId, ObjectKind, SetAttributes, SetTime,
+    AccessCheck, Error, FileSystem, NewObject, ObjectId, ObjectKind, SetAttributes, SetTime,
     Stability, Timestamp,
 };
 
@@ -97,7 +97,7 @@ async fn a_size_is_set_with_permission_to_write_or_an_open() {
     let stranger = user(11, 20, &[]);
     let refused = store.set_as(&stranger, id, &with_size(5)).await;
     assert_eq!(refused, Err(Error::AccessDenied));
-    let opened = Authority::Open(&stranger);
+    let opened = AccessCheck::Open(&stranger);
     let after = store
         .store()
         .set_attributes(opened, id, &with_size(5))

@@ -10,7 +10,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use fixture::{Fixture, name, root};
 use store::Store;
-use vfs::{Authority, FileSystem, ObjectId, Stability};
+use vfs::{AccessCheck, FileSystem, ObjectId, Stability};
 
 const ROOT: ObjectId = ObjectId::ROOT;
 
@@ -36,8 +36,8 @@ async fn a_store_can_be_closed_by_the_only_thread_that_serves_it() {
     {
         let who = root();
         let data = Bytes::from(vec![1; 200_000]);
-        let authority = Authority::Open(&who);
-        let mut write = Box::pin(store.store().write(authority, id, 0, data, Stability::File));
+        let access = AccessCheck::Open(&who);
+        let mut write = Box::pin(store.store().write(access, id, 0, data, Stability::File));
         begin(&mut write).await;
         tokio::task::yield_now().await;
         let text = name("f");

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use fixture::{Approver, Fixture, READ, REFUSED, open_owner, root, with_mode, with_size};
 use store::{Change, Store, Touched, TouchedKind};
 use vfs::{
-    Authority, Creation, Extent, FileSystem, NewObject, ObjectId, SetAttributes, Stability,
+    AccessCheck, Creation, Extent, FileSystem, NewObject, ObjectId, SetAttributes, Stability,
     XattrMode, XattrName,
 };
 
@@ -189,7 +189,7 @@ async fn a_refused_write_is_a_failed_one_and_shows_nothing_behind_the_size() {
         };
         let reserved = store
             .store()
-            .allocate(Authority::Credentials(&who), id, extent)
+            .allocate(AccessCheck::Credentials(&who), id, extent)
             .await;
         assert_eq!(reserved, Err(REFUSED));
         assert_eq!(store.attributes(id).await.size, 3);

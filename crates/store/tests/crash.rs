@@ -21,7 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fixture::{Approver, directory, file, name, root, with_size};
 use store::{CommitMode, NewStore, Reserve, RowChange, Store, StoreOptions};
-use vfs::{Authority, Cookie, FileSystem, ObjectId, ObjectKind, SetAttributes, Stability};
+use vfs::{AccessCheck, Cookie, FileSystem, ObjectId, ObjectKind, SetAttributes, Stability};
 
 const CHILD: &str = "STORE_CRASH_CHILD";
 const ROUNDS: u64 = 6;
@@ -222,7 +222,7 @@ async fn listing(store: &Store, place: &str) -> Option<Seen> {
             ObjectKind::File => {
                 let count = u32::try_from(attributes.size).unwrap();
                 let read = store
-                    .read(Authority::Open(&who), attributes.id, 0, count)
+                    .read(AccessCheck::Open(&who), attributes.id, 0, count)
                     .await;
                 Some(read.unwrap().bytes)
             }
@@ -258,7 +258,7 @@ async fn check_dirty_file(store: &Store, round: u64, lines: &[String]) {
     );
     let count = u32::try_from(found.size).unwrap();
     let read = store
-        .read(Authority::Open(&who), found.id, 0, count)
+        .read(AccessCheck::Open(&who), found.id, 0, count)
         .await
         .unwrap();
     assert!(
@@ -281,7 +281,12 @@ async fn check_overwritten(store: &Store, round: u64, lines: &[String]) {
     let file = name(&format!("overwritten{round}"));
     let found = store.lookup(&who, ObjectId::ROOT, &file).await.unwrap();
     let read = store
-        .read(Authority::Open(&who), found.id, 0, OVERWRITTEN_BYTES as u32)
+        .read(
+            AccessCheck::Open(&who),
+            found.id,
+            0,
+            OVERWRITTEN_BYTES as u32,
+        )
         .await;
     let numbers: Vec<u64> = read
         .unwrap()
@@ -406,10 +411,10 @@ async fn work(store: Arc<Store>, round: u64, worker: u64) {
                     .id
             }
             1 => {
-                let authority = Authority::Credentials(&who);
+                let access = AccessCheck::Credentials(&who);
                 let body = pattern(turn);
                 store
-                    .write(authority, current, 0, body, Stability::File)
+                    .write(access, current, 0, body, Stability::File)
                     .await
                     .unwrap();
             }
@@ -422,11 +427,8 @@ async fn work(store: Arc<Store>, round: u64, worker: u64) {
             ),
             4 => {
                 let half = with_size(pattern(turn).len() as u64 / 2);
-                let authority = Authority::Credentials(&who);
-                store
-                    .set_attributes(authority, current, &half)
-                    .await
-                    .unwrap();
+                let access = AccessCheck::Credentials(&who);
+                store.set_attributes(access, current, &half).await.unwrap();
             }
             5 => drop(
                 store
@@ -457,9 +459,9 @@ async fn write_unstably(store: Arc<Store>, round: u64) {
     let id = made.unwrap().attributes.id;
     for turn in 0_u64.. {
         let data = Bytes::from_static(&[7; 100]);
-        let authority = Authority::Credentials(&who);
+        let access = AccessCheck::Credentials(&who);
         store
-            .write(authority, id, turn * 100, data, Stability::Unstable)
+            .write(access, id, turn * 100, data, Stability::Unstable)
             .await
             .unwrap();
         let attributes = store.attributes(id).await.unwrap();
@@ -483,16 +485,16 @@ async fn overwrite(store: Arc<Store>, round: u64) {
         .create(&who, ObjectId::ROOT, &file_name, file(), &set)
         .await;
     let id = made.unwrap().attributes.id;
-    let authority = Authority::Credentials(&who);
+    let access = AccessCheck::Credentials(&who);
     for number in (1_u64..).step_by(2) {
         let filled = |number: u64| Bytes::from(number.to_be_bytes().repeat(OVERWRITTEN_BYTES / 8));
         store
-            .write(authority, id, 0, filled(number), Stability::File)
+            .write(access, id, 0, filled(number), Stability::File)
             .await
             .unwrap();
         let later = filled(number + 1);
         store
-            .write(authority, id, 0, later, Stability::Unstable)
+            .write(access, id, 0, later, Stability::Unstable)
             .await
             .unwrap();
         store.commit(id, 0, 0).await.unwrap();

@@ -5,7 +5,7 @@
 mod fixture;
 
 use fixture::{Fixture, root, user, with_size};
-use vfs::{Authority, Error, Extent, FileSystem, ObjectId, SeekTarget, Stability};
+use vfs::{AccessCheck, Error, Extent, FileSystem, ObjectId, SeekTarget, Stability};
 
 #[tokio::test]
 async fn written_bytes_are_read_back() {
@@ -26,7 +26,7 @@ async fn the_end_of_a_file_is_told() {
     let read = |offset, count| {
         store
             .store()
-            .read(Authority::Credentials(&who), id, offset, count)
+            .read(AccessCheck::Credentials(&who), id, offset, count)
     };
     let part = read(0, 5).await.unwrap();
     assert_eq!((&part.bytes[..], part.end_of_file), (&b"abcde"[..], false));
@@ -73,7 +73,7 @@ async fn permission_to_write_is_asked_for() {
         .write_as(&owner, id, 0, b"x", Stability::Unstable)
         .await
         .unwrap();
-    let opened = Authority::Open(&member);
+    let opened = AccessCheck::Open(&member);
     store
         .store()
         .write(opened, id, 0, b"y".as_slice().into(), Stability::Data)
@@ -120,11 +120,11 @@ async fn writes_and_commits_carry_one_verifier_until_the_store_is_opened_again()
     let mut store = Fixture::new();
     let id = store.file(ObjectId::ROOT, "f").await;
     let who = root();
-    let authority = Authority::Credentials(&who);
+    let access = AccessCheck::Credentials(&who);
     let data = bytes::Bytes::from_static(b"x");
     let write = store
         .store()
-        .write(authority, id, 0, data, Stability::Unstable)
+        .write(access, id, 0, data, Stability::Unstable)
         .await
         .unwrap();
     let commit = store.store().commit(id, 0, 0).await.unwrap();
@@ -181,7 +181,7 @@ async fn data_and_holes_are_found() {
     let seek = |offset, target| {
         store
             .store()
-            .seek(Authority::Credentials(&who), id, offset, target)
+            .seek(AccessCheck::Credentials(&who), id, offset, target)
     };
     let data = seek(0, SeekTarget::Data).await.unwrap().unwrap();
     // File systems without holes may call everything data; none may find the data too late.
@@ -208,7 +208,7 @@ async fn a_file_that_was_never_written_is_one_hole() {
     let seek = |target| {
         store
             .store()
-            .seek(Authority::Credentials(&who), id, 10, target)
+            .seek(AccessCheck::Credentials(&who), id, 10, target)
     };
     assert_eq!(seek(SeekTarget::Data).await, Ok(None));
     assert_eq!(seek(SeekTarget::Hole).await, Ok(Some(10)));
@@ -221,12 +221,12 @@ async fn reserved_storage_is_there_and_reads_as_zeros() {
     store.write(id, 0, b"data").await.unwrap();
     let before = store.attributes(id).await;
     let who = root();
-    let authority = Authority::Credentials(&who);
+    let access = AccessCheck::Credentials(&who);
     let extent = Extent {
         offset: 2,
         length: 1 << 20,
     };
-    store.store().allocate(authority, id, extent).await.unwrap();
+    store.store().allocate(access, id, extent).await.unwrap();
     let after = store.attributes(id).await;
     assert!(after.space_used >= 1 << 20 && after.change > before.change);
     assert_eq!(after.size, (1 << 20) + 2);
@@ -239,16 +239,12 @@ async fn a_punched_hole_reads_as_zeros_and_keeps_the_size() {
     let id = store.file(ObjectId::ROOT, "f").await;
     store.write(id, 0, &[7; 20_000]).await.unwrap();
     let who = root();
-    let authority = Authority::Credentials(&who);
+    let access = AccessCheck::Credentials(&who);
     let extent = Extent {
         offset: 10,
         length: 1 << 40,
     };
-    store
-        .store()
-        .deallocate(authority, id, extent)
-        .await
-        .unwrap();
+    store.store().deallocate(access, id, extent).await.unwrap();
     let content = store.content(id).await;
     assert_eq!(content.len(), 20_000);
     assert!(content[..10].iter().all(|byte| *byte == 7));
@@ -258,13 +254,13 @@ async fn a_punched_hole_reads_as_zeros_and_keeps_the_size() {
         length: 0,
     };
     assert!(matches!(
-        store.store().deallocate(authority, id, none).await,
+        store.store().deallocate(access, id, none).await,
         Err(Error::Invalid(_))
     ));
     let reader = user(10, 20, &[]);
     let refused = store
         .store()
-        .deallocate(Authority::Credentials(&reader), id, extent)
+        .deallocate(AccessCheck::Credentials(&reader), id, extent)
         .await;
     assert_eq!(refused, Err(Error::AccessDenied));
 }
@@ -359,7 +355,7 @@ async fn a_hole_in_a_file_without_data_leaves_it_without_data() {
     };
     store
         .store()
-        .deallocate(Authority::Credentials(&who), id, extent)
+        .deallocate(AccessCheck::Credentials(&who), id, extent)
         .await
         .unwrap();
     store.store().sync().await.unwrap();
@@ -427,8 +423,8 @@ async fn a_data_file_that_is_missing_is_no_hole() {
     let is_refused = |error: Option<Error>| matches!(error, Some(Error::Io(_)));
     assert!(is_refused(store.read(id, 0, 10).await.err()));
     assert!(is_refused(store.write(id, 10, b"part").await.err()));
-    let authority = Authority::Credentials(&who);
-    let found = store.store().seek(authority, id, 0, SeekTarget::Hole).await;
+    let access = AccessCheck::Credentials(&who);
+    let found = store.store().seek(access, id, 0, SeekTarget::Hole).await;
     assert!(is_refused(found.err()));
     assert_eq!(store.attributes(id).await.size, 100_000);
     // As a whole it can be written again.

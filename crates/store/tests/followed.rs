@@ -13,7 +13,7 @@ use fixture::{root, with_mode, with_size};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vfs::{
-    Authority, Creation, Extent, FileSystem, NewObject, ObjectId, SetAttributes, Stability,
+    AccessCheck, Creation, Extent, FileSystem, NewObject, ObjectId, SetAttributes, Stability,
     XattrMode, XattrName,
 };
 
@@ -169,7 +169,7 @@ impl Run {
                 let who = root();
                 let punched = leader
                     .store()
-                    .deallocate(Authority::Credentials(&who), id, extent);
+                    .deallocate(AccessCheck::Credentials(&who), id, extent);
                 punched.await.unwrap();
                 self.unshipped.insert(id);
             }

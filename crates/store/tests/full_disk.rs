@@ -15,7 +15,7 @@ use bytes::Bytes;
 use fixture::{directory, file, name, root, with_size};
 use store::{CommitMode, NewStore, Reserve, Store, StoreOptions};
 use vfs::{
-    Authority, Creation, Error, FileSystem, NewObject, ObjectId, Result, SetAttributes, Stability,
+    AccessCheck, Creation, Error, FileSystem, NewObject, ObjectId, Result, SetAttributes, Stability,
 };
 
 const ROOT: ObjectId = ObjectId::ROOT;
@@ -73,9 +73,9 @@ async fn make(store: &Store, text: &str, new: NewObject) -> Result<ObjectId> {
 
 async fn write(store: &Store, id: ObjectId, offset: u64, data: Bytes) -> Result<()> {
     let who = root();
-    let authority = Authority::Credentials(&who);
+    let access = AccessCheck::Credentials(&who);
     store
-        .write(authority, id, offset, data, Stability::Unstable)
+        .write(access, id, offset, data, Stability::Unstable)
         .await
         .map(|_| ())
 }
@@ -132,17 +132,14 @@ async fn a_full_disk_refuses_data_and_lets_things_be_removed() {
         .await
         .unwrap();
     let who = root();
-    let authority = Authority::Credentials(&who);
-    assert_eq!(
-        store.read(authority, kept, 0, 10).await.unwrap().bytes,
-        "kept"
-    );
+    let access = AccessCheck::Credentials(&who);
+    assert_eq!(store.read(access, kept, 0, 10).await.unwrap().bytes, "kept");
     store
         .rename(&who, (ROOT, &name("kept")), (ROOT, &name("moved")))
         .await
         .unwrap();
     store
-        .set_attributes(authority, kept, &with_size(2))
+        .set_attributes(access, kept, &with_size(2))
         .await
         .unwrap();
     assert!(!store.statistics().failed);
@@ -187,7 +184,11 @@ async fn what_does_not_fit_aside_is_refused_and_leaves_nothing() {
     // Nothing was lost, and what fits is kept.
     assert!(!store.statistics().failed);
     store
-        .set_attributes(Authority::Credentials(&root()), large, &with_size(MEBIBYTE))
+        .set_attributes(
+            AccessCheck::Credentials(&root()),
+            large,
+            &with_size(MEBIBYTE),
+        )
         .await
         .unwrap();
     let kept = store

@@ -143,7 +143,9 @@ async fn content_after_crash(store: &Fixture, id: ObjectId) -> bytes::Bytes {
     let crashed = store.crashed_copy();
     let after = Store::open(&crashed).unwrap();
     let who = root();
-    let read = after.read(vfs::Authority::Open(&who), id, 0, 1 << 20).await;
+    let read = after
+        .read(vfs::AccessCheck::Open(&who), id, 0, 1 << 20)
+        .await;
     drop(after);
     std::fs::remove_dir_all(&crashed.directory).unwrap();
     read.unwrap().bytes

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fixture::{Fixture, READ, WRITE, open_owner, root, symlink, user, with_size};
 use store::Store;
 use vfs::{
-    Authority, ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, Share, Stability,
+    AccessCheck, ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, Share, Stability,
 };
 
 const ROOT: ObjectId = ObjectId::ROOT;
@@ -70,7 +70,7 @@ async fn opening_checks_permission_for_what_is_new() {
             let owner = open_owner("a");
             store
                 .store()
-                .open(Authority::Credentials(&member), id, &owner, share)
+                .open(AccessCheck::Credentials(&member), id, &owner, share)
                 .await
         }
     };
@@ -84,7 +84,7 @@ async fn opening_checks_permission_for_what_is_new() {
     let owner = open_owner("a");
     store
         .store()
-        .open(Authority::Open(&member), id, &owner, WRITE)
+        .open(AccessCheck::Open(&member), id, &owner, WRITE)
         .await
         .unwrap();
     // It holds both by now.
@@ -97,19 +97,19 @@ async fn a_program_that_may_be_executed_can_be_opened_for_reading() {
     let id = store.owned_file("f", 10, 20, 0o711).await;
     store.write(id, 0, b"\x7fELF").await.unwrap();
     let stranger = user(11, 21, &[]);
-    let authority = Authority::Credentials(&stranger);
+    let access = AccessCheck::Credentials(&stranger);
     store
         .store()
-        .open(authority, id, &open_owner("a"), READ)
+        .open(access, id, &open_owner("a"), READ)
         .await
         .unwrap();
     assert_eq!(
-        store.store().read(authority, id, 1, 3).await.unwrap().bytes,
+        store.store().read(access, id, 1, 3).await.unwrap().bytes,
         "ELF"
     );
     let writes = store
         .store()
-        .open(authority, id, &open_owner("a"), WRITE)
+        .open(access, id, &open_owner("a"), WRITE)
         .await;
     assert_eq!(writes, Err(Error::AccessDenied));
 }
@@ -132,7 +132,7 @@ async fn what_an_open_denies_binds_io_without_an_open() {
     let who = root();
     store
         .store()
-        .read(Authority::Open(&who), id, 0, 4)
+        .read(AccessCheck::Open(&who), id, 0, 4)
         .await
         .unwrap();
     store

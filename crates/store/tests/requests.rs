@@ -9,7 +9,7 @@ use fixture::pair::Pair;
 use fixture::{Fixture, name, root};
 use store::Store;
 use vfs::{
-    Authority, Creation, Credentials, DirectoryChange, Error, FileSystem, NewObject, ObjectId,
+    AccessCheck, Creation, Credentials, DirectoryChange, Error, FileSystem, NewObject, ObjectId,
     ObjectKind, RequestId, Result, SetAttributes, XattrMode, XattrName,
 };
 
@@ -67,8 +67,8 @@ async fn change(store: &Store, who: &Credentials, what: &str, file: ObjectId) ->
         Ok(Told::Made(made.attributes.id, made.directory, made.made))
     };
     let set_to = async |set: SetAttributes| {
-        let authority = Authority::Credentials(who);
-        store.set_attributes(authority, file, &set).await?;
+        let access = AccessCheck::Credentials(who);
+        store.set_attributes(access, file, &set).await?;
         Ok(Told::Set(set))
     };
     match what {

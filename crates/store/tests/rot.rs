@@ -17,7 +17,7 @@ use fixture::pair::Pair;
 use fixture::random::Random;
 use fixture::{Fixture, name, root, symlink};
 use store::{CommitMode, NewStore, Store, StoreError, StoreOptions};
-use vfs::{Authority, Error, FileSystem, ObjectId, Stability, XattrMode, XattrName};
+use vfs::{AccessCheck, Error, FileSystem, ObjectId, Stability, XattrMode, XattrName};
 
 const ROOT: ObjectId = ObjectId::ROOT;
 const FILES: u32 = 24;
@@ -60,8 +60,8 @@ async fn used(fixture: &Fixture) -> Answered {
         let text = format!("f{number}");
         let id = fixture.file(ROOT, &text).await;
         let bytes = content(number);
-        let authority = Authority::Credentials(&who);
-        let written = store.write(authority, id, 0, bytes.clone(), Stability::File);
+        let access = AccessCheck::Credentials(&who);
+        let written = store.write(access, id, 0, bytes.clone(), Stability::File);
         written.await.unwrap();
         answered.insert(text, (bytes, None));
     }
@@ -205,7 +205,7 @@ async fn compare_file(
     let who = root();
     let mut refused = 0;
     match store
-        .read(Authority::Credentials(&who), id, 0, 1 << 20)
+        .read(AccessCheck::Credentials(&who), id, 0, 1 << 20)
         .await
     {
         Err(Error::Io(_)) => refused += 1,
@@ -460,7 +460,7 @@ async fn data_that_is_newer_than_what_is_left_can_be_read() {
     assert!(Store::check(directory, true).unwrap().sound);
     let store = Store::open(&fixture.options).unwrap();
     let who = root();
-    let read = store.read(Authority::Open(&who), id, 0, 20_000).await;
+    let read = store.read(AccessCheck::Open(&who), id, 0, 20_000).await;
     assert_eq!(read.unwrap().bytes, [2; 20_000][..]);
 }
 

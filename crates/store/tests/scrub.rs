@@ -14,7 +14,7 @@ use bytes::Bytes;
 use fixture::pair::{Pair, apply, update};
 use fixture::{Fixture, READ, root, with_mode, with_size};
 use store::{ContentPiece, ForeignUpdate, MetadataDigest, Store, Verified};
-use vfs::{Authority, Error, Extent, FileSystem, ObjectId, XattrMode, XattrName};
+use vfs::{AccessCheck, Error, Extent, FileSystem, ObjectId, XattrMode, XattrName};
 
 const ROOT: ObjectId = ObjectId::ROOT;
 const LAST: ObjectId = ObjectId::from_u64(u64::MAX);
@@ -142,8 +142,8 @@ async fn holes_and_zeros_are_the_same_content_and_all_else_is_not() {
         offset: 0,
         length: 50_000,
     };
-    let authority = Authority::Credentials(&who);
-    store.deallocate(authority, one, extent).await.unwrap();
+    let access = AccessCheck::Credentials(&who);
+    store.deallocate(access, one, extent).await.unwrap();
     assert_eq!(digest(store, one), digest(store, other));
     let mut seen = BTreeSet::from([digest(store, other)]);
     for change in 0..5 {

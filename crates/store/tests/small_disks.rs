@@ -16,8 +16,8 @@ use fixture::disk::SmallDisk;
 use fixture::{Approver, file, name, root, with_size};
 use store::{NewStore, Store, StoreOptions};
 use vfs::{
-    Authority, ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, Result, SetAttributes,
-    Stability,
+    AccessCheck, ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, Result,
+    SetAttributes, Stability,
 };
 
 const ROOT: ObjectId = ObjectId::ROOT;
@@ -50,10 +50,10 @@ async fn fill(store: &Arc<Store>, writers: u32) -> Vec<String> {
                 };
                 names.push(text);
                 for block in 0..4 {
-                    let authority = Authority::Credentials(&who);
+                    let access = AccessCheck::Credentials(&who);
                     let offset = block << 20;
                     let written =
-                        store.write(authority, id, offset, data.clone(), Stability::Unstable);
+                        store.write(access, id, offset, data.clone(), Stability::Unstable);
                     match written.await {
                         Ok(_) => {}
                         Err(error) => {
@@ -99,9 +99,9 @@ async fn fill_and_empty(disk: &SmallDisk, writers: u32, is_member: bool) {
     let cut = names.split_off(names.len() / 2);
     for text in &cut {
         let found = store.lookup(&who, ROOT, &name(text)).await.unwrap();
-        let authority = Authority::Credentials(&who);
+        let access = AccessCheck::Credentials(&who);
         store
-            .set_attributes(authority, found.id, &with_size(0))
+            .set_attributes(access, found.id, &with_size(0))
             .await
             .unwrap();
     }

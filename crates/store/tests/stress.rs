@@ -11,7 +11,7 @@ use bytes::Bytes;
 use fixture::{Approver, READ, directory, file, name, open_owner, root, with_size};
 use store::{CommitMode, NewStore, Reserve, Store, StoreOptions};
 use vfs::{
-    Authority, Cookie, Creation, Error, Extent, FileSystem, Name, NewObject, ObjectId,
+    AccessCheck, Cookie, Creation, Error, Extent, FileSystem, Name, NewObject, ObjectId,
     SetAttributes, Stability, XattrMode, XattrName,
 };
 
@@ -87,14 +87,18 @@ async fn client(store: Arc<Store>, number: u64) {
             7 | 8 => write_block(&store, &mut dice, id).await,
             9 => {
                 let size = with_size(dice.below(20) * BLOCK_BYTES);
-                tolerate(store.set_attributes(Authority::Open(&who), id, &size).await);
+                tolerate(
+                    store
+                        .set_attributes(AccessCheck::Open(&who), id, &size)
+                        .await,
+                );
             }
             10 => {
                 let extent = Extent {
                     offset: dice.below(9) * BLOCK_BYTES,
                     length: BLOCK_BYTES,
                 };
-                tolerate(store.deallocate(Authority::Open(&who), id, extent).await);
+                tolerate(store.deallocate(AccessCheck::Open(&who), id, extent).await);
             }
             11 => open_and_read(&store, number, id).await,
             _ => {
@@ -122,7 +126,7 @@ async fn write_block(store: &Store, dice: &mut Dice, id: ObjectId) {
     let who = root();
     expected(
         store
-            .write(Authority::Open(&who), id, offset, data, stability)
+            .write(AccessCheck::Open(&who), id, offset, data, stability)
             .await,
     );
     if dice.below(3) == 0 {
@@ -136,7 +140,7 @@ async fn open_and_read(store: &Store, number: u64, id: ObjectId) {
     let owner = open_owner(&format!("client{number}"));
     if expected(
         store
-            .open(Authority::Credentials(&who), id, &owner, READ)
+            .open(AccessCheck::Credentials(&who), id, &owner, READ)
             .await,
     )
     .is_none()
@@ -144,7 +148,7 @@ async fn open_and_read(store: &Store, number: u64, id: ObjectId) {
         return;
     }
     let read = store
-        .read(Authority::Open(&who), id, 0, 1 << 20)
+        .read(AccessCheck::Open(&who), id, 0, 1 << 20)
         .await
         .unwrap();
     for block in read.bytes.chunks(BLOCK_BYTES as usize) {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use fixture::random::Random;
 use fixture::{Fixture, root, with_size};
 use store::{StoreOptions, Verified};
-use vfs::{Authority, Error, Extent, FileSystem, ObjectId, Stability};
+use vfs::{AccessCheck, Error, Extent, FileSystem, ObjectId, Stability};
 
 const ROOT: ObjectId = ObjectId::ROOT;
 const BLOCK: u64 = 4096;
@@ -179,7 +179,7 @@ async fn checksums_can_be_given_up_and_had_again() {
 /// Does something to the file and to what it should be.
 async fn step(fixture: &Fixture, id: ObjectId, model: &mut Vec<u8>, random: &mut Random) {
     let who = root();
-    let authority = Authority::Credentials(&who);
+    let access = AccessCheck::Credentials(&who);
     let (store, offset) = (fixture.store(), random.below(900_000));
     let length = [1, 100, 4096, 5000, 70_000][random.below(5) as usize];
     let offset = if random.below(2) == 0 {
@@ -198,7 +198,7 @@ async fn step(fixture: &Fixture, id: ObjectId, model: &mut Vec<u8>, random: &mut
             };
             let data = Bytes::from(vec![byte; length as usize]);
             store
-                .write(authority, id, offset, data, stability)
+                .write(access, id, offset, data, stability)
                 .await
                 .unwrap();
             model.resize(model.len().max(end), 0);
@@ -213,7 +213,7 @@ async fn step(fixture: &Fixture, id: ObjectId, model: &mut Vec<u8>, random: &mut
                 offset,
                 length: length * 10,
             };
-            store.deallocate(authority, id, extent).await.unwrap();
+            store.deallocate(access, id, extent).await.unwrap();
             let end = model.len().min((offset + length * 10) as usize);
             if (offset as usize) < end {
                 model[offset as usize..end].fill(0);
@@ -221,7 +221,7 @@ async fn step(fixture: &Fixture, id: ObjectId, model: &mut Vec<u8>, random: &mut
         }
         6 => {
             let extent = Extent { offset, length };
-            store.allocate(authority, id, extent).await.unwrap();
+            store.allocate(access, id, extent).await.unwrap();
             model.resize(model.len().max(end), 0);
         }
         _ => store.sync().await.unwrap(),
@@ -298,10 +298,10 @@ async fn writers_and_readers_of_the_same_blocks_do_not_disturb_each_other() {
         async move {
             for round in 0..60_u64 {
                 let data = Bytes::from(vec![byte; 20_000 + usize::from(byte)]);
-                let authority = Authority::Credentials(who);
+                let access = AccessCheck::Credentials(who);
                 let offset = (round % 3) * 5000;
                 store
-                    .write(authority, id, offset, data, Stability::Unstable)
+                    .write(access, id, offset, data, Stability::Unstable)
                     .await
                     .unwrap();
             }
@@ -330,7 +330,7 @@ async fn holes_and_cuts_while_blocks_are_closed_are_not_taken_for_changes() {
         fixture.file(ROOT, "f").await,
         number_from("STORE_SUMS_SEED", 20),
     );
-    let (store, authority) = (fixture.store(), Authority::Credentials(&who));
+    let (store, access) = (fixture.store(), AccessCheck::Credentials(&who));
     let done = AtomicBool::new(false);
     let change = |number: u64| {
         let mut random = Random(seed * 3 + number);
@@ -343,7 +343,7 @@ async fn holes_and_cuts_while_blocks_are_closed_are_not_taken_for_changes() {
                     1 => {
                         let length = 1 + random.below(20_000);
                         let extent = Extent { offset, length };
-                        store.deallocate(authority, id, extent).await.unwrap();
+                        store.deallocate(access, id, extent).await.unwrap();
                     }
                     _ => {
                         let bytes = vec![random.below(256) as u8; 1 + random.below(9000) as usize];

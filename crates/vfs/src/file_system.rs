@@ -44,7 +44,7 @@ pub struct Space {
 
 /// Why an operation on data is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Authority<'a> {
+pub enum AccessCheck<'a> {
     /// The mode bits are to be checked now, for these credentials, with no open behind it.
     Credentials(&'a Credentials),
     /// The file was opened for it: what the mode bits say by now does not matter. The credentials
@@ -52,12 +52,12 @@ pub enum Authority<'a> {
     Open(&'a Credentials),
 }
 
-impl<'a> Authority<'a> {
+impl<'a> AccessCheck<'a> {
     /// On whose behalf the operation runs.
     #[must_use]
     pub fn credentials(&self) -> &'a Credentials {
         match self {
-            Authority::Credentials(who) | Authority::Open(who) => who,
+            AccessCheck::Credentials(who) | AccessCheck::Open(who) => who,
         }
     }
 }
@@ -204,11 +204,11 @@ pub trait FileSystem: Send + Sync + 'static {
     /// What is known of an object. Needs no permission.
     async fn attributes(&self, id: ObjectId) -> Result<Attributes>;
 
-    /// Changes attributes, all or none. Setting the size needs `authority` to write the file; other
+    /// Changes attributes, all or none. Setting the size needs `access` to write the file; other
     /// attributes always follow the credentials. Returns the attributes afterwards.
     async fn set_attributes(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         set: &SetAttributes,
     ) -> Result<Attributes>;
@@ -278,11 +278,11 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Registers what an open owner does with a file and checks permission for what is new in
     /// `share`. An owner that opens again gets the union. While opened, a removed file keeps
-    /// its data. [`Authority::Open`] waives the permission check, for a file that the owner made, or had open
+    /// its data. [`AccessCheck::Open`] waives the permission check, for a file that the owner made, or had open
     /// before a restart.
     async fn open(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         owner: &OpenOwner,
         share: Share,
@@ -297,7 +297,7 @@ pub trait FileSystem: Send + Sync + 'static {
         owner: &OpenOwner,
         share: Share,
     ) -> Result<()> {
-        self.open(Authority::Open(who), id, owner, share).await?;
+        self.open(AccessCheck::Open(who), id, owner, share).await?;
         Ok(())
     }
 
@@ -333,11 +333,11 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Whether the owner holds a lock on the file.
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool>;
 
-    /// Reads. [`Authority::Credentials`] needs read permission (or, for the owner of an executable,
+    /// Reads. [`AccessCheck::Credentials`] needs read permission (or, for the owner of an executable,
     /// execute permission, as a client paging in a program has).
     async fn read(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         count: u32,
@@ -346,7 +346,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Writes all of `data`.
     async fn write(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         data: Bytes,
@@ -362,22 +362,18 @@ pub trait FileSystem: Send + Sync + 'static {
     /// `NotFound`.
     async fn seek(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         target: SeekTarget,
     ) -> Result<Option<u64>>;
 
     /// Reserves storage for an extent; the file grows to hold it.
-    async fn allocate(&self, authority: Authority<'_>, id: ObjectId, extent: Extent) -> Result<()>;
+    async fn allocate(&self, access: AccessCheck<'_>, id: ObjectId, extent: Extent) -> Result<()>;
 
     /// Turns an extent into a hole that reads as zeros; the length stays.
-    async fn deallocate(
-        &self,
-        authority: Authority<'_>,
-        id: ObjectId,
-        extent: Extent,
-    ) -> Result<()>;
+    async fn deallocate(&self, access: AccessCheck<'_>, id: ObjectId, extent: Extent)
+    -> Result<()>;
 
     /// The value of an extended attribute. Needs read permission.
     async fn xattr(&self, who: &Credentials, id: ObjectId, name: &XattrName) -> Result<Bytes>;

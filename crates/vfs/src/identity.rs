@@ -85,7 +85,7 @@ pub struct FsId {
 /// The version of an object as clients see it (RFC 8881, section 5.8.1.4). It only grows.
 ///
 /// The upper 16 bits count takeovers by another replica, the lower 48 the changes, so that a version
-/// made after a takeover is newer than any that the former primary may have shown to clients.
+/// made after a takeover is newer than any that the previous primary may have shown to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ChangeAttribute(pub u64);
 

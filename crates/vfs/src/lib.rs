@@ -25,7 +25,7 @@ pub use credentials::{Credentials, ROOT_ID};
 pub use directory::{Cookie, DirectoryChange, DirectoryEntry, DirectoryPage};
 pub use error::{Error, Result};
 pub use file_system::{
-    AbsentClients, Authority, Commitment, Created, Creation, Extent, FileSystem, NewObject,
+    AbsentClients, AccessCheck, Commitment, Created, Creation, Extent, FileSystem, NewObject,
     Properties, ReadData, SeekTarget, Space, Stability, WriteVerifier, Written, XattrMode,
     XattrPage,
 };

@@ -97,7 +97,7 @@ pub enum Decision {
         by: ReplicaSlot,
         /// The epoch this was judged in; refused in any other.
         seen_epoch: u64,
-        /// Why the former are excluded, for people; cut at [`crate::REASON_BYTES_MAX`].
+        /// Why the previous are excluded, for people; cut at [`crate::REASON_BYTES_MAX`].
         reason: String,
         /// When.
         at_unix_s: u64,

@@ -104,7 +104,7 @@ impl ControlCore {
     }
 
     /// Files written under the control, or covered by it now: a moved directory keeps its explicit control
-    /// for the sake of what was written below it under the former one. A file whose own control everyone
+    /// for the sake of what was written below it under the previous one. A file whose own control everyone
     /// knows holds up nothing, so deep control need not wait until a large file is everywhere.
     fn has_unshipped_content(&self, number: u64, control: &OwnControl) -> bool {
         self.contents.any_exposed_under(number)
@@ -164,16 +164,16 @@ impl ControlCore {
         }
     }
 
-    /// Nobody need wait for the acknowledgements of a former own control any more.
-    pub(super) fn forget(&mut self, tree: &impl Tree, former: &OwnControl) {
-        let number = former.proposal.name.number;
+    /// Nobody need wait for the acknowledgements of a previous own control any more.
+    pub(super) fn forget(&mut self, tree: &impl Tree, previous: &OwnControl) {
+        let number = previous.proposal.name.number;
         self.candidates.remove(number);
-        self.unknown.remove(number, former);
-        if let Some(at) = former.scheduled {
+        self.unknown.remove(number, previous);
+        if let Some(at) = previous.scheduled {
             self.deadlines.remove(&(at, number));
         }
-        let objects = former.objects().collect();
-        self.note_resolved(tree, objects, former.origin, former.is_deep());
+        let objects = previous.objects().collect();
+        self.note_resolved(tree, objects, previous.origin, previous.is_deep());
     }
 
     /// A control is known everywhere, or has ended: who may have waited for that?

@@ -7,11 +7,11 @@ mod candidates;
 mod changes;
 mod closing;
 mod contents;
-mod former;
 mod holding;
 mod may_end;
 mod operations;
 mod peers;
+mod previous;
 mod proposing;
 mod relinquish;
 mod reports;
@@ -32,7 +32,7 @@ use crate::view::View;
 use candidates::{Candidates, Unknown};
 use closing::Closes;
 use contents::Contents;
-use former::Former;
+use previous::Previous;
 use reports::Reports;
 use standing_back::StandingBack;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -68,7 +68,7 @@ use vfs::{ObjectId, ReplicaSlot};
 /// **After a restart** a new core begins with a larger [`Incarnation`]. Before anything else it is told
 /// with [`ControlCore::restore`] what it had acknowledged, and it must not be given a message
 /// before the replica has synchronised; that is the caller's affair. Once everything made under the
-/// controls of former incarnations is everywhere, [`ControlCore::handle_former_settled`] ends them.
+/// controls of previous incarnations is everywhere, [`ControlCore::handle_previous_settled`] ends them.
 ///
 /// **Bounds**: at most [`Settings::capacity`] own controls and waiting operations, and as many waiting
 /// proposals of each peer; beyond that operations are refused with [`Overloaded`].
@@ -81,7 +81,7 @@ pub struct ControlCore {
     acceptor: Acceptor,
     own: OwnControls,
     endings: BTreeMap<u64, Ending>,
-    former: Former,
+    previous: Previous,
     /// This replica takes part anew in a view of this incarnation: it has heard of no end before that.
     joined: bool,
     next_number: u64,
@@ -146,7 +146,7 @@ impl ControlCore {
             settings,
             own: OwnControls::default(),
             endings: BTreeMap::new(),
-            former: Former::Unsettled,
+            previous: Previous::Unsettled,
             joined: false,
             next_number: 1,
             since_configuration: 1,
@@ -169,7 +169,7 @@ impl ControlCore {
             to_judge: BTreeSet::new(),
             commands: VecDeque::new(),
             persisted: Mark(0),
-            // What is refused from now on comes after all refusals of former incarnations.
+            // What is refused from now on comes after all refusals of previous incarnations.
             refusals: incarnation.0 << 32,
         }
     }

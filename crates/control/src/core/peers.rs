@@ -221,7 +221,7 @@ impl ControlCore {
     }
 
     /// Says again to `peer` whatever it has not answered: its connection is new, and what was under way
-    /// on the former one may be lost.
+    /// on the previous one may be lost.
     pub fn handle_connected(&mut self, now: Moment, tree: &impl Tree, peer: ReplicaSlot) {
         let tree = &Remembered::new(tree);
         self.repeat_to(tree, peer);

@@ -57,12 +57,12 @@ impl ControlCore {
             floor: self.floor(),
         };
         self.send_to_all(&self.peers(), &message);
-        let former = replaces.map(|number| self.name_of(number));
-        if let Some(former) = former {
-            self.persist(Record::Ended(former));
+        let previous = replaces.map(|number| self.name_of(number));
+        if let Some(previous) = previous {
+            self.persist(Record::Ended(previous));
         }
         self.ask_about(&proposal.behind);
-        let answers = self.acceptor.propose(tree, &self.view, proposal, former);
+        let answers = self.acceptor.propose(tree, &self.view, proposal, previous);
         self.answers.extend(answers);
     }
 
@@ -166,9 +166,9 @@ impl ControlCore {
         let origin = control.origin;
         let waiting = self.own.take_waiting(number);
         let replaces = Some(number);
-        let former = self.begin_ending(tree, number, None);
+        let previous = self.begin_ending(tree, number, None);
         self.propose(now, tree, needs, waiting, origin, false, replaces, behind);
-        self.send_end(number, former);
+        self.send_end(number, previous);
     }
 
     /// Ends an undecided proposal, or (with `released`) a control.
@@ -180,11 +180,11 @@ impl ControlCore {
     ) {
         let name = self.name_of(number);
         let next = released.clone().flatten();
-        let former = self.begin_ending(tree, number, released);
+        let previous = self.begin_ending(tree, number, released);
         self.persist(Record::Ended(name));
         let answers = self.acceptor.end(tree, &self.view, name, next);
         self.answers.extend(answers);
-        self.send_end(number, former);
+        self.send_end(number, previous);
     }
 
     /// Takes a control out of the own ones. Everyone it was proposed to has to hear of its end.
@@ -194,12 +194,12 @@ impl ControlCore {
         number: u64,
         released: Option<Option<Proposal>>,
     ) -> Option<OwnControl> {
-        let former = self.own.remove(number)?;
-        self.forget(tree, &former);
-        let objects = former.objects().collect();
+        let previous = self.own.remove(number)?;
+        self.forget(tree, &previous);
+        let objects = previous.objects().collect();
         let mut unaware = self.peers();
         if !self.settings.rules.end_to_all() {
-            unaware.retain(|peer| former.election.acknowledged_by(*peer));
+            unaware.retain(|peer| previous.election.acknowledged_by(*peer));
         }
         if !unaware.is_empty() {
             let ending = Ending {
@@ -211,11 +211,11 @@ impl ControlCore {
         }
         let (name, floor) = (self.name_of(number), self.floor());
         self.acceptor.raise_floor(name, floor);
-        Some(former)
+        Some(previous)
     }
 
-    fn send_end(&mut self, number: u64, former: Option<OwnControl>) {
-        if former.is_none() {
+    fn send_end(&mut self, number: u64, previous: Option<OwnControl>) {
+        if previous.is_none() {
             return;
         }
         let Some(ending) = self.endings.get(&number) else {

@@ -5,7 +5,7 @@
 //! beginning does to controls, is decided in `views`.
 
 use super::ControlCore;
-use super::former::FIRST_START;
+use super::previous::FIRST_START;
 use crate::acceptor::Answer;
 use crate::claim::Proposal;
 use crate::command::Record;
@@ -44,16 +44,16 @@ pub(super) struct Reports {
 
 impl ControlCore {
     /// The reports of a view that this replica has just entered are awaited.
-    pub(super) fn open_reports(&mut self, former: &View) {
+    pub(super) fn open_reports(&mut self, previous: &View) {
         let takes_part = !self.view.has_lost(self.slot);
         let first = !self.reports.entered && self.incarnation > FIRST_START;
-        let missed_one = self.view.epoch.0 > former.epoch.0 + 1;
+        let missed_one = self.view.epoch.0 > previous.epoch.0 + 1;
         let unsettled = self.reports.open || first || missed_one;
         self.reports = Reports {
             open: takes_part,
             entered: true,
             first,
-            unsettled: unsettled && former.active.contains(&self.slot),
+            unsettled: unsettled && previous.active.contains(&self.slot),
             others: BTreeMap::new(),
         };
         if takes_part && self.settings.rules.reports_before_acknowledging() {
@@ -82,7 +82,7 @@ impl ControlCore {
         Told {
             lost: self.frozen().cloned().collect(),
             held: held.map(|(_, control)| control.proposal.clone()).collect(),
-            former: self.former_controls().cloned().collect(),
+            previous: self.previous_controls().cloned().collect(),
             set_aside: set_aside.cloned().collect(),
             unsettled: self.reports.unsettled,
         }
@@ -197,8 +197,8 @@ impl ControlCore {
         if !self.settings.rules.reports_tell_held() {
             return;
         }
-        let former = self.former(tree, reports);
-        let held = reports.iter().flat_map(|told| &told.held).chain(&former);
+        let previous = self.previous(tree, reports);
+        let held = reports.iter().flat_map(|told| &told.held).chain(&previous);
         let own = self.slot;
         for control in held.filter(|control| control.name.holder != own) {
             self.freeze(tree, control.clone(), reports);
@@ -206,14 +206,14 @@ impl ControlCore {
     }
 
     /// What members had asked for before they were started anew, unless somebody holds what excludes it: that ends.
-    fn former(&mut self, tree: &impl Tree, reports: &[Told]) -> Vec<Proposal> {
-        let former = reports.iter().flat_map(|told| told.former.clone());
-        let (over, former): (Vec<_>, Vec<_>) =
-            former.partition(|control| is_excluded(tree, control, reports));
+    fn previous(&mut self, tree: &impl Tree, reports: &[Told]) -> Vec<Proposal> {
+        let previous = reports.iter().flat_map(|told| told.previous.clone());
+        let (over, previous): (Vec<_>, Vec<_>) =
+            previous.partition(|control| is_excluded(tree, control, reports));
         for control in over {
             self.end_foreign(tree, control.name);
         }
-        former
+        previous
     }
 
     /// Controls of those who left, unless the members together prove that no majority can have acknowledged
@@ -247,10 +247,11 @@ impl ControlCore {
     /// A control that somebody holds, or may hold, stands in everybody's way from now on. What was granted
     /// here against it cannot have been won, and waits; but of two that may be held nobody knows which was won.
     fn freeze(&mut self, tree: &impl Tree, control: Proposal, reports: &[Told]) {
-        let former = reports.iter().flat_map(|told| &told.former);
+        let previous = reports.iter().flat_map(|told| &told.previous);
         let against = self.acceptor.conflicts(tree, &control).into_iter();
         let undecided = against.filter(|name| {
-            !self.view.has_lost(name.holder) && !former.clone().any(|former| former.name == *name)
+            !self.view.has_lost(name.holder)
+                && !previous.clone().any(|previous| previous.name == *name)
         });
         for name in undecided.collect::<Vec<_>>() {
             if self.reports.first {
@@ -284,18 +285,18 @@ impl Told {
         let Told {
             lost,
             held,
-            former,
+            previous,
             set_aside,
             unsettled: _,
         } = self;
         let present = lost.iter_mut().chain(held);
-        present.chain(former).chain(set_aside)
+        present.chain(previous).chain(set_aside)
     }
 
     fn extend(&mut self, more: Told) {
         self.lost.extend(more.lost);
         self.held.extend(more.held);
-        self.former.extend(more.former);
+        self.previous.extend(more.previous);
         self.set_aside.extend(more.set_aside);
         self.unsettled |= more.unsettled;
     }
@@ -317,7 +318,7 @@ fn parts(told: &Told) -> Vec<Message> {
     };
     tell(&told.lost, |part| &mut part.lost);
     tell(&told.held, |part| &mut part.held);
-    tell(&told.former, |part| &mut part.former);
+    tell(&told.previous, |part| &mut part.previous);
     tell(&told.set_aside, |part| &mut part.set_aside);
     for (_, part) in &mut parts {
         part.unsettled = told.unsettled;

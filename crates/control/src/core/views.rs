@@ -25,24 +25,24 @@ impl ControlCore {
             return;
         }
         let tree = &Remembered::new(tree);
-        let former = std::mem::replace(&mut self.view, view);
-        if former.configured != self.view.configured {
+        let previous = std::mem::replace(&mut self.view, view);
+        if previous.configured != self.view.configured {
             self.since_configuration = self.next_number;
         }
         self.acceptor.drop_lost_waiters(&self.view);
-        let newcomer = self.view.is_new(self.slot, &former);
+        let newcomer = self.view.is_new(self.slot, &previous);
         let outside = self.view.has_lost(self.slot);
-        if outside || newcomer && !former.active.contains(&self.slot) {
-            self.set_grants_aside(tree, outside || self.former.is_unsettled());
+        if outside || newcomer && !previous.active.contains(&self.slot) {
+            self.set_grants_aside(tree, outside || self.previous.is_unsettled());
             self.joined = true;
         }
-        self.doubt_renunciation(&former);
-        self.forget_those_who_left(&former);
+        self.doubt_renunciation(&previous);
+        self.forget_those_who_left(&previous);
         let repeated = self.settings.rules.said_again_in_new_view();
         for peer in self.reached().into_iter().filter(|_| repeated) {
             self.send_now(peer, Message::Repeat);
         }
-        self.open_reports(&former);
+        self.open_reports(&previous);
         for peer in self.peers().into_iter().filter(|_| repeated) {
             self.repeat_to(tree, peer);
         }
@@ -123,7 +123,7 @@ impl ControlCore {
             self.persist(Record::Forgotten(name));
         }
         match names {
-            None => self.end_former(tree, holder, below),
+            None => self.end_previous(tree, holder, below),
             Some(names) => {
                 let theirs = names.iter().filter(|name| name.holder == holder);
                 for name in theirs {
@@ -143,7 +143,7 @@ impl ControlCore {
     }
 
     /// What others hold is learnt anew by whoever takes part again. Until then what was acknowledged here is kept apart, on
-    /// disk as well: perhaps nobody else who is left knows of it. Own former controls still tell what there is to hand
+    /// disk as well: perhaps nobody else who is left knows of it. Own previous controls still tell what there is to hand
     /// over, also for one that takes part before it could ([`View`] in which it took somebody's place).
     fn set_grants_aside(&mut self, tree: &impl Tree, keep_own: bool) {
         let own = keep_own.then_some(self.slot);
@@ -158,11 +158,11 @@ impl ControlCore {
     }
 
     /// Nobody who left is waited for, and nobody who is there anew knows what was acknowledged before.
-    fn forget_those_who_left(&mut self, former: &View) {
+    fn forget_those_who_left(&mut self, previous: &View) {
         let active = &self.view.active;
         let new: BTreeSet<ReplicaSlot> = active
             .iter()
-            .filter(|slot| self.view.is_new(**slot, former))
+            .filter(|slot| self.view.is_new(**slot, previous))
             .copied()
             .collect();
         let gone = |slot: &ReplicaSlot| !active.contains(slot) || new.contains(slot);
@@ -171,7 +171,7 @@ impl ControlCore {
             ending.unaware.retain(|slot| active.contains(slot));
         }
         self.endings.retain(|_, ending| !ending.unaware.is_empty());
-        self.former.tell_again(
+        self.previous.tell_again(
             self.view
                 .active
                 .iter()

@@ -18,7 +18,7 @@ use testbed::{LinkSettings, Place, Signal, World};
 use crate::schedule::{Blow, FIRST, Fault, name};
 use clock::Clock;
 use disk::Disk;
-use server::{Door, Server};
+use server::{Server, ServerHandle};
 
 /// How long a set may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -88,9 +88,9 @@ impl Sites {
     }
 
     /// How each server is asked something.
-    pub fn doors(&self) -> Vec<Door> {
+    pub fn handles(&self) -> Vec<ServerHandle> {
         (0..self.servers.len())
-            .map(|site| self.server(site).door())
+            .map(|site| self.server(site).handle())
             .collect()
     }
 
@@ -143,7 +143,7 @@ impl Sites {
                 return Ok(false);
             }
             if !server.is_lost() {
-                let said = server.door().replication();
+                let said = server.handle().replication();
                 if said.is_ok_and(|status| status["rolled_back"].is_string()) {
                     server.give_up()?;
                 } else if server.was_put_back() {
@@ -163,13 +163,13 @@ impl Sites {
         if server.is_lost() {
             // Being removed twice does no harm.
             let slot = slots[site].to_string();
-            inviter.door().ask(&["set", "remove", &slot])?;
+            inviter.handle().ask(&["set", "remove", &slot])?;
             if let Err(error) = server.replace(&inviter) {
                 eprintln!("nemesis: not replaced yet: {error:#}");
                 return Ok(false);
             }
         }
-        let Ok(status) = server.door().replication() else {
+        let Ok(status) = server.handle().replication() else {
             return Ok(false);
         };
         // Whatever becomes of it, this is the one to be removed next time.
@@ -218,7 +218,7 @@ impl Sites {
     pub fn missing_but(&self, victim: usize) -> usize {
         let others = (0..self.servers.len()).filter(|&site| site != victim);
         let missing = others.filter(|&site| {
-            let said = self.server(site).door().replication();
+            let said = self.server(site).handle().replication();
             !said.is_ok_and(|status| takes_part(&status))
         });
         missing.count()
@@ -226,7 +226,7 @@ impl Sites {
 
     /// What a server says of itself, for people.
     pub fn says(&self, site: usize) -> String {
-        let said = self.server(site).door().replication();
+        let said = self.server(site).handle().replication();
         let said = said.map_or_else(|error| format!("nothing: {error:#}"), shown);
         format!("{} says\n{said}", name(site))
     }
@@ -234,9 +234,9 @@ impl Sites {
     /// Waits until every server says so of the replicated tree.
     pub fn wait_until(&self, what: &str, fact: impl Fn(&Value) -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        for (site, door) in self.doors().iter().enumerate() {
+        for (site, handle) in self.handles().iter().enumerate() {
             loop {
-                let status = door.replication();
+                let status = handle.replication();
                 if status.as_ref().is_ok_and(&fact) {
                     break;
                 }

@@ -156,8 +156,8 @@ impl Server {
     }
 
     /// The program and the data directory, for those who ask it something.
-    pub fn door(&self) -> Door {
-        Door {
+    pub fn handle(&self) -> ServerHandle {
+        ServerHandle {
             program: self.program.clone(),
             data: self.disk.data(),
         }
@@ -251,12 +251,12 @@ impl Server {
 
 /// How a running server is asked something.
 #[derive(Debug, Clone)]
-pub struct Door {
+pub struct ServerHandle {
     program: PathBuf,
     data: PathBuf,
 }
 
-impl Door {
+impl ServerHandle {
     /// What it says of the replicated tree; fails where it does not answer within seconds.
     pub fn replication(&self) -> Result<Value> {
         let text = self.ask(&["status", "--json"])?;

@@ -1,7 +1,7 @@
 //! What READ, WRITE and the other operations on data share: by which right they happen.
 
 use nfs4::{NfsStat4, Stateid4};
-use vfs::{Authority, Credentials, Error};
+use vfs::{AccessCheck, Credentials, Error};
 
 use crate::compound::Compound;
 use crate::handle::ObjectHandle;
@@ -21,10 +21,10 @@ pub(super) enum Right {
 }
 
 impl Right {
-    pub(super) fn authority<'a>(&self, who: &'a Credentials) -> Authority<'a> {
+    pub(super) fn authority<'a>(&self, who: &'a Credentials) -> AccessCheck<'a> {
         match self {
-            Right::Open => Authority::Open(who),
-            Right::ModeBits | Right::ModeBitsBesidesOpen => Authority::Credentials(who),
+            Right::Open => AccessCheck::Open(who),
+            Right::ModeBits | Right::ModeBitsBesidesOpen => AccessCheck::Credentials(who),
         }
     }
 

@@ -5,7 +5,7 @@ use nfs4::{
     OpenNoneDelegation4, OpenResOk, Stateid4, open_result, share as share_bits,
 };
 use vfs::{
-    Attributes, Authority, ChangeAttribute, Creation, Credentials, DirectoryChange, Error, Name,
+    AccessCheck, Attributes, ChangeAttribute, Creation, Credentials, DirectoryChange, Error, Name,
     NewObject, SetAttributes, Share, permission,
 };
 
@@ -335,7 +335,7 @@ async fn register(
 
 /// By which right the file is opened: its maker, and an owner who had it open before a restart, are not
 /// kept out by its mode.
-async fn open_authority(found: &Found, reclaim: Reclaim) -> Result<Authority<'_>, NfsStat4> {
+async fn open_authority(found: &Found, reclaim: Reclaim) -> Result<AccessCheck<'_>, NfsStat4> {
     let ObjectHandle {
         export, id, who, ..
     } = &found.object;
@@ -348,8 +348,8 @@ async fn open_authority(found: &Found, reclaim: Reclaim) -> Result<Authority<'_>
         }
     };
     Ok(match is_own {
-        true => Authority::Open(who),
-        false => Authority::Credentials(who),
+        true => AccessCheck::Open(who),
+        false => AccessCheck::Credentials(who),
     })
 }
 
@@ -363,9 +363,9 @@ async fn empty_if_asked(
         return Ok(None);
     }
     let authority = if share.write {
-        Authority::Open(who)
+        AccessCheck::Open(who)
     } else {
-        Authority::Credentials(who)
+        AccessCheck::Credentials(who)
     };
     let set = SetAttributes {
         size: Some(0),

@@ -1,7 +1,7 @@
 //! SETATTR: sets attributes of the current object (RFC 8881, section 18.30).
 
 use nfs4::{Attr, Bitmap4, NfsStat4, SetattrArgs, SetattrRes};
-use vfs::{Authority, Error, ObjectKind};
+use vfs::{AccessCheck, Error, ObjectKind};
 
 use super::io::{right, status_of_io};
 use crate::attributes::to_change;
@@ -34,13 +34,13 @@ async fn set(compound: &mut Compound<'_>, args: SetattrArgs) -> Result<Bitmap4, 
         false => object.who.clone(),
     };
     // The stateid of a mere repeat is not known any more, and was good.
-    let authority = if set.size.is_some() && !compound.is_repeat {
+    let access = if set.size.is_some() && !compound.is_repeat {
         right(compound, &object, args.stateid, StateidUse::Write)?.authority(&who)
     } else {
-        Authority::Credentials(&who)
+        AccessCheck::Credentials(&who)
     };
     let file_system = &object.export.file_system;
-    let outcome = file_system.set_attributes(authority, object.id, &set).await;
+    let outcome = file_system.set_attributes(access, object.id, &set).await;
     let attributes = if outcome == Err(Error::NotSupported)
         && set.mode.is_some()
         && is_symlink(&object).await?
@@ -49,7 +49,7 @@ async fn set(compound: &mut Compound<'_>, args: SetattrArgs) -> Result<Bitmap4, 
         // so nothing is lost, and the reply tells that it was not set.
         set.mode = None;
         attrsset.remove(Attr::Mode);
-        file_system.set_attributes(authority, object.id, &set).await
+        file_system.set_attributes(access, object.id, &set).await
     } else {
         outcome
     };

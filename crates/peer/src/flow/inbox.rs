@@ -30,7 +30,7 @@ const MESSAGES_UNREPORTED_MAX: u64 = 64;
 pub(crate) struct Inbox {
     window: u64,
     received: u64,
-    /// Cost of everything received, and of what the owner is done with, since the session began.
+    /// Cost of everything received, and of what the handler is done with, since the session began.
     charged: u64,
     consumed: u64,
     reported_received: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// An inbox that lets the peer be `window` bytes ahead of the owner.
+    /// An inbox that lets the peer be `window` bytes ahead of the handler.
     pub(crate) fn new(window: u64) -> Inbox {
         Inbox {
             window,
@@ -76,7 +76,7 @@ impl Inbox {
         Ok(Arrival::Fresh)
     }
 
-    /// The owner is done with so many bytes.
+    /// The handler is done with so many bytes.
     pub(crate) fn consume(&mut self, cost: u64) {
         self.consumed += cost;
     }
@@ -91,7 +91,7 @@ impl Inbox {
     }
 
     /// What is due soon has waited long enough.
-    pub(crate) fn hurry(&mut self) {
+    pub(crate) fn expedite(&mut self) {
         self.hurried = true;
     }
 
@@ -111,7 +111,7 @@ impl Inbox {
         }
     }
 
-    /// Bytes that arrived and are still with the owner.
+    /// Bytes that arrived and are still with the handler.
     pub(crate) fn held(&self) -> u64 {
         self.charged - self.consumed
     }

@@ -1,4 +1,4 @@
-//! A lane that is shared by its senders, its current connection and its owner.
+//! A lane that is shared by its senders, its current connection and its handler.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 

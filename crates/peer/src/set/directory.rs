@@ -3,14 +3,14 @@
 //! | file | content |
 //! |---|---|
 //! | `set.json` | set, own slot, the list of members with the authority's signature |
-//! | `tree` | what the owner says all replicas must know of the tree; its meaning is the owner's |
+//! | `tree` | what the handler says all replicas must know of the tree; its meaning is the handler's |
 //! | `authority.pem` | certificate of the authority |
 //! | `authority.key` | its key; only where the authority is kept |
 //! | `replica.pem`, `replica.key` | what this replica proves itself with |
 //! | `authority.offer` | a key that was handed over to this replica and is not in use yet |
 //! | `invitations.json` | secrets that were handed out; only where the authority is kept |
 //!
-//! Each is readable by its owner only. Changes are made under a lock, so that `meridian set invite` may run
+//! Each is readable by its handler only. Changes are made under a lock, so that `meridian set invite` may run
 //! beside the server.
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Files of a set on disk: readable by their owner only, replaced whole or not at all.
+//! Files of a set on disk: readable by their handler only, replaced whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -19,7 +19,7 @@ pub(crate) fn damaged(path: &Path, reason: impl std::fmt::Display) -> SetError {
     }
 }
 
-/// Makes a directory that only its owner may enter.
+/// Makes a directory that only its handler may enter.
 pub(crate) fn make_directory(path: &Path) -> Result<(), SetError> {
     fs::DirBuilder::new()
         .recursive(true)

@@ -7,7 +7,7 @@
 //! 1. the keeper sends the key, over the connection between the two members, and the next one stores it as an offer;
 //! 2. once that is confirmed, the keeper signs, as its last act, the list of the next term, which names the next one;
 //! 3. the next one learns of that list, makes the offer its key, and signs a list to say so;
-//! 4. the former keeper learns of that one, and removes its key.
+//! 4. the previous keeper learns of that one, and removes its key.
 //!
 //! An offer is good beside one version of the list. If the list changes before the move is completed, the move is over, and the
 //! receiver removes what it was offered when it learns of that list; also if that removes the receiver itself.
@@ -92,7 +92,7 @@ impl fmt::Debug for AuthorityBackup {
 }
 
 impl AuthorityBackup {
-    /// Reads a backup: a file, or a directory that is a copy of the `set` directory of a former keeper.
+    /// Reads a backup: a file, or a directory that is a copy of the `set` directory of a previous keeper.
     ///
     /// # Errors
     /// [`SetError::Damaged`] when it is none, and file errors.
@@ -152,7 +152,7 @@ impl SetDirectory {
         Ok(UNIX_EPOCH + Duration::from_secs(expires))
     }
 
-    /// Writes what [`SetDirectory::restore_authority`] takes, to a file that is not there yet and that only its owner
+    /// Writes what [`SetDirectory::restore_authority`] takes, to a file that is not there yet and that only its handler
     /// can read. Whoever has it can admit servers to the set and remove members.
     ///
     /// # Errors
@@ -273,10 +273,10 @@ impl SetDirectory {
     }
 
     /// Makes this replica the keeper, from a backup, when the keeper is lost for ever. The caller has seen to it that
-    /// the newest list that can be found was learned here, and that the former keeper is gone: should it come back, it
+    /// the newest list that can be found was learned here, and that the previous keeper is gone: should it come back, it
     /// learns that its term is over, and what it alone signed meanwhile is taken in.
     ///
-    /// Slots are left out, since the former keeper may have given some away that nobody else knows of.
+    /// Slots are left out, since the previous keeper may have given some away that nobody else knows of.
     ///
     /// # Errors
     /// [`SetError::AlreadyKeeper`], [`SetError::WrongKey`] for the backup of another set, [`SetError::Forged`] when the

@@ -3,7 +3,7 @@
 //! A set has an authority of its own, made by [`SetDirectory::create`] with the first replica. Whoever is
 //! to join gets one token from [`SetDirectory::invite`]: where to call, the fingerprint of the authority,
 //! a secret that works once, the slot reserved for it, and when it expires. [`join`] turns the token into a
-//! certificate, the list of members, and what the owner of the first replica says of the tree. What must
+//! certificate, the list of members, and what the handler of the first replica says of the tree. What must
 //! never enter: the meaning of that, what replicas say to each other later, and private keys in logs or
 //! messages.
 

@@ -149,7 +149,7 @@ pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// What the joining server shows in place of the secret: only its owner can make it, and it holds for this
+/// What the joining server shows in place of the secret: only its handler can make it, and it holds for this
 /// signing request and these addresses only.
 pub(crate) fn proof(
     secret: &[u8; 32],

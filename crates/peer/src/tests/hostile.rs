@@ -236,7 +236,7 @@ async fn frames_that_break_the_rules_end_the_connection_and_hand_nothing_up() {
 async fn whoever_ignores_credit_is_cut_off() {
     let set = TestSet::of(2).await;
     let first = Replica::start(set.identity(1), 1, quick()).await;
-    // The owner takes no data, so that nothing returns credit.
+    // The handler takes no data, so that nothing returns credit.
     first.recorder.data_permits.forget_permits(1 << 30);
     let identity = set.identity(2);
     let _control = greeted(identity, &first.address, 1).await;

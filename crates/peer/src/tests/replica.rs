@@ -1,4 +1,4 @@
-//! A replica with an owner that records, for the tests beside this file.
+//! A replica with an handler that records, for the tests beside this file.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -13,8 +13,8 @@ use vfs::ReplicaSlot;
 use crate::flow::locked;
 use crate::set::{SetDirectory, join};
 use crate::{
-    Endpoint, Identity, Incarnation, Incoming, Lane, Message, Owner, Peer, Refusal, Sender,
-    Settings, TurnedAway,
+    Endpoint, Identity, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal,
+    Sender, Settings, TurnedAway,
 };
 
 /// Kinds that the recorder treats specially; it answers any other request with an echo.
@@ -24,7 +24,7 @@ pub(super) const TOO_LARGE: u32 = 902;
 /// Beyond the kinds of numbered messages.
 pub(super) const NOT_ADMITTED: u32 = 1_000_000;
 
-/// What an owner saw.
+/// What an handler saw.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {
     Began(Sender),
@@ -87,7 +87,7 @@ impl Recorder {
 }
 
 #[async_trait]
-impl Owner for Recorder {
+impl MessageHandler for Recorder {
     fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
         if locked(&self.removed).contains(&peer.slot) {
             return Err(TurnedAway {

@@ -60,10 +60,10 @@ pub(crate) struct Header {
     /// Joins request and reply.
     #[prost(uint64, tag = "6")]
     pub request: u64,
-    /// The owner's kind of message.
+    /// The handler's kind of message.
     #[prost(uint32, tag = "7")]
     pub kind: u32,
-    /// The owner's body.
+    /// The handler's body.
     #[prost(bytes = "bytes", tag = "8")]
     pub body: Bytes,
     /// CRC-32C of the payload before compression.

@@ -44,7 +44,7 @@ pub(crate) struct Hello {
     /// The credit with which a session begins, should this hello begin one.
     #[prost(uint64, tag = "12")]
     pub credit_fresh: u64,
-    /// What the sender's owner says of its past, in the owner's own form; on the control lane alone.
+    /// What the sender's handler says of its past, in the handler's own form; on the control lane alone.
     #[prost(bytes = "bytes", tag = "13")]
     pub introduction: Bytes,
     /// The sender is to be called, and is not: it wants to hear why, and no connection.
@@ -69,7 +69,7 @@ pub(crate) struct WireRefusal {
     pub code: i32,
     #[prost(string, tag = "2")]
     pub reason: String,
-    /// What the refusing owner tells the other one, in its own form.
+    /// What the refusing handler tells the other one, in its own form.
     #[prost(bytes = "bytes", tag = "3")]
     pub evidence: Bytes,
 }

@@ -55,7 +55,7 @@ impl DataServer {
         let gap = known.as_ref().is_none_or(|side| side.lease_until < now);
         let has_begun = self.begun.values().any(|(of, _)| *of == home);
         if gap && has_begun && self.rules.gap_waits() {
-            // What was admitted under a former lease must not happen beside what comes now; the next lease will do.
+            // What was admitted under a previous lease must not happen beside what comes now; the next lease will do.
             return Vec::new();
         }
         match known {

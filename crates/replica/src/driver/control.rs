@@ -137,8 +137,8 @@ impl Guard<'_> {
     }
 
     /// What earlier incarnations of this replica made is everywhere, or nobody waits for it.
-    pub(crate) fn former_settled(&mut self) {
-        self.core.handle_former_settled(self.now, &self.tree);
+    pub(crate) fn previous_settled(&mut self) {
+        self.core.handle_previous_settled(self.now, &self.tree);
     }
 
     /// Puts a control back that an earlier incarnation acknowledged.

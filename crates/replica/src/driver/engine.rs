@@ -339,7 +339,7 @@ impl Guard<'_> {
             self.ledger.shipped.insert(file);
         }
         self.ledger.note_handed_over(file);
-        self.settle_former();
+        self.settle_previous();
     }
 
     /// A change of data that needs no content to be sent, such as a truncation, is complete at peers at once; they are told so.
@@ -392,51 +392,51 @@ impl Guard<'_> {
         let mut files: BTreeSet<ObjectId> = backlogs
             .flat_map(|(_, backlog)| backlog.lacking())
             .collect();
-        if let Some(former) = &self.ledger.former {
-            files.extend(&former.files);
+        if let Some(previous) = &self.ledger.previous {
+            files.extend(&previous.files);
         }
         files.into_iter().for_each(|file| self.settle_content(file));
-        self.settle_former();
+        self.settle_previous();
     }
 
-    /// A view is in force. Looks whether former controls, which may have ended before, are to end now.
-    pub(crate) fn look_at_former(&mut self) {
-        if self.ledger.former.is_none() && !self.core.has_renounced() {
+    /// A view is in force. Looks whether previous controls, which may have ended before, are to end now.
+    pub(crate) fn look_at_previous(&mut self) {
+        if self.ledger.previous.is_none() && !self.core.has_renounced() {
             self.ledger.take_up_again();
         }
         self.settle_all_contents();
     }
 
-    /// Ends the controls of former incarnations once everything made under them is everywhere.
-    pub(crate) fn settle_former(&mut self) {
-        let Some(former) = &self.ledger.former else {
+    /// Ends the controls of previous incarnations once everything made under them is everywhere.
+    pub(crate) fn settle_previous(&mut self) {
+        let Some(previous) = &self.ledger.previous else {
             return;
         };
         // Before a view is known nobody can tell who would miss something.
         let everywhere =
-            !self.ledger.active.is_empty() && self.ledger.applied_by_active(former.position);
-        if everywhere && former.files.is_empty() {
-            self.ledger.former = None;
-            self.former_settled();
+            !self.ledger.active.is_empty() && self.ledger.applied_by_active(previous.position);
+        if everywhere && previous.files.is_empty() {
+            self.ledger.previous = None;
+            self.previous_settled();
         }
     }
 
     /// It was decided to go on without what earlier incarnations made, and what is here is the others' copy: nothing is to be handed over.
-    pub(crate) fn give_up_former(&mut self) {
-        let Some(former) = self.ledger.former.take() else {
+    pub(crate) fn give_up_previous(&mut self) {
+        let Some(previous) = self.ledger.previous.take() else {
             return;
         };
-        for file in former.files {
+        for file in previous.files {
             self.ledger.unshipped.removed(file);
             self.settle_content(file);
         }
         self.ledger.last_position = 0;
-        self.former_settled();
+        self.previous_settled();
     }
 
     /// Whether all who take part, but for the absent, have everything that earlier incarnations made.
     pub(crate) fn has_handed_over(&self, absent: &BTreeSet<ReplicaSlot>) -> bool {
-        let Some(former) = &self.ledger.former else {
+        let Some(previous) = &self.ledger.previous else {
             return true;
         };
         let ledger = &self.ledger;
@@ -446,8 +446,8 @@ impl Guard<'_> {
         let mut peers = peers.filter(counts).peekable();
         let applied = |slot: ReplicaSlot| ledger.applied.get(&slot).copied().unwrap_or(0);
         peers.peek().is_some()
-            && peers.all(|slot| applied(slot) >= former.position)
-            && !former.files.iter().any(lacks)
+            && peers.all(|slot| applied(slot) >= previous.position)
+            && !previous.files.iter().any(lacks)
     }
 
     /// Whether a control covers a file by itself or through a directory above it.

@@ -392,11 +392,11 @@ mod tests {
     #[test]
     fn a_promise_that_was_asked_for_by_nobody_is_counted_and_gives_no_lease() {
         let lease = answering();
-        let of_former = Question {
+        let of_previous = Question {
             incarnation: Incarnation(0),
             ..lease.question()
         };
-        lease.promise(ReplicaSlot(3), of_former);
+        lease.promise(ReplicaSlot(3), of_previous);
         assert_eq!(lease.unbelieved(), 1);
     }
 }

@@ -14,5 +14,5 @@ pub(crate) mod engine;
 pub(crate) mod lease_state;
 pub(crate) mod persistence;
 mod repeats;
-pub(crate) mod shared;
+pub(crate) mod replica_state;
 pub(crate) mod tree;

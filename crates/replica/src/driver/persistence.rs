@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::driver::engine::Step;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::wire;
 
 /// Facts of this room that say which controls were acknowledged here.
@@ -60,7 +60,7 @@ impl Draft {
 }
 
 /// Carries steps out until the replica stops.
-pub(crate) async fn carry_out(shared: Arc<Shared>, mut steps: mpsc::UnboundedReceiver<Step>) {
+pub(crate) async fn carry_out(shared: Arc<ReplicaState>, mut steps: mpsc::UnboundedReceiver<Step>) {
     let (groups, groups_out) = mpsc::unbounded_channel();
     tokio::spawn(settle(shared.clone(), groups_out));
     let mut persisted = Mark(0);
@@ -103,7 +103,12 @@ pub(crate) async fn carry_out(shared: Arc<Shared>, mut steps: mpsc::UnboundedRec
     }
 }
 
-async fn commit(shared: &Shared, draft: Draft, first: Mark, last: Mark) -> vfs::Result<Group> {
+async fn commit(
+    shared: &ReplicaState,
+    draft: Draft,
+    first: Mark,
+    last: Mark,
+) -> vfs::Result<Group> {
     let needed = draft.is_needed();
     Ok(Group {
         first,
@@ -117,7 +122,7 @@ async fn commit(shared: &Shared, draft: Draft, first: Mark, last: Mark) -> vfs::
 /// Tells of groups that have become stable, in order, and says what waited for them. Nobody may need a
 /// group for a while, such as controls announced under one that is stable: then it shares the trip of
 /// what is.
-async fn settle(shared: Arc<Shared>, mut groups: mpsc::UnboundedReceiver<Group>) {
+async fn settle(shared: Arc<ReplicaState>, mut groups: mpsc::UnboundedReceiver<Group>) {
     let mut next = groups.recv().await;
     while let Some(group) = next.take() {
         let stable = if group.needed {
@@ -147,7 +152,7 @@ async fn settle(shared: Arc<Shared>, mut groups: mpsc::UnboundedReceiver<Group>)
     }
 }
 
-fn say(shared: &Shared, step: &Step) {
+fn say(shared: &ReplicaState, step: &Step) {
     if let Step::Send { to, envelope, .. } = step {
         let message = wire::body(wire::Kind::Control, envelope);
         shared.outbound.send(*to, Lane::Control, message);

@@ -6,9 +6,9 @@ use throttle::Sum;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 
-impl Shared {
+impl ReplicaState {
     /// Something has failed that is about a peer. Returns how often, if that is to be told now.
     pub(crate) fn is_to_tell(&self, what: &'static str, about: ReplicaSlot) -> Option<Sum> {
         self.is_to_tell_of(what, u64::from(about.0))

@@ -11,7 +11,7 @@ use store::{RowChange, RowSubject};
 use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, XattrName};
 
 use crate::driver::engine::Guard;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::settings::Durability;
 
@@ -48,7 +48,7 @@ fn nearest(guard: &mut Guard<'_>, object: ObjectId) -> Nearest {
     Nearest::Default
 }
 
-impl Shared {
+impl ReplicaState {
     /// Returns when a majority holds every update made here so far, if this object's tree asks for it.
     pub(crate) async fn hold_by_majority(&self, object: ObjectId) {
         if self.durability_of(object).await.0 == Durability::Relaxed {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use vfs::{FileSystem, ReplicaSlot};
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::clients::Client;
 use crate::state::wire;
@@ -46,7 +46,7 @@ pub(crate) struct ClientsAbsent {
 }
 
 /// Answers another replica.
-pub(crate) fn answer(shared: &Shared, asked: &ClientsAsked) -> ClientsAbsent {
+pub(crate) fn answer(shared: &ReplicaState, asked: &ClientsAsked) -> ClientsAbsent {
     let names: Vec<Client> = asked
         .names
         .iter()
@@ -62,7 +62,7 @@ pub(crate) fn answer(shared: &Shared, asked: &ClientsAsked) -> ClientsAbsent {
 }
 
 /// Looks after what absent clients hold, until the replica stops.
-pub(crate) async fn keep(shared: Arc<Shared>) {
+pub(crate) async fn keep(shared: Arc<ReplicaState>) {
     let lease = shared.settings.client_lease;
     let mut absent_since = BTreeMap::new();
     loop {
@@ -77,7 +77,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 }
 
 /// The replicas whose clients count, if it is up to this one to ask: everybody who takes part and holds contents.
-fn asked_by_this_one(shared: &Shared) -> Option<BTreeSet<ReplicaSlot>> {
+fn asked_by_this_one(shared: &ReplicaState) -> Option<BTreeSet<ReplicaSlot>> {
     let own = shared.slot();
     if shared.engine.is_alone() {
         return Some([own].into());
@@ -96,7 +96,7 @@ fn asked_by_this_one(shared: &Shared) -> Option<BTreeSet<ReplicaSlot>> {
 
 /// Learns who is absent; returns those who have been for a whole lease.
 async fn look(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     absent_since: &mut BTreeMap<Client, Instant>,
 ) -> Option<Vec<Client>> {
     let servers = asked_by_this_one(shared)?;
@@ -118,7 +118,7 @@ async fn look(
 
 /// Which of these clients none of the servers has. `None`: not all of them answered.
 async fn absent_everywhere(
-    shared: &Shared,
+    shared: &ReplicaState,
     servers: &BTreeSet<ReplicaSlot>,
     clients: &[Client],
     for_good: bool,
@@ -141,7 +141,7 @@ async fn absent_everywhere(
 }
 
 async fn ask(
-    shared: &Shared,
+    shared: &ReplicaState,
     server: ReplicaSlot,
     clients: &[Client],
     for_good: bool,
@@ -164,7 +164,7 @@ async fn ask(
 }
 
 /// Gives up what these clients hold, if everybody who takes part lets them go for good.
-async fn give_up(shared: &Arc<Shared>, clients: &[Client]) {
+async fn give_up(shared: &Arc<ReplicaState>, clients: &[Client]) {
     let epoch = shared.lease.view().epoch;
     let Some(servers) = asked_by_this_one(shared) else {
         return;

@@ -5,7 +5,7 @@
 use control::Epoch;
 use vfs::{Error, ReplicaSlot, Result};
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::forward::{self, Operation, Value};
 use crate::state::outcomes::{Outcome, Unanswered};
 use crate::state::settings::Durability;
@@ -14,7 +14,7 @@ use crate::state::settings::Durability;
 const FORGOTTEN: &str =
     "a change was made whose record is lost, so its client cannot be told what it did";
 
-impl Shared {
+impl ReplicaState {
     /// Returns when it is certain what became of a forward.
     pub(crate) async fn outcome(&self, of: &Unanswered) -> Outcome {
         self.engine

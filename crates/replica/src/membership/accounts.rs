@@ -11,7 +11,7 @@ use vfs::{ObjectId, ReplicaSlot};
 use view::ViewState;
 
 use crate::driver::engine::Guard;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::replication::conversing;
 use crate::replication::streams;
 use crate::state::shipping::Backlog;
@@ -46,7 +46,7 @@ pub(crate) fn open(guard: &mut Guard<'_>, slot: ReplicaSlot, witness: bool) {
 }
 
 /// Those out of the view for whom more is noted than is kept for anybody: their updates are kept no longer either.
-pub(crate) fn overdrawn(shared: &Shared) -> BTreeSet<ReplicaSlot> {
+pub(crate) fn overdrawn(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
     let others = shared.others().into_iter();
     let wanted: Vec<(ReplicaSlot, usize)> = others
         .map(|slot| (slot, shared.conversations.owed_files(slot)))
@@ -63,7 +63,7 @@ pub(crate) fn overdrawn(shared: &Shared) -> BTreeSet<ReplicaSlot> {
 
 /// Notes nothing more for those out of the view who lack updates that are not kept: they take a whole copy, which needs
 /// nothing of that. The marks of files that everybody else has can go then.
-pub(crate) fn give_up_overdue(shared: &Shared) {
+pub(crate) fn give_up_overdue(shared: &ReplicaState) {
     let overdrawn = overdrawn(shared);
     let trimmed = shared.trimmed();
     let others = shared.others().into_iter();
@@ -102,7 +102,12 @@ pub(crate) fn give_up_overdue(shared: &Shared) {
 /// Somebody is in contact who has applied our stream up to a place: from now on its account is right. What it lacks of
 /// contents that were changed while it was given up is behind that place; what it lacks of earlier ones it knows itself, and
 /// asks for.
-pub(crate) async fn balance(shared: Arc<Shared>, slot: ReplicaSlot, applied: u64, whole: bool) {
+pub(crate) async fn balance(
+    shared: Arc<ReplicaState>,
+    slot: ReplicaSlot,
+    applied: u64,
+    whole: bool,
+) {
     let was_given_up = shared.engine.with_core(|guard| {
         let backlog = guard.ledger.unshipped.peer(slot);
         let given_up = backlog.filter(|backlog| backlog.is_given_up());
@@ -121,7 +126,7 @@ pub(crate) async fn balance(shared: Arc<Shared>, slot: ReplicaSlot, applied: u64
     shared.engine.ring_contents();
 }
 
-fn note_changed_behind(shared: &Shared, slot: ReplicaSlot, applied: u64) -> vfs::Result<()> {
+fn note_changed_behind(shared: &ReplicaState, slot: ReplicaSlot, applied: u64) -> vfs::Result<()> {
     let mut behind = applied;
     loop {
         let found = shared.store.updates(behind + 1, RECORDS_AT_ONCE)?;
@@ -147,7 +152,7 @@ fn note_changed_behind(shared: &Shared, slot: ReplicaSlot, applied: u64) -> vfs:
 
 /// Follows the streams of those who are lost, members or not, until it is decided how they end; and closes the accounts of
 /// those who are gone, who keep nothing and nobody waiting.
-pub(crate) fn follow(shared: &Arc<Shared>, state: &ViewState) {
+pub(crate) fn follow(shared: &Arc<ReplicaState>, state: &ViewState) {
     for slot in state.losses.keys().filter(|slot| **slot != shared.slot()) {
         streams::follow(shared, *slot);
     }
@@ -161,7 +166,7 @@ pub(crate) fn follow(shared: &Arc<Shared>, state: &ViewState) {
     }
 }
 
-fn close(shared: &Arc<Shared>, slot: ReplicaSlot) {
+fn close(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
     shared.forget_member(slot);
     shared.losses.forget(slot);
     shared.returns.forget(slot);
@@ -173,7 +178,7 @@ fn close(shared: &Arc<Shared>, slot: ReplicaSlot) {
         for file in ledger.unshipped.remove_peer(slot) {
             guard.settle_content(file);
         }
-        guard.settle_former();
+        guard.settle_previous();
         guard.notifies = true;
     });
     shared.engine.ring_contents();

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use peer::{Refusal, TurnedAway};
 use vfs::ReplicaSlot;
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::members::{Hearer, Speaker};
 use crate::state::wire::{self, Grounds, Kind};
 
@@ -63,8 +63,8 @@ pub(crate) fn may_say(speaker: Speaker, kind: Kind, hearer: Hearer) -> Result<()
         | Kind::Greeting
         | Kind::Applied
         | Kind::Members
-        | Kind::Ask
-        | Kind::Promise
+        | Kind::LeaseRequest
+        | Kind::LeaseGrant
         | Kind::Entered
         | Kind::CaughtUp
         | Kind::View
@@ -136,7 +136,7 @@ fn to_keeper(hearer: Hearer) -> Result<(), Reason> {
     }
 }
 
-impl Shared {
+impl ReplicaState {
     /// Whether another replica may have a session with this one.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::time::Duration;
 use vfs::ReplicaSlot;
 
 use crate::driver::engine::Guard;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::wire::Link;
 
 /// What the ledger says of one peer.
@@ -18,7 +18,7 @@ pub(crate) struct Lag {
 }
 
 /// The peers that can be talked to now.
-pub(crate) fn connected(shared: &Shared) -> BTreeSet<ReplicaSlot> {
+pub(crate) fn connected(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
     let transport = shared.endpoint.get();
     let transport = transport.map_or_else(Vec::new, peer::Endpoint::status);
     let with_lanes = transport.iter().filter(|wire| wire.lanes_connected > 0);
@@ -29,7 +29,7 @@ pub(crate) fn connected(shared: &Shared) -> BTreeSet<ReplicaSlot> {
 }
 
 /// The links to all others, for them to show.
-pub(crate) fn links(shared: &Shared) -> Vec<Link> {
+pub(crate) fn links(shared: &ReplicaState) -> Vec<Link> {
     let connected = connected(shared);
     let wires = shared
         .endpoint

@@ -30,18 +30,18 @@ use vfs::ReplicaSlot;
 use view::{Decision, Outcome, SettledBy, Settlement, ViewState};
 
 use crate::driver::engine::Guard;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::membership::views;
 use crate::replication::withheld;
 use crate::state::relays;
 use crate::state::time::unix_seconds;
-use crate::state::wire::Ask;
+use crate::state::wire::LeaseRequest;
 
 /// How often to look.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Controls end that all have agreed to end.
-pub(crate) async fn apply_settlements(shared: &Arc<Shared>, state: &ViewState) {
+pub(crate) async fn apply_settlements(shared: &Arc<ReplicaState>, state: &ViewState) {
     for (slot, end) in state.settled_streams() {
         if !shared.losses.settles_now(end.settlement) {
             continue;
@@ -67,7 +67,7 @@ pub(crate) async fn apply_settlements(shared: &Arc<Shared>, state: &ViewState) {
 
 /// Of one that comes back those controls end that it may have had; of one that is gone all do, at everybody who hears of
 /// it now or later.
-fn end_controls(shared: &Shared, state: &ViewState) {
+fn end_controls(shared: &ReplicaState, state: &ViewState) {
     let settled = state.losses.iter().flat_map(|(slot, loss)| {
         let below = loss.settled.iter().map(|one| one.incarnation_below);
         below.max().map(|below| (*slot, Incarnation(below)))
@@ -83,12 +83,12 @@ fn end_controls(shared: &Shared, state: &ViewState) {
 }
 
 /// Others take part than before: whatever was found out counts no more.
-pub(crate) fn view_changed(shared: &Arc<Shared>) {
+pub(crate) fn view_changed(shared: &Arc<ReplicaState>) {
     shared.losses.equalling().clear();
 }
 
 /// Members that are lost, and whose controls nobody has ended.
-fn lost(shared: &Shared) -> Vec<ReplicaSlot> {
+fn lost(shared: &ReplicaState) -> Vec<ReplicaSlot> {
     if !shared.takes_part() {
         return Vec::new();
     }
@@ -127,7 +127,7 @@ const RELAY_PATIENCE: Duration = Duration::from_secs(15);
 const _: () = assert!(RELAY_PATIENCE.as_millis() >= 3 * relays::AGAIN.as_millis());
 
 /// Looks after lost replicas' objects until the replica stops.
-pub(crate) async fn attend(shared: Arc<Shared>) {
+pub(crate) async fn attend(shared: Arc<ReplicaState>) {
     let mut missing = Missing::default();
     let mut adoption = adopting::Adoption::default();
     loop {
@@ -160,7 +160,7 @@ pub(crate) async fn attend(shared: Arc<Shared>) {
 
 /// This replica has other updates of a lost one than the rest, and nobody can change that; it needs another's
 /// copy.
-async fn take_copy(shared: &Arc<Shared>, lost: ReplicaSlot, how: &str) {
+async fn take_copy(shared: &Arc<ReplicaState>, lost: ReplicaSlot, how: &str) {
     let place = lost.0;
     let reason = format!("it {how} updates of replica {place}, which is lost");
     if let Some(sum) = shared.is_to_tell(COPY_NEEDED, lost) {
@@ -181,20 +181,20 @@ async fn take_copy(shared: &Arc<Shared>, lost: ReplicaSlot, how: &str) {
 }
 
 /// The others who take part.
-fn others(shared: &Shared) -> Vec<ReplicaSlot> {
+fn others(shared: &ReplicaState) -> Vec<ReplicaSlot> {
     let mut others = shared.lease.view().active;
     others.remove(&shared.slot());
     others.into_iter().collect()
 }
 
 /// Whether this replica is the first of those who take part and hold contents: what one has to do, it does.
-pub(crate) fn is_first(shared: &Shared) -> bool {
+pub(crate) fn is_first(shared: &ReplicaState) -> bool {
     let own = shared.slot();
     shared.holders().into_iter().all(|slot| slot > own)
 }
 
 /// The members of the view that take part since later than a lost one did.
-fn late(shared: &Shared, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
+fn late(shared: &ReplicaState, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
     let state = shared.view_state();
     let gone = state
         .as_ref()
@@ -207,7 +207,10 @@ fn late(shared: &Shared, lost: ReplicaSlot) -> BTreeSet<ReplicaSlot> {
 
 /// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest word in this
 /// view.
-fn applied_by_others(shared: &Shared, lost: ReplicaSlot) -> Option<BTreeMap<ReplicaSlot, u64>> {
+fn applied_by_others(
+    shared: &ReplicaState,
+    lost: ReplicaSlot,
+) -> Option<BTreeMap<ReplicaSlot, u64>> {
     let epoch = shared.lease.view().epoch.0;
     let news = shared.news();
     let others = others(shared).into_iter();
@@ -224,7 +227,7 @@ fn applied_by_others(shared: &Shared, lost: ReplicaSlot) -> Option<BTreeMap<Repl
 /// A replica out of the view, or absent from it, of whose stream this one lacks what somebody in the view holds. What
 /// only a witness has heard of, nobody holds.
 pub(crate) fn lacking_of_lost(
-    shared: &Shared,
+    shared: &ReplicaState,
     absent: &BTreeSet<ReplicaSlot>,
 ) -> Option<ReplicaSlot> {
     let view = shared.lease.view();
@@ -249,7 +252,7 @@ pub(crate) fn lacking_of_lost(
 
 /// Whether others in the view hold contents, and of each replica outside it one of them has all updates that are here, but
 /// for those of which it was decided to go on without them.
-pub(crate) fn others_have_all(shared: &Shared) -> bool {
+pub(crate) fn others_have_all(shared: &ReplicaState) -> bool {
     let survivors = shared.holders();
     let view = shared.lease.view();
     let others = shared.followed().into_iter();
@@ -265,13 +268,13 @@ pub(crate) fn others_have_all(shared: &Shared) -> bool {
 
 /// Whether of each stream but this replica's own, and those that were given up, somebody in the view who holds contents has
 /// said within such a time that it has as much as is here.
-pub(crate) fn present_have_all(shared: &Shared, fresh: Duration) -> bool {
+pub(crate) fn present_have_all(shared: &ReplicaState, fresh: Duration) -> bool {
     let news = shared.news();
     let present = shared.holders().into_iter().filter_map(|slot| {
         let (ask, at) = news.get(&slot)?.said.as_ref()?;
         (at.elapsed() < fresh).then_some((slot, ask))
     });
-    let present: Vec<(ReplicaSlot, &Ask)> = present.collect();
+    let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
     let streams = shared.followed().into_iter();
     let streams = streams.filter(|of| !shared.is_given_up(*of));
     let here: Vec<(ReplicaSlot, u64)> = streams.map(|of| (of, applied_here(shared, of))).collect();
@@ -279,8 +282,8 @@ pub(crate) fn present_have_all(shared: &Shared, fresh: Duration) -> bool {
 }
 
 /// Whether of each of these streams, applied so far, one of those who say this has as much.
-fn have_all(present: &[(ReplicaSlot, &Ask)], here: &[(ReplicaSlot, u64)]) -> bool {
-    let has = |(by, ask): &(ReplicaSlot, &Ask), of: ReplicaSlot, at: u64| {
+fn have_all(present: &[(ReplicaSlot, &LeaseRequest)], here: &[(ReplicaSlot, u64)]) -> bool {
+    let has = |(by, ask): &(ReplicaSlot, &LeaseRequest), of: ReplicaSlot, at: u64| {
         let mut applied = ask.applied.iter();
         *by == of || applied.any(|(slot, there)| *slot == of.0 && *there >= at)
     };
@@ -288,14 +291,14 @@ fn have_all(present: &[(ReplicaSlot, &Ask)], here: &[(ReplicaSlot, u64)]) -> boo
     !present.is_empty() && here.all(|(of, at)| present.iter().any(|one| has(one, *of, *at)))
 }
 
-pub(crate) fn applied_here(shared: &Shared, lost: ReplicaSlot) -> u64 {
+pub(crate) fn applied_here(shared: &ReplicaState, lost: ReplicaSlot) -> u64 {
     shared.inbox(lost).map_or(0, |inbox| inbox.acknowledged())
 }
 
 /// Whether this replica, which takes part anew, has of the lost ones what nothing protects any more: their updates as far
 /// as anybody has them, and the contents of files that no frozen control covers. Everybody in the view had those when
 /// the control ended.
-pub(crate) fn has_what_the_lost_left(shared: &Shared, guard: &Guard<'_>) -> bool {
+pub(crate) fn has_what_the_lost_left(shared: &ReplicaState, guard: &Guard<'_>) -> bool {
     let epoch = shared.lease.view().epoch.0;
     let news = shared.news();
     let others = guard.ledger.active.difference(&guard.ledger.witnesses);
@@ -316,7 +319,7 @@ pub(crate) fn has_what_the_lost_left(shared: &Shared, guard: &Guard<'_>) -> bool
 }
 
 /// Lost replicas whose streams are applied here so far, with all their contents.
-pub(crate) fn whole_here(shared: &Shared) -> Vec<(u16, u64)> {
+pub(crate) fn whole_here(shared: &ReplicaState) -> Vec<(u16, u64)> {
     let equalling = shared.losses.equalling();
     let whole = equalling
         .iter()
@@ -327,7 +330,7 @@ pub(crate) fn whole_here(shared: &Shared) -> Vec<(u16, u64)> {
 }
 
 /// What is missing before a lost replica's controls can be ended, for people.
-pub(crate) fn waits_for(shared: &Shared, lost: ReplicaSlot) -> Option<String> {
+pub(crate) fn waits_for(shared: &ReplicaState, lost: ReplicaSlot) -> Option<String> {
     let settled = shared.engine.with_core(|guard| guard.is_settled());
     if !settled {
         return Some("not every member of the view has reported".to_owned());
@@ -348,7 +351,7 @@ pub(crate) fn waits_for(shared: &Shared, lost: ReplicaSlot) -> Option<String> {
 
 /// Ends a lost replica's controls, once everybody has the same of it.
 pub(crate) async fn settle(
-    shared: &Shared,
+    shared: &ReplicaState,
     lost: ReplicaSlot,
     by: SettledBy,
 ) -> Result<(), String> {
@@ -366,7 +369,7 @@ pub(crate) async fn settle(
 
 /// Has the set agree that a lost replica's controls end.
 pub(crate) async fn decide_settlement(
-    shared: &Shared,
+    shared: &ReplicaState,
     slot: ReplicaSlot,
     through: u64,
     incarnation_below: u64,
@@ -405,9 +408,9 @@ mod tests {
     fn a_copy_that_alone_has_an_update_of_a_lost_replica_is_not_given_up() {
         let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));
         let here = [(first, 7), (second, 3)];
-        let says = |applied: u64| Ask {
+        let says = |applied: u64| LeaseRequest {
             applied: vec![(first.0, applied)],
-            ..Ask::default()
+            ..LeaseRequest::default()
         };
         let (behind, level) = (says(6), says(7));
         assert!(!have_all(&[(second, &behind)], &here));

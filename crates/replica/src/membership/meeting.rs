@@ -8,22 +8,22 @@ use bytes::Bytes;
 use peer::{Sender, TurnedAway};
 use vfs::ReplicaSlot;
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::lineage::{Evidence, Fault, Introduction};
 use crate::state::members::Speaker;
 use crate::state::wire;
 
-/// See [`peer::Owner::introduce`].
-pub(crate) fn introduce(shared: &Shared, to: ReplicaSlot) -> Bytes {
+/// See [`peer::MessageHandler::introduce`].
+pub(crate) fn introduce(shared: &ReplicaState, to: ReplicaSlot) -> Bytes {
     // A store that has failed ends the server elsewhere.
     let applied = shared.store.applied(to).unwrap_or_default();
     let introduction = shared.lineage.introduction(to, applied);
     wire::encode(&introduction).into()
 }
 
-/// See [`peer::Owner::meet`].
+/// See [`peer::MessageHandler::meet`].
 pub(crate) fn meet(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     peer: Sender,
     introduction: &Bytes,
 ) -> Result<(), TurnedAway> {
@@ -49,8 +49,8 @@ pub(crate) fn meet(
     }
 }
 
-/// See [`peer::Owner::turned_away`].
-pub(crate) fn turned_away(shared: &Arc<Shared>, by: ReplicaSlot, evidence: Evidence) {
+/// See [`peer::MessageHandler::turned_away`].
+pub(crate) fn turned_away(shared: &Arc<ReplicaState>, by: ReplicaSlot, evidence: Evidence) {
     match evidence {
         Evidence::NotYet => shared.lineage.note_met(by),
         Evidence::Yours(fault) if shared.lineage.is_proven(&fault.what) => {
@@ -66,7 +66,7 @@ pub(crate) fn turned_away(shared: &Arc<Shared>, by: ReplicaSlot, evidence: Evide
     }
 }
 
-fn refuse(shared: &Arc<Shared>, peer: ReplicaSlot, evidence: Evidence) -> TurnedAway {
+fn refuse(shared: &Arc<ReplicaState>, peer: ReplicaSlot, evidence: Evidence) -> TurnedAway {
     let (again, reason) = match evidence {
         Evidence::NotYet => (
             true,
@@ -98,7 +98,7 @@ fn unproven(by: ReplicaSlot, of: ReplicaSlot) -> String {
 }
 
 /// An earlier start found that this directory was put back.
-pub(crate) fn take_up_fault(shared: &Shared) {
+pub(crate) fn take_up_fault(shared: &ReplicaState) {
     if let Some(fault) = shared.lineage.fault() {
         shared.lease.bar();
         tracing::error!("{}", fault.of_own());
@@ -106,7 +106,7 @@ pub(crate) fn take_up_fault(shared: &Shared) {
 }
 
 /// This directory was put back: from here on nothing is said in its name.
-fn give_up(shared: &Arc<Shared>, fault: Fault) {
+fn give_up(shared: &Arc<ReplicaState>, fault: Fault) {
     shared.lease.bar();
     if !shared.lineage.accept(fault) {
         return;

@@ -10,7 +10,7 @@ use peer::Lane;
 use peer::set::{Learned, MemberList, SetError};
 use vfs::ReplicaSlot;
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::membership::accounts;
 use crate::membership::sessions::{began, end};
 use crate::replication::streams;
@@ -20,7 +20,7 @@ use crate::state::wire;
 const READING_MEMBERS: &str = "the list of members cannot be read";
 
 /// Takes over a list of members that a peer showed, if the set's authority has signed it and it counts more than ours.
-pub(crate) fn learn_members(shared: &Arc<Shared>, from: ReplicaSlot, list: &MemberList) {
+pub(crate) fn learn_members(shared: &Arc<ReplicaState>, from: ReplicaSlot, list: &MemberList) {
     match shared.set.learn(list) {
         Ok(Learned::Nothing) => {}
         Ok(Learned::News) => look_for_members(shared),
@@ -40,7 +40,7 @@ pub(crate) fn learn_members(shared: &Arc<Shared>, from: ReplicaSlot, list: &Memb
 }
 
 /// Takes up the list of members as the files have it: a command or a joining server may have changed it there.
-pub(crate) fn look_for_members(shared: &Arc<Shared>) {
+pub(crate) fn look_for_members(shared: &Arc<ReplicaState>) {
     match shared.set.member_list() {
         Ok(list) if list != shared.member_list() => adopt_members(shared, list),
         Ok(_) => {}
@@ -54,7 +54,7 @@ pub(crate) fn look_for_members(shared: &Arc<Shared>) {
 
 /// Talks to the members of a list from now on, and to no others. Those whom the set has removed are none, though the list
 /// may not say so: it is kept where they were given up with the majority.
-pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
+pub(crate) fn adopt_members(shared: &Arc<ReplicaState>, list: MemberList) {
     let state = shared.view_state();
     let is_gone = |slot| state.as_ref().is_some_and(|state| state.is_gone(slot));
     let members = list.members.iter().filter(|member| !member.revoked);
@@ -101,14 +101,14 @@ pub(crate) fn adopt_members(shared: &Arc<Shared>, list: MemberList) {
 }
 
 /// The set has agreed that these are members no more.
-pub(crate) fn agreed_removals(shared: &Arc<Shared>, removed: &BTreeSet<ReplicaSlot>) {
+pub(crate) fn agreed_removals(shared: &Arc<ReplicaState>, removed: &BTreeSet<ReplicaSlot>) {
     if shared.note_removed(removed) {
         part_with_removed(shared);
     }
 }
 
 /// Ends what there is with those who were removed, for ever; or with everybody, if that is this replica.
-fn part_with_removed(shared: &Arc<Shared>) {
+fn part_with_removed(shared: &Arc<ReplicaState>) {
     if shared.is_removed() {
         return shared.end_as_removed();
     }
@@ -125,7 +125,7 @@ fn part_with_removed(shared: &Arc<Shared>) {
 }
 
 /// Keeps connections to a peer, and a place for what it sends. Again: learns its addresses.
-fn meet(shared: &Arc<Shared>, slot: ReplicaSlot, addresses: Vec<String>) {
+fn meet(shared: &Arc<ReplicaState>, slot: ReplicaSlot, addresses: Vec<String>) {
     streams::follow(shared, slot);
     if let Some(endpoint) = shared.endpoint.get() {
         endpoint.connect(slot, addresses);

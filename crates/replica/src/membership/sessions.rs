@@ -6,7 +6,7 @@ use control::Position;
 use peer::{Lane, Sender, Session};
 use vfs::ReplicaSlot;
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::membership::accounts;
 use crate::membership::losses;
 use crate::membership::members;
@@ -23,7 +23,7 @@ use crate::state::outbound::{Delivered, Outbox};
 use crate::state::wire::Greeting;
 
 /// A new incarnation of a peer is there, or the connection to it is new.
-pub(crate) fn began(shared: &Arc<Shared>, peer: Sender) {
+pub(crate) fn began(shared: &Arc<ReplicaState>, peer: Sender) {
     let slot = peer.slot;
     if !shared.is_member(slot) || shared.inbox(slot).is_none() {
         // It joined a moment ago; the conversation begins when this replica has a place for what it sends.
@@ -53,7 +53,7 @@ pub(crate) fn began(shared: &Arc<Shared>, peer: Sender) {
 }
 
 /// Sends one-way messages to an incarnation of a peer, until it is gone.
-async fn deliver(shared: Arc<Shared>, slot: ReplicaSlot, outbox: Arc<Outbox>, lane: Lane) {
+async fn deliver(shared: Arc<ReplicaState>, slot: ReplicaSlot, outbox: Arc<Outbox>, lane: Lane) {
     while outbox.deliver(lane).await == Delivered::SayAgain {
         tracing::info!(
             peer = slot.0,
@@ -64,7 +64,7 @@ async fn deliver(shared: Arc<Shared>, slot: ReplicaSlot, outbox: Arc<Outbox>, la
 }
 
 /// Says again what was dropped for a peer that was away; it does the same, for it may not have been answered.
-fn say_again(shared: &Arc<Shared>, slot: ReplicaSlot) {
+fn say_again(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
     shared.engine.with_core(|guard| guard.connected(slot));
     shared.say_completed_again(slot);
     if let Some(inbox) = shared.inbox(slot) {
@@ -73,12 +73,12 @@ fn say_again(shared: &Arc<Shared>, slot: ReplicaSlot) {
 }
 
 /// That incarnation is gone, with everything it had not received.
-pub(crate) fn ended(shared: &Arc<Shared>, peer: Sender) {
+pub(crate) fn ended(shared: &Arc<ReplicaState>, peer: Sender) {
     tracing::warn!(peer = peer.slot.0, incarnation = %peer.incarnation, "a peer is gone");
     end(shared, peer.slot);
 }
 
-pub(crate) fn end(shared: &Arc<Shared>, slot: ReplicaSlot) {
+pub(crate) fn end(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
     shared.outbound.end(slot);
     losses::forget_relays(shared, slot);
     shared.conversations.end(slot);
@@ -95,7 +95,7 @@ pub(crate) fn end(shared: &Arc<Shared>, slot: ReplicaSlot) {
 }
 
 /// Says how far we have followed, once nothing of an earlier session is under way any more.
-async fn greet(shared: Arc<Shared>, slot: ReplicaSlot) {
+async fn greet(shared: Arc<ReplicaState>, slot: ReplicaSlot) {
     let Some(inbox) = shared.inbox(slot) else {
         return;
     };
@@ -112,7 +112,7 @@ async fn greet(shared: Arc<Shared>, slot: ReplicaSlot) {
 }
 
 /// A peer has said how far it is.
-pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greeting) {
+pub(crate) fn greeted(shared: &Arc<ReplicaState>, from: ReplicaSlot, greeting: Greeting) {
     members::learn_members(shared, from, &greeting.members);
     shared.note_greeted(from);
     let proved = shared
@@ -176,7 +176,7 @@ pub(crate) fn greeted(shared: &Arc<Shared>, from: ReplicaSlot, greeting: Greetin
 /// Whether it is up to this replica to supply another one with the tree: the first of those that take
 /// part, answer, and hold it does. Where all members were started anew, nobody is up to date before one without a
 /// copy has got it.
-fn supplies_base(shared: &Shared, to: ReplicaSlot) -> bool {
+fn supplies_base(shared: &ReplicaState, to: ReplicaSlot) -> bool {
     let silent = views::silent(shared);
     let first = shared.engine.with_core(|guard| {
         let ledger = &guard.ledger;
@@ -191,7 +191,7 @@ fn supplies_base(shared: &Shared, to: ReplicaSlot) -> bool {
 
 /// Whether something happens for the first time in a conversation.
 fn first_time(
-    shared: &Shared,
+    shared: &ReplicaState,
     with: ReplicaSlot,
     flag: impl FnOnce(&mut Conversation) -> &mut bool,
 ) -> bool {
@@ -202,7 +202,7 @@ fn first_time(
 }
 
 /// Sends updates from behind a position on, and contents.
-fn start_sending(shared: &Arc<Shared>, session: Session, from: u64) {
+fn start_sending(shared: &Arc<ReplicaState>, session: Session, from: u64) {
     let slot = session.peer().slot;
     let applied = shared.conversations.with(slot, |conversation| {
         conversation.begun_at = Some(from);
@@ -218,12 +218,12 @@ fn start_sending(shared: &Arc<Shared>, session: Session, from: u64) {
 }
 
 /// A peer has applied our stream up to here, stably.
-pub(crate) fn applied(shared: &Shared, by: ReplicaSlot, position: u64) {
+pub(crate) fn applied(shared: &ReplicaState, by: ReplicaSlot, position: u64) {
     shared.engine.with_core(|guard| {
         let applied = guard.ledger.applied.entry(by).or_default();
         *applied = position.max(*applied);
         guard.applied_by(by, Position(position));
-        guard.settle_former();
+        guard.settle_previous();
         guard.notifies = true;
     });
     shared.conversations.with(by, |conversation| {

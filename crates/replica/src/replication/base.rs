@@ -12,7 +12,7 @@ use peer::{Incoming, Lane, Session};
 use store::{BaseState, RowChange, RowSubject, Store};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::replication::conversing;
 use crate::replication::settled;
 use crate::replication::streams::StreamError;
@@ -43,11 +43,11 @@ pub(crate) fn held(store: &Store, founder: bool) -> Result<Held> {
     })
 }
 
-async fn note(shared: &Shared, held: Held) -> Result<()> {
+async fn note(shared: &ReplicaState, held: Held) -> Result<()> {
     note_with(shared, held, None).await
 }
 
-async fn note_with(shared: &Shared, held: Held, more: Option<Fact>) -> Result<()> {
+async fn note_with(shared: &ReplicaState, held: Held, more: Option<Fact>) -> Result<()> {
     let held_row = (FACT.to_vec(), Some(vec![held as u8]));
     // From here on it is a copy as a whole, or is none at all.
     let rows = [held_row, (TAKEN.to_vec(), None)];
@@ -59,7 +59,7 @@ async fn note_with(shared: &Shared, held: Held, more: Option<Fact>) -> Result<()
 }
 
 /// Sends a new replica all rows that it lacks. When it has taken them in it says so, and gets the rest.
-pub(crate) async fn supply_rows(shared: Arc<Shared>, session: Session, taken: Option<Taken>) {
+pub(crate) async fn supply_rows(shared: Arc<ReplicaState>, session: Session, taken: Option<Taken>) {
     let peer = session.peer().slot.0;
     if let Err(error) = send_rows(&shared, &session, taken).await {
         tracing::error!(peer, %error, "a new replica could not be supplied; it asks again when it is back");
@@ -69,7 +69,7 @@ pub(crate) async fn supply_rows(shared: Arc<Shared>, session: Session, taken: Op
 }
 
 async fn send_rows(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     session: &Session,
     taken: Option<Taken>,
 ) -> std::result::Result<(), StreamError> {
@@ -116,7 +116,7 @@ async fn send_rows(
 
 /// How much of a copy this replica, which holds nothing, has taken from another one. Rows of a copy that was finished,
 /// but not noted as held before a crash, are taken again: nothing can be added to them.
-pub(crate) fn taken(shared: &Shared, from: ReplicaSlot) -> Option<Taken> {
+pub(crate) fn taken(shared: &ReplicaState, from: ReplicaSlot) -> Option<Taken> {
     if matches!(shared.store.base_state(), Ok(BaseState::Whole)) {
         return None;
     }
@@ -126,7 +126,7 @@ pub(crate) fn taken(shared: &Shared, from: ReplicaSlot) -> Option<Taken> {
     (slot == from.0).then_some(taken)
 }
 
-async fn note_taken(shared: &Shared, from: ReplicaSlot, taken: Taken) -> Result<()> {
+async fn note_taken(shared: &ReplicaState, from: ReplicaSlot, taken: Taken) -> Result<()> {
     let value = wire::encode(&(from.0, taken));
     let rows = vec![(TAKEN.to_vec(), Some(value))];
     // Written behind the rows, so that they are there if it is.
@@ -134,7 +134,7 @@ async fn note_taken(shared: &Shared, from: ReplicaSlot, taken: Taken) -> Result<
 }
 
 async fn send_page(
-    shared: &Shared,
+    shared: &ReplicaState,
     session: &Session,
     page: &BasePage,
 ) -> std::result::Result<(), StreamError> {
@@ -146,7 +146,7 @@ async fn send_page(
 }
 
 /// A peer that has taken all rows says of which files it needs the contents.
-pub(crate) fn wanted(shared: &Arc<Shared>, from: ReplicaSlot, wanted: Wanted) {
+pub(crate) fn wanted(shared: &Arc<ReplicaState>, from: ReplicaSlot, wanted: Wanted) {
     if wanted.copy {
         // What was removed since the rows were sent is not sent.
         let size = |file: &ObjectId| Some((*file, shared.store.file_size(*file).ok()?));
@@ -176,7 +176,7 @@ pub(crate) fn wanted(shared: &Arc<Shared>, from: ReplicaSlot, wanted: Wanted) {
 }
 
 /// Asks the supplier for the contents that this replica, which has all rows, lacks.
-pub(crate) fn want(shared: &Shared, supplier: ReplicaSlot) -> Result<()> {
+pub(crate) fn want(shared: &ReplicaState, supplier: ReplicaSlot) -> Result<()> {
     let files = shared.store.files_to_fetch()?;
     tracing::info!(
         peer = supplier.0,
@@ -193,7 +193,7 @@ pub(crate) fn want(shared: &Shared, supplier: ReplicaSlot) -> Result<()> {
 
 /// Asks a member for what this replica lacks of its data: the rows that say so came with the copy, and the member does
 /// not know of that.
-pub(crate) fn ask_for_lacking(shared: &Shared, of: ReplicaSlot) {
+pub(crate) fn ask_for_lacking(shared: &ReplicaState, of: ReplicaSlot) {
     // A store that has failed ends the server elsewhere.
     let lacking = shared.store.incomplete_files(of).unwrap_or_default();
     let files: Vec<ObjectId> = lacking.into_iter().map(|(file, ..)| file).collect();
@@ -203,7 +203,7 @@ pub(crate) fn ask_for_lacking(shared: &Shared, of: ReplicaSlot) {
 }
 
 /// Asks a peer for the contents of files, as the rest of a copy or by themselves.
-pub(crate) fn ask(shared: &Shared, peer: ReplicaSlot, copy: bool, files: &[ObjectId]) {
+pub(crate) fn ask(shared: &ReplicaState, peer: ReplicaSlot, copy: bool, files: &[ObjectId]) {
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
     let parts = (0..count).map(|part| {
         let first = part * FILES_AT_ONCE;
@@ -220,13 +220,13 @@ pub(crate) fn ask(shared: &Shared, peer: ReplicaSlot, copy: bool, files: &[Objec
 
 /// Notes durably that this replica's copy is to be replaced by another one's, and with it why, if that matters later; it has
 /// to start anew then.
-pub(crate) async fn give_up_copy(shared: &Shared, why: Option<Fact>) -> Result<()> {
+pub(crate) async fn give_up_copy(shared: &ReplicaState, why: Option<Fact>) -> Result<()> {
     note_with(shared, Held::Nothing, why).await
 }
 
 /// This copy has diverged from the others': it leaves the view, and gets a whole copy once everybody has what was
 /// made here.
-pub(crate) async fn take_copy_anew(shared: &Arc<Shared>, why: &str) {
+pub(crate) async fn take_copy_anew(shared: &Arc<ReplicaState>, why: &str) {
     let noted = async {
         let rows = vec![(COPY_ANEW.to_vec(), Some(Vec::new()))];
         let ticket = shared.store.put_facts(rows).await?;
@@ -243,7 +243,11 @@ pub(crate) async fn take_copy_anew(shared: &Arc<Shared>, why: &str) {
 pub(crate) const COPY_ANEW: &[u8] = b"copy-anew";
 
 /// Takes a page of the copy in, if it is one of the copy that is being taken. Others may have been asked for one as well.
-pub(crate) async fn take(shared: &Arc<Shared>, inbox: &Inbox, incoming: &Incoming) -> Result<()> {
+pub(crate) async fn take(
+    shared: &Arc<ReplicaState>,
+    inbox: &Inbox,
+    incoming: &Incoming,
+) -> Result<()> {
     let page: BasePage = wire::decode(&incoming.message.payload)?;
     // Between looking and writing no page of another one's copy is taken.
     let _one_at_a_time = shared.copying.lock().await;
@@ -317,7 +321,7 @@ fn is_awaited(page: &BasePage, held: Held, taken: Option<Taken>) -> bool {
     }
 }
 
-async fn rows_are_here(shared: &Arc<Shared>) -> Result<()> {
+async fn rows_are_here(shared: &Arc<ReplicaState>) -> Result<()> {
     if shared.is_witness {
         // It asks nobody for contents.
         let files = shared.store.files_to_fetch()?;

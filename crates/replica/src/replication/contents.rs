@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::engine::Guard;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::subject_of;
 use crate::replication::base;
 use crate::replication::conversing;
@@ -34,7 +34,7 @@ const HOLDING_BACK: &str = "contents are held back";
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Ships contents to one peer for as long as its session lasts.
-pub(crate) async fn ship(shared: Arc<Shared>, session: Session) {
+pub(crate) async fn ship(shared: Arc<ReplicaState>, session: Session) {
     let to = session.peer().slot;
     let engine = &shared.engine;
     let mut more = engine.contents();
@@ -75,7 +75,7 @@ pub(crate) async fn ship(shared: Arc<Shared>, session: Session) {
 }
 
 /// Nothing of a file is to be sent any more.
-fn nobody_needs(shared: &Shared, file: ObjectId) {
+fn nobody_needs(shared: &ReplicaState, file: ObjectId) {
     shared.engine.with_core(|guard| {
         guard.ledger.unshipped.removed(file);
         guard.settle_content(file);
@@ -84,7 +84,7 @@ fn nobody_needs(shared: &Shared, file: ObjectId) {
 }
 
 async fn ship_piece(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     session: &Session,
     piece: Piece,
 ) -> std::result::Result<(), peer::SendError> {
@@ -140,7 +140,7 @@ async fn ship_piece(
 
 /// Whether a peer outside the view can take what is on its way to it, as far as it has said. One in the view has said that
 /// before anything was answered.
-fn has_room(shared: &Shared, to: ReplicaSlot) -> bool {
+fn has_room(shared: &ReplicaState, to: ReplicaSlot) -> bool {
     let Some(available) = shared.available_at(to) else {
         return true;
     };
@@ -156,7 +156,7 @@ fn has_room(shared: &Shared, to: ReplicaSlot) -> bool {
 
 /// Whether a file's content may be sent. Where a lost replica's data is missing it goes only to those who know that this one
 /// has the best of it, and to those who begin with a copy of all there is.
-fn may_send(shared: &Shared, to: ReplicaSlot, file: ObjectId) -> bool {
+fn may_send(shared: &ReplicaState, to: ReplicaSlot, file: ObjectId) -> bool {
     !shared
         .engine
         .with_core(|guard| withheld::withholds(shared, guard, file))
@@ -165,7 +165,11 @@ fn may_send(shared: &Shared, to: ReplicaSlot, file: ObjectId) -> bool {
 }
 
 /// Reads what a file holds there now; `None` when there is nothing to send.
-async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Option<Message>> {
+async fn read(
+    shared: &Arc<ReplicaState>,
+    to: ReplicaSlot,
+    piece: &Piece,
+) -> Result<Option<Message>> {
     let initial = shared.conversations.owes(to, piece.file);
     // Before it is read: what is missing may come meanwhile.
     let partial =
@@ -228,13 +232,13 @@ async fn read(shared: &Arc<Shared>, to: ReplicaSlot, piece: &Piece) -> Result<Op
 }
 
 /// The version of a file in the local copy; zero when it is not there.
-async fn version_here(shared: &Shared, file: ObjectId) -> u64 {
+async fn version_here(shared: &ReplicaState, file: ObjectId) -> u64 {
     let attributes = shared.store.attributes(file).await;
     attributes.map_or(0, |attributes| attributes.change.0)
 }
 
 /// Whether nobody but this replica changes a file at present.
-async fn changes_only_here(shared: &Shared, file: ObjectId) -> bool {
+async fn changes_only_here(shared: &ReplicaState, file: ObjectId) -> bool {
     let Ok(attributes) = shared.store.attributes(file).await else {
         return false;
     };
@@ -245,7 +249,7 @@ async fn changes_only_here(shared: &Shared, file: ObjectId) -> bool {
 
 /// Whether data of a file is missing here that another member of the view sends. What is here is no version then, and where it
 /// goes it could take the place of what has come from that one already.
-fn lacks_of_active(shared: &Shared, file: ObjectId) -> bool {
+fn lacks_of_active(shared: &ReplicaState, file: ObjectId) -> bool {
     let missing = shared.store.lacks_data_of(file);
     let active = |guard: &mut Guard<'_>| {
         missing
@@ -257,7 +261,7 @@ fn lacks_of_active(shared: &Shared, file: ObjectId) -> bool {
 
 /// The place of our stream up to which the peer has the whole file with this piece, which has been read;
 /// `None` when there is more to come, or on its way.
-fn completes(shared: &Shared, to: ReplicaSlot, piece: &Piece) -> Option<u64> {
+fn completes(shared: &ReplicaState, to: ReplicaSlot, piece: &Piece) -> Option<u64> {
     shared.engine.with_core(|guard| {
         let file = piece.file;
         let pinned = guard.ledger.pins.contains_key(&file);
@@ -302,7 +306,7 @@ fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
 }
 
 /// A peer has put a piece in place, or could not.
-pub(crate) fn done(shared: &Arc<Shared>, by: ReplicaSlot, done: PieceDone) {
+pub(crate) fn done(shared: &Arc<ReplicaState>, by: ReplicaSlot, done: PieceDone) {
     let id = PieceId(done.id);
     if !done.failed {
         return acknowledged(shared, by, id);
@@ -322,7 +326,7 @@ pub(crate) fn done(shared: &Arc<Shared>, by: ReplicaSlot, done: PieceDone) {
 
 /// Has a range of a file shipped anew, a little later.
 fn try_again(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     to: ReplicaSlot,
     file: ObjectId,
     range: Range<u64>,
@@ -341,7 +345,7 @@ fn try_again(
     });
 }
 
-fn acknowledged(shared: &Arc<Shared>, by: ReplicaSlot, id: PieceId) {
+fn acknowledged(shared: &Arc<ReplicaState>, by: ReplicaSlot, id: PieceId) {
     let complete = shared.engine.with_core(|guard| {
         let file = guard.ledger.unshipped.peer(by)?.acknowledged(id)?;
         guard.settle_content(file);
@@ -361,7 +365,7 @@ fn acknowledged(shared: &Arc<Shared>, by: ReplicaSlot, id: PieceId) {
 }
 
 /// A peer has noted durably that it has all of these files.
-pub(crate) fn noted(shared: &Shared, by: ReplicaSlot, noted: Completed) {
+pub(crate) fn noted(shared: &ReplicaState, by: ReplicaSlot, noted: Completed) {
     shared.engine.with_core(|guard| {
         for (file, _) in noted.files {
             let lacks = guard.ledger.unshipped.peer(by);
@@ -375,7 +379,7 @@ pub(crate) fn noted(shared: &Shared, by: ReplicaSlot, noted: Completed) {
 
 /// A piece has arrived.
 pub(crate) fn arrived(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     inbox: &Arc<Inbox>,
     head: PieceHead,
     incoming: Incoming,
@@ -390,7 +394,7 @@ pub(crate) fn arrived(
 }
 
 /// Puts a piece in place in the background, and acknowledges it once it is stable.
-pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arrived) {
+pub(crate) fn put_in_place(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, piece: Arrived) {
     let (shared, inbox) = (shared.clone(), inbox.clone());
     let session = inbox.session();
     tokio::spawn(async move {
@@ -403,7 +407,7 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
         }
         let outcome = match is_superseded(&shared, inbox.from, &piece.head) {
             true => Ok(()),
-            false if is_former(&shared, inbox.from, &piece.head).await => Ok(()),
+            false if is_previous(&shared, inbox.from, &piece.head).await => Ok(()),
             false if is_unexpected(&shared, inbox.from, &piece.head) => Err(Error::Delay),
             false if is_outdated(&shared, inbox.from, &piece.head).await => {
                 ask_last_writer(&shared, piece.head.file)
@@ -430,7 +434,7 @@ pub(crate) fn put_in_place(shared: &Arc<Shared>, inbox: &Arc<Inbox>, piece: Arri
 }
 
 /// Tells the sender of a piece that it is in place, or that it could not be put there.
-fn say_done(shared: &Shared, to: ReplicaSlot, head: &PieceHead, outcome: &Result<()>) {
+fn say_done(shared: &ReplicaState, to: ReplicaSlot, head: &PieceHead, outcome: &Result<()>) {
     let done = PieceDone {
         id: head.id,
         file: head.file,
@@ -443,7 +447,7 @@ fn say_done(shared: &Shared, to: ReplicaSlot, head: &PieceHead, outcome: &Result
 
 /// Whether another replica than the sender is primary by now. Then the sender, which may have restarted,
 /// had shipped this before, and the primary's own content is newer.
-fn is_superseded(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+fn is_superseded(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
     shared.engine.with_core(|guard| {
         if guard.controls(Subject::File(head.file)) {
             return true;
@@ -468,7 +472,7 @@ fn is_superseded(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
 
 /// Whether the contents of a file of which a lost replica's data is missing come from somebody who has not the best of it. They
 /// would be mixed with what comes from the right one; the sender reads again a little later.
-fn is_unexpected(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+fn is_unexpected(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
     let (store, file) = (&shared.store, head.file);
     let frozen = || {
         let lacks_other = !store.lacks_data_of(file).contains(&from) && !store.is_to_fetch(file);
@@ -479,9 +483,9 @@ fn is_unexpected(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
     (head.partial || frozen()) && !awaited()
 }
 
-/// Whether a file was changed by somebody else since the sender had all of it here: a former incarnation of the sender
+/// Whether a file was changed by somebody else since the sender had all of it here: a previous incarnation of the sender
 /// may not have known that everybody had it.
-async fn is_former(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+async fn is_previous(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
     let (store, file) = (&shared.store, head.file);
     if !shared.lease.is_up_to_date()
         || store.is_to_fetch(file)
@@ -495,26 +499,26 @@ async fn is_former(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool
 /// Whether the sender had not yet got a change of the file that is here. Only somebody who follows without
 /// regard to controls sees that; the sender reads again a little later. A change of the sender's own that came before this
 /// piece is no reason: its data follows.
-async fn is_outdated(shared: &Shared, from: ReplicaSlot, head: &PieceHead) -> bool {
+async fn is_outdated(shared: &ReplicaState, from: ReplicaSlot, head: &PieceHead) -> bool {
     !shared.lease.is_up_to_date()
         && is_older(shared, head).await
         && shared.last_writer(head.file) != Some(from)
 }
 
 /// Whether what was sent is of an earlier version than is here.
-async fn is_older(shared: &Shared, head: &PieceHead) -> bool {
+async fn is_older(shared: &ReplicaState, head: &PieceHead) -> bool {
     head.version < version_here(shared, head.file).await
 }
 
 /// Of a file that somebody else has changed since, the contents are asked for there, since that replica has
 /// the newest; when nobody knows who, the sender has to read again.
-fn ask_last_writer(shared: &Shared, file: ObjectId) -> Result<()> {
+fn ask_last_writer(shared: &ReplicaState, file: ObjectId) -> Result<()> {
     let writer = shared.last_writer(file).ok_or(Error::Delay)?;
     base::ask(shared, writer, false, &[file]);
     Ok(())
 }
 
-async fn put(shared: &Shared, inbox: &Inbox, piece: &Arrived) -> Result<()> {
+async fn put(shared: &ReplicaState, inbox: &Inbox, piece: &Arrived) -> Result<()> {
     // Else a truncation that is applied again after a crash would erase what was acknowledged.
     let rows = inbox.rows();
     let mut rest: Bytes = piece.incoming.message.payload.clone();

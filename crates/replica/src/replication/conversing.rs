@@ -6,13 +6,13 @@ use peer::{Lane, Message};
 use tokio::task::JoinHandle;
 use vfs::{ObjectId, ReplicaSlot};
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::replication::base;
 use crate::state::arrivals::Inbox;
 use crate::state::wire::{self, BasePage, Greeting};
 
 /// Sends a list, however long, as fast as a peer takes it, in order. Nothing of it is dropped as long as the session lasts.
-pub(crate) fn send_list(shared: &Shared, to: ReplicaSlot, messages: Vec<Message>) {
+pub(crate) fn send_list(shared: &ReplicaState, to: ReplicaSlot, messages: Vec<Message>) {
     let peer = shared.endpoint.get().and_then(|all| all.peer(to));
     let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
         // Whoever is told such things is told anew in the next session.
@@ -33,7 +33,7 @@ pub(crate) fn send_list(shared: &Shared, to: ReplicaSlot, messages: Vec<Message>
 }
 
 /// Tells a peer, for the first time or anew, how far its stream is applied here.
-pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox, begins: bool) {
+pub(crate) fn say_hello(shared: &ReplicaState, inbox: &Inbox, begins: bool) {
     let greeting = Greeting {
         begins,
         applied: inbox.applied(),
@@ -50,7 +50,7 @@ pub(crate) fn say_hello(shared: &Shared, inbox: &Inbox, begins: bool) {
 const NOT_KEPT: &str = "updates that a peer lacks are not kept any more";
 
 /// A peer lacks updates that are not kept any more: it has to take a whole copy.
-pub(crate) fn too_far_behind(shared: &Shared, peer: ReplicaSlot) {
+pub(crate) fn too_far_behind(shared: &ReplicaState, peer: ReplicaSlot) {
     if let Some(sum) = shared.is_to_tell(NOT_KEPT, peer) {
         tracing::warn!(
             peer = peer.0,
@@ -62,7 +62,7 @@ pub(crate) fn too_far_behind(shared: &Shared, peer: ReplicaSlot) {
     shared.outbound.send(peer, Lane::Control, message);
 }
 
-pub(crate) fn converse(shared: &Shared, with: ReplicaSlot, task: JoinHandle<()>) {
+pub(crate) fn converse(shared: &ReplicaState, with: ReplicaSlot, task: JoinHandle<()>) {
     // A task for a session that has ended meanwhile ends by itself.
     shared.conversations.with(with, |conversation| {
         conversation.tasks.retain(|task| !task.is_finished());
@@ -71,7 +71,7 @@ pub(crate) fn converse(shared: &Shared, with: ReplicaSlot, task: JoinHandle<()>)
 }
 
 /// A peer has all content of a file; perhaps the last one of the copy that it began with.
-pub(crate) fn has_content(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
+pub(crate) fn has_content(shared: &ReplicaState, peer: ReplicaSlot, file: ObjectId) {
     shared.conversations.with(peer, |conversation| {
         if let Some(owed) = &mut conversation.base {
             owed.remove(file);
@@ -82,7 +82,7 @@ pub(crate) fn has_content(shared: &Shared, peer: ReplicaSlot, file: ObjectId) {
 
 /// Looks for files that a copy waits for and of which nothing is owed any more: they were removed, cut, or changed by
 /// others, or are written so often that something new is always on its way.
-pub(crate) fn let_go_of_settled(shared: &Shared) {
+pub(crate) fn let_go_of_settled(shared: &ReplicaState) {
     for peer in shared.conversations.beginners() {
         let owed = shared.conversations.owed(peer, LOOKED_AT);
         let settled: Vec<ObjectId> = shared.engine.with_core(|guard| {
@@ -100,7 +100,7 @@ pub(crate) fn let_go_of_settled(shared: &Shared) {
 }
 
 /// Tells a peer when it has everything that it began without.
-pub(crate) fn look_at_base(shared: &Shared, peer: ReplicaSlot) {
+pub(crate) fn look_at_base(shared: &ReplicaState, peer: ReplicaSlot) {
     let complete = shared.conversations.with(peer, |conversation| {
         let owed = conversation.base.as_ref()?;
         let complete = owed.files.is_empty() && conversation.named;

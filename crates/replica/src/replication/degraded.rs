@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use vfs::Error;
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 
 /// Between attempts to store something, doubled each time up to the longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Leaves the view. What follows is as after a crash: it starts anew outside, and catches up.
-pub(crate) async fn degraded(shared: &Arc<Shared>, error: &Error) {
+pub(crate) async fn degraded(shared: &Arc<ReplicaState>, error: &Error) {
     let reason = reason(error);
     tracing::error!(reason, "this replica leaves the view");
     shared.exclude(shared.slot(), &reason).await;
@@ -39,7 +39,7 @@ impl Attempts {
 
     /// Whether it is to be tried again after this error: outside the view, when there was no room, some time
     /// later. Inside, the replica leaves.
-    pub(crate) async fn again(&mut self, shared: &Arc<Shared>, error: &Error) -> bool {
+    pub(crate) async fn again(&mut self, shared: &Arc<ReplicaState>, error: &Error) -> bool {
         if shared.lease.is_up_to_date() || *error != Error::NoSpace {
             return false;
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use peer::Lane;
 use vfs::ReplicaSlot;
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::returns::{Remainder, Stage};
 use crate::state::wire;
 
@@ -18,7 +18,7 @@ use crate::state::wire;
 const LOOKED_AT: usize = 4096;
 
 /// Looks at what those lack who are on their way back, and tells them.
-pub(crate) fn tell(shared: &Arc<Shared>) {
+pub(crate) fn tell(shared: &Arc<ReplicaState>) {
     let returning = returning(shared);
     shared.returns.keep_sent(&returning);
     for slot in returning {
@@ -32,7 +32,7 @@ pub(crate) fn tell(shared: &Arc<Shared>) {
 }
 
 /// Those in contact that are outside the view, or in it and not up to date.
-fn returning(shared: &Shared) -> Vec<ReplicaSlot> {
+fn returning(shared: &ReplicaState) -> Vec<ReplicaSlot> {
     if !shared.is_whole() {
         return Vec::new();
     }
@@ -46,7 +46,7 @@ fn returning(shared: &Shared) -> Vec<ReplicaSlot> {
     returning.collect()
 }
 
-fn remainder(shared: &Shared, slot: ReplicaSlot) -> Option<Remainder> {
+fn remainder(shared: &ReplicaState, slot: ReplicaSlot) -> Option<Remainder> {
     if let Some(supply) = shared.conversations.supply(slot) {
         return Some(supply);
     }

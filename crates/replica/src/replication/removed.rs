@@ -18,7 +18,7 @@ use std::time::Duration;
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot, Result};
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::members::Speaker;
 use crate::state::removed::Counted;
 use crate::state::wire::{self, HeldOpen, Kind};
@@ -29,7 +29,7 @@ const GATHERING: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Tells one peer what clients here have open of what was removed. A witness keeps nothing that could go.
-pub(crate) fn tell(shared: &Shared, peer: ReplicaSlot) {
+pub(crate) fn tell(shared: &ReplicaState, peer: ReplicaSlot) {
     if !shared.is_witness && shared.speaker(peer) != Speaker::Witness {
         let (version, files) = shared.store.orphans_held();
         let message = wire::payload(Kind::HeldOpen, &HeldOpen { version, files });
@@ -38,7 +38,7 @@ pub(crate) fn tell(shared: &Shared, peer: ReplicaSlot) {
 }
 
 /// Tells others what is kept here, and lets go what nobody has open, until the replica stops.
-pub(crate) async fn keep(shared: Arc<Shared>) {
+pub(crate) async fn keep(shared: Arc<ReplicaState>) {
     if shared.is_witness {
         return;
     }
@@ -72,7 +72,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 }
 
 /// What an earlier start has left: others have seen none of their places in this one.
-fn take_up(shared: &Shared) {
+fn take_up(shared: &ReplicaState) {
     let place = *shared.store.stable_position().borrow();
     let own = shared.store.orphans().into_iter();
     let own = own.filter(|(_, home)| *home == shared.slot());
@@ -83,7 +83,7 @@ fn take_up(shared: &Shared) {
 }
 
 /// Lets files go that nobody has open any more.
-async fn let_go(shared: &Shared) -> Result<()> {
+async fn let_go(shared: &ReplicaState) -> Result<()> {
     let waiting = shared.engine.with_core(|guard| {
         let ledger = &guard.ledger;
         if ledger.removed.is_empty() {

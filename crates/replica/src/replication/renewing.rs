@@ -10,7 +10,7 @@ use std::time::Duration;
 use vfs::{Error, ObjectId};
 
 use crate::driver::engine::Guard;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::replication::withheld;
 
 /// Between attempts to renew a file that another replica controls.
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Gives files new versions whose unstable data a crash has taken: everybody gets what is left, and no
 /// client trusts what it remembers.
-pub(crate) async fn renew_recovered(shared: Arc<Shared>, recovered: Vec<ObjectId>) {
+pub(crate) async fn renew_recovered(shared: Arc<ReplicaState>, recovered: Vec<ObjectId>) {
     let left = |files: usize| {
         shared
             .metrics
@@ -34,7 +34,7 @@ pub(crate) async fn renew_recovered(shared: Arc<Shared>, recovered: Vec<ObjectId
 }
 
 /// Says whether it is done. A version of which a lost replica has a part comes first, or what is decided about it.
-async fn renew(shared: &Shared, file: ObjectId) -> bool {
+async fn renew(shared: &ReplicaState, file: ObjectId) -> bool {
     let lacks_frozen = |guard: &mut Guard<'_>| withheld::lacks_frozen(shared, guard, file);
     if shared.store.is_abandoned(file) || shared.engine.with_core(lacks_frozen) {
         return false;
@@ -44,7 +44,7 @@ async fn renew(shared: &Shared, file: ObjectId) -> bool {
 
 /// Has the store give a file a new version, and all others told of its contents. Says whether it is done; it can be tried again.
 pub(crate) async fn give_new_version<F>(
-    shared: &Shared,
+    shared: &ReplicaState,
     file: ObjectId,
     renew: impl FnOnce() -> F,
 ) -> bool

@@ -5,13 +5,13 @@
 
 use view::Settlement;
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 
 /// The fact that says which settlement of this replica's own controls has been dealt with.
 pub(crate) const DEALT_WITH: &[u8] = b"settlement";
 
 /// What the others decided about this replica's controls while it was away, and what it has not dealt with.
-pub(crate) fn undealt(shared: &Shared) -> vfs::Result<Option<Settlement>> {
+pub(crate) fn undealt(shared: &ReplicaState) -> vfs::Result<Option<Settlement>> {
     let state = shared.view_state();
     let loss = state
         .as_ref()
@@ -28,13 +28,13 @@ pub(crate) fn undealt(shared: &Shared) -> vfs::Result<Option<Settlement>> {
 }
 
 /// So many settlements are known here.
-pub(crate) fn settlements(shared: &Shared) -> u64 {
+pub(crate) fn settlements(shared: &ReplicaState) -> u64 {
     shared.view_state().map_or(0, |state| state.settlements)
 }
 
 /// Whether a replica outside the view may apply what somebody sends who knows so many settlements. What was made after
 /// one may replace what was changed here and given up by it, which has to be put aside before.
-pub(crate) fn may_follow(shared: &Shared, known_there: u64) -> bool {
+pub(crate) fn may_follow(shared: &ReplicaState, known_there: u64) -> bool {
     let dealt_with = || matches!(undealt(shared), Ok(None));
     shared.takes_part() || (settlements(shared) >= known_there && dealt_with())
 }
@@ -43,14 +43,14 @@ pub(crate) fn may_follow(shared: &Shared, known_there: u64) -> bool {
 const KNOWN: &[u8] = b"gone-through";
 
 /// The copy here has gone through all settlements that are known here.
-pub(crate) async fn note_known(shared: &Shared) -> vfs::Result<()> {
+pub(crate) async fn note_known(shared: &ReplicaState) -> vfs::Result<()> {
     match shared.view_state() {
         Some(state) => note(shared, state.settlements).await,
         None => Ok(()),
     }
 }
 
-pub(crate) async fn note(shared: &Shared, settlements: u64) -> vfs::Result<()> {
+pub(crate) async fn note(shared: &ReplicaState, settlements: u64) -> vfs::Result<()> {
     if known(shared)? == Some(settlements) {
         return Ok(());
     }
@@ -59,7 +59,7 @@ pub(crate) async fn note(shared: &Shared, settlements: u64) -> vfs::Result<()> {
     shared.store.wait_stable(ticket).await
 }
 
-pub(crate) fn known(shared: &Shared) -> vfs::Result<Option<u64>> {
+pub(crate) fn known(shared: &ReplicaState) -> vfs::Result<Option<u64>> {
     let facts = shared.store.facts(KNOWN)?;
     let noted = facts
         .first()

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::engine::Guard;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::conversing;
@@ -38,7 +38,7 @@ const GATHERING: Duration = Duration::from_millis(2);
 
 /// Sends our stream to one peer from behind `sent` on, for as long as its session lasts.
 pub(crate) async fn send(
-    shared: Arc<Shared>,
+    shared: Arc<ReplicaState>,
     session: Session,
     mut sent: u64,
     mut applied: watch::Receiver<u64>,
@@ -79,7 +79,7 @@ pub(crate) enum StreamError {
 }
 
 async fn send_some(
-    shared: &Shared,
+    shared: &ReplicaState,
     session: &Session,
     sent: u64,
     through: u64,
@@ -131,7 +131,7 @@ async fn send_some(
 }
 
 async fn send_records(
-    shared: &Shared,
+    shared: &ReplicaState,
     session: &Session,
     records: Records,
     bytes: usize,
@@ -152,7 +152,7 @@ async fn send_records(
 }
 
 /// Keeps a place for the stream of another replica, from wherever it comes.
-pub(crate) fn follow(shared: &Arc<Shared>, slot: ReplicaSlot) {
+pub(crate) fn follow(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
     if !shared.inboxes().contains_key(&slot) {
         let applied = shared.store.applied(slot).unwrap_or_else(|error| {
             tracing::error!(%error, "the position in a stream cannot be read");
@@ -171,7 +171,7 @@ pub(crate) fn follow(shared: &Arc<Shared>, slot: ReplicaSlot) {
 
 /// Applies what one peer sends, in order, until the replica stops.
 pub(crate) async fn apply(
-    shared: Arc<Shared>,
+    shared: Arc<ReplicaState>,
     inbox: Arc<Inbox>,
     mut queue: mpsc::UnboundedReceiver<(u64, Parcel)>,
 ) {
@@ -196,7 +196,7 @@ pub(crate) async fn apply(
 
 /// Takes a message in, again and again while there is no room for it and nobody waits for this replica.
 async fn take_in_patiently(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     inbox: &Arc<Inbox>,
     session: u64,
     parcel: &Parcel,
@@ -222,7 +222,7 @@ async fn take_in_patiently(
 }
 
 async fn take_in(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     inbox: &Arc<Inbox>,
     session: u64,
     parcel: &Parcel,
@@ -264,7 +264,7 @@ struct Known {
 
 /// Applies records that came in a session. First hand: from their maker itself, whose word of them is kept.
 async fn apply_message(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     inbox: &Arc<Inbox>,
     (session, first_hand): (u64, bool),
     (records, signed): (Records, Signed),
@@ -313,14 +313,14 @@ async fn apply_message(
     Ok(())
 }
 
-fn reached(shared: &Arc<Shared>, inbox: &Arc<Inbox>, position: u64) {
+fn reached(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, position: u64) {
     for piece in inbox.reached(position) {
         contents::put_in_place(shared, inbox, piece);
     }
 }
 
 /// Tells the peer how far its stream is applied here, stably.
-pub(crate) fn acknowledge(shared: &Shared, inbox: &Inbox) {
+pub(crate) fn acknowledge(shared: &ReplicaState, inbox: &Inbox) {
     let position = inbox.applied();
     let applied = Applied {
         position,
@@ -335,7 +335,7 @@ pub(crate) fn acknowledge(shared: &Shared, inbox: &Inbox) {
 /// Applies a record once its controls have been granted here. `None`: the session that brought it is over, or it was
 /// decided to go on without the record while it waited.
 async fn apply_record(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     inbox: &Arc<Inbox>,
     (session, known): (u64, Known),
     record: Record,
@@ -421,7 +421,7 @@ async fn apply_record(
 
 /// Whether an update may be applied whatever it was made under: this replica takes no part, or took none
 /// when it was made, or takes part anew and hears of it from others because its maker is lost.
-fn exempt(shared: &Shared, from: ReplicaSlot, position: u64) -> bool {
+fn exempt(shared: &ReplicaState, from: ReplicaSlot, position: u64) -> bool {
     if !shared.takes_part() {
         return true;
     }
@@ -434,11 +434,11 @@ fn exempt(shared: &Shared, from: ReplicaSlot, position: u64) -> bool {
     exempt.any(|(slot, through)| *slot == from && position <= *through)
 }
 
-/// Another primary has changed a file: what a former incarnation of ours wanted to ship of it is out of
+/// Another primary has changed a file: what a previous incarnation of ours wanted to ship of it is out of
 /// date.
 fn give_up(guard: &mut Guard<'_>, file: ObjectId) {
-    let former = guard.ledger.former.as_ref();
-    if former.is_some_and(|former| former.files.contains(&file)) {
+    let previous = guard.ledger.previous.as_ref();
+    if previous.is_some_and(|previous| previous.files.contains(&file)) {
         guard.ledger.unshipped.removed(file);
         guard.settle_content(file);
     }
@@ -448,7 +448,7 @@ fn give_up(guard: &mut Guard<'_>, file: ObjectId) {
 /// regard to controls this alone keeps updates of one object by several primaries in order.
 /// `epoch` is the view of the primary when it sent the update, or a later one.
 fn has_all_before(
-    shared: &Shared,
+    shared: &ReplicaState,
     guard: &Guard<'_>,
     epoch: u64,
     after: &[(u16, u64)],

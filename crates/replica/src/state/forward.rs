@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use vfs::{
-    Attributes, Authority, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
+    AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
     ObjectId, OpenOwner, ReadData, ReplicaSlot, RequestId, Result, SeekTarget, SetAttributes,
     Share, Stability, Written, XattrMode, XattrName, XattrPage,
@@ -15,28 +15,28 @@ use vfs::{
 use crate::state::outcomes::Unanswered;
 use crate::state::wire::Origin;
 
-/// [`Authority`] in a form that travels.
+/// [`AccessCheck`] in a form that travels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Warrant {
     who: Credentials,
     opened: bool,
 }
 
-impl From<Authority<'_>> for Warrant {
-    fn from(authority: Authority<'_>) -> Warrant {
+impl From<AccessCheck<'_>> for Warrant {
+    fn from(access: AccessCheck<'_>) -> Warrant {
         Warrant {
-            who: authority.credentials().clone(),
-            opened: matches!(authority, Authority::Open(_)),
+            who: access.credentials().clone(),
+            opened: matches!(access, AccessCheck::Open(_)),
         }
     }
 }
 
 impl Warrant {
-    fn authority(&self) -> Authority<'_> {
+    fn access(&self) -> AccessCheck<'_> {
         if self.opened {
-            Authority::Open(&self.who)
+            AccessCheck::Open(&self.who)
         } else {
-            Authority::Credentials(&self.who)
+            AccessCheck::Credentials(&self.who)
         }
     }
 }
@@ -241,7 +241,7 @@ pub(crate) async fn perform(files: &impl FileSystem, operation: Operation) -> Re
     Ok(match operation {
         O::Attributes(id) => Value::Attributes(files.attributes(id).await?),
         O::SetAttributes(by, id, set) => {
-            Value::Attributes(files.set_attributes(by.authority(), id, &set).await?)
+            Value::Attributes(files.set_attributes(by.access(), id, &set).await?)
         }
         O::Parent(who, directory) => Value::Attributes(files.parent(&who, directory).await?),
         O::ReadDirectory(who, directory, after, count) => {
@@ -264,7 +264,7 @@ pub(crate) async fn perform(files: &impl FileSystem, operation: Operation) -> Re
         }
         O::ReadLink(who, id) => Value::Bytes(files.read_link(&who, id).await?),
         O::Open(by, id, owner, share) => {
-            Value::Attributes(files.open(by.authority(), id, &owner, share).await?)
+            Value::Attributes(files.open(by.access(), id, &owner, share).await?)
         }
         O::Downgrade(id, owner, share) => nothing(files.downgrade(id, &owner, share).await)?,
         O::Close(id, owner) => nothing(files.close(id, &owner).await)?,
@@ -289,10 +289,10 @@ async fn perform_on_data(files: &impl FileSystem, operation: Operation) -> Resul
         O::Unlock(id, owner, range) => nothing(files.unlock(id, &owner, range).await)?,
         O::HoldsLock(id, owner) => Value::Truth(files.holds_lock(id, &owner).await?),
         O::Read(by, id, offset, count) => {
-            Value::Data(files.read(by.authority(), id, offset, count).await?)
+            Value::Data(files.read(by.access(), id, offset, count).await?)
         }
         O::Write(by, id, offset, data, stability) => {
-            let written = files.write(by.authority(), id, offset, data, stability);
+            let written = files.write(by.access(), id, offset, data, stability);
             let mut written = written.await?;
             // Clients ask for them with every WRITE, which would go the same way again.
             written.attributes = files.attributes(id).await.ok();
@@ -300,12 +300,10 @@ async fn perform_on_data(files: &impl FileSystem, operation: Operation) -> Resul
         }
         O::Commit(id, offset, count) => Value::Commitment(files.commit(id, offset, count).await?),
         O::Seek(by, id, offset, target) => {
-            Value::Place(files.seek(by.authority(), id, offset, target).await?)
+            Value::Place(files.seek(by.access(), id, offset, target).await?)
         }
-        O::Allocate(by, id, extent) => nothing(files.allocate(by.authority(), id, extent).await)?,
-        O::Deallocate(by, id, extent) => {
-            nothing(files.deallocate(by.authority(), id, extent).await)?
-        }
+        O::Allocate(by, id, extent) => nothing(files.allocate(by.access(), id, extent).await)?,
+        O::Deallocate(by, id, extent) => nothing(files.deallocate(by.access(), id, extent).await)?,
         O::Xattr(who, id, name) => Value::Bytes(files.xattr(&who, id, &name).await?),
         O::SetXattr(who, id, name, value, mode) => {
             Value::Change(files.set_xattr(&who, id, &name, value, mode).await?)

@@ -35,7 +35,7 @@ pub(crate) struct Pin {
 
 /// What earlier incarnations of this replica left unfinished.
 #[derive(Debug)]
-pub(crate) struct Former {
+pub(crate) struct Previous {
     /// Their last update.
     pub(crate) position: u64,
     /// Files with content that not everybody has.
@@ -56,7 +56,7 @@ pub(crate) struct Ledger {
     pub(crate) unshipped: Unshipped,
     /// Files whose content everybody has; their durable marks can go.
     pub(crate) shipped: HashSet<ObjectId>,
-    pub(crate) former: Option<Former>,
+    pub(crate) previous: Option<Previous>,
     pub(crate) durability: KnownDurability,
     /// Since when controls are acknowledged here.
     pub(crate) ages: Ages,
@@ -117,7 +117,7 @@ impl Ledger {
             removed: BTreeSet::new(),
             unshipped,
             shipped: HashSet::new(),
-            former: None,
+            previous: None,
             durability: KnownDurability::default(),
             ages: Ages::default(),
             active: BTreeSet::new(),
@@ -138,10 +138,10 @@ impl Ledger {
 
     /// Everybody who takes part has all content of a file. Before a view is known nobody can tell who that is.
     pub(crate) fn note_handed_over(&mut self, file: ObjectId) {
-        if let Some(former) = &mut self.former
+        if let Some(previous) = &mut self.previous
             && !self.active.is_empty()
         {
-            former.files.remove(&file);
+            previous.files.remove(&file);
         }
     }
 
@@ -153,7 +153,7 @@ impl Ledger {
         let files = theirs.flat_map(|(_, backlog)| backlog.lacking());
         let files = files.collect();
         let position = self.last_position;
-        self.former.get_or_insert(Former { position, files });
+        self.previous.get_or_insert(Previous { position, files });
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
         let piece = backlog.next(Moment(u64::MAX)).unwrap();
         assert_eq!(backlog.acknowledged(piece.id), Some(FILE));
         let mut ledger = Ledger::new(ReplicaSlot(1), unshipped);
-        (ledger.last_position, ledger.former) = (1, None);
+        (ledger.last_position, ledger.previous) = (1, None);
         ledger
     }
 
@@ -186,12 +186,12 @@ mod tests {
     fn nothing_is_handed_over_to_all_before_it_is_known_who_takes_part() {
         let mut ledger = ledger();
         let (position, files) = (1, [FILE].into());
-        ledger.former = Some(Former { position, files });
+        ledger.previous = Some(Previous { position, files });
         assert!(ledger.complete_at_active(FILE), "nobody is known");
         ledger.note_handed_over(FILE);
         ledger.active = [NEAR, FAR].into();
-        let former = ledger.former.as_ref().unwrap();
-        assert!(former.files.contains(&FILE));
+        let previous = ledger.previous.as_ref().unwrap();
+        assert!(previous.files.contains(&FILE));
     }
 
     #[test]
@@ -199,10 +199,10 @@ mod tests {
         let mut ledger = ledger();
         ledger.active = [NEAR, FAR].into();
         ledger.take_up_again();
-        let former = ledger.former.take().unwrap();
-        assert_eq!((former.position, former.files), (1, [FILE].into()));
+        let previous = ledger.previous.take().unwrap();
+        assert_eq!((previous.position, previous.files), (1, [FILE].into()));
         ledger.active = [NEAR].into();
         ledger.take_up_again();
-        assert!(ledger.former.unwrap().files.is_empty());
+        assert!(ledger.previous.unwrap().files.is_empty());
     }
 }

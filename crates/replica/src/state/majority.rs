@@ -93,9 +93,12 @@ impl Ledger {
     /// So many entries are kept of what others lack, or may not know.
     pub(crate) fn entries_kept(&self) -> usize {
         let backlogs = self.unshipped.peers().map(|(_, backlog)| backlog.files());
-        let former = self.former.as_ref().map_or(0, |former| former.files.len());
+        let previous = self
+            .previous
+            .as_ref()
+            .map_or(0, |previous| previous.files.len());
         let told = self.unconfirmed.len() + self.complete.len();
-        backlogs.sum::<usize>() + self.births.len() + told + self.shipped.len() + former
+        backlogs.sum::<usize>() + self.births.len() + told + self.shipped.len() + previous
     }
 
     /// A file is gone, so that nobody need know that all of it is anywhere.

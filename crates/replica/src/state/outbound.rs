@@ -39,8 +39,8 @@ enum Waiting {
 fn waiting(kind: u32) -> Waiting {
     match Kind::of(kind) {
         Some(
-            Kind::Ask
-            | Kind::Promise
+            Kind::LeaseRequest
+            | Kind::LeaseGrant
             | Kind::Applied
             | Kind::Members
             | Kind::Entered
@@ -292,11 +292,11 @@ mod tests {
     fn of_what_tells_how_something_is_now_the_newest_waits() {
         let mut queue = Queue::default();
         for body in [&b"1"[..], b"2", b"3"] {
-            queue.push(message(Kind::Ask.number(), body), AWAY_BYTES_MAX);
+            queue.push(message(Kind::LeaseRequest.number(), body), AWAY_BYTES_MAX);
             queue.push(message(Kind::Control.number(), body), AWAY_BYTES_MAX);
         }
         let expected = [
-            (Kind::Ask.number(), &b"3"[..]),
+            (Kind::LeaseRequest.number(), &b"3"[..]),
             (Kind::Control.number(), b"1"),
             (Kind::Control.number(), b"2"),
             (Kind::Control.number(), b"3"),
@@ -340,7 +340,7 @@ mod tests {
         queue.push(message(Kind::PieceDone.number(), b"owed"), AWAY_BYTES_MAX);
         for _ in 0..100_000 {
             queue.push(
-                message(Kind::Ask.number(), b"how it is now"),
+                message(Kind::LeaseRequest.number(), b"how it is now"),
                 AWAY_BYTES_MAX,
             );
             queue.push(
@@ -354,6 +354,9 @@ mod tests {
             .into_iter()
             .map(|(kind, _)| kind)
             .collect();
-        assert_eq!(left, [Kind::PieceDone.number(), Kind::Ask.number()]);
+        assert_eq!(
+            left,
+            [Kind::PieceDone.number(), Kind::LeaseRequest.number()]
+        );
     }
 }

@@ -8,7 +8,7 @@ use control::ClockDifferences;
 use tokio::time::Instant;
 use vfs::{ObjectId, ReplicaSlot};
 
-use crate::state::wire::Ask;
+use crate::state::wire::LeaseRequest;
 
 /// What is known of a peer lately.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct News {
     /// When it last answered a question.
     pub(crate) heard: Instant,
     /// What it said of itself last, and when that came.
-    pub(crate) said: Option<(Ask, Instant)>,
+    pub(crate) said: Option<(LeaseRequest, Instant)>,
     /// How far its time of day is from the own one.
     pub(crate) clock: ClockDifferences,
 }

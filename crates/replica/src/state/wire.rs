@@ -37,10 +37,10 @@ pub(crate) enum Kind {
     Members = 8,
     /// [`BasePage`] of the copy a joining replica begins with. Metadata lane.
     Base = 9,
-    /// [`Ask`], a few times while a lease lasts. Control lane.
-    Ask = 10,
-    /// [`Promise`], the answer to it. Control lane.
-    Promise = 11,
+    /// [`LeaseRequest`], a few times while a lease lasts. Control lane.
+    LeaseRequest = 10,
+    /// [`LeaseGrant`], the answer to it. Control lane.
+    LeaseGrant = 11,
     /// [`Entered`], from each member of a view to those who take part anew. Control lane.
     Entered = 12,
     /// [`CaughtUp`], likewise, later. Control lane.
@@ -83,8 +83,8 @@ impl Kind {
         Kind::Forward,
         Kind::Members,
         Kind::Base,
-        Kind::Ask,
-        Kind::Promise,
+        Kind::LeaseRequest,
+        Kind::LeaseGrant,
         Kind::Entered,
         Kind::CaughtUp,
         Kind::View,
@@ -161,7 +161,7 @@ pub(crate) enum ScrubAnswer {
 
 /// The sender wants a promise for its site lease, and tells what others decide by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ask {
+pub(crate) struct LeaseRequest {
     /// When, on the sender's clock.
     pub(crate) asked: u64,
     /// The view in force there.
@@ -215,9 +215,9 @@ pub(crate) struct Link {
     pub(crate) lag_files: u64,
 }
 
-/// The answer to an [`Ask`].
+/// The answer to an [`LeaseRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Promise {
+pub(crate) struct LeaseGrant {
     /// Which start of the receiver asked, as in the question.
     pub(crate) incarnation: u64,
     /// As in the question.

@@ -66,7 +66,7 @@ pub async fn check_restoration(data: &Path) -> Result<AuthorityView, SetCommandE
 }
 
 /// Makes the server of this data directory the keeper of the set's authority, from a backup: a file that
-/// [`export_authority`] wrote, or a copy of a former keeper's `set` directory. [`check_restoration`] comes first.
+/// [`export_authority`] wrote, or a copy of a previous keeper's `set` directory. [`check_restoration`] comes first.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next; then nothing has changed.

@@ -26,7 +26,7 @@ const ASIDE: &str = "aside";
 pub struct Rejoined {
     /// Its new place.
     pub joined: Joined,
-    /// Its former slot, as far as the directory knew it.
+    /// Its previous slot, as far as the directory knew it.
     pub before: Option<u16>,
     /// Where everything lies that it had.
     pub aside: PathBuf,
@@ -51,9 +51,9 @@ pub async fn rejoin(
     let data = DataDirectory::existing(path)?;
     let fresh = SetDirectory::new(path.join(JOINING));
     let begun = fresh.exists() && fresh.identity()?.slot() == token.slot;
-    let former = data.member()?;
+    let previous = data.member()?;
     if !begun
-        && former.is_none()
+        && previous.is_none()
         && !SetDirectory::new(set_path(path)).exists()
         && !has_tree(&data, tree)?
     {
@@ -67,7 +67,7 @@ pub async fn rejoin(
             .await?
             .remark;
     }
-    let slot = former.map(|former| former.slot.0);
+    let slot = previous.map(|previous| previous.slot.0);
     let aside = put_aside(&data, tree, slot, now)?;
     rename(fresh.path(), &set_path(path))?;
     data.synchronise()?;

@@ -11,7 +11,7 @@ use control::Proposal;
 
 pub(crate) fn check(world: &World, replica: &Replica) -> Result<(), Broken> {
     let view = replica.core.view();
-    let former = |grant: &Proposal| {
+    let previous = |grant: &Proposal| {
         let holder = world.replicas.get(&grant.name.holder);
         holder.is_some_and(|holder| grant.name.incarnation.0 < holder.site.incarnation)
     };
@@ -20,7 +20,7 @@ pub(crate) fn check(world: &World, replica: &Replica) -> Result<(), Broken> {
     let grants: Vec<_> = grants.collect();
     for (place, one) in grants.iter().enumerate() {
         let mut others = grants[place + 1..].iter();
-        let lost = |grant: &Proposal| !view.active.contains(&grant.name.holder) || former(grant);
+        let lost = |grant: &Proposal| !view.active.contains(&grant.name.holder) || previous(grant);
         let over = |grant: &Proposal| {
             !view.active.contains(&grant.name.holder) && world.ended.contains(&grant.name)
         };

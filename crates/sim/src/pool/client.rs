@@ -61,7 +61,7 @@ pub(super) struct Run {
     recalled: bool,
 }
 
-/// A handle of a former session.
+/// A handle of a previous session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Old {
     session: u64,
@@ -76,7 +76,7 @@ pub(super) struct Old {
 pub(super) struct Client {
     pub(super) sessions: VecDeque<Session>,
     pub(super) run: Option<Run>,
-    /// Handles of former sessions.
+    /// Handles of previous sessions.
     pub(super) old: Vec<Old>,
 }
 
@@ -410,7 +410,7 @@ impl World {
         self.drive(client);
     }
 
-    /// A handle of a former session is used, or one that was never sealed.
+    /// A handle of a previous session is used, or one that was never sealed.
     pub(super) fn replay(&mut self, client: usize) {
         let old = self.clients[client].old.clone();
         let Some(old) = self.random.pick(&old).copied() else {

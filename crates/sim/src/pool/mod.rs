@@ -3,7 +3,7 @@
 //! The home and the data servers are those of the crate `pool`; disks, links, clocks and clients are models. One seed decides
 //! everything. Servers crash and lose what no disk had, stand still with requests queued, are cut off, and one may come back with
 //! an older copy of its store. The invariants are those of `docs/design/striping.md` that concern one metadata server:
-//! P1 (closed is seen), P2 (a former right is worth nothing), P3 (nothing that was committed is lost, nothing removed stays), P5 (forged
+//! P1 (closed is seen), P2 (a previous right is worth nothing), P3 (nothing that was committed is lost, nothing removed stays), P5 (forged
 //! handles), P6 (nobody waits for ever), P7 (change attributes tell changes), P9 (what was fenced does not happen).
 //!
 //! A file consists of *cells* here: each is a stripe unit, written as a whole.

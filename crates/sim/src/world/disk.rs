@@ -195,10 +195,10 @@ impl World {
         number: u64,
         under: &[ControlName],
     ) -> bool {
-        let former = |name: &ControlName| {
+        let previous = |name: &ControlName| {
             name.holder == slot && name.incarnation.0 < self.replicas[&slot].site.incarnation
         };
-        if !self.replicas[&slot].site.up || under.iter().any(former) {
+        if !self.replicas[&slot].site.up || under.iter().any(previous) {
             return false;
         }
         let may = self.may_begin(slot, number);

@@ -58,10 +58,10 @@ impl World {
         });
         for (object, version) in touched {
             let newest = self.newest.get(&object).copied().unwrap_or(0);
-            let former = self.replica(slot).tree.version(object).unwrap_or(0);
-            if former != newest {
+            let previous = self.replica(slot).tree.version(object).unwrap_or(0);
+            if previous != newest {
                 let sight = format!(
-                    "replica {} changes {object} from version {former} while {newest} exists",
+                    "replica {} changes {object} from version {previous} while {newest} exists",
                     slot.0,
                 );
                 self.report("I4 (updates build on the newest version)", sight);

@@ -205,8 +205,8 @@ impl World {
         stamp: Stamp,
     ) {
         match packet {
-            Packet::Ask(asked) => self.take_ask(to, from, asked),
-            Packet::Promise(asked) => self.take_promise(to, from, asked),
+            Packet::LeaseRequest(asked) => self.take_ask(to, from, asked),
+            Packet::LeaseGrant(asked) => self.take_promise(to, from, asked),
             Packet::Hello(hello) => self.answer_hello(to, from, &hello, stamp),
             Packet::Reply(reply) => self.take_reply(to, from, *reply, stamp),
             _ => {}
@@ -283,17 +283,17 @@ impl World {
             return;
         }
         // Every other time the machine was started anew too, and its clock begins again.
-        let former = &self.replicas[&slot].site;
-        let clock = match former.incarnation % 2 {
-            1 => Clock::new(former.clock.ppm, self.now),
-            _ => former.clock.clone(),
+        let previous = &self.replicas[&slot].site;
+        let clock = match previous.incarnation % 2 {
+            1 => Clock::new(previous.clock.ppm, self.now),
+            _ => previous.clock.clone(),
         };
         let local = clock.local(self.now);
         let (lease, durable) = (self.lease, self.model.controls_durable);
-        let former = &self.replicas[&slot].site;
-        let incarnation = Incarnation(former.incarnation + 1);
+        let previous = &self.replicas[&slot].site;
+        let incarnation = Incarnation(previous.incarnation + 1);
         let lease = SiteLease::new(slot, incarnation, lease, local);
-        let site = former.started_anew(slot, clock, lease, local);
+        let site = previous.started_anew(slot, clock, lease, local);
         let settings = self.settings;
         let replica = self.replica(slot);
         let alone = View::whole(Epoch(0), [slot].into());

@@ -224,7 +224,7 @@ impl World {
         let replica = self.replica(slot);
         replica.take_copy(copy);
         replica.unshipped.clear();
-        replica.site.former_head = replica.stream.len() as u64;
+        replica.site.previous_head = replica.stream.len() as u64;
         replica.site.cut = false;
         replica.site.stale = false;
         replica.site.replaced += 1;
@@ -232,7 +232,7 @@ impl World {
         self.settle(slot);
     }
 
-    /// Ends the controls of former incarnations once everything made under them is everywhere.
+    /// Ends the controls of previous incarnations once everything made under them is everywhere.
     pub(super) fn try_to_renounce(&mut self, slot: ReplicaSlot) {
         if !self.failures || self.replicas[&slot].site.renounced || !self.knows_everything(slot) {
             return;
@@ -242,14 +242,14 @@ impl World {
         let replica = self.replica(slot);
         let site = &mut replica.site;
         let mut heads = others.iter().map(|peer| head(&site.acknowledged, *peer));
-        let everywhere = heads.all(|applied| applied >= site.former_head);
+        let everywhere = heads.all(|applied| applied >= site.previous_head);
         let mut unshipped = replica.unshipped.values();
         let lacking = unshipped.any(|(_, missing)| !missing.is_empty());
         if site.cut || !everywhere || lacking {
             return;
         }
         site.renounced = true;
-        replica.core.handle_former_settled(now, &replica.tree);
+        replica.core.handle_previous_settled(now, &replica.tree);
         self.settle(slot);
     }
 }

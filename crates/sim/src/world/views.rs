@@ -25,7 +25,7 @@ impl World {
         self.look_at_clocks(slot);
         let question = self.replica(slot).site.lease.ask(local);
         for peer in self.everybody_else(slot) {
-            self.send(slot, peer, Packet::Ask(question));
+            self.send(slot, peer, Packet::LeaseRequest(question));
         }
         self.exclude_the_silent(slot);
         if self.runs(slot, incarnation) && self.replicas[&slot].site.begun {
@@ -55,7 +55,7 @@ impl World {
             ),
             (!replica.core.is_settled(), "has not heard every report"),
             (!site.caught_up, "is not up to date"),
-            (!site.renounced, "has not renounced its former controls"),
+            (!site.renounced, "has not renounced its previous controls"),
             (site.admitted != site.incarnation, "is known as it was"),
             (site.unstable() > 0, "writes"),
             (!replica.arrived.is_empty(), "has not applied everything"),
@@ -78,7 +78,7 @@ impl World {
         let views = [replica.core.view(), &newest];
         let refused_before = views.iter().any(|view| !view.active.contains(&from));
         if replica.site.lease.handle_ask(local, &views, from) && !refused_before {
-            self.send(slot, from, Packet::Promise(asked));
+            self.send(slot, from, Packet::LeaseGrant(asked));
         }
     }
 
@@ -305,9 +305,9 @@ impl World {
         if view.epoch == replica.core.view().epoch {
             return;
         }
-        let former: BTreeSet<ReplicaSlot> = replica.core.view().active.clone();
+        let previous: BTreeSet<ReplicaSlot> = replica.core.view().active.clone();
         replica.site.since = now;
-        if !view.active.contains(&slot) || !former.contains(&slot) {
+        if !view.active.contains(&slot) || !previous.contains(&slot) {
             replica.site.caught_up = false;
         }
         let before = replica.core.view();

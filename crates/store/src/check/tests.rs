@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use vfs::{
-    Authority, Cookie, Creation, Credentials, FileSystem, Name, NewObject, ObjectId, ObjectKind,
+    AccessCheck, Cookie, Creation, Credentials, FileSystem, Name, NewObject, ObjectId, ObjectKind,
     SetAttributes, Stability, XattrMode, XattrName,
 };
 
@@ -53,7 +53,7 @@ impl Damaged {
         let file = make(home, "file", NewObject::File(Creation::Guarded)).await;
         let data = Bytes::from_static(b"precious");
         store
-            .write(Authority::Open(&who), file, 0, data, Stability::File)
+            .write(AccessCheck::Open(&who), file, 0, data, Stability::File)
             .await
             .unwrap();
         store
@@ -108,7 +108,7 @@ impl Damaged {
 
     async fn content(&self, store: &Store, id: ObjectId) -> Bytes {
         store
-            .read(Authority::Open(&self.who), id, 0, 100)
+            .read(AccessCheck::Open(&self.who), id, 0, 100)
             .await
             .unwrap()
             .bytes
@@ -418,8 +418,8 @@ async fn lost_data_is_told() {
     })
     .await;
     let store = damaged.repaired("is lost; it cannot be read");
-    let authority = Authority::Credentials(&damaged.who);
-    let read = store.read(authority, damaged.file, 0, 8).await;
+    let access = AccessCheck::Credentials(&damaged.who);
+    let read = store.read(access, damaged.file, 0, 8).await;
     assert!(matches!(read, Err(vfs::Error::Io(_))), "{read:?}");
 }
 

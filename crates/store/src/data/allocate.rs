@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use vfs::{Authority, Error, Extent, ObjectId, Result};
+use vfs::{AccessCheck, Error, Extent, ObjectId, Result};
 
 use super::MAX_FILE_BYTES;
 use super::contents::{Need, Stored};
@@ -22,28 +22,26 @@ impl Inner {
     /// [`vfs::FileSystem::allocate`].
     pub(crate) async fn allocate(
         self: &Arc<Self>,
-        authority: Authority<'_>,
+        check: AccessCheck<'_>,
         id: ObjectId,
         extent: Extent,
     ) -> Result<()> {
-        self.change_extent(authority, id, extent, Change::Reserve)
-            .await
+        self.change_extent(check, id, extent, Change::Reserve).await
     }
 
     /// [`vfs::FileSystem::deallocate`].
     pub(crate) async fn deallocate(
         self: &Arc<Self>,
-        authority: Authority<'_>,
+        check: AccessCheck<'_>,
         id: ObjectId,
         extent: Extent,
     ) -> Result<()> {
-        self.change_extent(authority, id, extent, Change::Punch)
-            .await
+        self.change_extent(check, id, extent, Change::Punch).await
     }
 
     async fn change_extent(
         self: &Arc<Self>,
-        authority: Authority<'_>,
+        check: AccessCheck<'_>,
         id: ObjectId,
         extent: Extent,
         change: Change,
@@ -51,7 +49,7 @@ impl Inner {
         if extent.length == 0 {
             return Err(Error::Invalid("an extent of no bytes"));
         }
-        let access = Access::from(authority);
+        let access = Access::from(check);
         let inner = Arc::clone(self);
         detached(async move { inner.change_extent_alone(access, id, extent, change).await }).await
     }

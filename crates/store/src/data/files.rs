@@ -238,7 +238,7 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use vfs::{Authority, FileSystem, NewObject, Stability};
+    use vfs::{AccessCheck, FileSystem, NewObject, Stability};
 
     use super::*;
     use crate::{NewStore, Store, StoreOptions};
@@ -262,8 +262,8 @@ mod tests {
         let unstable = &store.inner.files.unstable;
         unstable.get_or_init(|| "the disk has said so".into());
         for id in &ids {
-            let (authority, data) = (Authority::Credentials(&who), vec![1; 5000].into());
-            let written = store.write(authority, *id, 0, data, stability).await;
+            let (access, data) = (AccessCheck::Credentials(&who), vec![1; 5000].into());
+            let written = store.write(access, *id, 0, data, stability).await;
             written.unwrap();
         }
         (store, ids)

@@ -21,11 +21,11 @@ use crate::access::Access;
 use crate::codec::{Fields, Malformed};
 use crate::committer::Ticket;
 use crate::inner::Inner;
+use crate::maintenance::MANY_KEPT_BYTES;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::rows::key;
 use crate::space::{Demand, ROW_BYTES};
-use crate::upkeep::MANY_KEPT_BYTES;
 
 /// Larger writes go to the data file alone.
 const WRITE_BYTES: usize = 16 << 10;
@@ -39,7 +39,7 @@ const PIECE_BYTES: usize = 384;
 const PIECES: u64 = 256;
 /// From so many files on, the whole file system is made stable instead of one after the other.
 const MANY_FILES: usize = 8;
-/// Files in one batch of upkeep.
+/// Files in one batch of maintenance.
 const FILES_A_BATCH: usize = 64;
 
 /// One kept write: the numbers of its rows, and its size.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vfs::{Authority, Error, ObjectId, ReadData, Result, SeekTarget};
+use vfs::{AccessCheck, Error, ObjectId, ReadData, Result, SeekTarget};
 
 use super::contents::{AtHand, Content, Contents, Holey};
 use super::verify::Around;
@@ -14,14 +14,14 @@ impl Inner {
     /// [`vfs::FileSystem::read`].
     pub(crate) async fn read(
         self: &Arc<Self>,
-        authority: Authority<'_>,
+        check: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         count: u32,
     ) -> Result<ReadData> {
         let shared = self.guards.share(id).await;
         let row = self.object(id)?;
-        self.check_read(&Access::from(authority), id, &row)?;
+        self.check_read(&Access::from(check), id, &row)?;
         self.check_untorn(id)?;
         self.check_undamaged(id)?;
         let left = row.size.saturating_sub(offset);
@@ -93,14 +93,14 @@ impl Inner {
     /// [`vfs::FileSystem::seek`].
     pub(crate) async fn seek(
         self: &Arc<Self>,
-        authority: Authority<'_>,
+        check: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         target: SeekTarget,
     ) -> Result<Option<u64>> {
         let _shared = self.guards.share(id).await;
         let row = self.object(id)?;
-        self.check_read(&Access::from(authority), id, &row)?;
+        self.check_read(&Access::from(check), id, &row)?;
         self.check_untorn(id)?;
         if offset >= row.size {
             return Err(Error::NotFound);

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vfs::{Authority, Credentials, Error, ObjectId, Result, Stability, Written};
+use vfs::{AccessCheck, Credentials, Error, ObjectId, Result, Stability, Written};
 
 use super::contents::{Cut, Need, Stored};
 use super::filled::Filled;
@@ -62,7 +62,7 @@ impl Inner {
     /// [`vfs::FileSystem::write`].
     pub(crate) async fn write(
         self: &Arc<Self>,
-        authority: Authority<'_>,
+        check: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         data: Bytes,
@@ -74,7 +74,7 @@ impl Inner {
             .filter(|end| *end <= MAX_FILE_BYTES);
         let end = end.ok_or(Error::TooLarge)?;
         let region = Region { offset, end };
-        let access = Access::from(authority);
+        let access = Access::from(check);
         let inner = Arc::clone(self);
         let keeps = stability >= Stability::Data && count > 0 && self.can_keep(id, data.len());
         // Detached, because a client that goes away must not leave half of this behind.

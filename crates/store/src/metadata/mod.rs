@@ -238,7 +238,7 @@ impl Metadata {
             cached: Vec::new(),
             bytes: 0,
             items: 0,
-            former: Vec::new(),
+            previous: Vec::new(),
         }
     }
 
@@ -446,11 +446,11 @@ pub(crate) struct Batch<'m> {
     bytes: u64,
     items: u64,
     /// Rows that may have had more pieces before.
-    former: Vec<Former>,
+    previous: Vec<Previous>,
 }
 
 /// A row whose pieces behind the first few are to go.
-struct Former {
+struct Previous {
     table: Table,
     key: Vec<u8>,
     kept: usize,
@@ -466,7 +466,7 @@ impl Batch<'_> {
             table,
             Table::Xattrs | Table::Updates | Table::Facts | Table::Requests
         ) {
-            self.former.push(Former {
+            self.previous.push(Previous {
                 table,
                 key: key.to_vec(),
                 kept: count,
@@ -491,7 +491,7 @@ impl Batch<'_> {
             table,
             Table::Xattrs | Table::Updates | Table::Objects | Table::Facts | Table::Requests
         ) {
-            self.former.push(Former {
+            self.previous.push(Previous {
                 table,
                 key: key.to_vec(),
                 kept: 0,
@@ -503,11 +503,11 @@ impl Batch<'_> {
     /// Removes the pieces that rows written or removed here have had so far and no longer need. Tables
     /// whose rows hardly ever change their number of pieces are not looked at; a piece that is
     /// left behind there is never read.
-    fn remove_former_pieces(&mut self) -> Result<(), MetadataError> {
-        for Former { table, key, kept } in std::mem::take(&mut self.former) {
+    fn remove_previous_pieces(&mut self) -> Result<(), MetadataError> {
+        for Previous { table, key, kept } in std::mem::take(&mut self.previous) {
             let (keyspace, place) = self.metadata.place(table, &key);
-            let former = keyspace.get(place)?;
-            let length = former
+            let previous = keyspace.get(place)?;
+            let length = previous
                 .map(|row| pieces::stands_for(&row))
                 .transpose()?
                 .flatten();
@@ -538,7 +538,7 @@ impl Batch<'_> {
 
     /// Makes the changes visible; [`Metadata::persist`] makes them stable.
     pub(crate) fn commit(mut self) -> Result<(), MetadataError> {
-        self.remove_former_pieces()?;
+        self.remove_previous_pieces()?;
         if self.writes.is_empty() {
             return Ok(());
         }

@@ -47,12 +47,12 @@ impl Mutation<'_> {
     ) -> Result<()> {
         let (hash, row) = self.entries_mut(directory, name)?;
         let entry = row.find(name).ok_or(Error::NotFound)?;
-        let (former, cookie) = (entry.object, hash.cookie(entry.index));
+        let (previous, cookie) = (entry.object, hash.cookie(entry.index));
         row.replace(name, child);
-        self.remove_link(former, directory, cookie);
+        self.remove_link(previous, directory, cookie);
         self.put_link(child, directory, cookie);
         self.place(child, directory)?;
-        self.count(directory, former, -1)?;
+        self.count(directory, previous, -1)?;
         self.count(directory, child, 1)
     }
 

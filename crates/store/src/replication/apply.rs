@@ -237,8 +237,8 @@ impl Inner {
         }
         let size = row.size;
         if let Ok(file) = row.file_mut() {
-            let former = before.as_ref().and_then(|before| before.file().ok());
-            file.stored = former.is_some_and(|former| former.stored);
+            let previous = before.as_ref().and_then(|before| before.file().ok());
+            file.stored = previous.is_some_and(|previous| previous.stored);
             match &before {
                 Some(before) if size < before.size && self.may_have_data(id, before) => {
                     self.enter_cut(mutation, id);

@@ -13,10 +13,10 @@ use super::base::{BaseState, RESYNC, UNFINISHED_KEY};
 use crate::codec::{Fields, Malformed};
 use crate::error::from_os;
 use crate::inner::{Inner, blocking};
+use crate::maintenance;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::rows::{ObjectRow, key};
-use crate::upkeep;
 
 const VERSION: u8 = 1;
 
@@ -82,7 +82,7 @@ impl Inner {
         self.sync().await?;
         let inner = Arc::clone(self);
         // Identifiers of removed objects can come back, and their data files must not go then.
-        blocking(move || upkeep::clear_now(&inner, &inner.guards)).await?;
+        blocking(move || maintenance::clear_now(&inner, &inner.guards)).await?;
         if self.base_state()? != BaseState::Resynchronising {
             self.clear_table(Table::Remembered).await?;
             self.remember_files().await?;

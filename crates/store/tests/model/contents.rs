@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use vfs::{Authority, Error, Extent, FileSystem, Stability, XattrMode};
+use vfs::{AccessCheck, Error, Extent, FileSystem, Stability, XattrMode};
 
 use super::fixture::{READ, open_owner, root, with_size};
 use super::pair::{Body, Outcome, Pair, name, xattr};
@@ -70,11 +70,11 @@ impl Pair {
             length: length.into(),
         };
         let who = root();
-        let authority = Authority::Credentials(&who);
+        let access = AccessCheck::Credentials(&who);
         let punched = self
             .store
             .store()
-            .deallocate(authority, self.nodes[at].id, extent)
+            .deallocate(access, self.nodes[at].id, extent)
             .await;
         assert_eq!(punched, self.data(at).map(|_| ()));
         if let Body::File(data) = &mut self.nodes[at].body {

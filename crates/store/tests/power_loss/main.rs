@@ -24,7 +24,7 @@ use fixture::{directory, file, name, root, with_size};
 use recorder::{Loss, Recorder};
 use store::{ContentPiece, NewStore, Store, StoreOptions};
 use vfs::{
-    Authority, Extent, FileSystem, ObjectId, SetAttributes, Stability, XattrMode, XattrName,
+    AccessCheck, Extent, FileSystem, ObjectId, SetAttributes, Stability, XattrMode, XattrName,
 };
 
 const ROOT: ObjectId = ObjectId::ROOT;
@@ -129,7 +129,7 @@ fn tag() -> XattrName {
 
 async fn carry_out(store: &Store, home: ObjectId, step: &Step) -> vfs::Result<()> {
     let who = root();
-    let authority = Authority::Credentials(&who);
+    let access = AccessCheck::Credentials(&who);
     let find = |one: String| {
         let who = &who;
         async move {
@@ -151,23 +151,23 @@ async fn carry_out(store: &Store, home: ObjectId, step: &Step) -> vfs::Result<()
             let id = find(one).await?;
             let data = Bytes::from(vec![byte; length]);
             if stable {
-                let written = store.write(authority, id, offset, data, Stability::File);
+                let written = store.write(access, id, offset, data, Stability::File);
                 return written.await.map(drop);
             }
-            let written = store.write(authority, id, offset, data, Stability::Unstable);
+            let written = store.write(access, id, offset, data, Stability::Unstable);
             written.await?;
             store.commit(id, 0, 0).await.map(drop)
         }
         Step::Resize(one, size) => {
             let id = find(one).await?;
             let set = with_size(size);
-            store.set_attributes(authority, id, &set).await.map(drop)
+            store.set_attributes(access, id, &set).await.map(drop)
         }
         Step::Punch(one, offset) => {
             let length = 50_000;
             let id = find(one).await?;
             store
-                .deallocate(authority, id, Extent { offset, length })
+                .deallocate(access, id, Extent { offset, length })
                 .await
         }
         Step::Rename(one, other) => {
@@ -191,7 +191,7 @@ async fn carry_out(store: &Store, home: ObjectId, step: &Step) -> vfs::Result<()
                 mode: Some(mode),
                 ..SetAttributes::default()
             };
-            store.set_attributes(authority, id, &set).await.map(drop)
+            store.set_attributes(access, id, &set).await.map(drop)
         }
     }
 }
@@ -259,8 +259,8 @@ async fn compare(store: &Store, worker: &Worker, before: &Progress, after: &Prog
             continue;
         };
         let found = found.unwrap_or_else(|error| panic!("{one} is lost: {error}"));
-        let authority = Authority::Credentials(&who);
-        let read = store.read(authority, found.id, 0, 1 << 20).await.unwrap();
+        let access = AccessCheck::Credentials(&who);
+        let read = store.read(access, found.id, 0, 1 << 20).await.unwrap();
         assert_same(&one, &read.bytes, &known.bytes);
         // The same is shipped to others.
         let shipped = store.content(found.id, 0, found.size).unwrap();

@@ -151,7 +151,7 @@ struct Loop {
 
 impl Loop {
     fn run(&mut self, devices: &[SyncDevice], wake: &OwnedFd) {
-        hurry();
+        expedite();
         let mut scratch = self.pool.largest();
         let mut watched: Vec<PollFd> = devices
             .iter()
@@ -256,7 +256,7 @@ impl Loop {
 /// Makes the calling thread's sleeps end on time, also on a busy machine: seen were 0.2 ms at most
 /// with a real-time policy, and 15 ms without it while two compilers ran. Where that is not allowed,
 /// delays are less exact, which [`super::LinkReport::lateness`] tells, and nothing else is wrong.
-fn hurry() {
+fn expedite() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     // On Linux this is the priority of the thread, not of the process (setpriority(2), notes).
     let _ = rustix::process::setpriority_process(None, -20);

@@ -126,8 +126,8 @@ impl Wan {
         let configure = |site: usize, verb: &str| {
             self.network.sites[site].configure(&["addr", verb, &one, "dev", "lo"])
         };
-        if let Some(former) = give(None)? {
-            configure(former, "del")?;
+        if let Some(previous) = give(None)? {
+            configure(previous, "del")?;
         }
         if let Some(to) = to {
             configure(to, "add")?;

@@ -109,11 +109,11 @@ impl Count {
                 if replaces.is_some() || !proposal.behind.is_empty() {
                     self.again.insert(proposal.name);
                 }
-                let former = replaces.map(|number| ControlName {
+                let previous = replaces.map(|number| ControlName {
                     number,
                     ..proposal.name
                 });
-                self.withdrawn.extend(former);
+                self.withdrawn.extend(previous);
             }
             Message::Refuse { name, .. } => drop(self.refused.insert(*name)),
             Message::Abort { name, .. } => drop(self.withdrawn.insert(*name)),

@@ -42,7 +42,7 @@ fn one_signs_and_one_at_least_has_the_key_after_every_step_of_a_move() {
     second.store_offer(&handover).expect("stores it");
     assert_eq!(holders(), (vec![1], vec![1]), "an offer signs nothing");
 
-    // The former keeper changes something in between: the move is over, and the key that was on its way is forgotten.
+    // The previous keeper changes something in between: the move is over, and the key that was on its way is forgotten.
     first.revoke(ReplicaSlot(3)).expect("a member");
     second.learn(&list_of(&first)).expect("signed");
     assert!(!second.path().join("authority.offer").exists());
@@ -166,7 +166,7 @@ fn one_that_is_removed_in_mid_move_keeps_no_key() {
 /// The keeper was lost, had admitted somebody of whom nobody else had heard, and was replaced and removed. Its list was
 /// not covered by the new one, so it took that for no news, and was not told.
 #[test]
-fn a_former_keeper_that_was_removed_learns_it_whatever_it_alone_knows() {
+fn a_previous_keeper_that_was_removed_learns_it_whatever_it_alone_knows() {
     let root = TempDir::new().expect("a directory");
     let first = founder(&root);
     let second = admitted(&first, &root);

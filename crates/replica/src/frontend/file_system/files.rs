@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use control::Update;
 use vfs::{
-    Attributes, Authority, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
+    AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
     ObjectId, OpenOwner, Properties, ReadData, Result, SeekTarget, SetAttributes, Share, Space,
     Stability, Written, XattrMode, XattrName, XattrPage,
@@ -39,13 +39,13 @@ impl FileSystem for ReplicatedFileSystem {
 
     async fn set_attributes(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         set: &SetAttributes,
     ) -> Result<Attributes> {
         let store = &self.shared.store;
-        let attempt = || store.set_attributes(authority, id, set);
-        let operation = || O::SetAttributes(authority.into(), id, set.clone());
+        let attempt = || store.set_attributes(access, id, set);
+        let operation = || O::SetAttributes(access.into(), id, set.clone());
         match set.size {
             Some(size) => {
                 self.change_data(id, Effect::Cut(size), attempt, operation)
@@ -169,12 +169,12 @@ impl FileSystem for ReplicatedFileSystem {
 
     async fn open(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes> {
-        self.open_file(authority, id, owner, share).await
+        self.open_file(access, id, owner, share).await
     }
 
     async fn open_made(
@@ -246,17 +246,17 @@ impl FileSystem for ReplicatedFileSystem {
 
     async fn read(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         count: u32,
     ) -> Result<ReadData> {
-        self.read_once(authority, id, offset, count).await
+        self.read_once(access, id, offset, count).await
     }
 
     async fn write(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         data: Bytes,
@@ -267,10 +267,10 @@ impl FileSystem for ReplicatedFileSystem {
         let attempt = || async {
             self.shared.admit_bytes(data.len() as u64)?;
             store
-                .write(authority, id, offset, data.clone(), stability)
+                .write(access, id, offset, data.clone(), stability)
                 .await
         };
-        let operation = || O::Write(authority.into(), id, offset, data.clone(), stability);
+        let operation = || O::Write(access.into(), id, offset, data.clone(), stability);
         let written = self
             .change_data(id, Effect::Range(offset..end), attempt, operation)
             .await?;
@@ -295,34 +295,34 @@ impl FileSystem for ReplicatedFileSystem {
 
     async fn seek(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
         target: SeekTarget,
     ) -> Result<Option<u64>> {
-        let attempt = || self.shared.store.seek(authority, id, offset, target);
-        let operation = || O::Seek(authority.into(), id, offset, target);
+        let attempt = || self.shared.store.seek(access, id, offset, target);
+        let operation = || O::Seek(access.into(), id, offset, target);
         self.look(&[id], attempt, operation).await
     }
 
-    async fn allocate(&self, authority: Authority<'_>, id: ObjectId, extent: Extent) -> Result<()> {
+    async fn allocate(&self, access: AccessCheck<'_>, id: ObjectId, extent: Extent) -> Result<()> {
         let attempt = || async {
             self.shared.admit_bytes(extent.length)?;
-            self.shared.store.allocate(authority, id, extent).await
+            self.shared.store.allocate(access, id, extent).await
         };
-        let operation = || O::Allocate(authority.into(), id, extent);
+        let operation = || O::Allocate(access.into(), id, extent);
         self.change_data(id, stretch(extent), attempt, operation)
             .await
     }
 
     async fn deallocate(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         extent: Extent,
     ) -> Result<()> {
-        let attempt = || self.shared.store.deallocate(authority, id, extent);
-        let operation = || O::Deallocate(authority.into(), id, extent);
+        let attempt = || self.shared.store.deallocate(access, id, extent);
+        let operation = || O::Deallocate(access.into(), id, extent);
         self.change_data(id, stretch(extent), attempt, operation)
             .await
     }

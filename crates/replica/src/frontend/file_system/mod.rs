@@ -22,7 +22,7 @@ use vfs::{Attributes, Error, FileSystem, ObjectId, ReplicaSlot, Result};
 use removed::AtHome;
 
 use crate::driver::engine::Guard;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::subject_of;
 use crate::state::copies::Held;
 use crate::state::forward::{Expected, Handed, Operation, Value};
@@ -40,7 +40,7 @@ const AFTER: Duration = Duration::from_millis(1);
 /// The replicated tree as a file system.
 #[derive(Clone)]
 pub(crate) struct ReplicatedFileSystem {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ReplicaState>,
     /// The operation comes from another replica and goes no further (rule 18).
     pub(crate) forwarded: bool,
     /// That one knows that the file was removed, and changes its own copy likewise.

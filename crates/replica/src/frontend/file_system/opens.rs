@@ -6,7 +6,7 @@
 
 use control::Position;
 use vfs::{
-    Attributes, Authority, Credentials, Error, FileSystem, ObjectId, OpenOwner, Result, Share,
+    AccessCheck, Attributes, Credentials, Error, FileSystem, ObjectId, OpenOwner, Result, Share,
 };
 
 use super::{Absence, PAUSE, ReplicatedFileSystem, not_primary};
@@ -20,18 +20,18 @@ fn denies(share: Share) -> bool {
 impl ReplicatedFileSystem {
     pub(super) async fn open_file(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         owner: &OpenOwner,
         share: Share,
     ) -> Result<Attributes> {
         let store = &self.shared.store;
         if self.shared.engine.is_alone() {
-            return store.open(authority, id, owner, share).await;
+            return store.open(access, id, owner, share).await;
         }
         self.wait_for_lease(self.deadline()).await?;
-        let attempt = || store.open(authority, id, owner, share);
-        let operation = || Operation::Open(authority.into(), id, owner.clone(), share);
+        let attempt = || store.open(access, id, owner, share);
+        let operation = || Operation::Open(access.into(), id, owner.clone(), share);
         if denies(share) || self.shared.opens.denies(id, owner) {
             let attributes = self.change(id, &[], attempt, operation).await?;
             if self.forwarded {
@@ -42,7 +42,7 @@ impl ReplicatedFileSystem {
             return Ok(attributes);
         }
         if self.forwarded {
-            return self.probe(authority, id, owner, share).await;
+            return self.probe(access, id, owner, share).await;
         }
         // Before anybody decides: a removal that is applied from here on finds the open, whoever decides about the file,
         // and though nothing of the file may be here yet.
@@ -71,9 +71,9 @@ impl ReplicatedFileSystem {
         owner: &OpenOwner,
         share: Share,
     ) -> Result<()> {
-        let authority = Authority::Open(who);
+        let access = AccessCheck::Open(who);
         if denies(share) || self.shared.engine.is_alone() {
-            self.open_file(authority, id, owner, share).await?;
+            self.open_file(access, id, owner, share).await?;
             return Ok(());
         }
         // From here on a removal that is applied finds it.
@@ -81,7 +81,7 @@ impl ReplicatedFileSystem {
         let arrived = async {
             let mut notifications = self.shared.engine.notifications();
             loop {
-                match self.shared.store.open(authority, id, owner, share).await {
+                match self.shared.store.open(access, id, owner, share).await {
                     // The sender lives in the engine.
                     Err(Error::Stale) => drop(notifications.changed().await),
                     outcome => return outcome,
@@ -90,7 +90,7 @@ impl ReplicatedFileSystem {
         };
         let opened = match tokio::time::timeout(PAUSE, arrived).await {
             Ok(outcome) => outcome,
-            Err(_) => self.open_file(authority, id, owner, share).await,
+            Err(_) => self.open_file(access, id, owner, share).await,
         };
         match opened {
             Ok(_) => self.note_writer(id, owner, share),
@@ -105,7 +105,7 @@ impl ReplicatedFileSystem {
     /// Whether another site's client may open the file; nothing is registered.
     async fn probe(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         id: ObjectId,
         owner: &OpenOwner,
         share: Share,
@@ -114,7 +114,7 @@ impl ReplicatedFileSystem {
             return Err(not_primary());
         }
         let store = &self.shared.store;
-        let attributes = store.open(authority, id, owner, share).await?;
+        let attributes = store.open(access, id, owner, share).await?;
         store.close(id, owner).await?;
         Ok(attributes)
     }

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use store::Store;
 use tokio::time::Instant;
-use vfs::{Authority, FileSystem, ObjectId, ReadData, ReplicaSlot, Result};
+use vfs::{AccessCheck, FileSystem, ObjectId, ReadData, ReplicaSlot, Result};
 
 use super::ReplicatedFileSystem;
 use crate::driver::engine::Guard;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::forward::{self, Fetched, Operation, Value};
 
 /// Less than this is answered at once: another round trip would take longer than sending it twice.
@@ -34,15 +34,15 @@ impl ReplicatedFileSystem {
     /// Reads through the primary, or from the own copy once that has what the primary has.
     pub(super) async fn read_once(
         &self,
-        authority: Authority<'_>,
+        access: AccessCheck<'_>,
         file: ObjectId,
         offset: u64,
         count: u32,
     ) -> Result<ReadData> {
-        let own = || self.shared.store.read(authority, file, offset, count);
+        let own = || self.shared.store.read(access, file, offset, count);
         if self.may_fetch(file, count) {
             let attempt = || async { own().await.map(Fetched::Data) };
-            let operation = || Operation::Fetch(authority.into(), file, offset, count);
+            let operation = || Operation::Fetch(access.into(), file, offset, count);
             if let Fetched::Data(data) = self.look(&[file], attempt, operation).await? {
                 return Ok(data);
             }
@@ -51,7 +51,7 @@ impl ReplicatedFileSystem {
                 return read;
             }
         }
-        let operation = || Operation::Read(authority.into(), file, offset, count);
+        let operation = || Operation::Read(access.into(), file, offset, count);
         self.look(&[file], own, operation).await
     }
 
@@ -139,7 +139,7 @@ fn has(
 
 /// Waits until `has` holds, as long as a peer gets more and more of a file. False when that stands still.
 async fn bring(
-    shared: &Shared,
+    shared: &ReplicaState,
     to: ReplicaSlot,
     file: ObjectId,
     has: impl Fn(&mut Guard<'_>) -> bool,

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use vfs::{Authority, Credentials, Error, FileSystem, ObjectId, Result, SetAttributes};
+use vfs::{AccessCheck, Credentials, Error, FileSystem, ObjectId, Result, SetAttributes};
 
 use super::is_first;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::replication::renewing;
 use crate::state::settings::Durability;
@@ -49,7 +49,7 @@ enum Fate {
 
 impl Adoption {
     /// Adopts what is abandoned, if that is up to this replica.
-    pub(super) async fn go_on(&mut self, shared: &Arc<Shared>) {
+    pub(super) async fn go_on(&mut self, shared: &Arc<ReplicaState>) {
         let abandoned = shared.store.abandoned().unwrap_or_default();
         if abandoned.is_empty() {
             *self = Adoption::default();
@@ -84,7 +84,7 @@ impl Adoption {
     }
 }
 
-async fn fate(shared: &Shared, file: ObjectId, whole: Option<u64>) -> Fate {
+async fn fate(shared: &ReplicaState, file: ObjectId, whole: Option<u64>) -> Fate {
     match whole {
         _ if shared.durability_of(file).await.0 == Durability::Majority => Fate::AsItIs,
         Some(size) => Fate::Before(size),
@@ -93,7 +93,7 @@ async fn fate(shared: &Shared, file: ObjectId, whole: Option<u64>) -> Fate {
 }
 
 /// What there is of torn files is kept, because the files themselves cannot be read.
-async fn keep_aside(shared: &Shared, first: ObjectId, files: &[ObjectId]) {
+async fn keep_aside(shared: &ReplicaState, first: ObjectId, files: &[ObjectId]) {
     let label = format!("torn-{}-{:x}", unix_seconds(), first.as_u64());
     let reason = "parts of these files were lost with a server";
     match shared.store.save_aside(&label, reason, files).await {
@@ -110,7 +110,7 @@ async fn keep_aside(shared: &Shared, first: ObjectId, files: &[ObjectId]) {
     }
 }
 
-async fn adopt(shared: &Arc<Shared>, file: ObjectId, fate: Fate) -> Result<()> {
+async fn adopt(shared: &Arc<ReplicaState>, file: ObjectId, fate: Fate) -> Result<()> {
     if let Fate::Before(size) = fate {
         cut(shared, file, size).await?;
     }
@@ -139,7 +139,7 @@ async fn adopt(shared: &Arc<Shared>, file: ObjectId, fate: Fate) -> Result<()> {
 }
 
 /// Gives a file the size that its version before had.
-async fn cut(shared: &Arc<Shared>, file: ObjectId, size: u64) -> Result<()> {
+async fn cut(shared: &Arc<ReplicaState>, file: ObjectId, size: u64) -> Result<()> {
     match shared.store.attributes(file).await {
         Ok(now) if now.size != size => {}
         Ok(_) | Err(Error::Stale) => return Ok(()),
@@ -157,7 +157,7 @@ async fn cut(shared: &Arc<Shared>, file: ObjectId, size: u64) -> Result<()> {
     };
     let root = Credentials::root();
     match file_system
-        .set_attributes(Authority::Open(&root), file, &set)
+        .set_attributes(AccessCheck::Open(&root), file, &set)
         .await
     {
         Ok(_) | Err(Error::Stale) => Ok(()),

@@ -14,7 +14,7 @@ use tokio::time::{Duration, Instant};
 use vfs::{ObjectId, ReplicaSlot, Result};
 
 use super::{applied_by_others, applied_here, late};
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::replication::conversing;
 use crate::replication::withheld;
 use crate::state::losses::{Best, Equalling, Lacks, Quality, Report, best};
@@ -28,7 +28,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 const AGAIN_MAX: Duration = Duration::from_secs(64);
 
 /// Goes one step further.
-pub(super) async fn equal(shared: &Arc<Shared>, lost: ReplicaSlot) {
+pub(super) async fn equal(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     let here = applied_here(shared, lost);
     let level = applied_by_others(shared, lost)
         .is_some_and(|others| others.values().all(|applied| *applied == here));
@@ -71,7 +71,7 @@ pub(super) async fn equal(shared: &Arc<Shared>, lost: ReplicaSlot) {
 }
 
 /// What is missing here of a lost replica's files.
-async fn lacks(shared: &Shared, lost: ReplicaSlot) -> Result<Lacks> {
+async fn lacks(shared: &ReplicaState, lost: ReplicaSlot) -> Result<Lacks> {
     let mut lacks = Lacks::new();
     for (file, through, _) in shared.store.incomplete_files(lost)? {
         let lack = Lack {
@@ -86,7 +86,7 @@ async fn lacks(shared: &Shared, lost: ReplicaSlot) -> Result<Lacks> {
 }
 
 /// Tells the others what was incomplete here when all were level.
-fn report(shared: &Arc<Shared>, lost: ReplicaSlot) {
+fn report(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     let (applied, files) = {
         let all = shared.losses.equalling();
         let Some(equalling) = all.get(&lost) else {
@@ -116,7 +116,7 @@ fn report(shared: &Arc<Shared>, lost: ReplicaSlot) {
 }
 
 /// Another survivor tells what is incomplete there.
-pub(crate) fn incomplete(shared: &Arc<Shared>, from: ReplicaSlot, said: Incomplete) {
+pub(crate) fn incomplete(shared: &Arc<ReplicaState>, from: ReplicaSlot, said: Incomplete) {
     if said.epoch != shared.lease.view().epoch.0 {
         return;
     }
@@ -133,7 +133,7 @@ pub(crate) fn incomplete(shared: &Arc<Shared>, from: ReplicaSlot, said: Incomple
 }
 
 /// Once everybody has told: ships the files of which this replica has the best to those who lack them.
-fn supply(shared: &Arc<Shared>, lost: ReplicaSlot) {
+fn supply(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     let others = shared.holders();
     let mine = {
         let mut all = shared.losses.equalling();
@@ -184,7 +184,7 @@ fn files_to_supply(
 }
 
 /// Up to which place of a lost replica's stream somebody has the contents of each file.
-pub(super) fn complete_through(shared: &Shared, lost: ReplicaSlot) -> u64 {
+pub(super) fn complete_through(shared: &ReplicaState, lost: ReplicaSlot) -> u64 {
     let others = shared.holders();
     let all = shared.losses.equalling();
     let Some(told) = all
@@ -201,7 +201,7 @@ pub(super) fn complete_through(shared: &Shared, lost: ReplicaSlot) -> u64 {
 }
 
 /// Files that whoever has the best of them has sent: they are complete, or as good as they get.
-async fn take_over_sent(shared: &Arc<Shared>, lost: ReplicaSlot) {
+async fn take_over_sent(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     let others = shared.holders();
     let sent: Vec<(ObjectId, Best)> = {
         let all = shared.losses.equalling();
@@ -237,7 +237,7 @@ async fn take_over_sent(shared: &Arc<Shared>, lost: ReplicaSlot) {
 
 /// What a thaw does to files of which a lost replica had sent only a part: each with the size of the version before, if
 /// that is still there as a whole.
-pub(crate) fn at_stake(shared: &Shared, lost: ReplicaSlot) -> Vec<(ObjectId, Option<u64>)> {
+pub(crate) fn at_stake(shared: &ReplicaState, lost: ReplicaSlot) -> Vec<(ObjectId, Option<u64>)> {
     let majority: BTreeSet<ObjectId> = {
         let all = shared.losses.equalling();
         let own = all.get(&lost).into_iter().flat_map(|one| one.own.values());
@@ -253,7 +253,7 @@ pub(crate) fn at_stake(shared: &Shared, lost: ReplicaSlot) -> Vec<(ObjectId, Opt
 }
 
 /// A peer says that these files of its stream are complete here.
-pub(crate) async fn completed(shared: Arc<Shared>, from: ReplicaSlot, completed: Completed) {
+pub(crate) async fn completed(shared: Arc<ReplicaState>, from: ReplicaSlot, completed: Completed) {
     let lost = super::lost(&shared);
     let mut fetched = Vec::new();
     for (file, position) in completed.files {

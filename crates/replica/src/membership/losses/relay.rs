@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
 use super::{applied_by_others, applied_here};
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::membership::authorisation::Reason;
 use crate::membership::views;
 use crate::state::arrivals::{Inbox, Signed};
@@ -24,7 +24,7 @@ use crate::state::wire::{self, Malformed, Records, Relayed};
 const REFUSED: &str = "relayed updates are refused";
 
 /// Sends those who lack updates of a lost replica what is kept here.
-pub(super) async fn relay(shared: &Arc<Shared>, lost: ReplicaSlot) {
+pub(super) async fn relay(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     let (Some(inbox), Some(others)) = (shared.inbox(lost), applied_by_others(shared, lost)) else {
         return;
     };
@@ -40,7 +40,7 @@ pub(super) async fn relay(shared: &Arc<Shared>, lost: ReplicaSlot) {
 
 /// Sends those outside the view, who are on their way back, what is kept here of replicas that cannot send it themselves:
 /// lost ones, and members that do not answer.
-pub(super) fn relay_to_returning(shared: &Arc<Shared>) {
+pub(super) fn relay_to_returning(shared: &Arc<ReplicaState>) {
     let view = shared.lease.view();
     if !shared.takes_part() {
         return;
@@ -69,7 +69,7 @@ pub(super) fn relay_to_returning(shared: &Arc<Shared>) {
     }
 }
 
-fn send_kept(shared: &Arc<Shared>, inbox: &Inbox, to: ReplicaSlot, behind: u64) {
+fn send_kept(shared: &Arc<ReplicaState>, inbox: &Inbox, to: ReplicaSlot, behind: u64) {
     let certificate = inbox.certificate();
     if certificate.is_empty() || !shared.outbound.is_connected(to, Lane::Metadata) {
         return;
@@ -99,7 +99,7 @@ fn end(inbox: &Inbox, to: ReplicaSlot) {
 }
 
 /// A peer has another session: what was under way to it is lost.
-pub(crate) fn forget_relays(shared: &Shared, to: ReplicaSlot) {
+pub(crate) fn forget_relays(shared: &ReplicaState, to: ReplicaSlot) {
     let inboxes: Vec<_> = shared.inboxes().values().cloned().collect();
     inboxes.iter().for_each(|inbox| end(inbox, to));
 }
@@ -122,7 +122,7 @@ enum Unfit {
 }
 
 /// Somebody relays updates of a lost replica. What is not fit to be taken is dropped and counted; who sent it in good faith sends it again.
-pub(crate) fn relayed(shared: &Shared, by: ReplicaSlot, payload: &[u8]) {
+pub(crate) fn relayed(shared: &ReplicaState, by: ReplicaSlot, payload: &[u8]) {
     if let Err(why) = take_relayed(shared, payload) {
         shared
             .metrics
@@ -134,7 +134,7 @@ pub(crate) fn relayed(shared: &Shared, by: ReplicaSlot, payload: &[u8]) {
     }
 }
 
-fn take_relayed(shared: &Shared, payload: &[u8]) -> Result<(), Unfit> {
+fn take_relayed(shared: &ReplicaState, payload: &[u8]) -> Result<(), Unfit> {
     let relayed: Relayed = wire::decode(payload)?;
     let of = ReplicaSlot(relayed.of);
     let inbox = shared.inbox(of).ok_or(Unfit::Unknown)?;
@@ -159,7 +159,7 @@ fn take_relayed(shared: &Shared, payload: &[u8]) -> Result<(), Unfit> {
 }
 
 /// Drops kept messages that everybody who takes part has applied.
-pub(super) fn forget_what_all_have(shared: &Arc<Shared>) {
+pub(super) fn forget_what_all_have(shared: &Arc<ReplicaState>) {
     let inboxes: Vec<_> = shared.inboxes().values().cloned().collect();
     for inbox in inboxes {
         if let Some(others) = applied_by_others(shared, inbox.from) {

@@ -6,11 +6,11 @@ use vfs::{ObjectId, ReplicaSlot};
 use view::SettledBy;
 
 use super::{applied_here, contents, is_first, settle, waits_for};
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::settings::Durability;
 
 /// Decides so, if it is up to this replica: the first of those who hold contents.
-pub(super) async fn take_over(shared: &Arc<Shared>, lost: ReplicaSlot) {
+pub(super) async fn take_over(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
     if !is_first(shared) || waits_for(shared, lost).is_some() {
         return;
     }
@@ -44,7 +44,7 @@ pub(super) async fn take_over(shared: &Arc<Shared>, lost: ReplicaSlot) {
 }
 
 /// Whether everything is here that the lost replica had answered before it knew that it had to wait for a majority.
-fn covers(shared: &Shared, lost: ReplicaSlot) -> bool {
+fn covers(shared: &ReplicaState, lost: ReplicaSlot) -> bool {
     let since = shared.losses.awareness().since(lost);
     since.is_some_and(|since| {
         since <= applied_here(shared, lost) && since <= contents::complete_through(shared, lost)

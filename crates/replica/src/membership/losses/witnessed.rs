@@ -7,11 +7,11 @@
 use vfs::ReplicaSlot;
 
 use super::applied_here;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::replication::base;
 
 /// A replica out of the view of whose stream this witness has more than everybody in the view who holds contents.
-pub(super) fn beyond_all(shared: &Shared) -> Option<ReplicaSlot> {
+pub(super) fn beyond_all(shared: &ReplicaState) -> Option<ReplicaSlot> {
     let view = shared.lease.view();
     let witnesses = shared
         .engine
@@ -34,7 +34,7 @@ pub(super) fn beyond_all(shared: &Shared) -> Option<ReplicaSlot> {
 }
 
 /// Gives this witness's copy of the rows up; as a new incarnation it takes that of a replica.
-pub(super) async fn begin_anew(shared: &Shared, reason: &str) {
+pub(super) async fn begin_anew(shared: &ReplicaState, reason: &str) {
     match base::give_up_copy(shared, None).await {
         Ok(()) => shared.lease.leave(reason),
         // The store has failed, which ends the server.

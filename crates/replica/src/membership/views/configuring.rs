@@ -16,8 +16,8 @@ use peer::set::{Member, MemberList};
 use vfs::ReplicaSlot;
 use view::{Decision, Kind, Outcome, SettledBy, ViewState};
 
-use super::promises;
-use crate::driver::shared::Shared;
+use super::leases;
+use crate::driver::replica_state::ReplicaState;
 use crate::membership::losses;
 use crate::state::time::unix_seconds;
 
@@ -62,7 +62,7 @@ fn kind_of(member: &Member) -> Kind {
 
 /// Tells the set's files, once it is so, that the list of members there is the newest that a majority of the set knows:
 /// as many of those who count have shown theirs since this replica started. Before that nobody is admitted here.
-pub(crate) fn note_current(shared: &Shared) {
+pub(crate) fn note_current(shared: &ReplicaState) {
     if shared.set.is_current() {
         return;
     }
@@ -90,7 +90,7 @@ enum Step {
 
 /// Has the set agree on the next member that has come or gone, if this replica keeps the authority. A witness that keeps it cannot
 /// tell whether contents are at stake when somebody goes; that is settled by the first member that keeps them.
-pub(crate) async fn configure(shared: &Arc<Shared>) {
+pub(crate) async fn configure(shared: &Arc<ReplicaState>) {
     let Some(views) = shared.views.get() else {
         return;
     };
@@ -122,12 +122,12 @@ pub(crate) async fn configure(shared: &Arc<Shared>) {
 }
 
 /// Whether a witness keeps the authority, and this replica is the first that can settle what it cannot.
-fn settles_for_witness(shared: &Shared) -> bool {
+fn settles_for_witness(shared: &ReplicaState) -> bool {
     let list = shared.member_list();
     list.is_witness(list.keeper) && losses::is_first(shared)
 }
 
-async fn change(shared: &Shared, views: &view::Views, decision: Decision) {
+async fn change(shared: &ReplicaState, views: &view::Views, decision: Decision) {
     match tokio::time::timeout(LIMIT, views.decide(decision)).await {
         Ok(Ok(Outcome::Applied)) => tracing::info!("the configuration has changed"),
         Ok(Ok(Outcome::Refused(why))) => tell(shared, &why, "the configuration stays as it is"),
@@ -145,14 +145,14 @@ async fn change(shared: &Shared, views: &view::Views, decision: Decision) {
 }
 
 /// It is tried again every second.
-fn tell(shared: &Shared, why: &str, what: &'static str) {
+fn tell(shared: &ReplicaState, why: &str, what: &'static str) {
     if let Some(sum) = shared.is_to_tell(what, shared.slot()) {
         tracing::warn!(why, %sum, "{what}");
     }
 }
 
 /// Nobody has anything less than the lost one as far as can be known, so nobody is asked.
-async fn settle(shared: &Arc<Shared>, slot: ReplicaSlot) {
+async fn settle(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
     if losses::waits_for(shared, slot).is_some() {
         return;
     }
@@ -170,7 +170,7 @@ async fn settle(shared: &Arc<Shared>, slot: ReplicaSlot) {
 
 /// Whether a lost replica may alone have something: then its removal waits until that is back in the view, taken over, or
 /// given up by an administrator's word.
-pub(crate) fn leaves_something(shared: &Shared, slot: ReplicaSlot) -> bool {
+pub(crate) fn leaves_something(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
     let frozen = shared.engine.with_core(|guard| {
         let mut frozen = guard.frozen();
         !guard.is_settled() || frozen.any(|grant| grant.name.holder == slot)
@@ -179,14 +179,14 @@ pub(crate) fn leaves_something(shared: &Shared, slot: ReplicaSlot) -> bool {
 }
 
 /// Whether all who take part say that everybody knows their controls and has their updates of earlier configurations.
-fn is_steady(shared: &Shared) -> bool {
+fn is_steady(shared: &ReplicaState) -> bool {
     let view = shared.lease.view();
     let news = shared.news();
     let mut others = view.active.iter().filter(|slot| **slot != shared.slot());
     let fresh = shared.settings.site_lease;
     shared
         .engine
-        .with_core(|guard| promises::is_steady(shared, guard))
+        .with_core(|guard| leases::is_steady(shared, guard))
         && others.all(|slot| {
             let said = news.get(slot).and_then(|news| news.said.as_ref());
             said.is_some_and(|(ask, at)| {

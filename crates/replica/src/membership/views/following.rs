@@ -13,9 +13,9 @@ use vfs::ReplicaSlot;
 use view::{Kind, ViewError, ViewState, Views};
 
 use super::seam::{Backing, Facts, Letters};
-use super::{configuring, entering};
+use super::{configuring, join};
 use crate::driver::lease_state;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::membership::accounts;
 use crate::membership::losses;
 use crate::membership::members;
@@ -25,7 +25,7 @@ use crate::state::copies::Held;
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// Takes up what is agreed, or founds the set.
-pub(crate) async fn begin(shared: &Arc<Shared>) -> Result<Arc<Views>, ViewError> {
+pub(crate) async fn begin(shared: &Arc<ReplicaState>) -> Result<Arc<Views>, ViewError> {
     let letters = Arc::new(Letters(Arc::downgrade(shared)));
     let facts = Arc::new(Facts {
         store: shared.store.clone(),
@@ -68,7 +68,7 @@ pub(super) fn view_of(state: &ViewState) -> View {
 }
 
 /// This incarnation does not go on when it can take part in no agreement any more.
-pub(crate) async fn notice_end(shared: Arc<Shared>, views: Arc<Views>) {
+pub(crate) async fn notice_end(shared: Arc<ReplicaState>, views: Arc<Views>) {
     let why = views.ended().await;
     tracing::error!(why, "this replica cannot agree on views any more");
     let why = format!("it cannot agree on views any more: {why}");
@@ -76,7 +76,7 @@ pub(crate) async fn notice_end(shared: Arc<Shared>, views: Arc<Views>) {
 }
 
 /// Follows what is agreed, until the replica stops.
-pub(crate) async fn follow(shared: Arc<Shared>, mut states: watch::Receiver<Arc<ViewState>>) {
+pub(crate) async fn follow(shared: Arc<ReplicaState>, mut states: watch::Receiver<Arc<ViewState>>) {
     loop {
         let state = states.borrow_and_update().clone();
         members::agreed_removals(&shared, &state.removed);
@@ -99,14 +99,14 @@ pub(crate) async fn follow(shared: Arc<Shared>, mut states: watch::Receiver<Arc<
     }
 }
 
-async fn enter(shared: &Arc<Shared>, state: &Arc<ViewState>) {
-    let (former, view) = (shared.lease.view(), view_of(state));
+async fn enter(shared: &Arc<ReplicaState>, state: &Arc<ViewState>) {
+    let (previous, view) = (shared.lease.view(), view_of(state));
     let own = shared.slot();
     let since = view.since.get(&own).copied().unwrap_or(Epoch(0));
-    let first = former.epoch == Epoch(0);
-    let was_left_out = !view.active.contains(&own) || since > former.epoch;
+    let first = previous.epoch == Epoch(0);
+    let was_left_out = !view.active.contains(&own) || since > previous.epoch;
     let has_answered = shared.lease.is_up_to_date();
-    if former.active.contains(&own) && was_left_out && has_answered {
+    if previous.active.contains(&own) && was_left_out && has_answered {
         let excluded = state.members.get(&own);
         let excluded = excluded.and_then(|member| member.excluded.as_ref());
         let why = excluded.map_or("the others went on without it", |by| &by.reason);
@@ -118,16 +118,16 @@ async fn enter(shared: &Arc<Shared>, state: &Arc<ViewState>) {
         has_rows(shared).await;
     }
     promises_run_out(shared, &view).await;
-    let comes = view.active.contains(&own) && (was_left_out || !former.active.contains(&own));
+    let comes = view.active.contains(&own) && (was_left_out || !previous.active.contains(&own));
     if comes {
         // Whoever could not be asked before, as a connection was still to be made, has not been silent.
         shared.forget_silence();
     }
-    take_effect(shared, state, &former, view.clone());
+    take_effect(shared, state, &previous, view.clone());
     configuring::note_current(shared);
     if comes {
         if !first {
-            entering::begin(shared, since);
+            join::begin(shared, since);
         } else if state.members.len() == 1 {
             shared.lease.set_up_to_date(true);
         }
@@ -137,7 +137,7 @@ async fn enter(shared: &Arc<Shared>, state: &Arc<ViewState>) {
 
 /// Returns when nobody who is not in the view relies on a promise of this replica any more. That moment moves when the
 /// clocks show that time was missed.
-async fn promises_run_out(shared: &Shared, view: &View) {
+async fn promises_run_out(shared: &ReplicaState, view: &View) {
     loop {
         shared.lease.look_at_clocks();
         let may_enter = shared.lease.prepare(view);
@@ -150,14 +150,14 @@ async fn promises_run_out(shared: &Shared, view: &View) {
 }
 
 /// Returns when the tree is known here, if not what is in its files.
-async fn has_rows(shared: &Shared) {
+async fn has_rows(shared: &ReplicaState) {
     let mut held = shared.held.subscribe();
     // The sender lives in `shared`.
     let _ = held.wait_for(|held| *held != Held::Nothing).await;
 }
 
 /// From now on the view is in force here.
-fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view: View) {
+fn take_effect(shared: &Arc<ReplicaState>, state: &Arc<ViewState>, previous: &View, view: View) {
     let active: Vec<String> = view.active.iter().map(|slot| slot.0.to_string()).collect();
     tracing::info!(
         epoch = view.epoch.0,
@@ -165,7 +165,7 @@ fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view
         "a view is in force"
     );
     let others = view.active.iter().filter(|slot| **slot != shared.slot());
-    let new = others.filter(|slot| view.is_new(**slot, former));
+    let new = others.filter(|slot| view.is_new(**slot, previous));
     let new: BTreeSet<ReplicaSlot> = new.copied().collect();
     shared.lease.enter(view.clone());
     if !view.active.contains(&shared.slot()) {
@@ -178,28 +178,28 @@ fn take_effect(shared: &Arc<Shared>, state: &Arc<ViewState>, former: &View, view
         let members = state.members.iter();
         let witnesses = members.filter(|(_, member)| member.kind == Kind::Witness);
         guard.ledger.witnesses = witnesses.map(|(slot, _)| *slot).collect();
-        if !former.active.contains(&shared.slot()) {
+        if !previous.active.contains(&shared.slot()) {
             // What is handed over to all who take part now is none of the controls that this replica reports, which it
             // may remember although they have ended: they would end what a lost one has won since.
             guard.settle_all_contents();
         }
-        if former.configured != view.configured || guard.ledger.configured_at.is_none() {
+        if previous.configured != view.configured || guard.ledger.configured_at.is_none() {
             guard.ledger.configured_at = Some((guard.now, guard.ledger.last_position));
         }
         guard.put_off_telling();
         guard.view_changed(view.clone());
-        guard.look_at_former();
+        guard.look_at_previous();
         guard.notifies = true;
     });
-    if former.active.contains(&shared.slot()) {
+    if previous.active.contains(&shared.slot()) {
         for slot in new {
-            entering::greet_newcomer(shared, slot);
+            join::greet_newcomer(shared, slot);
         }
     } else {
         // What those lack who were away before this replica was started is on no list but the durable one.
         let away = shared.others().into_iter();
         for slot in away.filter(|slot| !view.active.contains(slot)) {
-            entering::ship_everything_marked(shared, slot);
+            join::ship_everything_marked(shared, slot);
         }
     }
     losses::view_changed(shared);

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use vfs::ReplicaSlot;
 use view::{StreamEnd, ViewState};
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::replication::base;
 use crate::replication::settled;
 use crate::state::copies::Held;
@@ -20,7 +20,7 @@ use crate::state::copies::Held;
 const AFTER_ITS_WORD: &str = "more of a lost replica's updates arrived here than the others kept";
 
 /// Goes through what was decided lately, as a member of the view or outside.
-pub(crate) async fn go_through(shared: &Arc<Shared>, state: &ViewState) -> vfs::Result<()> {
+pub(crate) async fn go_through(shared: &Arc<ReplicaState>, state: &ViewState) -> vfs::Result<()> {
     let own = shared.slot();
     let away = !state.is_active(own);
     if away && *shared.held.borrow() == Held::Nothing {

@@ -16,7 +16,7 @@ use view::{
 };
 
 use super::configuring;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::lineage::Lineage;
 use crate::state::wire::{self, Malformed};
 
@@ -24,7 +24,7 @@ use crate::state::wire::{self, Malformed};
 const FACTS: &[u8] = b"view/";
 
 /// Requests go over the connections between replicas.
-pub(super) struct Letters(pub(super) Weak<Shared>);
+pub(super) struct Letters(pub(super) Weak<ReplicaState>);
 
 #[async_trait]
 impl Transport for Letters {
@@ -61,7 +61,7 @@ impl Transport for Letters {
 }
 
 /// The signed list of members says who may be configured.
-pub(super) struct Backing(pub(super) Weak<Shared>);
+pub(super) struct Backing(pub(super) Weak<ReplicaState>);
 
 impl Warrant for Backing {
     fn check(&self, decision: &Decision) -> Result<(), String> {
@@ -72,7 +72,7 @@ impl Warrant for Backing {
 
 /// The answer to a request of another replica's.
 pub(crate) async fn answer(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     from: Sender,
     request: Message,
 ) -> Result<Message, Refusal> {

@@ -9,7 +9,7 @@ use vfs::{FileSystem, ObjectId, Result};
 
 use super::contents::{self, Own};
 use super::{blocking, is_comparable};
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::replication::contents::end_of;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 
@@ -17,7 +17,7 @@ use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 const PIECE_BYTES: u64 = 512 << 10;
 
 /// Answers a question of a member.
-pub(crate) async fn answer(shared: &Arc<Shared>, question: ScrubQuestion) -> ScrubAnswer {
+pub(crate) async fn answer(shared: &Arc<ReplicaState>, question: ScrubQuestion) -> ScrubAnswer {
     if !is_comparable(shared) {
         return ScrubAnswer::Nothing;
     }
@@ -45,7 +45,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, question: ScrubQuestion) -> Scr
 }
 
 /// How far each stream is applied here.
-pub(super) fn places(shared: &Shared) -> BTreeMap<u16, u64> {
+pub(super) fn places(shared: &ReplicaState) -> BTreeMap<u16, u64> {
     let inboxes = shared.inboxes();
     let applied = inboxes
         .iter()
@@ -59,7 +59,7 @@ pub(super) fn places(shared: &Shared) -> BTreeMap<u16, u64> {
 
 /// The digest of rows, and what had certainly been applied when it was made.
 pub(super) async fn digest(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     from: ObjectId,
     through: ObjectId,
 ) -> Result<ScrubAnswer> {
@@ -73,7 +73,7 @@ pub(super) async fn digest(
     })
 }
 
-async fn content(shared: &Arc<Shared>, file: ObjectId, again: bool) -> Result<ScrubAnswer> {
+async fn content(shared: &Arc<ReplicaState>, file: ObjectId, again: bool) -> Result<ScrubAnswer> {
     let told = |digest: ContentDigest| Some((digest.change.0, digest.size, digest.hash));
     if !again
         && shared.store.is_at_rest(file)
@@ -90,7 +90,7 @@ async fn content(shared: &Arc<Shared>, file: ObjectId, again: bool) -> Result<Sc
 }
 
 async fn piece(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     file: ObjectId,
     version: u64,
     offset: u64,

@@ -10,7 +10,7 @@ use store::{ContentDigest, Verified};
 use vfs::{ChangeAttribute, Error, ObjectId, ReplicaSlot};
 
 use super::{PAUSE, ask, blocking, called};
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion};
 
 /// What the own disk holds of a file.
@@ -24,7 +24,7 @@ pub(super) enum Own {
 }
 
 /// Looks at all of a file on the own disk. What is damaged is noted so.
-pub(super) async fn look(shared: &Arc<Shared>, file: ObjectId) -> Own {
+pub(super) async fn look(shared: &Arc<ReplicaState>, file: ObjectId) -> Own {
     if !shared.store.is_at_rest(file) || shared.store.is_torn(file) {
         return Own::Busy;
     }
@@ -53,7 +53,7 @@ pub(super) async fn look(shared: &Arc<Shared>, file: ObjectId) -> Own {
 }
 
 /// Looks at files of which a read has failed, until the replica stops.
-pub(crate) async fn look_at_suspects(shared: Arc<Shared>) {
+pub(crate) async fn look_at_suspects(shared: Arc<ReplicaState>) {
     let mut suspects = shared.scrub.suspects.subscribe();
     loop {
         suspects.borrow_and_update();
@@ -76,7 +76,7 @@ pub(crate) async fn look_at_suspects(shared: Arc<Shared>) {
 }
 
 /// Notes damage; nothing of the file is shown any more until it is mended.
-async fn damaged(shared: &Arc<Shared>, file: ObjectId, why: &str, note_is_right: bool) {
+async fn damaged(shared: &Arc<ReplicaState>, file: ObjectId, why: &str, note_is_right: bool) {
     if shared.store.is_damaged(file) {
         return;
     }
@@ -93,7 +93,7 @@ async fn damaged(shared: &Arc<Shared>, file: ObjectId, why: &str, note_is_right:
 
 /// Compares one file with the own disk and with another copy; says whether it could be looked at. A torn one is left
 /// alone: nobody can read it, and there is no right content.
-pub(super) async fn compare(shared: &Arc<Shared>, file: ObjectId) -> bool {
+pub(super) async fn compare(shared: &Arc<ReplicaState>, file: ObjectId) -> bool {
     if shared.store.is_torn(file) {
         return true;
     }
@@ -124,7 +124,7 @@ pub(super) async fn compare(shared: &Arc<Shared>, file: ObjectId) -> bool {
 
 /// What another replica has of a file, if it is of that version.
 pub(super) async fn theirs(
-    shared: &Shared,
+    shared: &ReplicaState,
     other: ReplicaSlot,
     question: ScrubQuestion,
     version: ChangeAttribute,
@@ -139,7 +139,7 @@ pub(super) async fn theirs(
 
 /// What all others have on their disks of this version of a file.
 pub(super) async fn all_theirs(
-    shared: &Shared,
+    shared: &ReplicaState,
     file: ObjectId,
     version: ChangeAttribute,
 ) -> BTreeMap<ReplicaSlot, ContentDigest> {
@@ -166,7 +166,7 @@ pub(super) fn majority<'d>(
 
 /// Two copies of one version differ: has every disk looked at, and decides who is wrong. Says whether that could
 /// be done.
-async fn decide(shared: &Arc<Shared>, file: ObjectId, version: ChangeAttribute) -> bool {
+async fn decide(shared: &Arc<ReplicaState>, file: ObjectId, version: ChangeAttribute) -> bool {
     let theirs = all_theirs(shared, file, version).await;
     let Own::Is(own) = look(shared, file).await else {
         return false;

@@ -12,7 +12,7 @@ use vfs::{Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use super::contents::{all_theirs, majority};
 use super::{ask, called};
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 
 /// Between attempts, doubled each time up to the longer.
@@ -20,7 +20,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Mends what is damaged, until the replica stops.
-pub(crate) async fn mend(shared: Arc<Shared>) {
+pub(crate) async fn mend(shared: Arc<ReplicaState>) {
     let mut damage = shared.scrub.damage.subscribe();
     let mut pause = FIRST_PAUSE;
     loop {
@@ -54,7 +54,7 @@ pub(crate) async fn mend(shared: Arc<Shared>) {
 }
 
 /// Says whether the file is right now, or gone.
-async fn mend_one(shared: &Arc<Shared>, file: ObjectId) -> Result<bool> {
+async fn mend_one(shared: &Arc<ReplicaState>, file: ObjectId) -> Result<bool> {
     let attributes = match shared.store.attributes(file).await {
         Err(Error::Stale) => return Ok(true),
         attributes => attributes?,
@@ -87,7 +87,7 @@ async fn mend_one(shared: &Arc<Shared>, file: ObjectId) -> Result<bool> {
 
 /// The content that the file should have, and who has it.
 async fn right_content(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     file: ObjectId,
     version: vfs::ChangeAttribute,
 ) -> Result<Option<(ContentDigest, ReplicaSlot)>> {
@@ -111,7 +111,7 @@ async fn right_content(
 
 /// The next parts of a content.
 async fn piece(
-    shared: &Shared,
+    shared: &ReplicaState,
     from: ReplicaSlot,
     file: ObjectId,
     right: &ContentDigest,

@@ -24,7 +24,7 @@ use peer::Lane;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::wire::{self, ScrubAnswer, ScrubQuestion};
 
 /// A large file takes a peer long to read at a low rate.
@@ -33,7 +33,11 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3600);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Asks a peer; `None` when it does not answer, or does not know the question yet.
-async fn ask(shared: &Shared, of: ReplicaSlot, question: ScrubQuestion) -> Option<ScrubAnswer> {
+async fn ask(
+    shared: &ReplicaState,
+    of: ReplicaSlot,
+    question: ScrubQuestion,
+) -> Option<ScrubAnswer> {
     let peer = shared.endpoint.get()?.peer(of)?;
     let session = peer.session().ok()?;
     let message = wire::payload(wire::Kind::Scrub, &question);
@@ -56,13 +60,13 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// An object, for people.
-fn called(shared: &Shared, object: ObjectId) -> String {
+fn called(shared: &ReplicaState, object: ObjectId) -> String {
     let path = shared.store.path_of(object);
     path.unwrap_or_else(|_| format!("object {object}"))
 }
 
 /// Whether this replica holds what its clients may ask for, so that a difference means something.
-fn is_comparable(shared: &Arc<Shared>) -> bool {
+fn is_comparable(shared: &Arc<ReplicaState>) -> bool {
     let own = shared.slot();
     let is_witness = shared
         .engine

@@ -10,7 +10,7 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 
 use super::answers;
 use super::{PAUSE, ask, called};
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::replication::base;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion};
 
@@ -66,7 +66,7 @@ enum Verdict {
 }
 
 /// Compares the rows of a page of objects with one other copy.
-pub(super) async fn compare(shared: &Arc<Shared>, page: Range) -> Result<()> {
+pub(super) async fn compare(shared: &Arc<ReplicaState>, page: Range) -> Result<()> {
     for other in shared.holders_in_contact() {
         let Some((own, theirs)) = both(shared, other, page).await? else {
             continue;
@@ -88,7 +88,7 @@ pub(super) async fn compare(shared: &Arc<Shared>, page: Range) -> Result<()> {
 }
 
 async fn both(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     other: ReplicaSlot,
     (from, through): Range,
 ) -> Result<Option<(Rows, Rows)>> {
@@ -99,7 +99,7 @@ async fn both(
 
 /// Looks until the copies are the same, or differ though nothing is on its way.
 async fn look_closely(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     other: ReplicaSlot,
     range: Range,
     rounds: usize,
@@ -131,7 +131,11 @@ async fn look_closely(
 }
 
 /// The objects of a page that differ at a glance, each as a range in which each copy has one at most.
-async fn differing(shared: &Arc<Shared>, other: ReplicaSlot, page: Range) -> Result<Vec<Range>> {
+async fn differing(
+    shared: &Arc<ReplicaState>,
+    other: ReplicaSlot,
+    page: Range,
+) -> Result<Vec<Range>> {
     let (mut open, mut found) = (vec![page], Vec::new());
     while let Some((from, through)) = open.pop() {
         let Some((own, theirs)) = both(shared, other, (from, through)).await? else {
@@ -155,7 +159,11 @@ async fn differing(shared: &Arc<Shared>, other: ReplicaSlot, page: Range) -> Res
 }
 
 /// Where to cut a range of more than one identifier: behind the half of the own objects, or in the middle.
-async fn middle(shared: &Arc<Shared>, own: &Rows, (from, through): Range) -> Result<ObjectId> {
+async fn middle(
+    shared: &Arc<ReplicaState>,
+    own: &Rows,
+    (from, through): Range,
+) -> Result<ObjectId> {
     let (low, high) = (from.as_u64(), through.as_u64());
     let halfway = ObjectId::from_u64(low + (high - low) / 2);
     if own.objects < 2 {
@@ -172,7 +180,7 @@ async fn middle(shared: &Arc<Shared>, own: &Rows, (from, through): Range) -> Res
 
 /// A copy differs from another one for good: asks a third, and says what is known.
 async fn decide(
-    shared: &Arc<Shared>,
+    shared: &Arc<ReplicaState>,
     other: ReplicaSlot,
     theirs: [u8; 32],
     range: Range,
@@ -210,7 +218,7 @@ async fn decide(
 }
 
 /// The object in a range, for people.
-fn first_of(shared: &Shared, (from, through): Range) -> (ObjectId, String) {
+fn first_of(shared: &ReplicaState, (from, through): Range) -> (ObjectId, String) {
     let first = shared.store.digest_metadata(from..=through, 1);
     let object = first.map_or(through, |digest| digest.through);
     (object, called(shared, object))

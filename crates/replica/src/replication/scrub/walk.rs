@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use vfs::{ObjectId, Result};
 
 use super::{blocking, contents, is_comparable, rows};
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::state::time::unix_seconds;
 use crate::state::wire;
 
@@ -39,14 +39,14 @@ struct Progress {
 }
 
 /// Compares the copies whenever it is time or somebody asks for it, until the replica stops.
-pub(crate) async fn keep(shared: Arc<Shared>) {
+pub(crate) async fn keep(shared: Arc<ReplicaState>) {
     if let Err(error) = keep_on(&shared).await {
         // The store has failed, which ends the server.
         tracing::error!(%error, "the scrub ends");
     }
 }
 
-async fn keep_on(shared: &Arc<Shared>) -> Result<()> {
+async fn keep_on(shared: &Arc<ReplicaState>) -> Result<()> {
     let mut asked = shared.scrub.asked.subscribe();
     let mut served = 0;
     let mut progress = load(shared)?.unwrap_or(Progress {
@@ -76,14 +76,14 @@ async fn keep_on(shared: &Arc<Shared>) -> Result<()> {
 }
 
 /// Whether a run was broken off, or the last one is long enough ago.
-fn is_due(shared: &Shared, progress: &Progress) -> bool {
+fn is_due(shared: &ReplicaState, progress: &Progress) -> bool {
     let interval = shared.settings.scrub_interval.as_secs();
     let last = progress.finished_unix_s.unwrap_or(progress.since_unix_s);
     progress.next.is_some() || (interval > 0 && unix_seconds() >= last.saturating_add(interval))
 }
 
 /// Looks at everything from where the last run was broken off.
-async fn run(shared: &Arc<Shared>, progress: &mut Progress) -> Result<()> {
+async fn run(shared: &Arc<ReplicaState>, progress: &mut Progress) -> Result<()> {
     shared.scrub.begin_run();
     let mut from = ObjectId::from_u64(progress.next.unwrap_or(0));
     while is_comparable(shared) {
@@ -116,7 +116,10 @@ async fn run(shared: &Arc<Shared>, progress: &mut Progress) -> Result<()> {
 }
 
 /// Compares the files of a page; says whether that could be done to the end.
-async fn contents_of(shared: &Arc<Shared>, (from, through): (ObjectId, ObjectId)) -> Result<bool> {
+async fn contents_of(
+    shared: &Arc<ReplicaState>,
+    (from, through): (ObjectId, ObjectId),
+) -> Result<bool> {
     let mut after = from.as_u64().checked_sub(1).map(ObjectId::from_u64);
     loop {
         let files = shared.store.files(after, FILES)?;
@@ -136,7 +139,7 @@ async fn contents_of(shared: &Arc<Shared>, (from, through): (ObjectId, ObjectId)
 }
 
 /// Compares some files at once, so that round trips do not add up.
-async fn compare_all(shared: &Arc<Shared>, files: &[ObjectId]) {
+async fn compare_all(shared: &Arc<ReplicaState>, files: &[ObjectId]) {
     let mut looks = JoinSet::new();
     for file in files.iter().copied() {
         let shared = shared.clone();
@@ -149,21 +152,21 @@ async fn compare_all(shared: &Arc<Shared>, files: &[ObjectId]) {
     }
 }
 
-async fn finish(shared: &Shared, progress: &mut Progress) -> Result<()> {
+async fn finish(shared: &ReplicaState, progress: &mut Progress) -> Result<()> {
     shared.scrub.end_run(true);
     progress.next = None;
     progress.finished_unix_s = Some(unix_seconds());
     note(shared, *progress).await
 }
 
-fn load(shared: &Shared) -> Result<Option<Progress>> {
+fn load(shared: &ReplicaState) -> Result<Option<Progress>> {
     let facts = shared.store.facts(FACT)?;
     // What another version of the program noted is of no use.
     let noted = facts.first().map(|(_, value)| wire::decode(value));
     Ok(noted.and_then(std::result::Result::ok))
 }
 
-async fn note(shared: &Shared, progress: Progress) -> Result<()> {
+async fn note(shared: &ReplicaState, progress: Progress) -> Result<()> {
     let rows = vec![(FACT.to_vec(), Some(wire::encode(&progress)))];
     shared.store.put_facts(rows).await.map(|_| ())
 }

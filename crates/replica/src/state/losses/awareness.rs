@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use vfs::ReplicaSlot;
 
-use crate::state::wire::Ask;
+use crate::state::wire::LeaseRequest;
 
 /// What is known of all replicas.
 #[derive(Debug, Default)]
@@ -40,7 +40,12 @@ impl Awareness {
     }
 
     /// A replica says how far it is, what it goes by, and who else knew when.
-    pub(crate) fn heard(&mut self, from: ReplicaSlot, ask: &Ask, majority_by_default: bool) {
+    pub(crate) fn heard(
+        &mut self,
+        from: ReplicaSlot,
+        ask: &LeaseRequest,
+        majority_by_default: bool,
+    ) {
         let knows = self.changed.iter().all(|(by, position)| {
             let applied = ask.applied.iter().find(|(of, _)| *of == by.0);
             let known = match *by == from {
@@ -89,12 +94,12 @@ mod tests {
     const B: ReplicaSlot = ReplicaSlot(2);
     const C: ReplicaSlot = ReplicaSlot(3);
 
-    fn ask(position: u64, applied: &[(u16, u64)]) -> Ask {
-        Ask {
+    fn ask(position: u64, applied: &[(u16, u64)]) -> LeaseRequest {
+        LeaseRequest {
             position,
             applied: applied.to_vec(),
             majority_by_default: true,
-            ..Ask::default()
+            ..LeaseRequest::default()
         }
     }
 

@@ -96,14 +96,14 @@ impl Unshipped {
         }
     }
 
-    /// [`Backlog::hurry`] for every peer.
+    /// [`Backlog::expedite`] for every peer.
     pub fn expedite(&mut self, now: Moment, file: ObjectId) {
         for backlog in self.peers.values_mut() {
             backlog.expedite(now, file);
         }
     }
 
-    /// [`Backlog::hurry_all`] for every peer.
+    /// [`Backlog::expedite_all`] for every peer.
     pub fn expedite_all(&mut self, now: Moment) {
         for backlog in self.peers.values_mut() {
             backlog.expedite_all(now);

@@ -175,7 +175,7 @@ fn a_removed_file_does_not_come_back_with_the_session() {
 }
 
 /// Found with the model: a write that came late brought a removed file back, and the lost piece of its
-/// former life took the rest from it.
+/// previous life took the rest from it.
 #[test]
 fn a_late_change_of_a_removed_file_rests_like_any_other() {
     let mut backlog = backlog();

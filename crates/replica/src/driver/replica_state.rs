@@ -27,6 +27,7 @@ use crate::state::clients::Servers;
 use crate::state::conversations::Conversations;
 use crate::state::copies::{Copies, Held, TRIMMED, trimmed_before};
 use crate::state::forward::{Answer, Forwarded, Handed, Operation};
+use crate::state::free_space::FreeSpace;
 use crate::state::lineage::Lineage;
 use crate::state::losses::Losses;
 use crate::state::members::{Membership, REMOVED};
@@ -36,12 +37,11 @@ use crate::state::outcomes::{Outcomes, Unanswered};
 use crate::state::pace::Pace;
 use crate::state::removed::Removed;
 use crate::state::returns::Returns;
-use crate::state::room::Room;
 use crate::state::scrub::Scrub;
 use crate::state::settings::Settings;
 use crate::state::shipments::Shipments;
 use crate::state::views::{Arrival, Debt, Fit, News};
-use crate::state::wire::{self, Ask, Origin};
+use crate::state::wire::{self, LeaseRequest, Origin};
 
 /// A forwarded operation that has not been answered by then is given up; its outcome is unknown.
 const FORWARD_LIMIT: Duration = Duration::from_secs(600);
@@ -70,7 +70,7 @@ pub(crate) struct Metrics {
     pub(crate) relays_refused: AtomicU64,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct ReplicaState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) store: Arc<Store>,
     pub(crate) settings: Settings,
@@ -122,7 +122,7 @@ pub(crate) struct Shared {
     pub(crate) pace: Pace,
     pub(crate) shipments: Shipments,
     /// What may be filled at the others.
-    pub(crate) room: Room,
+    pub(crate) free_space: FreeSpace,
     pub(crate) scrub: Scrub,
     /// What is told in the log of what fails again and again.
     pub(crate) throttle: Throttle,
@@ -142,7 +142,7 @@ pub(crate) struct Shared {
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What [`Shared::new`] is made of.
+/// What [`ReplicaState::new`] is made of.
 pub(crate) struct Parts {
     pub(crate) engine: Arc<Engine>,
     pub(crate) settings: Settings,
@@ -157,13 +157,13 @@ pub(crate) struct Parts {
 /// Told of files whose locks have changed at another site.
 type LockListener = Arc<dyn Fn(ObjectId) + Send + Sync>;
 
-impl Shared {
-    pub(crate) fn new(parts: Parts) -> Shared {
+impl ReplicaState {
+    pub(crate) fn new(parts: Parts) -> ReplicaState {
         let pace = Pace::new(parts.settings.return_bytes_per_second);
-        Shared {
+        ReplicaState {
             store: parts.engine.store.clone(),
             outcomes: parts.engine.outcomes.clone(),
-            room: Room::new(parts.settings.space_reserve),
+            free_space: FreeSpace::new(parts.settings.space_reserve),
             scrub: Scrub::new(parts.settings.scrub_rate),
             settings: parts.settings,
             incarnation: parts.incarnation,
@@ -267,7 +267,7 @@ impl Shared {
         news.clock.note(difference);
     }
 
-    pub(crate) fn note_said(&self, slot: ReplicaSlot, ask: Ask) {
+    pub(crate) fn note_said(&self, slot: ReplicaSlot, ask: LeaseRequest) {
         let mut news = locked(&self.news);
         let news = news.entry(slot).or_insert_with(News::new);
         news.said = Some((ask, Instant::now()));

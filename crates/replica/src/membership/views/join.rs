@@ -13,14 +13,14 @@ use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::engine::Guard;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::membership::losses;
 use crate::replication::withheld;
 use crate::state::views::{Arrival, Debt};
 use crate::state::wire::{self, CaughtUp, Entered};
 
 /// This replica has entered a view in which another one takes part anew.
-pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
+pub(crate) fn greet_newcomer(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
     let since = shared
         .lease
         .view()
@@ -58,7 +58,7 @@ pub(crate) fn greet_newcomer(shared: &Arc<Shared>, slot: ReplicaSlot) {
 
 /// A peer lacks something that was made before it took part, and this replica does not know what: it was
 /// started anew meanwhile. Whatever may not be everywhere is sent.
-pub(super) fn greet_unknown(shared: &Arc<Shared>, slot: ReplicaSlot) {
+pub(super) fn greet_unknown(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
     let takes_part = shared.lease.view().active.contains(&slot) && shared.takes_part();
     if takes_part && !shared.debts().contains_key(&slot) {
         ship_everything_marked(shared, slot);
@@ -67,7 +67,7 @@ pub(super) fn greet_unknown(shared: &Arc<Shared>, slot: ReplicaSlot) {
 }
 
 /// Sends a peer the contents of all files that are marked as not being everywhere.
-pub(super) fn ship_everything_marked(shared: &Arc<Shared>, slot: ReplicaSlot) {
+pub(super) fn ship_everything_marked(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
     let marked = shared.store.unshipped().unwrap_or_default();
     shared.engine.with_core(|guard| {
         let (now, follows) = (guard.now, Position(guard.ledger.last_position));
@@ -84,7 +84,7 @@ pub(super) fn ship_everything_marked(shared: &Arc<Shared>, slot: ReplicaSlot) {
 }
 
 /// Says so once more, for a connection that is new.
-pub(crate) fn say_entered(shared: &Shared, slot: ReplicaSlot) {
+pub(crate) fn say_entered(shared: &ReplicaState, slot: ReplicaSlot) {
     let debt = shared.debts();
     if let Some(Debt { epoch, through, .. }) = debt.get(&slot) {
         let (epoch, through) = (*epoch, *through);
@@ -94,14 +94,14 @@ pub(crate) fn say_entered(shared: &Shared, slot: ReplicaSlot) {
 }
 
 /// A peer says how far it is: perhaps it needs nothing more of what was owed.
-pub(super) fn forgive(shared: &Shared, slot: ReplicaSlot, epoch: u64) {
+pub(super) fn forgive(shared: &ReplicaState, slot: ReplicaSlot, epoch: u64) {
     shared
         .debts()
         .retain(|other, debt| *other != slot || debt.epoch > epoch);
 }
 
 /// Tells those who have everything that was owed.
-pub(crate) fn look_at_debts(shared: &Shared) {
+pub(crate) fn look_at_debts(shared: &ReplicaState) {
     let mut debts = shared.debts();
     if debts.is_empty() {
         return;
@@ -138,7 +138,7 @@ pub(crate) fn look_at_debts(shared: &Shared) {
 }
 
 /// This replica takes part anew.
-pub(super) fn begin(shared: &Arc<Shared>, since: Epoch) {
+pub(super) fn begin(shared: &Arc<ReplicaState>, since: Epoch) {
     let mut arrival = shared.arrival();
     if arrival.epoch < since.0 {
         *arrival = Arrival {
@@ -150,7 +150,7 @@ pub(super) fn begin(shared: &Arc<Shared>, since: Epoch) {
     tokio::spawn(catch_up(shared.clone(), since));
 }
 
-async fn catch_up(shared: Arc<Shared>, since: Epoch) {
+async fn catch_up(shared: Arc<ReplicaState>, since: Epoch) {
     tokio::select! {
         () = shared.engine.until(|guard| has_everything(&shared, guard).then_some(())) => {
             up_to_date(&shared, since);
@@ -161,7 +161,7 @@ async fn catch_up(shared: Arc<Shared>, since: Epoch) {
 }
 
 /// Whether everything is here that was made before this replica took part.
-fn has_everything(shared: &Shared, guard: &mut Guard<'_>) -> bool {
+fn has_everything(shared: &ReplicaState, guard: &mut Guard<'_>) -> bool {
     let arrival = shared.arrival();
     let mut others = guard.ledger.active.iter();
     shared.is_whole()
@@ -175,7 +175,7 @@ fn has_everything(shared: &Shared, guard: &mut Guard<'_>) -> bool {
 }
 
 /// What this replica, which takes part anew, waits for, for people.
-pub(super) fn waits_for(shared: &Shared) -> Option<String> {
+pub(super) fn waits_for(shared: &ReplicaState) -> Option<String> {
     if !shared.is_whole() {
         return Some("its copy of the tree is not complete".to_owned());
     }
@@ -198,7 +198,7 @@ pub(super) fn waits_for(shared: &Shared) -> Option<String> {
 
 /// Whether the members of the view, this one among them, wait for `slot`, which is one without a copy: none is up to date,
 /// and it reports nothing before it knows the tree.
-pub(crate) fn waits_for_copy(shared: &Shared, slot: ReplicaSlot) -> bool {
+pub(crate) fn waits_for_copy(shared: &ReplicaState, slot: ReplicaSlot) -> bool {
     let view = shared.lease.view();
     let news = shared.news();
     let mut said = view
@@ -209,7 +209,7 @@ pub(crate) fn waits_for_copy(shared: &Shared, slot: ReplicaSlot) -> bool {
     is_member(shared.slot()) && is_member(slot) && !said.any(|(ask, _)| ask.up_to_date)
 }
 
-fn up_to_date(shared: &Arc<Shared>, since: Epoch) {
+fn up_to_date(shared: &Arc<ReplicaState>, since: Epoch) {
     let view = shared.lease.view();
     if view.since.get(&shared.slot()) != Some(&since) {
         // It has left the view meanwhile.
@@ -223,7 +223,7 @@ fn up_to_date(shared: &Arc<Shared>, since: Epoch) {
 }
 
 /// A member has entered the view in which this replica takes part anew.
-pub(crate) fn entered(shared: &Arc<Shared>, from: ReplicaSlot, entered: Entered) {
+pub(crate) fn entered(shared: &Arc<ReplicaState>, from: ReplicaSlot, entered: Entered) {
     let mut arrival = shared.arrival();
     if entered.epoch > arrival.epoch {
         *arrival = Arrival {
@@ -240,7 +240,7 @@ pub(crate) fn entered(shared: &Arc<Shared>, from: ReplicaSlot, entered: Entered)
 }
 
 /// A member says that everything it owed this replica is here.
-pub(crate) fn caught_up(shared: &Arc<Shared>, from: ReplicaSlot, caught_up: CaughtUp) {
+pub(crate) fn caught_up(shared: &Arc<ReplicaState>, from: ReplicaSlot, caught_up: CaughtUp) {
     let mut arrival = shared.arrival();
     if caught_up.epoch == arrival.epoch && arrival.caught_up.insert(from) {
         drop(arrival);

@@ -6,10 +6,10 @@ use std::sync::{PoisonError, RwLockReadGuard};
 use peer::set::MemberList;
 use vfs::ReplicaSlot;
 
-use super::Shared;
+use super::ReplicaState;
 use crate::state::members::{Hearer, Membership, Speaker};
 
-impl Shared {
+impl ReplicaState {
     fn membership(&self) -> RwLockReadGuard<'_, Membership> {
         self.membership
             .read()

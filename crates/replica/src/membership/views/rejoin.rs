@@ -1,8 +1,8 @@
 //! Back into the view: what a replica outside it does until it may take part again.
 //!
-//! It has handed over what it alone had (its former controls have ended), follows everybody's stream, and
+//! It has handed over what it alone had (its previous controls have ended), follows everybody's stream, and
 //! lacks so little that nobody is kept waiting for the rest. Then it asks to be admitted. Where only members that
-//! nobody can reach are in its way it says so, and those who are left may have it take their places (`leaving`).
+//! nobody can reach are in its way it says so, and those who are left may have it take their places (`exclude`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use vfs::ReplicaSlot;
 use view::{Decision, Kind, Outcome, Settlement};
 
-use super::entering;
+use super::join;
 use super::missed;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::frontend::reclaim;
 use crate::membership::losses;
 use crate::replication::base;
@@ -25,7 +25,7 @@ use crate::state::arrivals::Inbox;
 use crate::state::copies::Held;
 use crate::state::time::unix_seconds;
 use crate::state::views::Fit;
-use crate::state::wire::Ask;
+use crate::state::wire::LeaseRequest;
 
 /// The part of the reserve that has to be free before a replica comes back: one in so many.
 const ROOM_PART: u64 = 4;
@@ -66,7 +66,7 @@ const NOT_ADMITTED: &str = "this replica is not admitted yet";
 
 /// A peer does not keep what this replica lacks of its stream. Of a peer outside the view a member gets it from the others,
 /// as of any that is lost, and says then that it can go on.
-pub(crate) fn too_far(shared: &Arc<Shared>, peer: ReplicaSlot) {
+pub(crate) fn too_far(shared: &Arc<ReplicaState>, peer: ReplicaSlot) {
     if shared.takes_part() && !shared.lease.view().active.contains(&peer) {
         let shared = shared.clone();
         tokio::spawn(async move {
@@ -89,7 +89,7 @@ pub(crate) fn needs_copy_anew(store: &store::Store) -> vfs::Result<bool> {
 }
 
 /// Asks to be admitted whenever this replica is outside the view and could take part, until it stops.
-pub(crate) async fn come_back(shared: Arc<Shared>) {
+pub(crate) async fn come_back(shared: Arc<ReplicaState>) {
     let mut asked = Asked::default();
     loop {
         if shared.is_removed() {
@@ -122,12 +122,12 @@ pub(crate) async fn come_back(shared: Arc<Shared>) {
                 shared.set_obstacle(if up_to_date {
                     None
                 } else {
-                    entering::waits_for(&shared)
+                    join::waits_for(&shared)
                 });
                 PAUSE
             }
             None => {
-                // What it knows of a view is of its former incarnation.
+                // What it knows of a view is of its previous incarnation.
                 let anew = shared.takes_part().then(|| STARTED_ANEW.to_owned());
                 shared.set_obstacle(anew);
                 ask(&shared).await;
@@ -148,7 +148,7 @@ struct Asked {
 }
 
 /// Does what has to be done before: deals with what the others decided about it, and gets a copy if needed.
-async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
+async fn catch_up(shared: &Arc<ReplicaState>, asked: &mut Asked) -> vfs::Result<()> {
     if shared.lease.has_left().borrow().is_some() {
         return Ok(());
     }
@@ -157,7 +157,7 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
     }
     if let Some(state) = shared.view_state() {
         if state.is_settled(shared.slot()) {
-            shared.engine.with_core(|guard| guard.give_up_former());
+            shared.engine.with_core(|guard| guard.give_up_previous());
         }
         missed::go_through(shared, &state).await?;
     }
@@ -192,7 +192,7 @@ async fn catch_up(shared: &Arc<Shared>, asked: &mut Asked) -> vfs::Result<()> {
 /// Whether the others can do without this copy. They go on without a member that gives its copy up where enough of them are
 /// left; else it gets the new one as a member. One outside may be the only one left that has an update of somebody who was
 /// lost a moment ago, which was answered because it has it.
-async fn is_spared(shared: &Arc<Shared>) -> bool {
+async fn is_spared(shared: &Arc<ReplicaState>) -> bool {
     if !shared.takes_part() {
         let fresh = shared.settings.site_lease * NEWS_LEASES;
         return shared.is_witness || losses::present_have_all(shared, fresh);
@@ -205,7 +205,10 @@ async fn is_spared(shared: &Arc<Shared>) -> bool {
 }
 
 /// Who supplies this replica with contents, if it is in contact. A member without any is in no view yet, but knows who is.
-fn supplier(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<(ReplicaSlot, Arc<Inbox>)> {
+fn supplier(
+    shared: &ReplicaState,
+    absent: &BTreeSet<ReplicaSlot>,
+) -> Option<(ReplicaSlot, Arc<Inbox>)> {
     let state = shared.view_state()?;
     let mut members = state.members.iter();
     let slot = members.find_map(|(slot, member)| {
@@ -217,7 +220,7 @@ fn supplier(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<(ReplicaS
 }
 
 /// What was changed here behind the place that the others kept is put aside; the others' tree takes its place.
-async fn accept(shared: &Arc<Shared>, settlement: &Settlement) -> vfs::Result<()> {
+async fn accept(shared: &Arc<ReplicaState>, settlement: &Settlement) -> vfs::Result<()> {
     let changed = shared.store.changed_after(settlement.through)?;
     let label = format!("settlement-{}", settlement.id);
     if !changed.is_empty() {
@@ -242,19 +245,22 @@ async fn accept(shared: &Arc<Shared>, settlement: &Settlement) -> vfs::Result<()
     Ok(())
 }
 
-/// What keeps a replica outside that had no room: it still has none.
-fn lack_of_room(shared: &Shared) -> Option<String> {
+/// What keeps a replica outside that had no free_space: it still has none.
+fn lack_of_room(shared: &ReplicaState) -> Option<String> {
     if let Some(trouble) = shared.trouble() {
         return Some(trouble);
     }
-    let (left, wanted) = (shared.room.own(), shared.room.reserve() / ROOM_PART);
+    let (left, wanted) = (
+        shared.free_space.own(),
+        shared.free_space.reserve() / ROOM_PART,
+    );
     (left < wanted).then(|| {
         format!("its disk is full: {left} bytes can be filled, and {wanted} are needed; make room")
     })
 }
 
 /// Members of the view that neither this replica, which is outside, nor any other member has heard of lately.
-pub(crate) fn absent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
+pub(crate) fn absent(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
     if shared.takes_part() {
         return BTreeSet::new();
     }
@@ -268,7 +274,7 @@ pub(crate) fn absent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
     let silent = view.active.iter().filter(|slot| heard(slot).is_none());
     let silent: BTreeSet<ReplicaSlot> = silent.copied().collect();
     let mut others = view.active.iter().filter_map(heard).peekable();
-    let misses = |slot: &ReplicaSlot, ask: &Ask| ask.misses.contains(&slot.0);
+    let misses = |slot: &ReplicaSlot, ask: &LeaseRequest| ask.misses.contains(&slot.0);
     let agreed = others.peek().is_some()
         && others
             .all(|ask| ask.epoch == view.epoch.0 && silent.iter().all(|slot| misses(slot, ask)));
@@ -279,7 +285,7 @@ pub(crate) fn absent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
 }
 
 /// Finds out whether this replica could take the places of members that are absent, which its questions tell.
-async fn offer(shared: &Arc<Shared>) -> vfs::Result<()> {
+async fn offer(shared: &Arc<ReplicaState>) -> vfs::Result<()> {
     let (epoch, without) = (shared.lease.view().epoch.0, absent(shared));
     let fit = !without.is_empty() && obstacle_but_for(shared, &without).is_none();
     if fit {
@@ -290,7 +296,7 @@ async fn offer(shared: &Arc<Shared>) -> vfs::Result<()> {
 }
 
 /// The members without which this replica could be admitted to the view of this number, for its questions.
-pub(super) fn fit_without(shared: &Shared, epoch: u64) -> Vec<u16> {
+pub(super) fn fit_without(shared: &ReplicaState, epoch: u64) -> Vec<u16> {
     let fit = shared.fit();
     let fit = fit.as_ref().filter(|fit| fit.epoch == epoch);
     match fit {
@@ -300,12 +306,12 @@ pub(super) fn fit_without(shared: &Shared, epoch: u64) -> Vec<u16> {
 }
 
 /// What keeps this replica outside; `None` when nothing does, or when it is inside.
-fn obstacle(shared: &Shared) -> Option<String> {
+fn obstacle(shared: &ReplicaState) -> Option<String> {
     obstacle_but_for(shared, &BTreeSet::new())
 }
 
 /// What would keep it outside if some members were not in the view.
-fn obstacle_but_for(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
+fn obstacle_but_for(shared: &ReplicaState, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
     if shared.takes_part() {
         // Asked to go on as a new incarnation it need not have delivered anything.
         return None;
@@ -329,7 +335,7 @@ fn obstacle_but_for(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<S
         return Some("its copy of the tree is not complete".to_owned());
     }
     let handed_over = shared.engine.with_core(|guard| match absent.is_empty() {
-        true => guard.ledger.former.is_none(),
+        true => guard.ledger.previous.is_none(),
         false => guard.has_handed_over(absent),
     });
     if !handed_over {
@@ -352,7 +358,7 @@ fn obstacle_but_for(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<S
 
 /// Whether the others know this member of the view as an earlier incarnation. Before they know better it
 /// answers nobody: what they hear of the new one begins with a view.
-fn was_started_anew(shared: &Shared) -> bool {
+fn was_started_anew(shared: &ReplicaState) -> bool {
     let state = shared.view_state();
     let member = state
         .as_ref()
@@ -362,7 +368,11 @@ fn was_started_anew(shared: &Shared) -> bool {
 }
 
 /// What this replica lacks of one member, for people, if others were not in the view.
-fn behind(shared: &Shared, slot: ReplicaSlot, absent: &BTreeSet<ReplicaSlot>) -> Option<String> {
+fn behind(
+    shared: &ReplicaState,
+    slot: ReplicaSlot,
+    absent: &BTreeSet<ReplicaSlot>,
+) -> Option<String> {
     let place = slot.0;
     let fresh = shared.settings.site_lease * NEWS_LEASES;
     let news = shared.news();
@@ -396,7 +406,7 @@ fn behind(shared: &Shared, slot: ReplicaSlot, absent: &BTreeSet<ReplicaSlot>) ->
 }
 
 /// A member of the view, not absent from it, that this replica could not bring level with what it has made.
-fn lacks_what_is_not_kept(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Option<u16> {
+fn lacks_what_is_not_kept(shared: &ReplicaState, absent: &BTreeSet<ReplicaSlot>) -> Option<u16> {
     let (own, news) = (shared.slot(), shared.news());
     let view = shared.lease.view();
     let mut members = view.active.difference(absent);
@@ -408,7 +418,7 @@ fn lacks_what_is_not_kept(shared: &Shared, absent: &BTreeSet<ReplicaSlot>) -> Op
     lacking.map(|slot| slot.0)
 }
 
-async fn ask(shared: &Arc<Shared>) {
+async fn ask(shared: &Arc<ReplicaState>) {
     let Some(views) = shared.views.get() else {
         return;
     };

@@ -6,10 +6,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::{Shared, locked};
+use super::{ReplicaState, locked};
 use crate::state::views::alone_since;
 
-impl Shared {
+impl ReplicaState {
     /// Has a task end with the replica.
     pub(crate) fn keep_task(&self, task: JoinHandle<()>) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,10 +3,10 @@
 use vfs::ReplicaSlot;
 use view::{Decision, Outcome};
 
-use super::Shared;
+use super::ReplicaState;
 use crate::state::time::unix_seconds;
 
-impl Shared {
+impl ReplicaState {
     /// Proposes that a member leaves the view.
     pub(crate) async fn exclude(&self, slot: ReplicaSlot, reason: &str) {
         let decision = Decision::Exclude {

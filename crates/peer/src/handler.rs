@@ -1,4 +1,4 @@
-//! The owner's side of the transport: what it is asked and what it is handed.
+//! The handler's side of the transport: what it is asked and what it is handed.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -52,7 +52,7 @@ impl Incoming {
 /// one before has returned. Requests are answered side by side; those of one ordered lane are admitted
 /// in the order in which they were sent.
 #[async_trait]
-pub trait Owner: Send + Sync + 'static {
+pub trait MessageHandler: Send + Sync + 'static {
     /// May this replica talk to us at all? Called for every connection, before anything is handed up; the reason
     /// of a refusal is sent to the peer.
     ///
@@ -63,7 +63,7 @@ pub trait Owner: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What this replica says of its past when it meets a peer, in the owner's own form; at most 32 KiB. Asked for
+    /// What this replica says of its past when it meets a peer, in the handler's own form; at most 32 KiB. Asked for
     /// whenever a control lane is connected.
     fn introduce(&self, to: ReplicaSlot) -> Bytes {
         let _ = to;
@@ -71,16 +71,16 @@ pub trait Owner: Send + Sync + 'static {
     }
 
     /// Judges what a peer says of its past, before a session with it begins and whenever its control lane is
-    /// connected anew. Called for whoever has a certificate of the set, before [`Owner::admit_session`].
+    /// connected anew. Called for whoever has a certificate of the set, before [`MessageHandler::admit_session`].
     ///
     /// # Errors
-    /// Why no connection is made, and what the peer's owner is to know of it.
+    /// Why no connection is made, and what the peer's handler is to know of it.
     fn meet(&self, peer: Sender, introduction: &Bytes) -> Result<(), TurnedAway> {
         let _ = (peer, introduction);
         Ok(())
     }
 
-    /// A peer has refused a connection, for what its owner says there; nothing when the transport refused.
+    /// A peer has refused a connection, for what its handler says there; nothing when the transport refused.
     fn turned_away(&self, by: ReplicaSlot, evidence: &Bytes) {
         let _ = (by, evidence);
     }

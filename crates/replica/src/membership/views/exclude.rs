@@ -5,7 +5,7 @@
 //! control that the silent ones may hold, since whoever was outside remembers what it had acknowledged, and every update
 //! that a majority was to hold.
 //!
-//! What must never enter: how a replica outside finds out that it could take part; that is `returning`.
+//! What must never enter: how a replica outside finds out that it could take part; that is `rejoin`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use tokio::time::Instant;
 use vfs::ReplicaSlot;
 use view::{Decision, ViewState};
 
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::membership::losses;
 use crate::state::time::unix_seconds;
 use crate::state::views::News;
-use crate::state::wire::Ask;
+use crate::state::wire::LeaseRequest;
 
 /// Why somebody is excluded, for people.
 const SILENT: &str = "it does not answer";
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Members of the view that have not answered for too long.
-pub(crate) fn silent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
+pub(crate) fn silent(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
     let view = shared.lease.view();
     if !view.active.contains(&shared.slot()) {
         return BTreeSet::new();
@@ -46,7 +46,7 @@ pub(crate) fn silent(shared: &Shared) -> BTreeSet<ReplicaSlot> {
 }
 
 /// Has those leave who do not answer, until the replica stops.
-pub(crate) async fn watch(shared: Arc<Shared>) {
+pub(crate) async fn watch(shared: Arc<ReplicaState>) {
     let mut last = Instant::now();
     loop {
         tokio::time::sleep(LOOK).await;
@@ -62,7 +62,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
 }
 
 /// Proposes that a silent member leaves the view, or that somebody takes the places of all silent ones.
-async fn part_with_the_silent(shared: &Arc<Shared>) {
+async fn part_with_the_silent(shared: &Arc<ReplicaState>) {
     let out = silent(shared);
     // Who is to be removed goes first: it never comes back, and somebody who does may need the place.
     let first = out.iter().find(|slot| !shared.is_member(**slot));
@@ -96,7 +96,7 @@ async fn part_with_the_silent(shared: &Arc<Shared>) {
 /// All who are left must be up to date, although the silent may not have reported in this view yet. Whoever comes must
 /// have as much of the streams of the silent as any of them.
 fn who_takes_their_places(
-    shared: &Shared,
+    shared: &ReplicaState,
     state: &ViewState,
     out: &BTreeSet<ReplicaSlot>,
 ) -> BTreeMap<ReplicaSlot, u64> {
@@ -142,7 +142,11 @@ fn who_takes_their_places(
 }
 
 /// Whether somebody outside, who says this, lacks nothing that those who are left have.
-fn is_fit(ask: &Ask, out: &BTreeSet<ReplicaSlot>, has: &BTreeMap<ReplicaSlot, u64>) -> bool {
+fn is_fit(
+    ask: &LeaseRequest,
+    out: &BTreeSet<ReplicaSlot>,
+    has: &BTreeMap<ReplicaSlot, u64>,
+) -> bool {
     let mut without = ask.fit_without.iter();
     let level_with_the_rest =
         !ask.fit_without.is_empty() && without.all(|slot| out.contains(&ReplicaSlot(*slot)));
@@ -159,7 +163,7 @@ fn places(
 }
 
 /// How far somebody has applied a stream, by its own word.
-fn applied_there(ask: &Ask, of: ReplicaSlot) -> u64 {
+fn applied_there(ask: &LeaseRequest, of: ReplicaSlot) -> u64 {
     let mut applied = ask.applied.iter();
     let found = applied.find(|(slot, _)| *slot == of.0);
     found.map_or(0, |(_, position)| *position)
@@ -177,11 +181,11 @@ mod tests {
     const C: ReplicaSlot = ReplicaSlot(3);
     const D: ReplicaSlot = ReplicaSlot(4);
 
-    fn says(fit_without: &[u16], applied: &[(u16, u64)]) -> Ask {
-        Ask {
+    fn says(fit_without: &[u16], applied: &[(u16, u64)]) -> LeaseRequest {
+        LeaseRequest {
             fit_without: fit_without.to_vec(),
             applied: applied.to_vec(),
-            ..Ask::default()
+            ..LeaseRequest::default()
         }
     }
 

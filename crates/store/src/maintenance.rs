@@ -30,7 +30,7 @@ const MANY_MARKS: usize = 1 << 16;
 /// How long removals gather before they are cleared away. Clearing waits for stable storage first, so
 /// at every removal it would make all who change rows wait with it.
 const GATHERING: Duration = Duration::from_secs(1);
-/// Rows in one batch of upkeep. Small, so that nobody waits for it.
+/// Rows in one batch of maintenance. Small, so that nobody waits for it.
 const ROWS_A_BATCH: usize = 64;
 /// How long until clearing is tried again after it failed.
 const CLEAR_INTERVAL: Duration = Duration::from_secs(60);
@@ -39,24 +39,24 @@ const REMOVALS_A_PAGE: usize = 1024;
 
 /// Wakes a thread, and ends it.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
-    state: Mutex<BellState>,
-    rung: Condvar,
+pub(crate) struct WakeSignal {
+    state: Mutex<WakeState>,
+    raised: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct BellState {
+struct WakeState {
     nudged: bool,
     stopped: bool,
 }
 
-impl Bell {
+impl WakeSignal {
     pub(crate) fn nudge(&self) {
         self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .nudged = true;
-        self.rung.notify_one();
+        self.raised.notify_one();
     }
 
     pub(crate) fn stop(&self) {
@@ -64,7 +64,7 @@ impl Bell {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .stopped = true;
-        self.rung.notify_one();
+        self.raised.notify_one();
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -77,9 +77,9 @@ impl Bell {
     /// Sleeps until nudged or stopped, at most so long; false when stopped.
     fn wait(&self, longest: Duration) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = |state: &mut BellState| !state.nudged && !state.stopped;
+        let idle = |state: &mut WakeState| !state.nudged && !state.stopped;
         let (mut state, _) = self
-            .rung
+            .raised
             .wait_timeout_while(state, longest, idle)
             .unwrap_or_else(PoisonError::into_inner);
         state.nudged = false;
@@ -90,7 +90,7 @@ impl Bell {
     fn pause(&self, length: Duration) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, _) = self
-            .rung
+            .raised
             .wait_timeout_while(state, length, |state| !state.stopped)
             .unwrap_or_else(PoisonError::into_inner);
         !state.stopped
@@ -131,8 +131,8 @@ pub(crate) fn clear_removals(inner: &Inner, guards: &Arc<Guards>) {
             inner.leftovers.search_again();
             tracing::warn!("cannot clear away removed files now, will try again: {error}");
         }
-        let bell = &inner.leftovers.bell;
-        if !bell.wait(CLEAR_INTERVAL) || !bell.pause(GATHERING) {
+        let signal = &inner.leftovers.signal;
+        if !signal.wait(CLEAR_INTERVAL) || !signal.pause(GATHERING) {
             return;
         }
     }
@@ -151,7 +151,7 @@ pub(crate) fn clear_now(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
 }
 
 fn clear_all(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
-    while !inner.leftovers.bell.is_stopped() {
+    while !inner.leftovers.signal.is_stopped() {
         let page = inner.leftovers.take(REMOVALS_A_PAGE);
         if !page.is_empty() {
             clear_page(inner, guards, &page)?;
@@ -166,7 +166,7 @@ fn clear_all(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
 
 fn search_removals(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
     let mut from = Vec::new();
-    while !inner.leftovers.bell.is_stopped() {
+    while !inner.leftovers.signal.is_stopped() {
         let page: Vec<ObjectId> = {
             let view = inner.metadata.view();
             let rows = view.scan(Table::Removals, &[], &from).take(REMOVALS_A_PAGE);
@@ -186,7 +186,7 @@ fn clear_page(inner: &Inner, guards: &Arc<Guards>, page: &[ObjectId]) -> Result<
     // A removal that could still be undone by a crash must not lose its data.
     inner.persist_all()?;
     for group in page.chunks(ROWS_A_BATCH) {
-        if inner.leftovers.bell.is_stopped() {
+        if inner.leftovers.signal.is_stopped() {
             return Ok(());
         }
         clear_group(inner, guards, group)?;

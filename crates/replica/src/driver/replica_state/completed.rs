@@ -3,13 +3,13 @@
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
-use super::Shared;
+use super::ReplicaState;
 use crate::state::wire::{self, Completed};
 
 /// So many files are listed in one message.
 const FILES_AT_ONCE: usize = 1000;
 
-impl Shared {
+impl ReplicaState {
     /// A peer has all content of a file, by its acknowledgement of the last piece; it is told so, because it
     /// cannot know.
     pub(crate) fn reached_everybody(&self, peer: ReplicaSlot, file: ObjectId) {

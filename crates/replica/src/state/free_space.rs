@@ -26,7 +26,7 @@ pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// What this replica may still fill at the others.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct FreeSpace {
     /// Bytes left at each other replica that has told.
     left: Mutex<BTreeMap<ReplicaSlot, u64>>,
     /// Kept back of what each of them says.
@@ -45,10 +45,10 @@ struct Refusals {
     last: BTreeMap<ReplicaSlot, Instant>,
 }
 
-impl Room {
+impl FreeSpace {
     /// With the reserve that was set, in bytes, or else one that suits the disk.
-    pub(crate) fn new(reserve: Option<u64>) -> Room {
-        Room {
+    pub(crate) fn new(reserve: Option<u64>) -> FreeSpace {
+        FreeSpace {
             left: Mutex::default(),
             reserve: AtomicU64::new(reserve.unwrap_or(AUTOMATIC_BYTES)),
             is_set: reserve.is_some(),
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_gone_and_without_others_there_is_no_limit() {
-        let room = Room::new(Some(7));
+        let room = FreeSpace::new(Some(7));
         assert_eq!([room.take(u64::MAX), room.take(u64::MAX)], [Ok(()); 2]);
         room.set(ONE, 30, Some(13));
         room.set(OTHER, 100, Some(0));
@@ -162,7 +162,7 @@ mod tests {
     /// At 64 of 271 MiB left clients were refused, and nobody had an alarm.
     #[test]
     fn who_has_little_left_is_named_before_anything_is_refused() {
-        let room = Room::new(Some(64 << 20));
+        let room = FreeSpace::new(Some(64 << 20));
         let now = Instant::now();
         room.set(ONE, 200 << 20, Some(0));
         room.set(OTHER, 1 << 40, Some(0));
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_counted_makes_no_room() {
-        let room = Room::new(Some(0));
+        let room = FreeSpace::new(Some(0));
         room.set(ONE, 10, Some(0));
         assert_eq!(room.take(6), Ok(()));
         room.set(ONE, 10, None);
@@ -199,7 +199,7 @@ mod tests {
     fn fill_equal_disks(reserve: u64) -> usize {
         const WRITE_BYTES: u64 = 10;
         let slots = [1, 2, 3].map(ReplicaSlot);
-        let rooms = slots.map(|_| Room::new(Some(reserve)));
+        let rooms = slots.map(|_| FreeSpace::new(Some(reserve)));
         let mut free = [105_u64; 3];
         loop {
             for (slot, room) in slots.iter().zip(&rooms) {
@@ -238,7 +238,7 @@ mod tests {
             total_objects: 0,
             free_objects: 0,
         };
-        let (set, automatic) = (Room::new(Some(7)), Room::new(None));
+        let (set, automatic) = (FreeSpace::new(Some(7)), FreeSpace::new(None));
         set.note_own(&space);
         automatic.note_own(&space);
         assert_eq!((set.reserve(), automatic.reserve()), (7, 2 << 20));

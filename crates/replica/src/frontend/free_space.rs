@@ -1,4 +1,4 @@
-//! Room on the disks of all who hold the tree: a primary answers NOSPC from the smallest (rule 34), so that what
+//! FreeSpace on the disks of all who hold the tree: a primary answers NOSPC from the smallest (rule 34), so that what
 //! it has answered fits everywhere and no replica has to leave the view for want of space.
 //!
 //! Each replica tells the others now and then how much its users may still fill. From that is taken what is on its
@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot, Result, Space};
 
-use crate::driver::shared::Shared;
-use crate::state::room::UNKNOWN;
+use crate::driver::replica_state::ReplicaState;
+use crate::state::free_space::UNKNOWN;
 
 /// What one new object, name or attribute is taken to need.
 const ROW_BYTES: u64 = 4096;
@@ -30,13 +30,13 @@ enum Counted {
     TooMany,
 }
 
-impl Shared {
+impl ReplicaState {
     /// [`Error::NoSpace`] unless everybody who holds the tree has room for so many bytes and the rows that go with
     /// them.
     pub(crate) fn admit_bytes(&self, bytes: u64) -> Result<()> {
         let wanted = bytes.saturating_add(ROW_BYTES);
-        self.room.take(wanted).map_err(|(slot, left)| {
-            self.room.note_refusal(slot, Instant::now());
+        self.free_space.take(wanted).map_err(|(slot, left)| {
+            self.free_space.note_refusal(slot, Instant::now());
             if let Some(sum) = self.is_to_tell(REFUSED, slot) {
                 tracing::warn!(
                     replica = slot.0, left, wanted, %sum,
@@ -49,7 +49,7 @@ impl Shared {
 
     /// Who refuses changes, or soon will, because of whose disk: this replica, and others as they say.
     pub(crate) fn shortages(&self) -> BTreeSet<(ReplicaSlot, ReplicaSlot)> {
-        let own = self.room.short_of(Instant::now()).into_iter();
+        let own = self.free_space.short_of(Instant::now()).into_iter();
         let mut all: BTreeSet<_> = own.map(|of| (self.slot(), of)).collect();
         let fresh = self.settings.site_lease;
         for (by, news) in self.news() {
@@ -63,15 +63,15 @@ impl Shared {
     /// A peer says how much its users may still fill.
     pub(crate) fn note_room(&self, slot: ReplicaSlot, available: u64) {
         if self.holds_tree(slot) {
-            self.room.set(slot, available, self.bytes_for(slot));
+            self.free_space.set(slot, available, self.bytes_for(slot));
         }
     }
 
     /// Nobody is asked for room who is not in the view any more.
     pub(crate) fn forget_room(&self) {
-        let told: Vec<ReplicaSlot> = self.room.left().keys().copied().collect();
+        let told: Vec<ReplicaSlot> = self.free_space.left().keys().copied().collect();
         for slot in told.into_iter().filter(|slot| !self.holds_tree(*slot)) {
-            self.room.left().remove(&slot);
+            self.free_space.left().remove(&slot);
         }
     }
 
@@ -108,7 +108,7 @@ impl Shared {
 
     /// The room as clients are told: no more than the smallest replica has.
     pub(crate) fn common_space(&self, own: Space) -> Space {
-        let left = self.room.least().unwrap_or(UNKNOWN);
+        let left = self.free_space.least().unwrap_or(UNKNOWN);
         if left >= own.available_bytes {
             return own;
         }

@@ -13,15 +13,15 @@ use tokio::time::{Instant, MissedTickBehavior};
 use vfs::FileSystem;
 use vfs::ReplicaSlot;
 
-use super::{entering, leaving, returning};
+use super::{exclude, join, rejoin};
 use crate::driver::engine::Guard;
 use crate::driver::lease_state::now;
-use crate::driver::shared::Shared;
+use crate::driver::replica_state::ReplicaState;
 use crate::membership::accounts;
 use crate::membership::links;
 use crate::membership::losses;
 use crate::state::settings::Durability;
-use crate::state::wire::{self, Ask, Promise};
+use crate::state::wire::{self, LeaseGrant, LeaseRequest};
 
 /// So many times a promise is asked for while one lasts.
 const ASKED_PER_LEASE: u32 = 5;
@@ -45,7 +45,7 @@ struct Tidings {
 }
 
 impl Tidings {
-    fn of(shared: &Shared) -> Tidings {
+    fn of(shared: &ReplicaState) -> Tidings {
         let view = shared.lease.view();
         let (epoch, settled) = shared
             .engine
@@ -58,13 +58,13 @@ impl Tidings {
             up_to_date: shared.lease.is_up_to_date(),
             applied,
             whole: losses::whole_here(shared),
-            fit_without: returning::fit_without(shared, epoch),
+            fit_without: rejoin::fit_without(shared, epoch),
         }
     }
 }
 
 /// Asks for promises until the replica stops.
-pub(crate) async fn keep(shared: Arc<Shared>) {
+pub(crate) async fn keep(shared: Arc<ReplicaState>) {
     shared.begin_awareness();
     let interval = shared.settings.site_lease / ASKED_PER_LEASE;
     let mut ticks = tokio::time::interval(interval);
@@ -90,7 +90,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         // A store that has failed ends the server.
         let space = shared.store.space().await;
         if let Ok(space) = &space {
-            shared.room.note_own(space);
+            shared.free_space.note_own(space);
         }
         shared.forget_room();
         let available = match shared.is_witness {
@@ -104,7 +104,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
 }
 
 /// Returns when there is something to tell.
-async fn news(shared: &Shared, told: &Tidings) {
+async fn news(shared: &ReplicaState, told: &Tidings) {
     loop {
         tokio::time::sleep(LOOK).await;
         shared.lease.look_at_clocks();
@@ -114,19 +114,19 @@ async fn news(shared: &Shared, told: &Tidings) {
     }
 }
 
-fn ask_all(shared: &Arc<Shared>, available: u64) {
+fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
     let others = shared.others();
     let question = shared.lease.question();
     let applied = applied_here(shared);
     let links = links::links(shared);
     let whole = losses::whole_here(shared);
     let aware = shared.losses.awareness().known();
-    let misses = leaving::silent(shared).into_iter().map(|slot| slot.0);
+    let misses = exclude::silent(shared).into_iter().map(|slot| slot.0);
     let misses: Vec<u16> = misses.collect();
-    let short_of = shared.room.short_of(Instant::now()).into_iter();
+    let short_of = shared.free_space.short_of(Instant::now()).into_iter();
     let short_of: Vec<u16> = short_of.map(|slot| slot.0).collect();
     for slot in others {
-        let ask = shared.engine.with_core(|guard| Ask {
+        let ask = shared.engine.with_core(|guard| LeaseRequest {
             asked: question.asked.0,
             epoch: guard.epoch().0,
             position: guard.ledger.last_position,
@@ -142,23 +142,23 @@ fn ask_all(shared: &Arc<Shared>, available: u64) {
             mark: Some(shared.lineage.mark()),
             settled: shared.takes_part() && guard.is_settled(),
             misses: misses.clone(),
-            fit_without: returning::fit_without(shared, guard.epoch().0),
+            fit_without: rejoin::fit_without(shared, guard.epoch().0),
             links: links.clone(),
             short_of: short_of.clone(),
         });
-        let message = wire::body(wire::Kind::Ask, &ask);
+        let message = wire::body(wire::Kind::LeaseRequest, &ask);
         shared.outbound.send(slot, Lane::Control, message);
     }
 }
 
 /// Whether the configuration may change again as far as this replica knows.
-pub(super) fn is_steady(shared: &Shared, guard: &Guard<'_>) -> bool {
+pub(super) fn is_steady(shared: &ReplicaState, guard: &Guard<'_>) -> bool {
     let contents = shared.settings.durability == Durability::Majority;
     guard.is_steady() && guard.ledger.is_settled_in_configuration(contents)
 }
 
 /// Of so many files somebody lacks more than what was changed just now: whoever writes all the time owes always something.
-fn owed(shared: &Shared, guard: &mut Guard<'_>, to: ReplicaSlot) -> u64 {
+fn owed(shared: &ReplicaState, guard: &mut Guard<'_>, to: ReplicaSlot) -> u64 {
     let lately = LATELY + shared.settings.data_delay;
     let lately = Moment(guard.now.0.saturating_sub(lately.as_micros() as u64));
     let backlog = guard.ledger.unshipped.peer(to);
@@ -168,7 +168,7 @@ fn owed(shared: &Shared, guard: &mut Guard<'_>, to: ReplicaSlot) -> u64 {
     })
 }
 
-fn applied_here(shared: &Shared) -> Vec<(u16, u64)> {
+fn applied_here(shared: &ReplicaState) -> Vec<(u16, u64)> {
     let inboxes = shared.inboxes();
     let applied = inboxes.iter();
     applied
@@ -177,32 +177,32 @@ fn applied_here(shared: &Shared) -> Vec<(u16, u64)> {
 }
 
 /// A peer asks for a promise.
-pub(crate) fn asked(shared: &Arc<Shared>, from: ReplicaSlot, ask: Ask) {
+pub(crate) fn asked(shared: &Arc<ReplicaState>, from: ReplicaSlot, ask: LeaseRequest) {
     let given = shared.lease.ask(from);
-    let promise = Promise {
+    let promise = LeaseGrant {
         incarnation: ask.incarnation,
         asked: ask.asked,
         given,
         time_of_day_us: time_of_day_us(shared),
     };
     if ask.up_to_date {
-        entering::forgive(shared, from, ask.epoch);
+        join::forgive(shared, from, ask.epoch);
     } else {
-        entering::greet_unknown(shared, from);
-        entering::look_at_debts(shared);
+        join::greet_unknown(shared, from);
+        join::look_at_debts(shared);
     }
     let by_default = shared.settings.durability == Durability::Majority;
     shared.losses.awareness().heard(from, &ask, by_default);
     let available = ask.available;
     shared.note_said(from, ask);
     shared.note_room(from, available);
-    let message = wire::body(wire::Kind::Promise, &promise);
+    let message = wire::body(wire::Kind::LeaseGrant, &promise);
     shared.outbound.send(from, Lane::Control, message);
     shared.engine.notify();
 }
 
 /// A peer has answered.
-pub(crate) fn promised(shared: &Shared, from: ReplicaSlot, promise: Promise) {
+pub(crate) fn promised(shared: &ReplicaState, from: ReplicaSlot, promise: LeaseGrant) {
     shared.note_heard(from);
     if let Some(difference) = clock_shown(shared, promise) {
         shared.note_clock(from, difference);
@@ -216,7 +216,7 @@ pub(crate) fn promised(shared: &Shared, from: ReplicaSlot, promise: Promise) {
     }
 }
 
-fn time_of_day_us(shared: &Shared) -> i64 {
+fn time_of_day_us(shared: &ReplicaState) -> i64 {
     let now = shared.store.time_of_day();
     let micros = i64::from(now.nanoseconds / 1000);
     now.seconds.saturating_mul(1_000_000).saturating_add(micros)
@@ -224,7 +224,7 @@ fn time_of_day_us(shared: &Shared) -> i64 {
 
 /// How far the sender's time of day is from the own one. Nothing if another start of this replica asked: that may have been on another clock of
 /// leases.
-fn clock_shown(shared: &Shared, promise: Promise) -> Option<ClockDifference> {
+fn clock_shown(shared: &ReplicaState, promise: LeaseGrant) -> Option<ClockDifference> {
     // In this order: what passes between the two counts as part of the round trip.
     let own_us = time_of_day_us(shared);
     let (asked, now) = (Moment(promise.asked), now());
