@@ -8,8 +8,11 @@
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use nfs4::callback::{CbArgOp4, CbCompoundArgs, CbCompoundRes};
-use nfs4::{Attributes4, CompoundArgs, CompoundRes, Fattr4, OpArgs, Operations};
+use nfs4::callback::{CbArgOp4, CbCompoundArgs, CbCompoundRes, NotifyDeviceidDelete4};
+use nfs4::{
+    Attributes4, CompoundArgs, CompoundRes, Fattr4, FileLayout4, FileLayoutDsAddr4, OpArgs,
+    Operations,
+};
 use oncrpc::{CallHeader, Message, MessageError, RecordError, RecordSplitter};
 use xdr::{Decode, Encode, Reader, Writer};
 
@@ -20,9 +23,12 @@ pub fn request(input: &[u8]) {
     }
 }
 
-/// The results of a COMPOUND, as a client receives them.
+/// The results of a COMPOUND, as a client receives them, and what stands in the bodies of layouts.
 pub fn reply(input: &[u8]) {
     value::<CompoundRes>(input);
+    value::<FileLayout4>(input);
+    value::<FileLayoutDsAddr4>(input);
+    value::<NotifyDeviceidDelete4>(input);
 }
 
 /// A CB_COMPOUND, as a client receives it, and the reply, as a server does.

@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nfs4::callback::{
-    self, CbArgOp4, CbCompoundArgs, CbCompoundRes, CbNotifyLockArgs, CbRecallArgs, CbResOp4,
-    CbSequenceArgs, CbSequenceResOk,
+    self, CbArgOp4, CbCompoundArgs, CbCompoundRes, CbLayoutrecallArgs, CbNotifyDeviceidArgs,
+    CbNotifyLockArgs, CbRecallArgs, CbResOp4, CbSequenceArgs, CbSequenceResOk,
 };
 use nfs4::{ChannelAttrs4, CompoundRes, NfsStat4, SessionId4};
 use oncrpc::{AcceptStat, CallHeader, RecordStart, ReplyHeader, VersionRange};
@@ -35,6 +35,18 @@ pub trait Callbacks: Send + Sync + fmt::Debug {
     fn recall(&self, recall: &CbRecallArgs) -> NfsStat4 {
         let _ = recall;
         NfsStat4::BadStateid
+    }
+
+    /// The server wants layouts back (RFC 8881, section 20.3). The default has none.
+    fn recall_layout(&self, recall: &CbLayoutrecallArgs) -> NfsStat4 {
+        let _ = recall;
+        NfsStat4::NoMatchingLayout
+    }
+
+    /// Devices have changed, or are gone (RFC 8881, section 20.12). The default knows none.
+    fn notify_device(&self, devices: &CbNotifyDeviceidArgs) -> NfsStat4 {
+        let _ = devices;
+        NfsStat4::Ok
     }
 
     /// A lock that was denied may be available now (RFC 8881, section 20.11). It is a hint, and the
@@ -189,7 +201,13 @@ impl BackChannel {
         match op {
             CbArgOp4::Recall(recall) => CbResOp4::Recall(self.callbacks.recall(recall)),
             CbArgOp4::NotifyLock(lock) => CbResOp4::NotifyLock(self.callbacks.notify_lock(lock)),
-            // Nothing that could be returned is held, and SEQUENCE tells which slots to use.
+            CbArgOp4::Layoutrecall(recall) => {
+                CbResOp4::Layoutrecall(self.callbacks.recall_layout(recall))
+            }
+            CbArgOp4::NotifyDeviceid(devices) => {
+                CbResOp4::NotifyDeviceid(self.callbacks.notify_device(devices))
+            }
+            // Nothing else that could be returned is held, and SEQUENCE tells which slots to use.
             CbArgOp4::RecallAny(_) => CbResOp4::RecallAny(NfsStat4::Ok),
             CbArgOp4::RecallSlot(_) => CbResOp4::RecallSlot(NfsStat4::Ok),
             CbArgOp4::Getattr(_) => CbResOp4::Getattr(Err(NfsStat4::BadHandle)),

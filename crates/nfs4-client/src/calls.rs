@@ -5,6 +5,7 @@
 mod attributes;
 mod directory;
 mod file;
+mod layout;
 mod lock;
 mod tree;
 mod xattr;

@@ -6,8 +6,9 @@
 use bytes::Bytes;
 use nfs4::{
     AccessArgs, ArgOp4, Bitmap4, CloseArgs, CommitArgs, Component4, CreateArgs, CreateType4,
-    Fattr4, GetattrArgs, LinkArgs, LookupArgs, NfsFh4, Opnum, PutfhArgs, ReadArgs, ReaddirArgs,
-    RemoveArgs, RenameArgs, SetattrArgs, StableHow4, Stateid4, Verifier4, WriteArgs,
+    Fattr4, GetattrArgs, LayoutIomode4, Layoutreturn4, LayoutreturnArgs, LinkArgs, LookupArgs,
+    NfsFh4, Opnum, PutfhArgs, ReadArgs, ReaddirArgs, RemoveArgs, RenameArgs, SetattrArgs,
+    StableHow4, Stateid4, Verifier4, WriteArgs, layout_type,
 };
 
 /// PUTROOTFH: the root of the pseudo file system.
@@ -131,6 +132,16 @@ pub fn commit(offset: u64, count: u32) -> ArgOp4 {
     ArgOp4::Commit(CommitArgs { offset, count })
 }
 
+/// LAYOUTRETURN, of layouts of files, for reading and for writing.
+pub fn layoutreturn(which: Layoutreturn4) -> ArgOp4 {
+    ArgOp4::Layoutreturn(LayoutreturnArgs {
+        reclaim: false,
+        layout_type: layout_type::NFSV4_1_FILES,
+        iomode: LayoutIomode4::Any,
+        which,
+    })
+}
+
 /// CLOSE.
 pub fn close(open_stateid: Stateid4) -> ArgOp4 {
     ArgOp4::Close(CloseArgs {
@@ -146,6 +157,8 @@ pub(crate) fn needs_kept_reply(op: &ArgOp4) -> bool {
         Opnum::Access,
         Opnum::Commit,
         Opnum::Getattr,
+        Opnum::Getdeviceinfo,
+        Opnum::Getdevicelist,
         Opnum::Getfh,
         Opnum::Lockt,
         Opnum::Lookup,

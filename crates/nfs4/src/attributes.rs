@@ -8,6 +8,6 @@ mod values;
 pub use number::Attr;
 pub use types::{
     ChangeAttrType4, FsLocation4, FsLocations4, FsLocationsInfo4, FsLocationsItem4,
-    FsLocationsServer4, ModeUmask4, Pathname4, Settime4, aclsupport, fh_expire, fsli,
+    FsLocationsServer4, LayoutTypes4, ModeUmask4, Pathname4, Settime4, aclsupport, fh_expire, fsli,
 };
 pub use values::{AttributeError, Attributes4};

@@ -1,17 +1,16 @@
 //! The back channel: requests of the server to the client, CB_COMPOUND and its
 //! operations (RFC 8881, section 20). Names are those of the RFC without `CB_`.
 //!
-//! Callbacks about layouts, notifications of directories and copies are known by
-//! number only.
+//! Notifications of directories and callbacks about copies are known by number only.
 
-use xdr::{Bytes, Decode, DecodeError, Encode, Reader, Writer, xdr_enum, xdr_struct};
+use xdr::{Bytes, Decode, DecodeError, Encode, Reader, Writer, xdr_enum, xdr_struct, xdr_union};
 
 use crate::compound::Operations;
 use crate::operation::{ILLEGAL, OpArgs, OpResult, operations};
 use crate::outcome::{Outcome, failure};
 use crate::{
-    Bitmap4, CompoundRes, GetattrResOk, NfsFh4, NfsStat4, OpError, Sequenceid4, SessionId4,
-    Slotid4, StateOwner4, Stateid4, TEXT_MAX,
+    Bitmap4, CompoundRes, Deviceid4, Fsid4, GetattrResOk, LayoutIomode4, Length4, NfsFh4, NfsStat4,
+    Offset4, OpError, Sequenceid4, SessionId4, Slotid4, StateOwner4, Stateid4, TEXT_MAX,
 };
 
 /// The version of the callback program. RFC 5662 says 1 and implementations use
@@ -83,6 +82,107 @@ xdr_struct! {
         pub truncate: bool,
         /// The file.
         pub fh: NfsFh4,
+    }
+}
+
+xdr_struct! {
+    /// CB_LAYOUTRECALL: asks for layouts back.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct CbLayoutrecallArgs {
+        /// Of which kind, of [`crate::layout_type`].
+        pub layout_type: u32,
+        /// Those for what.
+        pub iomode: LayoutIomode4,
+        /// Whether the layout has changed, so that writing back by the old one is of no use.
+        pub changed: bool,
+        /// Which of them.
+        pub recall: Layoutrecall4,
+    }
+}
+
+xdr_union! {
+    /// Which layouts are asked for, `layoutrecall4`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum Layoutrecall4 {
+        /// LAYOUTRECALL4_FILE: of a file.
+        1 => File(LayoutrecallFile4),
+        /// LAYOUTRECALL4_FSID: of a file system.
+        2 => Fsid(Fsid4),
+        /// LAYOUTRECALL4_ALL: all.
+        3 => All,
+    }
+}
+
+xdr_struct! {
+    /// What is asked for of one file, `layoutrecall_file4`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct LayoutrecallFile4 {
+        /// The file.
+        pub fh: NfsFh4,
+        /// The first byte.
+        pub offset: Offset4,
+        /// How many bytes; all ones for all that follow.
+        pub length: Length4,
+        /// The client's layouts of the file, with the sequence number of this recall.
+        pub stateid: Stateid4,
+    }
+}
+
+xdr_struct! {
+    /// CB_NOTIFY_DEVICEID: devices have changed, or are gone.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct CbNotifyDeviceidArgs {
+        /// What happened.
+        pub changes: Vec<Notify4> [<= REFERRING_MAX],
+    }
+}
+
+xdr_struct! {
+    /// Events of one kind, `notify4`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Notify4 {
+        /// The kind, one bit of [`NotifyDeviceidType4`].
+        pub mask: Bitmap4,
+        /// What the kind says: [`NotifyDeviceidDelete4`] or [`NotifyDeviceidChange4`].
+        pub values: Bytes [<= NOTIFY_MAX],
+    }
+}
+
+/// The longest event that is decoded, in bytes.
+const NOTIFY_MAX: usize = 4096;
+
+xdr_enum! {
+    /// What may happen to a device, `notify_deviceid_type4`; also the bits of the masks that name it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum NotifyDeviceidType4 {
+        /// NOTIFY_DEVICEID4_CHANGE: it is somewhere else.
+        Change = 1,
+        /// NOTIFY_DEVICEID4_DELETE: it is no more.
+        Delete = 2,
+    }
+}
+
+xdr_struct! {
+    /// A device is no more, `notify_deviceid_delete4`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct NotifyDeviceidDelete4 {
+        /// Of which kind of layout.
+        pub layout_type: u32,
+        /// The device.
+        pub deviceid: Deviceid4,
+    }
+}
+
+xdr_struct! {
+    /// A device is somewhere else, `notify_deviceid_change4`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct NotifyDeviceidChange4 {
+        /// Of which kind of layout.
+        pub layout_type: u32,
+        /// The device.
+        pub deviceid: Deviceid4,
+        /// Whether the client must not use what it knew any more.
+        pub immediate: bool,
     }
 }
 
@@ -185,10 +285,12 @@ operations! {
 
     Getattr(CbGetattrArgs) -> Result<GetattrResOk, NfsStat4>,
     Recall(CbRecallArgs) -> NfsStat4,
+    Layoutrecall(CbLayoutrecallArgs) -> NfsStat4,
     RecallAny(CbRecallAnyArgs) -> NfsStat4,
     RecallSlot(CbRecallSlotArgs) -> NfsStat4,
     Sequence(CbSequenceArgs) -> Result<CbSequenceResOk, NfsStat4>,
     NotifyLock(CbNotifyLockArgs) -> NfsStat4,
+    NotifyDeviceid(CbNotifyDeviceidArgs) -> NfsStat4,
 }
 
 fn status_of_failure(_number: u32, status: NfsStat4) -> NfsStat4 {

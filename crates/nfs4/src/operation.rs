@@ -4,6 +4,7 @@
 use thiserror::Error;
 use xdr::{Decode, DecodeError, Encode, Reader, Writer};
 
+use crate::layout::bodiless;
 use crate::lock::refusal;
 use crate::outcome::{Outcome, failure};
 use crate::{
@@ -12,7 +13,9 @@ use crate::{
     CreateArgs, CreateResOk, CreateSessionArgs, CreateSessionResOk, DeallocateArgs, DelegpurgeArgs,
     DelegreturnArgs, DestroyClientidArgs, DestroySessionArgs, ExchangeIdArgs, ExchangeIdResOk,
     FreeStateidArgs, GetDirDelegationArgs, GetDirDelegationResOk, GetattrArgs, GetattrResOk,
-    GetfhResOk, GetxattrArgs, GetxattrResOk, IoAdviseArgs, IoAdviseResOk, LinkArgs, LinkResOk,
+    GetdeviceinfoArgs, GetdeviceinfoRes, GetdevicelistArgs, GetdevicelistResOk, GetfhResOk,
+    GetxattrArgs, GetxattrResOk, IoAdviseArgs, IoAdviseResOk, LayoutcommitArgs, LayoutcommitResOk,
+    LayoutgetArgs, LayoutgetRes, LayoutreturnArgs, LayoutreturnResOk, LinkArgs, LinkResOk,
     ListxattrsArgs, ListxattrsResOk, LockArgs, LockRes, LocktArgs, LocktRes, LockuArgs, LockuResOk,
     LookupArgs, NfsStat4, NverifyArgs, OpenArgs, OpenDelegation4, OpenDowngradeArgs,
     OpenDowngradeResOk, OpenResOk, OpenattrArgs, Opnum, PutfhArgs, ReadArgs, ReadResOk,
@@ -253,6 +256,11 @@ operations! {
     DestroySession(DestroySessionArgs) -> NfsStat4,
     FreeStateid(FreeStateidArgs) -> NfsStat4,
     GetDirDelegation(GetDirDelegationArgs) -> Result<GetDirDelegationResOk, NfsStat4>,
+    Getdeviceinfo(GetdeviceinfoArgs) -> GetdeviceinfoRes,
+    Getdevicelist(GetdevicelistArgs) -> Result<GetdevicelistResOk, NfsStat4>,
+    Layoutcommit(LayoutcommitArgs) -> Result<LayoutcommitResOk, NfsStat4>,
+    Layoutget(LayoutgetArgs) -> LayoutgetRes,
+    Layoutreturn(LayoutreturnArgs) -> Result<LayoutreturnResOk, NfsStat4>,
     SecinfoNoName(SecinfoNoNameArgs) -> Result<SecinfoResOk, NfsStat4>,
     Sequence(SequenceArgs) -> Result<SequenceResOk, NfsStat4>,
     SetSsv(SetSsvArgs) -> Result<SetSsvResOk, NfsStat4>,
@@ -275,6 +283,8 @@ operations! {
 fn status_of_failure(number: u32, status: NfsStat4) -> NfsStat4 {
     match Opnum::try_from(number) {
         Ok(Opnum::Lock | Opnum::Lockt) => refusal(status),
+        Ok(Opnum::Getdeviceinfo) => bodiless(status, NfsStat4::TooSmall),
+        Ok(Opnum::Layoutget) => bodiless(status, NfsStat4::LayoutTryLater),
         _ => failure(status),
     }
 }

@@ -14,7 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use strategies::{arguments, callbacks, results};
+use strategies::{arguments, callbacks, layouts, results};
 use xdr::{Encode, Writer};
 
 /// Inputs for each decoder and each way of making them.
@@ -156,6 +156,16 @@ fn callbacks_and_their_replies() {
     let mut valid: Vec<_> = samples(call).iter().map(encoded).collect();
     valid.extend(samples(reply).iter().map(encoded));
     torment(3, decoders::callback, &valid);
+}
+
+#[test]
+fn bodies_of_layouts() {
+    let mut valid: Vec<_> = samples(layouts::file_layout())
+        .iter()
+        .map(encoded)
+        .collect();
+    valid.extend(samples(layouts::data_servers()).iter().map(encoded));
+    torment(7, decoders::reply, &valid);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn unknown_numbers_are_illegal_and_answered_as_such() {
 #[test]
 fn undecoded_operations_keep_their_number_and_end_the_request() {
     for op in [
-        Opnum::Layoutget,
+        Opnum::Layoutstats,
         Opnum::Copy,
         Opnum::Setclientid,
         Opnum::Renew,
@@ -138,6 +138,8 @@ fn a_failure_is_never_sent_as_a_success() {
         ResOp4::Lock(LockRes::Err(NfsStat4::Denied)),
         ResOp4::Lockt(LocktRes::Err(NfsStat4::Denied)),
         ResOp4::Failed(Opnum::Lock.into(), NfsStat4::Denied),
+        ResOp4::Failed(Opnum::Layoutget.into(), NfsStat4::LayoutTryLater),
+        ResOp4::Failed(Opnum::Getdeviceinfo.into(), NfsStat4::TooSmall),
     ] {
         let bytes = encoded(&result);
         assert_eq!(bytes[4..], fault, "{result:?}");
@@ -149,14 +151,14 @@ fn a_failure_is_never_sent_as_a_success() {
 #[test]
 fn a_result_of_an_undecoded_operation_can_only_be_a_failure() {
     let mut w = Writer::new();
-    w.write(&Opnum::Layoutget);
+    w.write(&Opnum::Layoutstats);
     w.write(&NfsStat4::Ok);
     let error = Reader::new(w.into_bytes()).read::<ResOp4>().unwrap_err();
     assert_eq!(
         error,
         DecodeError::UnknownValue {
             kind: "ResOp4",
-            value: 50
+            value: 65
         }
     );
 }

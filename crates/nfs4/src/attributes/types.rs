@@ -75,6 +75,12 @@ xdr_enum! {
 }
 
 xdr_newtype! {
+    /// Kinds of layouts, of [`crate::layout_type`], from the best on.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct LayoutTypes4(pub Vec<u32> [<= LIST_MAX]);
+}
+
+xdr_newtype! {
     /// A path as a list of names, `pathname4`. Empty for the root.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Pathname4(pub Vec<Component4> [<= LIST_MAX]);

@@ -5,10 +5,11 @@ use thiserror::Error;
 use xdr::{DecodeError, Reader, Writer};
 
 use crate::attributes::{
-    Attr, ChangeAttrType4, FsLocations4, FsLocationsInfo4, ModeUmask4, Settime4,
+    Attr, ChangeAttrType4, FsLocations4, FsLocationsInfo4, LayoutTypes4, ModeUmask4, Settime4,
 };
 use crate::{
-    Bitmap4, Fattr4, Fsid4, Mode4, NfsFh4, NfsFtype4, NfsStat4, Nfstime4, Specdata4, Utf8str,
+    Bitmap4, Fattr4, Fsid4, Mdsthreshold4, Mode4, NfsFh4, NfsFtype4, NfsStat4, Nfstime4, Specdata4,
+    Utf8str,
 };
 
 /// Why encoded attributes cannot be used.
@@ -194,8 +195,18 @@ attributes! {
     time_modify_set: Settime4 = TimeModifySet,
     /// The number of the directory that a mount covers.
     mounted_on_fileid: u64 = MountedOnFileid,
+    /// Which layouts the file system has.
+    fs_layout_type: Box<LayoutTypes4> = FsLayoutType,
+    /// Which layouts the file has.
+    layout_type: Box<LayoutTypes4> = LayoutType,
+    /// The preferred size of reads and writes by layouts, in bytes.
+    layout_blksize: u32 = LayoutBlksize,
+    /// Where these best begin: at multiples of so many bytes.
+    layout_alignment: u32 = LayoutAlignment,
     /// Where the file system is served, in detail.
     fs_locations_info: Box<FsLocationsInfo4> = FsLocationsInfo,
+    /// From which size on layouts are of use.
+    mdsthreshold: Box<Mdsthreshold4> = Mdsthreshold,
     /// Attributes that EXCLUSIVE4_1 can set.
     suppattr_exclcreat: Bitmap4 = SuppattrExclcreat,
     /// Which characters names may have: bits of `fs_charset_cap4`.

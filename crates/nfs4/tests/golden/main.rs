@@ -1,6 +1,7 @@
 //! Whole messages, written down by hand from the XDR of RFC 5662, RFC 7863 and
 //! RFC 8276. Each must decode to the value beside it and be produced by it.
 
+mod layouts;
 mod names_and_data;
 mod requests;
 mod sessions;

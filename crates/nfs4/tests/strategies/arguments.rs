@@ -20,6 +20,7 @@ pub fn any_op() -> impl Strategy<Value = ArgOp4> {
         clients(),
         sessions(),
         extended_attributes(),
+        super::layouts::any_op(),
     ]
 }
 

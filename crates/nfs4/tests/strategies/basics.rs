@@ -131,6 +131,14 @@ fn no_delegation() -> impl Strategy<Value = OpenNoneDelegation4> {
     ]
 }
 
+pub fn iomode() -> impl Strategy<Value = LayoutIomode4> {
+    one_of(LayoutIomode4::ALL)
+}
+
+pub fn deviceid() -> impl Strategy<Value = Deviceid4> {
+    uniform16(any::<u8>()).prop_map(Deviceid4)
+}
+
 pub fn channel() -> impl Strategy<Value = ChannelAttrs4> {
     fields!(ChannelAttrs4 {
         headerpadsize: any::<u32>(),

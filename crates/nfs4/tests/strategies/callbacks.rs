@@ -1,9 +1,9 @@
 //! Random callbacks and their results.
 
 use super::basics::*;
-use super::fields;
-use nfs4::GetattrResOk;
+use super::{fields, opaque};
 use nfs4::callback::*;
+use nfs4::{Fsid4, GetattrResOk};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -17,7 +17,37 @@ pub fn any_op() -> impl Strategy<Value = CbArgOp4> {
         sessionid: sessionid(),
         referring_calls: vec(call, 0..4)
     });
+    let file = fields!(LayoutrecallFile4 {
+        fh: handle(),
+        offset: any::<u64>(),
+        length: any::<u64>(),
+        stateid: stateid(),
+    });
+    let fsid = fields!(Fsid4 {
+        major: any::<u64>(),
+        minor: any::<u64>()
+    });
+    let recall = prop_oneof![
+        file.prop_map(Layoutrecall4::File),
+        fsid.prop_map(Layoutrecall4::Fsid),
+        Just(Layoutrecall4::All),
+    ];
+    let change = fields!(Notify4 {
+        mask: bitmap(),
+        values: opaque(40)
+    });
     prop_oneof![
+        fields!(CbLayoutrecallArgs {
+            layout_type: any::<u32>(),
+            iomode: iomode(),
+            changed: any::<bool>(),
+            recall: recall,
+        })
+        .prop_map(CbArgOp4::Layoutrecall),
+        fields!(CbNotifyDeviceidArgs {
+            changes: vec(change, 0..3)
+        })
+        .prop_map(CbArgOp4::NotifyDeviceid),
         fields!(CbGetattrArgs {
             fh: handle(),
             attr_request: bitmap()
@@ -76,6 +106,8 @@ pub fn any_result() -> impl Strategy<Value = CbResOp4> {
         .prop_map(|ok| CbResOp4::Sequence(Ok(ok))),
         failure().prop_map(|status| CbResOp4::Sequence(Err(status))),
         status().prop_map(CbResOp4::NotifyLock),
-        failure().prop_map(|status| CbResOp4::Failed(CbOpnum::Layoutrecall.into(), status)),
+        status().prop_map(CbResOp4::Layoutrecall),
+        status().prop_map(CbResOp4::NotifyDeviceid),
+        failure().prop_map(|status| CbResOp4::Failed(CbOpnum::Notify.into(), status)),
     ]
 }

@@ -7,6 +7,7 @@
 pub mod arguments;
 pub mod basics;
 pub mod callbacks;
+pub mod layouts;
 pub mod results;
 
 use bytes::Bytes;

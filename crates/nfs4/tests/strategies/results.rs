@@ -20,6 +20,7 @@ pub fn any_result() -> impl Strategy<Value = ResOp4> {
         1 => clients(),
         1 => sessions(),
         1 => extended_attributes(),
+        1 => super::layouts::any_result(),
     ]
 }
 
@@ -87,7 +88,7 @@ fn failures() -> BoxedStrategy<ResOp4> {
         |status| ResOp4::Setxattr(Err(status)),
         |status| ResOp4::Listxattrs(Err(status)),
         |status| ResOp4::Removexattr(Err(status)),
-        |status| ResOp4::Failed(Opnum::Layoutget.into(), status),
+        |status| ResOp4::Failed(Opnum::Layoutstats.into(), status),
         |status| ResOp4::Failed(Opnum::Illegal.into(), status),
     ];
     (0..WITH_BODY.len(), failure())
