@@ -1,140 +1,285 @@
-//! Judges handles (rule 3) and does what they are good for.
+//! Carries out what `pool::data_server` decides: one lock around its decisions, and tasks that do what they ask for.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use nfs4_server::{ContentsExtent, NotServed};
-use pool::{Access, Capability, ContentsId, DataServerNumber, HandleKeys, HomeNumber, IssueNumber};
+use control::Moment;
+use pool::data_server::{Command, Fenced, Shelf as Known, Ticket};
+use pool::{
+    Access, ContentsId, DataServerNumber, Generation, HomeNumber, Intent, IntentNumber,
+    LeaseSettings, Report, Rules, ToDataServer, ToHome,
+};
 use throttle::Throttle;
-use vfs::{Commitment, Error, Stability, Written};
 
 use crate::shelf::Shelf;
 
-/// What is told of contents that cannot be read or written, once and then in sums.
-static REFUSALS: Throttle = Throttle::new();
+/// What is told of contents that cannot be changed as a home wants it, once and then in sums.
+static FAILURES: Throttle = Throttle::new();
 
-/// What a data server knows of a home.
-#[derive(Clone, Debug)]
-pub struct HomeSide {
-    /// Handles of another issue number are worth nothing.
-    pub issue: IssueNumber,
-    /// What its handles are sealed with.
-    pub keys: HandleKeys,
+/// How soon something is tried again that a home wants and the disk has refused.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How a data server reaches those around it.
+pub trait Outward: Send + Sync {
+    /// Sends a message to a home: behind all that were sent to it before, or not at all. Does not wait.
+    fn send(&self, home: HomeNumber, message: ToHome);
+
+    /// Closes every connection of clients to the NFS service of this data server: what lies there unread was sent before a gap
+    /// between two leases, and whoever sent it may have gone on elsewhere since (rule 4). Does not wait.
+    fn drop_connections(&self);
 }
 
-/// A data server: whoever shows a handle that a home has sealed for it may do with its contents what the handle is good for.
-#[derive(Debug)]
+/// A data server: whoever shows a handle that a home has sealed for it may do with its contents what the handle is good for, as
+/// long as it has a lease of that home.
+///
+/// It has to ask for leases: see [`DataServer::ask`]. Clones are the same data server.
+#[derive(Clone)]
 pub struct DataServer {
-    number: DataServerNumber,
-    shelf: Arc<Shelf>,
-    homes: RwLock<HashMap<HomeNumber, HomeSide>>,
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) shelf: Arc<Shelf>,
+    outward: Arc<dyn Outward>,
+    core: Mutex<pool::data_server::DataServer>,
+    started: Instant,
+    /// The last question was answered, or none was asked in this run.
+    was_answered: AtomicBool,
 }
 
 impl DataServer {
     /// A data server that answers for no home yet.
     #[must_use]
-    pub fn new(number: DataServerNumber, shelf: Arc<Shelf>) -> DataServer {
+    pub fn new(
+        number: DataServerNumber,
+        lease: LeaseSettings,
+        shelf: Arc<Shelf>,
+        outward: Arc<dyn Outward>,
+    ) -> DataServer {
+        let core = pool::data_server::DataServer::new(number, lease, Rules::ALL);
         DataServer {
-            number,
-            shelf,
-            homes: RwLock::default(),
+            inner: Arc::new(Inner {
+                shelf,
+                outward,
+                core: Mutex::new(core),
+                started: Instant::now(),
+                was_answered: AtomicBool::new(true),
+            }),
         }
     }
 
-    /// From now on it answers for a home, to handles of this issue number.
-    pub fn answer_for(&self, home: HomeNumber, side: HomeSide) {
-        let mut homes = self.homes.write().unwrap_or_else(PoisonError::into_inner);
-        homes.insert(home, side);
+    /// Asks a home for a lease. To be called once a second for every home of the pool, whatever the answers are.
+    ///
+    /// # Errors
+    /// When the counter by which homes recognise this data server cannot be made stable; nothing is asked then.
+    pub async fn ask(&self, home: HomeNumber) -> vfs::Result<()> {
+        let inner = &self.inner;
+        let grow = inner.was_answered.swap(false, Ordering::AcqRel);
+        let standing = inner.shelf.standing(grow).await;
+        let standing =
+            standing.inspect_err(|_| inner.was_answered.store(grow, Ordering::Release))?;
+        let ask = inner.core().ask(inner.now(), home, standing);
+        inner.carry_out_all(vec![ask]);
+        Ok(())
     }
 
-    /// From now on it answers to no handle of a home.
-    pub fn answer_no_more_for(&self, home: HomeNumber) {
-        let mut homes = self.homes.write().unwrap_or_else(PoisonError::into_inner);
-        homes.remove(&home);
-    }
-
-    /// What a handle says, if its seal is good and its home has not fenced everything since.
-    fn open(&self, handle: &[u8]) -> Result<(ContentsId, Capability), NotServed> {
-        let homes = self.homes.read().unwrap_or_else(PoisonError::into_inner);
-        let keys = |home| homes.get(&home).map(|side| &side.keys);
-        let opened = Capability::open(handle, self.number, keys);
-        let capability = opened.map_err(|_| NotServed::Stale)?;
-        let issue = homes.get(&capability.home).map(|side| side.issue);
-        let contents = ContentsId {
-            object: capability.object,
-            placement: capability.placement,
-        };
-        match issue == Some(capability.issue) {
-            true => Ok((contents, capability)),
-            false => Err(NotServed::Stale),
-        }
-    }
-
-    /// An answer counts only if the home has not fenced everything while it was made.
-    fn answer<T>(&self, handle: &[u8], done: vfs::Result<T>) -> Result<T, NotServed> {
-        self.open(handle)?;
-        done.map_err(|error| {
-            if error != Error::Stale {
-                let sum = REFUSALS.failed(("contents are not served", 0), Instant::now());
-                if let Some(sum) = sum {
-                    tracing::warn!(%error, %sum, "contents are not served; their client asks the metadata server");
-                }
+    /// A home has sent a message. Messages of one home are to be handed over one after the other, as they have come. What a
+    /// message asks for is done behind this call, and answered through [`Outward::send`].
+    pub async fn receive(&self, home: HomeNumber, message: ToDataServer) {
+        let inner = &self.inner;
+        let about = match &message {
+            ToDataServer::Lease { .. } => {
+                inner.was_answered.store(true, Ordering::Release);
+                None
             }
-            NotServed::Stale
-        })
+            ToDataServer::Take(intent) => Some(intent.contents),
+            ToDataServer::Look { contents, .. } => Some(*contents),
+        };
+        let report = match about {
+            None => None,
+            Some(contents) => match inner.shelf.report(contents).await {
+                Ok(report) => Some((contents, report)),
+                // Not heard: the home asks again when this server next asks for a lease.
+                Err(error) => return tell(&error),
+            },
+        };
+        let now = inner.now();
+        let known = inner.known(report);
+        let commands = inner.core().handle(now, &known, home, message);
+        inner.carry_out_all(commands);
     }
 }
 
-#[async_trait]
-impl nfs4_server::DataServer for DataServer {
-    async fn check(&self, handle: &[u8]) -> Result<(), NotServed> {
-        let (contents, capability) = self.open(handle)?;
-        match self.shelf.counts(contents, capability.generation).await {
-            Ok(true) => Ok(()),
-            counts => self.answer(handle, counts.and(Err(Error::Stale))),
+impl Inner {
+    fn core(&self) -> MutexGuard<'_, pool::data_server::DataServer> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Moment {
+        Moment(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn known(&self, report: Option<(ContentsId, Report)>) -> KnownOf<'_> {
+        KnownOf {
+            shelf: &self.shelf,
+            report,
         }
     }
 
-    async fn read(&self, handle: &[u8], offset: u64, count: u32) -> Result<Bytes, NotServed> {
-        let (contents, capability) = self.open(handle)?;
-        let range = (offset, count);
-        let read = self.shelf.read(contents, capability.generation, range);
-        let read = read.await;
-        self.answer(handle, read)?.ok_or(NotServed::Hole)
-    }
-
-    async fn write(
-        &self,
+    /// Does something with contents that a handle gives a right to, from its admission to its end one step (rule 3), which ends
+    /// even if whoever asked goes away.
+    ///
+    /// # Errors
+    /// [`NotDone`].
+    pub(crate) async fn with_handle<T, F>(
+        self: &Arc<Self>,
         handle: &[u8],
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-    ) -> Result<Written, NotServed> {
-        let (contents, capability) = self.open(handle)?;
-        if capability.access != Access::ReadWrite {
-            return Err(NotServed::Stale);
+        wanted: Access,
+        work: impl FnOnce(Arc<Shelf>, ContentsId) -> F,
+    ) -> Result<T, NotDone>
+    where
+        T: Send + 'static,
+        F: Future<Output = vfs::Result<T>> + Send + 'static,
+    {
+        let (now, known) = (self.now(), self.known(None));
+        let begun = self.core().begin(now, &known, handle, wanted);
+        let (ticket, capability) = begun.map_err(|_| NotDone::NotServed)?;
+        let contents = capability.contents();
+        let (inner, work) = (Arc::clone(self), work(Arc::clone(&self.shelf), contents));
+        let step = tokio::spawn(async move {
+            let done = work.await;
+            let answered = inner.finish(ticket, contents).await;
+            answered.map_err(|_| NotDone::NotServed)?;
+            done.map_err(|error| NotDone::Failed(error, capability.access))
+        });
+        step.await.map_err(|_| NotDone::NotServed)?
+    }
+
+    fn carry_out_all(self: &Arc<Self>, commands: Vec<Command>) {
+        for command in commands {
+            match command {
+                Command::Send(home, message) => self.outward.send(home, message),
+                Command::DropConnections => self.outward.drop_connections(),
+                Command::CarryOut(home, intent) => {
+                    let inner = Arc::downgrade(self);
+                    tokio::spawn(async move { carry_out(inner, home, intent).await });
+                }
+                Command::MakeStable(home, question, contents) => {
+                    let inner = Arc::downgrade(self);
+                    tokio::spawn(async move { make_stable(inner, home, question, contents).await });
+                }
+            }
         }
-        let bytes = (offset, data);
-        let written = self
-            .shelf
-            .write(contents, capability.generation, bytes, stability);
-        let written = written.await;
-        self.answer(handle, written)
     }
 
-    async fn commit(&self, handle: &[u8]) -> Result<Commitment, NotServed> {
-        let (contents, capability) = self.open(handle)?;
-        let done = self.shelf.commit(contents, capability.generation).await;
-        self.answer(handle, done)
+    /// Ends what was begun. The report is read only where somebody may be told of it.
+    async fn finish(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        contents: ContentsId,
+    ) -> Result<(), pool::data_server::NotServed> {
+        let mut report = None;
+        loop {
+            {
+                let mut core = self.core();
+                if report.is_some() || !core.is_awaited(contents) {
+                    let (answered, commands) = core.finish(self.now(), &self.known(report), ticket);
+                    drop(core);
+                    self.carry_out_all(commands);
+                    return answered;
+                }
+            }
+            match self.shelf.report(contents).await {
+                Ok(found) => report = Some((contents, found)),
+                Err(error) => {
+                    tell(&error);
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+}
+
+/// Why nothing came of a request.
+pub(crate) enum NotDone {
+    /// The handle is worth nothing here and now.
+    NotServed,
+    /// The shelf has refused it.
+    Failed(vfs::Error, Access),
+}
+
+/// Carries an intent out, as often as it takes: until it is done, nothing is served of these contents.
+async fn carry_out(inner: Weak<Inner>, home: HomeNumber, intent: Intent) {
+    while let Some(inner) = inner.upgrade() {
+        let done = match inner.shelf.carry_out(intent).await {
+            Ok(()) => inner.shelf.report(intent.contents).await,
+            Err(error) => Err(error),
+        };
+        match done {
+            Ok(report) => {
+                let known = inner.known(Some((intent.contents, report)));
+                let commands = inner.core().carried_out(&known, home, intent);
+                return inner.carry_out_all(commands);
+            }
+            Err(error) => tell(&error),
+        }
+        drop(inner);
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn make_stable(inner: Weak<Inner>, home: HomeNumber, question: u64, contents: ContentsId) {
+    while let Some(inner) = inner.upgrade() {
+        let done = match inner.shelf.commit(contents).await {
+            Ok(_) => inner.shelf.report(contents).await,
+            Err(error) => Err(error),
+        };
+        match done {
+            Ok(report) => {
+                let known = inner.known(Some((contents, report)));
+                let commands = inner.core().made_stable(&known, home, question, contents);
+                return inner.carry_out_all(commands);
+            }
+            Err(error) => tell(&error),
+        }
+        drop(inner);
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+fn tell(error: &vfs::Error) {
+    if let Some(sum) = FAILURES.failed(("a home waits", 0), Instant::now()) {
+        tracing::warn!(%error, %sum, "what a home wants done with contents fails, and is tried again; check the disk");
+    }
+}
+
+/// What the decisions need to know of a shelf.
+struct KnownOf<'s> {
+    shelf: &'s Shelf,
+    /// Of the only contents that anything may be said of.
+    report: Option<(ContentsId, Report)>,
+}
+
+impl Known for KnownOf<'_> {
+    fn fenced(&self, contents: ContentsId) -> Option<Fenced> {
+        self.shelf.fenced(contents).unwrap_or_else(|error| {
+            tell(&error);
+            // What cannot be read is not served, and what is to be done with it is not done yet.
+            Some(Fenced {
+                generation: Generation(u64::MAX),
+                through: IntentNumber(0),
+                removed: true,
+            })
+        })
     }
 
-    async fn extent(&self, handle: &[u8]) -> Result<ContentsExtent, NotServed> {
-        let (contents, capability) = self.open(handle)?;
-        let found = self.shelf.extent(contents, capability.generation).await;
-        let (end, space_used) = self.answer(handle, found)?;
-        Ok(ContentsExtent { end, space_used })
+    fn report(&self, contents: ContentsId) -> Report {
+        match self.report {
+            Some((of, report)) if of == contents => report,
+            // Wishes are about the contents at hand: what comes next waits for the same ones.
+            _ => Report::default(),
+        }
     }
 }

@@ -1,35 +1,18 @@
-//! What a data server keeps: contents, fences, and the numbers by which a metadata server recognises it.
+//! What a data server keeps: contents, what was fenced, and the numbers by which a metadata server recognises it.
+//!
+//! Contents are files of a store of its own; what was fenced, and who this is, are facts of that store, which can be noted on a
+//! full disk, too: a full data server still cuts and removes.
 
 use std::path::Path;
 
 use bytes::Bytes;
-use pool::{Act, ContentsId, Generation, Report};
+use pool::data_server::Fenced;
+use pool::{Act, ContentsId, Generation, Intent, IntentNumber, Report, Standing};
 use store::{NewStore, Store, StoreError, StoreOptions};
 use vfs::{
     AccessCheck, Commitment, Creation, Credentials, Error, FileSystem, Name, NewObject, ObjectId,
     ObjectKind, Result, SetAttributes, Stability, WriteVerifier, Written,
 };
-
-use crate::fences::{Fence, Fences};
-use crate::guards::Guards;
-
-/// Which contents a data server has (rule 5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Drawn at random when the shelf was made.
-    pub identity: u128,
-    /// How often this was asked for, stably: an older copy of the shelf shows a smaller one.
-    pub counter: u64,
-}
-
-/// What came of a fence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Raised {
-    /// It is carried out, stably, and this is what there is now.
-    Done(Report),
-    /// It had been carried out before, or something newer: nothing was done.
-    Before(Report),
-}
 
 /// Why a shelf cannot be used. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +23,9 @@ pub enum ShelfError {
     /// Something of it cannot be read or written.
     #[error("cannot read what the data server keeps: {0}; check the disk, or run `meridian check`")]
     Content(#[from] Error),
-    /// The file that names it is not as it was written.
+    /// The row that names it is not as it was written.
     #[error(
-        "the file `standing` of the data server is damaged, so nobody can tell whose contents these are; restore the whole data directory from one backup"
+        "the row that says which data server this is is damaged, so nobody can tell whose contents these are; restore the whole data directory from one backup"
     )]
     Standing,
     /// No random numbers are to be had.
@@ -50,18 +33,16 @@ pub enum ShelfError {
     Random(getrandom::Error),
 }
 
-/// Contents, fences and standing of one data server, in a store of its own. Each contents has up to two names there, in a
-/// directory of contents and in one of fences.
+/// Contents, fences and standing of one data server, in a store of its own.
+///
+/// It judges nothing: who may do what, and what has to be finished before, is [`crate::DataServer`]'s business.
 #[derive(Debug)]
 pub struct Shelf {
     store: Kept,
     /// Directory of contents.
     contents: ObjectId,
-    standing_file: ObjectId,
     identity: u128,
     counter: tokio::sync::Mutex<u64>,
-    fences: Fences,
-    guards: Guards,
     run: u64,
 }
 
@@ -74,14 +55,13 @@ impl std::fmt::Debug for Kept {
     }
 }
 
-/// Of contents that nobody has fenced.
-const FIRST_GENERATION: Generation = Generation(1);
-
+/// The directory of contents in the store.
 const CONTENTS: &str = "contents";
-const FENCES: &str = "fences";
-const STANDING: &str = "standing";
-/// Identity (16) and counter (8).
-const STANDING_BYTES: u32 = 24;
+/// The fact that says which data server this is: identity (16) and counter (8).
+const STANDING: &[u8] = b"standing";
+/// Before object (8) and placement (4) in the key of what was fenced. Its row: generation (8), number of the last intent (8), and 1
+/// for contents that are gone (1).
+const FENCED: &[u8] = b"fenced/";
 
 impl Shelf {
     /// Opens the shelf in a directory, or makes a new, empty one where there is none.
@@ -89,54 +69,80 @@ impl Shelf {
     /// # Errors
     /// [`ShelfError`], each with what to do next.
     pub async fn open_or_make(directory: &Path) -> std::result::Result<Shelf, ShelfError> {
-        let options = StoreOptions::new(directory);
+        Shelf::open_with(&StoreOptions::new(directory)).await
+    }
+
+    /// The same with a store that works as these options say.
+    ///
+    /// # Errors
+    /// [`ShelfError`], each with what to do next.
+    pub async fn open_with(options: &StoreOptions) -> std::result::Result<Shelf, ShelfError> {
+        let options = options.clone();
         let opened = tokio::task::spawn_blocking(move || {
             Store::open_or_create(&options, &NewStore::default())
         });
         let opened = opened.await;
         let store = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        // Nobody opens files here, so nobody takes opens up again: what is removed goes at once.
+        store.end_reclaim().await?;
         let contents = directory_in(&store, CONTENTS).await?;
-        let fences = directory_in(&store, FENCES).await?;
-        let (standing_file, standing) = standing_in(&store).await?;
-        let run = store.commit(standing_file, 0, 0).await?.verifier;
+        let standing = store.facts(STANDING)?.pop();
+        let (identity, counter) = match standing {
+            Some((_, row)) => parse_standing(&row).ok_or(ShelfError::Standing)?,
+            None => {
+                let made = (u128::from_be_bytes(random()?), 0);
+                put_standing(&store, made).await?;
+                made
+            }
+        };
         Ok(Shelf {
-            fences: Fences::new(fences),
             store: Kept(store),
             contents,
-            standing_file,
-            identity: standing.identity,
-            counter: tokio::sync::Mutex::new(standing.counter),
-            guards: Guards::default(),
-            run: u64::from_be_bytes(run.0),
+            identity,
+            counter: tokio::sync::Mutex::new(counter),
+            run: u64::from_be_bytes(random()?),
         })
     }
 
-    /// What to show a home, under a larger counter than ever before.
+    /// What to show a home. With `grow` under a larger counter than ever before, stably.
     ///
     /// # Errors
     /// When the counter cannot be made stable.
-    pub async fn next_standing(&self) -> Result<Standing> {
+    pub async fn standing(&self, grow: bool) -> Result<Standing> {
         let mut counter = self.counter.lock().await;
-        let standing = Standing {
+        if grow {
+            put_standing(&self.store.0, (self.identity, *counter + 1)).await?;
+            *counter += 1;
+        }
+        Ok(Standing {
             identity: self.identity,
-            counter: *counter + 1,
-        };
-        put_standing(&self.store.0, self.standing_file, standing).await?;
-        *counter = standing.counter;
-        Ok(standing)
+            counter: *counter,
+            run: self.run,
+        })
     }
 
-    /// Bytes from `offset` on, if handles of this generation count. Holes are zeros; `None` where the contents have ended.
+    /// What is stable about the generation of some contents; `None` when nobody has fenced them.
     ///
     /// # Errors
-    /// [`Error::Stale`] when they do not count.
+    /// [`Error::Io`] when that cannot be told.
+    pub fn fenced(&self, contents: ContentsId) -> Result<Option<Fenced>> {
+        let found = self.store.0.facts(&fenced_key(contents))?.pop();
+        let damaged = || Error::Io("what a data server has fenced is damaged".into());
+        found
+            .map(|(_, row)| parse_fenced(&row).ok_or_else(damaged))
+            .transpose()
+    }
+
+    /// Bytes from `offset` on. Holes are zeros; `None` where the contents have ended.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when they cannot be read, or are not what was written.
     pub async fn read(
         &self,
         contents: ContentsId,
-        generation: Generation,
-        (offset, count): (u64, u32),
+        offset: u64,
+        count: u32,
     ) -> Result<Option<Bytes>> {
-        let _begun = self.begin(contents, generation).await?;
         let Some(file) = self.find(contents).await? else {
             return Ok(None);
         };
@@ -149,18 +155,17 @@ impl Shelf {
         Ok((!read.is_empty() || count == 0).then_some(read))
     }
 
-    /// Writes, if handles of this generation count.
+    /// Writes.
     ///
     /// # Errors
-    /// [`Error::Stale`] when they do not, [`Error::NoSpace`], [`Error::TooLarge`], [`Error::Io`].
+    /// [`Error::NoSpace`], [`Error::TooLarge`], [`Error::Io`].
     pub async fn write(
         &self,
         contents: ContentsId,
-        generation: Generation,
-        (offset, data): (u64, Bytes),
+        offset: u64,
+        data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
-        let _begun = self.begin(contents, generation).await?;
         let file = self.find_or_make(contents).await?;
         let who = Credentials::root();
         let store = &self.store.0;
@@ -173,24 +178,24 @@ impl Shelf {
         })
     }
 
-    /// Makes what was written stable, if handles of this generation count.
+    /// Makes what was written stable.
     ///
     /// # Errors
-    /// [`Error::Stale`] when they do not.
-    pub async fn commit(&self, contents: ContentsId, generation: Generation) -> Result<Commitment> {
-        let _begun = self.begin(contents, generation).await?;
-        self.settle(contents).await?;
+    /// [`Error::Io`] when that fails.
+    pub async fn commit(&self, contents: ContentsId) -> Result<Commitment> {
+        if let Some(file) = self.find(contents).await? {
+            self.store.0.commit(file, 0, 0).await?;
+        }
         Ok(Commitment {
             verifier: self.verifier(),
         })
     }
 
-    /// Where the contents end, and what they take up, if handles of this generation count.
+    /// Where the contents end, and what they take up, both in bytes.
     ///
     /// # Errors
-    /// [`Error::Stale`] when they do not.
-    pub async fn extent(&self, contents: ContentsId, generation: Generation) -> Result<(u64, u64)> {
-        let _begun = self.begin(contents, generation).await?;
+    /// [`Error::Io`] when that cannot be told.
+    pub async fn extent(&self, contents: ContentsId) -> Result<(u64, u64)> {
         match self.find(contents).await? {
             Some(file) => {
                 let attributes = self.store.0.attributes(file).await?;
@@ -200,55 +205,45 @@ impl Shelf {
         }
     }
 
-    /// Whether handles of this generation count now.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when that cannot be told.
-    pub async fn counts(&self, contents: ContentsId, generation: Generation) -> Result<bool> {
-        Ok(match self.fences.of(&self.store.0, contents).await? {
-            Some(fence) => !fence.removed && fence.generation == generation,
-            None => generation == FIRST_GENERATION,
-        })
-    }
-
-    /// From now on only handles of this generation count, and with that, stably, something is done to the contents. Waits for
-    /// reads and writes that have begun. What comes once more is not done once more, so that nothing is cut that was written since.
+    /// Carries an intent out, stably, and notes that. Nobody else may use the contents meanwhile.
     ///
     /// # Errors
     /// When it cannot be made stable; it may be done in part then, and has to be asked for again before anything is served.
-    pub async fn raise(
-        &self,
-        contents: ContentsId,
-        generation: Generation,
-        act: Act,
-    ) -> Result<Raised> {
-        let _alone = self.guards.exclude(contents).await;
-        let before = self.fences.of(&self.store.0, contents).await?;
-        let is_done = before.is_some_and(|fence| {
-            fence.removed || (fence.generation >= generation && act != Act::Remove)
-        });
-        if is_done {
-            return Ok(Raised::Before(self.report_alone(contents).await?));
-        }
+    pub async fn carry_out(&self, intent: Intent) -> Result<()> {
+        let contents = intent.contents;
         // The act comes first: where a crash comes between, the old generation stands, and all of it is asked for again.
-        self.carry_out(contents, act).await?;
-        self.settle(contents).await?;
-        let fence = Fence {
-            generation: before.map_or(generation, |fence| fence.generation.max(generation)),
-            removed: act == Act::Remove,
+        self.act(contents, intent.act).await?;
+        self.commit(contents).await?;
+        let before = self.fenced(contents)?;
+        let generation = before.map_or(intent.generation, |fenced| {
+            fenced.generation.max(intent.generation)
+        });
+        let fenced = Fenced {
+            generation,
+            through: intent.number,
+            removed: intent.act == Act::Remove || before.is_some_and(|fenced| fenced.removed),
         };
-        self.fences.raise(&self.store.0, contents, fence).await?;
-        Ok(Raised::Done(self.report_alone(contents).await?))
+        let row = (fenced_key(contents), Some(encode_fenced(fenced)));
+        put(&self.store.0, row).await
     }
 
-    /// What there is of some contents, stably, once reads and writes that have begun are finished.
+    /// What there is of some contents.
     ///
     /// # Errors
-    /// When it cannot be made stable.
+    /// [`Error::Io`] when that cannot be told.
     pub async fn report(&self, contents: ContentsId) -> Result<Report> {
-        let _alone = self.guards.exclude(contents).await;
-        self.settle(contents).await?;
-        self.report_alone(contents).await
+        let (end, writes) = match self.find(contents).await? {
+            Some(file) => {
+                let attributes = self.store.0.attributes(file).await?;
+                (attributes.size, attributes.change.0)
+            }
+            None => (0, 0),
+        };
+        Ok(Report {
+            end,
+            run: self.run,
+            writes,
+        })
     }
 
     /// Puts everything on stable storage.
@@ -259,22 +254,28 @@ impl Shelf {
         self.store.0.sync().await
     }
 
-    async fn carry_out(&self, contents: ContentsId, act: Act) -> Result<()> {
+    async fn act(&self, contents: ContentsId, act: Act) -> Result<()> {
         let (store, who) = (&self.store.0, Credentials::root());
         let access = AccessCheck::Open(&who);
         match act {
             Act::Fence => {}
             Act::Truncate(size) => {
-                let file = match size {
-                    0 => self.find(contents).await?,
-                    _ => Some(self.find_or_make(contents).await?),
-                };
                 let set = SetAttributes {
                     size: Some(size),
                     ..SetAttributes::default()
                 };
-                if let Some(file) = file {
-                    store.set_attributes(access, file, &set).await?;
+                let resized = match self.find(contents).await? {
+                    None if size == 0 => return Ok(()),
+                    None => match self.find_or_make(contents).await {
+                        Ok(file) => store.set_attributes(access, file, &set).await,
+                        Err(error) => Err(error),
+                    },
+                    Some(file) => store.set_attributes(access, file, &set).await,
+                };
+                match resized {
+                    // Only what ended before the new end lacks room for a row of it, and nothing is to be cut there.
+                    Ok(_) | Err(Error::NoSpace) => {}
+                    Err(error) => return Err(error),
                 }
             }
             Act::Punch(extent) => {
@@ -293,50 +294,23 @@ impl Shelf {
         Ok(())
     }
 
-    async fn report_alone(&self, contents: ContentsId) -> Result<Report> {
-        let (end, writes) = match self.find(contents).await? {
-            Some(file) => {
-                let attributes = self.store.0.attributes(file).await?;
-                (attributes.size, attributes.change.0)
-            }
-            None => (0, 0),
-        };
-        Ok(Report {
-            end,
-            run: self.run,
-            writes,
-        })
-    }
-
-    async fn settle(&self, contents: ContentsId) -> Result<()> {
-        match self.find(contents).await? {
-            Some(file) => self.store.0.commit(file, 0, 0).await.map(|_| ()),
-            None => Ok(()),
-        }
-    }
-
-    /// Judges a generation and holds off whoever would change what it is worth.
-    async fn begin(
-        &self,
-        contents: ContentsId,
-        generation: Generation,
-    ) -> Result<tokio::sync::OwnedRwLockReadGuard<()>> {
-        let begun = self.guards.share(contents).await;
-        match self.counts(contents, generation).await? {
-            true => Ok(begun),
-            false => Err(Error::Stale),
-        }
-    }
-
     async fn find(&self, contents: ContentsId) -> Result<Option<ObjectId>> {
-        find_in(&self.store.0, self.contents, &name_of(contents)?).await
+        let (who, name) = (Credentials::root(), name_of(contents)?);
+        match self.store.0.lookup(&who, self.contents, &name).await {
+            Ok(found) => Ok(Some(found.id)),
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn find_or_make(&self, contents: ContentsId) -> Result<ObjectId> {
-        match self.find(contents).await? {
-            Some(file) => Ok(file),
-            None => file_in(&self.store.0, self.contents, &name_of(contents)?).await,
+        if let Some(file) = self.find(contents).await? {
+            return Ok(file);
         }
+        let (who, new) = (Credentials::root(), NewObject::File(Creation::Unchecked));
+        let (name, set) = (name_of(contents)?, SetAttributes::default());
+        let made = self.store.0.create(&who, self.contents, &name, new, &set);
+        Ok(made.await?.attributes.id)
     }
 
     /// Differs from that of every other data server and every other run of this one (rule 9).
@@ -346,20 +320,7 @@ impl Shelf {
     }
 }
 
-/// The object under a name.
-pub(crate) async fn find_in(
-    store: &Store,
-    directory: ObjectId,
-    name: &Name,
-) -> Result<Option<ObjectId>> {
-    match store.lookup(&Credentials::root(), directory, name).await {
-        Ok(found) => Ok(Some(found.id)),
-        Err(Error::NotFound) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-pub(crate) fn name_of(contents: ContentsId) -> Result<Name> {
+fn name_of(contents: ContentsId) -> Result<Name> {
     let ContentsId { object, placement } = contents;
     let name = format!("{:016x}.{:08x}", object.as_u64(), placement.0);
     Ok(Name::new(name.into_bytes())?)
@@ -379,53 +340,77 @@ async fn directory_in(store: &Store, name: &str) -> Result<ObjectId> {
     }
 }
 
-pub(crate) async fn file_in(store: &Store, directory: ObjectId, name: &Name) -> Result<ObjectId> {
-    let (who, new) = (Credentials::root(), NewObject::File(Creation::Unchecked));
-    let set = SetAttributes::default();
-    let made = store.create(&who, directory, name, new, &set);
-    Ok(made.await?.attributes.id)
+/// Puts a fact on stable storage.
+async fn put(store: &Store, row: (Vec<u8>, Option<Vec<u8>>)) -> Result<()> {
+    let ticket = store.put_facts(vec![row]).await?;
+    store.wait_stable(ticket).await
 }
 
-/// The file, and what it says. A new one is written before anything else is done.
-async fn standing_in(store: &Store) -> std::result::Result<(ObjectId, Standing), ShelfError> {
-    let (who, name) = (
-        Credentials::root(),
-        Name::new(STANDING).map_err(Error::from)?,
-    );
-    let file = file_in(store, ObjectId::ROOT, &name).await?;
-    let read = store.read(AccessCheck::Open(&who), file, 0, STANDING_BYTES + 1);
-    let read = read.await?.bytes;
-    if let Some(standing) = parse_standing(&read) {
-        return Ok((file, standing));
-    }
-    if !read.is_empty() {
-        return Err(ShelfError::Standing);
-    }
-    let mut identity = [0; 16];
-    getrandom::fill(&mut identity).map_err(ShelfError::Random)?;
-    let standing = Standing {
-        identity: u128::from_be_bytes(identity),
-        counter: 0,
-    };
-    put_standing(store, file, standing).await?;
-    Ok((file, standing))
+async fn put_standing(store: &Store, (identity, counter): (u128, u64)) -> Result<()> {
+    let row = [&identity.to_be_bytes()[..], &counter.to_be_bytes()].concat();
+    put(store, (STANDING.to_vec(), Some(row))).await
 }
 
-fn parse_standing(bytes: &[u8]) -> Option<Standing> {
-    let (identity, counter) = bytes.split_at_checked(16)?;
-    Some(Standing {
-        identity: u128::from_be_bytes(identity.try_into().ok()?),
-        counter: u64::from_be_bytes(counter.try_into().ok()?),
+fn parse_standing(row: &[u8]) -> Option<(u128, u64)> {
+    let (identity, counter) = row.split_first_chunk()?;
+    let counter = counter.try_into().ok()?;
+    Some((u128::from_be_bytes(*identity), u64::from_be_bytes(counter)))
+}
+
+fn fenced_key(contents: ContentsId) -> Vec<u8> {
+    let ContentsId { object, placement } = contents;
+    let (object, placement) = (object.as_u64().to_be_bytes(), placement.0.to_be_bytes());
+    [FENCED, &object, &placement].concat()
+}
+
+fn encode_fenced(fenced: Fenced) -> Vec<u8> {
+    let (generation, through) = (fenced.generation.0, fenced.through.0);
+    let removed = [u8::from(fenced.removed)];
+    [
+        &generation.to_be_bytes()[..],
+        &through.to_be_bytes(),
+        &removed,
+    ]
+    .concat()
+}
+
+fn parse_fenced(row: &[u8]) -> Option<Fenced> {
+    let (generation, rest) = row.split_first_chunk()?;
+    let (through, removed) = rest.split_first_chunk()?;
+    Some(Fenced {
+        generation: Generation(u64::from_be_bytes(*generation)),
+        through: IntentNumber(u64::from_be_bytes(*through)),
+        removed: match removed {
+            [0] => false,
+            [1] => true,
+            _ => return None,
+        },
     })
 }
 
-async fn put_standing(store: &Store, file: ObjectId, standing: Standing) -> Result<()> {
-    let (identity, counter) = (
-        standing.identity.to_be_bytes(),
-        standing.counter.to_be_bytes(),
-    );
-    let bytes = Bytes::from([&identity[..], &counter].concat());
-    let who = Credentials::root();
-    let written = store.write(AccessCheck::Open(&who), file, 0, bytes, Stability::File);
-    written.await.map(|_| ())
+fn random<const BYTES: usize>() -> std::result::Result<[u8; BYTES], ShelfError> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(ShelfError::Random)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_fenced_is_read_as_it_was_noted_and_nothing_else_is() {
+        for removed in [false, true] {
+            let fenced = Fenced {
+                generation: Generation(u64::MAX - 9),
+                through: IntentNumber(7),
+                removed,
+            };
+            let row = encode_fenced(fenced);
+            assert_eq!(parse_fenced(&row), Some(fenced));
+            assert_eq!(parse_fenced(&row[..16]), None);
+            assert_eq!(parse_fenced(&[&row[..16], &[2]].concat()), None);
+            assert_eq!(parse_fenced(&[&row[..], &[0]].concat()), None);
+        }
+    }
 }

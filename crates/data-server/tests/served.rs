@@ -5,11 +5,12 @@
 mod fixture;
 
 use nfs4::{ArgOp4, NfsStat4, PutfhArgs, StableHow4, exchgid};
-use pool::{Access, Act, DataServerNumber, Generation, HomeNumber, IssueNumber, KeyNumber};
+use std::time::Duration;
+
+use pool::{Access, Act, DataServerNumber, Generation, IssueNumber};
 use vfs::Extent;
 
-use data_server::{HomeSide, Raised};
-use fixture::{Fixture, contents, handle_of, keys, put, read, write};
+use fixture::{Fixture, handle_of, keys, put, read, write};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_are_read_as_they_were_written_by_whoever_has_a_handle() {
@@ -46,7 +47,7 @@ async fn bytes_are_read_as_they_were_written_by_whoever_has_a_handle() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handle_that_was_not_sealed_for_just_this_reads_and_writes_nothing() {
-    let fixture = Fixture::new().await;
+    let mut fixture = Fixture::new().await;
     let client = fixture.client().await;
     let good = fixture.handle(7, Access::ReadWrite);
     write(&client, &good, 0, b"secret", StableHow4::FileSync)
@@ -98,32 +99,37 @@ async fn a_handle_that_was_not_sealed_for_just_this_reads_and_writes_nothing() {
         b"secret".as_slice()
     );
 
-    let mut rotated = keys(1);
-    rotated.rotate(pool::HandleKey::new(KeyNumber(2), [2; 32]));
-    let issue = IssueNumber(5);
-    let side = HomeSide {
-        issue,
-        keys: rotated,
-    };
-    fixture.server.answer_for(fixture::HOME, side);
-    assert_eq!(
-        put(&client, &good).await,
-        NfsStat4::Ok,
-        "the key before still counts"
-    );
-    fixture.server.answer_no_more_for(fixture::HOME);
+    fixture.lease(IssueNumber(5), 2).await;
+    let before = put(&client, &good).await;
+    assert_eq!(before, NfsStat4::Ok, "the key before still counts");
+    fixture.lease(IssueNumber(5), 3).await;
     assert_eq!(put(&client, &good).await, NfsStat4::Stale);
-    let others = HomeSide {
-        issue,
-        keys: keys(1),
-    };
-    fixture.server.answer_for(HomeNumber(9), others);
+    fixture.lease(IssueNumber(6), 1).await;
     assert_eq!(put(&client, &good).await, NfsStat4::Stale);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_served_without_a_lease_of_the_home() {
+    let mut fixture = Fixture::without_a_lease(Duration::from_secs(1)).await;
+    let client = fixture.client().await;
+    let handle = fixture.handle(7, Access::ReadWrite);
+    assert_eq!(put(&client, &handle).await, NfsStat4::Stale);
+    // On a slow machine the lease may have run out before anything is asked.
+    for _ in 0..100 {
+        fixture.lease(IssueNumber(5), 1).await;
+        if put(&client, &handle).await == NfsStat4::Ok {
+            break;
+        }
+    }
+    while put(&client, &handle).await == NfsStat4::Ok {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(read(&client, &handle, 0, 1).await, Err(NfsStat4::Stale));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_fenced_or_removed_stays_so_through_restarts_and_what_was_written_too() {
-    let fixture = Fixture::new().await;
+    let mut fixture = Fixture::new().await;
     let client = fixture.client().await;
     let (old, gone) = (
         fixture.handle(7, Access::ReadWrite),
@@ -138,33 +144,18 @@ async fn what_was_fenced_or_removed_stays_so_through_restarts_and_what_was_writt
     }
     let verifier = fixture::commit(&client, &other).await.unwrap();
     let two = Generation(2);
-    let raised = fixture
-        .shelf
-        .raise(contents(7), two, Act::Truncate(70_000))
-        .await
-        .unwrap();
-    let Raised::Done(report) = raised else {
-        panic!("{raised:?}")
-    };
+    let report = fixture.take(1, 7, Act::Truncate(70_000)).await;
     assert_eq!(report.end, 70_000);
-    fixture
-        .shelf
-        .raise(contents(8), two, Act::Remove)
-        .await
-        .unwrap();
+    fixture.take(2, 8, Act::Remove).await;
     let hole = Extent {
         offset: 4096,
         length: 8192,
     };
-    fixture
-        .shelf
-        .raise(contents(9), two, Act::Punch(hole))
-        .await
-        .unwrap();
-    let before = fixture.shelf.next_standing().await.unwrap();
+    fixture.take(3, 9, Act::Punch(hole)).await;
+    let before = fixture.shelf.standing(true).await.unwrap();
 
-    let fixture = fixture.restart().await;
-    let after = fixture.shelf.next_standing().await.unwrap();
+    let mut fixture = fixture.restart().await;
+    let after = fixture.shelf.standing(true).await.unwrap();
     assert_eq!(after.identity, before.identity);
     assert!(after.counter > before.counter);
     let client = fixture.client().await;
@@ -186,22 +177,10 @@ async fn what_was_fenced_or_removed_stays_so_through_restarts_and_what_was_writt
     write(&client, &now, 70_000, &data, StableHow4::FileSync)
         .await
         .unwrap();
-    let again = fixture
-        .shelf
-        .raise(contents(7), two, Act::Truncate(70_000))
-        .await
-        .unwrap();
-    assert!(
-        matches!(again, Raised::Before(report) if report.end == 270_000),
-        "{again:?}"
-    );
-    assert!(
-        !fixture
-            .shelf
-            .counts(contents(8), Generation(3))
-            .await
-            .unwrap()
-    );
+    let again = fixture.take(1, 7, Act::Truncate(70_000)).await;
+    assert_eq!(again.end, 270_000);
+    let never = fixture.handle_in(8, Generation(3), Access::ReadWrite);
+    assert_eq!(put(&client, &never).await, NfsStat4::Stale);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

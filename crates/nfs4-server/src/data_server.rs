@@ -60,7 +60,7 @@ pub struct ContentsExtent {
 }
 
 /// Why a client has to turn to the metadata server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotServed {
     /// With everything of this file: the layout is of no use any more (NFS4ERR_STALE).
     #[error("the handle gives no right here")]
@@ -68,4 +68,7 @@ pub enum NotServed {
     /// With this one READ: what lies there is not this server's to say (NFS4ERR_PNFS_IO_HOLE, RFC 8881, section 15.1.10.3).
     #[error("nothing is known of these bytes")]
     Hole,
+    /// The metadata server itself asks, and is told what it has to tell its clients.
+    #[error(transparent)]
+    Failed(#[from] vfs::Error),
 }

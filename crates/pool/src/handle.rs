@@ -5,6 +5,7 @@
 
 use crate::fields::{Fields, Malformed};
 use crate::keys::{HandleKey, HandleKeys};
+use crate::message::ContentsId;
 use crate::numbers::{
     DataServerNumber, Generation, HomeNumber, IssueNumber, KeyNumber, PlacementNumber,
 };
@@ -32,6 +33,7 @@ const VERSION: u8 = 1;
 
 const ACCESS_READ: u8 = 1;
 const ACCESS_READ_WRITE: u8 = 2;
+const ACCESS_HOME: u8 = 3;
 
 /// What a handle is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +42,9 @@ pub enum Access {
     Read,
     /// Reading and writing; clients read through layouts for writing, too.
     ReadWrite,
+    /// The same by the home itself, which reads and writes for clients without layouts. It is told why something fails, where
+    /// clients are sent to the home. Never given away.
+    Home,
 }
 
 /// What a handle says, once its seal was found to be good. Whether it still counts depends on what the data server knows of the
@@ -98,6 +103,15 @@ pub enum Refused {
 }
 
 impl Capability {
+    /// Whose bytes it is about.
+    #[must_use]
+    pub fn contents(&self) -> ContentsId {
+        ContentsId {
+            object: self.object,
+            placement: self.placement,
+        }
+    }
+
     /// Takes a capability out of a handle that a client showed the data server `server`. `keys` finds the keys of a home.
     ///
     /// # Errors
@@ -121,6 +135,7 @@ impl Capability {
             access: match fields.u8()? {
                 ACCESS_READ => Access::Read,
                 ACCESS_READ_WRITE => Access::ReadWrite,
+                ACCESS_HOME => Access::Home,
                 _ => return Err(Malformed("what a handle is good for is unknown").into()),
             },
         };
@@ -150,6 +165,7 @@ impl Capability {
         bytes[35] = match self.access {
             Access::Read => ACCESS_READ,
             Access::ReadWrite => ACCESS_READ_WRITE,
+            Access::Home => ACCESS_HOME,
         };
         bytes
     }

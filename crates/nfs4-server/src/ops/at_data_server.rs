@@ -67,6 +67,7 @@ fn status_of(reason: NotServed) -> NfsStat4 {
     match reason {
         NotServed::Stale => NfsStat4::Stale,
         NotServed::Hole => NfsStat4::PnfsIoHole,
+        NotServed::Failed(error) => crate::status::status_of(&error),
     }
 }
 

@@ -3,7 +3,6 @@
 use super::{Command, DataServer, HomeSide, Shelf};
 use crate::handle::{Access, Capability, Refused};
 use crate::keys::{HandleKey, HandleKeys};
-use crate::message::ContentsId;
 use crate::numbers::{Generation, HomeNumber, IssueNumber};
 use control::Moment;
 
@@ -91,13 +90,10 @@ impl DataServer {
         shelf: &impl Shelf,
         handle: &[u8],
         wanted: Access,
-    ) -> Result<(Ticket, ContentsId), NotServed> {
+    ) -> Result<(Ticket, Capability), NotServed> {
         let keys = |home| self.homes.get(&home).map(|side: &HomeSide| &side.keys);
         let capability = Capability::open(handle, self.number, keys)?;
-        let contents = ContentsId {
-            object: capability.object,
-            placement: capability.placement,
-        };
+        let contents = capability.contents();
         self.check_lease(now, capability.home)?;
         let issue = self.homes.get(&capability.home).map(|side| side.issue);
         if issue != Some(capability.issue) && self.rules.issue_checked() {
@@ -118,7 +114,7 @@ impl DataServer {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.begun.insert(ticket, (capability.home, contents));
-        Ok((ticket, contents))
+        Ok((ticket, capability))
     }
 
     /// A read or write that had begun has happened, or failed.

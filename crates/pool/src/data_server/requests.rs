@@ -77,6 +77,13 @@ impl DataServer {
         self.go_on(shelf, None)
     }
 
+    /// Whether a home waits for something about these contents, so that [`DataServer::finish`] may have to report what there is.
+    #[must_use]
+    pub fn is_awaited(&self, contents: ContentsId) -> bool {
+        let mut waiting = self.waiting.iter();
+        waiting.any(|waiting| waiting.wish.contents() == contents)
+    }
+
     /// Whether an intent waits for these contents or is being carried out.
     pub(super) fn is_being_fenced(&self, contents: ContentsId) -> bool {
         let fences = |waiting: &Waiting| matches!(waiting.wish, Wish::Intent(intent) if intent.contents == contents);

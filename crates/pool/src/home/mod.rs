@@ -14,6 +14,7 @@ pub use command::{Command, Record};
 pub use file::FileRow;
 pub use request::{Holder, Outcome, Request};
 
+use crate::handle::{Access, Capability, Handle};
 use crate::keys::{HandleKey, HandleKeys};
 use crate::lease::LeaseSettings;
 use crate::message::{Intent, IntentNumber, Standing, ToDataServer, ToHome};
@@ -177,6 +178,26 @@ impl Home {
             self.time_passed(now, object, &mut commands);
         }
         commands
+    }
+
+    /// A data server has joined the pool. One that is known stays what it is.
+    pub fn add_server(&mut self, number: DataServerNumber, joined: Moment) {
+        let server = || Server::new(None, joined);
+        self.servers.entry(number).or_insert_with(server);
+    }
+
+    /// A handle with which the home itself reads and writes at one of the data servers of a file whose row this is.
+    #[must_use]
+    pub fn own_handle(&self, row: &FileRow, server: DataServerNumber) -> Handle {
+        let capability = Capability {
+            home: self.number,
+            issue: self.issue,
+            object: row.contents.object,
+            placement: row.contents.placement,
+            generation: row.generation,
+            access: Access::Home,
+        };
+        self.keys.seal(&capability, server)
     }
 
     fn record(&mut self, record: Record, commands: &mut Vec<Command>) -> Mark {

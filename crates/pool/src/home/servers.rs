@@ -107,7 +107,8 @@ impl Home {
     }
 
     /// Whether a data server has a lease of this run and owes nothing.
-    pub(super) fn serves(&self, now: Moment, number: DataServerNumber) -> bool {
+    #[must_use]
+    pub fn serves(&self, now: Moment, number: DataServerNumber) -> bool {
         let owes = || {
             self.intents
                 .values()

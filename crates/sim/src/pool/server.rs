@@ -217,7 +217,7 @@ impl World {
         let begun = self.with_server(place, |core, now, shelf| {
             core.begin(now, shelf, &request.handle, wanted)
         });
-        let (ticket, contents) = match begun {
+        let (ticket, capability) = match begun {
             None => return,
             Some(Err(_)) => {
                 self.io_reply(place, &request, IoReply::Stale);
@@ -229,7 +229,7 @@ impl World {
         let admitted = self.tick();
         let begun = Begun {
             request,
-            contents,
+            contents: capability.contents(),
             admitted,
         };
         self.servers[place].begun.insert(ticket, begun);

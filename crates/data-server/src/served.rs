@@ -1,0 +1,87 @@
+//! What clients ask of a data server, through its NFS service.
+
+use std::time::Instant;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use nfs4_server::{ContentsExtent, NotServed};
+use pool::Access;
+use throttle::Throttle;
+use vfs::{Commitment, Stability, Written};
+
+use crate::server::{DataServer, NotDone};
+
+/// What is told of contents that cannot be read or written, once and then in sums.
+static REFUSALS: Throttle = Throttle::new();
+
+/// A home is told why something fails; whoever has a layout is sent to the home (rule 3).
+fn refusal(reason: NotDone) -> NotServed {
+    match reason {
+        NotDone::NotServed => NotServed::Stale,
+        NotDone::Failed(error, Access::Home) => NotServed::Failed(error),
+        NotDone::Failed(error, Access::Read | Access::ReadWrite) => {
+            let sum = REFUSALS.failed(("contents are not served", 0), Instant::now());
+            if let Some(sum) = sum {
+                tracing::warn!(%error, %sum, "contents are not served; their client asks the metadata server");
+            }
+            NotServed::Stale
+        }
+    }
+}
+
+#[async_trait]
+impl nfs4_server::DataServer for DataServer {
+    async fn check(&self, handle: &[u8]) -> Result<(), NotServed> {
+        let nothing = self
+            .inner
+            .with_handle(handle, Access::Read, |_, _| async { Ok(()) });
+        nothing.await.map_err(refusal)
+    }
+
+    async fn read(&self, handle: &[u8], offset: u64, count: u32) -> Result<Bytes, NotServed> {
+        let read =
+            self.inner
+                .with_handle(handle, Access::Read, move |shelf, contents| async move {
+                    shelf.read(contents, offset, count).await
+                });
+        read.await.map_err(refusal)?.ok_or(NotServed::Hole)
+    }
+
+    async fn write(
+        &self,
+        handle: &[u8],
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written, NotServed> {
+        let written =
+            self.inner.with_handle(
+                handle,
+                Access::ReadWrite,
+                move |shelf, contents| async move {
+                    shelf.write(contents, offset, data, stability).await
+                },
+            );
+        written.await.map_err(refusal)
+    }
+
+    async fn commit(&self, handle: &[u8]) -> Result<Commitment, NotServed> {
+        // Whoever may only read may ask for it, too: it changes nothing.
+        let done = self
+            .inner
+            .with_handle(handle, Access::Read, |shelf, contents| async move {
+                shelf.commit(contents).await
+            });
+        done.await.map_err(refusal)
+    }
+
+    async fn extent(&self, handle: &[u8]) -> Result<ContentsExtent, NotServed> {
+        let found = self
+            .inner
+            .with_handle(handle, Access::Read, |shelf, contents| async move {
+                shelf.extent(contents).await
+            });
+        let (end, space_used) = found.await.map_err(refusal)?;
+        Ok(ContentsExtent { end, space_used })
+    }
+}
