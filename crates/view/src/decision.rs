@@ -123,6 +123,16 @@ pub enum Decision {
         /// When.
         at_unix_s: u64,
     },
+    /// A newcomer, which has never been active, is configured no longer, so that another one can be; it may be configured
+    /// again.
+    Withdraw {
+        /// The newcomer.
+        slot: ReplicaSlot,
+        /// The active replica that asks for it.
+        by: ReplicaSlot,
+        /// When.
+        at_unix_s: u64,
+    },
 }
 
 /// So many names can lead to other servers.
@@ -191,7 +201,8 @@ impl Decision {
             | Decision::Recover { by, .. }
             | Decision::Replace { by, .. }
             | Decision::Note { by, .. }
-            | Decision::Junction { by, .. } => *by,
+            | Decision::Junction { by, .. }
+            | Decision::Withdraw { by, .. } => *by,
         }
     }
 }

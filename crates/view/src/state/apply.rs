@@ -135,6 +135,14 @@ impl ViewState {
                 let verdict = verdict.map(|what| shortened(&what));
                 self.note(verdict, *by, *at_unix_s)
             }
+            Decision::Withdraw {
+                slot,
+                by,
+                at_unix_s,
+            } => {
+                let verdict = self.entitled(*by).and_then(|()| self.withdraw(*slot));
+                self.conclude(verdict, *by, *at_unix_s)
+            }
         }
     }
 

@@ -30,6 +30,18 @@ impl ViewState {
         Ok(format!("removed replica {}", slot.0))
     }
 
+    /// Takes a newcomer out of the configuration for now.
+    pub(super) fn withdraw(&mut self, slot: ReplicaSlot) -> Verdict {
+        if self.newcomer() != Some(slot) {
+            return Err(format!("replica {} is no newcomer", slot.0));
+        }
+        self.members.remove(&slot);
+        Ok(format!(
+            "replica {} waits with its admission, because it is not there and another one is",
+            slot.0
+        ))
+    }
+
     /// Whether nothing of a replica waits to be decided. Where nobody else that holds data takes part with the one who
     /// decides, there is nobody to agree with about what counts.
     fn leaves_nothing_open(&self, slot: ReplicaSlot, by: ReplicaSlot) -> Result<(), String> {

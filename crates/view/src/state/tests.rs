@@ -219,6 +219,25 @@ fn an_admission_is_refused() {
     refuse(&state, &admit(1, 2, 2, 4), over);
 }
 
+/// Slots of removed members are never used again; one that was withdrawn has not been a member yet.
+#[test]
+fn a_newcomer_that_was_withdrawn_can_be_configured_again_and_no_other_member_is_withdrawn() {
+    let mut state = data(2);
+    let withdraw = |number: u16| Decision::Withdraw {
+        slot: slot(number),
+        by: slot(1),
+        at_unix_s: 0,
+    };
+    refuse(&state, &withdraw(2), "replica 2 is no newcomer");
+    refuse(&state, &withdraw(3), "replica 3 is no newcomer");
+    hold(&mut state, &configure(3, 1));
+    hold(&mut state, &withdraw(3));
+    assert_eq!((state.newcomer(), state.members.len()), (None, 2));
+    assert!(state.removed.is_empty() && state.losses.is_empty());
+    hold(&mut state, &configure(3, 1));
+    assert_eq!(state.newcomer(), Some(slot(3)));
+}
+
 #[test]
 fn a_configuration_grows_by_one_newcomer_at_a_time() {
     let mut state = data(1);

@@ -216,10 +216,17 @@ fn next(
                 .filter(|member| !member.revoked && !configured(&ReplicaSlot(member.slot)))
                 .filter(|member| !state.removed.contains(&ReplicaSlot(member.slot)))
         };
-        // One that joined and was never started holds up nobody who came later.
-        let mut present = to_come().filter(|member| is_there(ReplicaSlot(member.slot)));
-        let member = present.next().or_else(|| to_come().next());
-        let member = member.filter(|_| state.newcomer().is_none())?;
+        // One that joined and does not answer holds up nobody who came later, whether it was configured or not.
+        let present = to_come().find(|member| is_there(ReplicaSlot(member.slot)));
+        if let Some(slot) = state.newcomer() {
+            let is_in_the_way = present.is_some() && !is_there(slot);
+            return is_in_the_way.then_some(Step::Change(Decision::Withdraw {
+                slot,
+                by,
+                at_unix_s,
+            }));
+        }
+        let member = present.or_else(|| to_come().next())?;
         Some(Step::Change(Decision::Configure {
             slot: ReplicaSlot(member.slot),
             kind: kind_of(member),
@@ -348,6 +355,48 @@ mod tests {
         assert_eq!(comes(|_| true), 2);
         // Who leads may reach it though we do not.
         assert_eq!(comes(|_| false), 2);
+    }
+
+    /// A newcomer was configured and died before it was admitted: nobody who joined later was configured.
+    #[test]
+    fn a_newcomer_that_died_holds_up_nobody_who_comes_later() {
+        let list = MemberList {
+            members: [1, 2, 3].map(|slot| member(slot, false)).to_vec(),
+            ..MemberList::default()
+        };
+        let mut state = set(1);
+        let step = |state: &ViewState, there: &[u16]| {
+            let is_there = |slot: ReplicaSlot| there.contains(&slot.0);
+            next(&list, state, (FOUNDER, 0), |_| false, is_there)
+        };
+        let configures = |state: &mut ViewState, there: &[u16], expected: u16| {
+            let Some(Step::Change(decision @ Decision::Configure { slot, .. })) =
+                step(state, there)
+            else {
+                panic!("nobody is configured");
+            };
+            assert_eq!(slot.0, expected);
+            hold(state, &decision);
+        };
+        configures(&mut state, &[2], 2);
+        assert_eq!(step(&state, &[2, 3]), None, "it is on its way");
+        assert_eq!(step(&state, &[]), None, "nobody else is there");
+        let Some(Step::Change(withdraw @ Decision::Withdraw { .. })) = step(&state, &[3]) else {
+            panic!("it stays in the way");
+        };
+        hold(&mut state, &withdraw);
+        configures(&mut state, &[3], 3);
+        let seen_epoch = state.epoch;
+        let (slot, incarnation, at_unix_s) = (ReplicaSlot(3), 1, 0);
+        let admit = Decision::Admit {
+            slot,
+            by: slot,
+            seen_epoch,
+            incarnation,
+            at_unix_s,
+        };
+        hold(&mut state, &admit);
+        configures(&mut state, &[2, 3], 2);
     }
 
     fn settle(state: &mut ViewState, slot: ReplicaSlot) {
