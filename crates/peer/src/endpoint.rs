@@ -13,7 +13,7 @@ use vfs::ReplicaSlot;
 use crate::accept;
 use crate::dial;
 use crate::flow::locked;
-use crate::handler::MessageHandler;
+use crate::handler::{MessageHandler, Sender};
 use crate::identity::{Incarnation, SetId};
 use crate::peers::{Peer, PeerState, Peers};
 use crate::set::SetDirectory;
@@ -210,6 +210,18 @@ impl Endpoint {
         if let Some(Peer(peer)) = self.peer(slot) {
             peer.end();
         }
+    }
+
+    /// Ends the session with one start of a peer, if it is the present one; that start gets no other. Whether a later start does
+    /// is up to [`MessageHandler::admit_session`].
+    pub fn end_session(&self, with: Sender) -> bool {
+        let peer = locked(&self.shared.peers).get(&with.slot).cloned();
+        let session = peer.and_then(|peer| peer.current());
+        let session = session.filter(|session| session.peer == with);
+        if let Some(session) = &session {
+            session.end();
+        }
+        session.is_some()
     }
 
     /// Ends every session; whether another one begins is up to [`MessageHandler::meet`].

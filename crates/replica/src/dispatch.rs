@@ -25,7 +25,9 @@ use crate::replication::base;
 use crate::replication::contents;
 use crate::replication::scrub;
 use crate::state::forward::{self, Answer, Forwarded, Operation, Value};
-use crate::state::wire::{self, Applied, Grounds, Kind, LeaseRequest, Malformed, PieceDone};
+use crate::state::wire::{
+    self, Applied, Grounds, Kind, LeaseRequest, Malformed, PieceDone, PieceHead,
+};
 
 /// Takes what the endpoint receives; it does not keep the replica alive.
 pub(crate) struct Dispatch(pub(crate) Weak<ReplicaState>);
@@ -34,7 +36,7 @@ pub(crate) struct Dispatch(pub(crate) Weak<ReplicaState>);
 impl MessageHandler for Dispatch {
     fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
         match self.0.upgrade() {
-            Some(shared) => shared.admit_session(peer.slot),
+            Some(shared) => shared.admit_session(peer),
             None => Err(stopping()),
         }
     }
@@ -48,9 +50,9 @@ impl MessageHandler for Dispatch {
         let Some(shared) = self.0.upgrade() else {
             return;
         };
-        let (from, kind) = (incoming.from.slot, incoming.message.kind);
+        let from = incoming.from;
         if let Err(error) = receive(&shared, incoming) {
-            tracing::error!(peer = from.0, kind, %error, "a message of a peer makes no sense");
+            shared.refuse_nonsense(from, &error.to_string());
         }
     }
 
@@ -164,7 +166,8 @@ fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malform
         }
         Kind::Members => members::learn_members(shared, from, &wire::decode(body)?),
         Kind::Piece => {
-            let head = wire::decode(body)?;
+            let head: PieceHead = wire::decode(body)?;
+            head.check(incoming.message.payload.len())?;
             if let Some(inbox) = shared.inbox(from) {
                 contents::arrived(shared, &inbox, head, incoming);
             }
@@ -193,7 +196,7 @@ fn receive(shared: &Arc<ReplicaState>, incoming: Incoming) -> Result<(), Malform
             });
         }
         Kind::Noted => contents::noted(shared, from, wire::decode(&incoming.message.payload)?),
-        Kind::Relayed => losses::relayed(shared, from, &incoming.message.payload),
+        Kind::Relayed => losses::relayed(shared, from, wire::decode(&incoming.message.payload)?),
         Kind::Wanted => base::wanted(shared, from, wire::decode(body)?),
         Kind::Remainder => shared.returns.hear(from, wire::decode(body)?),
         Kind::TooFar => views::too_far(shared, from),

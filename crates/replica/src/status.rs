@@ -124,6 +124,8 @@ pub struct PeerView {
     pub last_error: Option<String>,
     /// Why its data directory is known to be an older copy, or to have lost its end: it is refused then.
     pub rolled_back: Option<String>,
+    /// What it sent that makes no sense; it is not listened to then, before it is started anew.
+    pub nonsense: Option<String>,
     /// Its links to third members, as it said lately.
     pub links: Vec<LinkView>,
     /// Messages of it that were dropped, because it may not say such things.
@@ -274,6 +276,7 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
                 refused_bytes: shared.shipments.refused_bytes(slot),
                 last_error: wire.and_then(|wire| wire.last_error.clone()),
                 rolled_back: (shared.lineage.fault_of(slot)).map(|fault| fault.of_other(slot.0)),
+                nonsense: shared.nonsense.of(slot),
                 links: links_of(shared, slot),
                 refused_messages: wire.map_or(0, |wire| wire.refused),
             }

@@ -3,6 +3,7 @@
 mod completed;
 mod decisions;
 mod members;
+mod nonsense;
 mod peers;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ use crate::state::free_space::FreeSpace;
 use crate::state::lineage::Lineage;
 use crate::state::losses::Losses;
 use crate::state::members::{Membership, REMOVED};
+use crate::state::nonsense::Nonsense;
 use crate::state::opens::Opens;
 use crate::state::outbound::Outbound;
 use crate::state::outcomes::{Outcomes, Unanswered};
@@ -126,6 +128,7 @@ pub(crate) struct ReplicaState {
     pub(crate) scrub: Scrub,
     /// What is told in the log of what fails again and again.
     pub(crate) throttle: Throttle,
+    pub(crate) nonsense: Nonsense,
     /// Files that are complete at peers who do not know it.
     completed: Mutex<BTreeMap<ReplicaSlot, BTreeMap<ObjectId, u64>>>,
     /// Somebody waits until a majority knows to be complete.
@@ -201,6 +204,7 @@ impl ReplicaState {
             pace,
             shipments: Shipments::default(),
             throttle: Throttle::default(),
+            nonsense: Nonsense::default(),
             completed: Mutex::default(),
             majority_awaited: AtomicU64::new(0),
             fetches: Semaphore::new(WAITING_AT_ONCE),
@@ -221,6 +225,7 @@ impl ReplicaState {
         locked(&self.news).remove(&slot);
         locked(&self.debts).remove(&slot);
         locked(&self.completed).remove(&slot);
+        self.nonsense.forget(slot);
     }
 
     /// This replica was removed from the set: it serves nobody and talks to nobody any more.
@@ -517,7 +522,10 @@ impl ReplicaState {
             Some(Ok(reply)) => match wire::decode::<Answer>(&reply.payload) {
                 Ok(Answer::Done(outcome)) => outcome.map(Handed::Done),
                 Ok(Answer::NotPrimary) => Ok(Handed::NotPrimary),
-                Err(error) => Err(Error::Io(error.to_string())),
+                Err(error) => {
+                    self.refuse_nonsense(session.peer(), &error.to_string());
+                    Err(Error::Delay)
+                }
             },
             Some(Err(RequestError::Busy | RequestError::NotSent(_) | RequestError::Refused(_))) => {
                 Ok(Handed::NotPrimary)

@@ -12,7 +12,7 @@
 //! judges that by the sender's slot.
 
 use bytes::Bytes;
-use peer::{Refusal, TurnedAway};
+use peer::{Refusal, Sender, TurnedAway};
 use vfs::ReplicaSlot;
 
 use crate::driver::replica_state::ReplicaState;
@@ -141,7 +141,11 @@ impl ReplicaState {
     ///
     /// # Errors
     /// What it is told, and whether it is worth its while to come again soon.
-    pub(crate) fn admit_session(&self, from: ReplicaSlot) -> Result<(), TurnedAway> {
+    pub(crate) fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
+        let from = peer.slot;
+        if let Some(what) = self.nonsense.refuses(peer) {
+            return Err(self.refusal_of_nonsense(from, &what));
+        }
         let speaker = self.speaker(from);
         let Err(reason) = may_meet(speaker, self.hearer()) else {
             return Ok(());
@@ -177,6 +181,18 @@ impl ReplicaState {
         let said = news.get(&of).and_then(|news| news.said.as_ref());
         let is_heard = said.is_some_and(|(_, at)| at.elapsed() <= self.settings.suspicion);
         may_be_relayed(self.speaker(of), is_heard)
+    }
+
+    /// The same bytes would come again.
+    fn refusal_of_nonsense(&self, from: ReplicaSlot, what: &str) -> TurnedAway {
+        let (sender, receiver) = (from.0, self.slot().0);
+        TurnedAway {
+            again: false,
+            reason: format!(
+                "replica {receiver} does not listen to this start of replica {sender}, which sent what makes no sense ({what}); see that both run the same version of the program, and start it anew; if that does not help, replace its copy, there, as `meridian set rejoin --help` says"
+            ),
+            evidence: Bytes::new(),
+        }
     }
 
     fn refusal(&self, from: ReplicaSlot, reason: Reason) -> Refusal {

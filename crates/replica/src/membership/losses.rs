@@ -17,7 +17,7 @@ mod takeover;
 mod witnessed;
 
 pub(crate) use contents::{at_stake, completed, incomplete};
-pub(crate) use relay::{forget_relays, relayed};
+pub(crate) use relay::relayed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use vfs::ReplicaSlot;
 
 use crate::driver::replica_state::ReplicaState;
 use crate::membership::accounts;
-use crate::membership::sessions::{began, end};
+use crate::membership::sessions::began;
 use crate::replication::streams;
 use crate::state::wire;
 
@@ -118,7 +118,7 @@ fn part_with_removed(shared: &Arc<ReplicaState>) {
         }
         if shared.outbound.is_in_session(slot) {
             tracing::info!(peer = slot.0, "a member was removed; its connections end");
-            end(shared, slot);
+            shared.end_conversation(slot);
         }
         shared.forget(slot);
     }

@@ -8,7 +8,6 @@ use vfs::ReplicaSlot;
 
 use crate::driver::replica_state::ReplicaState;
 use crate::membership::accounts;
-use crate::membership::losses;
 use crate::membership::members;
 use crate::membership::views;
 use crate::replication::base;
@@ -39,6 +38,7 @@ pub(crate) fn began(shared: &Arc<ReplicaState>, peer: Sender) {
         return;
     };
     tracing::info!(peer = slot.0, incarnation = %peer.incarnation, "in contact with a peer");
+    shared.nonsense.begin(peer);
     shared.outcomes.note_began(peer);
     shared.conversations.begin(slot);
     shared.removed.begin(slot);
@@ -75,23 +75,7 @@ fn say_again(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
 /// That incarnation is gone, with everything it had not received.
 pub(crate) fn ended(shared: &Arc<ReplicaState>, peer: Sender) {
     tracing::warn!(peer = peer.slot.0, incarnation = %peer.incarnation, "a peer is gone");
-    end(shared, peer.slot);
-}
-
-pub(crate) fn end(shared: &Arc<ReplicaState>, slot: ReplicaSlot) {
-    shared.outbound.end(slot);
-    losses::forget_relays(shared, slot);
-    shared.conversations.end(slot);
-    if let Some(inbox) = shared.inbox(slot) {
-        inbox.drop_pieces();
-    }
-    shared.engine.with_core(|guard| {
-        let now = guard.now;
-        if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
-            backlog.lost(now);
-        }
-        guard.notifies = true;
-    });
+    shared.end_conversation(peer.slot);
 }
 
 /// Says how far we have followed, once nothing of an earlier session is under way any more.

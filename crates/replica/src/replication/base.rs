@@ -15,7 +15,7 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 use crate::driver::replica_state::ReplicaState;
 use crate::replication::conversing;
 use crate::replication::settled;
-use crate::replication::streams::StreamError;
+use crate::replication::streams::{StreamError, Unfit};
 use crate::state::arrivals::Inbox;
 use crate::state::copies::{Held, Next};
 use crate::state::wire::{self, BasePage, Row, Taken, Wanted};
@@ -247,7 +247,7 @@ pub(crate) async fn take(
     shared: &Arc<ReplicaState>,
     inbox: &Inbox,
     incoming: &Incoming,
-) -> Result<()> {
+) -> std::result::Result<(), Unfit> {
     let page: BasePage = wire::decode(&incoming.message.payload)?;
     // Between looking and writing no page of another one's copy is taken.
     let _one_at_a_time = shared.copying.lock().await;
@@ -266,7 +266,7 @@ pub(crate) async fn take(
                 shared.store.begin_resync().await?;
                 settled::note_known(shared).await?;
             }
-            note_taken(shared, inbox.from, begin).await
+            Ok(note_taken(shared, inbox.from, begin).await?)
         }
         BasePage::Rows(place, rows) => {
             let rows = rows.into_iter().map(RowChange::from);
@@ -276,7 +276,7 @@ pub(crate) async fn take(
             });
             shared.store.install_base(rows.collect()).await?;
             let pages = place.pages + 1;
-            note_taken(shared, inbox.from, Taken { pages, ..place }).await
+            Ok(note_taken(shared, inbox.from, Taken { pages, ..place }).await?)
         }
         BasePage::Rest(_, positions) => {
             let own = positions.iter().find(|(slot, _)| *slot == shared.slot().0);
@@ -287,7 +287,7 @@ pub(crate) async fn take(
                 .into_iter()
                 .map(|(slot, position)| (ReplicaSlot(slot), position));
             shared.store.finish_base(positions.collect()).await?;
-            rows_are_here(shared).await
+            Ok(rows_are_here(shared).await?)
         }
         BasePage::Complete => {
             note(shared, Held::Everything).await?;

@@ -405,7 +405,7 @@ pub(crate) fn put_in_place(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, piece
         if inbox.session() != session {
             return;
         }
-        let outcome = match is_superseded(&shared, inbox.from, &piece.head) {
+        let mut outcome = match is_superseded(&shared, inbox.from, &piece.head) {
             true => Ok(()),
             false if is_previous(&shared, inbox.from, &piece.head).await => Ok(()),
             false if is_unexpected(&shared, inbox.from, &piece.head) => Err(Error::Delay),
@@ -416,6 +416,13 @@ pub(crate) fn put_in_place(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, piece
         };
         if let (Ok(()), Some(position)) = (&outcome, piece.head.completes) {
             withheld::settle_flagged(&shared, inbox.from, piece.head.file, position).await;
+        }
+        if let Err(error) = &outcome
+            && !is_of_this_copy(error)
+        {
+            // The object is none that has contents, whoever says so.
+            shared.refuse_nonsense(piece.incoming.from, &error.to_string());
+            outcome = Err(Error::Delay);
         }
         if let Err(error) = &outcome
             && *error != Error::Delay
@@ -431,6 +438,11 @@ pub(crate) fn put_in_place(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, piece
         drop(incoming);
         say_done(&shared, inbox.from, &head, &outcome);
     });
+}
+
+/// Whether contents could not be stored because of what this copy's disk is, and not of what they are.
+fn is_of_this_copy(error: &Error) -> bool {
+    matches!(error, Error::Io(_) | Error::NoSpace | Error::Delay)
 }
 
 /// Tells the sender of a piece that it is in place, or that it could not be put there.
@@ -529,13 +541,11 @@ async fn put(shared: &ReplicaState, inbox: &Inbox, piece: &Arrived) -> Result<()
                 length: stretch.length,
             }),
             false => {
+                // Looked at when it came: the payload has as much.
                 let length = usize::try_from(stretch.length).unwrap_or(usize::MAX);
-                if length > rest.len() {
-                    return Err(Error::Io("a piece is shorter than it says".into()));
-                }
                 ContentPiece::Data {
                     offset: stretch.offset,
-                    bytes: rest.split_to(length),
+                    bytes: rest.split_to(length.min(rest.len())),
                 }
             }
         };

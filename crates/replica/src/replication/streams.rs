@@ -24,7 +24,7 @@ use crate::replication::settled;
 use crate::state::arrivals::{Inbox, Parcel, Signed};
 use crate::state::lineage::Attested;
 use crate::state::shipping::{bytes_of, merge};
-use crate::state::wire::{self, Applied, Note, Record, Records};
+use crate::state::wire::{self, Applied, Malformed, Note, Record, Records};
 
 /// So many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
@@ -56,8 +56,7 @@ pub(crate) async fn send(
         match send_some(&shared, &session, sent, through).await {
             Ok(last) => sent = last,
             Err(error) => {
-                let peer = session.peer().slot.0;
-                tracing::debug!(peer, %error, "updates wait for the next session");
+                tell_of_end(&session, &error);
                 return;
             }
         }
@@ -76,6 +75,19 @@ pub(crate) enum StreamError {
     Trimmed,
     #[error(transparent)]
     Send(#[from] peer::SendError),
+}
+
+/// Nobody sends the peer anything more in this session, and it is not the peer's fault when the store cannot be read.
+fn tell_of_end(session: &Session, error: &StreamError) {
+    let peer = session.peer().slot.0;
+    match error {
+        StreamError::Store(error) => {
+            tracing::error!(peer, %error, "own updates cannot be read, so a peer gets no more of them; run `meridian check`");
+        }
+        StreamError::Trimmed | StreamError::Send(_) => {
+            tracing::debug!(peer, %error, "updates wait for the next session");
+        }
+    }
 }
 
 async fn send_some(
@@ -184,12 +196,54 @@ pub(crate) async fn apply(
             // It was decided to go on without this; the sender learns so.
             continue;
         }
-        if let Err(error) = take_in_patiently(&shared, &inbox, session, &parcel).await {
-            // Going on would leave a hole in the stream.
-            let peer = inbox.from.0;
-            tracing::error!(peer, %error, "this replica cannot follow a peer any more");
-            degraded::degraded(&shared, &error).await;
-            return;
+        match take_in_patiently(&shared, &inbox, session, &parcel).await {
+            Ok(()) => {}
+            Err(Unfit::Nonsense(what)) => refuse(&shared, &inbox, &parcel, &what),
+            Err(Unfit::NotStored(error)) => {
+                // Going on would leave a hole in the stream.
+                let peer = inbox.from.0;
+                tracing::error!(peer, %error, "this replica cannot follow a peer any more");
+                degraded::degraded(&shared, &error).await;
+                return;
+            }
+        }
+    }
+}
+
+/// Why something that was sent is not taken in.
+#[derive(Debug)]
+pub(crate) enum Unfit {
+    /// It is none that a replica sends, which is nobody's fault here.
+    Nonsense(String),
+    /// This copy cannot store it.
+    NotStored(Error),
+}
+
+impl From<Malformed> for Unfit {
+    fn from(error: Malformed) -> Unfit {
+        Unfit::Nonsense(error.to_string())
+    }
+}
+
+impl From<Error> for Unfit {
+    /// What the store says of rows that cannot be is the sender's fault; everything else is of this copy.
+    fn from(error: Error) -> Unfit {
+        match error {
+            Error::Invalid(what) => Unfit::Nonsense(what.to_string()),
+            error => Unfit::NotStored(error),
+        }
+    }
+}
+
+/// What follows in the same session would leave a hole, and is not taken in either.
+fn refuse(shared: &ReplicaState, inbox: &Inbox, parcel: &Parcel, what: &str) {
+    match parcel {
+        Parcel::Own(incoming) => shared.refuse_nonsense(incoming.from, what),
+        Parcel::Relayed(_) | Parcel::End => {
+            if shared.nonsense.note_relayed(inbox.from, what) {
+                let of = inbox.from.0;
+                tracing::error!(of, what, "a lost replica made updates that make no sense");
+            }
         }
     }
 }
@@ -200,7 +254,7 @@ async fn take_in_patiently(
     inbox: &Arc<Inbox>,
     session: u64,
     parcel: &Parcel,
-) -> Result<()> {
+) -> std::result::Result<(), Unfit> {
     let mut attempts = degraded::Attempts::new();
     let mut tried = false;
     loop {
@@ -211,12 +265,13 @@ async fn take_in_patiently(
                 }
                 return Ok(());
             }
-            Err(error) => {
+            Err(Unfit::NotStored(error)) => {
                 tried = true;
                 if !attempts.again(shared, &error).await {
-                    return Err(error);
+                    return Err(Unfit::NotStored(error));
                 }
             }
+            Err(nonsense) => return Err(nonsense),
         }
     }
 }
@@ -226,7 +281,7 @@ async fn take_in(
     inbox: &Arc<Inbox>,
     session: u64,
     parcel: &Parcel,
-) -> Result<()> {
+) -> std::result::Result<(), Unfit> {
     match parcel {
         Parcel::Own(incoming) if incoming.message.kind == wire::Kind::Base.number() => {
             base::take(shared, inbox, incoming).await
@@ -234,14 +289,12 @@ async fn take_in(
         Parcel::Own(incoming) => {
             let message = &incoming.message;
             let records: Records = wire::decode(&message.payload)?;
-            if !records.is_plausible() {
-                return Err(Error::Io("no stream of updates has such places".into()));
-            }
+            records.check(inbox.from)?;
             let signed = Signed {
                 records: message.payload.clone(),
                 signature: message.body.clone(),
             };
-            apply_message(shared, inbox, (session, true), (records, signed)).await
+            Ok(apply_message(shared, inbox, (session, true), (records, signed)).await?)
         }
         Parcel::Relayed(signed) => {
             let records: Records = wire::decode(&signed.records)?;
@@ -249,7 +302,7 @@ async fn take_in(
                 // Something before it was not taken. All of it comes again.
                 return Ok(());
             }
-            apply_message(shared, inbox, (session, false), (records, signed.clone())).await
+            Ok(apply_message(shared, inbox, (session, false), (records, signed.clone())).await?)
         }
         Parcel::End => Ok(()),
     }
@@ -471,12 +524,8 @@ fn has_all_before(
     None
 }
 
-/// Whether the controls of the update have been granted here; if not, they at least get ahead. Nobody makes an update
-/// under no control.
+/// Whether the controls of the update have been granted here; if not, they at least get ahead.
 fn may_apply(guard: &mut Guard<'_>, under: &[ControlName]) -> Option<()> {
-    if under.is_empty() {
-        return None;
-    }
     if guard.may_apply(under) {
         return Some(());
     }

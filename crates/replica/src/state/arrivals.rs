@@ -224,10 +224,13 @@ impl Inbox {
         (messages, begins)
     }
 
-    /// A peer lacks nothing any more that is here, or is not there to take it: so many messages and bytes were relayed.
-    pub(crate) fn end_relay(&self, to: ReplicaSlot) -> Option<(u64, u64)> {
+    /// A peer lacks nothing any more that is here, or is not there to take it.
+    pub(crate) fn end_relay(&self, to: ReplicaSlot) {
         let relay = self.kept().relays.remove(&to);
-        relay.map(|relay| relay.sum())
+        if let Some((messages, bytes)) = relay.map(|relay| relay.sum()) {
+            let of = self.from.0;
+            tracing::info!(of, to = to.0, messages, bytes, "updates were relayed");
+        }
     }
 
     /// Returns a piece that can be put in place now, or keeps it until what it follows is applied.

@@ -6,7 +6,7 @@
 //! - Of the others: `members` is who is in the set, `lineage` what was met of every data directory, `views` what is known of
 //!   taking part, `losses` who has how much of a lost replica's objects, `clients` who a server's clients are.
 //! - Of one peer: `arrivals` and `relays` of its stream, `conversations` of the session with it, `outbound` waits to be said,
-//!   `outcomes` of operations that it was handed, `copies` and `returns` of what brings it up to date, `removed` of files that it
+//!   `outcomes` of operations that it was handed, `nonsense` of what it sent that nobody sends, `copies` and `returns` of what brings it up to date, `removed` of files that it
 //!   has open, `shipping`, `shipments` and `pace` of contents that it lacks.
 //!
 //! What must never enter: the core of replication control, and anything that waits for another replica. Modules in here
@@ -26,6 +26,7 @@ pub(crate) mod lineage;
 pub(crate) mod losses;
 pub(crate) mod majority;
 pub(crate) mod members;
+pub(crate) mod nonsense;
 pub(crate) mod opens;
 pub(crate) mod outbound;
 pub(crate) mod outcomes;

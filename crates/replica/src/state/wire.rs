@@ -10,7 +10,7 @@ use peer::set::MemberList;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::RowChange;
-use vfs::ObjectId;
+use vfs::{ObjectId, ReplicaSlot};
 
 use crate::state::lineage::{Attested, Mac};
 
@@ -407,6 +407,26 @@ const PLACES_MAX: u64 = 1 << 62;
 const PLACES_AT_ONCE_MAX: u64 = 1 << 40;
 
 impl Records {
+    /// Looks at what can be judged of another replica's updates by themselves: `maker` is whose stream it is.
+    ///
+    /// # Errors
+    /// What no replica sends.
+    pub(crate) fn check(&self, maker: ReplicaSlot) -> Result<(), Malformed> {
+        if !self.is_plausible() {
+            return Err(Malformed::Meaning("no stream of updates has such places"));
+        }
+        let controls = |record: &Record| {
+            !record.under.is_empty() && record.under.iter().all(|name| name.holder == maker)
+        };
+        match self.records.iter().all(controls) {
+            true => Ok(()),
+            // Nobody is ever granted these, so the stream would wait for ever.
+            false => Err(Malformed::Meaning(
+                "an update was made under no control of its maker's",
+            )),
+        }
+    }
+
     /// Whether the places are such as a stream can have. Others would end it for good.
     pub(crate) fn is_plausible(&self) -> bool {
         let mut places = self.records.iter().map(|record| record.position);
@@ -458,6 +478,31 @@ pub(crate) struct PieceHead {
     /// The sender lacks some of the file itself, of a lost replica's, and has the best of it.
     pub(crate) partial: bool,
     pub(crate) stretches: Vec<Stretch>,
+}
+
+impl PieceHead {
+    /// Looks at the stretches, whose bytes are a payload of this length.
+    ///
+    /// # Errors
+    /// What no replica sends.
+    pub(crate) fn check(&self, payload: usize) -> Result<(), Malformed> {
+        let mut bytes = 0_u64;
+        for stretch in &self.stretches {
+            let end = stretch.offset.checked_add(stretch.length);
+            if end.is_none_or(|end| end > i64::MAX as u64) {
+                return Err(Malformed::Meaning("a piece lies where no file reaches"));
+            }
+            if !stretch.hole {
+                bytes = bytes.saturating_add(stretch.length);
+            }
+        }
+        match bytes == payload as u64 {
+            true => Ok(()),
+            false => Err(Malformed::Meaning(
+                "a piece has not as many bytes as it says",
+            )),
+        }
+    }
 }
 
 /// The piece is in place at the sender, stably, or of no use any more.
@@ -512,15 +557,19 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 
 /// Takes bytes of a peer apart.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
-    postcard::from_bytes(bytes).map_err(Malformed)
+    Ok(postcard::from_bytes(bytes)?)
 }
 
-/// Bytes that no replica of this version sends.
+/// What no replica of this version sends.
 #[derive(Debug, thiserror::Error)]
-#[error("a message cannot be decoded: {0}")]
-pub(crate) struct Malformed(postcard::Error);
+pub(crate) enum Malformed {
+    #[error("a message cannot be decoded: {0}")]
+    Encoding(#[from] postcard::Error),
+    #[error("{0}")]
+    Meaning(&'static str),
+}
 
-/// Of bytes that are the store's, or of a stream that nobody can follow without them.
+/// Of bytes that are the store's.
 impl From<Malformed> for vfs::Error {
     fn from(error: Malformed) -> vfs::Error {
         vfs::Error::Io(error.to_string())

@@ -78,6 +78,7 @@ fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
         return vec![("removed", REMOVED.to_owned())];
     }
     let mut found = rolled_back(replica);
+    found.extend(nonsense(replica));
     found.extend(replica.scrub.iter().flat_map(of_scrub));
     found.extend(torn(replica));
     found.extend(short(replica));
@@ -145,6 +146,17 @@ fn rolled_back(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
     let peers = replica.peers.iter().flat_map(|peer| &peer.rolled_back);
     own.chain(peers.map(|why| ("member-rolled-back", why.clone())))
         .collect()
+}
+
+/// Who sent what makes no sense.
+fn nonsense(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
+    let said = replica.peers.iter().filter_map(|peer| {
+        let (who, what) = (called::replica(&replica.names, peer.slot), &peer.nonsense);
+        let what = what.as_ref()?;
+        let what = format!("{who} sent what makes no sense, and is not listened to: {what}");
+        Some(("member-malformed", what))
+    });
+    said.collect()
 }
 
 fn torn(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
@@ -277,6 +289,13 @@ mod tests {
             names(&put_back)[..2],
             ["copy-rolled-back", "member-rolled-back"]
         );
+        let mut senseless = export.clone();
+        if let Some(replica) = &mut senseless.replication {
+            replica.peers[0].nonsense = Some("a message cannot be decoded".to_owned());
+        }
+        let told = alarms(&senseless).remove(0);
+        assert_eq!(told.name, "member-malformed");
+        assert!(told.what.contains("replica 1"), "{}", told.what);
         let first = alarms(&export).remove(0);
         assert_eq!(first.name, "outside-the-view");
         assert!(first.what.ends_with("its copy of the tree is not complete"));

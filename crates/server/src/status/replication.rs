@@ -148,6 +148,9 @@ pub struct ReplicaPeerStatus {
     /// Why its data directory is known to be an older copy, or to have lost its end: it is refused then.
     #[serde(default)]
     pub rolled_back: Option<String>,
+    /// What it sent that makes no sense; it is not listened to then, before it is started anew.
+    #[serde(default)]
+    pub nonsense: Option<String>,
     /// Its links to third members, as it said lately.
     #[serde(default)]
     pub links: Vec<LinkStatus>,
@@ -271,6 +274,7 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         refused_bytes: view.refused_bytes,
         last_error: view.last_error,
         rolled_back: view.rolled_back,
+        nonsense: view.nonsense,
         links: view.links.into_iter().map(link).collect(),
     }
 }
@@ -474,6 +478,7 @@ impl ReplicationStatus {
             refused_bytes: 0,
             last_error: None,
             rolled_back: None,
+            nonsense: None,
             links: vec![LinkStatus {
                 to: 3,
                 round_trip_us: Some(61_200),
@@ -493,6 +498,7 @@ impl ReplicationStatus {
             returning: None,
             last_error: Some("connection refused".to_owned()),
             rolled_back: None,
+            nonsense: None,
             links: Vec::new(),
             ..near.clone()
         };

@@ -4,6 +4,8 @@
 
 #[path = "../../../tests/fixture/mod.rs"]
 mod fixture;
+mod harmless;
+mod nonsense;
 mod relayed;
 
 use std::collections::BTreeSet;
@@ -17,9 +19,10 @@ use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot};
 
 use self::fixture::{Crashed, Impostor, PATIENCE, ROOT, Set, Site, eventually, name, root};
+use self::harmless::{harmless, nothing_of, nothing_through};
 use crate::state::forward::{Forwarded, Operation};
 use crate::state::lineage::{Contradiction, Evidence, Fault, Introduction, Key, Lineage, Mac, Met};
-use crate::state::wire::{self, BasePage, Grounds, Kind, Origin, Records, ScrubQuestion};
+use crate::state::wire::{self, Grounds, Kind, Origin, PieceHead, Records, Relayed, ScrubQuestion};
 
 /// A later start than any that the replicas of a test make.
 const LATER: u64 = 1000;
@@ -61,7 +64,7 @@ fn table() -> Vec<Row> {
     rows
 }
 
-/// Who receives, in the order of [`Stage::receivers`].
+/// Who receives, in the order of [`Scene`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiver {
     InView,
@@ -87,27 +90,6 @@ fn is_request(kind: Kind) -> bool {
         kind,
         Kind::Forward | Kind::View | Kind::Clients | Kind::Scrub | Kind::Authority
     )
-}
-
-/// A message of a kind that makes no sense, or does no harm where a senseless one would.
-fn harmless(kind: Kind) -> Message {
-    match kind {
-        Kind::Records => wire::payload(kind, &nothing_through(0)),
-        Kind::Base => wire::payload(kind, &BasePage::Complete),
-        _ => Message::new(kind.number(), ""),
-    }
-}
-
-/// A stream that has no updates up to a place.
-fn nothing_through(through: u64) -> Records {
-    Records {
-        behind: 0,
-        records: Vec::new(),
-        through,
-        settlements: 0,
-        epoch: 0,
-        mac: Mac::invented(),
-    }
 }
 
 fn limit() -> Instant {
@@ -148,12 +130,13 @@ fn dropped(site: &Site, sender: u16) -> u64 {
 /// Whether a replica takes this kind from somebody with whom it has a session.
 async fn is_taken(site: &Site, (slot, peer): (u16, &Peer), kind: Kind) -> bool {
     let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
+    let said = harmless(kind, &site.set_files());
     if is_request(kind) {
-        let asked = session.request(Lane::Control, harmless(kind), limit());
+        let asked = session.request(Lane::Control, said, limit());
         return !is_refused(&asked.await);
     }
     let before = dropped(site, slot);
-    session.send(Lane::Control, harmless(kind)).await.unwrap();
+    session.send(Lane::Control, said).await.unwrap();
     // What is behind it in the same lane is judged after it.
     let asked = session.request(Lane::Control, Message::new(NO_KIND, ""), limit());
     assert!(is_refused(&asked.await));
@@ -161,7 +144,7 @@ async fn is_taken(site: &Site, (slot, peer): (u16, &Peer), kind: Kind) -> bool {
 }
 
 /// A set in which there is one of every kind.
-struct Stage {
+struct Scene {
     set: Set,
     /// The senders that a session is had with, in the order of the table's columns.
     members: Vec<(u16, Crashed)>,
@@ -172,10 +155,10 @@ struct Stage {
 /// The slots of the receivers, in their order.
 const AT: [u16; 3] = [1, 4, 6];
 
-impl Stage {
+impl Scene {
     /// Replicas 1 and 2 and the witnesses 4 and 5 are in the view, and 3 is outside; 1 and 4 run, so that there is no
     /// majority and nothing changes any more. Since then 6, 7 and 8 have joined, and 8 was removed; 6 runs.
-    async fn set() -> Stage {
+    async fn set() -> Scene {
         let mut set = Set::failing_with(3, |settings| {
             settings.suspicion = Duration::from_millis(2000);
         })
@@ -198,7 +181,7 @@ impl Stage {
         set.remove(8);
         let ninth = set.enlist_secretly().await;
         set.revive(2, sixth).await;
-        Stage {
+        Scene {
             set,
             members: vec![(2, second), (3, third), (7, seventh), (5, fifth)],
             removed: (8, eighth),
@@ -283,7 +266,7 @@ impl Stage {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_cell_of_the_table_is_as_the_page_says() {
-    let mut stage = Stage::set().await;
+    let mut stage = Scene::set().await;
     stage.walk(LATER).await;
     for at in 0..AT.len() {
         let crashed = stage.set.crash(at).await;

@@ -35,7 +35,7 @@ pub(super) async fn relay(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
         send_kept(shared, &inbox, *slot, *applied);
     }
     let level = others.iter().filter(|(_, applied)| **applied >= here);
-    level.for_each(|(slot, _)| end(&inbox, *slot));
+    level.for_each(|(slot, _)| inbox.end_relay(*slot));
 }
 
 /// Sends those outside the view, who are on their way back, what is kept here of replicas that cannot send it themselves:
@@ -63,7 +63,7 @@ pub(super) fn relay_to_returning(shared: &Arc<ReplicaState>) {
             };
             match *applied < applied_here(shared, *of) {
                 true => send_kept(shared, &inbox, *slot, *applied),
-                false => end(&inbox, *slot),
+                false => inbox.end_relay(*slot),
             }
         }
     }
@@ -91,39 +91,24 @@ fn send_kept(shared: &Arc<ReplicaState>, inbox: &Inbox, to: ReplicaSlot, behind:
     }
 }
 
-fn end(inbox: &Inbox, to: ReplicaSlot) {
-    if let Some((messages, bytes)) = inbox.end_relay(to) {
-        let of = inbox.from.0;
-        tracing::info!(of, to = to.0, messages, bytes, "updates were relayed");
-    }
-}
-
-/// A peer has another session: what was under way to it is lost.
-pub(crate) fn forget_relays(shared: &ReplicaState, to: ReplicaSlot) {
-    let inboxes: Vec<_> = shared.inboxes().values().cloned().collect();
-    inboxes.iter().for_each(|inbox| end(inbox, to));
-}
-
 /// Why what somebody relays is dropped.
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
     #[error("no replica in that slot is followed here")]
     Unknown,
     #[error("{0}")]
     NotNow(Reason),
     #[error(transparent)]
     Unproven(#[from] Unproven),
-    #[error("no stream of updates has such places")]
-    Implausible,
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
     #[error("too much of it waits already")]
     TooMuch,
 }
 
 /// Somebody relays updates of a lost replica. What is not fit to be taken is dropped and counted; who sent it in good faith sends it again.
-pub(crate) fn relayed(shared: &ReplicaState, by: ReplicaSlot, payload: &[u8]) {
-    if let Err(why) = take_relayed(shared, payload) {
+pub(crate) fn relayed(shared: &ReplicaState, by: ReplicaSlot, relayed: Relayed) {
+    if let Err(why) = take_relayed(shared, relayed) {
         shared
             .metrics
             .relays_refused
@@ -134,8 +119,7 @@ pub(crate) fn relayed(shared: &ReplicaState, by: ReplicaSlot, payload: &[u8]) {
     }
 }
 
-fn take_relayed(shared: &ReplicaState, payload: &[u8]) -> Result<(), Unfit> {
-    let relayed: Relayed = wire::decode(payload)?;
+fn take_relayed(shared: &ReplicaState, relayed: Relayed) -> Result<(), Unfit> {
     let of = ReplicaSlot(relayed.of);
     let inbox = shared.inbox(of).ok_or(Unfit::Unknown)?;
     shared.admit_relayed(of).map_err(Unfit::NotNow)?;
@@ -143,9 +127,12 @@ fn take_relayed(shared: &ReplicaState, payload: &[u8]) -> Result<(), Unfit> {
     shared
         .signatures
         .verify(maker, wire::UPDATES, &relayed.records, &relayed.signature)?;
-    let records: Records = wire::decode(&relayed.records)?;
-    if !records.is_plausible() {
-        return Err(Unfit::Implausible);
+    if let Err(why) = looked_at(of, &relayed.records) {
+        // Its maker has signed it, so whoever relays it is not to blame.
+        if shared.nonsense.note_relayed(of, &why.to_string()) {
+            tracing::error!(of = of.0, %why, "a lost replica made updates that make no sense");
+        }
+        return Err(why.into());
     }
     inbox.note_certificate(relayed.certificate);
     let signed = Signed {
@@ -156,6 +143,11 @@ fn take_relayed(shared: &ReplicaState, payload: &[u8]) -> Result<(), Unfit> {
         true => Ok(()),
         false => Err(Unfit::TooMuch),
     }
+}
+
+fn looked_at(maker: ReplicaSlot, records: &[u8]) -> Result<(), Malformed> {
+    let records: Records = wire::decode(records)?;
+    records.check(maker)
 }
 
 /// Drops kept messages that everybody who takes part has applied.

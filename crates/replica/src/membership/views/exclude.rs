@@ -23,13 +23,14 @@ use crate::state::wire::LeaseRequest;
 
 /// Why somebody is excluded, for people.
 const SILENT: &str = "it does not answer";
+const NONSENSE: &str = "it sent what makes no sense: ";
 
 /// How often to look for somebody silent.
 const LOOK: Duration = Duration::from_millis(200);
 /// An attempt to decide takes so long at most.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Members of the view that have not answered for too long.
+/// Members of the view that have not answered for too long, or said what makes no sense.
 pub(crate) fn silent(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
     let view = shared.lease.view();
     if !view.active.contains(&shared.slot()) {
@@ -40,7 +41,7 @@ pub(crate) fn silent(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
     let others = view.active.iter().filter(|slot| **slot != shared.slot());
     let silent = others.filter(|slot| {
         let news = news.get(slot);
-        news.is_some_and(|news| news.heard.elapsed() > limit)
+        shared.nonsense.is_refused(**slot) || news.is_some_and(|news| news.heard.elapsed() > limit)
     });
     silent.copied().collect()
 }
@@ -75,7 +76,10 @@ async fn part_with_the_silent(shared: &Arc<ReplicaState>) {
         false => who_takes_their_places(shared, &state, &out),
     };
     if admitted.is_empty() {
-        return shared.exclude(*first, SILENT).await;
+        let nonsense = shared.nonsense.of(*first);
+        let nonsense = nonsense.map(|what| format!("{NONSENSE}{what}"));
+        let reason = nonsense.as_deref().unwrap_or(SILENT);
+        return shared.exclude(*first, reason).await;
     }
     let decision = Decision::Replace {
         out: out.clone(),

@@ -41,6 +41,9 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
         "copy-rolled-back" | "member-rolled-back" => {
             "Never run a server from an older copy of its data directory. Have the one that is named begin anew: operating.md, “A member is put back”."
         }
+        "member-malformed" => {
+            "See that both servers run the same version of the program, and start the one that is named anew. If the alarm comes again, replace its copy: operating.md, “What to look at”."
+        }
         "space" => {
             "Make room on the disk that is named, or give it a larger one: clients of all servers get “no space” because of it."
         }

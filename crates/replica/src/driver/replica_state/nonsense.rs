@@ -1,0 +1,48 @@
+//! What becomes of a member that sends what no member sends, and of the conversation with it.
+
+use peer::Sender;
+use vfs::ReplicaSlot;
+
+use super::ReplicaState;
+
+impl ReplicaState {
+    /// One start of a peer sent what makes no sense: it is listened to no longer, and the others are told that it is missed.
+    pub(crate) fn refuse_nonsense(&self, from: Sender, what: &str) {
+        if !self.nonsense.note(from, what) {
+            return;
+        }
+        tracing::error!(
+            peer = from.slot.0,
+            incarnation = %from.incarnation,
+            what,
+            "a peer sends what makes no sense, and is not listened to any more; look at its server"
+        );
+        let endpoint = self.endpoint.get();
+        if endpoint.is_some_and(|endpoint| endpoint.end_session(from)) {
+            self.end_conversation(from.slot);
+        }
+    }
+
+    /// Nothing is said to a peer any more, and nothing counts that it said and that was not dealt with.
+    pub(crate) fn end_conversation(&self, slot: ReplicaSlot) {
+        self.outbound.end(slot);
+        self.end_relays(slot);
+        self.conversations.end(slot);
+        if let Some(inbox) = self.inbox(slot) {
+            inbox.drop_pieces();
+        }
+        self.engine.with_core(|guard| {
+            let now = guard.now;
+            if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
+                backlog.lost(now);
+            }
+            guard.notifies = true;
+        });
+    }
+
+    /// A peer has another session: what was under way to it of others' updates is lost.
+    fn end_relays(&self, to: ReplicaSlot) {
+        let inboxes: Vec<_> = self.inboxes().values().cloned().collect();
+        inboxes.iter().for_each(|inbox| inbox.end_relay(to));
+    }
+}
