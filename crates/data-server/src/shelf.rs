@@ -11,7 +11,7 @@ use pool::{Act, ContentsId, Generation, Intent, IntentNumber, Report, Standing};
 use store::{NewStore, Store, StoreError, StoreOptions};
 use vfs::{
     AccessCheck, Commitment, Creation, Credentials, Error, FileSystem, Name, NewObject, ObjectId,
-    ObjectKind, Result, SetAttributes, Stability, WriteVerifier, Written,
+    ObjectKind, Result, SetAttributes, Space, Stability, WriteVerifier, Written,
 };
 
 /// Why a shelf cannot be used. Each message says what to do next.
@@ -244,6 +244,27 @@ impl Shelf {
             run: self.run,
             writes,
         })
+    }
+
+    /// How much room there is.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when that cannot be told.
+    pub async fn space(&self) -> Result<Space> {
+        self.store.0.space().await
+    }
+
+    /// How many contents there are.
+    #[must_use]
+    pub fn contents_kept(&self) -> u64 {
+        // Besides the root and the directory that they are in.
+        self.store.0.statistics().objects.saturating_sub(2)
+    }
+
+    /// Whether stable storage has failed, so that nothing more can be promised.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.store.0.statistics().failed
     }
 
     /// Puts everything on stable storage.

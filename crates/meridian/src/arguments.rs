@@ -9,6 +9,7 @@
 
 mod administration;
 mod names;
+mod pool;
 mod set;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub(crate) use administration::{
 pub(crate) use names::{
     AutomountMapArguments, DomainCheckArguments, DomainCommand, JunctionCommand,
 };
+pub(crate) use pool::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
 pub(crate) use set::{
     AddressArguments, AuthorityCommand, ClientAddressArguments, CreateSetArguments,
     InviteArguments, JoinArguments, SetCommand, TokenCommand,
@@ -58,6 +60,11 @@ pub(crate) enum Command {
     Set {
         #[command(subcommand)]
         command: SetCommand,
+    },
+    /// Begin a pool of data servers, over which the contents of files are spread, and work on its servers
+    Pool {
+        #[command(subcommand)]
+        command: PoolCommand,
     },
     /// Show or choose when changes of a directory of the replicated tree are answered
     Durability(DurabilityArguments),

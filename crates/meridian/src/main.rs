@@ -25,6 +25,7 @@ mod logging;
 mod manual;
 mod mount_hint;
 mod output;
+mod pool;
 mod progress;
 mod recovered;
 mod scrub;
@@ -38,8 +39,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use arguments::{
-    Arguments, AuthorityCommand, Command, ConfigCommand, JunctionCommand, RecoveredCommand,
-    SetCommand, TokenCommand,
+    Arguments, AuthorityCommand, Command, ConfigCommand, JunctionCommand, PoolCommand,
+    RecoveredCommand, SetCommand, TokenCommand,
 };
 use exit::Exit;
 
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Set { command } => set::run(&command),
+        Command::Pool { command } => pool::run(&command),
         Command::Durability(arguments) => durability::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Frozen(arguments) => frozen::list(&arguments),
@@ -96,6 +98,7 @@ fn only_tells(command: &Command) -> bool {
         Command::Check(arguments) => !arguments.repair,
         Command::Durability(arguments) => arguments.setting.is_none(),
         Command::Recovered { command } => matches!(command, RecoveredCommand::List { .. }),
+        Command::Pool { command } => matches!(command, PoolCommand::Members { .. }),
         Command::Set { command } => match command {
             SetCommand::Members { .. } => true,
             SetCommand::Token { command } => matches!(command, TokenCommand::List { .. }),

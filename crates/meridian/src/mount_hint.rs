@@ -66,6 +66,20 @@ pub(crate) fn announcement(status: &Status, own: &[IpAddr]) -> String {
         status.version,
         listen.join(", ")
     );
+    if let Some(pool) = &status.pool {
+        let what = match pool.role.as_str() {
+            "data server" => format!(
+                "data server {} of pool {}, to which its metadata server leads clients",
+                pool.number, pool.pool
+            ),
+            _ => format!(
+                "the metadata server of pool {}, with {} data servers",
+                pool.pool,
+                pool.servers.len()
+            ),
+        };
+        text += &format!("  It is {what}.\n");
+    }
     for export in &status.exports {
         let replication = export.replication.as_ref();
         if replication.is_some_and(|replication| replication.witness) {

@@ -161,6 +161,31 @@ impl Endpoint {
         listener: TcpListener,
         desk: Option<SetDirectory>,
     ) -> Result<Endpoint, IdentityError> {
+        let endpoint = Endpoint::make(identity, incarnation, settings, handler, desk)?;
+        tokio::spawn(accept::listen(endpoint.shared.clone(), listener));
+        Ok(endpoint)
+    }
+
+    /// The same for a member that listens nowhere: it calls those with a smaller slot, which [`Endpoint::connect`] names.
+    ///
+    /// # Errors
+    /// As [`Endpoint::start`].
+    pub fn start_calling(
+        identity: &Identity,
+        incarnation: Incarnation,
+        settings: Settings,
+        handler: Arc<dyn MessageHandler>,
+    ) -> Result<Endpoint, IdentityError> {
+        Endpoint::make(identity, incarnation, settings, handler, None)
+    }
+
+    fn make(
+        identity: &Identity,
+        incarnation: Incarnation,
+        settings: Settings,
+        handler: Arc<dyn MessageHandler>,
+        desk: Option<SetDirectory>,
+    ) -> Result<Endpoint, IdentityError> {
         let shared = Arc::new(EndpointState {
             set: identity.set,
             slot: identity.slot,
@@ -177,7 +202,6 @@ impl Endpoint {
             closed: watch::Sender::new(false),
             is_closed: AtomicBool::new(false),
         });
-        tokio::spawn(accept::listen(shared.clone(), listener));
         Ok(Endpoint { shared })
     }
 

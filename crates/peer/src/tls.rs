@@ -263,7 +263,7 @@ fn explain_tls(error: &Error) -> String {
             "the other server's certificate is not valid yet; check the clocks of both servers"
         }
         Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
-            "the other server belongs to another set; check its address"
+            "the other server belongs to another set or pool; check its address"
         }
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             "another replica of the set answers at this address; correct the addresses of the members"
@@ -276,7 +276,7 @@ fn explain_tls(error: &Error) -> String {
              this replica and let it join again"
         }
         Error::AlertReceived(Alert::UnknownCA | Alert::DecryptError) => {
-            "the other server belongs to another set and does not know our authority; check its address"
+            "the other server belongs to another set or pool and does not know our authority; check its address"
         }
         Error::AlertReceived(Alert::CertificateRequired) => {
             "the other server demands a certificate; join the set first"

@@ -2,7 +2,7 @@
 
 /// Bytes that no writer of ours can have produced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what a pool has stored is damaged: {0}")]
+#[error("what a pool has stored or sent is damaged: {0}")]
 pub struct Malformed(pub(crate) &'static str);
 
 /// What is left of the bytes.

@@ -25,13 +25,16 @@ mod placement;
 mod rules;
 mod stripe_unit;
 mod stripes;
+mod wire;
 
 pub use device_group::{DeviceGroup, InvalidDeviceGroup, MAX_DATA_SERVERS};
 pub use fields::Malformed;
 pub use handle::{Access, Capability, HANDLE_BYTES, Handle, Refused};
 pub use keys::{HandleKey, HandleKeys};
 pub use lease::LeaseSettings;
-pub use message::{Act, ContentsId, Intent, IntentNumber, Report, Standing, ToDataServer, ToHome};
+pub use message::{
+    Act, ContentsId, Holding, Intent, IntentNumber, Report, Standing, ToDataServer, ToHome,
+};
 pub use numbers::{
     DataServerNumber, DeviceGroupNumber, Generation, HomeNumber, IssueNumber, KeyNumber,
     PlacementNumber, PoolId,
@@ -41,7 +44,7 @@ pub use rules::Rules;
 pub use stripe_unit::{InvalidStripeUnit, StripeUnit};
 pub use stripes::{Segment, Segments, StripeMismatch, Stripes};
 
-/// Takes arbitrary bytes apart as everything that a disk or a client hands over, for fuzzing. What decodes must encode to the
+/// Takes arbitrary bytes apart as everything that a disk, a client or another server hands over, for fuzzing. What decodes must encode to the
 /// same bytes, and no handle is believed that the key at hand has not sealed.
 #[doc(hidden)]
 pub fn decode_as_anything(bytes: &[u8]) {
@@ -50,6 +53,15 @@ pub fn decode_as_anything(bytes: &[u8]) {
     }
     if let Ok(group) = DeviceGroup::decode(bytes) {
         assert_eq!(group.encode(), bytes, "{group:?}");
+    }
+    if let Ok(message) = ToHome::decode(bytes) {
+        assert_eq!(message.encode(), bytes, "{message:?}");
+    }
+    if let Ok(message) = ToDataServer::decode(bytes) {
+        assert_eq!(message.encode(), bytes, "{message:?}");
+    }
+    if let Ok(holding) = Holding::decode(bytes) {
+        assert_eq!(holding.encode(), bytes, "{holding:?}");
     }
     let (server, keys) = (
         DataServerNumber(1),

@@ -67,6 +67,22 @@ pub struct Intent {
     pub act: Act,
 }
 
+/// How much a data server keeps, for people, and for choosing where new files lie. No decision about what may be read or written
+/// rests on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// The size of its disk, in bytes.
+    pub total_bytes: u64,
+    /// Bytes that may still be written.
+    pub available_bytes: u64,
+    /// Contents of files, in whatever number of stripes.
+    pub contents: u64,
+    /// Bytes of contents that were read in this run.
+    pub read_bytes: u64,
+    /// Bytes of contents that were written in this run.
+    pub written_bytes: u64,
+}
+
 /// From a data server to a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToHome {

@@ -15,6 +15,7 @@ mod data_directory;
 mod health;
 mod metrics;
 mod page;
+pub mod pools;
 pub mod recovered;
 mod serve;
 pub mod set;
@@ -29,11 +30,11 @@ pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, StopSignals};
 pub use status::{
     Alarm, AuditStatus, ClientStatus, ClockStatus, ControlStatus, DrainAnswer, DrainQuestion,
     DurabilityAnswer, DurabilityQuestion, DurabilitySetting, EvictQuestion, ExportStatus,
-    FrozenStatus, JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus, LinkStatus,
-    LossStatus, ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubFinding, ScrubQuestion,
-    ScrubStatus, ShortStatus, Status, StatusError, ThawAnswer, ThawQuestion, ViewMemberStatus,
-    ViewStatus, ask as ask_status, ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen,
-    ask_junction, ask_junctions, ask_move_authority, ask_reload, ask_scrub, ask_thaw, ask_view,
-    moment,
+    FrozenStatus, HoldingStatus, JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus,
+    LinkStatus, LossStatus, PoolServerStatus, PoolStatus, ReplicaPeerStatus, ReplicationStatus,
+    ReturnStatus, ScrubFinding, ScrubQuestion, ScrubStatus, ShortStatus, Status, StatusError,
+    ThawAnswer, ThawQuestion, ViewMemberStatus, ViewStatus, ask as ask_status, ask_clients,
+    ask_drain, ask_durability, ask_evict, ask_frozen, ask_junction, ask_junctions,
+    ask_move_authority, ask_reload, ask_remove_data_server, ask_scrub, ask_thaw, ask_view, moment,
 };
 pub use vfs::{ShownBytes, ShownText, is_visible};

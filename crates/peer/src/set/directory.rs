@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `set.json` | set, own slot, the list of members with the authority's signature |
+//! | `set.json` or `pool.json` | set, own slot, the list of members with the authority's signature |
 //! | `tree` | what the handler says all replicas must know of the tree; its meaning is the handler's |
 //! | `authority.pem` | certificate of the authority |
 //! | `authority.key` | its key; only where the authority is kept |
@@ -23,13 +23,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
-use super::SetError;
 use super::authority::{
     CERTIFICATE_LIFETIME, has_signed, make_authority, make_request, sign, sign_bytes,
 };
 use super::files::{self, DirectoryLock, damaged};
 use super::invitation::Invitation;
 use super::list::{Member, MemberList};
+use super::{Kind, SetError};
 use crate::identity::SetId;
 use crate::tls::{Identity, replica_of};
 
@@ -82,6 +82,7 @@ pub(crate) const TREE_BYTES_MAX: usize = 4096;
 /// The directory in which a replica keeps what it knows of its set.
 #[derive(Clone, Debug)]
 pub struct SetDirectory {
+    kind: Kind,
     path: PathBuf,
     /// Whether this replica knows, since it started, that its list is the newest one that a majority of the set knows.
     is_current: Arc<AtomicBool>,
@@ -90,10 +91,26 @@ pub struct SetDirectory {
 impl SetDirectory {
     /// A directory that holds a set, or will.
     pub fn new(path: impl Into<PathBuf>) -> SetDirectory {
+        SetDirectory::of(Kind::Set, path.into())
+    }
+
+    /// A directory that holds a pool, or will.
+    pub fn of_pool(path: impl Into<PathBuf>) -> SetDirectory {
+        SetDirectory::of(Kind::Pool, path.into())
+    }
+
+    fn of(kind: Kind, path: PathBuf) -> SetDirectory {
         SetDirectory {
-            path: path.into(),
+            kind,
+            path,
             is_current: Arc::default(),
         }
+    }
+
+    /// Whether it is that of a set or of a pool.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Where it is.
@@ -286,7 +303,7 @@ impl SetDirectory {
         let certificate = self.certificate("replica.pem")?;
         let (set, slot) = (self.set_id(&file)?, ReplicaSlot(file.slot));
         self.verify(set, &file.list).map_err(|error| match error {
-            SetError::Forged(why) => damaged(&self.file("set.json"), why),
+            SetError::Forged(why) => damaged(&self.list_file(), why),
             other => other,
         })?;
         if replica_of(&certificate) != Some((set, slot)) {
@@ -329,7 +346,11 @@ impl SetDirectory {
     /// Whether the directory holds a set.
     #[must_use]
     pub fn exists(&self) -> bool {
-        self.file("set.json").exists()
+        self.list_file().exists()
+    }
+
+    fn list_file(&self) -> PathBuf {
+        self.file(self.kind.list_file())
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
@@ -375,7 +396,7 @@ impl SetDirectory {
         if !self.exists() {
             return Err(SetError::NoSet(self.path.clone()));
         }
-        let path = self.file("set.json");
+        let path = self.list_file();
         let text = files::read(&path)?;
         serde_json::from_str(&text).map_err(|error| match text.contains("\"signature\"") {
             true => damaged(&path, error),
@@ -411,12 +432,12 @@ impl SetDirectory {
 
     /// Written last of all files when a set is begun: without it there is none.
     pub(super) fn write_set(&self, set: &SetFile) -> Result<(), SetError> {
-        self.write_json("set.json", set)
+        self.write_json(self.kind.list_file(), set)
     }
 
     pub(super) fn set_id(&self, set: &SetFile) -> Result<SetId, SetError> {
         SetId::parse(&set.set)
-            .ok_or_else(|| damaged(&self.file("set.json"), "the identifier of the set is none"))
+            .ok_or_else(|| damaged(&self.list_file(), "the identifier of the set is none"))
     }
 
     pub(super) fn read_invitations(&self) -> Result<Vec<Invitation>, SetError> {

@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use vfs::ReplicaSlot;
 
-use super::SetError;
 use super::directory::{Admission, SetDirectory, TREE_BYTES_MAX};
 use super::list::MemberList;
 use super::token::{Token, is_same, proof, proof_of_answer};
+use super::{Kind, SetError};
 use crate::handshake::buffered;
 use crate::tls::{explain, fingerprint, join_config, replica_name, replica_of};
 use crate::wire::{WireError, read_short, write_short};
@@ -260,7 +260,7 @@ async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, S
         .map_err(|_| SetError::Refused("the slot is impossible".to_owned()))?;
     let request = CertificateSigningRequestDer::from(question.request.to_vec());
     become_current(&desk).await?;
-    let addresses = question.addresses.clone();
+    let (kind, addresses) = (desk.kind(), question.addresses.clone());
     let admit = move || {
         desk.admit(
             ReplicaSlot(slot),
@@ -273,20 +273,20 @@ async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, S
     let admission = tokio::task::spawn_blocking(admit)
         .await
         .map_err(|error| SetError::Certificate(error.to_string()))??;
-    tracing::info!(slot, "a replica joined the set");
+    tracing::info!(slot, "a server joined the {kind}");
     Ok(JoinReply {
         refusal: String::new(),
         certificate: Bytes::copy_from_slice(&admission.certificate),
         authority: Bytes::copy_from_slice(&admission.authority),
         list: admission.list.encode().into(),
         tree: admission.tree.into(),
-        remark: remark_on(&addresses).await,
+        remark: remark_on(kind, &addresses).await,
         proof: Bytes::copy_from_slice(&admission.proof),
     })
 }
 
 /// Which addresses of a new member lead nowhere from here; the others will look them up likewise.
-async fn remark_on(addresses: &[String]) -> String {
+async fn remark_on(kind: Kind, addresses: &[String]) -> String {
     let mut remarks = Vec::new();
     for address in addresses {
         let found = timeout(LOOK_UP, tokio::net::lookup_host(address)).await;
@@ -298,7 +298,7 @@ async fn remark_on(addresses: &[String]) -> String {
         };
         tracing::warn!(address, failed, "the address of a new member leads nowhere");
         remarks.push(format!(
-            "the inviting server cannot look up {address} ({failed}); correct it there with `meridian set address`, or the others may not reach this server"
+            "the inviting server cannot look up {address} ({failed}); correct it there with `meridian {kind} address`, or the others may not reach this server"
         ));
     }
     remarks.join("; ")

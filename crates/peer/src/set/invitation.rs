@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
 use super::token::{is_same, proof, proof_of_answer};
-use super::{SetError, TokenError};
+use super::{Kind, SetError, TokenError};
 use crate::identity::SetId;
 
 /// An invitation that was handed out.
@@ -65,55 +65,55 @@ impl Invitation {
         !self.is_used() && now <= self.expires()
     }
 
-    fn secret(&self) -> Result<[u8; 32], SetError> {
+    fn secret(&self, kind: Kind) -> Result<[u8; 32], SetError> {
         let secret = HEXLOWER.decode(self.secret.as_bytes()).ok();
         let secret = secret.and_then(|secret| secret.try_into().ok());
-        secret.ok_or_else(unknown_token)
+        secret.ok_or_else(|| unknown_token(kind))
     }
 
     /// What proves to whoever has the token that it was told of the tree by the keeper of the authority.
     pub(crate) fn prove_answer(
         &self,
-        set: SetId,
+        (kind, set): (Kind, SetId),
         request: &CertificateSigningRequestDer<'_>,
         tree: &[u8],
     ) -> Result<[u8; 32], SetError> {
         let place = (set, ReplicaSlot(self.slot));
-        Ok(proof_of_answer(&self.secret()?, place, request, tree))
+        Ok(proof_of_answer(&self.secret(kind)?, place, request, tree))
     }
 
     /// Judges a proof. Whoever does not know the secret learns nothing about the invitation.
     pub(crate) fn check(
         &self,
-        set: SetId,
+        (kind, set): (Kind, SetId),
         shown: &[u8],
         (request, addresses): (&CertificateSigningRequestDer<'_>, &[String]),
         now: SystemTime,
     ) -> Result<(), SetError> {
         let place = (set, ReplicaSlot(self.slot));
-        let expected = proof(&self.secret()?, place, request, addresses);
+        let expected = proof(&self.secret(kind)?, place, request, addresses);
         if !is_same(shown, expected) {
-            return Err(unknown_token());
+            return Err(unknown_token(kind));
         }
         if let Ok(ago) = now.duration_since(self.expires())
             && !ago.is_zero()
         {
-            return Err(TokenError::Expired { ago }.into());
+            return Err(TokenError::Expired { kind, ago }.into());
         }
         match &self.used_by {
-            Some(user) if *user != used_by(request) => Err(SetError::Refused(
-                "the token has been used; ask for a new one with `meridian set invite`".to_owned(),
-            )),
+            Some(user) if *user != used_by(request) => Err(SetError::Refused(format!(
+                "the token has been used; ask for a new one with `meridian {kind} invite`"
+            ))),
             _ => Ok(()),
         }
     }
 }
 
 /// What is said of every token that does not fit, whatever the reason.
-pub(crate) fn unknown_token() -> SetError {
-    SetError::Refused(
-        "the token is not one of this set; ask for a new one with `meridian set invite`".to_owned(),
-    )
+pub(crate) fn unknown_token(kind: Kind) -> SetError {
+    SetError::Refused(format!(
+        "the token is not one of this {kind}; ask for a new one with `meridian {kind} invite`"
+    ))
 }
 
 fn used_by(request: &CertificateSigningRequestDer<'_>) -> String {

@@ -8,15 +8,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustls::pki_types::CertificateSigningRequestDer;
 use vfs::ReplicaSlot;
 
-use super::SetError;
 use super::authority::{CERTIFICATE_LIFETIME, sign};
 use super::directory::{AUTHORITY_KEY, Admission, SetDirectory, SetFile, TREE, random};
 use super::files;
 use super::invitation::{Invitation, unknown_token};
-use super::list::{
-    MEMBERS_EVER_MAX, MEMBERS_MAX, Member, are_addresses, are_client_addresses, is_name,
-};
+use super::list::{MEMBERS_EVER_MAX, Member, are_addresses, are_client_addresses, is_name};
 use super::token::{Token, unix_seconds};
+use super::{Kind, SetError};
 use crate::tls::fingerprint;
 
 /// Tokens that may be outstanding at one time.
@@ -92,11 +90,12 @@ impl SetDirectory {
         if let Some(other) = others.find(|other| !name.is_empty() && other.name == name) {
             return Err(SetError::NameTaken(name.to_owned(), other.slot));
         }
-        let slot = free_slot(&set, &invitations, now)?;
+        let slot = free_slot(self.kind(), &set, &invitations, now)?;
         let own = set.list.member(set.slot);
         let secret: [u8; 32] = random()?;
         let expires_unix_s = unix_seconds(now + lifetime);
         let token = Token {
+            kind: self.kind(),
             set: self.set_id(&set)?,
             slot: ReplicaSlot(slot),
             addresses: own.map(|own| own.addresses.clone()).unwrap_or_default(),
@@ -261,17 +260,17 @@ impl SetDirectory {
     ) -> Result<Admission, SetError> {
         let _lock = self.open()?;
         let mut file = self.read_as_keeper()?;
-        let set = self.set_id(&file)?;
+        let (kind, set) = (self.kind(), self.set_id(&file)?);
         let mut invitations = self.read_invitations()?;
         let invitation = invitations
             .iter_mut()
             .find(|invitation| invitation.slot == slot.0)
-            .ok_or_else(unknown_token)?;
-        invitation.check(set, shown, (request, &addresses[..]), now)?;
+            .ok_or_else(|| unknown_token(kind))?;
+        invitation.check((kind, set), shown, (request, &addresses[..]), now)?;
         if !are_addresses(&addresses) {
             return Err(SetError::Refused(SetError::Address.to_string()));
         }
-        check_place(&file, slot.0, invitation)?;
+        check_place(kind, &file, slot.0, invitation)?;
         let certificate = sign(
             &files::read(&self.file("authority.pem"))?,
             &files::read(&self.file(AUTHORITY_KEY))?,
@@ -283,7 +282,7 @@ impl SetDirectory {
         )?;
         invitation.use_up(request);
         let tree = files::read_bytes(&self.file(TREE))?;
-        let proof = invitation.prove_answer(set, request, &tree)?;
+        let proof = invitation.prove_answer((kind, set), request, &tree)?;
         let witness = invitation.witness;
         // It may have got another one since it was admitted, if it asks again.
         let known = file.list.member(slot.0).map(|known| known.name.clone());
@@ -330,12 +329,15 @@ fn check_name(set: &SetFile, slot: Option<u16>, name: &str) -> Result<(), SetErr
 
 /// Whether a slot that a token reserved may be taken now. It is not when somebody joined in it before the files here
 /// were put back from a backup.
-fn check_place(file: &SetFile, slot: u16, invitation: &Invitation) -> Result<(), SetError> {
+fn check_place(
+    kind: Kind,
+    file: &SetFile,
+    slot: u16,
+    invitation: &Invitation,
+) -> Result<(), SetError> {
     let refused = |reason: &str| Err(SetError::Refused(reason.to_owned()));
     match file.list.member(slot) {
-        Some(member) if member.revoked => {
-            refused("this replica was removed from the set; ask for a new token")
-        }
+        Some(member) if member.revoked => refused("this server was removed; ask for a new token"),
         Some(_) if !invitation.is_used() => {
             refused("another server has the slot of the token; ask for a new token")
         }
@@ -343,20 +345,27 @@ fn check_place(file: &SetFile, slot: u16, invitation: &Invitation) -> Result<(),
         None if slot < file.list.slots_from => {
             refused("the slot of the token is used up; ask for a new token")
         }
-        None if is_full(file) => Err(SetError::Refused(SetError::TooManyMembers.to_string())),
+        None if is_full(kind, file) => Err(SetError::Refused(
+            SetError::TooManyMembers(kind).to_string(),
+        )),
         None => Ok(()),
     }
 }
 
-fn is_full(file: &SetFile) -> bool {
+fn is_full(kind: Kind, file: &SetFile) -> bool {
     let members = file.list.members.iter();
-    members.filter(|member| !member.revoked).count() >= MEMBERS_MAX
+    members.filter(|member| !member.revoked).count() >= kind.members_max()
 }
 
 /// The first slot that nobody has had and nobody may claim.
-fn free_slot(file: &SetFile, invitations: &[Invitation], now: SystemTime) -> Result<u16, SetError> {
-    if is_full(file) {
-        return Err(SetError::TooManyMembers);
+fn free_slot(
+    kind: Kind,
+    file: &SetFile,
+    invitations: &[Invitation],
+    now: SystemTime,
+) -> Result<u16, SetError> {
+    if is_full(kind, file) {
+        return Err(SetError::TooManyMembers(kind));
     }
     let reserved = |slot: u16| {
         let mut invitations = invitations.iter();

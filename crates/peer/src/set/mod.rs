@@ -1,10 +1,11 @@
-//! How a set of replicas begins and grows: its certificate authority, invitations, joining.
+//! How a set of replicas, or a pool of data servers, begins and grows: its certificate authority, invitations, joining.
 //!
 //! A set has an authority of its own, made by [`SetDirectory::create`] with the first replica. Whoever is
 //! to join gets one token from [`SetDirectory::invite`]: where to call, the fingerprint of the authority,
 //! a secret that works once, the slot reserved for it, and when it expires. [`join`] turns the token into a
-//! certificate, the list of members, and what the handler of the first replica says of the tree. What must
-//! never enter: the meaning of that, what replicas say to each other later, and private keys in logs or
+//! certificate, the list of members, and what the handler of the first replica says of the tree. A pool does the same with
+//! [`SetDirectory::of_pool`]; what is said of sets and replicas in here is then meant of pools and their servers ([`Kind`]). What must
+//! never enter: the meaning of that, what members say to each other later, and private keys in logs or
 //! messages.
 
 mod authority;
@@ -15,6 +16,7 @@ mod handover;
 mod invitation;
 mod joining;
 mod keeper;
+mod kind;
 mod list;
 #[cfg(test)]
 mod tests;
@@ -29,14 +31,17 @@ pub(crate) use exchange::serve_join;
 pub use exchange::{Entry, join};
 pub use handover::{AuthorityBackup, AuthorityView, Handover};
 pub use keeper::Outstanding;
+pub use kind::Kind;
 pub use list::{MEMBERS_MAX, Member, MemberList, is_name};
 pub use token::{Token, TokenError};
 
 /// What [`crate::decode_as_anything`] says, of lists of members and tokens.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     drop(MemberList::decode(bytes));
-    drop(std::str::from_utf8(bytes).map(Token::parse));
-    drop(token::from_wire(bytes));
+    for kind in Kind::ALL {
+        drop(std::str::from_utf8(bytes).map(|text| Token::parse(kind, text)));
+        drop(token::from_wire(kind, bytes));
+    }
 }
 
 /// A key and a signing request, for tests that join without a network.
@@ -96,8 +101,8 @@ pub enum SetError {
     #[error("the list of members is refused: {0}")]
     Forged(&'static str),
     /// There is no place for one more.
-    #[error("a set has at most {max} members, witnesses included; remove one first", max = list::MEMBERS_MAX)]
-    TooManyMembers,
+    #[error("a {0} has at most {max} members, those without contents included; remove one first", max = .0.members_max())]
+    TooManyMembers(Kind),
     /// Tokens are handed out and not used.
     #[error("too many tokens are outstanding; look at `meridian set token list` and revoke some")]
     TooManyTokens,

@@ -350,7 +350,7 @@ fn more_members_than_can_agree_are_not_invited_and_tokens_are_bounded() {
     }
     let refused = first.invite(MINUTE, now);
     assert!(
-        matches!(refused, Err(SetError::TooManyMembers)),
+        matches!(refused, Err(SetError::TooManyMembers(_))),
         "{refused:?}"
     );
     let (_key, request) = request_for_tests();

@@ -7,10 +7,8 @@ use data_encoding::BASE64URL_NOPAD;
 use prost::Message as _;
 use vfs::ReplicaSlot;
 
+use super::Kind;
 use crate::identity::SetId;
-
-/// What every token begins with; the number is the version of its format.
-const PREFIX: &str = "meridian1.";
 
 /// The longest token, in characters.
 const CHARACTERS_MAX: usize = 4096;
@@ -23,17 +21,24 @@ const CHECKSUM_BYTES: usize = 4;
 pub enum TokenError {
     /// It does not begin as a token does.
     #[error(
-        "this is not a token; copy the whole line that `meridian set invite` printed, beginning with `{PREFIX}`"
+        "this is not a token; copy the whole line that `meridian {0} invite` printed, beginning with `{prefix}`", prefix = .0.token_prefix()
     )]
-    NotAToken,
+    NotAToken(Kind),
+    /// It admits to something else than the command is for.
+    #[error(
+        "this is the token of a {0}; it is given to `meridian {0} join`. Nothing has changed here"
+    )]
+    Other(Kind),
     /// Characters are missing or changed.
     #[error(
-        "the token was not copied whole; copy the line that `meridian set invite` printed again"
+        "the token was not copied whole; copy the line that `meridian {0} invite` printed again"
     )]
-    Damaged,
+    Damaged(Kind),
     /// It was made too long ago.
-    #[error("the token expired {} minutes ago; ask for a new one with `meridian set invite`", .ago.as_secs() / 60)]
+    #[error("the token expired {} minutes ago; ask for a new one with `meridian {kind} invite`", .ago.as_secs() / 60)]
     Expired {
+        /// What it admitted to.
+        kind: Kind,
         /// How long ago.
         ago: Duration,
     },
@@ -42,6 +47,8 @@ pub enum TokenError {
 /// An invitation as it travels. Its secret admits one server to the set, so treat it as a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
+    /// What it admits to.
+    pub kind: Kind,
     /// The set.
     pub set: SetId,
     /// The slot that the invited replica will have.
@@ -58,7 +65,11 @@ pub struct Token {
 
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "token for slot {} of set {}", self.slot.0, self.set)
+        write!(
+            f,
+            "token for slot {} of {} {}",
+            self.slot.0, self.kind, self.set
+        )
     }
 }
 
@@ -93,20 +104,27 @@ impl Token {
         let mut bytes = wire.encode_to_vec();
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_be_bytes());
-        format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
+        let prefix = self.kind.token_prefix();
+        format!("{prefix}{}", BASE64URL_NOPAD.encode(&bytes))
     }
 
-    /// Reads the string that [`Token::encode`] made.
+    /// Reads the string that [`Token::encode`] made, for joining what is wanted.
     ///
     /// # Errors
-    /// [`TokenError::NotAToken`] and [`TokenError::Damaged`].
-    pub fn parse(text: &str) -> Result<Token, TokenError> {
+    /// [`TokenError::NotAToken`], [`TokenError::Other`] and [`TokenError::Damaged`].
+    pub fn parse(wanted: Kind, text: &str) -> Result<Token, TokenError> {
         let text = text.trim();
-        let encoded = text.strip_prefix(PREFIX).ok_or(TokenError::NotAToken)?;
-        if encoded.len() > CHARACTERS_MAX {
-            return Err(TokenError::Damaged);
+        let is_of = |kind: &Kind| text.starts_with(kind.token_prefix());
+        let kind = Kind::ALL.into_iter().find(is_of);
+        let kind = kind.ok_or(TokenError::NotAToken(wanted))?;
+        if kind != wanted {
+            return Err(TokenError::Other(kind));
         }
-        decode(encoded).ok_or(TokenError::Damaged)
+        let encoded = &text[kind.token_prefix().len()..];
+        if encoded.len() > CHARACTERS_MAX {
+            return Err(TokenError::Damaged(kind));
+        }
+        decode(kind, encoded).ok_or(TokenError::Damaged(kind))
     }
 
     /// Whether the token still works.
@@ -115,25 +133,29 @@ impl Token {
     /// [`TokenError::Expired`].
     pub fn check_expiry(&self, now: SystemTime) -> Result<(), TokenError> {
         match now.duration_since(self.expires) {
-            Ok(ago) if !ago.is_zero() => Err(TokenError::Expired { ago }),
+            Ok(ago) if !ago.is_zero() => Err(TokenError::Expired {
+                kind: self.kind,
+                ago,
+            }),
             _ => Ok(()),
         }
     }
 }
 
-fn decode(encoded: &str) -> Option<Token> {
+fn decode(kind: Kind, encoded: &str) -> Option<Token> {
     let bytes = BASE64URL_NOPAD.decode(encoded.as_bytes()).ok()?;
     let (bytes, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM_BYTES)?)?;
     if crc32c::crc32c(bytes).to_be_bytes() != *checksum {
         return None;
     }
-    from_wire(bytes)
+    from_wire(kind, bytes)
 }
 
 /// The token whose checksum was right.
-pub(super) fn from_wire(bytes: &[u8]) -> Option<Token> {
+pub(super) fn from_wire(kind: Kind, bytes: &[u8]) -> Option<Token> {
     let wire = WireToken::decode(bytes).ok()?;
     Some(Token {
+        kind,
         set: SetId(wire.set[..].try_into().ok()?),
         slot: ReplicaSlot(wire.slot.try_into().ok()?),
         addresses: wire.addresses,
@@ -209,6 +231,7 @@ mod tests {
 
     fn sample() -> Token {
         Token {
+            kind: Kind::Set,
             set: SetId([3; 16]),
             slot: ReplicaSlot(2),
             addresses: vec!["a.example:2100".to_owned(), "[::1]:2100".to_owned()],
@@ -221,16 +244,29 @@ mod tests {
     #[test]
     fn a_token_reads_back_as_written_even_with_white_space_around_it() {
         let text = format!("  {}\n", sample().encode());
-        assert_eq!(Token::parse(&text), Ok(sample()));
+        assert_eq!(Token::parse(Kind::Set, &text), Ok(sample()));
     }
 
     #[test]
     fn a_token_that_was_not_copied_whole_is_known() {
         let text = sample().encode();
-        for length in PREFIX.len()..text.len() {
-            assert_eq!(Token::parse(&text[..length]), Err(TokenError::Damaged));
+        for length in Kind::Set.token_prefix().len()..text.len() {
+            let parsed = Token::parse(Kind::Set, &text[..length]);
+            assert_eq!(parsed, Err(TokenError::Damaged(Kind::Set)));
         }
-        assert_eq!(Token::parse("hello"), Err(TokenError::NotAToken));
+        let parsed = Token::parse(Kind::Set, "hello");
+        assert_eq!(parsed, Err(TokenError::NotAToken(Kind::Set)));
+    }
+
+    #[test]
+    fn the_token_of_a_pool_is_none_of_a_set_and_the_other_way_round() {
+        for (kind, other) in [(Kind::Set, Kind::Pool), (Kind::Pool, Kind::Set)] {
+            let token = Token { kind, ..sample() };
+            assert_eq!(Token::parse(kind, &token.encode()), Ok(token.clone()));
+            let error = Token::parse(other, &token.encode()).expect_err("refused");
+            let says = format!("the token of a {kind}; it is given to `meridian {kind} join`");
+            assert!(error.to_string().contains(&says), "{error}");
+        }
     }
 
     #[test]
@@ -253,13 +289,15 @@ mod tests {
     proptest! {
         #[test]
         fn garbage_is_no_token(text in "\\PC{0,200}", bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            prop_assert!(Token::parse(&text).is_err());
+            prop_assert!(Token::parse(Kind::Set, &text).is_err());
             let encoded = BASE64URL_NOPAD.encode(&bytes);
-            let token = format!("{PREFIX}{encoded}");
-            prop_assert!(Token::parse(&token).is_err());
+            let prefix = Kind::Pool.token_prefix();
+            let token = format!("{prefix}{encoded}");
+            prop_assert!(Token::parse(Kind::Pool, &token).is_err());
             let mut summed = bytes;
             summed.extend_from_slice(&crc32c::crc32c(&summed).to_be_bytes());
-            let _ = Token::parse(&format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&summed)));
+            let token = format!("{prefix}{}", BASE64URL_NOPAD.encode(&summed));
+            let _ = Token::parse(Kind::Pool, &token);
         }
     }
 }

@@ -8,7 +8,7 @@ use vfs::ReplicaSlot;
 
 use super::proxy::Proxy;
 use super::replica::{Replica, TestSet, quick};
-use crate::set::{Entry, SetDirectory, SetError, Token, TokenError, join};
+use crate::set::{Entry, Kind, SetDirectory, SetError, Token, TokenError, join};
 use crate::{Lane, Message};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -46,7 +46,7 @@ async fn one_copied_token_makes_a_member_that_talks_to_the_first() {
         .expect("invites")
         .encode();
 
-    let token = Token::parse(&copied).expect("a token");
+    let token = Token::parse(Kind::Set, &copied).expect("a token");
     let second = SetDirectory::new(root.path().join("second"));
     let addresses = vec!["second.invalid:2100".to_owned()];
     let entry = join(&token, &second, addresses, SystemTime::now())

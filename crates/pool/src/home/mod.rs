@@ -13,6 +13,7 @@ mod servers;
 pub use command::{Command, Record};
 pub use file::FileRow;
 pub use request::{Holder, Outcome, Request};
+pub use servers::{ServerView, Stranger};
 
 use crate::handle::{Access, Capability, Handle};
 use crate::keys::{HandleKey, HandleKeys};
@@ -80,6 +81,8 @@ pub struct Home {
     keys: HandleKeys,
     settings: HomeSettings,
     servers: BTreeMap<DataServerNumber, Server>,
+    /// Data servers that were removed. Their leases may not have run out.
+    dismissed: BTreeSet<DataServerNumber>,
     files: BTreeMap<ObjectId, File>,
     intents: BTreeMap<IntentNumber, Owed>,
     next_intent: u64,
@@ -112,6 +115,7 @@ impl Home {
             keys: HandleKeys::new(key),
             settings,
             servers: recovered.servers.into_iter().map(server).collect(),
+            dismissed: BTreeSet::new(),
             files: BTreeMap::new(),
             intents: BTreeMap::new(),
             next_intent: recovered.next_intent,

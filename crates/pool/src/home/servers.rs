@@ -17,6 +17,32 @@ pub(super) struct Server {
     is_leased: bool,
     /// Which run of it has asked last, with contents that it may have.
     run: Option<u64>,
+    /// Why it had none of its own when it asked last.
+    stranger: Option<Stranger>,
+}
+
+/// Why a data server gets no lease (rule 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stranger {
+    /// It has the contents of another store: an empty disk, or one of another machine.
+    OtherContents,
+    /// It has contents as they were earlier, or two of it run.
+    OlderCopy,
+    /// It has contents that belong to this data server.
+    ContentsOf(DataServerNumber),
+}
+
+/// A data server as people see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerView {
+    /// Which one.
+    pub number: DataServerNumber,
+    /// It has a lease of this run of the home.
+    pub serves: bool,
+    /// It has asked for a lease with contents that are not its own.
+    pub stranger: Option<Stranger>,
+    /// Intents that it has not carried out yet.
+    pub owes: usize,
 }
 
 impl Server {
@@ -26,19 +52,50 @@ impl Server {
             leased_until,
             is_leased: false,
             run: None,
+            stranger: None,
         }
     }
 
-    /// Whether these are the contents it had, or what came of them.
-    fn is_itself(&self, standing: Standing) -> bool {
-        self.standing.is_none_or(|known| {
-            known.identity == standing.identity
-                && (known.counter, true) <= (standing.counter, known.run == standing.run)
-        })
+    /// Why these are not the contents it had, and not what came of them either.
+    fn objection(&self, standing: Standing) -> Option<Stranger> {
+        let known = self.standing?;
+        if known.identity != standing.identity {
+            return Some(Stranger::OtherContents);
+        }
+        let is_later = (known.counter, true) <= (standing.counter, known.run == standing.run);
+        (!is_later).then_some(Stranger::OlderCopy)
     }
 }
 
 impl Home {
+    /// A data server was removed from the pool: it gets no lease any more.
+    pub fn dismiss(&mut self, number: DataServerNumber) {
+        if let Some(server) = self.servers.get_mut(&number) {
+            server.is_leased = false;
+            server.run = None;
+        }
+        self.dismissed.insert(number);
+    }
+
+    /// The data servers, by number, without those that were removed.
+    #[must_use]
+    pub fn servers(&self, now: Moment) -> Vec<ServerView> {
+        let known = self.servers.iter();
+        let known = known.filter(|(number, _)| !self.dismissed.contains(number));
+        let owes = |number: &DataServerNumber| {
+            let intents = self.intents.values();
+            intents.filter(|owed| owed.owed.contains(number)).count()
+        };
+        known
+            .map(|(number, server)| ServerView {
+                number: *number,
+                serves: self.serves(now, *number),
+                stranger: server.stranger,
+                owes: owes(number),
+            })
+            .collect()
+    }
+
     pub(super) fn ask(
         &mut self,
         now: Moment,
@@ -47,16 +104,26 @@ impl Home {
         commands: &mut Vec<Command>,
     ) {
         let rules = self.settings.rules;
+        if self.dismissed.contains(&from) {
+            return;
+        }
+        let has_it = |server: &Server| {
+            let known = server.standing;
+            known.is_some_and(|known| known.identity == standing.identity)
+        };
+        let mut others = self.servers.iter().filter(|(number, _)| **number != from);
+        let owner = others.find_map(|(number, server)| has_it(server).then_some(*number));
         let Some(server) = self.servers.get_mut(&from) else {
             return;
         };
-        if !server.is_itself(standing) && rules.standing_checked() {
+        let owner = owner.map(Stranger::ContentsOf);
+        server.stranger = owner.or_else(|| server.objection(standing));
+        if server.stranger.is_some() && rules.standing_checked() {
             server.run = None;
-            if let Some(known) = server
-                .standing
-                .as_mut()
-                .filter(|known| known.counter != u64::MAX)
-            {
+            // Other contents are known as such however often they ask.
+            let is_older = server.stranger == Some(Stranger::OlderCopy);
+            let known = server.standing.as_mut().filter(|_| is_older);
+            if let Some(known) = known.filter(|known| known.counter != u64::MAX) {
                 // Its counter will grow beyond what is known: it stays a stranger all the same, after a restart, too.
                 known.counter = u64::MAX;
                 let stranger = Record::Standing(from, *known);

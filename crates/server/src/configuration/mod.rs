@@ -35,6 +35,7 @@ pub use replication::{
     Contention, Durability, Frozen, NameLookup, ReplicationConfiguration, Strategies,
     WithoutMajority,
 };
+pub use section::parse_size;
 
 /// The user and group that squashed callers become unless configured, `nobody` on most systems.
 const NOBODY: u32 = 65534;

@@ -382,7 +382,9 @@ fn meant_by(unit: &str, known: &str) -> bool {
 
 const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
 
-fn parse_size(text: &str) -> Option<u64> {
+/// A number of bytes, such as `4096`, `64 KiB` or `1 MiB`; `None` when it is none.
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
     let (number, shift) = UNITS
         .iter()
         .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)))

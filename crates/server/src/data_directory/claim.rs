@@ -8,12 +8,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{
-    CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MEMBER, SET, TREES,
+    CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MEMBER, POOL, SET,
+    SHELF, STANDINGS, TREES,
 };
 
 const LOCK: &str = "lock";
 /// What a data directory may hold before it has an identity; `lost+found` comes with a file system.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 15] = [
     LOCK,
     IDENTITY,
     "identity.unfinished",
@@ -22,6 +23,9 @@ const KNOWN: [&str; 12] = [
     TREES,
     SET,
     MEMBER,
+    POOL,
+    SHELF,
+    STANDINGS,
     "aside",
     CONTROL_SOCKET,
     DAMAGED,

@@ -7,7 +7,10 @@
 //! clients/       which clients hold state
 //! trees/NAME/    one store for each tree
 //! set/           the set of replicas that the server belongs to, if it does
-//! member         which replica of which set the trees are the copy of
+//! member         which replica of which set the trees are the copy of, or which data server of which pool the shelf is of
+//! pool/          the pool that the server belongs to, if it does
+//! shelf/         what a data server of a pool keeps
+//! standings      a metadata server of a pool: which contents its data servers had last
 //! control.sock   where the running server answers `meridian status`
 //! damaged/       what a repair has set aside
 //! aside/         what a member had before it joined anew
@@ -161,6 +164,9 @@ const CLIENTS: &str = "clients";
 const TREES: &str = "trees";
 const SET: &str = "set";
 const MEMBER: &str = "member";
+const POOL: &str = "pool";
+const SHELF: &str = "shelf";
+const STANDINGS: &str = "standings";
 const CONTROL_SOCKET: &str = "control.sock";
 const DAMAGED: &str = "damaged";
 /// A data directory that this process, and no other, works on.
@@ -288,6 +294,21 @@ pub(crate) fn tree_path(data: &Path, name: &str) -> PathBuf {
 /// Where the set of a server with that data directory is kept.
 pub(crate) fn set_path(data: &Path) -> PathBuf {
     data.join(SET)
+}
+
+/// Where the pool of a server with that data directory is kept.
+pub(crate) fn pool_path(data: &Path) -> PathBuf {
+    data.join(POOL)
+}
+
+/// Where a data server with that data directory keeps contents.
+pub(crate) fn shelf_path(data: &Path) -> PathBuf {
+    data.join(SHELF)
+}
+
+/// Where the trees of a server with that data directory are.
+pub(crate) fn trees_path(data: &Path) -> PathBuf {
+    data.join(TREES)
 }
 
 /// Where a server with that data directory answers questions.

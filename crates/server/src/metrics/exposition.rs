@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::{OperationCounters, replication};
+use super::{OperationCounters, pool, replication};
 use crate::status::Status;
 
 /// All figures as text.
@@ -39,6 +39,7 @@ impl Collector for Figures {
         self.encode_present(&mut encoder)?;
         self.encode_exports(&mut encoder)?;
         replication::encode_alarms(&self.status, &mut encoder)?;
+        pool::encode(&self.status, &mut encoder)?;
         replication::encode(&self.status, &mut encoder)
     }
 }

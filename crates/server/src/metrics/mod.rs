@@ -6,6 +6,7 @@ mod endpoint;
 mod exposition;
 mod latency;
 mod operations;
+mod pool;
 mod replication;
 
 pub use endpoint::EndpointError;

@@ -69,6 +69,10 @@ impl Overview {
                         let answer = overview.junction(wish).await;
                         answer.map_or_else(Answer::Refused, Answer::Junction)
                     }
+                    Question::RemoveDataServer(number) => {
+                        let removed = overview.remove_data_server(number);
+                        removed.map_or_else(Answer::Refused, |()| Answer::DataServerRemoved)
+                    }
                     Question::Durability(question) => {
                         let answer = overview.durability(&question).await;
                         answer.map_or_else(Answer::Refused, Answer::Durability)

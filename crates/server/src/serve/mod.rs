@@ -9,6 +9,7 @@ mod names;
 mod offers;
 mod overview;
 mod places;
+mod pool;
 mod process;
 mod reload;
 mod replication;
@@ -32,6 +33,7 @@ use crate::configuration::{Configuration, ConfigurationError, TransportLimits};
 use crate::data_directory::{DataDirectory, DataDirectoryError};
 use crate::metrics::{EndpointError, OperationCounters};
 use crate::page::PageError;
+use crate::pools::PoolPlaceError;
 use crate::set::MembershipError;
 use crate::status::{Status, StatusSocket};
 use crate::transport::{self, ListenError, Listener, Transport};
@@ -121,6 +123,63 @@ pub enum ServeError {
         /// Where it is.
         path: PathBuf,
     },
+    /// The pool that the server belongs to cannot be made sense of.
+    #[error(transparent)]
+    PoolPlace(#[from] PoolPlaceError),
+    /// Data servers cannot be listened for.
+    #[error(
+        "cannot listen for data servers at {0}: {1}; `ss -ltnp 'sport = :{port}'` shows who else does. It is the port that `meridian pool create` was given",
+        port = .0.port()
+    )]
+    PoolListen(SocketAddr, io::Error),
+    /// The certificate that names the server in its pool cannot be used.
+    #[error(transparent)]
+    PoolIdentity(#[from] peer::IdentityError),
+    /// What a data server keeps cannot be used.
+    #[error(transparent)]
+    Shelf(#[from] data_server::ShelfError),
+    /// A data server's contents are there, and what makes it one is not.
+    #[error(
+        "{0} holds the contents of a data server, and the files of its pool (`pool`) are missing, so nobody can tell whose they are. Put back the whole data directory from one backup"
+    )]
+    PoolMissing(PathBuf),
+    /// A data server had contents, and they are gone.
+    #[error(
+        "this data server had contents, and there are none in {0}. Mount the disk that holds them, or put back the whole data directory from one backup; if they are lost, let a new data server join with an empty data directory"
+    )]
+    ContentsMissing(PathBuf),
+    /// Contents are there, and nothing says whose.
+    #[error(
+        "{0} holds contents (`shelf`) that no file `member` says to be those of this data server; put back the whole data directory from one backup"
+    )]
+    ContentsUnmarked(PathBuf),
+    /// The contents are those of another data server.
+    #[error(
+        "the contents in {path} are those of {theirs}, and the files in `pool` make this server {own}; put back the whole data directory from one backup"
+    )]
+    OtherPool {
+        /// The data directory.
+        path: PathBuf,
+        /// Whose the contents are.
+        theirs: String,
+        /// Who the server is.
+        own: String,
+    },
+    /// A metadata server has a data server's contents.
+    #[error(
+        "this server is the metadata server of its pool, and {0} holds the contents of a data server; move them away, or put back the `pool` directory that belongs to them"
+    )]
+    ContentsAtMetadataServer(PathBuf),
+    /// A data server has trees.
+    #[error(
+        "this server is a data server of its pool, which shows no trees, and there are some in {0}; move them to the data directory of another server, or put back the `pool` directory that belongs to them"
+    )]
+    TreesAtDataServer(PathBuf),
+    /// The server belongs to a set and to a pool.
+    #[error(
+        "{0} belongs to a set and to a pool, and a member of a set cannot keep its contents in a pool yet; put back the whole data directory from one backup"
+    )]
+    SetAndPool(PathBuf),
     /// The metrics port cannot be used.
     #[error(transparent)]
     Metrics(#[from] EndpointError),
@@ -187,8 +246,16 @@ impl Server {
             .iter()
             .map(|address| Listener::bind(*address));
         let listeners = listeners.collect::<Result<Vec<Listener>, ListenError>>()?;
-        let replication = Replication::prepare(&data, &configuration)?;
-        let mut trees = trees::open_all(&data, &configuration, replication.as_ref()).await?;
+        let pool = pool::Prepared::read(&data)?;
+        let shows_trees = !pool.as_ref().is_some_and(pool::Prepared::is_data_server);
+        let replication = match shows_trees {
+            true => Replication::prepare(&data, &configuration)?,
+            false => None,
+        };
+        let mut trees = match shows_trees {
+            true => trees::open_all(&data, &configuration, replication.as_ref()).await?,
+            false => Vec::new(),
+        };
         let operations = Arc::new(OperationCounters::default());
         let incarnation = data.next_incarnation()?;
         let membership = replication
@@ -197,14 +264,21 @@ impl Server {
         if let Some(replication) = replication {
             replicate(replication, &mut trees, &configuration, incarnation).await?;
         }
+        let pool = match pool {
+            Some(pool) => Some(pool.begin(&data, incarnation).await?),
+            None => None,
+        };
         let names = Names::new(data.identity(), membership.as_ref());
-        let service = service(
+        let options = service_options(
             &data,
-            names.as_identity(incarnation),
+            names.as_identity(incarnation, pool.as_ref()),
             &configuration,
-            &trees,
             operations.clone(),
         )?;
+        let service = match &pool {
+            Some(pool::Role::Data(server)) => Service::of_data_server(server.as_served(), options),
+            _ => Service::new(namespace(&configuration, &trees)?, options),
+        };
         let record_bytes = configuration.record_bytes();
         let limits = TransportLimits {
             connections: process::affordable_connections(configuration.transport.connections),
@@ -214,6 +288,7 @@ impl Server {
             transport: Transport::new(service.clone(), limits, record_bytes),
             service,
             trees,
+            pool,
             operations,
             origin,
             running: Mutex::new(configuration.clone()),
@@ -229,6 +304,9 @@ impl Server {
             page: OnceLock::new(),
             history: Mutex::default(),
         });
+        if let Some(pool::Role::Data(server)) = &overview.pool {
+            server.serve_by(&overview.transport);
+        }
         let (stop, stopping) = watch::channel(false);
         offers::begin(&configuration, &overview, &stopping).await?;
         tokio::spawn(places::keep(overview.clone(), stopping.clone()));
@@ -331,6 +409,11 @@ impl Server {
             if let Some(tree) = self.overview.failed_tree() {
                 return room::end_of(tree);
             }
+            if let Some(pool::Role::Data(server)) = &self.overview.pool
+                && server.has_failed()
+            {
+                return Err(ServeError::StorageFailed("shelf".to_owned()));
+            }
             supervisor.tell_alive(|| self.overview.summary());
         }
     }
@@ -362,6 +445,9 @@ impl Server {
             Duration::ZERO
         };
         self.overview.transport.drain(patience).await;
+        if let Some(pool) = &self.overview.pool {
+            pool.put_away().await;
+        }
         for tree in &self.overview.trees {
             let Some(replica) = tree.replica.as_ref().filter(|_| patient) else {
                 continue;
@@ -400,26 +486,28 @@ async fn replicate(
     Ok(())
 }
 
-fn service(
+/// What clients see of the trees.
+fn namespace(configuration: &Configuration, trees: &[Tree]) -> Result<Namespace, ServeError> {
+    let exports = trees.iter().filter_map(Tree::export).collect();
+    Ok(match &configuration.domain {
+        Some(domain) => Namespace::in_domain(exports, domain.as_str())?,
+        None => Namespace::new(exports)?,
+    })
+}
+
+fn service_options(
     data: &DataDirectory,
     identity: Identity,
     configuration: &Configuration,
-    trees: &[Tree],
     operations: Arc<OperationCounters>,
-) -> Result<Arc<Service>, ServeError> {
-    let exports = trees.iter().filter_map(Tree::export).collect();
-    let namespace = match &configuration.domain {
-        Some(domain) => Namespace::in_domain(exports, domain.as_str())?,
-        None => Namespace::new(exports)?,
-    };
+) -> Result<ServiceOptions, ServeError> {
     let records = data.client_records()?;
-    let options = ServiceOptions {
+    Ok(ServiceOptions {
         identity,
         limits: configuration.limits.clone(),
         may_reclaim: records.owners(),
         records: Arc::new(records),
         observer: operations,
         clock: Instant::now,
-    };
-    Ok(Service::new(namespace, options))
+    })
 }

@@ -4,6 +4,7 @@
 
 use nfs4_server::Identity;
 
+use super::pool::Role;
 use crate::data_directory::ReplicaIdentity;
 use crate::set::Membership;
 use crate::status::MemberNames;
@@ -46,7 +47,16 @@ impl Names {
     }
 
     /// As clients see it: server owner and server scope (RFC 8881, sections 2.5 and 2.4).
-    pub(super) fn as_identity(&self, incarnation: u32) -> Identity {
+    pub(super) fn as_identity(&self, incarnation: u32, pool: Option<&Role>) -> Identity {
+        if let Some(Role::Data(server)) = pool {
+            // No other server has this owner: clients would take a data server for the metadata server (rule 6 of striping).
+            return Identity {
+                server: format!("meridian-data-server-{}", self.replica).into_bytes(),
+                scope: format!("meridian-pool-{}", server.pool()).into_bytes(),
+                incarnation,
+                place: None,
+            };
+        }
         Identity {
             server: format!("meridian-replica-{}", self.replica).into_bytes(),
             scope: format!("meridian-set-{}", self.set).into_bytes(),

@@ -13,13 +13,15 @@ use vfs::FileSystem;
 
 use super::Origin;
 use super::names::Names;
+use super::pool::Role;
 use super::trees::Tree;
 use crate::configuration::{Commit, Configuration, Durability};
 use crate::health;
 use crate::metrics::{OperationCounters, Page, exposition};
 use crate::page::{Facts, History, Sample, Source};
 use crate::status::{
-    ExportStatus, ReplicationStatus, SpaceStatus, Status, StoreStatus, TrafficStatus, alarms,
+    Alarm, ExportStatus, ReplicationStatus, SpaceStatus, Status, StoreStatus, TrafficStatus,
+    alarms, of_pool,
 };
 use crate::transport::{Traffic, Transport};
 
@@ -28,6 +30,8 @@ pub(super) struct Overview {
     pub(super) service: Arc<Service>,
     pub(super) transport: Arc<Transport>,
     pub(super) trees: Vec<Tree>,
+    /// What the server is in its pool, if it belongs to one.
+    pub(super) pool: Option<Role>,
     pub(super) operations: Arc<OperationCounters>,
     pub(super) origin: Origin,
     /// The configuration in force.
@@ -61,7 +65,12 @@ impl Overview {
             status.replication = replication.map(|own| own.with_names(self.names.of_members()));
             exports.push(status);
         }
-        let alarms = exports.iter().flat_map(alarms).collect();
+        let pool = match &self.pool {
+            Some(pool) => Some(pool.status().await),
+            None => None,
+        };
+        let mut alarms: Vec<Alarm> = exports.iter().flat_map(alarms).collect();
+        alarms.extend(pool.iter().flat_map(of_pool));
         Status {
             version: self.origin.build.version.to_owned(),
             build: self.origin.build.commit.to_owned(),
@@ -90,6 +99,7 @@ impl Overview {
             operations: self.operations.total(),
             traffic: traffic_status(self.transport.traffic()),
             exports,
+            pool,
             alarms,
         }
     }
@@ -99,6 +109,9 @@ impl Overview {
         let counts = self.service.counts();
         let shown = self.trees.iter().filter(|tree| !tree.is_withheld());
         let paths: Vec<String> = shown.map(|tree| tree.path.to_string()).collect();
+        if let Some(Role::Data(_)) = &self.pool {
+            return format!("serving contents: {} clients", counts.clients);
+        }
         let grace = if self.service.in_grace() {
             "; grace period"
         } else {

@@ -18,8 +18,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use peer::set::{Kind, SetDirectory, Token};
 pub use peer::set::{Member, Outstanding, SetError};
-use peer::set::{SetDirectory, Token};
 use store::{Store, StoreError, StoreOptions, TreeIdentity};
 use vfs::ReplicaSlot;
 
@@ -67,6 +67,11 @@ pub enum SetCommandError {
         "the tree in {0} is the copy of a member of a set, whose files are missing; put back the whole data directory from one backup, or move the tree away"
     )]
     MembersCopy(PathBuf),
+    /// The server belongs to a pool.
+    #[error(
+        "{0} belongs to a pool (`meridian pool members` shows which), and a member of a set cannot keep its contents in a pool yet; choose another directory with --data"
+    )]
+    InPool(PathBuf),
     /// There is no copy that could be replaced.
     #[error("{0} holds no copy of a set's tree; let its server join with `meridian set join`")]
     NothingToReplace(PathBuf),
@@ -186,10 +191,13 @@ pub fn create(
 }
 
 /// Where the set will be, of a data directory that has none. Told before it is said that a server runs there.
-fn without_set(data: &Path) -> Result<SetDirectory, SetError> {
+fn without_set(data: &Path) -> Result<SetDirectory, SetCommandError> {
     let directory = SetDirectory::new(set_path(data));
     match directory.exists() {
-        true => Err(SetError::Exists(directory.path().to_owned())),
+        true => Err(SetError::Exists(directory.path().to_owned()).into()),
+        false if crate::pools::belongs_to_one(data) => {
+            Err(SetCommandError::InPool(data.to_owned()))
+        }
         false => Ok(directory),
     }
 }
@@ -351,7 +359,7 @@ pub async fn join(
     address: &PeerAddress,
 ) -> Result<Joined, SetCommandError> {
     let now = SystemTime::now();
-    let token = Token::parse(token).map_err(SetError::from)?;
+    let token = Token::parse(Kind::Set, token).map_err(SetError::from)?;
     token.check_expiry(now).map_err(SetError::from)?;
     let directory = without_set(data)?;
     resolve(address.as_str())?;

@@ -10,7 +10,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use peer::set::{SetDirectory, SetError, Token};
+use peer::set::{Kind, SetDirectory, SetError, Token};
 
 use super::{Joined, Membership, SetCommandError, has_tree, resolve};
 use crate::configuration::PeerAddress;
@@ -45,7 +45,7 @@ pub async fn rejoin(
     address: &PeerAddress,
 ) -> Result<Rejoined, SetCommandError> {
     let now = SystemTime::now();
-    let token = Token::parse(token).map_err(SetError::from)?;
+    let token = Token::parse(Kind::Set, token).map_err(SetError::from)?;
     token.check_expiry(now).map_err(SetError::from)?;
     resolve(address.as_str())?;
     let data = DataDirectory::existing(path)?;

@@ -12,7 +12,10 @@ use super::called;
 use super::clocks;
 use super::replication::{REMOVED, ShortStatus};
 use super::text::{moment, size};
-use super::{ExportStatus, ReplicationStatus, ScrubStatus, SpaceStatus, ViewStatus};
+use super::{
+    ExportStatus, PoolServerStatus, PoolStatus, ReplicationStatus, ScrubStatus, SpaceStatus,
+    ViewStatus,
+};
 use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
 
 /// Something that is not as it should be.
@@ -53,6 +56,22 @@ pub(crate) fn alarms(export: &ExportStatus) -> Vec<Alarm> {
         what,
     };
     found.into_iter().map(alarm).collect()
+}
+
+/// All that is not as it should be with the pool of a server.
+pub(crate) fn of_pool(pool: &PoolStatus) -> Vec<Alarm> {
+    let away = pool.servers.iter().filter(|server| !server.connected);
+    let alarm = |server: &PoolServerStatus| Alarm {
+        name: "pool-server-away".to_owned(),
+        tree: String::new(),
+        what: format!(
+            "{} {} is not connected{}",
+            server.role,
+            server.number,
+            server.because(),
+        ),
+    };
+    away.map(alarm).collect()
 }
 
 /// What is left of a nearly full disk, and who has the rest.

@@ -9,6 +9,7 @@ mod clocks;
 mod drain;
 mod frozen;
 mod junctions;
+mod pool;
 mod question;
 mod replication;
 mod returning;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use alarms::Alarm;
-pub(crate) use alarms::alarms;
+pub(crate) use alarms::{alarms, of_pool};
 pub use called::MemberNames;
 pub(crate) use called::replica as called;
 pub use clients::{ClientStatus, EvictQuestion};
@@ -31,6 +32,7 @@ pub use clocks::ClockStatus;
 pub use drain::{DrainAnswer, DrainQuestion};
 pub use frozen::{FrozenStatus, ThawAnswer, ThawQuestion};
 pub use junctions::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus};
+pub use pool::{HoldingStatus, PoolServerStatus, PoolStatus};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
 pub(crate) use replication::short_time;
@@ -42,7 +44,8 @@ pub use scrub::{ScrubFinding, ScrubQuestion, ScrubStatus};
 pub(crate) use socket::{Answering, StatusSocket};
 pub use socket::{
     StatusError, ask, ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen, ask_junction,
-    ask_junctions, ask_move_authority, ask_reload, ask_scrub, ask_thaw, ask_view,
+    ask_junctions, ask_move_authority, ask_reload, ask_remove_data_server, ask_scrub, ask_thaw,
+    ask_view,
 };
 pub use text::moment;
 pub(crate) use text::{duration, size};
@@ -104,6 +107,9 @@ pub struct Status {
     pub traffic: TrafficStatus,
     /// What is served.
     pub exports: Vec<ExportStatus>,
+    /// The pool that the server belongs to, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PoolStatus>,
     /// What deserves attention.
     #[serde(default)]
     pub alarms: Vec<Alarm>,
@@ -230,6 +236,7 @@ impl Status {
             operations: 1000,
             traffic: TrafficStatus::default(),
             exports: vec![export],
+            pool: None,
             alarms: Vec::new(),
         }
     }

@@ -44,6 +44,8 @@ pub(crate) enum Question {
     Junctions,
     /// Have a name lead to other servers.
     Junction(JunctionStatus),
+    /// Remove a data server from the pool.
+    RemoveDataServer(u16),
 }
 
 /// A question about durability, and what it is to be from now on, if it is to change.
@@ -113,6 +115,8 @@ pub(crate) enum Answer {
     Junction(JunctionAnswer),
     /// The authority was moved, and whether its new keeper has said that it keeps it.
     AuthorityMoved(bool),
+    /// The data server was removed from the pool.
+    DataServerRemoved,
     /// Who is connected, or was sent away.
     Clients(Vec<ClientStatus>),
     /// What has changed in the configuration.

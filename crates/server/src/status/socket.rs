@@ -227,6 +227,17 @@ pub async fn ask_junction(
     }
 }
 
+/// Has a metadata server remove a data server that holds no files from its pool.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_remove_data_server(data: &Path, number: u16) -> Result<(), StatusError> {
+    match put(data, &Question::RemoveDataServer(number), FAR_PATIENCE).await? {
+        Answer::DataServerRemoved => Ok(()),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
 fn unexpected(data: &Path, answer: &Answer) -> StatusError {
     match answer {
         Answer::Refused(reason) => StatusError::Refused(reason.clone()),

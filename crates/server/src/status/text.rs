@@ -43,6 +43,9 @@ impl fmt::Display for Status {
         for alarm in &self.alarms {
             write!(f, "\n  ALARM        {alarm}")?;
         }
+        if let Some(pool) = &self.pool {
+            write!(f, "\n{pool}")?;
+        }
         self.exports
             .iter()
             .try_for_each(|export| write!(f, "\n{export}"))

@@ -117,6 +117,12 @@ impl Transport {
         left.iter().for_each(|connection| connection.cut());
     }
 
+    /// Closes every connection, with what lies there unread.
+    pub(crate) fn cut_all(&self) {
+        let all: Vec<Arc<TcpConnection>> = self.open().connections.values().cloned().collect();
+        all.iter().for_each(|connection| connection.cut());
+    }
+
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,6 +8,9 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
         "member-away" => {
             "Look at its machine and at the links to it. It comes back by itself. If it never will: operating.md, “A replica is lost”."
         }
+        "pool-server-away" => {
+            "Look at its machine, at whether `meridian serve` runs there, and at the links to it. It comes back by itself."
+        }
         "frozen-objects" => {
             "Bring that replica back, which thaws them by itself. The list below says what to do if it cannot be brought back."
         }

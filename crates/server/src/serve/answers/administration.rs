@@ -8,6 +8,7 @@ use replica::Replica;
 
 use super::NO_CONTENTS;
 use crate::serve::overview::Overview;
+use crate::serve::pool::Role;
 use crate::status::{
     ClientStatus, EvictQuestion, FrozenStatus, ScrubQuestion, ScrubStatus, ThawAnswer,
     ThawQuestion, ViewStatus,
@@ -101,6 +102,19 @@ impl Overview {
         let confirmed = self.replica()?.move_authority(to).await?;
         tracing::warn!(to, confirmed, "the set's authority was moved");
         Ok(confirmed)
+    }
+
+    /// Removes a data server from the pool, if it holds no files.
+    pub(super) fn remove_data_server(&self, number: u16) -> Result<(), String> {
+        match &self.pool {
+            Some(Role::Metadata(server)) => server.remove(number),
+            Some(Role::Data(_)) => {
+                Err("this is a data server; run this on the pool's metadata server".to_owned())
+            }
+            None => Err(
+                "this server belongs to no pool; begin one with `meridian pool create`".to_owned(),
+            ),
+        }
     }
 
     fn replica(&self) -> Result<&Arc<Replica>, String> {

@@ -1,0 +1,98 @@
+//! Arguments of `meridian pool`: how a pool of data servers begins, grows and shrinks.
+//!
+//! What must never enter: what the commands do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use server::configuration::{ClientAddress, PeerAddress, parse_size};
+use server::pools::StripeUnit;
+
+use super::lifetime;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Make the server of a data directory the metadata server of a new pool
+    Create(CreatePoolArguments),
+    /// Print a token by which one more data server can join, on the metadata server
+    Invite(InvitePoolArguments),
+    /// Make the server of an empty data directory a data server of the pool that a token is of
+    Join(JoinPoolArguments),
+    /// List the servers of the pool
+    Members {
+        /// Data directory of a server of the pool [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a data server that holds no files for ever, on the metadata server, which has to run
+    Remove {
+        /// The data server's number, as `meridian pool members` shows it
+        #[arg(value_name = "SERVER")]
+        number: u16,
+        /// Data directory of the metadata server [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+    /// Change where a server of the pool is reached, on the metadata server
+    Address {
+        /// The server's number, as `meridian pool members` shows it
+        #[arg(value_name = "SERVER")]
+        number: u16,
+        /// Where the data servers call the metadata server, or clients a data server, from now on
+        #[arg(value_name = "HOST:PORT")]
+        address: PeerAddress,
+        /// Data directory of the metadata server [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreatePoolArguments {
+    /// Data directory of the server, made if it is not there [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where the data servers call this server
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: PeerAddress,
+    /// How many consecutive bytes of a file lie on one data server: a power of two from 64 KiB to 16 MiB [default: 1 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = stripe_unit)]
+    pub(crate) stripe_unit: Option<StripeUnit>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InvitePoolArguments {
+    /// Invite a data server, which keeps contents of files and no names
+    #[arg(long, required = true)]
+    pub(crate) data_server: bool,
+    /// Data directory of the metadata server [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// What people will call the server that joins
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// How long the token works, such as `30 min` or `2 d` [default: 1 h]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
+    pub(crate) lifetime: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JoinPoolArguments {
+    /// The line that `meridian pool invite` printed
+    pub(crate) token: String,
+    /// Data directory of the server, empty, or made if it is not there [default: /var/lib/meridian]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where clients and the metadata server reach this server
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) address: ClientAddress,
+}
+
+fn stripe_unit(text: &str) -> Result<StripeUnit, String> {
+    let bytes = parse_size(text).ok_or_else(|| "write a size such as `1 MiB`".to_owned())?;
+    StripeUnit::new(bytes).map_err(|error| error.to_string())
+}

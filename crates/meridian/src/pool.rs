@@ -1,0 +1,209 @@
+//! `meridian pool`: begins a pool of data servers, and works on its servers.
+//!
+//! What must never enter: what a pool is, and how a server joins it.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use server::ShownText;
+use server::configuration::{PeerAddress, format_duration};
+use server::pools::{self, Pool, PoolMember};
+use server::set;
+
+use crate::arguments::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
+use crate::asking::{directory, runtime};
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::progress::Progress;
+
+/// How long a token works unless somebody says otherwise.
+const LIFETIME: Duration = Duration::from_secs(3600);
+
+pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
+    let told = match command {
+        PoolCommand::Create(arguments) => create(arguments)?,
+        PoolCommand::Invite(arguments) => invite(arguments)?,
+        PoolCommand::Join(arguments) => join(arguments)?,
+        PoolCommand::Members { data, json } => {
+            let pool = pools::members(&directory(data))?;
+            if *json {
+                output::say_json(&PoolView::new(&pool))?;
+                return Ok(Exit::Success);
+            }
+            members(&pool)
+        }
+        PoolCommand::Remove { number, data } => remove(*number, &directory(data))?,
+        PoolCommand::Address {
+            number,
+            address,
+            data,
+        } => self::address(*number, address, &directory(data))?,
+    };
+    output::say(told.trim_end())?;
+    Ok(Exit::Success)
+}
+
+/// The servers of a pool, for programs.
+#[derive(Serialize)]
+struct PoolView<'p> {
+    pool: &'p str,
+    own_number: u16,
+    stripe_unit_bytes: u64,
+    members: Vec<MemberView<'p>>,
+}
+
+#[derive(Serialize)]
+struct MemberView<'p> {
+    number: u16,
+    role: &'static str,
+    addresses: &'p [String],
+    name: &'p str,
+    removed: bool,
+}
+
+impl PoolView<'_> {
+    fn new(pool: &Pool) -> PoolView<'_> {
+        let members = pool.members.iter().map(|member| MemberView {
+            number: member.number,
+            role: role(member),
+            addresses: &member.addresses,
+            name: &member.name,
+            removed: member.removed,
+        });
+        PoolView {
+            pool: &pool.pool,
+            own_number: pool.own,
+            stripe_unit_bytes: pool.stripe_unit.bytes(),
+            members: members.collect(),
+        }
+    }
+}
+
+fn role(member: &PoolMember) -> &'static str {
+    match member.metadata_server {
+        true => "metadata server",
+        false => "data server",
+    }
+}
+
+fn create(arguments: &CreatePoolArguments) -> Result<String, Failure> {
+    let data = directory(&arguments.data);
+    let unit = arguments.stripe_unit.unwrap_or_default();
+    let pool = pools::create(&data, &arguments.address, unit)?;
+    warn(set::foreignness(arguments.address.as_str())?);
+    let shown = data.display();
+    Ok(format!(
+        "This server is the metadata server of the new pool {}; a stripe has {} KiB.\n\
+         The data servers call it at {}; let them through to that port.\n\
+         Next, start it, and invite a data server:\n  \
+         meridian serve --data {shown}\n  \
+         meridian pool invite --data-server --data {shown}\n",
+        pool.pool,
+        pool.stripe_unit.bytes() >> 10,
+        arguments.address.as_str(),
+    ))
+}
+
+/// The token goes to standard output and nothing else does, so that a script can take it.
+fn invite(arguments: &InvitePoolArguments) -> Result<String, Failure> {
+    let data = directory(&arguments.data);
+    let lifetime = arguments.lifetime.unwrap_or(LIFETIME);
+    let name = arguments.name.as_deref().unwrap_or("");
+    let token = pools::invite_data_server(&data, name, lifetime)?;
+    let pool = pools::members(&data)?;
+    let own = pool.members.iter().find(|member| member.number == pool.own);
+    let addresses = own.map_or(&[][..], |own| &own.addresses);
+    let silences = addresses.iter().map(|address| set::silence_at(address));
+    if let Some(silences) = silences.collect::<Option<Vec<_>>>() {
+        warn(Some(format!(
+            "the token tells a server to call here, and {}; it works once `meridian serve` runs here and the address is \
+             right (`meridian pool address {}` changes it, and then invite again)",
+            silences.join("; "),
+            pool.own,
+        )));
+    }
+    output::remark(format_args!(
+        "The token below lets one data server join, once and within {}; treat it as a password. With the server on {} \
+         running, give it on the new machine to\n  meridian pool join TOKEN --data DIR --address HOST",
+        format_duration(lifetime),
+        data.display(),
+    ));
+    Ok(format!("{token}\n"))
+}
+
+fn join(arguments: &JoinPoolArguments) -> Result<String, Failure> {
+    let data = directory(&arguments.data);
+    let runtime = runtime()?;
+    let progress = Progress::of("joining the pool");
+    let joined = pools::join(&arguments.token, &data, &arguments.address);
+    let pool = runtime.block_on(joined)?;
+    drop(progress);
+    warn(set::foreignness(arguments.address.as_str())?);
+    warn(pool.remark.clone());
+    Ok(format!(
+        "This server is data server {} of the pool {} now.\n\
+         Clients and the metadata server reach it at {}; let them through to that port.\n\
+         Next, start it:\n  \
+         meridian serve --data {}\n",
+        pool.own,
+        pool.pool,
+        arguments.address.as_str(),
+        data.display(),
+    ))
+}
+
+fn address(number: u16, address: &PeerAddress, data: &Path) -> Result<String, Failure> {
+    pools::set_address(data, number, address)?;
+    let at = address.as_str();
+    Ok(match pools::members(data)?.own == number {
+        true => format!(
+            "Data servers that join from now on call this server at {at}. Those that have joined go on to call the address before.\n"
+        ),
+        false => format!("Clients are sent to data server {number} at {at} from now on.\n"),
+    })
+}
+
+fn remove(number: u16, data: &Path) -> Result<String, Failure> {
+    // What is wrong with the directory is said before that no server runs on it.
+    pools::members(data)?;
+    runtime()?.block_on(server::ask_remove_data_server(data, number))?;
+    Ok(format!(
+        "Data server {number} is removed: it is refused from now on, and its number is never used again. Its machine can be switched \
+         off; to return, it joins anew, with an empty data directory.\n"
+    ))
+}
+
+fn members(pool: &Pool) -> String {
+    let unit = pool.stripe_unit.bytes() >> 10;
+    let mut text = format!("pool {}, stripe unit {unit} KiB\n", pool.pool);
+    for member in &pool.members {
+        let note = match (member.number == pool.own, member.removed) {
+            (_, true) => "  removed",
+            (true, false) => "  this server",
+            (false, false) => "",
+        };
+        let addresses = member.addresses.join(", ");
+        let name = match member.name.as_str() {
+            "" => String::new(),
+            name => format!("  {}", ShownText(name)),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "  {:<15} {:<5} {}{name}{note}",
+            role(member),
+            member.number,
+            ShownText(&addresses),
+        );
+    }
+    text
+}
+
+/// Said at once, on standard error, so that a script still finds what it looks for on standard output.
+fn warn(warning: Option<String>) {
+    if let Some(warning) = warning {
+        output::remark(format_args!("WARNING: {warning}."));
+    }
+}

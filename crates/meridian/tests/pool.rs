@@ -1,0 +1,322 @@
+//! `meridian pool`: an administrator makes a pool, adds data servers with one command each, and is told what to do when he does
+//! something else.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Output;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use fixture::site::{Site, refuse, succeed};
+use fixture::{Running, complaint};
+use server::{PoolServerStatus, PoolStatus};
+
+/// Loaded machines are slow.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until something is so.
+fn until(what: &str, so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A server with a port that no outgoing connection is given meanwhile: these servers are started again at the same one.
+fn new_site() -> Site {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = std::process::id() as u16 % 100 * 100;
+    loop {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 20_000 + (first + next) % 10_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Site {
+                port,
+                ..Site::new()
+            };
+        }
+    }
+}
+
+fn pool(site: &Site, arguments: &[&str]) -> Output {
+    site.meridian(&[&["pool"], arguments].concat())
+}
+
+fn address(site: &Site) -> String {
+    format!("127.0.0.1:{}", site.port)
+}
+
+/// A new pool, whose metadata server is running.
+fn founding() -> (Site, Running) {
+    let site = new_site();
+    succeed(&pool(&site, &["create", "--address", &address(&site)]));
+    let server = site.place.start();
+    (site, server)
+}
+
+fn invite(metadata: &Site) -> String {
+    let token = succeed(&pool(metadata, &["invite", "--data-server"]));
+    token.trim_end().to_owned()
+}
+
+fn join(site: &Site, token: &str) -> Output {
+    pool(site, &["join", token, "--address", &address(site)])
+}
+
+/// A machine that has become a data server.
+fn joined(metadata: &Site) -> Site {
+    let site = new_site();
+    succeed(&join(&site, &invite(metadata)));
+    site
+}
+
+fn start(data_server: &Site) -> Running {
+    let at = address(data_server);
+    data_server.place.start_with(&["--listen", &at])
+}
+
+fn status(site: &Site) -> PoolStatus {
+    site.place.status().pool.unwrap()
+}
+
+fn data_server(metadata: &Site, number: u16) -> PoolServerStatus {
+    let mut servers = status(metadata).servers.into_iter();
+    servers.find(|server| server.number == number).unwrap()
+}
+
+/// What is kept by a data server is known only from itself.
+fn until_there(metadata: &Site, number: u16) {
+    until("a data server is there", || {
+        let server = data_server(metadata, number);
+        server.connected && server.holding.is_some()
+    });
+}
+
+/// A server that does not start, and says all of this.
+fn refuse_to_serve(site: &Site, parts: &[&str]) {
+    refuse(&site.place.serve().output().unwrap(), parts);
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn a_site_grows_by_one_command_on_each_new_machine() {
+    let metadata = new_site();
+    let at = address(&metadata);
+    let told = succeed(&pool(
+        &metadata,
+        &["create", "--address", &at, "--stripe-unit", "64 KiB"],
+    ));
+    assert!(told.contains("a stripe has 64 KiB"), "{told}");
+    let server_of_names = metadata.place.start();
+    assert!(
+        server_of_names
+            .announcement
+            .contains("metadata server of pool")
+    );
+    let machines = [2, 3, 4].map(|number| {
+        let machine = joined(&metadata);
+        let server = start(&machine);
+        let says = format!("data server {number} of pool");
+        assert!(
+            server.announcement.contains(&says),
+            "{}",
+            server.announcement
+        );
+        assert!(server.answers_null());
+        (number, machine, server)
+    });
+    let members = succeed(&pool(&metadata, &["members"]));
+    for (number, machine, _) in &machines {
+        until_there(&metadata, *number);
+        let line = format!("data server     {number}     {}", address(machine));
+        assert!(members.contains(&line), "`{line}` is not in: {members}");
+        assert!(status(machine).servers[0].connected);
+        assert_eq!(status(machine).stripe_unit_bytes, 64 << 10);
+    }
+    assert!(metadata.place.status().alarms.is_empty());
+    let told = succeed(&metadata.meridian(&["status"]));
+    assert!(told.contains("data server 4 at"), "{told}");
+
+    let [(number, machine, server), others @ ..] = machines;
+    server.kill();
+    until("who is away is missed", || {
+        let alarms = metadata.place.status().alarms;
+        alarms.iter().any(|alarm| alarm.name == "pool-server-away")
+    });
+    let _again = start(&machine);
+    until_there(&metadata, number);
+
+    server_of_names.kill();
+    let _anew = metadata.place.start();
+    for number in [2, 3, 4] {
+        until_there(&metadata, number);
+    }
+    drop(others);
+}
+
+#[test]
+fn tokens_and_units_that_are_wrong_are_refused_with_advice_and_nothing_is_lost() {
+    let (metadata, _server) = founding();
+    let (first, _first_server) = Site::founding();
+    let machine = new_site();
+    refuse(
+        &join(&machine, &first.invite()),
+        &["token of a set", "`meridian set join`"],
+    );
+    let token = invite(&metadata);
+    refuse(
+        &machine.set(&["join", &token]),
+        &["token of a pool", "`meridian pool join`"],
+    );
+    succeed(&join(&machine, &token));
+    refuse(
+        &join(&new_site(), &token),
+        &["the token has been used", "`meridian pool invite`"],
+    );
+    refuse(
+        &join(&machine, &invite(&metadata)),
+        &["already belongs to a pool", "choose another directory"],
+    );
+    refuse(
+        &machine.set(&["create"]),
+        &["belongs to a pool", "choose another directory"],
+    );
+    let at = address(&metadata);
+    refuse(
+        &pool(&first, &["create", "--address", &at]),
+        &["member of a set", "choose another directory"],
+    );
+    refuse(
+        &join(&metadata, &invite(&metadata)),
+        &["already belongs to a pool"],
+    );
+    refuse(
+        &pool(&machine, &["invite", "--data-server"]),
+        &["this is a data server", "metadata server", &at],
+    );
+    refuse(
+        &pool(&new_site(), &["members"]),
+        &["belongs to no pool", "`meridian pool create`"],
+    );
+    for unit in ["100 KiB", "32 KiB", "32 MiB", "0"] {
+        let output = pool(
+            &new_site(),
+            &["create", "--address", &at, "--stripe-unit", unit],
+        );
+        let message = complaint(&output);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("choose a power of two"), "{message}");
+    }
+    // Whoever has trees does not become a data server, and keeps them.
+    let full = new_site();
+    full.place.start().stop();
+    refuse(
+        &join(&full, &invite(&metadata)),
+        &["holds trees", "an empty or a new directory"],
+    );
+    full.place.start().stop();
+}
+
+#[test]
+fn a_data_server_goes_only_when_it_says_that_it_holds_no_files() {
+    let (metadata, _server) = founding();
+    let machine = joined(&metadata);
+    let remove = |number: &str| pool(&metadata, &["remove", number]);
+    refuse(&remove("9"), &["no data server 9", "meridian pool members"]);
+    refuse(&remove("1"), &["metadata server", "is not removed"]);
+    refuse(&remove("2"), &["is away", "start it"]);
+    refuse(&pool(&machine, &["remove", "2"]), &["no server runs"]);
+    let server = start(&machine);
+    until_there(&metadata, 2);
+    refuse(
+        &pool(&machine, &["remove", "2"]),
+        &["this is a data server", "metadata server"],
+    );
+    let told = succeed(&remove("2"));
+    assert!(told.contains("its number is never used again"), "{told}");
+    until("it is told", || {
+        let metadata = &status(&machine).servers[0];
+        let trouble = metadata.trouble.as_deref().unwrap_or("");
+        !metadata.connected && trouble.contains("was removed")
+    });
+    assert!(status(&metadata).servers.is_empty());
+    server.stop();
+    let next = joined(&metadata);
+    assert_eq!(status_of_members(&next), ["1", "2 removed", "3"]);
+}
+
+/// Numbers of the servers of a pool, as a data directory knows them.
+fn status_of_members(site: &Site) -> Vec<String> {
+    let told = succeed(&pool(site, &["members", "--json"]));
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let members = told["members"].as_array().unwrap().iter();
+    let said = members.map(|member| match member["removed"].as_bool().unwrap() {
+        true => format!("{} removed", member["number"]),
+        false => member["number"].to_string(),
+    });
+    said.collect()
+}
+
+#[test]
+fn parts_of_data_directories_that_do_not_belong_together_are_not_served() {
+    let (metadata, server) = founding();
+    let (one, other) = (joined(&metadata), joined(&metadata));
+    for site in [&one, &other] {
+        start(site).stop();
+    }
+    server.stop();
+    // The files of another data server of the pool.
+    let (pool_of_one, pool_of_other) = (
+        one.place.data().join("pool"),
+        other.place.data().join("pool"),
+    );
+    let aside = one.place.directory.path().join("pool");
+    fs::rename(&pool_of_one, &aside).unwrap();
+    refuse_to_serve(&one, &["files of its pool", "one backup"]);
+    copy(&pool_of_other, &pool_of_one);
+    refuse_to_serve(
+        &one,
+        &["are those of data server 2", "this server data server 3"],
+    );
+    fs::remove_dir_all(&pool_of_one).unwrap();
+    fs::rename(&aside, &pool_of_one).unwrap();
+    // An empty disk.
+    let (shelf, lost) = (
+        one.place.data().join("shelf"),
+        one.place.directory.path().join("shelf"),
+    );
+    fs::rename(&shelf, &lost).unwrap();
+    refuse_to_serve(&one, &["had contents", "Mount the disk"]);
+    // The roles of two data directories.
+    copy(
+        &one.place.data().join("pool"),
+        &metadata.place.data().join("pool.of-one"),
+    );
+    let (own, theirs) = (
+        metadata.place.data().join("pool"),
+        metadata.place.data().join("pool.of-one"),
+    );
+    let aside = metadata.place.directory.path().join("pool");
+    fs::rename(&own, &aside).unwrap();
+    fs::rename(&theirs, &own).unwrap();
+    refuse_to_serve(&metadata, &["is a data server", "shows no trees"]);
+    fs::remove_dir_all(&own).unwrap();
+    fs::rename(&aside, &own).unwrap();
+    fs::rename(&lost, &shelf).unwrap();
+    let _server = metadata.place.start();
+    let _one = start(&one);
+    until_there(&metadata, 2);
+}

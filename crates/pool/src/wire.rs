@@ -1,0 +1,347 @@
+//! The bytes of what homes and data servers say to each other. All numbers are big-endian; the first byte says which message it is.
+//!
+//! Both ends agree on a version when they connect; this is version 1.
+
+use crate::fields::{Fields, Malformed};
+use crate::keys::HandleKey;
+use crate::message::{
+    Act, ContentsId, Holding, Intent, IntentNumber, Report, Standing, ToDataServer, ToHome,
+};
+use crate::numbers::{Generation, IssueNumber, KeyNumber, PlacementNumber};
+use control::Moment;
+use vfs::{Extent, ObjectId};
+
+const ASK: u8 = 1;
+const TAKEN: u8 = 2;
+const LOOKED: u8 = 3;
+
+const LEASE: u8 = 1;
+const TAKE: u8 = 2;
+const LOOK: u8 = 3;
+
+const FENCE: u8 = 0;
+const TRUNCATE: u8 = 1;
+const PUNCH: u8 = 2;
+const REMOVE: u8 = 3;
+
+const UNKNOWN: Malformed = Malformed("it is of no known kind");
+
+impl ToHome {
+    /// The bytes that are sent; 65 at most.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match *self {
+            ToHome::Ask { asked, standing } => {
+                bytes.push(ASK);
+                put(&mut bytes, asked.0);
+                bytes.extend(standing.identity.to_be_bytes());
+                put(&mut bytes, standing.counter);
+                put(&mut bytes, standing.run);
+            }
+            ToHome::Taken { number, report } => {
+                bytes.push(TAKEN);
+                put(&mut bytes, number.0);
+                put_report(&mut bytes, report);
+            }
+            ToHome::Looked { question, report } => {
+                bytes.push(LOOKED);
+                put(&mut bytes, question);
+                put_report(&mut bytes, report);
+            }
+        }
+        bytes
+    }
+
+    /// Reads what [`ToHome::encode`] wrote.
+    ///
+    /// # Errors
+    /// When it wrote no such bytes.
+    pub fn decode(bytes: &[u8]) -> Result<ToHome, Malformed> {
+        let mut fields = Fields::new(bytes);
+        let message = match fields.u8()? {
+            ASK => ToHome::Ask {
+                asked: Moment(fields.u64()?),
+                standing: Standing {
+                    identity: u128::from_be_bytes(fields.array()?),
+                    counter: fields.u64()?,
+                    run: fields.u64()?,
+                },
+            },
+            TAKEN => ToHome::Taken {
+                number: IntentNumber(fields.u64()?),
+                report: report(&mut fields)?,
+            },
+            LOOKED => ToHome::Looked {
+                question: fields.u64()?,
+                report: report(&mut fields)?,
+            },
+            _ => return Err(UNKNOWN),
+        };
+        fields.end()?;
+        Ok(message)
+    }
+}
+
+impl ToDataServer {
+    /// The bytes that are sent; 65 at most. Those of a lease hold a secret.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match self {
+            ToDataServer::Lease { asked, issue, key } => {
+                bytes.push(LEASE);
+                put(&mut bytes, asked.0);
+                put(&mut bytes, issue.0);
+                bytes.extend(key.number().0.to_be_bytes());
+                bytes.extend(key.secret());
+            }
+            ToDataServer::Take(intent) => {
+                bytes.push(TAKE);
+                put(&mut bytes, intent.number.0);
+                put_contents(&mut bytes, intent.contents);
+                put(&mut bytes, intent.generation.0);
+                put_act(&mut bytes, intent.act);
+            }
+            ToDataServer::Look {
+                issue,
+                question,
+                contents,
+                stable,
+            } => {
+                bytes.push(LOOK);
+                put(&mut bytes, issue.0);
+                put(&mut bytes, *question);
+                put_contents(&mut bytes, *contents);
+                bytes.push(u8::from(*stable));
+            }
+        }
+        bytes
+    }
+
+    /// Reads what [`ToDataServer::encode`] wrote.
+    ///
+    /// # Errors
+    /// When it wrote no such bytes.
+    pub fn decode(bytes: &[u8]) -> Result<ToDataServer, Malformed> {
+        let mut fields = Fields::new(bytes);
+        let message = match fields.u8()? {
+            LEASE => ToDataServer::Lease {
+                asked: Moment(fields.u64()?),
+                issue: IssueNumber(fields.u64()?),
+                key: HandleKey::new(KeyNumber(fields.u32()?), fields.array()?),
+            },
+            TAKE => ToDataServer::Take(Intent {
+                number: IntentNumber(fields.u64()?),
+                contents: contents(&mut fields)?,
+                generation: Generation(fields.u64()?),
+                act: act(&mut fields)?,
+            }),
+            LOOK => ToDataServer::Look {
+                issue: IssueNumber(fields.u64()?),
+                question: fields.u64()?,
+                contents: contents(&mut fields)?,
+                stable: match fields.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(Malformed("it says neither yes nor no")),
+                },
+            },
+            _ => return Err(UNKNOWN),
+        };
+        fields.end()?;
+        Ok(message)
+    }
+}
+
+impl Holding {
+    /// The bytes that are sent: 40.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put(&mut bytes, self.total_bytes);
+        put(&mut bytes, self.available_bytes);
+        put(&mut bytes, self.contents);
+        put(&mut bytes, self.read_bytes);
+        put(&mut bytes, self.written_bytes);
+        bytes
+    }
+
+    /// Reads what [`Holding::encode`] wrote.
+    ///
+    /// # Errors
+    /// When it wrote no such bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Holding, Malformed> {
+        let mut fields = Fields::new(bytes);
+        let holding = Holding {
+            total_bytes: fields.u64()?,
+            available_bytes: fields.u64()?,
+            contents: fields.u64()?,
+            read_bytes: fields.u64()?,
+            written_bytes: fields.u64()?,
+        };
+        fields.end()?;
+        Ok(holding)
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, number: u64) {
+    bytes.extend(number.to_be_bytes());
+}
+
+fn put_report(bytes: &mut Vec<u8>, report: Report) {
+    put(bytes, report.end);
+    put(bytes, report.run);
+    put(bytes, report.writes);
+}
+
+fn report(fields: &mut Fields<'_>) -> Result<Report, Malformed> {
+    Ok(Report {
+        end: fields.u64()?,
+        run: fields.u64()?,
+        writes: fields.u64()?,
+    })
+}
+
+fn put_contents(bytes: &mut Vec<u8>, contents: ContentsId) {
+    put(bytes, contents.object.as_u64());
+    bytes.extend(contents.placement.0.to_be_bytes());
+}
+
+fn contents(fields: &mut Fields<'_>) -> Result<ContentsId, Malformed> {
+    Ok(ContentsId {
+        object: ObjectId::from_u64(fields.u64()?),
+        placement: PlacementNumber(fields.u32()?),
+    })
+}
+
+fn put_act(bytes: &mut Vec<u8>, act: Act) {
+    match act {
+        Act::Fence => bytes.push(FENCE),
+        Act::Truncate(size) => {
+            bytes.push(TRUNCATE);
+            put(bytes, size);
+        }
+        Act::Punch(extent) => {
+            bytes.push(PUNCH);
+            put(bytes, extent.offset);
+            put(bytes, extent.length);
+        }
+        Act::Remove => bytes.push(REMOVE),
+    }
+}
+
+fn act(fields: &mut Fields<'_>) -> Result<Act, Malformed> {
+    Ok(match fields.u8()? {
+        FENCE => Act::Fence,
+        TRUNCATE => Act::Truncate(fields.u64()?),
+        PUNCH => Act::Punch(Extent {
+            offset: fields.u64()?,
+            length: fields.u64()?,
+        }),
+        REMOVE => Act::Remove,
+        _ => return Err(Malformed("it asks for no known act")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: Report = Report {
+        end: 1 << 40,
+        run: u64::MAX,
+        writes: 7,
+    };
+
+    const CONTENTS: ContentsId = ContentsId {
+        object: ObjectId::from_u64(0x0001_0203_0405_0607),
+        placement: PlacementNumber(9),
+    };
+
+    /// Whatever is cut off or added is noticed.
+    fn comes_back<T: std::fmt::Debug + PartialEq>(
+        message: T,
+        encode: impl Fn(&T) -> Vec<u8>,
+        decode: impl Fn(&[u8]) -> Result<T, Malformed>,
+    ) {
+        let mut bytes = encode(&message);
+        for length in 0..bytes.len() {
+            assert!(decode(&bytes[..length]).is_err(), "{message:?}: {length}");
+        }
+        assert_eq!(decode(&bytes), Ok(message));
+        bytes.push(0);
+        assert!(decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn what_data_servers_say_reads_back_as_written() {
+        let standing = Standing {
+            identity: u128::MAX - 5,
+            counter: 3,
+            run: 4,
+        };
+        let messages = [
+            ToHome::Ask {
+                asked: Moment(77),
+                standing,
+            },
+            ToHome::Taken {
+                number: IntentNumber(12),
+                report: REPORT,
+            },
+            ToHome::Looked {
+                question: 13,
+                report: REPORT,
+            },
+        ];
+        for message in messages {
+            comes_back(message, ToHome::encode, ToHome::decode);
+        }
+        let holding = Holding {
+            total_bytes: 1,
+            available_bytes: 2,
+            contents: 3,
+            read_bytes: 4,
+            written_bytes: 5,
+        };
+        comes_back(holding, Holding::encode, Holding::decode);
+    }
+
+    #[test]
+    fn what_homes_say_reads_back_as_written() {
+        let extent = Extent {
+            offset: 5,
+            length: 6,
+        };
+        let acts = [
+            Act::Fence,
+            Act::Truncate(0),
+            Act::Punch(extent),
+            Act::Remove,
+        ];
+        let takes = acts.into_iter().map(|act| {
+            ToDataServer::Take(Intent {
+                number: IntentNumber(1),
+                contents: CONTENTS,
+                generation: Generation(2),
+                act,
+            })
+        });
+        let looks = [true, false].map(|stable| ToDataServer::Look {
+            issue: IssueNumber(8),
+            question: 9,
+            contents: CONTENTS,
+            stable,
+        });
+        let lease = ToDataServer::Lease {
+            asked: Moment(1),
+            issue: IssueNumber(2),
+            key: HandleKey::new(KeyNumber(3), [4; 32]),
+        };
+        for message in takes.chain(looks).chain([lease]) {
+            comes_back(message, ToDataServer::encode, ToDataServer::decode);
+        }
+        assert!(ToDataServer::decode(&[9]).is_err());
+    }
+}

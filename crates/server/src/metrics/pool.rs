@@ -1,0 +1,81 @@
+//! The figures of a pool, as its metadata server knows its data servers.
+//!
+//! What must never enter: counting. Everything is taken from the status.
+
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::status::{HoldingStatus, PoolServerStatus, Status};
+
+/// A name, what it means, and where it is taken from.
+type Figure = (&'static str, &'static str, fn(&HoldingStatus) -> u64);
+
+/// Of a data server that is connected; a gauge each, since it begins anew when the data server does.
+const OF_HOLDINGS: [Figure; 5] = [
+    (
+        "pool_server_total_bytes",
+        "The size of a data server's disk",
+        |holding| holding.total_bytes,
+    ),
+    (
+        "pool_server_available_bytes",
+        "What may still be written at a data server",
+        |holding| holding.available_bytes,
+    ),
+    (
+        "pool_server_contents",
+        "Files of which something lies at a data server",
+        |holding| holding.contents,
+    ),
+    (
+        "pool_server_read_bytes",
+        "Bytes read from a data server since it started",
+        |holding| holding.read_bytes,
+    ),
+    (
+        "pool_server_written_bytes",
+        "Bytes written to a data server since it started",
+        |holding| holding.written_bytes,
+    ),
+];
+
+/// Writes nothing for a server that belongs to no pool.
+pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let Some(pool) = &status.pool else {
+        return Ok(());
+    };
+    let help = "1 while a server of the pool is connected";
+    let connected = |server: &PoolServerStatus| Some(u64::from(server.connected));
+    gauges(
+        &pool.servers,
+        ("pool_server_connected", help),
+        connected,
+        encoder,
+    )?;
+    for (name, help, figure) in OF_HOLDINGS {
+        let of = |server: &PoolServerStatus| server.holding.as_ref().map(figure);
+        gauges(&pool.servers, (name, help), of, encoder)?;
+    }
+    Ok(())
+}
+
+fn gauges(
+    servers: &[PoolServerStatus],
+    (name, help): (&str, &str),
+    figure: impl Fn(&PoolServerStatus) -> Option<u64>,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for server in servers {
+        if let Some(value) = figure(server) {
+            let labels = [("server", server.number.to_string())];
+            let one = family.encode_family(&labels)?;
+            // Exact below 2^53.
+            ConstGauge::new(value as f64).encode(one)?;
+        }
+    }
+    Ok(())
+}

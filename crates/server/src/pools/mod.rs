@@ -1,0 +1,307 @@
+//! What a data directory says of the pool its server belongs to, and what people do with that: begin a pool, invite,
+//! join, list and remove its data servers.
+//!
+//! The pool's files lie in `pool/` of the data directory; they are kept by the same code as those of a set (`peer::set`). The server
+//! that begins a pool is its metadata server and keeps the pool's authority; whoever joins is a data server.
+//!
+//! What must never enter: connections to the servers of the pool.
+
+mod place;
+mod words;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use peer::set::{Kind, SetDirectory, SetError, Token};
+use pool::DataServerNumber;
+pub use pool::StripeUnit;
+use vfs::ReplicaSlot;
+
+use crate::configuration::{ClientAddress, PeerAddress};
+use crate::data_directory::{DataDirectory, DataDirectoryError, pool_path, set_path, shelf_path};
+use crate::set::{SetCommandError, resolve};
+
+pub(crate) use place::PoolPlace;
+pub use place::PoolPlaceError;
+
+/// Why something with a pool was not done. Each message says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDirectory(#[from] DataDirectoryError),
+    /// What the pool's files say cannot be used here.
+    #[error(transparent)]
+    Place(#[from] PoolPlaceError),
+    /// The directory belongs to a pool already.
+    #[error(
+        "{0} already belongs to a pool (`meridian pool members` shows which); choose another directory with --data"
+    )]
+    Exists(PathBuf),
+    /// There is no pool in the directory.
+    #[error(
+        "{0} belongs to no pool; begin one with `meridian pool create`, or enter one with `meridian pool join`"
+    )]
+    NoPool(PathBuf),
+    /// The command is for the metadata server.
+    #[error(
+        "this is a data server; run this on the pool's metadata server, which the data servers call at {0}"
+    )]
+    NotTheMetadataServer(String),
+    /// The authority's key is not there.
+    #[error(
+        "the key of the pool's authority, `pool/authority.key`, is missing; put the `pool` directory back from a backup"
+    )]
+    KeyLost,
+    /// Tokens are handed out and not used.
+    #[error("too many tokens are outstanding; use them, or wait until some have expired")]
+    TooManyTokens,
+    /// A server was named that there is not.
+    #[error("there is no data server {0} in this pool; `meridian pool members` lists them")]
+    NoSuchDataServer(u16),
+    /// The metadata server cannot be removed.
+    #[error(
+        "server {0} is the pool's metadata server: it knows the names of all files, and is not removed"
+    )]
+    MetadataServer(u16),
+    /// The server is a member of a set.
+    #[error(
+        "the server of {0} is a member of a set, which cannot keep its contents in a pool yet; choose another directory with --data"
+    )]
+    MemberOfSet(PathBuf),
+    /// The joining server has something already.
+    #[error(
+        "{path} holds {what} already, and a data server begins empty; choose an empty or a new directory with --data"
+    )]
+    NotEmpty {
+        /// Where it is.
+        path: PathBuf,
+        /// What there is.
+        what: &'static str,
+    },
+    /// The directory cannot be looked at.
+    #[error("cannot read {path}: {source}; check the disk and who may read it")]
+    Io {
+        /// Which directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// An address leads nowhere.
+    #[error(transparent)]
+    Address(SetCommandError),
+    /// The pool's files, the token, or the pool itself refuse.
+    #[error(transparent)]
+    Other(SetError),
+}
+
+/// What a set says in its own words is said in those of a pool.
+fn in_pool(directory: &SetDirectory) -> impl Fn(SetError) -> PoolError {
+    let data = directory.path().parent().unwrap_or(directory.path());
+    let data = data.to_owned();
+    move |error| match error {
+        SetError::Exists(_) => PoolError::Exists(data.clone()),
+        SetError::NoSet(_) => PoolError::NoPool(data.clone()),
+        SetError::NoAuthority { addresses, .. } => PoolError::NotTheMetadataServer(addresses),
+        SetError::KeyLost => PoolError::KeyLost,
+        SetError::TooManyTokens => PoolError::TooManyTokens,
+        SetError::NoSuchMember(slot) => PoolError::NoSuchDataServer(slot),
+        error => PoolError::Other(error),
+    }
+}
+
+/// A server of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolMember {
+    /// Its number, which is never used again.
+    pub number: u16,
+    /// Where the data servers call a metadata server, and where clients reach a data server, `host:port`.
+    pub addresses: Vec<String>,
+    /// What people call it; empty for nothing.
+    pub name: String,
+    /// It is the metadata server.
+    pub metadata_server: bool,
+    /// It was removed, and is refused.
+    pub removed: bool,
+}
+
+/// A pool, as a data directory knows it.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// Names it, and is never changed.
+    pub pool: String,
+    /// The number of the server whose data directory it is.
+    pub own: u16,
+    /// How many consecutive bytes of a new file lie on one data server.
+    pub stripe_unit: StripeUnit,
+    /// All servers, removed ones included, by number. A data server knows those that there were when it joined.
+    pub members: Vec<PoolMember>,
+    /// What the pool says of the address under which a server joined, if it is not as it should be.
+    pub remark: Option<String>,
+}
+
+fn files(data: &Path) -> SetDirectory {
+    SetDirectory::of_pool(pool_path(data))
+}
+
+fn without_pool(data: &Path) -> Result<SetDirectory, PoolError> {
+    let directory = files(data);
+    match directory.exists() {
+        true => Err(PoolError::Exists(data.to_owned())),
+        false if SetDirectory::new(set_path(data)).exists() => {
+            Err(PoolError::MemberOfSet(data.to_owned()))
+        }
+        false => Ok(directory),
+    }
+}
+
+/// Whether the server of this data directory belongs to a pool.
+#[must_use]
+pub fn belongs_to_one(data: &Path) -> bool {
+    files(data).exists()
+}
+
+/// Makes the server of this data directory the metadata server of a new pool, which data servers call at `address`. No server may run
+/// on the directory meanwhile. Its trees stay what they are.
+///
+/// # Errors
+/// [`PoolError`], each with what to do next.
+pub fn create(
+    data: &Path,
+    address: &PeerAddress,
+    stripe_unit: StripeUnit,
+) -> Result<Pool, PoolError> {
+    let directory = without_pool(data)?;
+    resolve(address.as_str()).map_err(PoolError::Address)?;
+    refuse_contents(data)?;
+    let _claimed = DataDirectory::open_or_create(data)?;
+    let (addresses, now) = (vec![address.as_str().to_owned()], SystemTime::now());
+    let created = directory.create_for(&words::encode(stripe_unit), addresses, now);
+    created.map_err(in_pool(&directory))?;
+    members(data)
+}
+
+/// Makes the token by which one data server joins, once and within `lifetime`, and is called `name` then, if that is not empty.
+/// The server may run meanwhile.
+///
+/// # Errors
+/// [`PoolError`], each with what to do next.
+pub fn invite_data_server(
+    data: &Path,
+    name: &str,
+    lifetime: Duration,
+) -> Result<String, PoolError> {
+    let (directory, now) = (files(data), SystemTime::now());
+    let token = directory.invite_as(false, name, lifetime, now);
+    Ok(token.map_err(in_pool(&directory))?.encode())
+}
+
+/// Makes the server of an empty data directory a data server of the pool that invited it, where clients reach it at `address`.
+/// No server may run on the directory meanwhile; the metadata server has to run.
+///
+/// # Errors
+/// [`PoolError`], each with what to do next.
+pub async fn join(token: &str, data: &Path, address: &ClientAddress) -> Result<Pool, PoolError> {
+    let now = SystemTime::now();
+    let wrong = |error| PoolError::Other(SetError::Token(error));
+    let token = Token::parse(Kind::Pool, token).map_err(wrong)?;
+    token.check_expiry(now).map_err(wrong)?;
+    let directory = without_pool(data)?;
+    resolve(address.as_str()).map_err(PoolError::Address)?;
+    refuse_contents(data)?;
+    refuse_trees(data)?;
+    let claimed = DataDirectory::open_or_create(data)?;
+    claimed.forget_member()?;
+    let addresses = vec![address.as_str().to_owned()];
+    let entry = peer::set::join(&token, &directory, addresses, now).await;
+    let entry = entry.map_err(in_pool(&directory))?;
+    Ok(Pool {
+        remark: entry.remark,
+        ..members(data)?
+    })
+}
+
+/// Refuses a directory that has what a data server keeps.
+fn refuse_contents(data: &Path) -> Result<(), PoolError> {
+    match is_filled(&shelf_path(data))? {
+        true => Err(PoolError::NotEmpty {
+            path: data.to_owned(),
+            what: "the contents of a data server whose pool's files are missing",
+        }),
+        false => Ok(()),
+    }
+}
+
+fn refuse_trees(data: &Path) -> Result<(), PoolError> {
+    match is_filled(&crate::data_directory::trees_path(data))? {
+        true => Err(PoolError::NotEmpty {
+            path: data.to_owned(),
+            what: "trees of a server",
+        }),
+        false => Ok(()),
+    }
+}
+
+fn is_filled(path: &Path) -> Result<bool, PoolError> {
+    match std::fs::read_dir(path) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(PoolError::Io {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// The pool as this data directory knows it.
+///
+/// # Errors
+/// [`PoolError`], each with what to do next.
+pub fn members(data: &Path) -> Result<Pool, PoolError> {
+    let directory = files(data);
+    if !directory.exists() {
+        return Err(PoolError::NoPool(data.to_owned()));
+    }
+    let place = PoolPlace::read(directory)?;
+    let list = place.directory.member_list();
+    let list = list.map_err(in_pool(&place.directory))?;
+    let members = list.members.into_iter().map(|member| PoolMember {
+        metadata_server: member.slot == list.keeper,
+        number: member.slot,
+        addresses: member.addresses,
+        name: member.name,
+        removed: member.revoked,
+    });
+    Ok(Pool {
+        pool: place.pool.to_string(),
+        own: place.slot.0,
+        stripe_unit: place.stripe_unit,
+        members: members.collect(),
+        remark: None,
+    })
+}
+
+/// Changes where the data servers call the metadata server, or where clients reach a data server. Says whether that is news.
+///
+/// # Errors
+/// [`PoolError`], each with what to do next.
+pub fn set_address(data: &Path, number: u16, address: &PeerAddress) -> Result<bool, PoolError> {
+    let directory = files(data);
+    resolve(address.as_str()).map_err(PoolError::Address)?;
+    let addresses = vec![address.as_str().to_owned()];
+    let changed = directory.set_addresses(ReplicaSlot(number), addresses);
+    changed.map_err(in_pool(&directory))
+}
+
+/// Has a data server be refused from now on, whatever certificate it shows. Whether it still has files is for the caller to know.
+///
+/// # Errors
+/// [`PoolError`], each with what to do next.
+pub(crate) fn revoke(directory: &SetDirectory, number: DataServerNumber) -> Result<(), PoolError> {
+    let revoked = directory.revoke(ReplicaSlot(number.0));
+    revoked.map_err(|error| match error {
+        SetError::Keeper => PoolError::MetadataServer(number.0),
+        error => in_pool(directory)(error),
+    })
+}

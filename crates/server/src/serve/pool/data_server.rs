@@ -1,0 +1,299 @@
+//! A data server: it keeps contents, serves whoever shows a handle, and talks to its metadata server.
+//!
+//! What must never enter: what a handle is worth.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use data_server::{Outward, Shelf};
+use nfs4_server::{ContentsExtent, NotServed};
+use peer::{
+    Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Peer, Refusal, Sender,
+    TurnedAway,
+};
+use pool::{DataServerNumber, Holding, HomeNumber, LeaseSettings, ToHome};
+use throttle::Throttle;
+use tokio::time::MissedTickBehavior;
+use vfs::{Commitment, Stability, Written};
+use xdr::Bytes;
+
+use super::connection::{self, FromDataServer};
+use crate::data_directory::{DataDirectory, MemberOf, shelf_path};
+use crate::pools::{self, PoolPlace};
+use crate::serve::ServeError;
+use crate::status::{PoolServerStatus, PoolStatus};
+use crate::transport::Transport;
+
+/// What is told of a counter that cannot be kept, once and then in sums.
+static UNASKED: Throttle = Throttle::new();
+
+/// How often the metadata server is asked for a lease, and told how much is kept.
+const TELL: Duration = Duration::from_secs(1);
+
+/// A running data server.
+pub(in crate::serve) struct DataServer {
+    place: PoolPlace,
+    endpoint: Endpoint,
+    kept: Arc<Kept>,
+    link: Arc<Link>,
+}
+
+/// What a data server says and does outwards.
+#[derive(Default)]
+struct Link {
+    metadata_server: OnceLock<Peer>,
+    /// The connections of clients.
+    clients: OnceLock<Weak<Transport>>,
+}
+
+impl Outward for Link {
+    fn send(&self, _home: HomeNumber, message: ToHome) {
+        self.say(&FromDataServer::ToHome(message));
+    }
+
+    fn drop_connections(&self) {
+        if let Some(clients) = self.clients.get().and_then(Weak::upgrade) {
+            tracing::info!(
+                "connections of clients are closed, since this server may have stood still"
+            );
+            clients.cut_all();
+        }
+    }
+}
+
+impl Link {
+    fn say(&self, message: &FromDataServer) {
+        let session = self.metadata_server.get().map(Peer::session);
+        if let Some(Ok(session)) = session
+            && session.is_connected(Lane::Control)
+        {
+            // What is lost is said again.
+            let _ = session.try_send(Lane::Control, message.encode());
+        }
+    }
+}
+
+/// What is kept, and how much of it clients have read and written.
+struct Kept {
+    shelf: Arc<Shelf>,
+    server: data_server::DataServer,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+}
+
+impl DataServer {
+    /// Opens what is kept, or makes it where there is nothing yet, and calls the metadata server.
+    ///
+    /// # Errors
+    /// [`ServeError`] says what to do next.
+    pub(super) async fn start(
+        place: PoolPlace,
+        data: &DataDirectory,
+        incarnation: u32,
+    ) -> Result<DataServer, ServeError> {
+        let identity = place.directory.identity();
+        let identity = identity.map_err(pools::PoolPlaceError::from)?;
+        let shelf = Arc::new(Shelf::open_or_make(&shelf_path(data.path())).await?);
+        data.note_member(MemberOf {
+            set: place.pool,
+            slot: place.slot,
+        })?;
+        let (number, link) = (DataServerNumber(place.slot.0), Arc::new(Link::default()));
+        let lease = LeaseSettings::default();
+        let server = data_server::DataServer::new(number, lease, shelf.clone(), link.clone());
+        let kept = Arc::new(Kept {
+            server: server.clone(),
+            shelf,
+            read_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+        });
+        let hears = Arc::new(Hears {
+            place: place.clone(),
+            server,
+        });
+        let endpoint = Endpoint::start_calling(
+            &identity,
+            Incarnation(incarnation.into()),
+            connection::settings(),
+            hears,
+        )?;
+        let keeper = place.member(place.keeper);
+        let addresses = keeper.map_or_else(Vec::new, |keeper| keeper.addresses);
+        // Nobody else has set it.
+        let _ = (link.metadata_server).set(endpoint.connect(place.keeper, addresses));
+        let home = HomeNumber(place.keeper.0);
+        tokio::spawn(ask(Arc::downgrade(&kept), link.clone(), home));
+        Ok(DataServer {
+            place,
+            endpoint,
+            kept,
+            link,
+        })
+    }
+
+    /// What its NFS service serves.
+    pub(in crate::serve) fn as_served(&self) -> Arc<dyn nfs4_server::DataServer> {
+        self.kept.clone()
+    }
+
+    /// From now on these are the connections of clients.
+    pub(in crate::serve) fn serve_by(&self, transport: &Arc<Transport>) {
+        // There is one.
+        let _ = self.link.clients.set(Arc::downgrade(transport));
+    }
+
+    /// Names the pool to clients.
+    pub(in crate::serve) fn pool(&self) -> String {
+        self.place.pool.to_string()
+    }
+
+    /// Whether nothing more can be promised, because stable storage has failed.
+    pub(in crate::serve) fn has_failed(&self) -> bool {
+        self.kept.shelf.has_failed()
+    }
+
+    /// Puts everything on stable storage and ends the connection.
+    pub(super) async fn put_away(&self) {
+        self.endpoint.close();
+        if let Err(error) = self.kept.shelf.sync().await {
+            tracing::error!(%error, "cannot put contents on stable storage");
+        }
+    }
+
+    /// How it is.
+    pub(super) async fn status(&self) -> PoolStatus {
+        let keeper = self.place.member(self.place.keeper);
+        let met = self.endpoint.peer(self.place.keeper);
+        let session = met.as_ref().and_then(|peer| peer.session().ok());
+        let connected = session.is_some_and(|session| session.is_connected(Lane::Control));
+        let trouble = met.and_then(|peer| peer.status().last_error);
+        let metadata_server = PoolServerStatus {
+            number: self.place.keeper.0,
+            name: String::new(),
+            role: "metadata server".to_owned(),
+            addresses: keeper.map_or_else(Vec::new, |keeper| keeper.addresses),
+            connected,
+            trouble: trouble.filter(|_| !connected),
+            holding: None,
+        };
+        PoolStatus {
+            pool: self.place.pool.to_string(),
+            role: "data server".to_owned(),
+            number: self.place.slot.0,
+            stripe_unit_bytes: self.place.stripe_unit.bytes(),
+            servers: vec![metadata_server],
+            holding: self.kept.holding().await.map(Into::into),
+        }
+    }
+}
+
+/// Asks the metadata server for a lease and tells it how much is kept, as long as this runs.
+async fn ask(kept: Weak<Kept>, link: Arc<Link>, home: HomeNumber) {
+    let mut ticks = tokio::time::interval(TELL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(kept) = kept.upgrade() else { return };
+        if let Err(error) = kept.server.ask(home).await
+            && let Some(sum) = UNASKED.failed(("no lease is asked for", 0), Instant::now())
+        {
+            tracing::warn!(%error, %sum, "the counter by which the metadata server recognises these contents cannot be kept; check the disk");
+        }
+        if let Some(holding) = kept.holding().await {
+            link.say(&FromDataServer::Holding(holding));
+        }
+    }
+}
+
+impl Kept {
+    /// How much there is; nothing while that cannot be told.
+    async fn holding(&self) -> Option<Holding> {
+        let space = self.shelf.space().await.ok()?;
+        Some(Holding {
+            total_bytes: space.total_bytes,
+            available_bytes: space.available_bytes,
+            contents: self.shelf.contents_kept(),
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            written_bytes: self.written_bytes.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// Counts what goes through.
+#[async_trait]
+impl nfs4_server::DataServer for Kept {
+    async fn check(&self, handle: &[u8]) -> Result<(), NotServed> {
+        self.server.check(handle).await
+    }
+
+    async fn read(&self, handle: &[u8], offset: u64, count: u32) -> Result<Bytes, NotServed> {
+        let read = self.server.read(handle, offset, count).await?;
+        let bytes = read.len() as u64;
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(read)
+    }
+
+    async fn write(
+        &self,
+        handle: &[u8],
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<Written, NotServed> {
+        let bytes = data.len() as u64;
+        let written = self.server.write(handle, offset, data, stability).await?;
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(written)
+    }
+
+    async fn commit(&self, handle: &[u8]) -> Result<Commitment, NotServed> {
+        self.server.commit(handle).await
+    }
+
+    async fn extent(&self, handle: &[u8]) -> Result<ContentsExtent, NotServed> {
+        self.server.extent(handle).await
+    }
+}
+
+/// Hears the metadata server.
+struct Hears {
+    place: PoolPlace,
+    server: data_server::DataServer,
+}
+
+#[async_trait]
+impl MessageHandler for Hears {
+    fn admit_session(&self, peer: Sender) -> Result<(), TurnedAway> {
+        connection::meet_at_data_server(&self.place, peer)
+    }
+
+    fn admit_message(&self, from: Sender, kind: u32) -> Result<(), Refusal> {
+        connection::admit_at_data_server(&self.place, from.slot, kind)
+    }
+
+    async fn receive(&self, incoming: Incoming) {
+        let home = HomeNumber(incoming.from.slot.0);
+        match connection::decode(&incoming.release()) {
+            Some(message) => self.server.receive(home, message).await,
+            None => {
+                tracing::warn!("a message of the metadata server is not understood, and dropped")
+            }
+        }
+    }
+
+    async fn answer(&self, _incoming: Incoming) -> Result<Message, Refusal> {
+        Err(Refusal(
+            "servers of a pool ask no such questions".to_owned(),
+        ))
+    }
+
+    fn session_began(&self, _peer: Sender) {
+        tracing::info!("the metadata server is there");
+    }
+
+    fn session_ended(&self, _peer: Sender) {
+        tracing::info!("the metadata server is gone, or was started anew");
+    }
+}

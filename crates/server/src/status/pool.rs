@@ -1,0 +1,204 @@
+//! How the pool of a server is.
+//!
+//! What must never enter: the getting of it.
+
+use std::fmt;
+
+use pool::Holding;
+use serde::{Deserialize, Serialize};
+
+use super::text::size;
+use vfs::ShownText;
+
+/// The pool that a server belongs to, as far as it knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// The pool.
+    pub pool: String,
+    /// `metadata server` or `data server`.
+    pub role: String,
+    /// The server's number in the pool.
+    pub number: u16,
+    /// How many consecutive bytes of a new file lie on one data server.
+    pub stripe_unit_bytes: u64,
+    /// At a metadata server its data servers, at a data server the metadata server.
+    pub servers: Vec<PoolServerStatus>,
+    /// What a data server keeps itself.
+    #[serde(default)]
+    pub holding: Option<HoldingStatus>,
+}
+
+/// Another server of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolServerStatus {
+    /// Its number.
+    pub number: u16,
+    /// What people call it; empty for nothing.
+    pub name: String,
+    /// `metadata server` or `data server`.
+    pub role: String,
+    /// Where it is reached.
+    pub addresses: Vec<String>,
+    /// There is a connection.
+    pub connected: bool,
+    /// Why there is none, as far as that is known.
+    #[serde(default)]
+    pub trouble: Option<String>,
+    /// What a data server that is connected keeps.
+    #[serde(default)]
+    pub holding: Option<HoldingStatus>,
+}
+
+/// How much a data server keeps, in bytes where nothing else is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldingStatus {
+    /// The size of its disk.
+    pub total_bytes: u64,
+    /// What may still be written.
+    pub available_bytes: u64,
+    /// Files of which something lies there.
+    pub contents: u64,
+    /// Read since it started.
+    pub read_bytes: u64,
+    /// Written since it started.
+    pub written_bytes: u64,
+}
+
+impl From<Holding> for HoldingStatus {
+    fn from(holding: Holding) -> HoldingStatus {
+        HoldingStatus {
+            total_bytes: holding.total_bytes,
+            available_bytes: holding.available_bytes,
+            contents: holding.contents,
+            read_bytes: holding.read_bytes,
+            written_bytes: holding.written_bytes,
+        }
+    }
+}
+
+impl PoolServerStatus {
+    /// Why there is no connection, behind a colon; nothing where that is not known.
+    pub(super) fn because(&self) -> String {
+        let trouble = self.trouble.as_ref();
+        trouble.map_or_else(String::new, |trouble| format!(": {}", ShownText(trouble)))
+    }
+}
+
+impl fmt::Display for PoolStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "pool {}\n  role         {}, number {}\n  stripe unit  {}",
+            self.pool,
+            self.role,
+            self.number,
+            size(self.stripe_unit_bytes)
+        )?;
+        if let Some(holding) = &self.holding {
+            write!(f, "\n  keeps        {holding}")?;
+        }
+        self.servers
+            .iter()
+            .try_for_each(|server| write!(f, "\n{server}"))
+    }
+}
+
+impl fmt::Display for PoolServerStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.name.as_str() {
+            "" => String::new(),
+            name => format!(" ({})", ShownText(name)),
+        };
+        let addresses = self.addresses.join(", ");
+        write!(
+            f,
+            "  {} {}{name} at {}: ",
+            self.role,
+            self.number,
+            ShownText(&addresses)
+        )?;
+        match (self.connected, &self.holding) {
+            (false, _) => write!(f, "away{}", self.because()),
+            (true, Some(holding)) => write!(f, "connected, {holding}"),
+            (true, None) => f.write_str("connected"),
+        }
+    }
+}
+
+impl fmt::Display for HoldingStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files = match self.contents {
+            1 => "1 file".to_owned(),
+            count => format!("{count} files"),
+        };
+        write!(
+            f,
+            "{files}; {} of {} available; {} read, {} written since it started",
+            size(self.available_bytes),
+            size(self.total_bytes),
+            size(self.read_bytes),
+            size(self.written_bytes)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::alarms::of_pool;
+    use super::*;
+
+    fn example() -> PoolStatus {
+        let holding = HoldingStatus {
+            total_bytes: 10 << 30,
+            available_bytes: 4 << 30,
+            contents: 3,
+            read_bytes: 1 << 20,
+            written_bytes: 2 << 20,
+        };
+        let server = |number, connected| PoolServerStatus {
+            number,
+            name: "attic".to_owned(),
+            role: "data server".to_owned(),
+            addresses: vec!["192.0.2.2:2049".to_owned()],
+            connected,
+            trouble: (!connected).then(|| "connection refused".to_owned()),
+            holding: connected.then_some(holding),
+        };
+        PoolStatus {
+            pool: "00000000000000000000000000000003".to_owned(),
+            role: "metadata server".to_owned(),
+            number: 1,
+            stripe_unit_bytes: 1 << 20,
+            servers: vec![server(2, true), server(3, false)],
+            holding: None,
+        }
+    }
+
+    #[test]
+    fn who_is_away_is_told_with_the_reason() {
+        let told = example().to_string();
+        for part in [
+            "role         metadata server, number 1",
+            "data server 2 (attic) at 192.0.2.2:2049: connected, 3 files; 4.0 GiB of 10.0 GiB available",
+            "data server 3 (attic) at 192.0.2.2:2049: away: connection refused",
+        ] {
+            assert!(told.contains(part), "`{part}` is not in: {told}");
+        }
+        let alarms = of_pool(&example());
+        assert_eq!(alarms.len(), 1);
+        assert!(
+            alarms[0]
+                .what
+                .starts_with("data server 3 is not connected: ")
+        );
+    }
+
+    #[test]
+    fn programs_read_what_was_written() {
+        let json = serde_json::to_string(&example()).unwrap();
+        assert_eq!(
+            serde_json::from_str::<PoolStatus>(&json).unwrap(),
+            example()
+        );
+    }
+}
