@@ -1,18 +1,25 @@
-//! Calling clients back: word to those who wait for a byte-range lock that it may be free now
-//! (RFC 8881, section 20.11, CB_NOTIFY_LOCK).
+//! Calling clients back: word to those who wait for a byte-range lock that it may be free now, recalls of layouts, and devices
+//! that are to be forgotten (RFC 8881, sections 20.11, 20.3 and 20.12).
 //!
-//! Such a call is a hint. A client that misses it asks again by itself after a while.
+//! No such call has to get through. Who waits for a lock asks again by itself after a while; the home of a file says again that a
+//! layout is to be recalled, and goes on without its client in the end; who asks a data server that is no more hears so there.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nfs4::callback::{
-    CbArgOp4, CbCompoundCall, CbCompoundRes, CbNotifyLockArgs, CbResOp4, CbSequenceArgs,
+    CbArgOp4, CbCompoundCall, CbCompoundRes, CbLayoutrecallArgs, CbNotifyDeviceidArgs,
+    CbNotifyLockArgs, CbResOp4, CbSequenceArgs, Layoutrecall4, LayoutrecallFile4, Notify4,
+    NotifyDeviceidDelete4, NotifyDeviceidType4,
 };
-use nfs4::{NfsFh4, NfsStat4, PROC_COMPOUND, StateOwner4};
+use nfs4::{
+    Deviceid4, LayoutIomode4, NfsFh4, NfsStat4, PROC_COMPOUND, StateOwner4, Stateid4, layout_type,
+};
 use xdr::{Bytes, Decode, Reader, Writer};
 
 use crate::connection::CallbackError;
+use crate::handle::FileHandle;
+use crate::layouts::{DeviceId, LayoutEvent, LayoutHolder};
 use crate::service::Service;
 use crate::state::{Callback, CallbackEnd, ClientId, FileKey};
 
@@ -36,13 +43,24 @@ pub(crate) struct LockWaiter {
     pub(crate) handle: NfsFh4,
 }
 
+/// What a client is to hear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    /// A lock may be free now.
+    LockFree(LockWaiter),
+    /// A layout is wanted back.
+    Recall(LayoutHolder),
+    /// A device is to be forgotten.
+    DeviceGone(DeviceId),
+}
+
 /// Who waits for which file's locks, and who is about to hear of it.
 #[derive(Debug, Default)]
 pub(crate) struct Callbacks {
     waiting: Mutex<HashMap<FileKey, Vec<LockWaiter>>>,
     /// The words that clients are still to hear, one after the other. A client that is in here has a task
     /// that calls it.
-    words: Mutex<HashMap<ClientId, VecDeque<LockWaiter>>>,
+    words: Mutex<HashMap<ClientId, VecDeque<Word>>>,
 }
 
 impl Callbacks {
@@ -63,10 +81,10 @@ impl Callbacks {
     }
 
     /// Puts a word in line. Whether nobody calls the client yet.
-    fn line_up(&self, word: LockWaiter) -> bool {
+    fn line_up(&self, client: ClientId, word: Word) -> bool {
         let mut words = lock(&self.words);
-        let Some(line) = words.get_mut(&word.client) else {
-            words.insert(word.client, VecDeque::from([word]));
+        let Some(line) = words.get_mut(&client) else {
+            words.insert(client, VecDeque::from([word]));
             return true;
         };
         if line.len() < WORDS_PER_CLIENT && !line.contains(&word) {
@@ -76,7 +94,7 @@ impl Callbacks {
     }
 
     /// The next word for a client; after the last one nobody calls it any more.
-    fn next_word(&self, client: ClientId) -> Option<LockWaiter> {
+    fn next_word(&self, client: ClientId) -> Option<Word> {
         let mut words = lock(&self.words);
         let word = words.get_mut(&client)?.pop_front();
         if word.is_none() {
@@ -92,56 +110,116 @@ fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Service {
-    /// Tells those who wait for a file's locks that some were given back. A client hears one word at a
-    /// time, and a client that does not answer holds up no other.
+    /// Tells those who wait for a file's locks that some were given back.
     pub(crate) fn locks_changed(&self, file: FileKey) {
-        let waiters = self.callbacks.take(file);
-        let Some(own) = self.own.upgrade().filter(|_| !waiters.is_empty()) else {
-            return;
-        };
-        for waiter in waiters {
-            let client = waiter.client;
-            if self.callbacks.line_up(waiter) {
-                let own = own.clone();
-                tokio::spawn(async move {
-                    while let Some(word) = own.callbacks.next_word(client) {
-                        own.notify(word).await;
-                    }
-                });
+        for waiter in self.callbacks.take(file) {
+            self.tell(waiter.client, Word::LockFree(waiter));
+        }
+    }
+
+    /// Tells those whom it concerns what has happened to layouts.
+    pub(crate) fn layout_event(&self, event: LayoutEvent) {
+        match event {
+            LayoutEvent::Recall(holder) => {
+                let client = self.state().layout_client(holder);
+                if let Some(client) = client {
+                    self.tell(client, Word::Recall(holder));
+                }
+            }
+            LayoutEvent::DeviceGone(device) => {
+                let clients = self.state().device_gone(device);
+                for client in clients {
+                    self.tell(client, Word::DeviceGone(device));
+                }
             }
         }
     }
 
-    async fn notify(self: &Arc<Service>, waiter: LockWaiter) {
-        let Some(callback) = self.state().begin_callback(waiter.client) else {
+    /// A client hears one word at a time, and a client that does not answer holds up no other.
+    fn tell(&self, client: ClientId, word: Word) {
+        let Some(own) = self.own.upgrade() else {
             return;
         };
-        let end = match self.call_back(&callback, &waiter).await {
-            Ok(end) => {
-                tracing::debug!(?end, client = ?waiter.client, "lock waiter notified");
-                end
+        if self.callbacks.line_up(client, word) {
+            tokio::spawn(async move {
+                while let Some(word) = own.callbacks.next_word(client) {
+                    own.notify(client, word).await;
+                }
+            });
+        }
+    }
+
+    async fn notify(self: &Arc<Service>, client: ClientId, word: Word) {
+        let Some(operation) = self.operation_for(&word) else {
+            return;
+        };
+        let Some(callback) = self.state().begin_callback(client) else {
+            return;
+        };
+        let (end, status) = match self.call_back(&callback, operation).await {
+            Ok((end, status)) => {
+                tracing::debug!(?end, client = ?client, "client called back");
+                (end, status)
             }
             Err(error) => {
-                tracing::info!(%error, client = waiter.client.0, "cannot call a client back");
-                CallbackEnd::Unanswered
+                tracing::info!(%error, client = client.0, "cannot call a client back");
+                (CallbackEnd::Unanswered, None)
             }
         };
         self.state().end_callback(&callback, end);
+        if let (Word::Recall(holder), Some(NfsStat4::NoMatchingLayout)) = (word, status) {
+            let release = self.state().layout_is_unknown(holder);
+            self.release(release.into_iter().collect()).await;
+        }
+    }
+
+    /// What a client is called with. `None` when it need not hear the word any more.
+    fn operation_for(&self, word: &Word) -> Option<CbArgOp4> {
+        Some(match word {
+            Word::LockFree(waiter) => CbArgOp4::NotifyLock(CbNotifyLockArgs {
+                fh: waiter.handle.clone(),
+                lock_owner: StateOwner4 {
+                    clientid: waiter.client.0,
+                    owner: waiter.owner.clone(),
+                },
+            }),
+            Word::Recall(holder) => {
+                let (_, file, stateid) = self.state().recall_layout(*holder)?;
+                CbArgOp4::Layoutrecall(self.recall_of(file, stateid))
+            }
+            Word::DeviceGone(device) => deletion_of(*device),
+        })
+    }
+
+    /// The whole layout is wanted back, whatever it is for. It has not changed, so what was written can be committed first.
+    fn recall_of(&self, file: FileKey, stateid: Stateid4) -> CbLayoutrecallArgs {
+        let fs_id = self.file_system(file).properties().fs_id;
+        CbLayoutrecallArgs {
+            layout_type: layout_type::NFSV4_1_FILES,
+            iomode: LayoutIomode4::Any,
+            changed: false,
+            recall: Layoutrecall4::File(LayoutrecallFile4 {
+                fh: FileHandle::Object(fs_id, file.object).encode(),
+                offset: 0,
+                length: u64::MAX,
+                stateid,
+            }),
+        }
     }
 
     async fn call_back(
         &self,
         callback: &Callback,
-        waiter: &LockWaiter,
-    ) -> Result<CallbackEnd, CallbackError> {
+        operation: CbArgOp4,
+    ) -> Result<(CallbackEnd, Option<NfsStat4>), CallbackError> {
         let connection = self
             .connection(callback.connection)
             .ok_or(CallbackError::Closed)?;
         let mut writer = Writer::new();
-        writer.write(&notification(callback, waiter));
+        writer.write(&call_with(callback, operation));
         if writer.position() + RPC_CALL_HEADER_BYTES > callback.request_bytes as usize {
-            // The client has no room for this lock-owner's name; it asks again by itself.
-            return Ok(CallbackEnd::Refused);
+            // The client has no room for this, for a lock-owner's long name for example.
+            return Ok((CallbackEnd::Refused, None));
         }
         let reply = connection
             .call_back(
@@ -153,12 +231,29 @@ impl Service {
             .await?;
         let reply = CbCompoundRes::decode(&mut Reader::new(reply))
             .map_err(|error| CallbackError::Refused(error.to_string()))?;
-        Ok(end_of(&reply))
+        Ok((end_of(&reply), reply.results.get(1).map(CbResOp4::status)))
     }
 }
 
-/// The call that tells a waiter of its lock.
-fn notification(callback: &Callback, waiter: &LockWaiter) -> CbCompoundCall {
+/// Clients are told that a device is no more. They find out anew what they need.
+fn deletion_of(device: DeviceId) -> CbArgOp4 {
+    let mut writer = Writer::new();
+    writer.write(&NotifyDeviceidDelete4 {
+        layout_type: layout_type::NFSV4_1_FILES,
+        deviceid: Deviceid4(device.0),
+    });
+    CbArgOp4::NotifyDeviceid(CbNotifyDeviceidArgs {
+        changes: vec![Notify4 {
+            mask: [u32::from(NotifyDeviceidType4::Delete)]
+                .into_iter()
+                .collect(),
+            values: writer.into_bytes(),
+        }],
+    })
+}
+
+/// A call with one operation.
+fn call_with(callback: &Callback, operation: CbArgOp4) -> CbCompoundCall {
     CbCompoundCall {
         tag: Bytes::new(),
         minorversion: callback.minor_version,
@@ -171,13 +266,7 @@ fn notification(callback: &Callback, waiter: &LockWaiter) -> CbCompoundCall {
                 cachethis: false,
                 referring_call_lists: Vec::new(),
             }),
-            CbArgOp4::NotifyLock(CbNotifyLockArgs {
-                fh: waiter.handle.clone(),
-                lock_owner: StateOwner4 {
-                    clientid: waiter.client.0,
-                    owner: waiter.owner.clone(),
-                },
-            }),
+            operation,
         ],
     }
 }

@@ -3,7 +3,8 @@
 //! A call comes in through [`Service::call`], is taken apart operation by operation in `compound`, and
 //! each operation stands in a file of its own under `ops`. What the server remembers of its clients is in
 //! [`state`], which is pure. What it serves is a [`Namespace`] of exports; or, in the role of a data server of a pool, bytes to
-//! holders of handles ([`DataServer`]), and then no operation on names exists.
+//! holders of handles ([`DataServer`]), and then no operation on names exists. Who may have such handles is asked of the home of the
+//! files ([`Layouts`]).
 //!
 //! What must never enter: sockets (a [`Connection`] is all that is known of one), disks, replicas. The
 //! service does not know whether a file system is local or kept at several sites.
@@ -19,6 +20,7 @@ mod connection;
 mod data_server;
 mod gates;
 mod handle;
+mod layouts;
 mod moving;
 mod namespace;
 mod observer;
@@ -36,6 +38,10 @@ pub use address_range::{AddressRange, AddressRangeError};
 pub use connection::{CallbackError, Connection};
 pub use data_server::{ContentsExtent, DataServer, NotServed};
 pub use handle::FileHandle;
+pub use layouts::{
+    DeviceId, FileLayout, LayoutAccess, LayoutEvent, LayoutHolder, LayoutProperties, Layouts,
+    NoLayout,
+};
 pub use namespace::{
     AccessMode, AccessRule, Export, Namespace, NamespaceError, PseudoPath, Squash,
 };

@@ -185,7 +185,7 @@ impl Service {
                 let export = &self.namespace.exports()[file.tree];
                 self.moving.drain_of(export).is_none()
             }
-            Release::Open(..) | Release::Record(_) => true,
+            Release::Open(..) | Release::Record(_) | Release::Layout(..) => true,
         }
     }
 

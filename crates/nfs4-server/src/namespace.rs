@@ -13,6 +13,7 @@ use vfs::{Credentials, FileSystem, FsId, Name};
 
 use crate::address_range::AddressRange;
 use crate::handle::{FileHandle, Handle, ObjectHandle};
+use crate::layouts::Layouts;
 
 /// The user and group id that squashed callers get unless configured, `nobody` on most systems.
 pub const NOBODY_ID: u32 = 65534;
@@ -106,6 +107,8 @@ pub struct Export {
     /// What they find.
     pub file_system: Arc<dyn FileSystem>,
     rules: RwLock<Arc<[AccessRule]>>,
+    /// Who gives layouts of its files, if they are striped over data servers.
+    pub(crate) layouts: Option<Arc<dyn Layouts>>,
     /// The export's place in its [`Namespace`], which sets it.
     pub(crate) index: usize,
     /// The pseudo directory that the export covers.
@@ -133,9 +136,17 @@ impl Export {
             path,
             file_system,
             rules: RwLock::new(rules.into()),
+            layouts: None,
             index: 0,
             node: 0,
         }
+    }
+
+    /// The same, whose files are striped over data servers: clients get layouts of them from here.
+    #[must_use]
+    pub fn with_layouts(mut self, layouts: Arc<dyn Layouts>) -> Export {
+        self.layouts = Some(layouts);
+        self
     }
 
     /// Who may use it; the first rule that fits a client decides, and without one it is refused.

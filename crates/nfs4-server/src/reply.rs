@@ -95,6 +95,8 @@ pub(crate) fn needed_room(operation: &ArgOp4) -> usize {
     const NO_DELEGATION: usize = 3 * 4;
     match operation {
         ArgOp4::Close(_) | ArgOp4::Lock(_) | ArgOp4::Locku(_) | ArgOp4::OpenDowngrade(_) => STATEID,
+        ArgOp4::Layoutcommit(_) => 4 + 8,
+        ArgOp4::Layoutreturn(_) => 4 + STATEID,
         ArgOp4::Open(_) => STATEID + CHANGE + 4 + BITMAP + NO_DELEGATION,
         ArgOp4::Create(_) => CHANGE + BITMAP,
         ArgOp4::Link(_) | ArgOp4::Remove(_) => CHANGE,

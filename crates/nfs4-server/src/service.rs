@@ -23,7 +23,9 @@ use crate::namespace::{Admission, Caller, Namespace};
 use crate::observer::Observer;
 use crate::places::Places;
 use crate::records::ClientRecords;
-use crate::state::{ConnectionId, Departure, FileKey, Limits, Release, State, StateCounts};
+use crate::state::{
+    ConnectionId, Departure, FileKey, LayoutEnd, Limits, Release, State, StateCounts,
+};
 
 /// How the server presents itself to clients (RFC 8881, section 2.5).
 #[derive(Clone, Debug)]
@@ -129,6 +131,7 @@ impl Service {
             connections: Mutex::new(HashMap::new()),
         });
         service.watch_locks();
+        service.watch_layouts();
         service.answer_for_clients();
         service
     }
@@ -143,6 +146,27 @@ impl Service {
                 }
             }));
         }
+    }
+
+    /// Passes on to clients what happens to layouts.
+    fn watch_layouts(&self) {
+        for export in self.namespace.exports() {
+            let Some(layouts) = &export.layouts else {
+                continue;
+            };
+            let own = self.own.clone();
+            layouts.on_event(Arc::new(move |event| {
+                if let Some(own) = own.upgrade() {
+                    own.layout_event(event);
+                }
+            }));
+        }
+    }
+
+    /// Whether any export has layouts.
+    pub(crate) fn offers_layouts(&self) -> bool {
+        let exports = self.namespace.exports();
+        exports.iter().any(|export| export.layouts.is_some())
     }
 
     /// Lets the file systems ask which clients are this server's.
@@ -365,7 +389,11 @@ impl Service {
         for attempt in 1.. {
             match self.try_to_let_go(&release).await {
                 Ok(()) | Err(vfs::Error::Stale) => return,
-                Err(vfs::Error::Delay | vfs::Error::Refused(_)) if attempt < RELEASE_ATTEMPTS => {
+                // Nobody may be given what a lost layout rests on before it has ended.
+                Err(vfs::Error::Delay | vfs::Error::Refused(_))
+                    if attempt < RELEASE_ATTEMPTS
+                        || matches!(release, Release::Layout(_, _, LayoutEnd::Lost)) =>
+                {
                     tokio::time::sleep(RELEASE_PAUSE).await;
                 }
                 Err(error) => {
@@ -385,6 +413,14 @@ impl Service {
                 let outcome = file_system.unlock(file.object, owner, all).await;
                 self.locks_changed(*file);
                 outcome
+            }
+            Release::Layout(file, holder, end) => {
+                let layouts = self.namespace.exports()[file.tree].layouts.as_ref();
+                match (layouts, end) {
+                    (None, _) => Ok(()),
+                    (Some(home), LayoutEnd::Returned) => home.returned(file.object, *holder).await,
+                    (Some(home), LayoutEnd::Lost) => home.lost(file.object, *holder).await,
+                }
             }
             Release::Record(owner) => {
                 if let Err(error) = self.records.remove(owner.clone()).await {

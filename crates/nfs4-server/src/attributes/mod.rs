@@ -67,6 +67,10 @@ const READABLE: Bitmap4 = Bitmap4::of(&[
     Attr::XattrSupport,
 ]);
 
+/// What is told besides of trees that are striped over data servers.
+const OF_LAYOUTS: Bitmap4 =
+    Bitmap4::of(&[Attr::FsLayoutType, Attr::LayoutBlksize, Attr::Mdsthreshold]);
+
 /// What a tree has that is not here (RFC 8881, section 11.4.1).
 pub(crate) const OF_ABSENT_TREE: Bitmap4 = Bitmap4::of(&[
     Attr::FsLocations,

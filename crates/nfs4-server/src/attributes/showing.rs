@@ -1,13 +1,17 @@
 //! What objects are shown to have, encoded for GETATTR, READDIR and VERIFY.
 
-use nfs4::attributes::{ChangeAttrType4, fh_expire};
-use nfs4::{Attr, Attributes4, Bitmap4, Fattr4, Fsid4, NfsFtype4, NfsStat4, Nfstime4, Specdata4};
+use nfs4::attributes::{ChangeAttrType4, LayoutTypes4, fh_expire};
+use nfs4::{
+    Attr, Attributes4, Bitmap4, Fattr4, Fsid4, Mdsthreshold4, NfsFtype4, NfsStat4, Nfstime4,
+    Specdata4, ThresholdItem4, layout_type, threshold,
+};
 use vfs::{Attributes, FsId, MAX_NAME_BYTES, ObjectId, ObjectKind, Space, Timestamp};
-use xdr::Writer;
+use xdr::{Bytes, Writer};
 
-use super::{READABLE, SETTABLE, of_minor_version, owner};
+use super::{OF_LAYOUTS, READABLE, SETTABLE, of_minor_version, owner};
 use crate::compound::Compound;
 use crate::handle::FileHandle;
+use crate::layouts::LayoutProperties;
 use crate::namespace::{Export, ROOT_NODE};
 use crate::ops::IO_BYTES_MAX;
 use crate::places::{Absent, Whereabouts};
@@ -126,8 +130,12 @@ impl AttributeEncoder {
         let places = request
             .intersects(&OF_PLACES)
             .then(|| Whereabouts::of_export(compound.service, export));
+        let readable = match &export.layouts {
+            Some(_) => READABLE | OF_LAYOUTS,
+            None => READABLE,
+        };
         let values = Attributes4 {
-            supported_attrs: Some(of_minor_version(READABLE | SETTABLE, minor_version)),
+            supported_attrs: Some(of_minor_version(readable | SETTABLE, minor_version)),
             suppattr_exclcreat: Some(of_minor_version(SETTABLE, minor_version)),
             link_support: Some(true),
             symlink_support: Some(true),
@@ -140,12 +148,17 @@ impl AttributeEncoder {
             fs_locations_info: places.as_ref().map(Whereabouts::fs_locations_info),
             ..of_any_tree(properties.fs_id, &space, lease_seconds(compound))
         };
+        let values = match &export.layouts {
+            Some(layouts) => of_layouts(layouts.properties(), values),
+            None => values,
+        };
         let covered = (export.node != ROOT_NODE).then(|| namespace.node(export.node).id);
         let tree = Tree::Export {
             fs_id: properties.fs_id,
             covered,
         };
-        Ok(AttributeEncoder::new(request, values, tree, minor_version))
+        let wanted = *request & of_minor_version(readable, minor_version);
+        Ok(AttributeEncoder::new(wanted, values, tree))
     }
 
     /// For directories of the pseudo file system.
@@ -168,16 +181,11 @@ impl AttributeEncoder {
             fs_locations_info: request.contains(Attr::FsLocationsInfo).then(Box::default),
             ..of_any_tree(fs_id, &NO_SPACE, lease_seconds(compound))
         };
-        AttributeEncoder::new(request, values, Tree::Pseudo, minor_version)
+        let wanted = *request & of_minor_version(READABLE, minor_version);
+        AttributeEncoder::new(wanted, values, Tree::Pseudo)
     }
 
-    fn new(
-        request: &Bitmap4,
-        values: Attributes4,
-        tree: Tree,
-        minor_version: u32,
-    ) -> AttributeEncoder {
-        let wanted = *request & of_minor_version(READABLE, minor_version);
+    fn new(wanted: Bitmap4, values: Attributes4, tree: Tree) -> AttributeEncoder {
         AttributeEncoder {
             wanted,
             values,
@@ -273,6 +281,27 @@ fn of_any_tree(fs_id: FsId, space: &Space, lease_seconds: u32) -> Attributes4 {
     }
 }
 
+/// What a tree has whose files are striped over data servers (RFC 8881, section 5.12).
+fn of_layouts(properties: LayoutProperties, values: Attributes4) -> Attributes4 {
+    let hints = properties.threshold.map(|bytes| {
+        let bytes = bytes.to_be_bytes();
+        let files = ThresholdItem4 {
+            layout_type: layout_type::NFSV4_1_FILES,
+            hintset: [threshold::READ_SIZE, threshold::WRITE_SIZE]
+                .into_iter()
+                .collect(),
+            hintlist: Bytes::from([bytes, bytes].concat()),
+        };
+        Box::new(Mdsthreshold4 { hints: vec![files] })
+    });
+    Attributes4 {
+        fs_layout_type: Some(Box::new(LayoutTypes4(vec![layout_type::NFSV4_1_FILES]))),
+        layout_blksize: Some(properties.stripe_unit),
+        mdsthreshold: hints,
+        ..values
+    }
+}
+
 fn lease_seconds(compound: &Compound<'_>) -> u32 {
     let lease = compound.service.state().limits().lease;
     u32::try_from(lease.as_secs()).unwrap_or(u32::MAX)
@@ -352,10 +381,9 @@ mod tests {
             covered,
         };
         AttributeEncoder::new(
-            request,
+            *request & of_minor_version(READABLE, minor_version),
             of_any_tree(FS_ID, &NO_SPACE, 90),
             tree,
-            minor_version,
         )
     }
 

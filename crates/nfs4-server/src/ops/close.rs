@@ -15,6 +15,9 @@ pub(crate) async fn close(
     let stateid = compound.substitute(args.open_stateid)?;
     let _gate = service.gates.pass(session.client, file).await;
     let open = service.state().open_file(session.client, &stateid, file)?;
+    // What was written past this server shows before the file counts as closed.
+    let layout = service.state().layout_without(&open, None);
+    service.release(layout.into_iter().collect()).await;
     // The file system answers when what closing promises holds; until then the open stays.
     service
         .file_system(file)

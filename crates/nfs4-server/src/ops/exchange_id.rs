@@ -51,6 +51,8 @@ pub(crate) async fn exchange_id(
     };
     let role = match service.data_server {
         Some(_) => exchgid::USE_PNFS_DS,
+        // A client that says which roles it knows is given none but these (RFC 8881, section 13.1).
+        None if service.offers_layouts() && wants_layouts(args.flags) => exchgid::USE_PNFS_MDS,
         None => exchgid::USE_NON_PNFS,
     };
     Ok(ExchangeIdResOk {
@@ -72,6 +74,12 @@ pub(crate) async fn exchange_id(
             },
         }),
     })
+}
+
+/// Whether a client with these flags may use the server for layouts: it says so, or nothing at all.
+fn wants_layouts(flags: u32) -> bool {
+    let roles = flags & exchgid::MASK_PNFS;
+    roles == 0 || roles & exchgid::USE_PNFS_MDS != 0
 }
 
 /// What a client calls its implementation, cut to a length that fits a status display.

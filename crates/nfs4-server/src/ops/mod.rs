@@ -19,10 +19,15 @@ mod directory;
 mod exchange_id;
 mod free_stateid;
 mod getattr;
+mod getdeviceinfo;
+mod getdevicelist;
 mod getfh;
 mod getxattr;
 mod io;
 mod io_advise;
+mod layoutcommit;
+mod layoutget;
+mod layoutreturn;
 mod link;
 mod listxattrs;
 mod lock;
@@ -96,9 +101,19 @@ pub(crate) async fn execute(c: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
         Arg::ExchangeId(a) => Res::ExchangeId(exchange_id::exchange_id(c, a).await),
         Arg::FreeStateid(a) => Res::FreeStateid(status(free_stateid::free_stateid(c, a).await)),
         Arg::Getattr(a) => Res::Getattr(getattr::getattr(c, a).await),
+        Arg::Getdeviceinfo(a) if c.service.offers_layouts() =>
+            Res::Getdeviceinfo(getdeviceinfo::getdeviceinfo(c, a).await),
+        Arg::Getdevicelist(a) if c.service.offers_layouts() =>
+            Res::Getdevicelist(getdevicelist::getdevicelist(c, a).await),
         Arg::Getfh => Res::Getfh(getfh::getfh(c).await),
         Arg::Getxattr(a) => Res::Getxattr(getxattr::getxattr(c, a).await),
         Arg::IoAdvise(a) => Res::IoAdvise(io_advise::io_advise(c, a).await),
+        Arg::Layoutcommit(a) if c.service.offers_layouts() =>
+            Res::Layoutcommit(layoutcommit::layoutcommit(c, a).await),
+        Arg::Layoutget(a) if c.service.offers_layouts() =>
+            Res::Layoutget(layoutget::layoutget(c, a).await),
+        Arg::Layoutreturn(a) if c.service.offers_layouts() =>
+            Res::Layoutreturn(layoutreturn::layoutreturn(c, a).await),
         Arg::Link(a) => Res::Link(link::link(c, a).await),
         Arg::Listxattrs(a) => Res::Listxattrs(listxattrs::listxattrs(c, a).await),
         Arg::Lock(a) => Res::Lock(lock::lock(c, a).await),

@@ -24,6 +24,8 @@ pub(crate) async fn open_downgrade(
         }
         open
     };
+    let layout = service.state().layout_without(&open, Some(share));
+    service.release(layout.into_iter().collect()).await;
     service
         .file_system(file)
         .downgrade(file.object, &open.owner, share)

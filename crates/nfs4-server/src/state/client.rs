@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nfs4::{NfsStat4, SessionId4};
 
+use super::layout::Devices;
 use super::newcomers::Newcomer;
 use super::session::CreatedSession;
 use super::{Departure, State};
@@ -89,6 +90,9 @@ pub(super) struct Client {
     pub(super) sessions: Vec<SessionId4>,
     pub(super) opens: HashSet<u64>,
     pub(super) locks: HashSet<u64>,
+    pub(super) layouts: HashSet<u64>,
+    /// About what it wants to hear.
+    pub(super) devices: Devices,
     /// Whether the client said that it reclaimed all it wanted.
     pub(super) reclaim_complete: bool,
     /// Whether the client held state before the server restarted.
@@ -129,7 +133,10 @@ impl Client {
     }
 
     fn is_in_use(&self) -> bool {
-        !self.sessions.is_empty() || !self.opens.is_empty() || !self.locks.is_empty()
+        !self.sessions.is_empty()
+            || !self.opens.is_empty()
+            || !self.locks.is_empty()
+            || !self.layouts.is_empty()
     }
 }
 
@@ -375,6 +382,8 @@ impl State {
             sessions: Vec::new(),
             opens: HashSet::new(),
             locks: HashSet::new(),
+            layouts: HashSet::new(),
+            devices: Devices::new(),
             reclaim_complete: false,
             may_reclaim: false,
             newcomer: Newcomer::default(),

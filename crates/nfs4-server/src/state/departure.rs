@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::client::Client;
-use super::{Release, State};
+use super::{LayoutEnd, Release, State};
 
 /// So much is handed out at a time.
 const RELEASES_AT_A_TIME: usize = 64;
@@ -29,13 +29,17 @@ struct Departing {
     has_record: bool,
     /// Whether its locks stay behind, because it may have reclaimed them elsewhere.
     keeps_locks: bool,
+    layouts: Vec<u64>,
     locks: Vec<u64>,
     opens: Vec<u64>,
 }
 
 impl Departing {
     fn has_nothing(&self) -> bool {
-        !self.has_record && self.locks.is_empty() && self.opens.is_empty()
+        !self.has_record
+            && self.layouts.is_empty()
+            && self.locks.is_empty()
+            && self.opens.is_empty()
     }
 }
 
@@ -92,6 +96,13 @@ impl State {
             return Some(vec![Release::Record(departing.owner.clone())]);
         }
         let (name, keeps_locks) = (departing.name.clone(), departing.keeps_locks);
+        // Before anybody else is given what they rest on, nothing may happen through them any more.
+        let layouts = last_of(&mut departing.layouts, RELEASES_AT_A_TIME);
+        if !layouts.is_empty() {
+            let ends = layouts.into_iter();
+            let ends = ends.filter_map(|key| self.forget_layout(key, LayoutEnd::Lost));
+            return Some(ends.collect());
+        }
         let locks = last_of(&mut departing.locks, RELEASES_AT_A_TIME);
         let opens = last_of(&mut departing.opens, RELEASES_AT_A_TIME - locks.len());
         let mut releases = Vec::new();
@@ -112,6 +123,7 @@ impl State {
             owner: client.owner,
             name: client.name,
             keeps_locks,
+            layouts: client.layouts.into_iter().collect(),
             locks: client.locks.into_iter().collect(),
             opens: client.opens.into_iter().collect(),
         })
@@ -124,6 +136,7 @@ impl State {
             owner,
             has_record: true,
             keeps_locks: false,
+            layouts: Vec::new(),
             locks: Vec::new(),
             opens: Vec::new(),
         })

@@ -1,4 +1,4 @@
-//! What the server remembers of its NFS clients: who they are, their sessions, opens and locks.
+//! What the server remembers of its NFS clients: who they are, their sessions, opens, locks and layouts.
 //!
 //! Pure: time comes in as an argument, and what has to happen outside (files to close, locks to
 //! give back, records to write) goes out as values. Nothing here waits, reads a clock, or knows sockets,
@@ -10,6 +10,7 @@ mod census;
 mod client;
 mod departure;
 mod grace;
+mod layout;
 mod memory;
 mod newcomers;
 mod open;
@@ -23,11 +24,14 @@ use std::time::{Duration, Instant};
 use nfs4::{NfsStat4, SessionId4};
 use vfs::{LockOwner, ObjectId, OpenOwner};
 
+use crate::layouts::LayoutHolder;
+
 pub use back_channel::{BackChannel, BackChannelHealth, Callback, CallbackEnd};
 pub use census::ClientView;
 pub use client::{ClientId, ClientIdentity, ExchangeRequest, Exchanged, Principal};
 pub use departure::Departure;
 pub use grace::Reclaim;
+pub use layout::LayoutEnd;
 pub use memory::Memory;
 pub use open::{LockGrant, OpenFile, OpenGrant};
 pub use session::{
@@ -42,6 +46,7 @@ mod tests;
 use client::{Client, OwnerRecords, Unconfirmed};
 use departure::Departures;
 use grace::Grace;
+use layout::LayoutTable;
 use newcomers::Newcomers;
 use open::{Lock, Open};
 use session::Session;
@@ -108,6 +113,8 @@ pub enum Release {
     Open(FileKey, OpenOwner),
     /// Unlock everything that this owner has on the file.
     Locks(FileKey, LockOwner),
+    /// Tell the home of the file how a layout has ended.
+    Layout(FileKey, LayoutHolder, LayoutEnd),
     /// Forget that this client may reclaim after a restart.
     Record(Arc<[u8]>),
 }
@@ -133,6 +140,7 @@ pub struct State {
     open_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
     locks: HashMap<u64, Lock>,
     lock_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
+    layouts: LayoutTable,
     grace: Grace,
     newcomers: Newcomers,
 }
@@ -165,6 +173,7 @@ impl State {
             open_index: HashMap::new(),
             locks: HashMap::new(),
             lock_index: HashMap::new(),
+            layouts: LayoutTable::default(),
             grace,
             newcomers: Newcomers::default(),
         }

@@ -64,6 +64,12 @@ pub struct LockGrant {
     pub share: Share,
 }
 
+impl OpenFile {
+    pub(super) fn key(&self) -> u64 {
+        self.key
+    }
+}
+
 impl State {
     /// The file system's name for a client's open-owner.
     ///
@@ -126,6 +132,7 @@ impl State {
             locks: HashSet::new(),
         };
         self.opens.insert(key, open);
+        self.layouts.opened(client, file, key);
         self.open_index.insert(index, key);
         if let Some(record) = self.clients.get_mut(&client) {
             record.opens.insert(key);
@@ -310,7 +317,7 @@ impl State {
     /// Finds the lock that FREE_STATEID names (RFC 8881, section 18.38).
     ///
     /// # Errors
-    /// `BAD_STATEID`, `OLD_STATEID`; `LOCKS_HELD` for an open, which only CLOSE ends.
+    /// `BAD_STATEID`, `OLD_STATEID`; `LOCKS_HELD` for an open, which only CLOSE ends, and for a layout.
     pub fn freeable_lock(
         &self,
         client: ClientId,
@@ -323,6 +330,12 @@ impl State {
             }
             check_sequence(stateid.seqid, open.seqid)?;
             return Err(NfsStat4::LocksHeld);
+        }
+        if let Some((holder, _)) = self.layout_seqid(key) {
+            return Err(match holder == client {
+                true => NfsStat4::LocksHeld,
+                false => NfsStat4::BadStateid,
+            });
         }
         let lock = self.locks.get(&key).ok_or(NfsStat4::BadStateid)?;
         if lock.client != client {
@@ -352,6 +365,7 @@ impl State {
             open.file,
             OpenOwner::new(client, &open.owner),
         ));
+        self.layouts.closed(open.client, open.file, key);
         self.open_index
             .remove(&(open.client, open.owner, open.file));
         if let Some(record) = self.clients.get_mut(&open.client) {
@@ -380,7 +394,7 @@ impl State {
 }
 
 /// Sequence numbers of stateids skip zero, which means "the current one".
-fn next_seqid(seqid: u32) -> u32 {
+pub(super) fn next_seqid(seqid: u32) -> u32 {
     match seqid.wrapping_add(1) {
         0 => 1,
         next => next,

@@ -1,4 +1,4 @@
-//! Stateids: the shorthand for opens and locks (RFC 8881, section 8.2).
+//! Stateids: the shorthand for opens, locks and layouts (RFC 8881, section 8.2).
 
 use nfs4::{NfsStat4, Stateid4};
 use vfs::Share;
@@ -117,7 +117,7 @@ impl State {
             let (owner, seqid) = match (self.opens.get(&key), self.locks.get(&key)) {
                 (Some(open), _) => (open.client, open.seqid),
                 (None, Some(lock)) => (lock.client, lock.seqid),
-                (None, None) => return Err(NfsStat4::BadStateid),
+                (None, None) => self.layout_seqid(key).ok_or(NfsStat4::BadStateid)?,
             };
             if owner != client {
                 return Err(NfsStat4::BadStateid);

@@ -1,6 +1,7 @@
 //! The state tables by themselves: no file system, no clock, no wire.
 
 mod clients;
+mod layouts;
 mod newcomers;
 mod opens;
 mod restart;
