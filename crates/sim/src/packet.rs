@@ -20,6 +20,10 @@ pub(crate) enum Packet {
     Applied(Position),
     Content(Content),
     Stored(Content),
+    /// This was sent before, or by a previous incarnation: is it there?
+    Compare(Content),
+    /// It is not.
+    Lacking(Content),
     Forward(u64),
     Returned(u64),
     Finished(u64, Outcome),
@@ -72,6 +76,7 @@ impl Packet {
             Packet::Hello(_) | Packet::Reply(_) => Lane::Stream,
             Packet::LeaseRequest(_) | Packet::LeaseGrant(_) | Packet::Known => Lane::Control,
             Packet::Content(_) | Packet::Stored(_) => Lane::Data,
+            Packet::Compare(_) | Packet::Lacking(_) => Lane::Data,
             Packet::Forward(_) | Packet::Returned(_) | Packet::Finished(..) => Lane::Forward,
             Packet::Question(_) | Packet::Answer(..) => Lane::Forward,
         }
@@ -92,6 +97,9 @@ impl Packet {
 
     /// Whether it carries what was changed.
     pub(crate) fn is_of_stream(&self) -> bool {
-        matches!(self, Packet::Update(..) | Packet::Content(_))
+        matches!(
+            self,
+            Packet::Update(..) | Packet::Content(_) | Packet::Compare(_)
+        )
     }
 }

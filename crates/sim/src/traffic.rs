@@ -26,7 +26,9 @@ pub enum Cargo {
     Control(Envelope),
     /// An update record, or how far records were applied.
     Stream,
-    /// Contents of a file, or that they were stored.
+    /// Contents of a file.
+    Contents,
+    /// That they were stored, or are compared by their versions.
     Data,
     /// An operation on its way to the primary, back unserved, or its outcome.
     Forward,
@@ -39,7 +41,8 @@ impl Cargo {
         match packet {
             Packet::Control(envelope) => Cargo::Control(envelope.clone()),
             Packet::Update(..) | Packet::Applied(_) => Cargo::Stream,
-            Packet::Content(_) | Packet::Stored(_) => Cargo::Data,
+            Packet::Content(_) => Cargo::Contents,
+            Packet::Stored(_) | Packet::Compare(_) | Packet::Lacking(_) => Cargo::Data,
             Packet::Forward(_) | Packet::Returned(_) | Packet::Finished(..) => Cargo::Forward,
             Packet::Question(_) | Packet::Answer(..) => Cargo::Other,
             Packet::LeaseRequest(_) | Packet::LeaseGrant(_) | Packet::Known => Cargo::Other,

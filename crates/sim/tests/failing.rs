@@ -5,7 +5,7 @@ mod stage;
 
 use control::{ReplicaSlot, Rules};
 use sim::invariants::slower_than;
-use sim::{Fault, Intent, Lane, Model, Plan, Scenario, Violation, World};
+use sim::{Cargo, Fault, Intent, Lane, Model, Plan, Scenario, Violation, World};
 use stage::*;
 use std::ops::Range;
 use std::time::Duration;
@@ -300,4 +300,39 @@ fn counterexample_28_replicas_with_full_disks_leave_while_a_majority_stays() {
     play_28(true).unwrap();
     let broken = play_28(false).unwrap_err();
     assert_eq!(broken.invariant, "I8", "{broken}");
+}
+
+/// A's client has closed a file, of which B has the contents, and C, which is lost, has not. A is started anew before C has left
+/// the view. Returns how often A sends B that file's contents from then on.
+fn play_51(compared: bool) -> Result<usize, Violation> {
+    let mut world = set_the_stage_for_failures(3, all_rules);
+    world.model.versions_are_compared = compared;
+    world.run_until(ms(2_000))?;
+    slow(&mut world, 1, 3, Lane::Data, ms(20_000));
+    let close = world.submit(ms(0), slot(1), Intent::Write(object(F)));
+    let closed = world.run_until_ended(close, ms(4_000))?;
+    assert!(closed.is_some(), "everybody knows whose the file is");
+    world.run_until(ms(4_000))?;
+    world.fail(ms(0), Fault::Crash(slot(3)));
+    let (written, _) = world.replica(slot(1)).unshipped[&object(F)].clone();
+    let stored = world.replica(slot(2)).tree.version(object(F));
+    assert_eq!(stored, Some(written.version), "B has everything");
+    world.fail(ms(0), Fault::Crash(slot(1)));
+    world.fail(ms(100), Fault::Start(slot(1)));
+    world.sent = Some(Vec::new());
+    world.run_until(ms(30_000))?;
+    let sent = world.sent.take().unwrap_or_default().into_iter();
+    let contents = sent.filter(|sent| {
+        (sent.from, sent.to) == (slot(1), slot(2)) && matches!(sent.cargo, Cargo::Contents)
+    });
+    let count = contents.count();
+    world.fail(ms(0), Fault::HealAll);
+    world.run_to_rest(ms(90_000))?;
+    Ok(count)
+}
+
+#[test]
+fn counterexample_51_contents_travel_only_where_their_version_is_not_there() {
+    assert_eq!(play_51(true).unwrap(), 0);
+    assert!(play_51(false).unwrap() > 0);
 }

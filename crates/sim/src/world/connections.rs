@@ -64,6 +64,7 @@ impl World {
         } else {
             usize::MAX
         };
+        let compared = self.model.versions_are_compared;
         let replica = self.replica(from);
         let stream = replica.stream.iter().take(shippable);
         let missing = stream.enumerate().skip(place(already));
@@ -72,7 +73,10 @@ impl World {
             .collect();
         let unshipped = replica.unshipped.values();
         let contents = unshipped.filter(|(_, missing)| missing.contains(&to));
-        packets.extend(contents.map(|(content, _)| Packet::Content(*content)));
+        packets.extend(contents.map(|(content, _)| match compared {
+            true => Packet::Compare(*content),
+            false => Packet::Content(*content),
+        }));
         let theirs = replica.applied.get(&to).copied().unwrap_or(0);
         packets.push(Packet::Applied(Position(theirs)));
         for packet in packets {

@@ -48,6 +48,8 @@ pub struct Model {
     pub ship_when_stable: bool,
     /// Controls are remembered across a crash.
     pub controls_durable: bool,
+    /// Contents that may have been stored already are sent again only where their version is not there.
+    pub versions_are_compared: bool,
     /// A newcomer answers nobody before it has everything that the others had when it was admitted.
     pub caught_up_before_lease: bool,
     /// Versions made after a settlement are larger than all that a lost replica can have made.
@@ -82,6 +84,7 @@ impl Model {
         caught_up_before_lease: true,
         versions_count_settlements: true,
         given_up_is_thrown_away: true,
+        versions_are_compared: true,
         longest_prefix: true,
         silence_is_noticed: true,
         majority_stays: true,

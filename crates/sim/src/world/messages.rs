@@ -5,6 +5,7 @@
 use super::{Event, Stamp, World, place};
 use crate::packet::Packet;
 use crate::replica::Content;
+use crate::site::Deferred;
 use crate::traffic::{Cargo, Sent};
 use control::{Message, Moment, Position, ReplicaSlot};
 use std::time::Duration;
@@ -90,12 +91,35 @@ impl World {
             }
             Packet::Content(content) => replica.contents.push((from, content)),
             Packet::Stored(content) => self.note_stored(from, to, content),
+            Packet::Compare(content) => self.compare(from, to, content),
+            Packet::Lacking(content) => self.send_lacking(from, to, content),
             Packet::Forward(number) => self.begin(to, number),
             Packet::Returned(number) => self.begin(to, number),
             Packet::Finished(number, outcome) => self.finish(to, number, outcome),
             Packet::Question(question) => self.take_question(to, question),
             Packet::Answer(question, answer) => self.take_answer(question, answer),
             packet => self.deliver_of_failures(from, to, packet, stamp),
+        }
+    }
+
+    /// Somebody may have sent this content before. Whoever has it says so once it is stable.
+    fn compare(&mut self, from: ReplicaSlot, to: ReplicaSlot, content: Content) {
+        let version = self.replicas[&to].tree.version(content.file);
+        if version.is_some_and(|version| version >= content.version) {
+            self.when_stable(to, Deferred::Send(from, Packet::Stored(content)));
+        } else {
+            self.send(to, from, Packet::Lacking(content));
+        }
+    }
+
+    /// A peer lacks the content that it was asked about, unless a newer one is on its way there.
+    fn send_lacking(&mut self, from: ReplicaSlot, to: ReplicaSlot, content: Content) {
+        let lacking = self.replicas[&to].unshipped.get(&content.file);
+        let still = lacking.is_some_and(|(latest, missing)| {
+            latest.version == content.version && missing.contains(&from)
+        });
+        if still {
+            self.send(to, from, Packet::Content(content));
         }
     }
 

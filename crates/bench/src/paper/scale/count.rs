@@ -75,7 +75,7 @@ impl Count {
                     self.forwards += 1;
                     self.others += 1;
                 }
-                Cargo::Stream | Cargo::Data | Cargo::Other => self.others += 1,
+                Cargo::Stream | Cargo::Contents | Cargo::Data | Cargo::Other => self.others += 1,
             }
         }
         Ok(())
