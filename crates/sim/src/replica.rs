@@ -93,15 +93,13 @@ impl Replica {
         object
     }
 
-    /// Makes the changes of one update here and tells the core of every link. `false` when the copy
+    /// Makes the changes of one update here and tells the core of every link that has come or gone. `false` when the copy
     /// lacks what the update builds on.
     pub fn apply(&mut self, now: Moment, edits: &[Edit]) -> bool {
-        let mut complete = true;
-        for edit in edits {
-            complete &= self.tree.apply(edit);
-        }
-        for edit in edits {
-            match *edit {
+        let made = edits.iter().filter(|edit| self.tree.apply(edit));
+        let made: Vec<&Edit> = made.collect();
+        for edit in &made {
+            match **edit {
                 Edit::Enter { parent, object, .. } => {
                     self.core.handle_linked(now, &self.tree, object, parent);
                 }
@@ -116,7 +114,7 @@ impl Replica {
                 self.tree.forget_nameless(object);
             }
         }
-        complete
+        made.len() == edits.len()
     }
 
     /// The next update of another primary's stream that may be applied now.
@@ -207,5 +205,50 @@ impl Replica {
         let subject = self.tree.subject(object);
         let subject = subject.unwrap_or(Subject::File(object));
         self.core.controls(&self.tree, subject)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::{Claim, Depth, Epoch};
+
+    /// What somebody lost and made otherwise may take away a link that was never here.
+    #[test]
+    fn an_update_that_cannot_be_applied_tells_of_no_link() {
+        let view = View::whole(Epoch(1), [ReplicaSlot(1), ReplicaSlot(2)].into());
+        let mut replica = Replica::new(ReplicaSlot(2), view, Settings::default());
+        let [directory, file] = [1, 2].map(|number| ObjectId::new(ReplicaSlot(1), number).unwrap());
+        let enter = |object, name, birth| Edit::Enter {
+            parent: ObjectId::ROOT,
+            name,
+            object,
+            birth: Some(birth),
+        };
+        let made = [enter(directory, 1, true), enter(file, 2, false)];
+        assert!(replica.apply(Moment(0), &made));
+        let name = ControlName {
+            holder: ReplicaSlot(1),
+            incarnation: Incarnation(1),
+            number: 1,
+        };
+        let control = Proposal {
+            name,
+            claims: vec![Claim {
+                object: file,
+                depth: Depth::Shallow,
+                ancestors: Vec::new(),
+            }],
+            downgradable: false,
+            behind: Vec::new(),
+        };
+        replica.core.restore(&replica.tree, control);
+        let elsewhere = Edit::Leave {
+            parent: directory,
+            name: 2,
+            object: file,
+        };
+        assert!(!replica.apply(Moment(0), &[elsewhere]));
+        assert!(replica.core.ancestry_is_exact(&replica.tree));
     }
 }
