@@ -33,6 +33,8 @@ pub(crate) enum Change {
     Stored(ObjectId, u64),
     /// This content of a dirty file is everywhere.
     Shipped(ObjectId, u64),
+    /// It was up to date in the view that was in force after so many decisions.
+    UpToDate(usize),
     /// So many settlements are in force.
     Settlements(u64),
     /// Everything but the control table is another replica's copy.
@@ -50,6 +52,8 @@ pub(crate) struct Stable {
     pub set_aside: BTreeMap<ControlName, Proposal>,
     pub dirty: BTreeMap<ObjectId, u64>,
     pub done: BTreeSet<u64>,
+    /// After so many decisions it was up to date in the view then in force; none if it never was with this copy.
+    pub up_to_date_at: usize,
 }
 
 impl Stable {
@@ -95,6 +99,7 @@ impl Stable {
                     self.dirty.remove(&object);
                 }
             }
+            Change::UpToDate(decisions) => self.up_to_date_at = decisions,
             Change::Settlements(count) => self.tree.count_settlements(count),
             Change::Replaced(copy) => {
                 let grants = std::mem::take(&mut self.grants);
@@ -104,6 +109,7 @@ impl Stable {
                     grants,
                     set_aside,
                     dirty: BTreeMap::new(),
+                    up_to_date_at: 0,
                     ..(*copy).clone()
                 };
             }

@@ -125,3 +125,36 @@ fn one_who_waits_outside_takes_the_place_of_one_who_is_lost_before_it_has_report
     world.fail(ms(0), Fault::HealAll);
     world.run_to_rest(ms(later + 60_000)).unwrap();
 }
+
+/// B is away, and C is lost. A, which is left, is started anew before B is back.
+fn play_started_anew(starts_take_nothing: bool) -> (World, u64) {
+    let mut world = set_the_stage_for_failures(3, all_rules);
+    world.model.starts_take_nothing = starts_take_nothing;
+    let run = |world: &mut World, until: u64| {
+        let seen = world.run_until(ms(until));
+        seen.expect("lateness breaks no invariant");
+    };
+    run(&mut world, 2_000);
+    world.fail(ms(0), Fault::Crash(slot(2)));
+    world.submit(ms(6_000), slot(3), Intent::Write(object(F)));
+    run(&mut world, 10_000);
+    world.fail(ms(0), Fault::Crash(slot(3)));
+    world.fail(ms(100), Fault::Crash(slot(1)));
+    world.fail(ms(1_000), Fault::Start(slot(1)));
+    world.fail(ms(2_000), Fault::Start(slot(2)));
+    let free = world.submit(ms(3_000), slot(1), create(D, 100));
+    run(&mut world, 60_000);
+    (world, free)
+}
+
+#[test]
+fn one_who_waits_outside_takes_the_place_of_one_who_is_lost_though_the_survivor_was_started_anew() {
+    let (mut world, free) = play_started_anew(true);
+    assert!(!slower_than(&world, ms(30_000)).contains(&free));
+    assert!(takes_part(&mut world, 1, 2) && !takes_part(&mut world, 1, 3));
+    world.fail(ms(0), Fault::HealAll);
+    world.run_to_rest(ms(120_000)).unwrap();
+    let (mut world, free) = play_started_anew(false);
+    assert!(slower_than(&world, ms(40_000)).contains(&free));
+    assert!(takes_part(&mut world, 1, 3));
+}

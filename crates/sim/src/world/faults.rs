@@ -66,6 +66,8 @@ pub struct Model {
     pub places_are_taken: bool,
     /// A directory's entries are answered from the same copy as its attributes.
     pub entries_from_copy_of_attributes: bool,
+    /// Who was up to date in the view, and was started anew in it, is still good enough for others to come level with.
+    pub starts_take_nothing: bool,
     /// Locks are part of what every copy has, and not of what their primary remembers.
     pub locks_are_in_every_copy: bool,
     /// With durability `majority`, an answer waits until a majority has what was changed.
@@ -91,6 +93,7 @@ impl Model {
         places_are_taken: true,
         entries_from_copy_of_attributes: true,
         locks_are_in_every_copy: true,
+        starts_take_nothing: true,
         answers_wait_for_majority: true,
         losses_settled_before_removal: true,
         absent_clients_have_a_lease: true,
@@ -129,6 +132,7 @@ impl World {
             replica.site.caught_up = !joins;
             replica.core = ControlCore::new(*slot, Incarnation(1), before, plan.settings);
             self.change_view(*slot, first);
+            replica.site.stable.up_to_date_at = usize::from(!joins);
         }
         for (place, (at, fault)) in plan.faults.iter().enumerate() {
             let event = plan.operations + u32::try_from(place).unwrap_or(u32::MAX);

@@ -81,7 +81,7 @@ impl World {
         let mut at_entry = site.heads_at_entry.iter();
         let stable = at_entry.all(|(origin, entry)| head(&site.stable.heads, *origin) >= *entry);
         let fits = stamp.entered == site.entered && stable && view.active.contains(&slot);
-        if !fits || (!takes_part && !site.caught_up) {
+        if !fits || (!takes_part && !site.caught_up && !self.was_up_to_date(slot)) {
             return;
         }
         let until = takes_part.then_some(&site.heads_at_entry);
@@ -136,6 +136,19 @@ impl World {
     fn conclude(&mut self, slot: ReplicaSlot) {
         let replica = &self.replicas[&slot];
         let site = &replica.site;
+    /// Whether a replica takes part, and was up to date at some time since it came from outside. All that it had acknowledged is
+    /// on its disk, so a start anew takes nothing away: it hears from the others what it has acknowledged to be theirs.
+    fn was_up_to_date(&self, slot: ReplicaSlot) -> bool {
+        let site = &self.replicas[&slot].site;
+        let since = site.stable.up_to_date_at;
+        let mut views = (since.max(1)..=site.entered).map(|count| self.agreed.view(count));
+        self.model.starts_take_nothing
+            && since > 0
+            && !site.cut
+            && !site.stale
+            && views.all(|view| view.active.contains(&slot))
+    }
+
         let active = &replica.core.view().active;
         if active.is_empty() {
             // Nobody is left who could say what is missing here.
@@ -147,7 +160,10 @@ impl World {
         }
         if replica.core.view().active.contains(&slot) {
             if replica.core.is_settled() && site.admitted == site.incarnation {
-                self.replica(slot).site.caught_up = true;
+                let site = &mut self.replica(slot).site;
+                site.caught_up = true;
+                let entered = site.entered;
+                self.store(slot, Change::UpToDate(entered));
                 self.note_shipped_to_all(slot);
                 self.settle(slot);
             }
