@@ -40,7 +40,7 @@ pub(crate) struct Acceptor {
     /// Nothing is granted or acknowledged until what froze is known.
     paused: bool,
     /// Proposals that were granted before the pause and made again during it.
-    repeated: Vec<ControlName>,
+    repeated: BTreeSet<ControlName>,
     /// Controls that were acknowledged before the start and are not acknowledged again: something may have been won
     /// that excludes them, or their holders may rely on what was acknowledged. They stand in everybody's way.
     disputed: BTreeSet<ControlName>,
@@ -55,7 +55,7 @@ impl Acceptor {
             ended: EndedControls::default(),
             arrivals: 0,
             paused: false,
-            repeated: Vec::new(),
+            repeated: BTreeSet::new(),
             disputed: BTreeSet::new(),
         }
     }
@@ -105,6 +105,11 @@ impl Acceptor {
         self.ended.contains(name)
     }
 
+    /// So much is remembered of what has ended, and of what was asked for again or is in dispute.
+    pub(crate) fn ended_len(&self) -> usize {
+        self.ended.len() + self.repeated.len() + self.disputed.len()
+    }
+
     pub(crate) fn raise_floor(&mut self, origin: ControlName, floor: u64) {
         if self.rules.ended_remembered() {
             self.ended.raise_floor(origin, floor);
@@ -130,7 +135,7 @@ impl Acceptor {
         }
         if self.table().contains(name) {
             if self.paused {
-                self.repeated.push(name);
+                self.repeated.insert(name);
                 return Vec::new();
             }
             if self.disputed.contains(&name) {

@@ -96,6 +96,11 @@ impl AncestryTable {
         counters.any(|counter| counter.holder != except)
     }
 
+    /// So many counters there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.values().map(Vec::len).sum()
+    }
+
     fn adjust(
         &mut self,
         directory: ObjectId,

@@ -1,17 +1,51 @@
 //! Which controls of every other replica have ended, so that a late proposal does not revive one.
 //!
 //! A replica numbers its proposals consecutively and says with each message below which number
-//! everything has ended everywhere (the floor). So the memory is one number and the few ends above it,
-//! however long the replicas run.
+//! everything has ended everywhere (the floor). So the memory is one number and the runs of ends above it, of which there
+//! are no more than controls that have not ended, however long the replicas run and one of those lasts.
 
 use crate::name::{ControlName, Incarnation};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use vfs::ReplicaSlot;
 
 #[derive(Clone, Debug, Default)]
 struct Ends {
     floor: u64,
-    above: BTreeSet<u64>,
+    /// Runs of numbers that have all ended: the first of each, and the one behind its last.
+    above: BTreeMap<u64, u64>,
+}
+
+impl Ends {
+    /// The run that a number belongs to, or that ends before it.
+    fn run_up_to(&self, number: u64) -> Option<(u64, u64)> {
+        let (first, behind) = self.above.range(..=number).next_back()?;
+        Some((*first, *behind))
+    }
+
+    fn contains(&self, number: u64) -> bool {
+        let run = self.run_up_to(number);
+        number < self.floor || run.is_some_and(|(_, behind)| number < behind)
+    }
+
+    fn insert(&mut self, number: u64) {
+        if self.contains(number) {
+            return;
+        }
+        let adjoining = self.run_up_to(number).filter(|(_, end)| *end == number);
+        let first = adjoining.map_or(number, |(first, _)| first);
+        let next = number.saturating_add(1);
+        let behind = self.above.remove(&next).unwrap_or(next);
+        self.above.insert(first, behind);
+    }
+
+    fn raise_floor(&mut self, floor: u64) {
+        if floor <= self.floor {
+            return;
+        }
+        let run = self.run_up_to(floor).filter(|(_, behind)| *behind > floor);
+        self.floor = run.map_or(floor, |(_, behind)| behind);
+        self.above = self.above.split_off(&self.floor);
+    }
 }
 
 /// The ended controls of all replicas.
@@ -28,7 +62,7 @@ impl EndedControls {
             return true;
         }
         let ends = self.by_origin.get(&(name.holder, name.incarnation));
-        ends.is_some_and(|ends| name.number < ends.floor || ends.above.contains(&name.number))
+        ends.is_some_and(|ends| ends.contains(name.number))
     }
 
     fn is_renounced(&self, name: ControlName) -> bool {
@@ -49,10 +83,7 @@ impl EndedControls {
         if self.is_renounced(name) {
             return;
         }
-        let ends = self.ends_of(name);
-        if name.number >= ends.floor {
-            ends.above.insert(name.number);
-        }
+        self.ends_of(name).insert(name.number);
     }
 
     /// Takes note that everything of that incarnation below `floor` has ended. A smaller floor than
@@ -61,11 +92,13 @@ impl EndedControls {
         if self.is_renounced(origin) {
             return;
         }
-        let ends = self.ends_of(origin);
-        if floor > ends.floor {
-            ends.floor = floor;
-            ends.above = ends.above.split_off(&floor);
-        }
+        self.ends_of(origin).raise_floor(floor);
+    }
+
+    /// So many floors and runs are remembered.
+    pub(crate) fn len(&self) -> usize {
+        let runs = self.by_origin.values().map(|ends| 1 + ends.above.len());
+        self.renounced.len() + runs.sum::<usize>()
     }
 
     fn ends_of(&mut self, name: ControlName) -> &mut Ends {
@@ -100,6 +133,26 @@ mod tests {
         );
         ended.raise_floor(name(5), 9);
         assert!(ended.by_origin.values().all(|ends| ends.above.is_empty()));
+    }
+
+    /// One control lasts, since a client has its file open for days; others come and go.
+    #[test]
+    fn what_has_ended_above_one_that_lasts_is_remembered_as_one_run() {
+        let mut ended = EndedControls::default();
+        ended.raise_floor(name(5), 5);
+        // Ends of neighbours may be heard of in any order.
+        for pair in 0..50_000 {
+            ended.insert(name(7 + 2 * pair));
+            ended.insert(name(6 + 2 * pair));
+        }
+        assert!(!ended.contains(name(5)) && ended.contains(name(6)));
+        assert!(ended.contains(name(100_005)) && !ended.contains(name(100_006)));
+        assert_eq!(ended.len(), 2, "a floor and a run");
+        ended.insert(name(100_007));
+        assert_eq!(ended.len(), 3);
+        ended.raise_floor(name(5), 50_000);
+        assert!(ended.contains(name(100_005)) && !ended.contains(name(100_006)));
+        assert_eq!(ended.len(), 2, "the floor took the run that it fell into");
     }
 
     #[test]

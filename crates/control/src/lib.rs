@@ -37,7 +37,7 @@ pub use claim::{Claim, Depth, Obstacle, Proposal, Rank};
 pub use clock_difference::{ClockDifference, ClockDifferences};
 pub use clocks::{ClockReading, ClockSight, judge};
 pub use command::{Admission, Command, Mark, OperationId, Record};
-pub use core::{ControlCore, Overloaded};
+pub use core::{ControlCore, Overloaded, Sizes};
 pub use lease::{LeaseSettings, Question, SiteLease};
 pub use message::{Envelope, MAX_OBSTACLES, Message, Told};
 pub use moment::Moment;

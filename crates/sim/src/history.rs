@@ -103,6 +103,7 @@ impl History {
     pub(crate) fn removing(&self, gone: ReplicaSlot) -> View {
         let mut view = self.next();
         view.configured.remove(&gone);
+        view.since.remove(&gone);
         view
     }
 

@@ -47,7 +47,8 @@
 //! | 39 | v for ends and proposals of another epoch; `restart.rs` of `control` for numbers after a restart | an end of an older epoch is an orphan only if it is not said again either |
 //! | 40 | `tests/attributed.rs` of `view`, `authorisation/walk.rs` of `replica` | |
 //! | 41 | q; the state in `state/tests.rs` of `view`, and `tests/membership.rs` of `replica` | that a decision to remove without a settlement is refused is the real state's affair |
-//! | 42, 43 | `majority.rs` and `births.rs` of `replica`, and its `tests/membership.rs` | here majorities are those of the view, and memory is not counted |
+//! | 42 | `majority.rs` of `replica`, and its `tests/membership.rs` | here majorities are those of the view |
+//! | 43 | `memory.rs`; `births.rs` and `tests/membership.rs` of `replica` | here what the cores remember is counted, while a member is away for three days, and at the end of every run |
 //! | 44 | f; `lease.rs` of `control` | a machine that was started anew, with a clock that begins again |
 //! | 45 | `outbound.rs` and `tests/slow_link.rs` of `replica` | |
 //! | 46 | `losses/relay.rs` and `tests/slow_link.rs` of `replica` | |

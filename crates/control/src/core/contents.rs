@@ -60,6 +60,19 @@ impl Contents {
         }
     }
 
+    /// Forgets under which controls a file was written that have ended since.
+    fn forget_ended(&mut self, file: ObjectId, lasts: impl Fn(u64) -> bool) {
+        let exposed = self.exposed.contains(file);
+        let Some(under) = self.unshipped.get_mut(&file) else {
+            return;
+        };
+        for number in under.extract_if(.., |number| !lasts(*number)) {
+            if exposed {
+                discount(&mut self.exposed_under, number);
+            }
+        }
+    }
+
     fn expose(&mut self, tree: &impl Tree, file: ObjectId) {
         let news = !self.exposed.contains(file);
         self.exposed.place(tree, file, [file]);
@@ -74,14 +87,23 @@ impl Contents {
         let was = self.exposed.remove(file);
         let under = self.unshipped.get(&file).into_iter().flatten();
         for number in under.filter(|_| was) {
-            if let Some(count) = self.exposed_under.get_mut(number) {
-                *count -= 1;
-                if *count == 0 {
-                    self.exposed_under.remove(number);
-                }
-            }
+            discount(&mut self.exposed_under, *number);
         }
         was
+    }
+
+    /// So many files and controls are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.unshipped.values().map(|under| 1 + under.len()).sum()
+    }
+}
+
+fn discount(exposed_under: &mut BTreeMap<u64, u32>, number: u64) {
+    if let Some(count) = exposed_under.get_mut(&number) {
+        *count -= 1;
+        if *count == 0 {
+            exposed_under.remove(&number);
+        }
     }
 }
 
@@ -97,6 +119,10 @@ impl ControlCore {
                 self.contents.add_under(file, number);
             }
         }
+        // A file that is written all the time is perhaps never everywhere, while controls above it come and go.
+        let own = &self.own;
+        self.contents
+            .forget_ended(file, |number| own.find(number).is_some());
     }
 
     /// Every active replica has the content of the file.

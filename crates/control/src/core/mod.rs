@@ -15,6 +15,7 @@ mod previous;
 mod proposing;
 mod relinquish;
 mod reports;
+mod sizes;
 mod standing_back;
 mod views;
 
@@ -29,6 +30,8 @@ use crate::settings::Settings;
 use crate::tree::Tree;
 use crate::update::Subject;
 use crate::view::View;
+pub use sizes::Sizes;
+
 use candidates::{Candidates, Unknown};
 use closing::Closes;
 use contents::Contents;

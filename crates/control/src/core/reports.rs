@@ -42,6 +42,13 @@ pub(super) struct Reports {
     others: BTreeMap<ReplicaSlot, Report>,
 }
 
+impl Reports {
+    /// So many replicas have reported, as long as others have not.
+    pub(super) fn len(&self) -> usize {
+        self.others.len()
+    }
+}
+
 impl ControlCore {
     /// The reports of a view that this replica has just entered are awaited.
     pub(super) fn open_reports(&mut self, previous: &View) {

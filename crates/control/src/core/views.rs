@@ -179,6 +179,10 @@ impl ControlCore {
                 .filter(|slot| *slot != self.slot)
                 .collect(),
         );
+        for removed in previous.configured.difference(&self.view.configured) {
+            self.applied.remove(removed);
+            self.ahead_of_us.remove(removed);
+        }
         let numbers: Vec<u64> = self.own.iter().map(|(number, _)| number).collect();
         for number in numbers {
             let Some(control) = self.own.find_mut(number) else {

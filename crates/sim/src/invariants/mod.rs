@@ -2,6 +2,7 @@
 //!
 //! An invariant looks at the whole set at one instant, which no replica could; it changes nothing.
 
+mod bounded_memory;
 mod i1_one_primary;
 mod i2_no_conflicting_grants;
 mod i3_closed_is_seen;
@@ -11,6 +12,7 @@ mod i5_answered_is_kept;
 mod i6_ancestry;
 mod i7_elections_end;
 mod i8_nobody_waits_for_ever;
+mod no_ghosts;
 
 pub use i3_closed_is_seen::Closed;
 pub use i7_elections_end::slower_than;
@@ -37,6 +39,8 @@ pub(crate) fn check_step(world: &World, slot: ReplicaSlot) -> Result<(), Broken>
 pub(crate) fn check_rest(world: &World) -> Result<(), Broken> {
     i8_nobody_waits_for_ever::check(world)?;
     i7_elections_end::check(world)?;
+    no_ghosts::check(world)?;
+    bounded_memory::check(world)?;
     i4_identical_copies::check(world)?;
     i5_answered_is_kept::check(world)
 }

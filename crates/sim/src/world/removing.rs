@@ -10,10 +10,13 @@ use crate::site::head;
 use control::ReplicaSlot;
 
 impl World {
-    /// A replica stops for ever.
+    /// A replica stops for ever, and nobody listens to it any more.
     pub(super) fn begin_removing(&mut self, slot: ReplicaSlot) {
         self.crash(slot);
         self.gone.insert(slot);
+        for other in self.replicas.values_mut() {
+            other.site.waiting.remove(&slot);
+        }
     }
 
     /// Has the set agree on the next step by which somebody goes.

@@ -69,7 +69,7 @@ pub fn set_the_stage_with_clocks(drifts: &[i64]) -> World {
     stage_of(plan, all_rules, Some(drifts.to_vec()))
 }
 
-fn stage_of(mut plan: Plan, switch: Switch, clocks: Option<Vec<i64>>) -> World {
+pub fn stage_of(mut plan: Plan, switch: Switch, clocks: Option<Vec<i64>>) -> World {
     switch(&mut plan.settings.rules);
     plan.failures = clocks.is_some();
     plan.drifts = clocks.unwrap_or_default();
