@@ -107,6 +107,27 @@ impl History {
         view
     }
 
+    /// Whatever was decided after the first `known` decisions is given up: from then on only the survivors are configured.
+    /// `by` takes part if nobody with contents would.
+    pub(crate) fn recover(
+        &mut self,
+        known: usize,
+        survivors: &BTreeSet<ReplicaSlot>,
+        by: ReplicaSlot,
+        holds_data: impl Fn(ReplicaSlot) -> bool,
+    ) {
+        self.decisions.truncate(known);
+        let mut view = self.next();
+        view.configured.clone_from(survivors);
+        view.active.retain(|slot| survivors.contains(slot));
+        view.since.retain(|slot, _| survivors.contains(slot));
+        if !view.active.iter().any(|slot| holds_data(*slot)) {
+            view.active.insert(by);
+            view.since.insert(by, view.epoch);
+        }
+        self.decisions.push(Decision::View(view));
+    }
+
     fn next(&self) -> View {
         let mut view = self.present().clone();
         view.epoch = Epoch(view.epoch.0 + 1);

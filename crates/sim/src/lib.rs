@@ -13,6 +13,9 @@
 //! says, and goes on as the incarnation that it is when that was agreed. In the end everything is mended, and everything
 //! has to come to rest.
 //!
+//! Sequences of changes of the set (`tests/sequences.rs`) also have witnesses, removals, and an administrator who says that a
+//! majority is gone for ever.
+//!
 //! A random run that fails is reduced to a [`Scenario`], which names it.
 //!
 //! # Known executions that break a literal reading of the papers
@@ -56,11 +59,11 @@
 //! | 48 | `set/tests.rs` of `peer`, `tests/signed_lists.rs` of `replica` | |
 //! | 49 | `authorisation/walk.rs` of `replica` | |
 //! | 50 | f; `lease.rs` of `control`, `lease_state.rs` of `replica` | machines stand still in half of the random runs with failures |
+//! | 51 | f | the crate `replica` does not compare versions yet: what is marked as unshipped travels again after a start |
 //! | 52 | `restart.rs` of `control` | random runs with failures show it as well, since replicas begin again as in production |
 //! | 53 | `restart.rs` of `control`; seeds 22419 and 24105 of `tests/seeds.rs` | |
 
 #![forbid(unsafe_code)]
-//! | 51 | f | the crate `replica` does not compare versions yet: what is marked as unshipped travels again after a start |
 
 mod clock;
 mod history;

@@ -4,6 +4,7 @@ use crate::network::{Lane, Links};
 use crate::random::Random;
 use crate::world::{Fault, Model};
 use control::{Contention, LeaseSettings, ReplicaSlot, Settings};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The circumstances of one run.
@@ -17,6 +18,8 @@ pub struct Plan {
     pub present: u16,
     /// How many of them are configured from the start; the others are taken in while clients work.
     pub founders: u16,
+    /// Replicas that vote, and have names and links but no contents. Nobody works at one.
+    pub witnesses: BTreeSet<ReplicaSlot>,
     /// Which operations, and then which lost connections, take place: a bit for each, and all beyond.
     pub mask: u64,
     /// How many operations their clients begin.
@@ -92,6 +95,7 @@ impl Plan {
             replicas,
             present: replicas,
             founders: replicas,
+            witnesses: BTreeSet::new(),
             mask: u64::MAX,
             slowest_write: slowest_write(seed),
             operations: 40,
@@ -212,6 +216,7 @@ impl Plan {
             replicas,
             present: replicas,
             founders: replicas,
+            witnesses: BTreeSet::new(),
             mask: u64::MAX,
             slowest_write: Duration::ZERO,
             operations: 0,

@@ -169,6 +169,22 @@ impl Replica {
         self.site.up
     }
 
+    /// Its copy of the tree; as its disk has it while it does not run.
+    pub(crate) fn kept_tree(&self) -> &Copy {
+        match self.site.up {
+            true => &self.tree,
+            false => &self.site.stable.tree,
+        }
+    }
+
+    /// Likewise the operations whose updates it has.
+    pub(crate) fn kept_done(&self) -> &BTreeSet<u64> {
+        match self.site.up {
+            true => &self.done,
+            false => &self.site.stable.done,
+        }
+    }
+
     /// How far every stream has been applied here, the own one included.
     pub(crate) fn heads(&self) -> Heads {
         let mut heads = self.applied.clone();

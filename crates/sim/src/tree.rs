@@ -354,6 +354,17 @@ impl Copy {
         versions.collect()
     }
 
+    /// Whether everything but the contents of files is the same here as there.
+    pub(crate) fn has_names_of(&self, other: &Copy) -> bool {
+        let rows = |copy: &Copy| {
+            let mut nodes = copy.nodes.clone();
+            let files = nodes.values_mut().filter(|node| node.entries.is_none());
+            files.for_each(|file| file.version = 0);
+            nodes
+        };
+        self.floor == other.floor && rows(self) == rows(other)
+    }
+
     /// Makes one change. `false` when this copy cannot: it lacks what the change builds on.
     pub fn apply(&mut self, edit: &Edit) -> bool {
         match *edit {

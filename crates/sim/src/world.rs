@@ -11,10 +11,12 @@ mod majority;
 mod messages;
 mod pauses;
 mod reading;
+mod recovering;
 mod removing;
 mod returning;
 mod truth;
 mod views;
+mod witness;
 
 pub use faults::{Fault, Model};
 
@@ -140,6 +142,11 @@ pub struct World {
     pub(crate) turn_limit: Option<Duration>,
     /// Replicas that are removed, or are to be: they never run again, and nobody waits for them or for their clients.
     pub(crate) gone: BTreeSet<ReplicaSlot>,
+    pub(crate) witnesses: BTreeSet<ReplicaSlot>,
+    /// An administrator has said that a majority is gone: what only those had may be lost although it was answered.
+    pub(crate) recovered: bool,
+    /// Of these, given up so, it is not settled yet what becomes of their streams.
+    unsettled: BTreeSet<ReplicaSlot>,
     /// What was closed or moved in this step.
     pub(crate) just_closed: BTreeSet<ObjectId>,
     /// The virtual time.
@@ -196,6 +203,9 @@ impl World {
             slowest_write: plan.slowest_write,
             turn_limit: plan.turn_limit(),
             gone: BTreeSet::new(),
+            witnesses: plan.witnesses.clone(),
+            recovered: false,
+            unsettled: BTreeSet::new(),
             just_closed: BTreeSet::new(),
             now: Moment(0),
             links: plan.links.clone(),

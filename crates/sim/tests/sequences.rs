@@ -1,40 +1,65 @@
-//! Sequences of losing, starting, removing, giving up and joining, while clients of all replicas work. In the end nothing waits,
-//! nothing that counts is lost, and of those who are gone nothing is left.
+//! Sequences of losing, starting, starting anew, removing, replacing, giving up, joining and recovering, while clients of all
+//! replicas work, in sets of two, of two and a witness, and of three to five. In the end nothing waits, nothing that counts is
+//! lost, and of those who are gone nothing is left.
 //!
-//! Short ones are played all, in sets of four and five all of so many events as `SEQUENCE_LENGTH` says; of longer ones so many
-//! as `SEQUENCE_SEEDS` says, from `SEQUENCE_FIRST` on.
+//! Short ones are played all, as long as each test says, or `SEQUENCE_LENGTH`; of longer ones so many as `SEQUENCE_SEEDS` says,
+//! from `SEQUENCE_FIRST` on.
 
 mod stage;
 
+use control::{ReplicaSlot, View};
 use sim::{Fault, Intent, Random, Violation, World};
 use stage::*;
 
 /// So long after one event the next one happens, in milliseconds: sometimes before the set has gone on.
 const PAUSES: [u64; 3] = [300, 2_000, 7_000];
 
+/// What one sequence begins with.
+#[derive(Clone, Copy, Debug)]
+struct Beginning {
+    /// So many replicas, the witness among them.
+    size: u16,
+    /// The last of them is a witness.
+    witness: bool,
+    majority: bool,
+}
+
+/// Something that somebody does to a set, or that happens to it: faults, each so many milliseconds after the first.
+type Event = Vec<(u64, Fault)>;
+
 /// One set in which something happens.
 struct Run {
     world: World,
+    witness: Option<u16>,
     /// Who runs, and who does not; the last of the latter has not come yet.
     up: Vec<u16>,
     down: Vec<u16>,
+    newcomer: u16,
     at: u64,
     made: u64,
     /// The set has had the time to go on after the last event.
     rested: bool,
-    played: Vec<Fault>,
+    played: Vec<Event>,
 }
 
 impl Run {
     /// So many replicas, and one that comes later.
-    fn of(size: u16, majority: bool) -> Run {
+    fn of(beginning: Beginning) -> Run {
+        let Beginning {
+            size,
+            witness,
+            majority,
+        } = beginning;
         let newcomer = size + 1;
-        let mut world = set_the_stage_for_sequences(newcomer, size, majority);
+        let witness = witness.then_some(size);
+        let mut world = set_the_stage_for_sequences(newcomer, size, witness, majority);
         world.fail(ms(0), Fault::Crash(slot(newcomer)));
         Run {
             world,
+            witness,
             up: (1..=size).collect(),
             down: vec![newcomer],
+            newcomer,
             at: 2_000,
             made: 0,
             rested: true,
@@ -42,38 +67,55 @@ impl Run {
         }
     }
 
-    /// Whether a majority takes part and runs without one that is removed. Else nothing could be decided any more, not even
-    /// that; or somebody would have to take its place, and if one of those who are left were started anew before that, all
-    /// would wait for the one that is gone until somebody says that they are the whole set. The first replica is never
-    /// removed.
+    fn newest_view(&self) -> View {
+        let replicas = self.world.replicas.values();
+        let views = replicas.map(|replica| replica.core.view());
+        let newest = views.max_by_key(|view| view.epoch);
+        newest.expect("a set has replicas").clone()
+    }
+
+    /// Whether so many run without one that is removed that they can agree on it, and one that has everything takes part. Else
+    /// nothing could be decided any more, not even that. The first replica is never removed.
     fn may_go(&self, raw: u16) -> bool {
-        let views = self
-            .world
-            .replicas
-            .values()
-            .map(|replica| replica.core.view());
-        let newest = views
-            .max_by_key(|view| view.epoch)
-            .expect("a set has replicas");
-        let active = newest.active.iter();
-        let left = active.filter(|one| one.0 != raw && self.up.contains(&one.0));
-        raw != 1 && self.rested && left.count() >= newest.majority()
+        let newest = self.newest_view();
+        let others = self.up.iter().filter(|up| **up != raw);
+        let others: Vec<u16> = others.copied().collect();
+        let votes = |up: &&u16| newest.configured.contains(&slot(**up));
+        let holds = |up: &u16| newest.active.contains(&slot(*up)) && Some(*up) != self.witness;
+        let enough = others.iter().filter(votes).count() >= newest.majority();
+        raw != 1 && self.rested && enough && others.iter().any(holds)
     }
 
     /// What can happen now.
-    fn events(&self) -> Vec<Fault> {
-        let up = self.up.iter().map(|raw| Fault::Crash(slot(*raw)));
-        let down = self.down.iter().map(|raw| Fault::Start(slot(*raw)));
+    fn events(&self) -> Vec<Event> {
+        let one = |fault: fn(ReplicaSlot) -> Fault| move |raw: &u16| vec![(0, fault(slot(*raw)))];
+        let mut events: Vec<Event> = self.up.iter().map(one(Fault::Crash)).collect();
+        // Its machine goes on at once.
+        let anew = |raw: &u16| {
+            vec![
+                (0, Fault::Crash(slot(*raw))),
+                (200, Fault::Start(slot(*raw))),
+            ]
+        };
+        events.extend(self.up.iter().map(anew));
+        events.extend(self.down.iter().map(one(Fault::Start)));
         let all = self.up.iter().chain(&self.down);
-        let others = all.filter(|raw| self.may_go(**raw));
-        let remove = others.map(|raw| Fault::Remove(slot(*raw)));
-        let give_up = self.down.iter().map(|raw| Fault::GiveUp(slot(*raw)));
-        up.chain(down).chain(remove).chain(give_up).collect()
+        let others: Vec<u16> = all.filter(|raw| self.may_go(**raw)).copied().collect();
+        events.extend(others.iter().map(one(Fault::Remove)));
+        if self.down.contains(&self.newcomer) {
+            let come = Fault::Start(slot(self.newcomer));
+            let old = others.iter().filter(|raw| **raw != self.newcomer);
+            events.extend(old.map(|raw| vec![(0, Fault::Remove(slot(*raw))), (0, come)]));
+        }
+        events.extend(self.down.iter().map(one(Fault::GiveUp)));
+        let mut up = self.up.iter();
+        let recovers = up.find(|raw| self.world.may_recover(slot(**raw)));
+        events.extend(recovers.into_iter().map(one(Fault::Recover)));
+        events
     }
 
-    fn play(&mut self, event: Fault, pause: u64) -> Result<(), Violation> {
-        self.played.push(event);
-        match event {
+    fn note(&mut self, fault: Fault) {
+        match fault {
             Fault::Crash(gone) => move_to(&mut self.up, &mut self.down, gone.0),
             Fault::Start(back) => move_to(&mut self.down, &mut self.up, back.0),
             Fault::Remove(gone) => {
@@ -82,8 +124,15 @@ impl Run {
             }
             _ => {}
         }
+    }
+
+    fn play(&mut self, event: Event, pause: u64) -> Result<(), Violation> {
+        self.played.push(event.clone());
         // Just before, so that some of it is under way; and at those who go on.
         for (raw, after) in [(1, 0), (2, 60), (3, 90)] {
+            if Some(raw) == self.witness || raw > self.newcomer || self.world.is_gone(slot(raw)) {
+                continue;
+            }
             self.made += 1;
             let new = Intent::Create {
                 parent: object(if raw == 2 { D } else { E }),
@@ -96,10 +145,18 @@ impl Run {
         }
         self.at += 100;
         self.world.run_until(ms(self.at))?;
-        self.world.fail(ms(0), event);
+        for (after, fault) in event {
+            self.note(fault);
+            self.world.fail(ms(after), fault);
+        }
         self.at += pause;
         self.rested = pause == PAUSES[2];
-        self.world.run_until(ms(self.at))
+        self.world.run_until(ms(self.at))?;
+        // Who was given up with a majority never comes back.
+        let world = &self.world;
+        self.up.retain(|raw| !world.is_gone(slot(*raw)));
+        self.down.retain(|raw| !world.is_gone(slot(*raw)));
+        Ok(())
     }
 
     fn come_to_rest(&mut self) -> Result<(), Violation> {
@@ -114,10 +171,10 @@ fn move_to(from: &mut Vec<u16>, to: &mut Vec<u16>, raw: u16) {
 }
 
 /// The next of the events that may happen, and the pause behind it.
-type Choice<'a> = dyn FnMut(&[Fault]) -> Option<(Fault, u64)> + 'a;
+type Choice<'a> = dyn FnMut(&[Event]) -> Option<(Event, u64)> + 'a;
 
-fn play_events(size: u16, majority: bool, choose: &mut Choice<'_>) {
-    let mut run = Run::of(size, majority);
+fn play_events(beginning: Beginning, choose: &mut Choice<'_>) {
+    let mut run = Run::of(beginning);
     let settled = run.world.run_until(ms(2_000));
     settled.expect("nothing has happened yet");
     let outcome = loop {
@@ -134,20 +191,20 @@ fn play_events(size: u16, majority: bool, choose: &mut Choice<'_>) {
         }
         run.world.print_controls();
         let played = run.played;
-        panic!("{size} replicas, majority {majority}, {played:?}: {violation}");
+        panic!("{beginning:?}, {played:?}: {violation}");
     }
 }
 
 /// All sequences of so many events, each by its choices.
-fn play_all(size: u16, majority: bool, length: usize) {
+fn play_all(beginning: Beginning, length: usize) {
     let mut choices = vec![0; length];
     loop {
         let (mut step, mut widths) = (0, vec![1; length]);
-        play_events(size, majority, &mut |events| {
+        play_events(beginning, &mut |events| {
             let at = *choices.get(step)?;
             widths[step] = events.len();
             step += 1;
-            Some((events[at], PAUSES[2]))
+            Some((events[at].clone(), PAUSES[2]))
         });
         let Some(next) = (0..length)
             .rev()
@@ -160,25 +217,39 @@ fn play_all(size: u16, majority: bool, length: usize) {
     }
 }
 
-#[test]
-fn every_sequence_of_three_in_three() {
-    play_all(3, false, 3);
-}
-
-#[test]
-fn every_sequence_of_three_in_three_with_majority() {
-    play_all(3, true, 3);
-}
-
-/// As long ones as `SEQUENCE_LENGTH` says.
-#[test]
-fn every_sequence_of_two_in_four_and_five() {
-    let length = number("SEQUENCE_LENGTH").unwrap_or(2);
+/// With both durabilities; `SEQUENCE_LENGTH` sets another length.
+fn play_all_of(size: u16, witness: bool, length: u64) {
+    let length = number("SEQUENCE_LENGTH").unwrap_or(length);
     let length = usize::try_from(length).expect("few events are played");
-    for size in [4, 5] {
-        play_all(size, false, length);
-        play_all(size, true, length);
+    for majority in [false, true] {
+        let beginning = Beginning {
+            size,
+            witness,
+            majority,
+        };
+        play_all(beginning, length);
     }
+}
+
+#[test]
+fn every_sequence_in_two() {
+    play_all_of(2, false, 3);
+}
+
+#[test]
+fn every_sequence_in_two_and_a_witness() {
+    play_all_of(3, true, 3);
+}
+
+#[test]
+fn every_sequence_in_three() {
+    play_all_of(3, false, 3);
+}
+
+#[test]
+fn every_sequence_in_four_and_five() {
+    play_all_of(4, false, 2);
+    play_all_of(5, false, 2);
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -190,12 +261,20 @@ fn longer_sequences_by_seed() {
     let first = number("SEQUENCE_FIRST").unwrap_or(0);
     for seed in first..first + number("SEQUENCE_SEEDS").unwrap_or(60) {
         let mut random = Random::new(seed ^ 0x5e9);
-        let size = 3 + u16::try_from(random.below(3)).unwrap();
-        let (majority, length) = (random.chance(2), 3 + random.below(3));
-        let mut left = length;
-        play_events(size, majority, &mut |events| {
+        let beginning = match random.below(5) {
+            0 => (2, false),
+            1 => (3, true),
+            more => (u16::try_from(more).expect("sets are small") + 1, false),
+        };
+        let beginning = Beginning {
+            size: beginning.0,
+            witness: beginning.1,
+            majority: random.chance(2),
+        };
+        let mut left = 3 + random.below(3);
+        play_events(beginning, &mut |events| {
             left = left.checked_sub(1)?;
-            let event = *random.pick(events)?;
+            let event = random.pick(events)?.clone();
             Some((event, *random.pick(&PAUSES)?))
         });
     }

@@ -24,6 +24,7 @@ pub(crate) fn check(world: &World, changed: &Replica) -> Result<(), Broken> {
         let mut replicas = world.replicas.values();
         let blind = replicas.find(|replica| {
             (is_new || replica.slot == changed.slot)
+                && world.holds_data(replica.slot)
                 && !is_seen(world, replica, *file, closed)
                 && world.may_answer(replica.slot)
         });

@@ -1,18 +1,24 @@
-//! I4: when everything is quiet, all replicas are identical, and no directory lies below itself.
+//! I4: when everything is quiet, all replicas are identical, but for contents, which a witness has none of, and no
+//! directory lies below itself.
 
 use super::Broken;
+use crate::replica::Replica;
 use crate::world::World;
 
 pub(crate) fn check(world: &World) -> Result<(), Broken> {
-    let mut replicas = world.remaining();
-    let Some(first) = replicas.next() else {
+    let Some(first) = world.holders().next() else {
         return Ok(());
     };
+    let mut replicas = world.remaining();
     if first.tree.has_cycle() {
         let sight = String::from("a directory lies below itself");
         return Err(("I4", sight));
     }
-    if let Some(other) = replicas.find(|replica| replica.tree != first.tree) {
+    let differs = |replica: &&Replica| match world.holds_data(replica.slot) {
+        true => replica.tree != first.tree,
+        false => !replica.tree.has_names_of(&first.tree),
+    };
+    if let Some(other) = replicas.find(differs) {
         let sight = format!(
             "replicas {} and {} differ: {:?} {:?}",
             first.slot.0, other.slot.0, first.tree, other.tree

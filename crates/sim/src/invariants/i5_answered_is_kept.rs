@@ -1,5 +1,5 @@
 //! I5: what was answered is there in the end, everywhere; with durability `relaxed`, unless somebody decided to give it
-//! up.
+//! up; with either, unless somebody said that a majority is gone.
 //!
 //! Before the end it may be frozen with the replica that alone has it. That no older version is shown in
 //! its place meanwhile is I3.
@@ -15,7 +15,7 @@ pub(crate) fn check(world: &World) -> Result<(), Broken> {
     for (number, operation) in (0..).zip(&world.operations) {
         let done = matches!(operation.outcome, Some((Outcome::Done, _)));
         let write = matches!(operation.intent, Intent::Write(_));
-        let given_up = !world.majority && world.discarded.contains(&number);
+        let given_up = (!world.majority || world.recovered) && world.discarded.contains(&number);
         if !done || write || given_up {
             continue;
         }
@@ -29,7 +29,7 @@ pub(crate) fn check(world: &World) -> Result<(), Broken> {
         }
     }
     for (file, closed) in &world.closed {
-        let mut replicas = world.remaining();
+        let mut replicas = world.holders();
         let older = replicas.find(|replica| {
             let version = replica.tree.version(*file);
             version.is_some_and(|version| version < closed.version)

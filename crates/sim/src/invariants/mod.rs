@@ -38,9 +38,9 @@ pub(crate) fn check_step(world: &World, slot: ReplicaSlot) -> Result<(), Broken>
 /// Checks what must hold once nothing is under way any more.
 pub(crate) fn check_rest(world: &World) -> Result<(), Broken> {
     i8_nobody_waits_for_ever::check(world)?;
-    i7_elections_end::check(world)?;
     no_ghosts::check(world)?;
     bounded_memory::check(world)?;
+    i7_elections_end::check(world)?;
     i4_identical_copies::check(world)?;
     i5_answered_is_kept::check(world)
 }

@@ -111,7 +111,7 @@ impl World {
             version,
             follows,
         };
-        let others = self.others(slot);
+        let others = self.others_with_data(slot);
         let nobody = others.is_empty();
         let now = self.local(slot);
         let replica = self.replica(slot);

@@ -36,6 +36,8 @@ pub enum Fault {
     GiveUp(ReplicaSlot),
     /// An administrator removes a replica for ever, with what it alone has.
     Remove(ReplicaSlot),
+    /// An administrator says at a replica that whoever does not run is gone for ever, and the rest is the whole set.
+    Recover(ReplicaSlot),
     /// Everything that was broken is mended.
     HealAll,
 }
@@ -46,10 +48,10 @@ pub enum Fault {
 pub struct Model {
     /// An update, or content, is sent only when it is stable.
     pub ship_when_stable: bool,
-    /// Controls are remembered across a crash.
-    pub controls_durable: bool,
     /// Contents that may have been stored already are sent again only where their version is not there.
     pub versions_are_compared: bool,
+    /// Controls are remembered across a crash.
+    pub controls_durable: bool,
     /// A newcomer answers nobody before it has everything that the others had when it was admitted.
     pub caught_up_before_lease: bool,
     /// Versions made after a settlement are larger than all that a lost replica can have made.
@@ -64,10 +66,10 @@ pub struct Model {
     pub majority_stays: bool,
     /// Who waits outside the view takes the place of who is silent where too few would remain.
     pub places_are_taken: bool,
-    /// A directory's entries are answered from the same copy as its attributes.
-    pub entries_from_copy_of_attributes: bool,
     /// Who was up to date in the view, and was started anew in it, is still good enough for others to come level with.
     pub starts_take_nothing: bool,
+    /// A directory's entries are answered from the same copy as its attributes.
+    pub entries_from_copy_of_attributes: bool,
     /// Locks are part of what every copy has, and not of what their primary remembers.
     pub locks_are_in_every_copy: bool,
     /// With durability `majority`, an answer waits until a majority has what was changed.
@@ -82,18 +84,18 @@ impl Model {
     /// Every rule in force.
     pub const ALL: Model = Model {
         ship_when_stable: true,
+        versions_are_compared: true,
         controls_durable: true,
         caught_up_before_lease: true,
         versions_count_settlements: true,
         given_up_is_thrown_away: true,
-        versions_are_compared: true,
         longest_prefix: true,
         silence_is_noticed: true,
         majority_stays: true,
         places_are_taken: true,
+        starts_take_nothing: true,
         entries_from_copy_of_attributes: true,
         locks_are_in_every_copy: true,
-        starts_take_nothing: true,
         answers_wait_for_majority: true,
         losses_settled_before_removal: true,
         absent_clients_have_a_lease: true,
@@ -130,9 +132,9 @@ impl World {
             let replica = self.replica(*slot);
             replica.site.cut = joins;
             replica.site.caught_up = !joins;
+            replica.site.stable.up_to_date_at = usize::from(!joins);
             replica.core = ControlCore::new(*slot, Incarnation(1), before, plan.settings);
             self.change_view(*slot, first);
-            replica.site.stable.up_to_date_at = usize::from(!joins);
         }
         for (place, (at, fault)) in plan.faults.iter().enumerate() {
             let event = plan.operations + u32::try_from(place).unwrap_or(u32::MAX);
@@ -150,7 +152,8 @@ impl World {
         match fault {
             Fault::Crash(slot) | Fault::Start(slot) | Fault::Full(slot) => here(&slot),
             Fault::Pause(slot, _) | Fault::GoOn(slot) => here(&slot),
-            Fault::Mended(slot) | Fault::GiveUp(slot) | Fault::Remove(slot) => here(&slot),
+            Fault::Mended(slot) | Fault::GiveUp(slot) => here(&slot),
+            Fault::Remove(slot) | Fault::Recover(slot) => here(&slot),
             Fault::Cut(from, to) | Fault::Heal(from, to) => here(&from) && here(&to),
             Fault::HealAll => true,
         }
@@ -244,6 +247,7 @@ impl World {
             }
             Fault::GiveUp(slot) => self.begin_settling(slot),
             Fault::Remove(slot) => self.begin_removing(slot),
+            Fault::Recover(slot) => self.recover(slot),
             Fault::HealAll => {
                 let slots: Vec<ReplicaSlot> = self.replicas.keys().copied().collect();
                 for slot in &slots {
@@ -378,7 +382,10 @@ impl World {
             let theirs = frozen.filter(|control| control.name.holder == lost);
             theirs.map(|control| control.name.incarnation.0).max()
         };
-        let newest = active.iter().filter_map(frozen).max();
+        let newest = match self.unsettled.contains(&lost) {
+            true => Some(u64::MAX - 1),
+            false => active.iter().filter_map(frozen).max(),
+        };
         let heads = active.iter().map(|slot| self.head_of(*slot, lost));
         let through = heads.max().unwrap_or(0);
         let decided = newest.is_some_and(|newest| {
@@ -390,8 +397,9 @@ impl World {
             };
             self.decide(active[0], decision)
         });
-        if !decided {
-            self.listen_again(lost, &active);
+        match decided {
+            true => drop(self.unsettled.remove(&lost)),
+            false => self.listen_again(lost, &active),
         }
     }
 

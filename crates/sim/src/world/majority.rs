@@ -45,6 +45,10 @@ impl World {
             return true;
         }
         let view = self.replicas[&slot].core.view();
+        if !self.witnesses.is_disjoint(&view.configured) {
+            let mut others = view.active.iter().filter(|other| **other != slot);
+            return others.all(|other| !self.holds_data(*other) || has(*other));
+        }
         let others = view.configured.iter().filter(|other| **other != slot);
         others.filter(|other| has(**other)).count() + 1 >= view.majority()
     }
@@ -82,7 +86,7 @@ impl World {
             matches!(outcome, Some((Outcome::Done, _)))
         });
         let answered: Vec<u64> = answered.collect();
-        if self.majority && !answered.is_empty() {
+        if self.majority && !self.recovered && !answered.is_empty() {
             let sight = format!("operations {answered:?} were answered and are given up");
             self.report("I5", sight);
         }
@@ -91,7 +95,7 @@ impl World {
     /// The same of contents: the survivors have this version of a file.
     pub(super) fn check_nothing_closed(&mut self, file: ObjectId, kept: Option<u64>) {
         let closed = self.closed.get(&file).map(|closed| closed.version);
-        if self.majority && closed > kept {
+        if self.majority && !self.recovered && closed > kept {
             let sight = format!("{file} was closed as {closed:?}, and {kept:?} is kept");
             self.report("I5", sight);
         }

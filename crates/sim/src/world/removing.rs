@@ -21,6 +21,9 @@ impl World {
 
     /// Has the set agree on the next step by which somebody goes.
     pub(super) fn remove_the_gone(&mut self, slot: ReplicaSlot) {
+        if self.settle_the_given_up(slot) {
+            return;
+        }
         let view = self.agreed.present();
         let mut outside = self
             .gone

@@ -88,9 +88,13 @@ impl World {
         let reply = Reply {
             settled: replica.core.is_settled(),
             updates: site.stable.missing(&hello.heads, until),
-            contents: site.stable.contents(),
+            contents: match self.holds_data(slot) {
+                true => site.stable.contents(),
+                false => Vec::new(),
+            },
             yours: head(&site.stable.heads, from),
-            whole: (hello.whole && !takes_part).then(|| Arc::new(site.stable.clone())),
+            whole: (hello.whole && !takes_part && self.holds_data(slot))
+                .then(|| Arc::new(site.stable.clone())),
             replaced: hello.replaced,
         };
         self.send(slot, from, Packet::Reply(Box::new(reply)));
@@ -132,10 +136,6 @@ impl World {
         self.conclude(slot);
     }
 
-    /// Who has heard from everybody is up to date, or may be admitted.
-    fn conclude(&mut self, slot: ReplicaSlot) {
-        let replica = &self.replicas[&slot];
-        let site = &replica.site;
     /// Whether a replica takes part, and was up to date at some time since it came from outside. All that it had acknowledged is
     /// on its disk, so a start anew takes nothing away: it hears from the others what it has acknowledged to be theirs.
     fn was_up_to_date(&self, slot: ReplicaSlot) -> bool {
@@ -149,6 +149,10 @@ impl World {
             && views.all(|view| view.active.contains(&slot))
     }
 
+    /// Who has heard from everybody is up to date, or may be admitted.
+    fn conclude(&mut self, slot: ReplicaSlot) {
+        let replica = &self.replicas[&slot];
+        let site = &replica.site;
         let active = &replica.core.view().active;
         if active.is_empty() {
             // Nobody is left who could say what is missing here.

@@ -30,7 +30,8 @@ impl World {
         let unseen = self.objects_made_by(slot);
         let stable = &self.replicas[&slot].site.stable.tree;
         for object in unseen {
-            let others = self.replicas.values().filter(|other| other.slot != slot);
+            let others = self.replicas.values();
+            let others = others.filter(|other| other.slot != slot && self.holds_data(other.slot));
             let versions = others.filter_map(|other| other.tree.version(object));
             let newest = versions.chain(stable.version(object)).max();
             self.newest.insert(object, newest.unwrap_or(0));
@@ -94,6 +95,7 @@ impl World {
         for object in self.objects_made_by(lost) {
             let versions = survivors
                 .iter()
+                .filter(|slot| self.holds_data(**slot))
                 .filter_map(|slot| self.replicas[slot].tree.version(object));
             let kept = versions.max();
             self.check_nothing_closed(object, kept);
@@ -149,11 +151,20 @@ impl World {
             let versions = made.iter().map(|object| replica.tree.version(*object));
             (replica.applied.get(&lost), versions.collect::<Vec<_>>())
         };
+        let mut holders = active.to_vec();
+        holders.retain(|slot| self.holds_data(*slot));
+        let applied = |slot: &ReplicaSlot| self.replicas[slot].applied.get(&lost);
         let stable = |slot: &ReplicaSlot| {
             self.replicas[slot].applied.get(&lost).copied().unwrap_or(0)
                 == self.head_of(*slot, lost)
         };
-        active.windows(2).all(|pair| has(&pair[0]) == has(&pair[1])) && active.iter().all(stable)
+        holders
+            .windows(2)
+            .all(|pair| has(&pair[0]) == has(&pair[1]))
+            && active
+                .windows(2)
+                .all(|pair| applied(&pair[0]) == applied(&pair[1]))
+            && active.iter().all(stable)
     }
 
     /// Survivors of a lost replica give each other what they have of its stream, in the usual way.
@@ -177,14 +188,16 @@ impl World {
             arrived.retain(|(origin, position), _| *origin != lost || *position > applied);
             self.settle(*slot);
         }
+        let mut holders = active.to_vec();
+        holders.retain(|slot| self.holds_data(*slot));
         for object in made {
-            let versions = active
+            let versions = holders
                 .iter()
                 .filter_map(|slot| self.replicas[slot].site.stable.tree.version(object));
             let Some(version) = versions.max() else {
                 continue;
             };
-            for slot in active {
+            for slot in &holders {
                 let replica = self.replica(*slot);
                 let own = replica.tree.version(object);
                 let is_file = replica.tree.entries(object).is_none();

@@ -110,7 +110,7 @@ impl World {
             true => self.agreed.present().majority(),
             false => 0,
         };
-        let view = self.agreed.without(first, least);
+        let view = self.with_data(self.agreed.without(first, least));
         let lost: BTreeSet<ReplicaSlot> = lost.into_iter().filter(|lost| *lost != slot).collect();
         if let Some(view) = view.or_else(|| self.who_takes_their_places(slot, &lost)) {
             self.decide(slot, Decision::View(view));
@@ -138,7 +138,7 @@ impl World {
             !view.active.contains(outside) && level && out.iter().all(as_much)
         });
         let fit: BTreeSet<ReplicaSlot> = fit.map(|(outside, _)| *outside).collect();
-        self.agreed.replacing(out, &fit)
+        self.with_data(self.agreed.replacing(out, &fit))
     }
 
     /// Which incarnation of those who come with a view this replica, which proposes it, means.
@@ -301,6 +301,7 @@ impl World {
 
     fn enter_view(&mut self, slot: ReplicaSlot, view: View) {
         let now = self.local(slot);
+        let witnesses = self.witnesses.clone();
         let replica = self.replica(slot);
         if view.epoch == replica.core.view().epoch {
             return;
@@ -315,9 +316,11 @@ impl World {
         // Among them whoever goes on as a later incarnation, and may not have taken what it was sent before.
         let newcomers: Vec<ReplicaSlot> =
             others.filter(|other| view.is_new(*other, before)).collect();
+        let mut lacking = newcomers.clone();
+        lacking.retain(|newcomer| !witnesses.contains(newcomer));
         for (_, missing) in replica.unshipped.values_mut() {
             missing.retain(|peer| view.active.contains(peer) && !newcomers.contains(peer));
-            missing.extend(newcomers.iter().copied());
+            missing.extend(lacking.iter().copied());
         }
         replica.core.handle_view(now, &replica.tree, view);
         // Others may take part now than those who have what was made here before.

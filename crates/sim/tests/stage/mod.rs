@@ -49,10 +49,16 @@ pub fn set_the_stage_for_joining(replicas: u16, founders: u16, switch: Switch) -
     stage_of(plan, switch, Some(Vec::new()))
 }
 
-/// The same with either durability.
-pub fn set_the_stage_for_sequences(replicas: u16, founders: u16, majority: bool) -> World {
+/// The same with either durability, and perhaps a witness.
+pub fn set_the_stage_for_sequences(
+    replicas: u16,
+    founders: u16,
+    witness: Option<u16>,
+    majority: bool,
+) -> World {
     let mut plan = Plan::still(replicas, ms(10), Settings::default());
     plan.founders = founders;
+    plan.witnesses = witness.into_iter().map(slot).collect();
     plan.majority = majority;
     stage_of(plan, all_rules, Some(Vec::new()))
 }
