@@ -62,6 +62,12 @@ pub enum StoreError {
         /// The format of this program.
         known: u32,
     },
+    /// Data of files lies elsewhere, and nobody said where.
+    #[error(
+        "files of {0} lie at the data servers of a pool, and this server was not told of one; start it as the metadata \
+         server of that pool again"
+    )]
+    Elsewhere(PathBuf),
     /// What is on disk contradicts itself.
     #[error("{what} in {path}; run the check, or restore the store")]
     Damaged {

@@ -13,7 +13,7 @@ use crate::codec::Fields;
 use crate::commit_hook::CommitHook;
 use crate::committer::{Commits, Health, Ticket};
 use crate::counters::{Counters, Reserved, Sequence};
-use crate::data::{Buffers, DataFiles, DirtyFiles, Guards, MAX_FILE_BYTES, OpenSums};
+use crate::data::{Buffers, DataFiles, DirtyFiles, Elsewhere, Guards, MAX_FILE_BYTES, OpenSums};
 use crate::error::StoreError;
 use crate::layout::{Identity, Layout};
 use crate::leftovers::Leftovers;
@@ -41,7 +41,13 @@ const LOCK_CHANGES: usize = 1024;
 pub(crate) struct Inner {
     pub(crate) properties: Properties,
     pub(crate) slot: ReplicaSlot,
-    pub(crate) verifier: WriteVerifier,
+    verifier: u64,
+    /// How often unstable data was lost elsewhere since the store was opened.
+    losses: AtomicU64,
+    /// Where files have their data whose rows say so.
+    pub(crate) elsewhere: Option<Arc<dyn Elsewhere>>,
+    /// Whether rows may say so.
+    pub(crate) places: bool,
     /// How often the store was opened, this time included.
     opened: u64,
     pub(crate) tree: TreeIdentity,
@@ -146,6 +152,9 @@ impl Inner {
             },
             slot: identity.slot,
             verifier: verifier(identity.slot, opened),
+            losses: AtomicU64::new(0),
+            elsewhere: options.elsewhere.clone(),
+            places: identity.places,
             opened,
             tree: identity.tree,
             commit: options.commit,
@@ -202,6 +211,18 @@ impl Inner {
             .commit()
             .map_err(|error| self.fail(&error.to_string()))?;
         self.reserve_now(&mut writer)
+    }
+
+    /// What clients see of whether unstable data may have been lost.
+    pub(crate) fn verifier(&self) -> WriteVerifier {
+        // Between slot and openings, of which nobody makes so many.
+        let losses = self.losses.load(Ordering::Acquire) & 0xffff;
+        WriteVerifier((self.verifier ^ (losses << 32)).to_be_bytes())
+    }
+
+    /// Unstable data was lost: whoever has written some is to write it again.
+    pub(crate) fn change_verifier(&self) {
+        self.losses.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Waits for stable storage if operations do so before they are answered.
@@ -325,6 +346,6 @@ fn affordable(open_files: usize) -> usize {
 }
 
 /// Different each time a store is opened, and among the copies of a tree.
-fn verifier(slot: ReplicaSlot, opened: u64) -> WriteVerifier {
-    WriteVerifier(((u64::from(slot.0) << 48) | (opened & ObjectId::MAX_COUNTER)).to_be_bytes())
+fn verifier(slot: ReplicaSlot, opened: u64) -> u64 {
+    (u64::from(slot.0) << 48) | (opened & ObjectId::MAX_COUNTER)
 }

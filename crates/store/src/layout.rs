@@ -22,8 +22,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::StoreError;
 use crate::options::TreeIdentity;
 
-/// The format that this program writes and reads.
-pub(crate) const FORMAT: u32 = 2;
+/// The format of a store whose data is all in its own data files.
+const FORMAT: u32 = 2;
+/// That of one where data of files may be elsewhere; programs that know nothing of that must not touch it.
+const FORMAT_PLACED: u32 = 3;
 
 const IDENTITY_FILE: &str = "store.toml";
 const CREATING_FILE: &str = "creating";
@@ -38,6 +40,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Identity {
     pub(crate) tree: TreeIdentity,
     pub(crate) slot: ReplicaSlot,
+    /// Data of files may be elsewhere, where their rows say so.
+    pub(crate) places: bool,
 }
 
 /// A store's directory, locked for this process as long as the value lives.
@@ -79,6 +83,14 @@ impl Layout {
 
     /// Writes `store.toml`, which turns the directory into a store.
     pub(crate) fn finish_creation(&self, identity: &Identity) -> Result<(), StoreError> {
+        self.write_identity(identity)?;
+        let creating = self.root.join(CREATING_FILE);
+        fs::remove_file(&creating).map_err(|error| StoreError::io("remove", &creating, error))?;
+        sync_directory(&self.root)
+    }
+
+    /// Puts another `store.toml` in the place of the one that is there.
+    pub(crate) fn write_identity(&self, identity: &Identity) -> Result<(), StoreError> {
         let path = self.root.join(IDENTITY_FILE);
         let draft = self.root.join("store.toml.new");
         let write = || {
@@ -88,9 +100,6 @@ impl Layout {
             fs::rename(&draft, &path)
         };
         write().map_err(|error| StoreError::io("write", &path, error))?;
-        sync_directory(&self.root)?;
-        let creating = self.root.join(CREATING_FILE);
-        fs::remove_file(&creating).map_err(|error| StoreError::io("remove", &creating, error))?;
         sync_directory(&self.root)
     }
 
@@ -267,9 +276,10 @@ impl Identity {
         let FsId { major, minor } = self.tree.fs_id;
         let names = u128::from_be_bytes(self.tree.name_key);
         let slot = self.slot.0;
+        let format = if self.places { FORMAT_PLACED } else { FORMAT };
         let text = format!(
             "# A store of one file tree. Do not edit, or clients lose their place in directories.\n\
-             format = {FORMAT}\n\
+             format = {format}\n\
              tree = \"{major:016x}{minor:016x}\"\n\
              names = \"{names:032x}\"\n\
              slot = {slot}\n"
@@ -303,11 +313,11 @@ impl Identity {
             parsed.map_err(|_| damaged(&format!("a `{key}` that is not hexadecimal")))
         };
         let found = number("format")?;
-        if found > FORMAT {
+        if found > FORMAT_PLACED {
             return Err(StoreError::NewerFormat {
                 path: path.into(),
                 found,
-                known: FORMAT,
+                known: FORMAT_PLACED,
             });
         }
         if found < FORMAT {
@@ -334,6 +344,7 @@ impl Identity {
                 name_key: wide("names")?.to_be_bytes(),
             },
             slot: ReplicaSlot(slot),
+            places: found == FORMAT_PLACED,
         })
     }
 }
@@ -352,6 +363,7 @@ mod tests {
                 name_key: [9; 16],
             },
             slot: ReplicaSlot(3),
+            places: false,
         }
     }
 
@@ -367,6 +379,13 @@ mod tests {
         let path = Path::new("store.toml");
         let text = identity().to_text();
         assert_eq!(Identity::parse(text.as_bytes(), path).unwrap(), identity());
+        let elsewhere = Identity {
+            places: true,
+            ..identity()
+        };
+        let other = elsewhere.to_text();
+        assert_eq!(Identity::parse(other.as_bytes(), path).unwrap(), elsewhere);
+        assert!(text.contains("format = 2\n") && other.contains("format = 3\n"));
         for damage in ["", "format = x", "format = 2\ntree = \"zz\"", "\u{fffd}"] {
             assert!(
                 Identity::parse(damage.as_bytes(), path).is_err(),
@@ -397,12 +416,12 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_refused_before_the_rest_is_read() {
-        let error = Identity::parse(b"format = 3\nother = new", Path::new("store.toml"));
+        let error = Identity::parse(b"format = 4\nother = new", Path::new("store.toml"));
         assert!(matches!(
             error,
             Err(StoreError::NewerFormat {
-                found: 3,
-                known: FORMAT,
+                found: 4,
+                known: FORMAT_PLACED,
                 ..
             })
         ));

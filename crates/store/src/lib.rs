@@ -1,7 +1,7 @@
 //! One local copy of a tree: a directory on disk that serves as a [`vfs::FileSystem`].
 //!
 //! Metadata are rows in an embedded store, changed by one atomic batch per operation; the data of each
-//! regular file is a sparse file of the local file system. `docs/disk-format.md` draws both, and says
+//! regular file is a sparse file of the local file system, or where whoever opens the store keeps it ([`Elsewhere`]). `docs/disk-format.md` draws both, and says
 //! what holds after a crash.
 //!
 //! What must never enter: NFS, sockets, or how replicas agree. What they need of a store is here all the
@@ -67,6 +67,7 @@ pub use check::{Finding, Report};
 pub use clock::{Clock, SystemClock};
 pub use commit_hook::{Change, CommitHook, Touched, TouchedKind};
 pub use committer::Ticket;
+pub use data::{AtHand, Contents, Cut, Elsewhere, Need, Place, PlacedRows, Stored, SyncError};
 pub use error::StoreError;
 pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
 pub use recording::{RowChange, RowSubject, UpdateRecord};

@@ -165,7 +165,7 @@ fn clear_all(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
 }
 
 fn search_removals(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
-    let mut from = Vec::new();
+    let (mut from, mut put_off) = (Vec::new(), Ok(()));
     while !inner.leftovers.signal.is_stopped() {
         let page: Vec<ObjectId> = {
             let view = inner.metadata.view();
@@ -174,50 +174,58 @@ fn search_removals(inner: &Inner, guards: &Arc<Guards>) -> Result<()> {
                 .collect::<Result<_>>()?
         };
         let Some(last) = page.last() else {
-            return Ok(());
+            return put_off;
         };
         from = key::number(last.as_u64().saturating_add(1)).to_vec();
-        clear_page(inner, guards, &page)?;
+        if let Err(error) = clear_page(inner, guards, &page) {
+            put_off = Err(error);
+        }
     }
-    Ok(())
+    put_off
 }
 
 fn clear_page(inner: &Inner, guards: &Arc<Guards>, page: &[ObjectId]) -> Result<()> {
     // A removal that could still be undone by a crash must not lose its data.
     inner.persist_all()?;
+    let mut put_off = Ok(());
     for group in page.chunks(ROWS_A_BATCH) {
         if inner.leftovers.signal.is_stopped() {
             return Ok(());
         }
-        clear_group(inner, guards, group)?;
+        if let Err(error) = clear_group(inner, guards, group) {
+            put_off = Err(error);
+        }
     }
-    Ok(())
+    put_off
 }
 
 fn clear_group(inner: &Inner, guards: &Arc<Guards>, group: &[ObjectId]) -> Result<()> {
     let _clearing = inner.leftovers.clearing();
     let mut cleared = Vec::with_capacity(group.len());
+    let mut put_off = Ok(());
     for id in group {
-        if inner
-            .metadata
-            .row(Table::Removals, &key::object(*id))?
-            .is_some()
-        {
-            clear_one(inner, guards, *id)?;
-            cleared.push(*id);
+        let Some(row) = inner.metadata.row(Table::Removals, &key::object(*id))? else {
+            continue;
+        };
+        match clear_one(inner, guards, *id, &row) {
+            Ok(()) => cleared.push(*id),
+            Err(error) if row.is_empty() || inner.is_closing() => return Err(error),
+            // What is elsewhere may not be within reach; all the others go.
+            Err(error) => put_off = Err(error),
         }
     }
     if cleared.is_empty() {
-        return Ok(());
+        return put_off;
     }
     let mut mutation = inner.begin_blocking()?;
     cleared
         .into_iter()
         .for_each(|id| mutation.unmark(Table::Removals, id));
-    mutation.commit_local().map(|_| ())
+    mutation.commit_local()?;
+    put_off
 }
 
-fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId) -> Result<()> {
+fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId, row: &[u8]) -> Result<()> {
     inner.remove_sums(id, 0, u64::MAX)?;
     loop {
         let keys: Vec<Vec<u8>> = {
@@ -239,7 +247,7 @@ fn clear_one(inner: &Inner, guards: &Arc<Guards>, id: ObjectId) -> Result<()> {
     // Whoever still reads or writes the file finishes first, and nobody can begin any more.
     let alone = wait(guards.exclude(id), || inner.is_closing());
     let _alone = alone.ok_or_else(|| vfs::Error::Io("the store is being closed".into()))?;
-    inner.contents(id).remove(id)
+    inner.content_at(id, row)?.remove()
 }
 
 /// Takes marks off files that no longer need them, and forgets old requests, until told to stop.
@@ -275,6 +283,7 @@ fn tidy(inner: &Inner, data: &mut Option<File>, settled_at: &mut Instant) -> Res
         (NEGLECT, REST)
     };
     inner.stabilise_neglected(neglect)?;
+    inner.cut_tails_elsewhere(rest)?;
     inner.close_crowded()?;
     inner.take_marks_off(rest)?;
     inner.forget_old_requests()
@@ -319,8 +328,14 @@ impl Inner {
             if self.is_closing() {
                 return Ok(());
             }
-            let kept = self.stabilise_blocking(id)?;
-            self.release_all_kept(&[(id, kept)])?;
+            match self.stabilise_blocking(id) {
+                Ok(kept) => self.release_all_kept(&[(id, kept)])?,
+                // What is elsewhere may not be within reach; all the others are not to wait for it.
+                Err(error) if self.is_elsewhere(id).unwrap_or_default() => {
+                    tracing::debug!(%id, %error, "data elsewhere is not made stable now");
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use vfs::{FsId, ReplicaSlot};
 
 use crate::clock::{Clock, SystemClock};
+use crate::data::Elsewhere;
 
 /// When an operation is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +50,9 @@ pub struct StoreOptions {
     pub max_links: u32,
     /// Tells the times written into objects.
     pub clock: Arc<dyn Clock>,
+    /// Where the data of new files goes, and that of others is, if not into data files of the store. A store that once had
+    /// such a place is opened with one ever after.
+    pub elsewhere: Option<Arc<dyn Elsewhere>>,
 }
 
 impl StoreOptions {
@@ -64,6 +68,7 @@ impl StoreOptions {
             reserve: Reserve::Automatic,
             max_links: 65_000,
             clock: Arc::new(SystemClock),
+            elsewhere: None,
         }
     }
 }

@@ -75,6 +75,7 @@ impl Inner {
         let idle = self.begin_if_idle()?;
         let mut mutation = idle.ok_or(Error::Io("the store is being changed".into()))?;
         let size = match mutation.object(id) {
+            Ok(row) if row.placement().is_some() => return self.recover_elsewhere(mutation, id),
             Ok(row) if row.file().is_ok() => Some(row.size),
             Ok(_) | Err(Error::Stale) => None,
             Err(error) => return Err(error),
@@ -82,13 +83,14 @@ impl Inner {
         if let Some(size) = size {
             let restored = self.restore_kept(&mut mutation, id)?;
             let stored = self.cut_contents(id, size)?;
-            let synced = self.contents(id).sync(id, restored);
+            let content = self.content_of(id)?;
+            let synced = content.sync(restored);
             synced.map_err(|error| match error {
                 SyncError::Later(error) => error,
                 SyncError::Lost(why) => Error::Io(format!("recover data of {id}: {why}")),
             })?;
             let occupied = match stored {
-                true => self.contents(id).occupied(id)?,
+                true => content.occupied()?,
                 false => 0,
             };
             let mut row = mutation.object(id)?.clone();

@@ -56,6 +56,7 @@ impl Store {
         layout.finish_creation(&Identity {
             tree,
             slot: new.slot,
+            places: options.elsewhere.is_some(),
         })?;
         drop(layout);
         Store::open(options)
@@ -67,7 +68,16 @@ impl Store {
     /// [`StoreError`] says what is wrong and what to do.
     pub fn open(options: &StoreOptions) -> Result<Store, StoreError> {
         check_options(options)?;
-        let (layout, identity) = Layout::open(&options.directory)?;
+        let (layout, mut identity) = Layout::open(&options.directory)?;
+        match (identity.places, &options.elsewhere) {
+            (true, None) => return Err(StoreError::Elsewhere(options.directory.clone())),
+            (false, Some(_)) => {
+                // Before any row says so, older programs have to be kept away.
+                identity.places = true;
+                layout.write_identity(&identity)?;
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
         // First, because it makes room for the rows where there is none.
         let headroom = Headroom::new(layout.root(), &layout.data(), options.reserve)?;
         let metadata = open_metadata(&layout, options)?;
@@ -186,15 +196,20 @@ impl Drop for Store {
         self.inner.leftovers.signal.stop();
         self.inner.tidying.stop();
         self.inner.summing.stop();
+        let committing = self.threads.pop();
+        // What the others still wait for may have to become stable first.
+        self.threads.drain(..).for_each(join);
         self.inner.commits.stop();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the store panicked; please report it");
-            }
-        }
+        committing.into_iter().for_each(join);
         // Operations still under way would wait for stable storage that nobody brings any more.
         self.inner.health.close();
         self.inner.commits.announce_failure();
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        tracing::error!("a thread of the store panicked; please report it");
     }
 }
 
@@ -215,6 +230,7 @@ fn check_options(options: &StoreOptions) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The last one makes batches stable.
 fn start_threads(inner: &Arc<Inner>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let start = |name: &str, work: fn(&Inner)| {
         let inner = Arc::clone(inner);

@@ -61,6 +61,10 @@ impl Examination<'_> {
             let what = format!("There is data of {}, which is no file.", called(id));
             return self.keep_data_file(what, path);
         }
+        if row.placement().is_some() {
+            let what = format!("There is data of {}, whose data is elsewhere.", called(id));
+            return self.keep_data_file(what, path);
+        }
         self.check_against_row(id, &row, path)
     }
 
@@ -115,7 +119,8 @@ impl Examination<'_> {
             };
             let stored = row.file().is_ok_and(|file| file.stored);
             let known = self.is_marked(Table::Dirty, id)? || self.is_marked(Table::Damaged, id)?;
-            if !stored || known || inner.layout.data_file(id).exists() {
+            if !stored || known || row.placement().is_some() || inner.layout.data_file(id).exists()
+            {
                 continue;
             }
             let what = format!(

@@ -78,6 +78,8 @@ impl Inner {
             return Err(Error::TooLarge);
         }
         let demand = match change {
+            // Sparse files have room when it is reserved; elsewhere nobody can promise any.
+            Change::Reserve if row.placement().is_some() => return Err(Error::NotSupported),
             Change::Reserve => Demand::Room(extent.length.saturating_add(ROW_BYTES)),
             Change::Punch => Demand::Removal,
         };
@@ -116,7 +118,7 @@ impl Inner {
     ) -> Result<Stored> {
         let inner = Arc::clone(self);
         blocking(move || match change {
-            Change::Reserve => inner.contents(id).reserve(id, range, need),
+            Change::Reserve => inner.content_of(id)?.reserve(range, need),
             Change::Punch => inner.punch(id, range),
         })
         .await

@@ -115,7 +115,7 @@ impl Inner {
             return Ok(UNKNOWN);
         }
         let mut bytes = [0; BLOCK_BYTES as usize];
-        match self.content_of(id).read(&mut bytes[..length], start) {
+        match self.content_of(id)?.read(&mut bytes[..length], start) {
             Err(Error::Delay) => Err(Error::Delay),
             // Whoever reads it next is told.
             Err(_) => Ok(UNKNOWN),
@@ -248,17 +248,21 @@ impl Inner {
 
     /// Makes a hole of some bytes, by one who is alone with a marked file.
     pub(super) fn punch(&self, id: ObjectId, range: Range<u64>) -> Result<Stored> {
+        let content = self.content_of(id)?;
+        if content.is_elsewhere() {
+            return content.punch(range);
+        }
         let blocks = range.start / BLOCK_BYTES..=range.end.saturating_sub(1) / BLOCK_BYTES;
         // Until the hole is there, nobody closes its blocks with the bytes of before.
         let _held = self.open_sums.hold(id, blocks);
         self.forget_sums(id, range.start, range.end)?;
-        self.contents(id).punch(id, range)
+        content.punch(range)
     }
 
     /// The bytes from one place to another are to become zeros, by one who is alone with a marked file: takes the sums of the
     /// blocks away that they fill, and has those at the edges read back.
     pub(super) fn forget_sums(&self, id: ObjectId, from: u64, to: u64) -> Result<()> {
-        if from >= to || !self.open_sums.are_made() {
+        if from >= to || !self.open_sums.are_made() || self.is_elsewhere(id)? {
             return Ok(());
         }
         let (first, last) = (from / BLOCK_BYTES, (to - 1) / BLOCK_BYTES);

@@ -2,8 +2,8 @@
 //!
 //! What belongs here: [`Contents`], the few things that are done to the bytes of a regular file, and the words it needs.
 //! Everything above (checksums, marks, kept writes, replication, scrub, locks) goes through it and does not know where
-//! bytes are; whoever keeps bytes knows objects by number and nothing of rows, names or sizes. Sparse files of the local
-//! file system are one such place (`sparse`).
+//! bytes are; whoever keeps bytes knows objects by number and placement and nothing of rows, names or sizes. Sparse files of the local
+//! file system are one such place (`sparse`); whoever opens a store may hand it another one ([`Elsewhere`]).
 //!
 //! What must never enter: who may do what, how long a file is, when something has to be stable.
 
@@ -14,69 +14,92 @@ use std::sync::Arc;
 
 use vfs::{ObjectId, Result, SeekTarget};
 
+/// Whose bytes, and where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'p> {
+    /// The object.
+    pub id: ObjectId,
+    /// What its row says of where they are, as [`Elsewhere::place`] or [`crate::PlacedRows::keep`] gave it; nothing when they are in a
+    /// data file of the store.
+    pub placement: &'p [u8],
+}
+
 /// Where the bytes of files are. An object has contents from its first write on.
 ///
 /// Everything waits for a disk or a network as long as it takes, unless it says that it does not; so it is called where
-/// that keeps nobody else waiting. Who calls sees to it that nobody else uses an object whose contents get shorter or go.
+/// that keeps nobody else waiting: outside of asynchronous tasks. Who calls sees to it that nobody else uses an object whose
+/// contents get shorter or go.
 ///
 /// # Errors
-/// [`vfs::Error::NoSpace`], [`vfs::Error::Delay`] for what passes, [`vfs::Error::Io`] for the rest, among it contents that
-/// should be there and are not: nobody may take them for a hole.
-pub(crate) trait Contents: fmt::Debug + Send + Sync {
+/// [`vfs::Error::NoSpace`], [`vfs::Error::Delay`] for what passes, [`vfs::Error::NotSupported`], [`vfs::Error::Io`] for the rest, among
+/// it contents that should be there and are not: nobody may take them for a hole.
+pub trait Contents: fmt::Debug + Send + Sync {
     /// Fills a buffer with what memory holds. Does not wait.
-    fn read_at_hand(&self, id: ObjectId, buffer: &mut [u8], offset: u64) -> Result<AtHand>;
+    fn read_at_hand(&self, of: Place<'_>, buffer: &mut [u8], offset: u64) -> Result<AtHand>;
 
     /// Fills a buffer as far as the contents go, holes with zeros. Returns how far that is, in bytes.
-    fn read(&self, id: ObjectId, buffer: &mut [u8], offset: u64) -> Result<usize>;
+    fn read(&self, of: Place<'_>, buffer: &mut [u8], offset: u64) -> Result<usize>;
 
     /// The next data or hole; `None` when the contents end before.
-    fn seek(&self, id: ObjectId, offset: u64, target: SeekTarget) -> Result<Option<u64>>;
+    fn seek(&self, of: Place<'_>, offset: u64, target: SeekTarget) -> Result<Option<u64>>;
 
     /// Writes if that takes no longer than a few copies of the bytes; `None` when it would, and nothing was written.
     fn write_at_hand(
         &self,
-        id: ObjectId,
+        of: Place<'_>,
         bytes: &[u8],
         offset: u64,
         need: Need,
     ) -> Result<Option<Stored>>;
 
-    /// Writes all of the bytes. After an error any part of them may be there.
-    fn write(&self, id: ObjectId, bytes: &[u8], offset: u64, need: Need) -> Result<Stored>;
+    /// Writes all of the bytes. After an error any part of them may be there, and what is left of the attempt may still come
+    /// until the contents are cut.
+    fn write(&self, of: Place<'_>, bytes: &[u8], offset: u64, need: Need) -> Result<Stored>;
 
     /// Reserves storage for a range, and lets the contents reach its end.
-    fn reserve(&self, id: ObjectId, range: Range<u64>, need: Need) -> Result<Stored>;
+    fn reserve(&self, of: Place<'_>, range: Range<u64>, need: Need) -> Result<Stored>;
 
     /// Makes a range zeros and gives its storage back; the contents end where they did.
-    fn punch(&self, id: ObjectId, range: Range<u64>) -> Result<Stored>;
+    fn punch(&self, of: Place<'_>, range: Range<u64>) -> Result<Stored>;
 
-    /// Makes the contents no longer than this, in bytes.
-    fn cut(&self, id: ObjectId, size: u64) -> Result<Cut>;
+    /// Makes the contents no longer than this, in bytes. What is left of writes that failed comes no more.
+    fn cut(&self, of: Place<'_>, size: u64) -> Result<Cut>;
 
     /// Makes contents of no bytes where there are none. Returns whether there were none.
-    fn make(&self, id: ObjectId) -> Result<bool>;
+    fn make(&self, of: Place<'_>) -> Result<bool>;
 
     /// The storage that contents take up, in bytes.
-    fn occupied(&self, id: ObjectId) -> Result<u64>;
+    fn occupied(&self, of: Place<'_>) -> Result<u64>;
 
     /// Waits until what was written, cut and punched so far is on stable storage; with `is_new`, also that there are
     /// contents at all. There may be none.
-    fn sync(&self, id: ObjectId, is_new: bool) -> std::result::Result<(), SyncError>;
+    fn sync(&self, of: Place<'_>, is_new: bool) -> std::result::Result<(), SyncError>;
 
     /// Removes the contents. There may be none.
-    fn remove(&self, id: ObjectId) -> Result<()>;
+    fn remove(&self, of: Place<'_>) -> Result<()>;
 
     /// What is read next should come from where it is stable, not from memory, as far as that can be had.
-    fn forget_cached(&self, id: ObjectId);
+    fn forget_cached(&self, of: Place<'_>);
 
     /// A file of the local file system that has exactly these bytes, where there is one; whoever copies all of it has
     /// cheaper ways then. It must not be changed.
-    fn as_file(&self, id: ObjectId) -> Result<Option<Arc<File>>>;
+    fn as_file(&self, of: Place<'_>) -> Result<Option<Arc<File>>>;
+}
+
+/// A place outside of the store where files have their bytes: those whose rows say so.
+///
+/// Whoever keeps bytes there checks them: the store makes no checksums of theirs and keeps no small writes for them. What it
+/// wants done for rows that say so is done in time even if the store ends between: a file is marked, stably, before its first byte is
+/// written, and a removed one is listed until [`Contents::remove`] was done.
+pub trait Elsewhere: Contents {
+    /// Where the bytes of a new file are to be: 1 to 64 bytes that become part of its row, and are stable before anything is
+    /// written. `None` to have them in a data file of the store. Does not wait.
+    fn place(&self, id: ObjectId) -> Option<Vec<u8>>;
 }
 
 /// Whether there have to be contents before a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub enum Need {
     /// The row says that there are; where they are missing, that is an error.
     Existing,
     /// None were written down yet; they are made.
@@ -95,7 +118,7 @@ impl Need {
 
 /// How much of a read memory could answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AtHand {
+pub enum AtHand {
     /// All of it, so many bytes, up to the end of the contents.
     All(usize),
     /// This many bytes, and there may be more.
@@ -104,27 +127,29 @@ pub(crate) enum AtHand {
 
 /// What contents occupy after something was done to them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stored {
-    pub(crate) space_used: u64,
+pub struct Stored {
+    /// The storage that they take up, in bytes. Of contents that are elsewhere the store does not believe it, and counts their size.
+    pub space_used: u64,
     /// There are contents.
-    pub(crate) exists: bool,
+    pub exists: bool,
     /// There were none before.
-    pub(crate) made: bool,
+    pub made: bool,
 }
 
 /// What a cut has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub enum Cut {
     /// There are no contents.
     Absent,
-    /// They were no longer.
+    /// They were no longer, or the cut is stable.
     Unchanged,
+    /// They were longer, and could be so again after a crash.
     Shortened,
 }
 
 /// Why something is not known to be stable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SyncError {
+pub enum SyncError {
     /// It is where it was, and the next attempt finds it.
     Later(vfs::Error),
     /// It may be lost, and a later attempt would not notice. Says why, in the system's words.
@@ -142,22 +167,99 @@ pub(crate) trait Holey {
 }
 
 /// The contents of one object.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Content<'c> {
-    pub(crate) contents: &'c dyn Contents,
-    pub(crate) id: ObjectId,
+    contents: &'c dyn Contents,
+    pub(super) id: ObjectId,
+    placement: Option<Arc<[u8]>>,
+}
+
+impl<'c> Content<'c> {
+    pub(crate) fn new(
+        contents: &'c dyn Contents,
+        id: ObjectId,
+        placement: Option<Arc<[u8]>>,
+    ) -> Content<'c> {
+        Content {
+            contents,
+            id,
+            placement,
+        }
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place {
+            id: self.id,
+            placement: self.placement.as_deref().unwrap_or_default(),
+        }
+    }
+
+    /// Whether they are not in a data file of the store.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.placement.is_some()
+    }
+
+    pub(crate) fn read_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<AtHand> {
+        self.contents.read_at_hand(self.place(), buffer, offset)
+    }
+
+    pub(crate) fn write_at_hand(
+        &self,
+        bytes: &[u8],
+        offset: u64,
+        need: Need,
+    ) -> Result<Option<Stored>> {
+        let at = self.place();
+        self.contents.write_at_hand(at, bytes, offset, need)
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64, need: Need) -> Result<Stored> {
+        self.contents.write(self.place(), bytes, offset, need)
+    }
+
+    pub(crate) fn reserve(&self, range: Range<u64>, need: Need) -> Result<Stored> {
+        self.contents.reserve(self.place(), range, need)
+    }
+
+    pub(crate) fn punch(&self, range: Range<u64>) -> Result<Stored> {
+        self.contents.punch(self.place(), range)
+    }
+
+    pub(crate) fn cut(&self, size: u64) -> Result<Cut> {
+        self.contents.cut(self.place(), size)
+    }
+
+    pub(crate) fn make(&self) -> Result<bool> {
+        self.contents.make(self.place())
+    }
+
+    pub(crate) fn occupied(&self) -> Result<u64> {
+        self.contents.occupied(self.place())
+    }
+
+    pub(crate) fn sync(&self, is_new: bool) -> std::result::Result<(), SyncError> {
+        self.contents.sync(self.place(), is_new)
+    }
+
+    pub(crate) fn remove(&self) -> Result<()> {
+        self.contents.remove(self.place())
+    }
+
+    pub(crate) fn as_file(&self) -> Result<Option<Arc<File>>> {
+        self.contents.as_file(self.place())
+    }
 }
 
 impl Holey for Content<'_> {
     fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        self.contents.read(self.id, buffer, offset)
+        self.contents.read(self.place(), buffer, offset)
     }
 
     fn seek(&self, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
-        self.contents.seek(self.id, offset, target)
+        self.contents.seek(self.place(), offset, target)
     }
 
     fn forget_cached(&self) {
-        self.contents.forget_cached(self.id);
+        self.contents.forget_cached(self.place());
     }
 }

@@ -32,6 +32,8 @@ struct Dirty {
     last_cut: u64,
     /// The data file was made, and its name may not be stable.
     new_name: bool,
+    /// Its data is not in a data file of the store, so that cutting costs much: what a failed write has left is remembered.
+    elsewhere: bool,
     /// No bytes lie behind the size in the row, but for those that writers now in the table write.
     tail_clean: bool,
     /// Writes that are in the metadata store too, oldest first.
@@ -72,6 +74,8 @@ pub(crate) struct Origin {
     pub(crate) born_marked: bool,
     /// Only data of another primary will be written.
     pub(crate) foreign: bool,
+    /// The data is not in a data file of the store.
+    pub(crate) elsewhere: bool,
 }
 
 impl Origin {
@@ -79,6 +83,7 @@ impl Origin {
     pub(crate) const FOREIGN: Origin = Origin {
         born_marked: false,
         foreign: true,
+        elsewhere: false,
     };
 }
 
@@ -113,7 +118,8 @@ impl DirtyFiles {
             stable_changes: 0,
             last_cut: 0,
             new_name: false,
-            tail_clean: origin.born_marked,
+            tail_clean: origin.born_marked || origin.elsewhere,
+            elsewhere: origin.elsewhere,
             kept: Vec::new(),
             touched_at: Instant::now(),
         });
@@ -165,6 +171,15 @@ impl DirtyFiles {
     /// Whether it is known that no bytes lie behind the size in the row.
     pub(crate) fn tail_is_clean(&self, id: ObjectId) -> bool {
         self.files().get(&id).is_some_and(|dirty| dirty.tail_clean)
+    }
+
+    /// Files elsewhere behind whose size bytes may lie, and that nobody has touched for `rest`.
+    pub(crate) fn unclean_elsewhere(&self, rest: Duration) -> Vec<ObjectId> {
+        let files = self.files();
+        let unclean = files
+            .iter()
+            .filter(|(_, dirty)| dirty.elsewhere && !dirty.tail_clean && dirty.rested(rest));
+        unclean.map(|(id, _)| *id).collect()
     }
 
     /// What is not stable yet; `None` when everything is.
@@ -340,7 +355,8 @@ impl Dirty {
     }
 
     fn is_clean(&self) -> bool {
-        self.writers == 0 && self.stable_changes == self.changes && self.kept.is_empty()
+        let tail = self.tail_clean || !self.elsewhere;
+        self.writers == 0 && self.stable_changes == self.changes && self.kept.is_empty() && tail
     }
 
     fn rested(&self, rest: Duration) -> bool {

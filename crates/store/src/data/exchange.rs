@@ -31,12 +31,12 @@ impl Inner {
         }
         let end = offset.saturating_add(count).min(row.size);
         let content = match stored {
-            true => Some(self.content_of(id)),
+            true => Some(self.content_of(id)?),
             false => None,
         };
         let (mut pieces, mut at) = (Vec::new(), offset);
         while at < end {
-            let next = match content {
+            let next = match &content {
                 Some(content) => content.seek(at, SeekTarget::Data)?,
                 None => None,
             };
@@ -45,7 +45,7 @@ impl Inner {
                 pieces.push(hole(at, data));
             }
             at = data;
-            if let (Some(content), true) = (content, at < end) {
+            if let (Some(content), true) = (&content, at < end) {
                 let piece = self.data_at(content, at, end)?;
                 at += piece.len() as u64;
                 if piece.is_empty() {
@@ -173,7 +173,7 @@ impl Inner {
 
 impl Inner {
     /// The bytes from here to the next hole or the end, as they were written.
-    fn data_at(&self, content: Content<'_>, at: u64, end: u64) -> Result<Bytes> {
+    fn data_at(&self, content: &Content<'_>, at: u64, end: u64) -> Result<Bytes> {
         let hole = content
             .seek(at, SeekTarget::Hole)?
             .map_or(end, |hole| hole.min(end));

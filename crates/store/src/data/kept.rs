@@ -168,7 +168,7 @@ impl Inner {
             let found = found?;
             let (offset, bytes) = parse_piece(found.value())?;
             if mutation.object(id).is_ok_and(|row| row.file().is_ok()) {
-                self.contents(id).write(id, bytes, offset, Need::Made)?;
+                self.content_of(id)?.write(bytes, offset, Need::Made)?;
             }
             mutation.remove_local(Table::Kept, found.key());
             found_some = true;
@@ -180,12 +180,16 @@ impl Inner {
 impl Inner {
     /// Waits until a data file, and its name if that is new, are on stable storage.
     pub(super) fn make_stable(&self, id: ObjectId, unstable: &Unstable) -> Result<()> {
-        let synced = self.contents(id).sync(id, unstable.new_name);
-        synced.map_err(|error| match error {
-            SyncError::Later(error) => error,
+        let content = self.content_of(id)?;
+        match content.sync(unstable.new_name) {
+            Ok(()) => {}
+            Err(SyncError::Later(error)) => return Err(error),
+            Err(SyncError::Lost(why)) if content.is_elsewhere() => self.note_loss(id, &why)?,
             // Nothing that was answered can be relied on any more.
-            SyncError::Lost(why) => self.fail(&format!("cannot make data of {id} stable: {why}")),
-        })?;
+            Err(SyncError::Lost(why)) => {
+                return Err(self.fail(&format!("cannot make data of {id} stable: {why}")));
+            }
+        }
         self.dirty.stabilised(id, unstable);
         self.statistics.data_syncs.add(1);
         Ok(())

@@ -1,5 +1,5 @@
 //! The data of regular files. Where their bytes lie is behind a seam (`contents`): in one sparse file each (`sparse`),
-//! made when it is first needed.
+//! made when it is first needed, or where whoever opened the store has a place for them (`elsewhere`).
 //!
 //! The object's row is the authority on its size: bytes of the contents behind it are never shown, and
 //! where the contents are shorter there is a hole. Rows are changed through
@@ -11,6 +11,7 @@ mod buffers;
 mod closing;
 mod contents;
 mod dirty;
+mod elsewhere;
 mod exchange;
 mod files;
 mod filled;
@@ -26,8 +27,10 @@ mod write;
 
 pub(crate) use alone::Alone;
 pub(crate) use buffers::Buffers;
-pub(crate) use contents::{Holey, SyncError};
+pub(crate) use contents::Holey;
+pub use contents::{AtHand, Contents, Cut, Elsewhere, Need, Place, Stored, SyncError};
 pub(crate) use dirty::{DirtyFiles, Origin};
+pub use elsewhere::PlacedRows;
 pub(crate) use files::DataFiles;
 pub(crate) use guards::{Exclusive, Guards};
 pub(crate) use kept::remove_rows;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use vfs::{AccessCheck, Error, ObjectId, ReadData, Result, SeekTarget};
 
-use super::contents::{AtHand, Content, Contents, Holey};
+use super::contents::{AtHand, Holey};
 use super::verify::Around;
 use crate::access::Access;
 use crate::inner::{Inner, blocking};
@@ -28,7 +28,11 @@ impl Inner {
         let length = left.min(u64::from(count));
         let bytes = match row.file()?.stored && length > 0 {
             true => {
-                let around = Around::new(offset, length as usize, row.size);
+                let around = match row.placement() {
+                    None => Around::new(offset, length as usize, row.size),
+                    // There are no checksums for which whole blocks would be needed.
+                    Some(_) => Around::exactly(offset, length as usize),
+                };
                 self.bytes_at(id, around, (offset, length as usize)).await?
             }
             false => Bytes::from(vec![0; length as usize]),
@@ -52,8 +56,8 @@ impl Inner {
         (offset, length): (u64, usize),
     ) -> Result<Bytes> {
         let mut buffer = self.buffers.take(around.length);
-        let contents = self.contents(id);
-        let mut done = match contents.read_at_hand(id, buffer.space(), around.start)? {
+        let content = self.content_of(id)?;
+        let mut done = match content.read_at_hand(buffer.space(), around.start)? {
             AtHand::Only(done) => done,
             AtHand::All(count) => {
                 let bytes = buffer.finish(count);
@@ -67,7 +71,7 @@ impl Inner {
         let inner = Arc::clone(self);
         blocking(move || {
             let rest = &mut buffer.space()[done..];
-            done += (inner.content_of(id)).read(rest, around.start + done as u64)?;
+            done += (inner.content_of(id)?).read(rest, around.start + done as u64)?;
             let bytes = buffer.finish(done);
             match inner.changed_in(id, around.start, &bytes)? {
                 None => Ok(around.part(&bytes)),
@@ -75,19 +79,6 @@ impl Inner {
             }
         })
         .await
-    }
-
-    /// Where the bytes of an object are.
-    pub(crate) fn contents(&self, _id: ObjectId) -> &dyn Contents {
-        &self.files
-    }
-
-    /// The bytes of an object whose row says that there are some.
-    pub(crate) fn content_of(&self, id: ObjectId) -> Content<'_> {
-        Content {
-            contents: self.contents(id),
-            id,
-        }
     }
 
     /// [`vfs::FileSystem::seek`].
@@ -108,7 +99,7 @@ impl Inner {
         let stored = row.file()?.stored;
         let inner = Arc::clone(self);
         let found = blocking(move || match stored {
-            true => inner.content_of(id).seek(offset, target),
+            true => inner.content_of(id)?.seek(offset, target),
             false => Ok(None),
         })
         .await?;

@@ -31,7 +31,7 @@ impl Inner {
         let before = self.object(id)?;
         check_resizable(&before, size)?;
         let shrinks = size < before.size;
-        if !self.dirty.tail_is_clean(id) {
+        if !self.tail_is_clean(id, &before) {
             self.cut_tail(&alone, id, before.size).await?;
         }
         if size > before.size {
@@ -64,6 +64,11 @@ impl Inner {
         mutation.note_effect(&access.who, Effect::Set, Some(id))?;
         let ticket = mutation.commit(&shape)?;
         if cuts {
+            let elsewhere = self.is_elsewhere(id)?;
+            if elsewhere {
+                // That may take long, and the mark stays until it is done.
+                self.dirty.set_tail_clean(id, false);
+            }
             self.dirty.drop_kept(id, &kept);
             self.commits.wait(ticket, &self.health).await?;
             let inner = Arc::clone(&self);
@@ -71,13 +76,16 @@ impl Inner {
                 inner.forget_sums(id, size, u64::MAX)?;
                 if !inner.cut_contents(id, size)? && size == 0 {
                     // They were lost, and nothing is missing of nothing.
-                    inner.contents(id).make(id)?;
+                    inner.content_of(id)?.make()?;
                     inner.dirty.changed(id, true);
                 }
                 Ok(())
             })
             .await
             .inspect_err(|_| self.dirty.set_tail_clean(id, false))?;
+            if elsewhere {
+                self.dirty.set_tail_clean(id, true);
+            }
         }
         self.settle(ticket).await?;
         Ok(attributes)
@@ -111,6 +119,13 @@ impl Inner {
     /// Bytes behind the size may survive a crash; the mark says where to look for them.
     pub(crate) fn mark_cut(&self, mutation: &mut Mutation<'_>, id: ObjectId, origin: Origin) {
         let marked = self.dirty.contains(id);
+        let elsewhere = mutation
+            .object(id)
+            .is_ok_and(|row| row.placement().is_some());
+        let origin = Origin {
+            elsewhere,
+            ..origin
+        };
         match (marked, origin.foreign) {
             (true, _) => {}
             (false, true) => mutation.mark_foreign(Table::Dirty, id),
@@ -122,8 +137,11 @@ impl Inner {
             }
             inner.dirty.changed(id, false);
             // From here on the sum of the last block is one of fewer bytes.
-            let size = inner.object(id).map_or(0, |row| row.size);
-            inner.open_sums.open_end(id, size);
+            let row = inner.object(id).ok();
+            if row.as_ref().is_none_or(|row| row.placement().is_none()) {
+                let size = row.map_or(0, |row| row.size);
+                inner.open_sums.open_end(id, size);
+            }
         });
     }
 }

@@ -11,13 +11,13 @@ use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use vfs::{Error, ObjectId, Result, SeekTarget};
 
-use super::contents::{AtHand, Contents, Cut, Holey, Need, Stored, SyncError};
+use super::contents::{AtHand, Contents, Cut, Holey, Need, Place, Stored, SyncError};
 use super::files::{DataFiles, Opened};
 use crate::error::{from_os, lacks_descriptors};
 
 impl Contents for DataFiles {
-    fn read_at_hand(&self, id: ObjectId, buffer: &mut [u8], offset: u64) -> Result<AtHand> {
-        match self.open_already(id) {
+    fn read_at_hand(&self, of: Place<'_>, buffer: &mut [u8], offset: u64) -> Result<AtHand> {
+        match self.open_already(of.id) {
             Some(file) => {
                 read_cached(&file, buffer, offset).map_err(|error| from_os("read data", &error))
             }
@@ -25,43 +25,43 @@ impl Contents for DataFiles {
         }
     }
 
-    fn read(&self, id: ObjectId, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        Holey::read(&*self.stored(id)?, buffer, offset)
+    fn read(&self, of: Place<'_>, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        Holey::read(&*self.stored(of.id)?, buffer, offset)
     }
 
-    fn seek(&self, id: ObjectId, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
-        Holey::seek(&*self.stored(id)?, offset, target)
+    fn seek(&self, of: Place<'_>, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
+        Holey::seek(&*self.stored(of.id)?, offset, target)
     }
 
     fn write_at_hand(
         &self,
-        id: ObjectId,
+        of: Place<'_>,
         bytes: &[u8],
         offset: u64,
         need: Need,
     ) -> Result<Option<Stored>> {
-        let opened = self.at_hand(id, need == Need::Made);
+        let opened = self.at_hand(of.id, need == Need::Made);
         let put = opened.and_then(|opened| opened.map(|one| put(&one, bytes, offset)).transpose());
         put.map_err(|error| from_os("write data", &error))
     }
 
-    fn write(&self, id: ObjectId, bytes: &[u8], offset: u64, need: Need) -> Result<Stored> {
-        let opened = self.needed(id, need)?;
+    fn write(&self, of: Place<'_>, bytes: &[u8], offset: u64, need: Need) -> Result<Stored> {
+        let opened = self.needed(of.id, need)?;
         put(&opened, bytes, offset).map_err(|error| from_os("write data", &error))
     }
 
-    fn reserve(&self, id: ObjectId, range: Range<u64>, need: Need) -> Result<Stored> {
-        self.allocate(&self.needed(id, need)?, range, FallocateFlags::empty())
+    fn reserve(&self, of: Place<'_>, range: Range<u64>, need: Need) -> Result<Stored> {
+        self.allocate(&self.needed(of.id, need)?, range, FallocateFlags::empty())
     }
 
-    fn punch(&self, id: ObjectId, range: Range<u64>) -> Result<Stored> {
+    fn punch(&self, of: Place<'_>, range: Range<u64>) -> Result<Stored> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        self.allocate(&self.needed(id, Need::Existing)?, range, flags)
+        self.allocate(&self.needed(of.id, Need::Existing)?, range, flags)
     }
 
-    fn cut(&self, id: ObjectId, size: u64) -> Result<Cut> {
+    fn cut(&self, of: Place<'_>, size: u64) -> Result<Cut> {
         let cut = || -> io::Result<Cut> {
-            let Some(file) = self.existing(id)? else {
+            let Some(file) = self.existing(of.id)? else {
                 return Ok(Cut::Absent);
             };
             if file.metadata()?.len() <= size {
@@ -73,23 +73,23 @@ impl Contents for DataFiles {
         cut().map_err(|error| from_os("cut a data file", &error))
     }
 
-    fn make(&self, id: ObjectId) -> Result<bool> {
-        let made = self.made(id).map(|opened| opened.made);
+    fn make(&self, of: Place<'_>) -> Result<bool> {
+        let made = self.made(of.id).map(|opened| opened.made);
         made.map_err(|error| from_os("make a data file", &error))
     }
 
-    fn occupied(&self, id: ObjectId) -> Result<u64> {
-        let found = self.stored(id)?.metadata();
+    fn occupied(&self, of: Place<'_>) -> Result<u64> {
+        let found = self.stored(of.id)?.metadata();
         let found = found.map_err(|error| from_os("look at data", &error))?;
         Ok(bytes_of(&found))
     }
 
-    fn sync(&self, id: ObjectId, is_new: bool) -> std::result::Result<(), SyncError> {
+    fn sync(&self, of: Place<'_>, is_new: bool) -> std::result::Result<(), SyncError> {
         let sync = || -> io::Result<()> {
-            if let Some(file) = self.existing(id)? {
+            if let Some(file) = self.existing(of.id)? {
                 file.sync_data()?;
                 if is_new {
-                    self.sync_name(id)?;
+                    self.sync_name(of.id)?;
                 }
             }
             Ok(())
@@ -102,20 +102,19 @@ impl Contents for DataFiles {
         })
     }
 
-    fn remove(&self, id: ObjectId) -> Result<()> {
-        let removed = self.remove_file(id);
+    fn remove(&self, of: Place<'_>) -> Result<()> {
+        let removed = self.remove_file(of.id);
         removed.map_err(|error| from_os("remove a data file", &error))
     }
 
-    fn forget_cached(&self, id: ObjectId) {
-        if let Some(file) = self.open_already(id) {
+    fn forget_cached(&self, of: Place<'_>) {
+        if let Some(file) = self.open_already(of.id) {
             file.forget_cached();
         }
     }
 
-    fn as_file(&self, id: ObjectId) -> Result<Option<Arc<File>>> {
-        let file = self.existing(id);
-        file.map_err(|error| from_os("open data", &error))
+    fn as_file(&self, of: Place<'_>) -> Result<Option<Arc<File>>> {
+        self.existing_file(of.id)
     }
 }
 
@@ -123,7 +122,12 @@ impl DataFiles {
     /// The data file of a row that says there is one. Where it is gone, nobody may take it for a hole.
     fn stored(&self, id: ObjectId) -> Result<Arc<File>> {
         let missing = || Error::Io(format!("the data file of object {id} is missing"));
-        self.as_file(id)?.ok_or_else(missing)
+        self.existing_file(id)?.ok_or_else(missing)
+    }
+
+    fn existing_file(&self, id: ObjectId) -> Result<Option<Arc<File>>> {
+        let file = self.existing(id);
+        file.map_err(|error| from_os("open data", &error))
     }
 
     fn needed(&self, id: ObjectId, need: Need) -> Result<Opened> {

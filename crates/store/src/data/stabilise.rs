@@ -22,7 +22,7 @@ impl Inner {
             .wait(ticket.max(released), &self.health)
             .await?;
         Ok(Commitment {
-            verifier: self.verifier,
+            verifier: self.verifier(),
         })
     }
 

@@ -40,6 +40,16 @@ impl Around {
         }
     }
 
+    /// These bytes and no others.
+    pub(super) fn exactly(offset: u64, length: usize) -> Around {
+        Around {
+            start: offset,
+            length,
+            from: 0,
+            wanted: length,
+        }
+    }
+
     /// The wanted bytes among these.
     pub(super) fn part(self, bytes: &Bytes) -> Bytes {
         bytes.slice(self.from..self.from + self.wanted)
@@ -50,7 +60,7 @@ impl Inner {
     /// Where the first block begins that is not what was written, among whole blocks as they were read from `start` on; the
     /// last one may end with the file.
     pub(crate) fn changed_in(&self, id: ObjectId, start: u64, bytes: &[u8]) -> Result<Option<u64>> {
-        if !self.open_sums.are_made() {
+        if !self.open_sums.are_made() || self.is_elsewhere(id)? {
             return Ok(None);
         }
         let mut noted: Option<(u64, Vec<u32>)> = None;
@@ -82,7 +92,7 @@ impl Inner {
             }
             let around = Around::new(offset, length, self.object(id)?.size);
             let mut bytes = vec![0; around.length];
-            self.content_of(id).read(&mut bytes, around.start)?;
+            self.content_of(id)?.read(&mut bytes, around.start)?;
             match self.changed_in(id, around.start, &bytes)? {
                 None => return Ok(around.part(&bytes.into())),
                 Some(at) => changed = at,

@@ -76,7 +76,12 @@ impl Inner {
         let region = Region { offset, end };
         let access = Access::from(check);
         let inner = Arc::clone(self);
-        let keeps = stability >= Stability::Data && count > 0 && self.can_keep(id, data.len());
+        let keeps = stability >= Stability::Data
+            && count > 0
+            && self.can_keep(id, data.len())
+            && !self.is_elsewhere(id)?;
+        // That of before: what is lost from here on the client is to write again.
+        let verifier = self.verifier();
         // Detached, because a client that goes away must not leave half of this behind.
         detached(async move {
             match keeps {
@@ -89,7 +94,7 @@ impl Inner {
         Ok(Written {
             count,
             stability,
-            verifier: self.verifier,
+            verifier,
             attributes: None,
         })
     }
@@ -109,8 +114,13 @@ impl Inner {
         if data.is_empty() {
             return Ok(());
         }
-        let room = Demand::Room(data.len() as u64 + ROW_BYTES);
+        let bytes_here = match row.placement() {
+            None => data.len() as u64,
+            Some(_) => 0,
+        };
+        let room = Demand::Room(bytes_here + ROW_BYTES);
         let _admission = self.headroom.admit(room)?;
+        let before = self.verifier();
         let (_shared, _writing) = self.prepare_to_write(shared, id).await?;
         if region.end > row.size {
             self.settle_cut(id).await?;
@@ -125,6 +135,10 @@ impl Inner {
             self.commits
                 .wait(ticket.max(released), &self.health)
                 .await?;
+            if self.verifier() != before {
+                // Something was lost meanwhile, and these bytes may be among it.
+                return Err(Error::Delay);
+            }
         }
         Ok(())
     }
@@ -166,7 +180,7 @@ impl Inner {
             inner: Arc::clone(self),
             id,
         };
-        if !mark.born_marked {
+        if !mark.born_marked || self.is_elsewhere(id)? {
             self.commits.wait(mark.ticket, &self.health).await?;
         }
         Ok((writing, mark.tail_clean))
@@ -188,6 +202,7 @@ impl Inner {
         let origin = Origin {
             born_marked: false,
             foreign,
+            elsewhere: mutation.object(id)?.placement().is_some(),
         };
         mutation.then(move |inner, ticket| inner.dirty.mark(id, ticket, origin, 1));
         let ticket = mutation.commit_local()?;
@@ -213,7 +228,7 @@ impl Inner {
 
     /// Makes the contents no longer than `size`; says whether there are any.
     pub(crate) fn cut_contents(&self, id: ObjectId, size: u64) -> Result<bool> {
-        let cut = self.contents(id).cut(id, size)?;
+        let cut = self.content_of(id)?.cut(size)?;
         if cut == Cut::Shortened {
             self.dirty.cut(id);
         }
@@ -228,6 +243,11 @@ impl Inner {
         data: Bytes,
         need: Need,
     ) -> Result<Stored> {
+        if self.is_elsewhere(id)? {
+            let outcome = self.put_bytes(id, offset, data, need).await;
+            self.dirty.changed(id, false);
+            return outcome.inspect_err(|_| self.dirty.set_tail_clean(id, false));
+        }
         let filled = Filled::by(offset, data.len());
         let Some(filled) = filled else {
             return Err(Error::Invalid("nothing is to be written"));
@@ -262,12 +282,12 @@ impl Inner {
         need: Need,
     ) -> Result<Stored> {
         if data.len() < INLINE_BYTES
-            && let Some(stored) = (self.contents(id)).write_at_hand(id, &data, offset, need)?
+            && let Some(stored) = (self.content_of(id)?).write_at_hand(&data, offset, need)?
         {
             return Ok(stored);
         }
         let inner = Arc::clone(self);
-        blocking(move || inner.contents(id).write(id, &data, offset, need)).await
+        blocking(move || inner.content_of(id)?.write(&data, offset, need)).await
     }
 
     /// Notes in the row that data up to `end` was written. Without that it is as if writing had failed.
@@ -303,7 +323,10 @@ impl Inner {
         row.forget_verifier();
         row.file_mut()?.stored |= stored.exists;
         row.size = row.size.max(end);
-        row.space_used = stored.space_used;
+        row.space_used = match row.placement() {
+            None => stored.space_used,
+            Some(_) => row.size.next_multiple_of(512),
+        };
         if !who.is_root() {
             row.mode = strip_set_id(row.mode, who.is_member(row.group));
         }

@@ -86,9 +86,13 @@ impl Inner {
         }
         check_changeable(who, &parent_attributes)?;
         let time = mutation.time_of(&parent);
-        let row = new_row(who, directory, &parent, new, set, time)?;
+        let mut row = new_row(who, directory, &parent, new, set, time)?;
         let is_file = row.file().is_ok();
         let id = mutation.new_id()?;
+        if let Ok(file) = row.file_mut() {
+            file.placement = self.place_for(id);
+        }
+        let elsewhere = row.placement().is_some();
         mutation.insert_object(id, row)?;
         mutation.add_name(directory, name, id)?;
         if is_file {
@@ -97,6 +101,7 @@ impl Inner {
             let origin = Origin {
                 born_marked: true,
                 foreign: false,
+                elsewhere,
             };
             mutation.then(move |inner, ticket| inner.dirty.mark(id, ticket, origin, 0));
         }

@@ -113,7 +113,8 @@ impl Inner {
         let marked = self.dirty.contains(id);
         let has_data = matches!(&row.content, Content::File(file) if file.stored || marked);
         if has_data || row.xattr_bytes > 0 {
-            mutation.mark(Table::Removals, id);
+            let placement = row.placement().cloned().unwrap_or_default();
+            mutation.put_local(Table::Removals, &key::object(id), &placement);
             mutation.unmark(Table::Digests, id);
             mutation.then(move |inner, _| inner.leftovers.add(id));
         }

@@ -142,7 +142,7 @@ impl Inner {
     fn keep_content(&self, draft: &Draft, id: ObjectId, size: u64) -> Result<bool> {
         let os = |error: std::io::Error| from_os("keep a discarded version", &error);
         let copy = File::create(draft.data(id)).map_err(os)?;
-        match self.contents(id).as_file(id)? {
+        match self.content_of(id)?.as_file()? {
             Some(file) => self.copy_data(&file, &copy, size)?,
             None => copy.set_len(size).map_err(os)?,
         }

@@ -239,6 +239,8 @@ impl Inner {
         if let Ok(file) = row.file_mut() {
             let previous = before.as_ref().and_then(|before| before.file().ok());
             file.stored = previous.is_some_and(|previous| previous.stored);
+            // Where data is, each copy says of its own.
+            file.placement = previous.and_then(|previous| previous.placement.clone());
             match &before {
                 Some(before) if size < before.size && self.may_have_data(id, before) => {
                     self.enter_cut(mutation, id);
@@ -294,7 +296,7 @@ fn covers(alone: &[Alone], resized: &[(ObjectId, bool)]) -> bool {
 fn mark_born(mutation: &mut Mutation<'_>, id: ObjectId) {
     let origin = Origin {
         born_marked: true,
-        foreign: true,
+        ..Origin::FOREIGN
     };
     mutation.mark_foreign(Table::Dirty, id);
     mutation.then(move |inner, ticket| inner.dirty.mark(id, ticket, origin, 0));

@@ -6,27 +6,19 @@ use vfs::{Error, Result};
 use crate::committer::Ticket;
 use crate::inner::Inner;
 use crate::metadata::Table;
+use crate::mutation::Mutation;
 
 /// With the value's length and a tag it stays below the sector that no row may fill.
 const MAX_KEY_BYTES: usize = 64;
 
 impl Inner {
     pub(super) async fn put_facts(&self, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Result<Ticket> {
-        let fits = |key: &[u8]| (1..=MAX_KEY_BYTES).contains(&key.len());
-        if !rows.iter().all(|(key, _)| fits(key)) {
-            return Err(Error::Invalid("a key of 1 to 64 bytes is needed"));
-        }
         let mut mutation = self.begin_upkeep().await?;
-        for (key, value) in rows {
-            match value {
-                Some(value) => mutation.put_local(Table::Facts, &key, &framed(&value)),
-                None => mutation.remove_local(Table::Facts, &key),
-            }
-        }
+        mutation.enter_facts(rows)?;
         mutation.commit_local()
     }
 
-    pub(super) fn facts(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
+    pub(crate) fn facts(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
         self.health.check()?;
         let view = self.metadata.view();
         let rows = view.scan(Table::Facts, prefix, &[]);
@@ -39,6 +31,22 @@ impl Inner {
             ))
         })
         .collect()
+    }
+}
+
+impl Mutation<'_> {
+    pub(crate) fn enter_facts(&mut self, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Result<()> {
+        let fits = |key: &[u8]| (1..=MAX_KEY_BYTES).contains(&key.len());
+        if !rows.iter().all(|(key, _)| fits(key)) {
+            return Err(Error::Invalid("a key of 1 to 64 bytes is needed"));
+        }
+        for (key, value) in rows {
+            match value {
+                Some(value) => self.put_local(Table::Facts, &key, &framed(&value)),
+                None => self.remove_local(Table::Facts, &key),
+            }
+        }
+        Ok(())
     }
 }
 

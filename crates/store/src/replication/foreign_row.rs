@@ -138,6 +138,7 @@ impl Mutation<'_> {
             } => {
                 if let Ok(file) = row.file_mut() {
                     file.stored = false;
+                    file.placement = None;
                 }
                 self.replace_object(id, row)?;
             }

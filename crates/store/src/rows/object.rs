@@ -1,5 +1,7 @@
 //! The row of an object: its attributes and what is peculiar to its kind.
 
+use std::sync::Arc;
+
 use bytes::{BufMut, Bytes};
 use vfs::{Attributes, ChangeAttribute, ObjectId, ObjectKind, Timestamp};
 
@@ -21,6 +23,7 @@ const KIND_BLOCK_DEVICE: u8 = 7;
 const FLAG_STORED: u8 = 1;
 const FLAG_VERIFIER: u8 = 2;
 const FLAG_TORN: u8 = 4;
+const FLAG_PLACED: u8 = 8;
 
 /// What is stored of an object besides its names and its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +66,11 @@ pub(crate) enum Content {
     },
 }
 
+/// The longest placement, in bytes: with it, no row is so long that it is cut up.
+pub(crate) const MAX_PLACEMENT_BYTES: usize = 64;
+
 /// What only regular files have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileContent {
     /// Whether a data file was made. Without it everything below the size is a hole.
     pub(crate) stored: bool,
@@ -72,6 +78,8 @@ pub(crate) struct FileContent {
     pub(crate) torn: bool,
     /// The verifier of an exclusive creation (RFC 8881, section 18.16.3), until the file is used.
     pub(crate) verifier: Option<[u8; 8]>,
+    /// Where its data is, if it is elsewhere: what whoever keeps it there makes of these bytes. It belongs to this copy alone.
+    pub(crate) placement: Option<Arc<[u8]>>,
 }
 
 /// What only directories have.
@@ -131,6 +139,14 @@ impl ObjectRow {
         match &mut self.content {
             Content::File(content) => Ok(content),
             other => Err(not_a_file(other)),
+        }
+    }
+
+    /// Where the data is, if it is elsewhere.
+    pub(crate) fn placement(&self) -> Option<&Arc<[u8]>> {
+        match &self.content {
+            Content::File(file) => file.placement.as_ref(),
+            _ => None,
         }
     }
 
@@ -213,11 +229,18 @@ impl ObjectRow {
             0
         };
         let stored = if file.stored { FLAG_STORED } else { 0 };
-        row.put_u8(verifier | stored | if file.torn { FLAG_TORN } else { 0 });
+        let torn = if file.torn { FLAG_TORN } else { 0 };
+        let placed = file.placement.as_ref().map_or(0, |_| FLAG_PLACED);
+        row.put_u8(verifier | stored | torn | placed);
         row.put_u64(self.size);
         row.put_u64(self.space_used);
         if let Some(verifier) = file.verifier {
             row.put_slice(&verifier);
+        }
+        if let Some(placement) = &file.placement {
+            // No longer than `MAX_PLACEMENT_BYTES`.
+            row.put_u8(placement.len() as u8);
+            row.put_slice(placement);
         }
     }
 
@@ -255,7 +278,7 @@ impl ObjectRow {
         Ok(match kind {
             KIND_FILE => {
                 let flags = fields.u8()?;
-                if flags & !(FLAG_STORED | FLAG_VERIFIER | FLAG_TORN) != 0 {
+                if flags & !(FLAG_STORED | FLAG_VERIFIER | FLAG_TORN | FLAG_PLACED) != 0 {
                     return Err(Malformed("a file has unknown flags"));
                 }
                 self.size = fields.u64()?;
@@ -265,6 +288,10 @@ impl ObjectRow {
                     stored: flags & FLAG_STORED != 0,
                     torn: flags & FLAG_TORN != 0,
                     verifier: has_verifier.then(|| fields.eight_bytes()).transpose()?,
+                    placement: match flags & FLAG_PLACED {
+                        0 => None,
+                        _ => Some(decode_placement(fields)?),
+                    },
                 })
             }
             KIND_DIRECTORY => Content::Directory(DirectoryContent {
@@ -286,6 +313,14 @@ impl ObjectRow {
             _ => return Err(Malformed("the kind of an object is unknown")),
         })
     }
+}
+
+fn decode_placement(fields: &mut Fields<'_>) -> Result<Arc<[u8]>, Malformed> {
+    let length = usize::from(fields.u8()?);
+    if !(1..=MAX_PLACEMENT_BYTES).contains(&length) {
+        return Err(Malformed("a placement has an impossible length"));
+    }
+    Ok(fields.bytes(length)?.into())
 }
 
 /// What an operation that needs a regular file says to another kind.
@@ -349,6 +384,7 @@ mod tests {
             stored: true,
             torn: true,
             verifier: Some(*b"verifier"),
+            placement: Some(Arc::from(&b"where it is"[..])),
         };
         let mut file = row(Content::File(verified));
         file.size = 1 << 40;

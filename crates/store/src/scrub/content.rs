@@ -100,7 +100,7 @@ impl Inner {
         size: u64,
         pace: &mut Pace<'_>,
     ) -> Result<([u8; 32], bool)> {
-        let content = self.content_of(id);
+        let content = self.content_of(id)?;
         let stored = self.object(id)?.file()?.stored;
         let content = stored.then_some(&content as &dyn Holey);
         let mut intact = true;
@@ -126,8 +126,9 @@ impl Inner {
     /// Makes the sums of blocks that have none: of files that were being written at a crash.
     fn note_sums(&self, id: ObjectId, size: u64, watch: &Watch<'_>) -> Result<()> {
         let stored = self.object(id)?.file()?.stored;
-        match stored && self.open_sums.are_made() && !self.dirty.contains(id) {
-            true => self.make_missing_sums(id, &self.content_of(id), size, || {
+        let here = stored && !self.is_elsewhere(id)?;
+        match here && self.open_sums.are_made() && !self.dirty.contains(id) {
+            true => self.make_missing_sums(id, &self.content_of(id)?, size, || {
                 !self.dirty.contains(id) && !watch.is_disturbed()
             }),
             false => Ok(()),

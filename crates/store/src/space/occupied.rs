@@ -36,7 +36,7 @@ impl Inner {
         let mut bytes = 0_u64;
         for row in self.metadata.view().scan(Table::Objects, &[], &[]) {
             let row = ObjectRow::decode(row?.value())?;
-            if row.file().is_ok_and(|file| file.stored) {
+            if row.file().is_ok_and(|file| file.stored) && row.placement().is_none() {
                 bytes = bytes.saturating_add(row.space_used);
             }
         }

@@ -1,0 +1,216 @@
+//! Files whose bytes are not in data files of the store: where their rows say that they are, and what is different for them.
+//!
+//! A place elsewhere may be out of reach for a while, also when the store is opened. So nothing waits for it that concerns other
+//! files, and recovery is put off: a file that was marked at a crash stays marked, counts as unstable and as too long, and is cut
+//! before it grows.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use vfs::{Error, ObjectId, Result};
+
+use super::contents::Content;
+use super::dirty::Origin;
+use crate::inner::Inner;
+use crate::metadata::Table;
+use crate::mutation::{Mutation, Touch};
+use crate::rows::{MAX_PLACEMENT_BYTES, ObjectRow, key};
+use crate::store::Store;
+use crate::waiting::wait;
+
+/// So long the store's own thread waits for a file that is in use.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+impl Inner {
+    /// The bytes of an object, wherever they are.
+    pub(crate) fn content_of(&self, id: ObjectId) -> Result<Content<'_>> {
+        self.content_in(id, self.placement_of(id)?)
+    }
+
+    /// The bytes of an object whose row is gone, and which said where they are.
+    pub(crate) fn content_at(&self, id: ObjectId, placement: &[u8]) -> Result<Content<'_>> {
+        let placement = (!placement.is_empty()).then(|| Arc::from(placement));
+        self.content_in(id, placement)
+    }
+
+    fn content_in(&self, id: ObjectId, placement: Option<Arc<[u8]>>) -> Result<Content<'_>> {
+        match (&self.elsewhere, placement) {
+            (_, None) => Ok(Content::new(&self.files, id, None)),
+            (Some(elsewhere), placement) => Ok(Content::new(&**elsewhere, id, placement)),
+            (None, Some(_)) => Err(Error::Io(format!(
+                "the data of object {id} is elsewhere, and nobody said where"
+            ))),
+        }
+    }
+
+    /// Whether the bytes of an object are not in a data file. Without a place elsewhere it costs nothing to ask.
+    pub(crate) fn is_elsewhere(&self, id: ObjectId) -> Result<bool> {
+        Ok(self.placement_of(id)?.is_some())
+    }
+
+    fn placement_of(&self, id: ObjectId) -> Result<Option<Arc<[u8]>>> {
+        if !self.places {
+            return Ok(None);
+        }
+        match self.object(id) {
+            Ok(row) => Ok(row.placement().cloned()),
+            Err(Error::Stale) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where the bytes of a new file are to be. A tree that has other copies keeps them in its data files.
+    pub(crate) fn place_for(&self, id: ObjectId) -> Option<Arc<[u8]>> {
+        let elsewhere = self.elsewhere.as_ref()?;
+        if self.hook.get().is_some() {
+            return None;
+        }
+        let placement = elsewhere.place(id)?;
+        let fits = (1..=MAX_PLACEMENT_BYTES).contains(&placement.len());
+        debug_assert!(fits, "a placement has {} bytes", placement.len());
+        fits.then(|| placement.into())
+    }
+
+    /// Whether it is known that no bytes lie behind the size in the row. Of data files that are not marked it is not, since
+    /// looking costs little.
+    pub(super) fn tail_is_clean(&self, id: ObjectId, row: &ObjectRow) -> bool {
+        let unmarked = row.placement().is_some() && !self.dirty.contains(id);
+        unmarked || self.dirty.tail_is_clean(id)
+    }
+
+    /// Bytes of a file that were not stable elsewhere are lost: whoever wrote some is to write them again, and nobody is to go
+    /// on with what it has read.
+    pub(super) fn note_loss(&self, id: ObjectId, why: &str) -> Result<()> {
+        tracing::warn!(%id, why, "unstable data is lost; clients are told to write it again");
+        self.change_verifier();
+        let mut mutation = self.begin_blocking()?;
+        match mutation.touch(id, Touch::Content) {
+            Ok(_) | Err(Error::Stale) => {}
+            Err(error) => return Err(error),
+        }
+        mutation.commit_local().map(|_| ())
+    }
+
+    /// Removes what failed writes have left behind the size of files that have been left alone for a while.
+    pub(crate) fn cut_tails_elsewhere(&self, rest: Duration) -> Result<()> {
+        for id in self.dirty.unclean_elsewhere(rest) {
+            let begun = Instant::now();
+            let gives_up = || self.is_closing() || begun.elapsed() > PATIENCE;
+            let Some(_alone) = wait(self.guards.exclude(id), gives_up) else {
+                continue;
+            };
+            let row = match self.object(id) {
+                Ok(row) if !self.dirty.tail_is_clean(id) => row,
+                Ok(_) | Err(Error::Stale) => continue,
+                Err(error) => return Err(error),
+            };
+            match self.cut_contents(id, row.size) {
+                Ok(_) => self.dirty.set_tail_clean(id, true),
+                Err(error) => tracing::debug!(%id, %error, "data elsewhere is not cut now"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Treats a file that was marked when the store was last left.
+    pub(crate) fn recover_elsewhere(&self, mut mutation: Mutation<'_>, id: ObjectId) -> Result<()> {
+        // There may be bytes of a write whose row was lost; they go with the file.
+        mutation.object_mut(id)?.file_mut()?.stored = true;
+        mutation.touch(id, Touch::Content)?;
+        mutation.then(move |inner, ticket| {
+            let origin = Origin {
+                elsewhere: true,
+                ..Origin::default()
+            };
+            inner.dirty.mark(id, ticket, origin, 0);
+            inner.dirty.set_tail_clean(id, false);
+            inner.dirty.changed(id, false);
+        });
+        mutation.commit_local().map(|_| ())
+    }
+}
+
+/// What whoever keeps bytes elsewhere needs of the rows of a store. It does not keep the store open.
+#[derive(Clone)]
+pub struct PlacedRows(Weak<Inner>);
+
+impl std::fmt::Debug for PlacedRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PlacedRows")
+    }
+}
+
+impl Store {
+    /// For whoever keeps bytes elsewhere, see [`crate::Elsewhere`].
+    #[must_use]
+    pub fn placed_rows(&self) -> PlacedRows {
+        PlacedRows(Arc::downgrade(&self.inner))
+    }
+}
+
+impl PlacedRows {
+    /// Where the bytes of an object are, as its row says, or what is left of it once it was removed; `None` when they are in a data
+    /// file, or gone.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when rows cannot be read, or the store was closed.
+    pub fn placement(&self, id: ObjectId) -> Result<Option<Vec<u8>>> {
+        let inner = self.inner()?;
+        if let Some(placement) = inner.placement_of(id)? {
+            return Ok(Some(placement.to_vec()));
+        }
+        let left = inner.metadata.row(Table::Removals, &key::object(id))?;
+        Ok(left.map(|row| row.to_vec()).filter(|row| !row.is_empty()))
+    }
+
+    /// As [`Store::facts`].
+    ///
+    /// # Errors
+    /// [`Error::Io`] when rows cannot be read, or the store was closed.
+    pub fn facts(&self, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>> {
+        self.inner()?.facts(prefix)
+    }
+
+    /// Changes facts as [`Store::put_facts`] does, and in the same batch what the rows of some objects say of where their bytes are.
+    /// An object that is gone is left alone. Returns when it is stable.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a key or a placement that is too long; [`Error::Io`] when storage fails, or the store was closed.
+    pub async fn keep(
+        &self,
+        placements: Vec<(ObjectId, Vec<u8>)>,
+        facts: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    ) -> Result<()> {
+        let inner = self.inner()?;
+        let mut mutation = inner.begin_upkeep().await?;
+        mutation.enter_facts(facts)?;
+        for (id, placement) in placements {
+            if !(1..=MAX_PLACEMENT_BYTES).contains(&placement.len()) {
+                return Err(Error::Invalid("a placement has 1 to 64 bytes"));
+            }
+            match mutation.object(id) {
+                Ok(row) => {
+                    let mut row = row.clone();
+                    row.file_mut()?.placement = Some(placement.into());
+                    mutation.put_quietly(id, &row);
+                }
+                Err(Error::Stale) => {
+                    let left = inner.metadata.row(Table::Removals, &key::object(id))?;
+                    if left.is_some() {
+                        mutation.put_local(Table::Removals, &key::object(id), &placement);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let ticket = mutation.commit_local()?;
+        inner.commits.ask_for(ticket);
+        inner.commits.wait(ticket, &inner.health).await
+    }
+
+    fn inner(&self) -> Result<Arc<Inner>> {
+        let inner = self.0.upgrade();
+        inner.ok_or_else(|| Error::Io("the store is closed".into()))
+    }
+}
