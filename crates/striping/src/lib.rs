@@ -1,11 +1,23 @@
 //! Contents of files striped over the data servers of a pool, as the home of these files sees them.
 //!
-//! [`Control`] is what a home says to its data servers besides reading and writing. The rules are numbered in `docs/design/striping.md`.
+//! [`Striped`] is what a store is handed as the place where files have their bytes (`store::Elsewhere`). It chooses placements for new
+//! files, reads and writes through NFSv4.1 sessions with all data servers of a file side by side, and has contents cut, punched and
+//! removed as the pure core `pool::home` decides: an intent that is stable before any data server is asked, carried out now by those
+//! that answer, and by the others before they serve again. What that needs to say to data servers goes through [`Control`], and
+//! what they say comes back through [`Striped::receive`]. The rules are numbered in `docs/design/striping.md`.
 //!
-//! What must never enter: names and attributes of files, and sockets between servers.
+//! What must never enter: names and attributes of files, who may do what with them, and sockets between servers.
 
 #![forbid(unsafe_code)]
 
+mod contents;
 mod control;
+mod driver;
+mod records;
+mod sessions;
+mod striped;
+mod view;
 
 pub use control::Control;
+pub use striped::{Settings, Striped};
+pub use view::{NewFiles, PoolView};

@@ -1,0 +1,343 @@
+//! Carries out what `pool::home` decides: one lock around its decisions, and one task that makes them stable and passes them on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use control::{Moment, OperationId};
+use pool::home::{Command, FileRow, Home, HomeSettings, Outcome, Owed, Record, Recovered, Request};
+use pool::{
+    DataServerNumber, Generation, Handle, HandleKey, HomeNumber, IntentNumber, IssueNumber,
+    KeyNumber, Placement, ToHome,
+};
+use store::PlacedRows;
+use tokio::sync::{Notify, oneshot};
+use vfs::{Error, ObjectId, Result};
+
+use crate::control::Control;
+use crate::records::{self, Fact};
+
+/// One run of a home.
+pub(crate) struct Driver {
+    state: Mutex<State>,
+    /// There are commands, or time has to be looked at anew.
+    woken: Notify,
+    rows: PlacedRows,
+    control: Arc<dyn Control>,
+    started: Instant,
+}
+
+struct State {
+    home: Home,
+    /// Not carried out yet, in order.
+    commands: Vec<Command>,
+    /// Who waits for which operation.
+    waiting: HashMap<OperationId, oneshot::Sender<Outcome>>,
+    next_operation: u64,
+    /// The rows of intents, as they are kept.
+    intents: BTreeMap<IntentNumber, Owed>,
+    /// Nothing can be kept any more.
+    failed: bool,
+}
+
+impl Driver {
+    /// Takes up what was kept, under a new issue number.
+    pub(crate) async fn start(
+        number: HomeNumber,
+        settings: HomeSettings,
+        servers: impl IntoIterator<Item = DataServerNumber>,
+        rows: PlacedRows,
+        control: Arc<dyn Control>,
+        file_row: impl Fn(ObjectId, &[u8]) -> Result<FileRow>,
+    ) -> Result<Arc<Driver>> {
+        let issue = next_issue(&rows).await?;
+        let damaged = |what: &str| Error::Io(format!("{what} that a home has kept is damaged"));
+        let mut intents = BTreeMap::new();
+        for (key, row) in rows.facts(records::INTENTS)? {
+            let owed = records::parse_intent(&key, &row).ok_or_else(|| damaged("an intent"))?;
+            intents.insert(owed.intent.number, owed);
+        }
+        let mut known: BTreeMap<_, _> = servers.into_iter().map(|server| (server, None)).collect();
+        for (key, row) in rows.facts(records::SERVERS)? {
+            let standing = records::parse_standing(&key, &row);
+            let (server, standing) = standing.ok_or_else(|| damaged("what data servers have"))?;
+            known.insert(server, Some(standing));
+        }
+        let mut files = BTreeMap::new();
+        for owed in intents.values().filter(|owed| !owed.in_row) {
+            let object = owed.intent.contents.object;
+            files.insert(object, row_of(&rows, owed, &file_row)?);
+        }
+        let recovered = Recovered {
+            servers: known,
+            intents: intents.values().cloned().collect(),
+            files: files.into_values().collect(),
+            // Issue numbers grow with every start, and no run has so many intents.
+            next_intent: issue.0 << 32,
+        };
+        let key = HandleKey::new(KeyNumber(issue.0 as u32), random()?);
+        let home = Home::new(number, issue, key, settings, Moment(0), recovered);
+        let driver = Arc::new(Driver {
+            state: Mutex::new(State {
+                home,
+                commands: Vec::new(),
+                waiting: HashMap::new(),
+                next_operation: 0,
+                intents,
+                failed: false,
+            }),
+            woken: Notify::new(),
+            rows,
+            control,
+            started: Instant::now(),
+        });
+        tokio::spawn(run(Arc::downgrade(&driver)));
+        Ok(driver)
+    }
+
+    /// A data server has sent a message.
+    pub(crate) fn receive(&self, from: DataServerNumber, message: ToHome) {
+        let now = self.now();
+        self.decide(|home| home.handle(now, from, message));
+    }
+
+    /// Data servers have joined.
+    pub(crate) fn add_servers(&self, servers: impl IntoIterator<Item = DataServerNumber>) {
+        let (now, mut state) = (self.now(), self.state());
+        for server in servers {
+            state.home.add_server(server, now);
+        }
+    }
+
+    /// Has something done with a file, and waits for what comes of it: at most until the leases of data servers that do not answer
+    /// have run out.
+    pub(crate) async fn request(&self, row: &FileRow, request: Request) -> Result<Outcome> {
+        let (told, outcome) = oneshot::channel();
+        {
+            let now = self.now();
+            let mut state = self.state();
+            if state.failed {
+                return Err(Error::Io("the home keeps nothing any more".into()));
+            }
+            let operation = OperationId(state.next_operation);
+            state.next_operation += 1;
+            state.waiting.insert(operation, told);
+            let commands = state.home.request(now, row, operation, request);
+            state.commands.extend(commands);
+        }
+        self.woken.notify_one();
+        let closed = |_| Error::Io("the home was stopped".into());
+        outcome.await.map_err(closed)
+    }
+
+    /// The handle for one of the data servers of a file; `None` while it may not serve for this home.
+    pub(crate) fn handle(&self, row: &FileRow, server: DataServerNumber) -> Option<Handle> {
+        let (now, state) = (self.now(), self.state());
+        let serves = state.home.serves(now, server);
+        serves.then(|| state.home.own_handle(row, server))
+    }
+
+    pub(crate) fn rows(&self) -> &PlacedRows {
+        &self.rows
+    }
+
+    pub(crate) fn control(&self) -> &dyn Control {
+        &*self.control
+    }
+
+    fn decide(&self, decision: impl FnOnce(&mut Home) -> Vec<Command>) {
+        let mut state = self.state();
+        let commands = decision(&mut state.home);
+        state.commands.extend(commands);
+        drop(state);
+        self.woken.notify_one();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Moment {
+        Moment(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// Carries out what has been decided so far. Records come before whatever waits for them.
+    async fn carry_out(&self) -> Result<()> {
+        let (commands, kept) = {
+            let mut state = self.state();
+            let commands = std::mem::take(&mut state.commands);
+            let kept = self.to_keep(&mut state, &commands)?;
+            (commands, kept)
+        };
+        if !kept.placed.is_empty() || !kept.facts.is_empty() {
+            self.rows.keep(kept.placed, kept.facts).await?;
+        }
+        for command in commands {
+            match command {
+                Command::Persist(_) => {}
+                Command::Send { to, message, .. } => self.control.send(to, message),
+                Command::Answer {
+                    operation, outcome, ..
+                } => {
+                    let waiting = self.state().waiting.remove(&operation);
+                    if let Some(waiting) = waiting {
+                        // Whoever has asked may have gone.
+                        let _gone = waiting.send(outcome);
+                    }
+                }
+                // Nobody but the home itself has any.
+                Command::Recall(..) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn to_keep(&self, state: &mut State, commands: &[Command]) -> Result<ToKeep> {
+        let (mut placed, mut facts) = (Vec::new(), Vec::new());
+        for command in commands {
+            let Command::Persist(record) = command else {
+                continue;
+            };
+            match record {
+                Record::Standing(server, standing) => {
+                    facts.push(records::standing(*server, *standing));
+                }
+                Record::Intend(owed) => {
+                    state.intents.insert(owed.intent.number, owed.clone());
+                    facts.push(records::intent(owed));
+                }
+                Record::Taken(number, server) => {
+                    state.change_intent(*number, &mut facts, |owed| {
+                        owed.owed.remove(server);
+                    });
+                }
+                Record::Row { row, intent, .. } => {
+                    placed.extend(self.placed(row)?);
+                    if let Some(number) = intent {
+                        state.change_intent(*number, &mut facts, |owed| owed.in_row = true);
+                    }
+                }
+                Record::Gone(_, number) => {
+                    state.change_intent(*number, &mut facts, |owed| owed.in_row = true);
+                }
+            }
+        }
+        Ok(ToKeep { placed, facts })
+    }
+
+    /// What the row of a file is to say, if it is still there.
+    fn placed(&self, row: &FileRow) -> Result<Option<(ObjectId, Vec<u8>)>> {
+        let object = row.contents.object;
+        let Some(stored) = self.rows.placement(object)? else {
+            return Ok(None);
+        };
+        let placement = Placement::decode(&stored).ok();
+        let placement = placement.filter(|placement| placement.number == row.contents.placement);
+        Ok(placement.map(|placement| {
+            let generation = row.generation.max(placement.generation);
+            let placement = Placement {
+                generation,
+                ..placement
+            };
+            (object, placement.encode().to_vec())
+        }))
+    }
+}
+
+/// What is to be made stable in one batch.
+struct ToKeep {
+    /// What the rows of files say of where their bytes are.
+    placed: Vec<(ObjectId, Vec<u8>)>,
+    facts: Vec<Fact>,
+}
+
+impl State {
+    fn change_intent(
+        &mut self,
+        number: IntentNumber,
+        facts: &mut Vec<Fact>,
+        change: impl FnOnce(&mut Owed),
+    ) {
+        let Some(owed) = self.intents.get_mut(&number) else {
+            return;
+        };
+        change(owed);
+        if owed.in_row && owed.owed.is_empty() {
+            self.intents.remove(&number);
+            facts.push((records::intent_key(number), None));
+        } else {
+            facts.push(records::intent(owed));
+        }
+    }
+}
+
+/// Until nobody has the driver any more, or nothing can be kept.
+async fn run(driver: Weak<Driver>) {
+    /// So often it is looked whether anybody has the driver.
+    const LOOK: Duration = Duration::from_millis(500);
+    while let Some(driver) = driver.upgrade() {
+        if let Err(error) = driver.carry_out().await {
+            // Data servers go on until their leases have run out; nobody is told that anything was done.
+            tracing::error!(%error, "a home cannot keep what it has decided, and decides nothing any more");
+            let mut state = driver.state();
+            state.failed = true;
+            state.waiting.clear();
+            return;
+        }
+        let wait = {
+            let (now, state) = (driver.now(), driver.state());
+            let next = state.home.next_timer();
+            next.map_or(LOOK, |next| {
+                Duration::from_micros(next.0.saturating_sub(now.0)).min(LOOK)
+            })
+        };
+        let _woken = tokio::time::timeout(wait, driver.woken.notified()).await;
+        let (now, mut state) = (driver.now(), driver.state());
+        if state.home.next_timer().is_some_and(|next| next <= now) {
+            let commands = state.home.handle_timer(now);
+            state.commands.extend(commands);
+        }
+    }
+}
+
+/// Makes a new issue number stable.
+async fn next_issue(rows: &PlacedRows) -> Result<IssueNumber> {
+    let damaged = || Error::Io("the issue number that a home has kept is damaged".into());
+    let last = match rows.facts(records::ISSUE)?.pop() {
+        None => 0,
+        Some((_, row)) => u64::from_be_bytes(row[..].try_into().map_err(|_| damaged())?),
+    };
+    let issue = last + 1;
+    let fact = (records::ISSUE.to_vec(), Some(issue.to_be_bytes().to_vec()));
+    rows.keep(Vec::new(), vec![fact]).await?;
+    Ok(IssueNumber(issue))
+}
+
+/// The row of a file about which something was intended. Where it is gone, the intent says enough.
+fn row_of(
+    rows: &PlacedRows,
+    owed: &Owed,
+    file_row: &impl Fn(ObjectId, &[u8]) -> Result<FileRow>,
+) -> Result<FileRow> {
+    let contents = owed.intent.contents;
+    if let Some(stored) = rows.placement(contents.object)? {
+        let row = file_row(contents.object, &stored)?;
+        if row.contents == contents {
+            return Ok(row);
+        }
+    }
+    Ok(FileRow {
+        contents,
+        generation: Generation(owed.intent.generation.0.saturating_sub(1)),
+        members: owed.owed.iter().copied().collect(),
+        size: 0,
+        unsettled: false,
+    })
+}
+
+fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    let drawn = getrandom::fill(&mut bytes);
+    drawn.map_err(|error| Error::Io(format!("the system gives no random numbers: {error}")))?;
+    Ok(bytes)
+}

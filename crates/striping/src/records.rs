@@ -1,0 +1,194 @@
+//! What a home keeps stably beside the rows of its files: facts of the store, each under a key of its own.
+//!
+//! | key | row |
+//! |---|---|
+//! | `striping/issue` | the issue number (8) of the last start |
+//! | `striping/server/`, data server (2) | its identity (16), counter (8) and run (8), when it was last heard of |
+//! | `striping/intent/`, number (8) | version 1 (1), object (8), placement (4), generation (8), act (1), two numbers of the act (16), 1 when the row says what came of it (1), the data servers that owe it (2 each) |
+//!
+//! All numbers are big-endian.
+
+use std::collections::BTreeSet;
+
+use pool::home::Owed;
+use pool::{
+    Act, ContentsId, DataServerNumber, Generation, Intent, IntentNumber, PlacementNumber, Standing,
+};
+use vfs::{Extent, ObjectId};
+
+/// A row to be written, or removed.
+pub(crate) type Fact = (Vec<u8>, Option<Vec<u8>>);
+
+pub(crate) const ISSUE: &[u8] = b"striping/issue";
+pub(crate) const SERVERS: &[u8] = b"striping/server/";
+pub(crate) const INTENTS: &[u8] = b"striping/intent/";
+
+const VERSION: u8 = 1;
+const FENCE: u8 = 1;
+const TRUNCATE: u8 = 2;
+const PUNCH: u8 = 3;
+const REMOVE: u8 = 4;
+
+pub(crate) fn standing(server: DataServerNumber, standing: Standing) -> Fact {
+    let row = [
+        &standing.identity.to_be_bytes()[..],
+        &standing.counter.to_be_bytes(),
+        &standing.run.to_be_bytes(),
+    ]
+    .concat();
+    ([SERVERS, &server.0.to_be_bytes()].concat(), Some(row))
+}
+
+pub(crate) fn parse_standing(key: &[u8], row: &[u8]) -> Option<(DataServerNumber, Standing)> {
+    let number = key.strip_prefix(SERVERS)?.try_into().ok()?;
+    let mut fields = Fields(row);
+    let standing = Standing {
+        identity: u128::from_be_bytes(fields.take()?),
+        counter: u64::from_be_bytes(fields.take()?),
+        run: u64::from_be_bytes(fields.take()?),
+    };
+    let server = DataServerNumber(u16::from_be_bytes(number));
+    fields.0.is_empty().then_some((server, standing))
+}
+
+pub(crate) fn intent_key(number: IntentNumber) -> Vec<u8> {
+    [INTENTS, &number.0.to_be_bytes()].concat()
+}
+
+pub(crate) fn intent(owed: &Owed) -> Fact {
+    let Intent {
+        number,
+        contents,
+        generation,
+        act,
+    } = owed.intent;
+    let (kind, first, second) = match act {
+        Act::Fence => (FENCE, 0, 0),
+        Act::Truncate(size) => (TRUNCATE, size, 0),
+        Act::Punch(extent) => (PUNCH, extent.offset, extent.length),
+        Act::Remove => (REMOVE, 0, 0),
+    };
+    let mut row = vec![VERSION];
+    row.extend(contents.object.as_u64().to_be_bytes());
+    row.extend(contents.placement.0.to_be_bytes());
+    row.extend(generation.0.to_be_bytes());
+    row.push(kind);
+    row.extend(first.to_be_bytes());
+    row.extend(second.to_be_bytes());
+    row.push(u8::from(owed.in_row));
+    row.extend(owed.owed.iter().flat_map(|server| server.0.to_be_bytes()));
+    (intent_key(number), Some(row))
+}
+
+pub(crate) fn parse_intent(key: &[u8], row: &[u8]) -> Option<Owed> {
+    let number = key.strip_prefix(INTENTS)?.try_into().ok()?;
+    let mut fields = Fields(row);
+    if fields.take()? != [VERSION] {
+        return None;
+    }
+    let contents = ContentsId {
+        object: ObjectId::from_u64(u64::from_be_bytes(fields.take()?)),
+        placement: PlacementNumber(u32::from_be_bytes(fields.take()?)),
+    };
+    let generation = Generation(u64::from_be_bytes(fields.take()?));
+    let [kind] = fields.take()?;
+    let first = u64::from_be_bytes(fields.take()?);
+    let second = u64::from_be_bytes(fields.take()?);
+    let act = match kind {
+        FENCE => Act::Fence,
+        TRUNCATE => Act::Truncate(first),
+        PUNCH => Act::Punch(Extent {
+            offset: first,
+            length: second,
+        }),
+        REMOVE => Act::Remove,
+        _ => return None,
+    };
+    let in_row = match fields.take()? {
+        [0] => false,
+        [1] => true,
+        _ => return None,
+    };
+    let mut owed = BTreeSet::new();
+    while !fields.0.is_empty() {
+        owed.insert(DataServerNumber(u16::from_be_bytes(fields.take()?)));
+    }
+    let intent = Intent {
+        number: IntentNumber(u64::from_be_bytes(number)),
+        contents,
+        generation,
+        act,
+    };
+    Some(Owed {
+        intent,
+        owed,
+        in_row,
+    })
+}
+
+struct Fields<'r>(&'r [u8]);
+
+impl Fields<'_> {
+    fn take<const BYTES: usize>(&mut self) -> Option<[u8; BYTES]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owed(act: Act, in_row: bool, servers: &[u16]) -> Owed {
+        Owed {
+            intent: Intent {
+                number: IntentNumber(7 << 32 | 5),
+                contents: ContentsId {
+                    object: ObjectId::from_u64(u64::MAX - 1),
+                    placement: PlacementNumber(3),
+                },
+                generation: Generation(9),
+                act,
+            },
+            owed: servers.iter().copied().map(DataServerNumber).collect(),
+            in_row,
+        }
+    }
+
+    #[test]
+    fn what_was_kept_is_read_as_it_was() {
+        let hole = Extent {
+            offset: 5,
+            length: u64::MAX - 5,
+        };
+        for act in [
+            Act::Fence,
+            Act::Truncate(4711),
+            Act::Punch(hole),
+            Act::Remove,
+        ] {
+            for (in_row, servers) in [(false, &[1, 2, 515][..]), (true, &[])] {
+                let owed = owed(act, in_row, servers);
+                let (key, row) = intent(&owed);
+                let row = row.unwrap();
+                assert_eq!(parse_intent(&key, &row), Some(owed));
+                for length in 0..39 {
+                    assert_eq!(parse_intent(&key, &row[..length]), None, "{length} bytes");
+                }
+            }
+        }
+        let known = Standing {
+            identity: u128::MAX - 7,
+            counter: 8,
+            run: 9,
+        };
+        let (key, row) = standing(DataServerNumber(300), known);
+        let row = row.unwrap();
+        assert_eq!(
+            parse_standing(&key, &row),
+            Some((DataServerNumber(300), known))
+        );
+        assert_eq!(parse_standing(&key, &row[1..]), None);
+    }
+}

@@ -1,0 +1,207 @@
+//! NFSv4.1 sessions with data servers: one for each, made when it is needed, and again when it was lost.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use nfs4::{ArgOp4, NfsFh4, NfsStat4, ResOp4, StableHow4, Stateid4, Verifier4};
+use nfs4_client::{Client, Error, Options, ops};
+use pool::{DataServerNumber, Handle};
+
+/// What a data server does not look at (rule 3).
+const ANY: Stateid4 = Stateid4 {
+    seqid: 0,
+    other: [0; 12],
+};
+
+/// Connections of a session: what waits for a large WRITE does not hold up others.
+const CONNECTIONS: usize = 2;
+
+/// Why a data server did not do what it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unserved {
+    /// It answered so.
+    Status(NfsStat4),
+    /// It cannot be reached, and nothing was sent to it.
+    Away,
+    /// The connection was lost: it may have been done, and it may still be.
+    Uncertain,
+}
+
+/// What is wanted of a data server.
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    /// Bytes of some contents; fewer will do.
+    Read { offset: u64, length: u64 },
+    /// To write bytes, unstably; fewer will do.
+    Write { offset: u64, bytes: Bytes },
+    /// To make everything stable that was written to some contents.
+    Commit,
+}
+
+/// What has come of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// At least one byte.
+    Read(Bytes),
+    /// So many bytes lie behind the end of the contents.
+    Hole(u64),
+    /// So many bytes were written, at least one; with the data server's verifier if they are not stable.
+    Written {
+        count: usize,
+        unstable: Option<Verifier4>,
+    },
+    /// Under this verifier everything is stable.
+    Committed(Verifier4),
+}
+
+/// Sessions by data server.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    lines: Mutex<HashMap<DataServerNumber, Arc<Line>>>,
+    patience: Duration,
+}
+
+/// The way to one data server.
+type Line = tokio::sync::Mutex<Option<(SocketAddr, Client)>>;
+
+impl Sessions {
+    /// Sessions in which nobody waits longer than this for an answer.
+    pub(crate) fn new(patience: Duration) -> Sessions {
+        Sessions {
+            lines: Mutex::default(),
+            patience,
+        }
+    }
+
+    /// Asks a data server for something that a handle gives a right to.
+    pub(crate) async fn ask(
+        &self,
+        to: (DataServerNumber, SocketAddr),
+        handle: &Handle,
+        ask: Ask,
+    ) -> Result<Answer, Unserved> {
+        let io_max = self.client(to.0, to.1).await?.io_max();
+        match ask {
+            Ask::Read { offset, length } => {
+                // Not above `io_max`, which has 32 bits.
+                let count = length.min(io_max.into()) as u32;
+                match self.call(to, handle, ops::read(ANY, offset, count)).await {
+                    // The contents end there, and the row says how long the file is.
+                    Err(Unserved::Status(NfsStat4::PnfsIoHole)) => Ok(Answer::Hole(count.into())),
+                    Ok(ResOp4::Read(Ok(read)))
+                        if (1..=count as usize).contains(&read.data.len()) =>
+                    {
+                        Ok(Answer::Read(read.data))
+                    }
+                    Ok(_) => Err(Unserved::Uncertain),
+                    Err(error) => Err(error),
+                }
+            }
+            Ask::Write { offset, mut bytes } => {
+                bytes.truncate(io_max as usize);
+                let length = bytes.len();
+                let write = ops::write(ANY, offset, StableHow4::Unstable, bytes);
+                match self.call(to, handle, write).await? {
+                    ResOp4::Write(Ok(written))
+                        if (1..=length).contains(&(written.count as usize)) =>
+                    {
+                        let unstable = written.committed == StableHow4::Unstable;
+                        Ok(Answer::Written {
+                            count: written.count as usize,
+                            unstable: unstable.then_some(written.writeverf),
+                        })
+                    }
+                    _ => Err(Unserved::Uncertain),
+                }
+            }
+            Ask::Commit => match self.call(to, handle, ops::commit(0, 0)).await? {
+                ResOp4::Commit(Ok(done)) => Ok(Answer::Committed(done.writeverf)),
+                _ => Err(Unserved::Uncertain),
+            },
+        }
+    }
+
+    async fn call(
+        &self,
+        (server, address): (DataServerNumber, SocketAddr),
+        handle: &Handle,
+        operation: ArgOp4,
+    ) -> Result<ResOp4, Unserved> {
+        let object = NfsFh4(Bytes::copy_from_slice(handle.as_bytes()));
+        let request = vec![ops::putfh(&object), operation];
+        // The second time in a new session, if the first one was lost with the server's memory.
+        for _ in 0..2 {
+            let client = self.client(server, address).await?;
+            match client.compound(request.clone()).await {
+                Ok(mut reply) if reply.status == NfsStat4::Ok => {
+                    return reply.results.pop().ok_or(Unserved::Uncertain);
+                }
+                Ok(reply) => return Err(Unserved::Status(reply.status)),
+                // SEQUENCE was refused, so nothing behind it was looked at.
+                Err(Error::Status { status, .. }) => {
+                    self.give_up(server, &client).await;
+                    if status == NfsStat4::Delay {
+                        return Err(Unserved::Status(status));
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(server = server.0, %error, "a data server does not answer");
+                    self.give_up(server, &client).await;
+                    return Err(Unserved::Uncertain);
+                }
+            }
+        }
+        Err(Unserved::Away)
+    }
+
+    async fn client(
+        &self,
+        server: DataServerNumber,
+        address: SocketAddr,
+    ) -> Result<Client, Unserved> {
+        let line = self.line(server);
+        let mut line = line.lock().await;
+        if let Some((known, client)) = &*line
+            && *known == address
+        {
+            return Ok(client.clone());
+        }
+        let options = Options {
+            minor_version: 1,
+            patience: self.patience,
+            connections: CONNECTIONS,
+            ..Options::at(address)
+        };
+        let connected = tokio::time::timeout(self.patience, Client::connect(options)).await;
+        match connected {
+            Ok(Ok(client)) => {
+                *line = Some((address, client.clone()));
+                Ok(client)
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(server = server.0, %address, %error, "no session with a data server");
+                Err(Unserved::Away)
+            }
+            Err(_elapsed) => Err(Unserved::Away),
+        }
+    }
+
+    /// The next request gets another session.
+    async fn give_up(&self, server: DataServerNumber, client: &Client) {
+        let line = self.line(server);
+        let mut line = line.lock().await;
+        let is_it =
+            |(_, known): &(SocketAddr, Client)| Arc::ptr_eq(known.session(), client.session());
+        if line.as_ref().is_some_and(is_it) {
+            *line = None;
+        }
+    }
+
+    fn line(&self, server: DataServerNumber) -> Arc<Line> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(lines.entry(server).or_default())
+    }
+}

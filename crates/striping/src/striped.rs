@@ -1,0 +1,439 @@
+//! Contents that are striped: reads and writes at all data servers of a file side by side, and changes through the home's decisions.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes};
+use nfs4::{NfsStat4, Verifier4};
+use pool::home::{HomeSettings, Outcome, Request};
+use pool::{Act, DataServerNumber, Segment, ToHome};
+use store::{PlacedRows, SyncError};
+use throttle::Throttle;
+use tokio::runtime;
+use tokio::task::JoinSet;
+use vfs::{Error, ObjectId, Result};
+
+use crate::control::Control;
+use crate::driver::Driver;
+use crate::sessions::{Answer, Ask, Sessions, Unserved};
+use crate::view::{PoolView, Whereabouts};
+
+/// What is told of data servers that do not serve, once and then in sums.
+static AWAY: Throttle = Throttle::new();
+const NOT_SERVED: &str = "a data server does not serve";
+
+/// Requests of one read or write that are on their way at once.
+const AT_ONCE: usize = 16;
+/// Between two looks whether a data server serves again.
+const BETWEEN: Duration = Duration::from_millis(50);
+
+/// How a home deals with its data servers.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Leases and what goes with them.
+    pub home: HomeSettings,
+    /// How long a read or write waits for a data server that does not serve. Then whoever asked is told to come again.
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            home: HomeSettings::default(),
+            patience: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The contents of files that are striped over the data servers of a pool, for the store that has their rows.
+///
+/// It is handed to the store when that is opened ([`store::StoreOptions::elsewhere`]), and started with the store's rows behind
+/// that; until then everybody is told to come again. Calls of the store block, and belong outside of asynchronous tasks.
+pub struct Striped {
+    pub(crate) inner: Arc<Inner>,
+    runtime: runtime::Handle,
+}
+
+pub(crate) struct Inner {
+    settings: Settings,
+    view: RwLock<PoolView>,
+    driver: OnceLock<Arc<Driver>>,
+    sessions: Sessions,
+    unstable: Mutex<HashMap<ObjectId, Unstable>>,
+}
+
+/// What was written to a file and may not be stable.
+#[derive(Clone, Debug, Default)]
+struct Unstable {
+    /// At these data servers, under these verifiers.
+    verifiers: BTreeMap<DataServerNumber, Verifier4>,
+    /// Some of it is known to be lost.
+    lost: bool,
+    /// Counts writes.
+    writes: u64,
+}
+
+impl std::fmt::Debug for Striped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Striped").finish_non_exhaustive()
+    }
+}
+
+impl Striped {
+    /// For a store that is about to be opened. To be called within a tokio runtime, which carries the requests.
+    #[must_use]
+    pub fn new(settings: Settings, view: PoolView) -> Striped {
+        Striped {
+            inner: Arc::new(Inner {
+                settings,
+                view: RwLock::new(view),
+                driver: OnceLock::new(),
+                sessions: Sessions::new(settings.patience),
+                unstable: Mutex::default(),
+            }),
+            runtime: runtime::Handle::current(),
+        }
+    }
+
+    /// Takes up what the home has kept in the store, under a new issue number, and begins to decide. Called once.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when what was kept cannot be read or kept; [`Error::Exists`] when it was started before.
+    pub async fn start(&self, rows: PlacedRows, control: Arc<dyn Control>) -> Result<()> {
+        let view = self.inner.view();
+        let driver = Driver::start(
+            view.home,
+            self.inner.settings.home,
+            view.servers.iter().copied(),
+            rows,
+            control,
+            |object, stored| Ok(view.find(object, stored)?.row),
+        );
+        let driver = driver.await?;
+        self.inner.driver.set(driver).map_err(|_| Error::Exists)
+    }
+
+    /// A data server of the pool has sent a message. Messages of one data server are to be handed over one after the other, as they
+    /// have come. One that comes before [`Striped::start`] is not heard: it is said again.
+    pub fn receive(&self, from: DataServerNumber, message: ToHome) {
+        if let Some(driver) = self.inner.driver.get() {
+            driver.receive(from, message);
+        }
+    }
+
+    /// The pool's book has changed.
+    pub fn update_view(&self, view: PoolView) {
+        if let Some(driver) = self.inner.driver.get() {
+            driver.add_servers(view.servers.iter().copied());
+        }
+        let mut known = (self.inner.view.write()).unwrap_or_else(PoisonError::into_inner);
+        *known = view;
+    }
+
+    /// Waits for something that a store wants, outside of asynchronous tasks.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+}
+
+impl Inner {
+    pub(crate) fn view(&self) -> PoolView {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        view.clone()
+    }
+
+    fn driver(&self) -> Result<&Arc<Driver>> {
+        self.driver.get().ok_or(Error::Delay)
+    }
+
+    pub(crate) fn find(&self, id: ObjectId, placement: &[u8]) -> Result<Whereabouts> {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        view.find(id, placement)
+    }
+
+    /// Has contents changed that nobody else uses.
+    pub(crate) async fn change(&self, file: &Whereabouts, act: Act) -> Result<()> {
+        let changed = self.driver()?.request(&file.row, Request::Change(act));
+        match changed.await? {
+            Outcome::Done | Outcome::Gone => {}
+            other => return Err(Error::Io(format!("a change has come to {other:?}"))),
+        }
+        if act == Act::Remove {
+            self.unstable().remove(&file.row.contents.object);
+        }
+        Ok(())
+    }
+
+    /// Fills a buffer; where nothing was written, with zeros.
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        file: Whereabouts,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> Result<()> {
+        let file = Arc::new(file);
+        buffer.fill(0);
+        let segments = file.stripes.segments(offset, buffer.len() as u64);
+        let read = |segment: Segment| {
+            let (inner, file) = (Arc::clone(self), Arc::clone(&file));
+            async move { inner.read_segment(&file, segment).await }
+        };
+        side_by_side(segments.map(read), |pieces: Vec<(u64, Bytes)>| {
+            for (at, bytes) in pieces {
+                // Within the buffer, since no segment goes beyond what was asked for.
+                let from = (at - offset) as usize;
+                buffer[from..from + bytes.len()].copy_from_slice(&bytes);
+            }
+        })
+        .await
+    }
+
+    /// The bytes of one segment, with their places; what is left out is a hole.
+    async fn read_segment(
+        &self,
+        file: &Whereabouts,
+        segment: Segment,
+    ) -> Result<Vec<(u64, Bytes)>> {
+        let server = member(file, segment)?;
+        let (mut offset, end) = (segment.offset, segment.offset + segment.length);
+        let mut pieces = Vec::new();
+        while offset < end {
+            let length = end - offset;
+            match self.ask(file, server, Ask::Read { offset, length }).await? {
+                Answer::Read(bytes) => {
+                    let read = bytes.len() as u64;
+                    pieces.push((offset, bytes));
+                    offset += read;
+                }
+                Answer::Hole(length) => offset += length,
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// Writes all of the bytes, unstably.
+    pub(crate) async fn write(
+        self: &Arc<Self>,
+        file: Whereabouts,
+        bytes: Bytes,
+        offset: u64,
+    ) -> Result<()> {
+        let file = Arc::new(file);
+        let segments = file.stripes.segments(offset, bytes.len() as u64);
+        let write = |segment: Segment| {
+            let (inner, file) = (Arc::clone(self), Arc::clone(&file));
+            // Within the bytes, as above.
+            let from = (segment.offset - offset) as usize;
+            let part = bytes.slice(from..from + segment.length as usize);
+            async move { inner.write_segment(&file, segment, part).await }
+        };
+        side_by_side(segments.map(write), |()| {}).await
+    }
+
+    async fn write_segment(
+        &self,
+        file: &Whereabouts,
+        segment: Segment,
+        mut bytes: Bytes,
+    ) -> Result<()> {
+        let server = member(file, segment)?;
+        let mut offset = segment.offset;
+        while !bytes.is_empty() {
+            let write = Ask::Write {
+                offset,
+                bytes: bytes.clone(),
+            };
+            let (count, unstable) = match self.ask(file, server, write).await? {
+                Answer::Written { count, unstable } => (count, unstable),
+                other => return Err(unexpected(&other)),
+            };
+            if let Some(verifier) = unstable {
+                self.note_unstable(file.row.contents.object, server, verifier);
+            }
+            bytes.advance(count);
+            offset += count as u64;
+        }
+        Ok(())
+    }
+
+    fn note_unstable(&self, id: ObjectId, server: DataServerNumber, verifier: Verifier4) {
+        let mut unstable = self.unstable();
+        let of = unstable.entry(id).or_default();
+        of.writes += 1;
+        let before = of.verifiers.insert(server, verifier);
+        // The data server was started anew between two writes.
+        of.lost |= before.is_some_and(|before| before != verifier);
+    }
+
+    /// Makes everything stable that was written to a file.
+    pub(crate) async fn sync(
+        self: &Arc<Self>,
+        file: Whereabouts,
+    ) -> std::result::Result<(), SyncError> {
+        let id = file.row.contents.object;
+        let known = self.unstable().get(&id).cloned();
+        // After a restart of the home nobody knows where something was written.
+        let servers: Vec<DataServerNumber> = match &known {
+            Some(known) => known.verifiers.keys().copied().collect(),
+            None => file.members.clone(),
+        };
+        let known = known.unwrap_or_default();
+        let (file, mut lost) = (Arc::new(file), known.lost);
+        let commit = |server: DataServerNumber| {
+            let (inner, file) = (Arc::clone(self), Arc::clone(&file));
+            async move {
+                match inner.ask(&file, server, Ask::Commit).await? {
+                    Answer::Committed(verifier) => Ok((server, verifier)),
+                    other => Err(unexpected(&other)),
+                }
+            }
+        };
+        let committed = side_by_side(servers.into_iter().map(commit), |(server, verifier)| {
+            let written = known.verifiers.get(&server);
+            lost |= written.is_some_and(|written| *written != verifier);
+        });
+        committed.await.map_err(SyncError::Later)?;
+        let mut unstable = self.unstable();
+        if unstable
+            .get(&id)
+            .is_some_and(|now| now.writes == known.writes)
+        {
+            unstable.remove(&id);
+        } else if lost && let Some(now) = unstable.get_mut(&id) {
+            // It is told now.
+            now.lost = false;
+            now.verifiers
+                .retain(|server, verifier| known.verifiers.get(server) != Some(verifier));
+        }
+        match lost {
+            false => Ok(()),
+            true => Err(SyncError::Lost(
+                "a data server was started anew before it was stable there".into(),
+            )),
+        }
+    }
+
+    /// Asks a data server for something, in the name of the home, until it serves, as long as patience lasts. A write that may have
+    /// been done without an answer is not done again: it could come twice, with another one between.
+    async fn ask(&self, file: &Whereabouts, server: DataServerNumber, ask: Ask) -> Result<Answer> {
+        let repeats = !matches!(ask, Ask::Write { .. });
+        let driver = self.driver()?;
+        let begun = Instant::now();
+        let mut row = file.row.clone();
+        let mut reason = Unserved::Away;
+        loop {
+            let handle = driver.handle(&row, server);
+            let address = driver.control().address(server);
+            if let (Some(handle), Some(address)) = (handle, address) {
+                let answered = (self.sessions).ask((server, address), &handle, ask.clone());
+                reason = match answered.await {
+                    Ok(done) => {
+                        let subject = (NOT_SERVED, u64::from(server.0));
+                        if let Some(sum) = AWAY.works(subject, Instant::now()) {
+                            tracing::info!(server = server.0, %sum, "a data server serves again");
+                        }
+                        return Ok(done);
+                    }
+                    Err(Unserved::Uncertain) if !repeats => return Err(Error::Delay),
+                    Err(reason) => reason,
+                };
+            }
+            if let Unserved::Status(status) = reason
+                && let Some(error) = error_of(status, server)
+            {
+                return Err(error);
+            }
+            if begun.elapsed() > self.settings.patience {
+                let subject = (NOT_SERVED, u64::from(server.0));
+                if let Some(sum) = AWAY.failed(subject, Instant::now()) {
+                    tracing::warn!(server = server.0, ?reason, %sum, "a data server does not serve; clients are told to come again");
+                }
+                return Err(Error::Delay);
+            }
+            tokio::time::sleep(BETWEEN).await;
+            // What was begun before a restart of the home may have been finished meanwhile, under another generation.
+            let id = row.contents.object;
+            if let Some(stored) = driver.rows().placement(id)? {
+                row = self.find(id, &stored)?.row;
+            }
+        }
+    }
+
+    fn unstable(&self) -> MutexGuard<'_, HashMap<ObjectId, Unstable>> {
+        self.unstable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a home tells its client when a data server has answered so; `None` for what passes.
+fn error_of(status: NfsStat4, server: DataServerNumber) -> Option<Error> {
+    match status {
+        // No lease at this moment, or another generation: the handle is made anew.
+        NfsStat4::Stale | NfsStat4::Delay | NfsStat4::Grace => None,
+        NfsStat4::NoSpc => Some(Error::NoSpace),
+        NfsStat4::FBig => Some(Error::TooLarge),
+        other => Some(Error::Io(format!(
+            "data server {} has answered {other:?}",
+            server.0
+        ))),
+    }
+}
+
+fn unexpected(answer: &Answer) -> Error {
+    Error::Io(format!(
+        "a data server has answered another question: {answer:?}"
+    ))
+}
+
+fn member(file: &Whereabouts, segment: Segment) -> Result<DataServerNumber> {
+    let member = file.members.get(segment.index).copied();
+    member.ok_or_else(|| Error::Io("a stripe has no data server".into()))
+}
+
+/// Runs some work side by side, not too much of it at once, and shows what came of each to `take`. After an error the rest is
+/// waited for, so that nothing is under way any more.
+async fn side_by_side<T: Send + 'static, W>(
+    works: impl Iterator<Item = W>,
+    mut take: impl FnMut(T),
+) -> Result<()>
+where
+    W: Future<Output = Result<T>> + Send + 'static,
+{
+    let (mut under_way, mut result) = (JoinSet::new(), Ok(()));
+    let mut ended = |ended: std::result::Result<Result<T>, tokio::task::JoinError>,
+                     result: &mut Result<()>| {
+        match ended {
+            Ok(Ok(done)) => take(done),
+            // A full data server is more than one that is away: it stays full.
+            Ok(Err(error)) if result.is_ok() || error != Error::Delay => *result = Err(error),
+            Ok(Err(_)) => {}
+            Err(stopped) => *result = Err(Error::Io(format!("the runtime ended: {stopped}"))),
+        }
+    };
+    for work in works {
+        if under_way.len() >= AT_ONCE
+            && let Some(done) = under_way.join_next().await
+        {
+            ended(done, &mut result);
+        }
+        if result.is_err() {
+            break;
+        }
+        under_way.spawn(work);
+    }
+    while let Some(done) = under_way.join_next().await {
+        ended(done, &mut result);
+    }
+    result
+}
+
+/// The extent that a range is.
+pub(crate) fn extent_of(range: &Range<u64>) -> vfs::Extent {
+    vfs::Extent {
+        offset: range.start,
+        length: range.end - range.start,
+    }
+}
