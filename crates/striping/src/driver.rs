@@ -15,6 +15,7 @@ use tokio::sync::{Notify, oneshot};
 use vfs::{Error, ObjectId, Result};
 
 use crate::control::Control;
+use crate::layouts::Recalls;
 use crate::records::{self, Fact};
 
 /// One run of a home.
@@ -24,6 +25,7 @@ pub(crate) struct Driver {
     woken: Notify,
     rows: PlacedRows,
     control: Arc<dyn Control>,
+    recalls: Arc<Recalls>,
     started: Instant,
 }
 
@@ -47,7 +49,7 @@ impl Driver {
         settings: HomeSettings,
         servers: impl IntoIterator<Item = DataServerNumber>,
         rows: PlacedRows,
-        control: Arc<dyn Control>,
+        (control, recalls): (Arc<dyn Control>, Arc<Recalls>),
         file_row: impl Fn(ObjectId, &[u8]) -> Result<FileRow>,
     ) -> Result<Arc<Driver>> {
         let issue = next_issue(&rows).await?;
@@ -89,6 +91,7 @@ impl Driver {
             woken: Notify::new(),
             rows,
             control,
+            recalls,
             started: Instant::now(),
         });
         tokio::spawn(run(Arc::downgrade(&driver)));
@@ -185,8 +188,7 @@ impl Driver {
                         let _gone = waiting.send(outcome);
                     }
                 }
-                // Nobody but the home itself has any.
-                Command::Recall(..) => {}
+                Command::Recall(_, holder) => self.recalls.recall(holder),
             }
         }
         Ok(())

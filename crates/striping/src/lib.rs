@@ -13,6 +13,7 @@
 mod contents;
 mod control;
 mod driver;
+mod layouts;
 mod records;
 mod sessions;
 mod striped;

@@ -18,6 +18,7 @@ use vfs::{Error, ObjectId, Result};
 
 use crate::control::Control;
 use crate::driver::Driver;
+use crate::layouts::Recalls;
 use crate::sessions::{Answer, Ask, Sessions, Unserved};
 use crate::view::{PoolView, Whereabouts};
 
@@ -63,6 +64,7 @@ pub(crate) struct Inner {
     driver: OnceLock<Arc<Driver>>,
     sessions: Sessions,
     unstable: Mutex<HashMap<ObjectId, Unstable>>,
+    pub(crate) recalls: Arc<Recalls>,
 }
 
 /// What was written to a file and may not be stable.
@@ -93,6 +95,7 @@ impl Striped {
                 driver: OnceLock::new(),
                 sessions: Sessions::new(settings.patience),
                 unstable: Mutex::default(),
+                recalls: Arc::default(),
             }),
             runtime: runtime::Handle::current(),
         }
@@ -109,7 +112,7 @@ impl Striped {
             self.inner.settings.home,
             view.servers.iter().copied(),
             rows,
-            control,
+            (control, self.inner.recalls.clone()),
             |object, stored| Ok(view.find(object, stored)?.row),
         );
         let driver = driver.await?;
@@ -145,7 +148,7 @@ impl Inner {
         view.clone()
     }
 
-    fn driver(&self) -> Result<&Arc<Driver>> {
+    pub(crate) fn driver(&self) -> Result<&Arc<Driver>> {
         self.driver.get().ok_or(Error::Delay)
     }
 

@@ -1,0 +1,165 @@
+//! Layouts of striped files: clients read at the data servers themselves (rules 2, 3 and 8).
+//!
+//! For reading only. A client that writes past the home makes files whose size the data servers know alone (rule 7), and nobody asks
+//! them for it yet.
+//!
+//! What must never enter: stateids, callbacks, and which client holds what.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use nfs4_server::{
+    DeviceId, FileLayout, LayoutAccess, LayoutEvent, LayoutHolder, LayoutProperties, Layouts,
+    NoLayout,
+};
+use pool::home::{Holder, Outcome, Request};
+use pool::{Access, DeviceGroupNumber, Placement};
+use vfs::{ObjectId, Result};
+
+use crate::striped::{Inner, Striped};
+
+type Listener = Arc<dyn Fn(LayoutEvent) + Send + Sync>;
+
+/// Who hears that layouts are to be given back.
+#[derive(Default)]
+pub(crate) struct Recalls(RwLock<Option<Listener>>);
+
+impl fmt::Debug for Recalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recalls")
+    }
+}
+
+impl Recalls {
+    pub(crate) fn recall(&self, holder: Holder) {
+        let listener = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let listener = listener.clone();
+        if let Some(listener) = listener {
+            listener(LayoutEvent::Recall(LayoutHolder(holder.0)));
+        }
+    }
+}
+
+impl Inner {
+    /// The device that a group is, with the address of each data server. `None` while one of them is not known: clients could not
+    /// use it.
+    fn device_of(&self, number: DeviceGroupNumber) -> Option<(DeviceId, Vec<SocketAddr>)> {
+        let (view, driver) = (self.view(), self.driver().ok()?);
+        let members = view.groups.get(&number)?.members();
+        let address = |member: &pool::DataServerNumber| driver.control().address(*member);
+        let addresses: Vec<SocketAddr> = members.iter().map(address).collect::<Option<_>>()?;
+        // Other addresses are another device (rule 2).
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&view.pool.0.to_be_bytes());
+        hasher.update(&number.0.to_be_bytes());
+        for (member, address) in members.iter().zip(&addresses) {
+            hasher.update(&member.0.to_be_bytes());
+            hasher.update(format!("{address} ").as_bytes());
+        }
+        let mut id = [0; 16];
+        hasher.finalize_xof().fill(&mut id);
+        Some((DeviceId(id), addresses))
+    }
+
+    fn all_devices(&self) -> Vec<(DeviceId, Vec<SocketAddr>)> {
+        let groups = self.view().groups;
+        let devices = groups.keys().map(|number| self.device_of(*number));
+        devices.flatten().collect()
+    }
+
+    /// A layout of a file has ended; how is for the home to look at. What is gone has none.
+    async fn end_layout(&self, file: ObjectId, request: Request) -> Result<()> {
+        let driver = self.driver()?;
+        let Some(stored) = driver.rows().placement(file)? else {
+            return Ok(());
+        };
+        let row = self.find(file, &stored)?.row;
+        driver.request(&row, request).await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl Layouts for Striped {
+    fn properties(&self) -> LayoutProperties {
+        let unit = self.inner.view().new_files.map(|new| new.unit.bytes());
+        LayoutProperties {
+            // At most 16 MiB.
+            stripe_unit: unit.unwrap_or_default() as u32,
+            threshold: None,
+        }
+    }
+
+    async fn device(&self, device: DeviceId) -> Option<Vec<Vec<SocketAddr>>> {
+        let mut all = self.inner.all_devices().into_iter();
+        let (_, addresses) = all.find(|(id, _)| *id == device)?;
+        Some(addresses.into_iter().map(|address| vec![address]).collect())
+    }
+
+    fn devices(&self) -> Vec<DeviceId> {
+        let all = self.inner.all_devices().into_iter();
+        all.map(|(id, _)| id).collect()
+    }
+
+    async fn layout(
+        &self,
+        file: ObjectId,
+        holder: LayoutHolder,
+        access: LayoutAccess,
+    ) -> std::result::Result<FileLayout, NoLayout> {
+        if access != LayoutAccess::Read {
+            return Err(NoLayout::Unavailable);
+        }
+        let for_now = |_| NoLayout::ThroughServer;
+        let driver = self.inner.driver().map_err(for_now)?;
+        let stored = driver.rows().placement(file).map_err(for_now)?;
+        let stored = stored.ok_or(NoLayout::Unavailable)?;
+        let placement = Placement::decode(&stored).map_err(|_| NoLayout::Unavailable)?;
+        let found = self.inner.find(file, &stored);
+        let row = found.map_err(|_| NoLayout::Unavailable)?.row;
+        let device = self.inner.device_of(placement.group);
+        let (device, _) = device.ok_or(NoLayout::ThroughServer)?;
+        let wanted = Request::Layout(Holder(holder.0), Access::Read);
+        match driver.request(&row, wanted).await {
+            Ok(Outcome::Layout(handles)) => Ok(FileLayout {
+                device,
+                stripe_unit: placement.unit.bytes() as u32,
+                first_index: placement.first_index.into(),
+                handles: handles
+                    .iter()
+                    .map(|(_, handle)| Bytes::copy_from_slice(handle.as_bytes()))
+                    .collect(),
+            }),
+            Ok(Outcome::Conflict) => Err(NoLayout::Recalled),
+            Ok(Outcome::Gone) => Err(NoLayout::Gone),
+            Ok(_) | Err(_) => Err(NoLayout::ThroughServer),
+        }
+    }
+
+    async fn returned(&self, file: ObjectId, holder: LayoutHolder) -> Result<()> {
+        let request = Request::Return(Holder(holder.0));
+        self.inner.end_layout(file, request).await
+    }
+
+    async fn lost(&self, file: ObjectId, holder: LayoutHolder) -> Result<()> {
+        let request = Request::Lost(Holder(holder.0));
+        self.inner.end_layout(file, request).await
+    }
+
+    async fn commit(
+        &self,
+        _: ObjectId,
+        _: LayoutHolder,
+        _: Option<u64>,
+    ) -> std::result::Result<u64, NoLayout> {
+        // Nobody has a layout to write by.
+        Err(NoLayout::ThroughServer)
+    }
+
+    fn on_event(&self, listener: Listener) {
+        let mut known = (self.inner.recalls.0.write()).unwrap_or_else(PoisonError::into_inner);
+        *known = Some(listener);
+    }
+}

@@ -1,0 +1,216 @@
+//! Clients that know layouts read striped files at the data servers, of a store that has their rows.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+#[path = "../../data-server/tests/fixture/tcp.rs"]
+mod tcp;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fixture::nfs::options;
+use fixture::{Site, UNIT};
+use nfs4::callback::CbLayoutrecallArgs;
+use nfs4::{Attributes4, FileLayout4, LayoutIomode4, NfsFh4, NfsStat4, ResOp4, Stateid4};
+use nfs4_client::{Callbacks, Client, How, OpenFile, Options, ops};
+use nfs4_server::{AccessMode, AccessRule, Export, Namespace, Service, Squash};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// Counts recalls, and keeps what it has.
+#[derive(Debug, Default)]
+struct Keeps(AtomicUsize);
+
+impl Callbacks for Keeps {
+    fn recall_layout(&self, _: &CbLayoutrecallArgs) -> NfsStat4 {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        NfsStat4::Delay
+    }
+}
+
+/// A metadata server over a site.
+struct Metadata {
+    address: SocketAddr,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Metadata {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Metadata {
+    async fn over(site: &Site) -> Metadata {
+        let export = Export::new("/export".parse().unwrap(), site.store.clone(), vec![rule()]);
+        let export = export.with_layouts(site.striped.clone());
+        let namespace = Namespace::new(vec![export]).unwrap();
+        let service = Service::new(namespace, options("a metadata server".into()));
+        // Nobody has anything to reclaim.
+        service.housekeep().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(tcp::accept(listener, service));
+        Metadata { address, serving }
+    }
+
+    /// A client with a file of so many stripe units.
+    async fn with_file(&self, units: u64) -> (Client, OpenFile, Bytes) {
+        let client = Client::connect(Options::at(self.address)).await.unwrap();
+        let root = client.mount("/export").await.unwrap();
+        let file = client.open(&root, "file", &How::create(0o644)).await;
+        let file = file.unwrap();
+        let bytes: Vec<u8> = (0..units * UNIT).map(|at| (at % 251) as u8).collect();
+        let bytes = Bytes::from(bytes);
+        client.write_all(&file, 0, &bytes).await.unwrap();
+        (client, file, bytes)
+    }
+}
+
+/// Everybody may read and write.
+fn rule() -> AccessRule {
+    AccessRule {
+        clients: "*".parse().unwrap(),
+        mode: AccessMode::ReadWrite,
+        squash: Squash::None,
+        anonymous_user: 65534,
+        anonymous_group: 65534,
+        secure: false,
+    }
+}
+
+async fn asked(
+    client: &Client,
+    file: &OpenFile,
+    iomode: LayoutIomode4,
+) -> Result<(Stateid4, FileLayout4), NfsStat4> {
+    let layout = client.layout(&file.handle, file.stateid, iomode).await;
+    let layout = layout.map_err(|error| error.status().unwrap());
+    layout.map(|(got, body)| (got.stateid, body))
+}
+
+/// A layout, once the data servers serve.
+async fn layout(client: &Client, file: &OpenFile) -> FileLayout4 {
+    loop {
+        match asked(client, file, LayoutIomode4::Read).await {
+            Ok((_, body)) => return body,
+            Err(NfsStat4::BadLayout | NfsStat4::RecallConflict) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The data servers of a layout, in the order of stripes.
+async fn servers(client: &Client, layout: &FileLayout4) -> Vec<Client> {
+    let device = client.device(layout.deviceid).await.unwrap();
+    let mut servers = Vec::new();
+    for addresses in &device.multipath_ds_list {
+        let address = addresses.0[0].socket().unwrap();
+        servers.push(Client::connect(Options::at(address)).await.unwrap());
+    }
+    servers
+}
+
+async fn read(server: &Client, handle: &NfsFh4, offset: u64) -> Result<Bytes, NfsStat4> {
+    let read = ops::read(Stateid4::ANONYMOUS, offset, UNIT as u32);
+    let mut reply = server
+        .compound(vec![ops::putfh(handle), read])
+        .await
+        .unwrap();
+    match reply.results.pop() {
+        Some(ResOp4::Read(Ok(read))) => Ok(read.data),
+        _ => Err(reply.status),
+    }
+}
+
+async fn is_fenced(servers: &[Client], layout: &FileLayout4) -> bool {
+    for (server, handle) in servers.iter().zip(&layout.fh_list) {
+        if read(server, handle, 0).await != Err(NfsStat4::Stale) {
+            return false;
+        }
+    }
+    true
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_stripe_is_read_where_its_layout_says() {
+    let site = Site::new().await;
+    let metadata = Metadata::over(&site).await;
+    let (client, file, bytes) = metadata.with_file(7).await;
+    let layout = layout(&client, &file).await;
+    assert_eq!(u64::from(layout.util), UNIT);
+    let servers = servers(&client, &layout).await;
+    assert_eq!((servers.len(), layout.fh_list.len()), (3, 3));
+    for unit in 0..7 {
+        let place = (unit + u64::from(layout.first_stripe_index)) as usize % 3;
+        let offset = unit * UNIT;
+        let read = read(&servers[place], &layout.fh_list[place], offset).await;
+        let expected = &bytes[offset as usize..(offset + UNIT) as usize];
+        assert!(read.unwrap()[..] == *expected, "unit {unit}");
+    }
+    // What the client writes goes through the metadata server, and shows at the data servers at once.
+    let refused = asked(&client, &file, LayoutIomode4::ReadWrite).await;
+    assert_eq!(refused.map(|_| ()), Err(NfsStat4::LayoutUnavailable));
+    let written = Bytes::from_static(b"new");
+    client.write_all(&file, 0, &written).await.unwrap();
+    let place = layout.first_stripe_index as usize;
+    let first = read(&servers[place], &layout.fh_list[place], 0)
+        .await
+        .unwrap();
+    assert_eq!(&first[..3], b"new");
+    client.close(&file).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_keeps_its_layout_reads_nothing_once_the_file_is_cut() {
+    let site = Site::new().await;
+    let metadata = Metadata::over(&site).await;
+    let (writer, file, bytes) = metadata.with_file(4).await;
+    let keeps = Arc::new(Keeps::default());
+    let reader = Client::connect(Options {
+        callbacks: keeps.clone(),
+        ..Options::at(metadata.address)
+    });
+    let reader = reader.await.unwrap();
+    let opened = reader
+        .open_handle(&file.handle, &How::read())
+        .await
+        .unwrap();
+    let old = layout(&reader, &opened).await;
+    let servers = servers(&reader, &old).await;
+    let shorter = Attributes4 {
+        size: Some(5),
+        ..Attributes4::default()
+    };
+    let cut = writer.setattr(&file.handle, file.stateid, &shorter).await;
+    cut.unwrap();
+    assert!(keeps.0.load(Ordering::Relaxed) > 0);
+    assert!(is_fenced(&servers, &old).await);
+    let new = layout(&reader, &opened).await;
+    let place = new.first_stripe_index as usize;
+    let rest = read(&servers[place], &new.fh_list[place], 0).await.unwrap();
+    assert_eq!(rest[..], bytes[..5]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_a_data_server_is_away_there_are_no_layouts_and_then_another_device() {
+    let mut site = Site::new().await;
+    let metadata = Metadata::over(&site).await;
+    let (client, file, _) = metadata.with_file(1).await;
+    let before = layout(&client, &file).await;
+    site.stop(2).await;
+    while asked(&client, &file, LayoutIomode4::Read).await.map(|_| ()) != Err(NfsStat4::BadLayout) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    site.start(2).await;
+    let after = layout(&client, &file).await;
+    assert_ne!(before.deviceid, after.deviceid, "its port has changed");
+    let device = client.device(after.deviceid).await.unwrap();
+    assert_eq!(device.multipath_ds_list.len(), 3);
+}
