@@ -36,6 +36,8 @@ struct State {
     /// Who waits for which operation.
     waiting: HashMap<OperationId, oneshot::Sender<Outcome>>,
     next_operation: u64,
+    /// Which run of each data server has asked last.
+    runs: BTreeMap<DataServerNumber, u64>,
     /// The rows of intents, as they are kept.
     intents: BTreeMap<IntentNumber, Owed>,
     /// Nothing can be kept any more.
@@ -85,6 +87,7 @@ impl Driver {
                 commands: Vec::new(),
                 waiting: HashMap::new(),
                 next_operation: 0,
+                runs: BTreeMap::new(),
                 intents,
                 failed: false,
             }),
@@ -98,10 +101,23 @@ impl Driver {
         Ok(driver)
     }
 
-    /// A data server has sent a message.
-    pub(crate) fn receive(&self, from: DataServerNumber, message: ToHome) {
+    /// A data server has sent a message. Whether it was away, or was started anew, and is back with that.
+    pub(crate) fn receive(&self, from: DataServerNumber, message: ToHome) -> bool {
         let now = self.now();
-        self.decide(|home| home.handle(now, from, message));
+        let run = match &message {
+            ToHome::Ask { standing, .. } => Some(standing.run),
+            ToHome::Taken { .. } | ToHome::Looked { .. } => None,
+        };
+        let mut state = self.state();
+        let served = state.home.serves(now, from);
+        let commands = state.home.handle(now, from, message);
+        state.commands.extend(commands);
+        let began = !served && state.home.serves(now, from);
+        let before = run.and_then(|run| state.runs.insert(from, run));
+        let is_another = before.is_some_and(|before| run != Some(before));
+        drop(state);
+        self.woken.notify_one();
+        began || is_another
     }
 
     /// Data servers have joined.
@@ -146,14 +162,6 @@ impl Driver {
 
     pub(crate) fn control(&self) -> &dyn Control {
         &*self.control
-    }
-
-    fn decide(&self, decision: impl FnOnce(&mut Home) -> Vec<Command>) {
-        let mut state = self.state();
-        let commands = decision(&mut state.home);
-        state.commands.extend(commands);
-        drop(state);
-        self.woken.notify_one();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

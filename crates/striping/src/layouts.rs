@@ -5,6 +5,7 @@
 //!
 //! What must never enter: stateids, callbacks, and which client holds what.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,7 +17,7 @@ use nfs4_server::{
     NoLayout,
 };
 use pool::home::{Holder, Outcome, Request};
-use pool::{Access, DeviceGroupNumber, Placement};
+use pool::{Access, DataServerNumber, DeviceGroupNumber, Placement};
 use vfs::{ObjectId, Result};
 
 use crate::striped::{Inner, Striped};
@@ -35,10 +36,14 @@ impl fmt::Debug for Recalls {
 
 impl Recalls {
     pub(crate) fn recall(&self, holder: Holder) {
+        self.say(LayoutEvent::Recall(LayoutHolder(holder.0)));
+    }
+
+    fn say(&self, event: LayoutEvent) {
         let listener = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let listener = listener.clone();
         if let Some(listener) = listener {
-            listener(LayoutEvent::Recall(LayoutHolder(holder.0)));
+            listener(event);
         }
     }
 }
@@ -49,7 +54,7 @@ impl Inner {
     fn device_of(&self, number: DeviceGroupNumber) -> Option<(DeviceId, Vec<SocketAddr>)> {
         let (view, driver) = (self.view(), self.driver().ok()?);
         let members = view.groups.get(&number)?.members();
-        let address = |member: &pool::DataServerNumber| driver.control().address(*member);
+        let address = |member: &DataServerNumber| driver.control().address(*member);
         let addresses: Vec<SocketAddr> = members.iter().map(address).collect::<Option<_>>()?;
         // Other addresses are another device (rule 2).
         let mut hasher = blake3::Hasher::new();
@@ -64,10 +69,38 @@ impl Inner {
         Some((DeviceId(id), addresses))
     }
 
+    /// Clients that could not reach a data server leave its devices alone for a while, unless they are told to forget them (rule 10).
+    /// What they ask then has its present address.
+    pub(crate) fn server_is_back(&self, server: DataServerNumber) {
+        let groups = self.view().groups;
+        let has_it = |group: &DeviceGroupNumber| {
+            let group = groups.get(group);
+            group.is_some_and(|group| group.members().contains(&server))
+        };
+        let concerned: Vec<DeviceId> = {
+            let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+            let (gone, kept) = std::mem::take(&mut *given)
+                .into_iter()
+                .partition(|(_, group)| has_it(group));
+            *given = kept;
+            let gone: BTreeMap<DeviceId, DeviceGroupNumber> = gone;
+            gone.into_keys().collect()
+        };
+        for device in concerned {
+            self.recalls.say(LayoutEvent::DeviceGone(device));
+        }
+    }
+
+    /// All devices that can be told of now; it is noted that they were.
     fn all_devices(&self) -> Vec<(DeviceId, Vec<SocketAddr>)> {
         let groups = self.view().groups;
-        let devices = groups.keys().map(|number| self.device_of(*number));
-        devices.flatten().collect()
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let devices = groups.keys().filter_map(|number| {
+            let device = self.device_of(*number)?;
+            given.insert(device.0, *number);
+            Some(device)
+        });
+        devices.collect()
     }
 
     /// A layout of a file has ended; how is for the home to look at. What is gone has none.

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use nfs4::{NfsStat4, Verifier4};
+use nfs4_server::DeviceId;
 use pool::home::{HomeSettings, Outcome, Request};
-use pool::{Act, DataServerNumber, Segment, ToHome};
+use pool::{Act, DataServerNumber, DeviceGroupNumber, Segment, ToHome};
 use store::{PlacedRows, SyncError};
 use throttle::Throttle;
 use tokio::runtime;
@@ -65,6 +66,8 @@ pub(crate) struct Inner {
     sessions: Sessions,
     unstable: Mutex<HashMap<ObjectId, Unstable>>,
     pub(crate) recalls: Arc<Recalls>,
+    /// The devices that clients may have been told of.
+    pub(crate) given: Mutex<BTreeMap<DeviceId, DeviceGroupNumber>>,
 }
 
 /// What was written to a file and may not be stable.
@@ -96,6 +99,7 @@ impl Striped {
                 sessions: Sessions::new(settings.patience),
                 unstable: Mutex::default(),
                 recalls: Arc::default(),
+                given: Mutex::default(),
             }),
             runtime: runtime::Handle::current(),
         }
@@ -123,7 +127,10 @@ impl Striped {
     /// have come. One that comes before [`Striped::start`] is not heard: it is said again.
     pub fn receive(&self, from: DataServerNumber, message: ToHome) {
         if let Some(driver) = self.inner.driver.get() {
-            driver.receive(from, message);
+            let is_back = driver.receive(from, message);
+            if is_back {
+                self.inner.server_is_back(from);
+            }
         }
     }
 

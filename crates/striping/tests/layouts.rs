@@ -14,21 +14,29 @@ use std::time::Duration;
 use bytes::Bytes;
 use fixture::nfs::options;
 use fixture::{Site, UNIT};
-use nfs4::callback::CbLayoutrecallArgs;
-use nfs4::{Attributes4, FileLayout4, LayoutIomode4, NfsFh4, NfsStat4, ResOp4, Stateid4};
+use nfs4::callback::{CbLayoutrecallArgs, CbNotifyDeviceidArgs};
+use nfs4::{
+    ArgOp4, Attributes4, FileLayout4, GetdeviceinfoArgs, LayoutIomode4, NfsFh4, NfsStat4, ResOp4,
+    Stateid4, layout_type,
+};
 use nfs4_client::{Callbacks, Client, How, OpenFile, Options, ops};
 use nfs4_server::{AccessMode, AccessRule, Export, Namespace, Service, Squash};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Counts recalls, and keeps what it has.
+/// Counts recalls and devices that are gone, and keeps what it has.
 #[derive(Debug, Default)]
-struct Keeps(AtomicUsize);
+struct Keeps(AtomicUsize, AtomicUsize);
 
 impl Callbacks for Keeps {
     fn recall_layout(&self, _: &CbLayoutrecallArgs) -> NfsStat4 {
         self.0.fetch_add(1, Ordering::Relaxed);
         NfsStat4::Delay
+    }
+
+    fn notify_device(&self, _: &CbNotifyDeviceidArgs) -> NfsStat4 {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        NfsStat4::Ok
     }
 }
 
@@ -204,11 +212,28 @@ async fn while_a_data_server_is_away_there_are_no_layouts_and_then_another_devic
     let metadata = Metadata::over(&site).await;
     let (client, file, _) = metadata.with_file(1).await;
     let before = layout(&client, &file).await;
+    let keeps = Arc::new(Keeps::default());
+    let watcher = Client::connect(Options {
+        callbacks: keeps.clone(),
+        ..Options::at(metadata.address)
+    });
+    let watcher = watcher.await.unwrap();
+    let watch = ArgOp4::Getdeviceinfo(GetdeviceinfoArgs {
+        device_id: before.deviceid,
+        layout_type: layout_type::NFSV4_1_FILES,
+        maxcount: 4096,
+        notify_types: [2].into_iter().collect(),
+    });
+    let watching = watcher.compound(vec![watch]).await.unwrap();
+    assert!(watching.status.is_ok(), "{watching:?}");
     site.stop(2).await;
     while asked(&client, &file, LayoutIomode4::Read).await.map(|_| ()) != Err(NfsStat4::BadLayout) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     site.start(2).await;
+    while keeps.1.load(Ordering::Relaxed) == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let after = layout(&client, &file).await;
     assert_ne!(before.deviceid, after.deviceid, "its port has changed");
     let device = client.device(after.deviceid).await.unwrap();
