@@ -74,8 +74,10 @@ impl Run {
         newest.expect("a set has replicas").clone()
     }
 
-    /// Whether so many run without one that is removed that they can agree on it, and one that has everything takes part. Else
-    /// nothing could be decided any more, not even that. The first replica is never removed.
+    /// Whether so many run without one that is removed that they can agree on it, and those of them who take part have
+    /// everything. Else nothing could be decided any more, not even that; or those who have just come in would wait for what
+    /// the one that is gone still owed them, until somebody says that they are the whole set. The first replica is never
+    /// removed.
     fn may_go(&self, raw: u16) -> bool {
         let newest = self.newest_view();
         let others = self.up.iter().filter(|up| **up != raw);
@@ -83,7 +85,11 @@ impl Run {
         let votes = |up: &&u16| newest.configured.contains(&slot(**up));
         let holds = |up: &u16| newest.active.contains(&slot(*up)) && Some(*up) != self.witness;
         let enough = others.iter().filter(votes).count() >= newest.majority();
-        raw != 1 && self.rested && enough && others.iter().any(holds)
+        let mut taking_part = others
+            .iter()
+            .filter(|up| newest.active.contains(&slot(**up)));
+        let whole = taking_part.all(|up| self.world.is_up_to_date(slot(*up)));
+        raw != 1 && self.rested && enough && whole && others.iter().any(holds)
     }
 
     /// What can happen now.
@@ -298,4 +304,30 @@ fn counterexample_41_what_was_frozen_with_a_removed_replica_stands_for_ever() {
     play(true).unwrap();
     let broken = play(false).unwrap_err();
     assert_eq!(broken.invariant, "I8", "{broken}");
+}
+
+/// Of three the second is away, and the others are gone for ever. It lacks what they made meanwhile, and goes on alone.
+#[test]
+fn a_member_that_was_away_goes_on_alone_when_the_others_are_gone() {
+    for (majority, pause) in [false, true].into_iter().zip(PAUSES.into_iter().rev()) {
+        let beginning = Beginning {
+            size: 3,
+            witness: false,
+            majority,
+        };
+        let mut faults = [
+            Fault::Crash(slot(2)),
+            Fault::Crash(slot(3)),
+            Fault::Crash(slot(1)),
+            Fault::Start(slot(2)),
+            Fault::Recover(slot(2)),
+            Fault::Start(slot(4)),
+        ]
+        .into_iter();
+        play_events(beginning, &mut |events| {
+            let event = vec![(0, faults.next()?)];
+            assert!(events.contains(&event), "{event:?} of {events:?}");
+            Some((event, pause))
+        });
+    }
 }

@@ -81,7 +81,7 @@ impl World {
         let mut at_entry = site.heads_at_entry.iter();
         let stable = at_entry.all(|(origin, entry)| head(&site.stable.heads, *origin) >= *entry);
         let fits = stamp.entered == site.entered && stable && view.active.contains(&slot);
-        if !fits || (!takes_part && !site.caught_up && !self.was_up_to_date(slot)) {
+        if !fits || (!takes_part && !self.is_up_to_date(slot)) {
             return;
         }
         let until = takes_part.then_some(&site.heads_at_entry);
@@ -134,6 +134,12 @@ impl World {
         }
         self.try_to_renounce(slot);
         self.conclude(slot);
+    }
+
+    /// Whether a replica that takes part has everything that the others had when it came into the view.
+    #[must_use]
+    pub fn is_up_to_date(&self, slot: ReplicaSlot) -> bool {
+        self.replicas[&slot].site.caught_up || self.was_up_to_date(slot)
     }
 
     /// Whether a replica takes part, and was up to date at some time since it came from outside. All that it had acknowledged is
