@@ -2,6 +2,8 @@
 //!
 //! What must never enter: what a set is, and how a server joins it.
 
+mod removal;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
@@ -40,7 +42,11 @@ pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
             }
             members(&joined)
         }
-        SetCommand::Remove { slot, data } => remove(*slot, &directory(data))?,
+        SetCommand::Remove {
+            slot,
+            discard,
+            data,
+        } => removal::remove(*slot, *discard, &directory(data))?,
         SetCommand::Address(arguments) => address(arguments)?,
         SetCommand::ClientAddress(arguments) => client_address(arguments)?,
         SetCommand::Name { slot, name, data } => rename(*slot, name, &directory(data))?,
@@ -367,18 +373,6 @@ fn members(joined: &Joined) -> String {
     }
     text += &warning(joined);
     text
-}
-
-fn remove(slot: u16, data: &Path) -> Result<String, Failure> {
-    set::revoke(data, slot)?;
-    let mut text = format!(
-        "Replica {slot} is removed: the members refuse it as soon as they learn of it, and the set takes it out of \
-         the view and counts majorities without it when they have agreed on that (`meridian view` shows it). If something \
-         of it is frozen (`meridian frozen`), that waits for `meridian thaw --discard {slot} --reason TEXT`. Its slot \
-         is never used again; to return, its server joins anew, with an empty data directory.\n"
-    );
-    text += &warning(&set::members(data)?);
-    Ok(text)
 }
 
 /// What a set of two has to be told, or one that a further server would make safer.

@@ -272,6 +272,32 @@ fn what_was_given_up_is_listed_and_copied_out_at_the_server_that_had_it() {
     assert!(told.contains("no discarded versions"), "{told}");
 }
 
+/// A lost server was removed without a word about the changes that it alone had, and could not hand them over any more.
+#[test]
+fn a_lost_server_that_alone_has_something_is_removed_only_on_an_explicit_word() {
+    // Contents are not sent before the server is killed.
+    let settings = format!("{HASTY}data_delay = \"1 min\"\n");
+    let [
+        (first, _first_server),
+        (_second, _second_server),
+        (_third, third_server),
+    ] = three_configured(&settings);
+    kill_while_it_decides(third_server);
+    until(&first, |view| {
+        let mut losses = view.losses.iter();
+        losses.any(|loss| loss.frozen_controls > 0)
+    });
+    refuse(
+        &first.command(&["remove", "3"]),
+        &["replica 3 is lost", "nothing was done", "--discard"],
+    );
+    assert!(!first.members().contains("removed"));
+    let told = succeed(&first.command(&["remove", "3", "--discard"]));
+    assert!(told.contains("What it alone had is given up"), "{told}");
+    until(&first, |view| view.members.len() == 2);
+    assert!(frozen(&first).is_empty());
+}
+
 fn refuse_what_makes_no_sense(site: &Site) {
     let thaw = |discard: &str, reason: &str| {
         site.meridian(&["thaw", "--discard", discard, "--reason", reason, "--yes"])

@@ -14,6 +14,7 @@ use crate::driver::replica_state::ReplicaState;
 use crate::handle::Replica;
 use crate::membership::authority;
 use crate::membership::losses;
+use crate::membership::views;
 use crate::state::members::REMOVED;
 use crate::state::time::unix_seconds;
 
@@ -74,6 +75,8 @@ pub struct LossView {
     pub since_unix_s: u64,
     /// So many of its controls are frozen.
     pub frozen_controls: usize,
+    /// It may alone have something: then its removal waits for an administrator.
+    pub leaves_something: bool,
     /// They have been decided to end.
     pub settled: bool,
     /// All who are left have the same of it, so that this can be decided.
@@ -180,6 +183,7 @@ impl Replica {
                 slot: slot.0,
                 since_unix_s: loss.since_unix_s,
                 frozen_controls,
+                leaves_something: views::leaves_something(shared, slot),
                 settled: !loss.settled.is_empty(),
                 ready_to_settle: waits_for.is_none(),
                 waits_for,

@@ -36,11 +36,17 @@ pub(crate) enum SetCommand {
         json: bool,
     },
     /// Remove a member for ever, on the server that keeps the authority
+    ///
+    /// Refused while that member may have something that nobody else has: it never comes back to hand it over. A newcomer that has never
+    /// taken part has nothing.
     #[command(alias = "revoke")]
     Remove {
         /// The member's number, as `meridian set members` shows it
         #[arg(value_name = "REPLICA")]
         slot: u16,
+        /// Give up what the member alone has, as `meridian thaw --discard` does
+        #[arg(long)]
+        discard: bool,
         /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,

@@ -161,9 +161,12 @@ impl Sites {
         let inviter = self.server(FIRST);
         let mut server = self.server(site);
         if server.is_lost() {
-            // Being removed twice does no harm.
+            // Being removed twice does no harm. It is refused until the others have taken over what it was deciding about.
             let slot = slots[site].to_string();
-            inviter.handle().ask(&["set", "remove", &slot])?;
+            if let Err(error) = inviter.handle().ask(&["set", "remove", &slot]) {
+                eprintln!("nemesis: not removed yet: {error:#}");
+                return Ok(false);
+            }
             if let Err(error) = server.replace(&inviter) {
                 eprintln!("nemesis: not replaced yet: {error:#}");
                 return Ok(false);

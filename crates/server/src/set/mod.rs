@@ -438,6 +438,14 @@ pub fn certificate_expires(data: &Path) -> Result<SystemTime, SetCommandError> {
     Ok(SetDirectory::new(set_path(data)).certificate_expires()?)
 }
 
+/// Looks whether the authority is kept here, so that members can be invited and removed.
+///
+/// # Errors
+/// [`SetCommandError`], each with what to do next.
+pub fn check_keeper(data: &Path) -> Result<(), SetCommandError> {
+    tokens(data).map(drop)
+}
+
 /// Removes a member: whatever certificate it shows is refused from now on. Its slot is never used again.
 ///
 /// # Errors

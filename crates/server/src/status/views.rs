@@ -67,6 +67,9 @@ pub struct LossStatus {
     pub since_unix_s: u64,
     /// So many of its controls keep objects frozen.
     pub frozen_controls: u64,
+    /// Whether it may alone have something: then its removal waits for an administrator.
+    #[serde(default)]
+    pub leaves_something: bool,
     /// Whether all of its controls have ended.
     pub settled: bool,
     /// Whether they can be ended now.
@@ -156,6 +159,7 @@ fn loss(view: replica::LossView) -> LossStatus {
         slot: view.slot,
         since_unix_s: view.since_unix_s,
         frozen_controls: view.frozen_controls as u64,
+        leaves_something: view.leaves_something,
         settled: view.settled,
         ready_to_settle: view.ready_to_settle,
         waits_for: view.waits_for,
@@ -312,6 +316,7 @@ impl ViewStatus {
                 slot: 3,
                 since_unix_s: 1_790_000_000,
                 frozen_controls: 2,
+                leaves_something: true,
                 settled: false,
                 ready_to_settle: true,
                 waits_for: None,

@@ -17,7 +17,7 @@ mod missed;
 mod rejoin;
 mod seam;
 
-pub(crate) use configuring::{configure, note_current};
+pub(crate) use configuring::{configure, leaves_something, note_current};
 pub(crate) use exclude::{silent, watch};
 pub(crate) use following::{begin, follow, notice_end};
 pub(crate) use join::{caught_up, entered, say_entered, waits_for_copy};
