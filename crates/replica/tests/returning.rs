@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fixture::{Crashed, PATIENCE, ROOT, Set, eventually};
+use fixture::{Crashed, PATIENCE, ROOT, Set, eventually, root};
 use replica::{ReturnView, Settings, Stage};
 use store::ContentPiece;
+use vfs::{AccessCheck, Error, Stability};
 
 /// How many files are missed, and of which size.
 const FEW: (usize, usize) = (24, 128 << 10);
@@ -70,6 +71,56 @@ async fn miss(set: &mut Set, (files, length): (usize, usize)) -> Crashed {
     }
     tokio::time::sleep(LATELY).await;
     away
+}
+
+/// More files than anybody may lack who is admitted were written all the time, each again before the last write had arrived: whoever had
+/// been away stayed away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_are_written_all_the_time_keep_nobody_away() {
+    let mut set = Set::failing(3).await;
+    let mut busy = Vec::new();
+    for number in 0..80 {
+        let name = format!("busy-{number}");
+        busy.push(set.sites[0].save(ROOT, &name, b"first").await.unwrap());
+    }
+    set.rest().await;
+    let third = set.crash(2).await;
+    let replica = set.sites[0].replica.clone();
+    eventually("the others go on without it", || {
+        let members = replica.view_status().members;
+        replica.ready()
+            && members
+                .iter()
+                .any(|member| member.slot == 3 && !member.active)
+    })
+    .await;
+    drop(replica);
+    set.cable.slow(4 << 20, Duration::from_millis(150));
+    let (files, over) = (set.sites[0].files.clone(), Arc::new(AtomicBool::new(false)));
+    let writer = {
+        let over = over.clone();
+        tokio::spawn(async move {
+            let mut written = 0_u64;
+            while !over.load(Ordering::Relaxed) {
+                let file = busy[written as usize % busy.len()];
+                let who = root();
+                let bytes = written.to_be_bytes().to_vec().into();
+                let by = AccessCheck::Open(&who);
+                // Who is told to come again comes again with the next round.
+                let answer = files.write(by, file, 0, bytes, Stability::Unstable).await;
+                assert!(matches!(answer, Ok(_) | Err(Error::Delay)), "{answer:?}");
+                written += 1;
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    tokio::time::sleep(LATELY).await;
+    set.revive(2, third).await;
+    set.revive_until_ready(2).await;
+    over.store(true, Ordering::Relaxed);
+    writer.await.unwrap();
+    set.cable.slow(1 << 30, Duration::ZERO);
+    set.assert_equal().await;
 }
 
 /// What the third replica, and the first about it, say of its return.

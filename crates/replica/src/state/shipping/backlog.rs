@@ -410,14 +410,14 @@ impl Backlog {
         known.filter(|bytes| *bytes <= LONGEST).unwrap_or(u64::MAX)
     }
 
-    /// Since when the peer lacks something of the file that has been incomplete longest.
+    /// Nothing that the peer lacks was changed before this.
     #[must_use]
     pub fn oldest(&self) -> Option<Moment> {
         self.ages.first().map(|&(since, _)| since)
     }
 
-    /// Of how many files the peer has been lacking something since before a moment; costs by the number of those of which it
-    /// has since then.
+    /// Of how many files the peer may lack something that was changed before a moment; costs by the number of the others. A file that is
+    /// written all the time, and sent as fast, is none of them.
     #[must_use]
     pub fn files_since_before(&self, moment: Moment) -> usize {
         let later = self.ages.iter().rev();
@@ -483,9 +483,13 @@ impl Backlog {
             state.turn = free.then_some((state.due, turn));
             state.turn.map(|turn| self.queue.insert(turn, file));
         }
+        let since = state.since;
         if state.is_complete() {
-            self.ages.remove(&(state.since, file));
+            self.ages.remove(&(since, file));
             self.files.remove(&file);
+        } else if state.go_round(self.now) {
+            self.ages.remove(&(since, file));
+            self.ages.insert((state.since, file));
         }
         Some(result)
     }

@@ -23,6 +23,8 @@ struct Flying {
     range: Range<u64>,
     /// It brings something that is owed, or was in flight when that was asked.
     owed: bool,
+    /// The same for the round under way.
+    in_round: bool,
     /// Since it was taken the file was changed up to here at most.
     changed_to: u64,
 }
@@ -35,11 +37,15 @@ pub(super) struct Shortfall {
     pub(super) lacking: Ranges,
     /// What of it was lacking when it was last asked what is owed, and has not been taken since.
     owed: Ranges,
+    /// What of it was lacking when the round under way began, and has not been taken since. The next round begins when the peer
+    /// has all of that, so what it lacks then was changed since the last one began.
+    round: Ranges,
+    round_began: Moment,
     /// In flight, lowest first; no two overlap.
     flying: Vec<Flying>,
     /// The newest position of any change.
     pub(super) follows: Position,
-    /// Since when the peer's copy is incomplete.
+    /// Nothing that the peer lacks was changed before.
     pub(super) since: Moment,
     /// When what is lacking may be sent.
     pub(super) due: Moment,
@@ -57,6 +63,8 @@ impl Shortfall {
         Shortfall {
             lacking: Ranges::default(),
             owed: Ranges::default(),
+            round: Ranges::default(),
+            round_began: now,
             flying: Vec::new(),
             follows,
             since: now,
@@ -106,6 +114,20 @@ impl Shortfall {
         !self.owed.is_empty() || self.flying.iter().any(|piece| piece.owed)
     }
 
+    /// Begins the next round if one is over. Whether it was, so that what is lacking is newer than it was known to be.
+    pub(super) fn go_round(&mut self, now: Moment) -> bool {
+        let is_over = self.round.is_empty() && !self.flying.iter().any(|piece| piece.in_round);
+        if is_over {
+            self.since = self.round_began;
+            self.round_began = now;
+            self.round = self.lacking.clone();
+            for piece in &mut self.flying {
+                piece.in_round = true;
+            }
+        }
+        is_over
+    }
+
     /// How many bytes have to be sent or acknowledged yet.
     pub(super) fn bytes(&self) -> u128 {
         let flying = self.flying.iter();
@@ -127,6 +149,7 @@ impl Shortfall {
     pub(super) fn cut(&mut self, size: u64) {
         self.lacking.remove(size..u64::MAX);
         self.owed.remove(size..u64::MAX);
+        self.round.remove(size..u64::MAX);
         for piece in &mut self.flying {
             self.lacking
                 .add(piece.range.start.max(size)..piece.range.end);
@@ -153,9 +176,11 @@ impl Shortfall {
             id,
             range: range.clone(),
             owed: self.owed.overlap(range.clone()).next().is_some(),
+            in_round: self.round.overlap(range.clone()).next().is_some(),
             changed_to: 0,
         };
         self.owed.remove(range.clone());
+        self.round.remove(range.clone());
         self.flying.insert(at, piece);
         Some(range)
     }
@@ -197,6 +222,7 @@ impl Shortfall {
         piece.range.end = end;
         let behind = self.lacking.split_off(size.max(piece.changed_to));
         self.owed.remove(size..u64::MAX);
+        self.round.remove(size..u64::MAX);
         for piece in &self.flying {
             for again in behind.overlap(piece.range.clone()) {
                 self.lacking.add(again);
@@ -217,7 +243,10 @@ impl Shortfall {
         if let Some(at) = self.flying.iter().position(|f| f.id == id) {
             let piece = self.flying.remove(at);
             if piece.owed {
-                self.owed.add(piece.range);
+                self.owed.add(piece.range.clone());
+            }
+            if piece.in_round {
+                self.round.add(piece.range);
             }
         }
     }
@@ -235,6 +264,9 @@ impl Shortfall {
         for piece in std::mem::take(&mut self.flying) {
             if piece.owed {
                 self.owed.add(piece.range.clone());
+            }
+            if piece.in_round {
+                self.round.add(piece.range.clone());
             }
             self.lacking.add(piece.range);
         }

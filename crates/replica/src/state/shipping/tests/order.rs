@@ -308,6 +308,39 @@ fn what_was_changed_lately_is_told_from_what_is_old() {
     assert_eq!(backlog.files_since_before(Moment(21)), 2);
 }
 
+/// A file that was written faster than it arrived counted as lacking since its first write, for ever: with more than 64 of them nobody
+/// who was away was admitted.
+#[test]
+fn what_is_written_all_the_time_is_not_old_while_it_arrives() {
+    let (mut backlog, rest) = (backlog(), std::time::Duration::from_micros(DELAY));
+    change(&mut backlog, Moment(0), 1, 0..4);
+    let mut now = Moment(0);
+    for _ in 0..50 {
+        now = now.after(rest);
+        let piece = backlog.next(now).unwrap();
+        // It is written again while that is on its way.
+        change(&mut backlog, now, 1, 0..4);
+        now = now.after(rest);
+        assert_eq!(backlog.acknowledged(piece.id), None);
+    }
+    let two_rounds = now.before(4 * rest);
+    assert_eq!(backlog.files_since_before(two_rounds), 0);
+    assert_eq!(backlog.files_since_before(now), 1);
+    // What does not arrive grows old, whatever else does.
+    let stuck = backlog.next(now.after(rest)).unwrap();
+    for _ in 0..50 {
+        now = now.after(rest);
+        change(&mut backlog, now, 1, 8..12);
+        if let Some(piece) = backlog.next(now.after(rest)) {
+            backlog.acknowledged(piece.id);
+        }
+    }
+    assert_eq!(backlog.files_since_before(now.before(40 * rest)), 1);
+    backlog.lost(now);
+    assert_eq!(backlog.files_since_before(now.before(40 * rest)), 1);
+    assert_eq!(backlog.acknowledged(stuck.id), None);
+}
+
 #[test]
 fn a_range_is_there_when_nothing_of_it_is_to_be_sent_or_acknowledged() {
     let mut backlog = backlog();
