@@ -201,7 +201,7 @@ impl Replica {
                 .flatten(),
             torn_files: torn.len() as u64,
             torn_paths: torn_paths.collect(),
-            entries_kept: shared.engine.with_core(|guard| guard.ledger.entries_kept()) as u64,
+            entries_kept: entries_kept(shared) as u64,
             forwarded: metrics.forwarded.load(Ordering::Relaxed),
             served: metrics.served.load(Ordering::Relaxed),
             bytes_written: shared.store.statistics().bytes_written,
@@ -234,6 +234,11 @@ impl Replica {
         let received = peers.iter().map(|peer| peer.received_bytes).sum();
         (sent, received)
     }
+}
+
+fn entries_kept(shared: &ReplicaState) -> usize {
+    let kept = shared.engine.with_core(|guard| guard.ledger.entries_kept());
+    kept + shared.conversations.listed()
 }
 
 fn peers(shared: &ReplicaState) -> Vec<PeerView> {

@@ -6,7 +6,7 @@ mod fixture;
 
 use std::time::Duration;
 
-use fixture::{PATIENCE, ROOT, Set, Site, eventually};
+use fixture::{PATIENCE, ROOT, Set, Site, eventually, patiently};
 use replica::Stage;
 use vfs::ReplicaSlot;
 
@@ -131,6 +131,56 @@ async fn a_new_replica_killed_when_it_had_all_rows_but_did_not_know_it_takes_par
     drop(store);
     set.revive(1, killed).await;
     set.revive_until_ready(1).await;
+    set.assert_equal().await;
+}
+
+/// Two members of five were without a copy while two others were lost: each was asked to supply the other, and both waited for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_members_without_a_copy_get_it_from_the_third() {
+    let mut set = Set::failing(5).await;
+    let directory = set.sites[0].directory(ROOT, "made").await.unwrap();
+    set.sites[0]
+        .save(directory, "kept", b"contents")
+        .await
+        .unwrap();
+    set.rest().await;
+    let lost = [set.crash(4).await, set.crash(3).await];
+    is_out(&set, 4).await;
+    is_out(&set, 5).await;
+    set.sites[2]
+        .save(directory, "later", b"contents")
+        .await
+        .unwrap();
+    eventually("all three have it", || {
+        let sites = &set.sites;
+        let status = |site: &fixture::Site| site.replica.status();
+        let lags = |site| {
+            let peers = status(site).peers.into_iter();
+            peers
+                .filter(|peer| peer.slot < 4)
+                .any(|peer| peer.lag_updates + peer.lag_files > 0)
+        };
+        !sites.iter().any(lags)
+    })
+    .await;
+    let without = [set.crash(1).await, set.crash(0).await];
+    for (at, crashed) in without.into_iter().rev().enumerate() {
+        let store = crashed.store();
+        // How much of the tree it holds: nothing.
+        let rows = vec![(b"copy".to_vec(), Some(vec![0]))];
+        let ticket = store.put_facts(rows).await.unwrap();
+        store.wait_stable(ticket).await.unwrap();
+        drop(store);
+        set.revive(at, crashed).await;
+    }
+    set.revive_until_ready(0).await;
+    set.revive_until_ready(1).await;
+    let loaded = patiently(|| set.sites[1].load(directory, "later")).await;
+    assert_eq!(loaded.unwrap(), b"contents");
+    for (crashed, at) in lost.into_iter().rev().zip([3, 4]) {
+        set.revive(at, crashed).await;
+        set.revive_until_ready(at).await;
+    }
     set.assert_equal().await;
 }
 

@@ -21,6 +21,9 @@ use crate::state::wire::{self, Note};
 /// whole copy.
 pub(crate) const KEPT_FILES: usize = 250_000;
 
+/// So many times as much as for those who take no part is kept for a member of the view.
+const IN_VIEW: u64 = 10;
+
 /// So many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
 
@@ -61,6 +64,34 @@ pub(crate) fn overdrawn(shared: &ReplicaState) -> BTreeSet<ReplicaSlot> {
     })
 }
 
+/// A member of the view that lacks more than is kept for anybody, and why it leaves. Nothing that it does not take is remembered for
+/// ever, whatever else it answers.
+pub(crate) fn too_slow(shared: &ReplicaState) -> Option<(ReplicaSlot, String)> {
+    let (updates, files) = (
+        shared.settings.kept_updates.saturating_mul(IN_VIEW),
+        KEPT_FILES * IN_VIEW as usize,
+    );
+    let own = shared.slot();
+    shared.engine.with_core(|guard| {
+        let ledger = &guard.ledger;
+        let mut others = ledger.active.iter().filter(|slot| **slot != own);
+        others.find_map(|slot| {
+            // Of one that has not said so since this replica started nobody knows.
+            let applied = ledger.applied.get(slot).copied();
+            let lag = applied.map_or(0, |at| ledger.last_position.saturating_sub(at));
+            let lacking = ledger.unshipped.backlog(*slot).map_or(0, Backlog::files);
+            let untold = ledger.untold(*slot, files);
+            let is_slow = lag > updates || lacking > files || untold > files;
+            is_slow.then(|| {
+                let what = format!(
+                    "it is too slow: it lacks {lag} updates and contents of {lacking} files, and has not noted {untold} that it has"
+                );
+                (*slot, what)
+            })
+        })
+    })
+}
+
 /// Notes nothing more for those out of the view who lack updates that are not kept: they take a whole copy, which needs
 /// nothing of that. The marks of files that everybody else has can go then.
 pub(crate) fn give_up_overdue(shared: &ReplicaState) {
@@ -85,6 +116,8 @@ pub(crate) fn give_up_overdue(shared: &ReplicaState) {
             for file in guard.ledger.unshipped.give_up(*slot) {
                 guard.settle_content(file);
             }
+            // It learns with its copy what it has.
+            guard.ledger.unconfirmed.retain(|(of, _)| of != slot);
         }
         overdue
     });

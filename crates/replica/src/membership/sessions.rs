@@ -128,10 +128,10 @@ pub(crate) fn greeted(shared: &Arc<ReplicaState>, from: ReplicaSlot, greeting: G
         shared.copies.end(from);
         applied(shared, from, greeting.applied);
     }
-    let supplies = supplies_base(shared, from);
     shared.conversations.with(from, |conversation| {
-        conversation.takes_rows = has == Held::Nothing;
+        conversation.held = Some(has);
     });
+    let supplies = supplies_base(shared, from);
     if has == Held::Nothing {
         shared.engine.with_core(|guard| {
             if let Some(backlog) = guard.ledger.unshipped.peer(from) {
@@ -158,16 +158,18 @@ pub(crate) fn greeted(shared: &Arc<ReplicaState>, from: ReplicaSlot, greeting: G
 }
 
 /// Whether it is up to this replica to supply another one with the tree: the first of those that take
-/// part, answer, and hold it does. Where all members were started anew, nobody is up to date before one without a
-/// copy has got it.
+/// part, answer, and hold it does; two members may be without a copy at the same time. Where all members were started anew, nobody is up
+/// to date before those without a copy have got it.
 fn supplies_base(shared: &ReplicaState, to: ReplicaSlot) -> bool {
     let silent = views::silent(shared);
-    let first = shared.engine.with_core(|guard| {
+    let mut holders = shared.engine.with_core(|guard| {
         let ledger = &guard.ledger;
-        let mut holders = ledger.active.difference(&ledger.witnesses);
-        holders
-            .find(|slot| **slot != to && !silent.contains(slot))
-            .copied()
+        let holders = ledger.active.difference(&ledger.witnesses);
+        let holders = holders.filter(|slot| **slot != to && !silent.contains(slot));
+        holders.copied().collect::<Vec<_>>().into_iter()
+    });
+    let first = holders.find(|slot| {
+        *slot == shared.slot() || shared.conversations.held(*slot) == Some(Held::Everything)
     });
     let may_supply = || shared.lease.is_up_to_date() || views::waits_for_copy(shared, to);
     first == Some(shared.slot()) && shared.is_whole() && may_supply()

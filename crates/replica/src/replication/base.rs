@@ -18,6 +18,7 @@ use crate::replication::settled;
 use crate::replication::streams::{StreamError, Unfit};
 use crate::state::arrivals::Inbox;
 use crate::state::copies::{Held, Next};
+use crate::state::lists::{FILES_AT_ONCE, List};
 use crate::state::wire::{self, BasePage, Row, Taken, Wanted};
 
 /// A fact and its value, or that it is none any more.
@@ -25,8 +26,6 @@ type Fact = (Vec<u8>, Option<Vec<u8>>);
 
 /// About so many bytes of rows travel in one message.
 const PAGE_BYTES: usize = 256 << 10;
-/// So many files are looked up at a time.
-const FILES_AT_ONCE: usize = 1024;
 
 const FACT: &[u8] = b"copy";
 /// From whom rows are being taken, and how many.
@@ -146,7 +145,11 @@ async fn send_page(
 }
 
 /// A peer that has taken all rows says of which files it needs the contents.
-pub(crate) fn wanted(shared: &Arc<ReplicaState>, from: ReplicaSlot, wanted: Wanted) {
+pub(crate) fn wanted(shared: &Arc<ReplicaState>, from: ReplicaSlot, mut wanted: Wanted) {
+    // What was removed, or never was, is noted for nobody.
+    wanted
+        .files
+        .retain(|file| shared.store.file_size(*file).is_ok());
     if wanted.copy {
         // What was removed since the rows were sent is not sent.
         let size = |file: &ObjectId| Some((*file, shared.store.file_size(*file).ok()?));
@@ -187,7 +190,7 @@ pub(crate) fn want(shared: &ReplicaState, supplier: ReplicaSlot) -> Result<()> {
         .metrics
         .to_fetch
         .store(files.len() as u64, Ordering::Relaxed);
-    ask(shared, supplier, true, &files);
+    ask_for_copy(shared, supplier, &files);
     Ok(())
 }
 
@@ -198,24 +201,24 @@ pub(crate) fn ask_for_lacking(shared: &ReplicaState, of: ReplicaSlot) {
     let lacking = shared.store.incomplete_files(of).unwrap_or_default();
     let files: Vec<ObjectId> = lacking.into_iter().map(|(file, ..)| file).collect();
     if !files.is_empty() {
-        ask(shared, of, false, &files);
+        conversing::want(shared, of, &files);
     }
 }
 
-/// Asks a peer for the contents of files, as the rest of a copy or by themselves.
-pub(crate) fn ask(shared: &ReplicaState, peer: ReplicaSlot, copy: bool, files: &[ObjectId]) {
+/// Asks a peer for the contents of files, as the rest of a copy.
+fn ask_for_copy(shared: &ReplicaState, peer: ReplicaSlot, files: &[ObjectId]) {
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
     let parts = (0..count).map(|part| {
         let first = part * FILES_AT_ONCE;
         let end = files.len().min(first + FILES_AT_ONCE);
         let wanted = Wanted {
-            copy,
+            copy: true,
             files: files[first..end].to_vec(),
             last: part + 1 == count,
         };
         wire::body(wire::Kind::Wanted, &wanted)
     });
-    conversing::send_list(shared, peer, parts.collect());
+    conversing::send_list(shared, peer, List::Copy, parts.collect());
 }
 
 /// Notes durably that this replica's copy is to be replaced by another one's, and with it why, if that matters later; it has

@@ -17,7 +17,6 @@ use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::subject_of;
-use crate::replication::base;
 use crate::replication::conversing;
 use crate::replication::degraded;
 use crate::replication::withheld;
@@ -29,6 +28,9 @@ use crate::state::wire::{self, Completed, PieceDone, PieceHead, Stretch};
 const READING: &str = "contents cannot be read";
 const STORING: &str = "contents cannot be stored";
 const HOLDING_BACK: &str = "contents are held back";
+
+/// Why a peer is listened to no longer that sends contents faster than it could take them itself.
+const TAKES_NO_ANSWERS: &str = "it sends contents and takes no answers to them";
 
 /// How long a peer that could not put a piece in place is left alone.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
@@ -388,6 +390,9 @@ pub(crate) fn arrived(
         // It was decided to go on without this; the sender learns so.
         return;
     }
+    if shared.outbound.owes_too_much(inbox.from) {
+        return shared.refuse_nonsense(incoming.from, TAKES_NO_ANSWERS);
+    }
     if let Some(piece) = inbox.sort(Arrived { head, incoming }) {
         put_in_place(shared, inbox, piece);
     }
@@ -526,7 +531,7 @@ async fn is_older(shared: &ReplicaState, head: &PieceHead) -> bool {
 /// the newest; when nobody knows who, the sender has to read again.
 fn ask_last_writer(shared: &ReplicaState, file: ObjectId) -> Result<()> {
     let writer = shared.last_writer(file).ok_or(Error::Delay)?;
-    base::ask(shared, writer, false, &[file]);
+    conversing::want(shared, writer, &[file]);
     Ok(())
 }
 

@@ -2,6 +2,8 @@
 //!
 //! What must never enter: when a session begins and ends (`membership::sessions`).
 
+use std::sync::Arc;
+
 use peer::{Lane, Message};
 use tokio::task::JoinHandle;
 use vfs::{ObjectId, ReplicaSlot};
@@ -9,21 +11,35 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::driver::replica_state::ReplicaState;
 use crate::replication::base;
 use crate::state::arrivals::Inbox;
+use crate::state::lists::{List, Lists};
 use crate::state::wire::{self, BasePage, Greeting};
 
-/// Sends a list, however long, as fast as a peer takes it, in order. Nothing of it is dropped as long as the session lasts.
-pub(crate) fn send_list(shared: &ReplicaState, to: ReplicaSlot, messages: Vec<Message>) {
+/// Sends a list, however long, as fast as a peer takes it, in order. Nothing of it is dropped as long as the session lasts, but for
+/// a newer list about the same, which takes its place.
+pub(crate) fn send_list(shared: &ReplicaState, to: ReplicaSlot, list: List, parts: Vec<Message>) {
+    let lists = shared.conversations.with(to, |with| with.lists.clone());
+    // Without a session: whoever is told such things is told anew in the next one.
+    if let Some(lists) = lists.filter(|lists| lists.tell(list, parts)) {
+        send_lists(shared, to, lists);
+    }
+}
+
+/// Asks a peer for the contents of files, in the same way.
+pub(crate) fn want(shared: &ReplicaState, of: ReplicaSlot, files: &[ObjectId]) {
+    let lists = shared.conversations.with(of, |with| with.lists.clone());
+    if let Some(lists) = lists.filter(|lists| lists.want(files)) {
+        send_lists(shared, of, lists);
+    }
+}
+
+fn send_lists(shared: &ReplicaState, to: ReplicaSlot, lists: Arc<Lists>) {
     let peer = shared.endpoint.get().and_then(|all| all.peer(to));
     let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
-        // Whoever is told such things is told anew in the next session.
+        // The conversation ends with its session.
         return;
     };
-    let lists = shared.conversations.with(to, |with| with.lists.clone());
     let sending = tokio::spawn(async move {
-        // The parts of two lists are not mixed.
-        let lists = lists.unwrap_or_default();
-        let _one_at_a_time = lists.lock().await;
-        for message in messages {
+        while let Some(message) = lists.next() {
             if let Err(error) = session.send(Lane::Metadata, message).await {
                 return tracing::debug!(peer = to.0, %error, "a list is told anew in the next session");
             }

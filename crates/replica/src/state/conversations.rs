@@ -9,6 +9,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use vfs::{ObjectId, ReplicaSlot};
 
+use crate::state::copies::Held;
+use crate::state::lists::Lists;
 use crate::state::returns::{Remainder, Stage};
 
 /// What is going on with each peer that has a session.
@@ -18,8 +20,8 @@ pub(crate) struct Conversations(Mutex<BTreeMap<ReplicaSlot, Conversation>>);
 #[derive(Default)]
 pub(crate) struct Conversation {
     pub(crate) tasks: Vec<JoinHandle<()>>,
-    /// Held while a list is being sent.
-    pub(crate) lists: Arc<tokio::sync::Mutex<()>>,
+    /// Lists that the peer has not taken yet.
+    pub(crate) lists: Arc<Lists>,
     /// Our stream is being sent.
     pub(crate) sending: bool,
     /// How far the peer says it has applied our stream.
@@ -36,8 +38,8 @@ pub(crate) struct Conversation {
     pub(crate) sent: u64,
     /// How far it had applied our stream when the conversation began.
     pub(crate) begun_at: Option<u64>,
-    /// It holds nothing yet, and so has applied nothing.
-    pub(crate) takes_rows: bool,
+    /// How much of the tree it holds, as it said last.
+    pub(crate) held: Option<Held>,
 }
 
 /// Files of a copy whose contents the peer lacks, with their sizes.
@@ -172,10 +174,20 @@ impl Conversations {
         owed.unwrap_or(0)
     }
 
+    /// Of what is listed for all peers, so much waits.
+    pub(crate) fn listed(&self) -> usize {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values().map(|with| with.lists.len()).sum()
+    }
+
     /// Whether a peer said last that it holds nothing.
     pub(crate) fn takes_rows(&self, peer: ReplicaSlot) -> bool {
-        let takes = self.with(peer, |conversation| conversation.takes_rows);
-        takes == Some(true)
+        self.held(peer) == Some(Held::Nothing)
+    }
+
+    /// How much of the tree a peer holds, if it has said so in this session.
+    pub(crate) fn held(&self, peer: ReplicaSlot) -> Option<Held> {
+        self.with(peer, |conversation| conversation.held)?
     }
 
     /// The rows of so many objects are sent to a peer from now on; it has those of the first ones.

@@ -101,6 +101,15 @@ impl Ledger {
         backlogs.sum::<usize>() + self.births.len() + told + self.shipped.len() + previous
     }
 
+    /// Of so many files a peer has not noted that it has them, as far as it may be more than `most`.
+    pub(crate) fn untold(&self, slot: ReplicaSlot, most: usize) -> usize {
+        if self.unconfirmed.len() <= most {
+            return 0;
+        }
+        let of_peer = self.unconfirmed.range((slot, ObjectId::from_u64(0))..);
+        of_peer.take_while(|(of, _)| *of == slot).count()
+    }
+
     /// A file is gone, so that nobody need know that all of it is anywhere.
     pub(crate) fn confirmed_by_all(&mut self, file: ObjectId) {
         for slot in self.unshipped.peers().map(|(slot, _)| slot) {

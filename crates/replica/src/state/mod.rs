@@ -5,7 +5,7 @@
 //!   are opens of clients here, `scrub` what was found to be damaged, `room` what may still be filled.
 //! - Of the others: `members` is who is in the set, `lineage` what was met of every data directory, `views` what is known of
 //!   taking part, `losses` who has how much of a lost replica's objects, `clients` who a server's clients are.
-//! - Of one peer: `arrivals` and `relays` of its stream, `conversations` of the session with it, `outbound` waits to be said,
+//! - Of one peer: `arrivals` and `relays` of its stream, `conversations` of the session with it, `outbound` and `lists` wait to be said,
 //!   `outcomes` of operations that it was handed, `nonsense` of what it sent that nobody sends, `copies` and `returns` of what brings it up to date, `removed` of files that it
 //!   has open, `shipping`, `shipments` and `pace` of contents that it lacks.
 //!
@@ -23,6 +23,7 @@ pub(crate) mod forward;
 pub(crate) mod free_space;
 pub(crate) mod ledger;
 pub(crate) mod lineage;
+pub(crate) mod lists;
 pub(crate) mod losses;
 pub(crate) mod majority;
 pub(crate) mod members;

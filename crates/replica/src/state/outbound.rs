@@ -18,6 +18,8 @@ use crate::state::wire::Kind;
 
 /// So many bytes wait at most on one lane for a peer with a connection, which is sent them as fast as it goes.
 const CONNECTED_BYTES_MAX: usize = 32 << 20;
+/// A peer has no more pieces in flight than this, by the credit that it had (64 MiB, and 256 bytes for each), so it waits for no more answers.
+const OWED_MAX: usize = 1 << 18;
 /// The same without a connection.
 const AWAY_BYTES_MAX: usize = 2 << 20;
 
@@ -67,6 +69,8 @@ struct Queue {
     entries: VecDeque<Entry>,
     newest: BTreeMap<u32, Message>,
     bytes: usize,
+    /// So many of the entries the peer counts on.
+    owed: usize,
     /// Something was dropped.
     dropped: bool,
     /// When what was dropped was said again last, and how long not to do so after that.
@@ -95,7 +99,10 @@ impl Queue {
                     None => self.entries.push_back(Entry::Newest(kind)),
                 }
             }
-            Waiting::Owed => self.append(message),
+            Waiting::Owed => {
+                self.owed += 1;
+                self.append(message);
+            }
             Waiting::SaidAgain => {
                 if self.bytes + size(&message) > bytes_max {
                     self.drop_what_is_said_again();
@@ -150,6 +157,9 @@ impl Queue {
             Entry::Newest(kind) => self.newest.remove(&kind)?,
         };
         self.bytes -= size(&message);
+        if waiting(message.kind) == Waiting::Owed {
+            self.owed -= 1;
+        }
         Some(message)
     }
 }
@@ -257,6 +267,12 @@ impl Outbound {
         outbox.is_some_and(|outbox| outbox.session.is_connected(lane))
     }
 
+    /// Whether more answers wait for a peer than it can have asked for.
+    pub(crate) fn owes_too_much(&self, peer: ReplicaSlot) -> bool {
+        let outbox = self.outboxes().get(&peer).cloned();
+        outbox.is_some_and(|outbox| outbox.queue(Lane::Control).owed > OWED_MAX)
+    }
+
     /// Bytes that wait here for a peer.
     pub(crate) fn waiting_bytes(&self, peer: ReplicaSlot) -> u64 {
         let outbox = self.outboxes().get(&peer).cloned();
@@ -350,6 +366,7 @@ mod tests {
             assert!(queue.bytes <= AWAY_BYTES_MAX + 1024);
         }
         assert!(queue.dropped);
+        assert_eq!(queue.owed, 1);
         let left: Vec<u32> = kinds(&mut queue)
             .into_iter()
             .map(|(kind, _)| kind)

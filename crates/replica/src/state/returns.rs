@@ -16,6 +16,8 @@ use vfs::ReplicaSlot;
 const WINDOW: Duration = Duration::from_secs(60);
 /// An estimate from less than this says nothing: what comes first goes at another pace than the rest.
 const SETTLED: Duration = Duration::from_secs(5);
+/// What is told so soon after the one before takes its place.
+const SPACING: Duration = Duration::from_millis(100);
 /// Until half of the window has gone by, only what is at most so many times as long as was looked at.
 const FORESEEN: f64 = 60.0;
 /// What was heard counts for so long.
@@ -101,6 +103,14 @@ impl Course {
 
     fn sample(&mut self, now: Instant, remainder: Remainder) {
         let (objects, bytes) = (remainder.objects_left, remainder.bytes_left);
+        let mut later = self.samples.iter().skip(1).rev();
+        if later
+            .next()
+            .is_some_and(|(at, ..)| now.duration_since(*at) < SPACING)
+        {
+            // However often it is told.
+            self.samples.pop_back();
+        }
         self.samples.push_back((now, objects, bytes));
         while self
             .samples

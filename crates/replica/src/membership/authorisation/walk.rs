@@ -4,6 +4,8 @@
 
 #[path = "../../../tests/fixture/mod.rs"]
 mod fixture;
+
+mod deaf;
 mod harmless;
 mod nonsense;
 mod relayed;

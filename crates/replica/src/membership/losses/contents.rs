@@ -17,6 +17,7 @@ use super::{applied_by_others, applied_here, late};
 use crate::driver::replica_state::ReplicaState;
 use crate::replication::conversing;
 use crate::replication::withheld;
+use crate::state::lists::List;
 use crate::state::losses::{Best, Equalling, Lacks, Quality, Report, best};
 use crate::state::settings::Durability;
 use crate::state::wire::{self, Completed, Incomplete, Lack};
@@ -111,13 +112,18 @@ fn report(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
             };
             wire::payload(wire::Kind::Incomplete, &message)
         });
-        conversing::send_list(shared, slot, parts.collect());
+        let list = List::Incomplete(lost);
+        conversing::send_list(shared, slot, list, parts.collect());
     }
 }
 
 /// Another survivor tells what is incomplete there.
 pub(crate) fn incomplete(shared: &Arc<ReplicaState>, from: ReplicaSlot, said: Incomplete) {
     if said.epoch != shared.lease.view().epoch.0 {
+        return;
+    }
+    if shared.inbox(ReplicaSlot(said.of)).is_none() {
+        // Nothing of such a replica is left to decide.
         return;
     }
     let mut all = shared.losses.equalling();

@@ -16,6 +16,7 @@ use vfs::ReplicaSlot;
 use view::{Decision, ViewState};
 
 use crate::driver::replica_state::ReplicaState;
+use crate::membership::accounts;
 use crate::membership::losses;
 use crate::state::time::unix_seconds;
 use crate::state::views::News;
@@ -67,7 +68,10 @@ async fn part_with_the_silent(shared: &Arc<ReplicaState>) {
     let out = silent(shared);
     // Who is to be removed goes first: it never comes back, and somebody who does may need the place.
     let first = out.iter().find(|slot| !shared.is_member(**slot));
-    let (Some(first), Some(state)) = (first.or(out.first()), shared.view_state()) else {
+    let Some(first) = first.or(out.first()) else {
+        return part_with_the_slow(shared).await;
+    };
+    let Some(state) = shared.view_state() else {
         return;
     };
     let enough_are_left = state.active().count() > state.majority();
@@ -92,6 +96,16 @@ async fn part_with_the_silent(shared: &Arc<ReplicaState>) {
     if shared.decide(decision).await {
         let (out, admitted) = (listed(&out), listed(admitted.keys()));
         tracing::warn!(out, admitted, "others take the places of silent replicas");
+    }
+}
+
+/// Proposes that a member leaves the view that answers and lacks more and more.
+async fn part_with_the_slow(shared: &Arc<ReplicaState>) {
+    if !shared.takes_part() {
+        return;
+    }
+    if let Some((slot, reason)) = accounts::too_slow(shared) {
+        shared.exclude(slot, &reason).await;
     }
 }
 

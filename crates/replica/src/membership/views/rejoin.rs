@@ -197,7 +197,10 @@ async fn is_spared(shared: &Arc<ReplicaState>) -> bool {
         let fresh = shared.settings.site_lease * NEWS_LEASES;
         return shared.is_witness || losses::present_have_all(shared, fresh);
     }
-    let spared = losses::others_have_all(shared);
+    // One after the other: who has given its copy up counts for nobody.
+    let mut others = shared.holders_in_contact().into_iter();
+    let is_whole = |slot| shared.conversations.held(slot) == Some(Held::Everything);
+    let spared = others.all(is_whole) && losses::others_have_all(shared);
     if spared {
         shared.exclude(shared.slot(), NEEDS_COPY).await;
     }
@@ -210,11 +213,17 @@ fn supplier(
     absent: &BTreeSet<ReplicaSlot>,
 ) -> Option<(ReplicaSlot, Arc<Inbox>)> {
     let state = shared.view_state()?;
-    let mut members = state.members.iter();
-    let slot = members.find_map(|(slot, member)| {
-        let holds = member.active && member.kind == Kind::Data;
-        (holds && *slot != shared.slot() && !absent.contains(slot)).then_some(*slot)
-    })?;
+    let members = state.members.iter();
+    let keepers = members.filter_map(|(slot, member)| {
+        let keeps = member.active && member.kind == Kind::Data;
+        (keeps && *slot != shared.slot() && !absent.contains(slot)).then_some(*slot)
+    });
+    let keepers: Vec<ReplicaSlot> = keepers.collect();
+    // Another one may be without a copy, too.
+    let is_whole =
+        |slot: &&ReplicaSlot| shared.conversations.held(**slot) == Some(Held::Everything);
+    let whole = keepers.iter().find(is_whole);
+    let slot = *whole.or(keepers.first())?;
     let inbox = shared.inbox(slot)?;
     shared.outbound.is_in_session(slot).then_some((slot, inbox))
 }

@@ -1,0 +1,136 @@
+//! Lists of files for one peer, which may be long, until the peer has taken them.
+//!
+//! They are sent as fast as the peer takes them, one part after the other. Memory is bounded by the number of files, however long the
+//! peer takes nothing: a list that is told anew takes the place of the one before, and files that are asked for are a set.
+//!
+//! What must never enter: what a list says, and when one is told.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use peer::Message;
+use vfs::{ObjectId, ReplicaSlot};
+
+use crate::state::wire::{self, Kind, Wanted};
+
+/// So many files are named in one message.
+pub(crate) const FILES_AT_ONCE: usize = 1024;
+
+/// What a list is about: of each there is one at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum List {
+    /// The files that the sender lacks of a copy.
+    Copy,
+    /// The files of a lost replica that are not complete at the sender.
+    Incomplete(ReplicaSlot),
+}
+
+#[derive(Default)]
+struct Waiting {
+    lists: BTreeMap<List, VecDeque<Message>>,
+    wanted: BTreeSet<ObjectId>,
+    /// Somebody sends what waits.
+    is_sending: bool,
+}
+
+/// What waits for one peer.
+#[derive(Default)]
+pub(crate) struct Lists(Mutex<Waiting>);
+
+impl Lists {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells a list, in the place of an earlier one of its kind. Whether somebody has to begin to send.
+    pub(crate) fn tell(&self, list: List, messages: Vec<Message>) -> bool {
+        let mut waiting = self.waiting();
+        waiting.lists.insert(list, messages.into());
+        !std::mem::replace(&mut waiting.is_sending, true)
+    }
+
+    /// Asks for the contents of files. Whether somebody has to begin to send.
+    pub(crate) fn want(&self, files: &[ObjectId]) -> bool {
+        let mut waiting = self.waiting();
+        waiting.wanted.extend(files);
+        !std::mem::replace(&mut waiting.is_sending, true)
+    }
+
+    /// What to send next; `None`: nothing waits, and whoever sends is done.
+    pub(crate) fn next(&self) -> Option<Message> {
+        let mut waiting = self.waiting();
+        let next = waiting.next();
+        waiting.is_sending = next.is_some();
+        next
+    }
+
+    /// Messages and files that wait.
+    pub(crate) fn len(&self) -> usize {
+        let waiting = self.waiting();
+        let messages = waiting.lists.values().map(VecDeque::len);
+        messages.sum::<usize>() + waiting.wanted.len()
+    }
+}
+
+impl Waiting {
+    fn next(&mut self) -> Option<Message> {
+        while let Some(mut first) = self.lists.first_entry() {
+            if let Some(message) = first.get_mut().pop_front() {
+                return Some(message);
+            }
+            first.remove();
+        }
+        let first: Vec<ObjectId> = self.wanted.iter().take(FILES_AT_ONCE).copied().collect();
+        self.wanted
+            .retain(|file| first.binary_search(file).is_err());
+        (!first.is_empty()).then(|| {
+            let (copy, last) = (false, self.wanted.is_empty());
+            let files = first;
+            wire::body(Kind::Wanted, &Wanted { copy, files, last })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn message(number: u32) -> Message {
+        Message::new(number, "")
+    }
+
+    /// A survivor told what it lacks of a lost replica twice a minute, and a peer that took nothing was kept all of it.
+    #[test]
+    fn what_is_told_again_and_again_takes_the_place_of_what_was_not_sent() {
+        let (lists, lost) = (Lists::default(), List::Incomplete(ReplicaSlot(3)));
+        assert!(lists.tell(lost, vec![message(1), message(2)]));
+        assert_eq!(lists.next().unwrap().kind, 1);
+        for _ in 0..1000 {
+            assert!(!lists.tell(lost, vec![message(3), message(4)]));
+            assert!(!lists.want(&[ObjectId::from_u64(7), ObjectId::from_u64(8)]));
+        }
+        assert_eq!(lists.len(), 4);
+        let sent = [lists.next(), lists.next()].map(|sent| sent.unwrap().kind);
+        assert_eq!(sent, [3, 4]);
+        let wanted: Wanted = wire::decode(&lists.next().unwrap().body).unwrap();
+        assert_eq!((wanted.files.len(), wanted.last), (2, true));
+        assert!(lists.next().is_none());
+        assert!(lists.want(&[ObjectId::from_u64(7)]), "nobody sends");
+    }
+
+    #[test]
+    fn all_that_is_wanted_is_asked_for_in_parts() {
+        let lists = Lists::default();
+        let files = (1..=2500).map(ObjectId::from_u64);
+        lists.want(&files.clone().collect::<Vec<_>>());
+        let parts = std::iter::from_fn(|| lists.next());
+        let parts = parts.map(|part| wire::decode::<Wanted>(&part.body).unwrap());
+        let parts: Vec<Wanted> = parts.collect();
+        assert_eq!(parts.len(), 3);
+        assert!(parts[2].last && !parts[0].last);
+        let named = parts.into_iter().flat_map(|part| part.files);
+        assert!(named.eq(files));
+    }
+}
