@@ -1,6 +1,6 @@
 //! What a replica knows, and the words that replicas use: data, and what follows from it.
 //!
-//! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other, `time` the time of day.
+//! - Words: `settings` is what an administrator chose, `wire` and `forward` what replicas say to each other, `plausible` what of that can be, `time` the time of day.
 //! - Of this replica: `ledger` is what lies below the lock of the core, with `ages`, `births`, `durability` and `majority`; `opens`
 //!   are opens of clients here, `scrub` what was found to be damaged, `room` what may still be filled.
 //! - Of the others: `members` is who is in the set, `lineage` what was met of every data directory, `views` what is known of
@@ -32,6 +32,7 @@ pub(crate) mod opens;
 pub(crate) mod outbound;
 pub(crate) mod outcomes;
 pub(crate) mod pace;
+pub(crate) mod plausible;
 pub(crate) mod relays;
 pub(crate) mod removed;
 pub(crate) mod returns;

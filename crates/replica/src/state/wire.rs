@@ -10,7 +10,7 @@ use peer::set::MemberList;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::RowChange;
-use vfs::{ObjectId, ReplicaSlot};
+use vfs::ObjectId;
 
 use crate::state::lineage::{Attested, Mac};
 
@@ -401,42 +401,6 @@ pub(crate) struct Records {
     pub(crate) mac: Mac,
 }
 
-/// No stream gets so far, nor does one message lead so far ahead: a store counts up by one with each change, and by a
-/// little with each start.
-const PLACES_MAX: u64 = 1 << 62;
-const PLACES_AT_ONCE_MAX: u64 = 1 << 40;
-
-impl Records {
-    /// Looks at what can be judged of another replica's updates by themselves: `maker` is whose stream it is.
-    ///
-    /// # Errors
-    /// What no replica sends.
-    pub(crate) fn check(&self, maker: ReplicaSlot) -> Result<(), Malformed> {
-        if !self.is_plausible() {
-            return Err(Malformed::Meaning("no stream of updates has such places"));
-        }
-        let controls = |record: &Record| {
-            !record.under.is_empty() && record.under.iter().all(|name| name.holder == maker)
-        };
-        match self.records.iter().all(controls) {
-            true => Ok(()),
-            // Nobody is ever granted these, so the stream would wait for ever.
-            false => Err(Malformed::Meaning(
-                "an update was made under no control of its maker's",
-            )),
-        }
-    }
-
-    /// Whether the places are such as a stream can have. Others would end it for good.
-    pub(crate) fn is_plausible(&self) -> bool {
-        let mut places = self.records.iter().map(|record| record.position);
-        let ascend = places.try_fold(self.behind, |last, place| (place > last).then_some(place));
-        ascend.is_some_and(|last| last <= self.through)
-            && self.through <= PLACES_MAX
-            && self.through - self.behind <= PLACES_AT_ONCE_MAX
-    }
-}
-
 /// Everything of the receiver's stream up to here is applied at the sender, stably.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applied {
@@ -478,31 +442,6 @@ pub(crate) struct PieceHead {
     /// The sender lacks some of the file itself, of a lost replica's, and has the best of it.
     pub(crate) partial: bool,
     pub(crate) stretches: Vec<Stretch>,
-}
-
-impl PieceHead {
-    /// Looks at the stretches, whose bytes are a payload of this length.
-    ///
-    /// # Errors
-    /// What no replica sends.
-    pub(crate) fn check(&self, payload: usize) -> Result<(), Malformed> {
-        let mut bytes = 0_u64;
-        for stretch in &self.stretches {
-            let end = stretch.offset.checked_add(stretch.length);
-            if end.is_none_or(|end| end > i64::MAX as u64) {
-                return Err(Malformed::Meaning("a piece lies where no file reaches"));
-            }
-            if !stretch.hole {
-                bytes = bytes.saturating_add(stretch.length);
-            }
-        }
-        match bytes == payload as u64 {
-            true => Ok(()),
-            false => Err(Malformed::Meaning(
-                "a piece has not as many bytes as it says",
-            )),
-        }
-    }
 }
 
 /// The piece is in place at the sender, stably, or of no use any more.
@@ -595,30 +534,6 @@ mod tests {
             prop_assert_eq!(&decode::<Records>(&bytes).unwrap(), &records);
             prop_assert!(decode::<Records>(&bytes[..bytes.len() - 1 - cut.min(bytes.len() - 1)]).is_err());
         }
-    }
-
-    #[test]
-    fn a_stream_that_nobody_can_have_is_implausible() {
-        let record = |place: &u64| Record {
-            position: *place,
-            ..Record::default()
-        };
-        let records = |behind, places: &[u64], through| Records {
-            behind,
-            records: places.iter().map(record).collect(),
-            through,
-            settlements: 0,
-            epoch: 0,
-            mac: Mac::invented(),
-        };
-        assert!(records(7, &[8, 10], 12).is_plausible());
-        assert!(records(7, &[], 7).is_plausible());
-        assert!(!records(7, &[7], 12).is_plausible());
-        assert!(!records(7, &[10, 9], 12).is_plausible());
-        assert!(!records(7, &[8, 13], 12).is_plausible());
-        assert!(!records(7, &[], 6).is_plausible());
-        assert!(!records(7, &[], u64::MAX).is_plausible());
-        assert!(!records(u64::MAX - 1, &[], u64::MAX).is_plausible());
     }
 
     #[test]
