@@ -221,6 +221,36 @@ async fn unstable_bytes_of_a_data_server_that_was_started_anew_are_to_be_written
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_break_under_writes_lose_and_repeat_nothing() {
+    let site = Site::new().await;
+    let file = site.make("file").await;
+    let length = 6 * UNIT as usize;
+    let write = async |round: u8| {
+        let bytes = pattern(round, 0, length);
+        let written = site.in_time(async || site.write(file, 0, &bytes).await);
+        written.await.unwrap();
+        let read = site.in_time(async || site.read(file, 0, length as u32).await);
+        assert!(read.await.unwrap()[..] == bytes[..], "round {round}");
+    };
+    let writing = async {
+        for round in 0..30 {
+            write(round).await;
+        }
+    };
+    let breaking = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            site.break_connections();
+        }
+    };
+    tokio::select! {
+        () = writing => {}
+        () = breaking => {}
+    }
+    site.in_time(async || site.commit(file).await).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_a_data_server_is_away_the_others_serve_and_files_are_cut_and_removed() {
     let mut site = Site::with_patience(Duration::from_millis(500)).await;
     let bytes = pattern(2, 0, 6 * UNIT as usize);
