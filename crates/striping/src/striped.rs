@@ -360,7 +360,7 @@ impl Inner {
             if begun.elapsed() > self.settings.patience {
                 let subject = (NOT_SERVED, u64::from(server.0));
                 if let Some(sum) = AWAY.failed(subject, Instant::now()) {
-                    tracing::warn!(server = server.0, ?reason, %sum, "a data server does not serve; clients are told to come again");
+                    tracing::warn!(server = server.0, why = %why(reason), %sum, "a data server does not serve; clients are told to come again");
                 }
                 return Err(Error::Delay);
             }
@@ -392,9 +392,23 @@ fn error_of(status: NfsStat4, server: DataServerNumber) -> Option<Error> {
     }
 }
 
+/// Why a data server has not served, for people.
+fn why(reason: Unserved) -> String {
+    match reason {
+        Unserved::Status(status) => format!("it has answered {status:?}"),
+        Unserved::Away => "it is away, or has no lease".to_owned(),
+        Unserved::Uncertain => "its connection was lost".to_owned(),
+    }
+}
+
 fn unexpected(answer: &Answer) -> Error {
+    let what = match answer {
+        Answer::Read(_) | Answer::Hole(_) => "READ",
+        Answer::Written { .. } => "WRITE",
+        Answer::Committed(_) => "COMMIT",
+    };
     Error::Io(format!(
-        "a data server has answered another question: {answer:?}"
+        "a data server has answered {what}, which was not asked"
     ))
 }
 

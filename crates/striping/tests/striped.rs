@@ -247,7 +247,9 @@ async fn connections_that_break_under_writes_lose_and_repeat_nothing() {
         () = writing => {}
         () = breaking => {}
     }
-    site.in_time(async || site.commit(file).await).await.unwrap();
+    site.in_time(async || site.commit(file).await)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
