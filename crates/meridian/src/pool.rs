@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use server::ShownText;
-use server::configuration::{PeerAddress, format_duration};
+use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
 use server::pools::{self, Pool, PoolMember};
 use server::set;
 
@@ -50,6 +50,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
 struct PoolView<'p> {
     pool: &'p str,
     own_number: u16,
+    tree: &'p str,
     stripe_unit_bytes: u64,
     members: Vec<MemberView<'p>>,
 }
@@ -75,6 +76,7 @@ impl PoolView<'_> {
         PoolView {
             pool: &pool.pool,
             own_number: pool.own,
+            tree: &pool.tree,
             stripe_unit_bytes: pool.stripe_unit.bytes(),
             members: members.collect(),
         }
@@ -91,11 +93,13 @@ fn role(member: &PoolMember) -> &'static str {
 fn create(arguments: &CreatePoolArguments) -> Result<String, Failure> {
     let data = directory(&arguments.data);
     let unit = arguments.stripe_unit.unwrap_or_default();
-    let pool = pools::create(&data, &arguments.address, unit)?;
+    let tree = arguments.tree.as_deref().unwrap_or(DEFAULT_TREE);
+    let pool = pools::create(&data, &arguments.address, (tree, unit))?;
     warn(set::foreignness(arguments.address.as_str())?);
     let shown = data.display();
     Ok(format!(
-        "This server is the metadata server of the new pool {}; a stripe has {} KiB.\n\
+        "This server is the metadata server of the new pool {}. New files of its tree \"{tree}\" are striped over data servers, once there \
+         are any; a stripe has {} KiB.\n\
          The data servers call it at {}; let them through to that port.\n\
          Next, start it, and invite a data server:\n  \
          meridian serve --data {shown}\n  \
@@ -177,7 +181,10 @@ fn remove(number: u16, data: &Path) -> Result<String, Failure> {
 
 fn members(pool: &Pool) -> String {
     let unit = pool.stripe_unit.bytes() >> 10;
-    let mut text = format!("pool {}, stripe unit {unit} KiB\n", pool.pool);
+    let mut text = format!(
+        "pool {}, tree \"{}\", stripe unit {unit} KiB\n",
+        pool.pool, pool.tree
+    );
     for member in &pool.members {
         let note = match (member.number == pool.own, member.removed) {
             (_, true) => "  removed",

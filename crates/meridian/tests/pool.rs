@@ -5,6 +5,7 @@
 
 mod fixture;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -12,8 +13,9 @@ use std::process::Output;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use fixture::site::{Site, refuse, succeed};
+use fixture::site::{Site, block_on, refuse, succeed};
 use fixture::{Running, complaint};
+use nfs4_client::{Client, How, Options};
 use server::{PoolServerStatus, PoolStatus};
 
 /// Loaded machines are slow.
@@ -94,7 +96,7 @@ fn data_server(metadata: &Site, number: u16) -> PoolServerStatus {
 fn until_there(metadata: &Site, number: u16) {
     until("a data server is there", || {
         let server = data_server(metadata, number);
-        server.connected && server.holding.is_some()
+        server.serves && server.holding.is_some()
     });
 }
 
@@ -231,13 +233,12 @@ fn tokens_and_units_that_are_wrong_are_refused_with_advice_and_nothing_is_lost()
 }
 
 #[test]
-fn a_data_server_goes_only_when_it_says_that_it_holds_no_files() {
+fn a_data_server_without_files_goes_and_is_told() {
     let (metadata, _server) = founding();
     let machine = joined(&metadata);
     let remove = |number: &str| pool(&metadata, &["remove", number]);
     refuse(&remove("9"), &["no data server 9", "meridian pool members"]);
     refuse(&remove("1"), &["metadata server", "is not removed"]);
-    refuse(&remove("2"), &["is away", "start it"]);
     refuse(&pool(&machine, &["remove", "2"]), &["no server runs"]);
     let server = start(&machine);
     until_there(&metadata, 2);
@@ -256,6 +257,8 @@ fn a_data_server_goes_only_when_it_says_that_it_holds_no_files() {
     server.stop();
     let next = joined(&metadata);
     assert_eq!(status_of_members(&next), ["1", "2 removed", "3"]);
+    // One that has never come can go as well.
+    succeed(&remove("3"));
 }
 
 /// Numbers of the servers of a pool, as a data directory knows them.
@@ -319,4 +322,211 @@ fn parts_of_data_directories_that_do_not_belong_together_are_not_served() {
     let _server = metadata.place.start();
     let _one = start(&one);
     until_there(&metadata, 2);
+}
+
+/// In the tests of striping.
+const UNIT: usize = 64 << 10;
+const STRIPES: u8 = 9;
+
+/// Bytes of which every stripe says which one it is.
+fn striped_bytes(first: u8) -> Vec<u8> {
+    let stripes = (0..STRIPES).flat_map(|stripe| vec![first + stripe; UNIT]);
+    stripes.collect()
+}
+
+async fn write(server: &Running, name: &str, bytes: &[u8]) {
+    let client = Client::connect(Options::at(server.address)).await.unwrap();
+    client.reclaim_complete().await.unwrap();
+    let root = client.mount("/export").await.unwrap();
+    let file = client.open(&root, name, &How::create(0o644)).await.unwrap();
+    client
+        .write_all(&file, 0, &bytes.to_vec().into())
+        .await
+        .unwrap();
+    client.close(&file).await.unwrap();
+    client.leave().await.unwrap();
+}
+
+async fn read(server: &Running, name: &str) -> Vec<u8> {
+    let client = Client::connect(Options::at(server.address)).await.unwrap();
+    client.reclaim_complete().await.unwrap();
+    let root = client.mount("/export").await.unwrap();
+    let file = client.open(&root, name, &How::read()).await.unwrap();
+    let bytes = client.read_to_end(&file).await.unwrap();
+    client.close(&file).await.unwrap();
+    client.leave().await.unwrap();
+    bytes.to_vec()
+}
+
+async fn remove(server: &Running, name: &str) {
+    let client = Client::connect(Options::at(server.address)).await.unwrap();
+    client.reclaim_complete().await.unwrap();
+    let root = client.mount("/export").await.unwrap();
+    client.remove(&root, name).await.unwrap();
+    client.leave().await.unwrap();
+}
+
+/// Which stripes lie below a directory, by looking at the bytes of every file.
+fn stripes_in(directory: &Path) -> BTreeSet<u8> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(stripes_in(&path)),
+            false => {
+                // It may have gone meanwhile.
+                let bytes = fs::read(&path).unwrap_or_default();
+                let whole = bytes.chunks_exact(UNIT);
+                let of_one = whole
+                    .filter(|chunk| chunk[0] != 0 && chunk.iter().all(|byte| *byte == chunk[0]));
+                found.extend(of_one.map(|chunk| chunk[0]));
+            }
+        }
+    }
+    found
+}
+
+fn shelf(site: &Site) -> std::path::PathBuf {
+    site.place.data().join("shelf")
+}
+
+#[test]
+fn files_lie_striped_on_the_data_servers_and_every_server_may_be_killed() {
+    let metadata = new_site();
+    let at = address(&metadata);
+    succeed(&pool(
+        &metadata,
+        &["create", "--address", &at, "--stripe-unit", "64 KiB"],
+    ));
+    let mut names = metadata.place.start();
+    // Before there are data servers, files lie at the metadata server; they stay there.
+    block_on(write(&names, "old", &striped_bytes(100)));
+    let machines = [2, 3, 4].map(|_| joined(&metadata));
+    let mut servers: Vec<Running> = machines.iter().map(start).collect();
+    for number in [2, 3, 4] {
+        until("new files lie there", || {
+            data_server(&metadata, number).new_files
+        });
+    }
+    block_on(write(&names, "new", &striped_bytes(1)));
+    let lies = machines
+        .each_ref()
+        .map(|machine| stripes_in(&shelf(machine)));
+    for (stripes, machine) in lies.iter().zip(&machines) {
+        assert_eq!(stripes.len(), usize::from(STRIPES) / 3, "{lies:?}");
+        until("it says that it has the file", || {
+            status(machine).holding.unwrap().contents == 1
+        });
+    }
+    let all: BTreeSet<u8> = lies.iter().flatten().copied().collect();
+    assert_eq!(all, (1..=STRIPES).collect());
+    assert!(!stripes_in(&metadata.place.data().join("trees")).contains(&1));
+    refuse(
+        &pool(&metadata, &["remove", "2"]),
+        &["parts of 1 files", "try again"],
+    );
+
+    // Each is killed, and what it has comes back with it.
+    for (at, machine) in machines.iter().enumerate() {
+        let number = 2 + at as u16;
+        servers.remove(at).kill();
+        assert_eq!(block_on(read(&names, "old")), striped_bytes(100));
+        if at == 0 {
+            until("it is missed", || !data_server(&metadata, 2).connected);
+            let refused = pool(&metadata, &["remove", "2"]);
+            refuse(
+                &refused,
+                &["/new is striped over data server 2", "try again"],
+            );
+        }
+        servers.insert(at, start(machine));
+        until("it serves again", || data_server(&metadata, number).serves);
+        assert_eq!(block_on(read(&names, "new")), striped_bytes(1));
+    }
+    names.kill();
+    names = metadata.place.start();
+    for number in [2, 3, 4] {
+        until("it serves again", || data_server(&metadata, number).serves);
+    }
+    assert_eq!(block_on(read(&names, "new")), striped_bytes(1));
+    assert_eq!(block_on(read(&names, "old")), striped_bytes(100));
+
+    // A file goes also when a data server is away, which is told when it is back.
+    servers.remove(0).kill();
+    block_on(remove(&names, "new"));
+    let first = start(&machines[0]);
+    for machine in &machines {
+        until("nothing of it is left", || {
+            status(machine).holding.unwrap().contents == 0
+        });
+        until("no bytes either", || stripes_in(&shelf(machine)).is_empty());
+    }
+    until("it serves again", || data_server(&metadata, 2).serves);
+    succeed(&pool(&metadata, &["remove", "2"]));
+    drop(first);
+    block_on(write(&names, "next", &striped_bytes(50)));
+    assert_eq!(block_on(read(&names, "next")), striped_bytes(50));
+    assert!(stripes_in(&shelf(&machines[0])).is_empty());
+}
+
+/// Copies a directory with all that is in it.
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let copied = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy_tree(&path, &copied),
+            false => {
+                fs::copy(&path, &copied).unwrap();
+            }
+        }
+    }
+}
+
+/// A data server that is there, does not serve, and of which the metadata server says this.
+fn until_refused(metadata: &Site, number: u16, says: &str) {
+    until("it is refused", || {
+        let server = data_server(metadata, number);
+        let trouble = server.trouble.as_deref().unwrap_or("");
+        server.connected && !server.serves && trouble.contains(says)
+    });
+    let alarms = metadata.place.status().alarms;
+    assert!(alarms.iter().any(|alarm| alarm.name == "pool-server-away"));
+}
+
+#[test]
+fn contents_that_are_not_those_that_were_there_are_not_served() {
+    let (metadata, _names) = founding();
+    let (one, other) = (joined(&metadata), joined(&metadata));
+    for (number, site) in [(2, &one), (3, &other)] {
+        let server = start(site);
+        until_there(&metadata, number);
+        server.stop();
+    }
+    let (own, kept) = (shelf(&one), one.place.directory.path().join("kept"));
+    fs::rename(&own, &kept).unwrap();
+    // An empty disk, and nothing says that there was something.
+    let member = one.place.data().join("member");
+    fs::remove_file(&member).unwrap();
+    let empty = start(&one);
+    until_refused(&metadata, 2, "other contents than before");
+    empty.stop();
+    // Those of another data server.
+    fs::remove_dir_all(&own).unwrap();
+    copy_tree(&shelf(&other), &own);
+    let twin = start(&one);
+    until_refused(&metadata, 2, "those of data server 3");
+    twin.stop();
+    // Its own, which nothing was done to meanwhile.
+    fs::remove_dir_all(&own).unwrap();
+    copy_tree(&kept, &own);
+    let itself = start(&one);
+    until_there(&metadata, 2);
+    itself.stop();
+    // The same as they were before.
+    fs::remove_dir_all(&own).unwrap();
+    fs::rename(&kept, &own).unwrap();
+    let _older = start(&one);
+    until_refused(&metadata, 2, "an older copy");
 }

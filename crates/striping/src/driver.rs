@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use control::{Moment, OperationId};
-use pool::home::{Command, FileRow, Home, HomeSettings, Outcome, Owed, Record, Recovered, Request};
+use pool::home::{
+    Command, FileRow, Home, HomeSettings, Outcome, Owed, Record, Recovered, Request, ServerView,
+};
 use pool::{
     DataServerNumber, Generation, Handle, HandleKey, HomeNumber, IntentNumber, IssueNumber,
     KeyNumber, Placement, ToHome,
@@ -126,6 +128,17 @@ impl Driver {
         for server in servers {
             state.home.add_server(server, now);
         }
+    }
+
+    /// A data server was removed from the pool.
+    pub(crate) fn dismiss(&self, server: DataServerNumber) {
+        self.state().home.dismiss(server);
+    }
+
+    /// The data servers, as people see them.
+    pub(crate) fn servers(&self) -> Vec<ServerView> {
+        let (now, state) = (self.now(), self.state());
+        state.home.servers(now)
     }
 
     /// Has something done with a file, and waits for what comes of it: at most until the leases of data servers that do not answer

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes};
 use nfs4::{NfsStat4, Verifier4};
 use nfs4_server::DeviceId;
-use pool::home::{HomeSettings, Outcome, Request};
+use pool::home::{HomeSettings, Outcome, Request, ServerView};
 use pool::{Act, DataServerNumber, DeviceGroupNumber, Segment, ToHome};
 use store::{PlacedRows, SyncError};
 use throttle::Throttle;
@@ -141,6 +141,20 @@ impl Striped {
         }
         let mut known = (self.inner.view.write()).unwrap_or_else(PoisonError::into_inner);
         *known = view;
+    }
+
+    /// A data server on which no file lies was removed from the pool: it gets no lease any more.
+    pub fn dismiss(&self, server: DataServerNumber) {
+        if let Some(driver) = self.inner.driver.get() {
+            driver.dismiss(server);
+        }
+    }
+
+    /// The data servers, by number: who serves, who has other contents than before, and how much waits for each. None before the start.
+    #[must_use]
+    pub fn servers(&self) -> Vec<ServerView> {
+        let driver = self.inner.driver.get();
+        driver.map_or_else(Vec::new, |driver| driver.servers())
     }
 
     /// Waits for something that a store wants, outside of asynchronous tasks.

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use server::configuration::{ClientAddress, PeerAddress, parse_size};
 use server::pools::StripeUnit;
 
-use super::lifetime;
+use super::{lifetime, tree_name};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
@@ -59,6 +59,9 @@ pub(crate) struct CreatePoolArguments {
     /// Where the data servers call this server
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) address: PeerAddress,
+    /// The tree whose new files are striped over the data servers [default: default]
+    #[arg(long, value_name = "NAME", value_parser = tree_name)]
+    pub(crate) tree: Option<String>,
     /// How many consecutive bytes of a file lie on one data server: a power of two from 64 KiB to 16 MiB [default: 1 MiB]
     #[arg(long, value_name = "SIZE", value_parser = stripe_unit)]
     pub(crate) stripe_unit: Option<StripeUnit>,

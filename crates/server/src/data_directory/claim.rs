@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use super::{
     CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MEMBER, POOL, SET,
-    SHELF, STANDINGS, TREES,
+    SHELF, TREES,
 };
 
 const LOCK: &str = "lock";
 /// What a data directory may hold before it has an identity; `lost+found` comes with a file system.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 14] = [
     LOCK,
     IDENTITY,
     "identity.unfinished",
@@ -25,7 +25,6 @@ const KNOWN: [&str; 15] = [
     MEMBER,
     POOL,
     SHELF,
-    STANDINGS,
     "aside",
     CONTROL_SOCKET,
     DAMAGED,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::claim::Claim;
 use super::identity::ReplicaIdentity;
 use super::{
-    CLIENTS, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, SealedFileError, TREES,
+    CLIENTS, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, SHELF, SealedFileError, TREES,
     client_records, incarnation, tree_path,
 };
 
@@ -77,20 +77,20 @@ impl Examination {
         Ok(defects)
     }
 
-    /// The trees, each with its name, in order.
+    /// The trees, each with its name, in order, and what a data server keeps.
     ///
     /// # Errors
     /// When their directory cannot be read.
     pub(crate) fn trees(&self) -> Result<Vec<(String, PathBuf)>, DataDirectoryError> {
-        let trees = self.path(TREES);
+        let (trees, shelf) = (self.path(TREES), self.path(SHELF));
+        let shelf = shelf.exists().then(|| (SHELF.to_owned(), shelf));
         if !trees.exists() {
-            return Ok(Vec::new());
+            return Ok(shelf.into_iter().collect());
         }
         let name_of = |path: PathBuf| path.file_name()?.to_str().map(str::to_owned);
         let names = listing(&trees)?.into_iter().filter_map(name_of);
-        Ok(names
-            .map(|name| (name.clone(), tree_path(self.claim.path(), &name)))
-            .collect())
+        let trees = names.map(|name| (name.clone(), tree_path(self.claim.path(), &name)));
+        Ok(trees.chain(shelf).collect())
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -10,7 +10,6 @@
 //! member         which replica of which set the trees are the copy of, or which data server of which pool the shelf is of
 //! pool/          the pool that the server belongs to, if it does
 //! shelf/         what a data server of a pool keeps
-//! standings      a metadata server of a pool: which contents its data servers had last
 //! control.sock   where the running server answers `meridian status`
 //! damaged/       what a repair has set aside
 //! aside/         what a member had before it joined anew
@@ -39,6 +38,7 @@ pub(crate) use examination::{Defect, Examination};
 pub use identity::ReplicaIdentity;
 pub(crate) use member::MemberOf;
 pub use sealed_file::SealedFileError;
+pub(crate) use sealed_file::{Kind as SealedKind, read as read_sealed, write as write_sealed};
 
 /// Why a data directory cannot be used. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -166,7 +166,6 @@ const SET: &str = "set";
 const MEMBER: &str = "member";
 const POOL: &str = "pool";
 const SHELF: &str = "shelf";
-const STANDINGS: &str = "standings";
 const CONTROL_SOCKET: &str = "control.sock";
 const DAMAGED: &str = "damaged";
 /// A data directory that this process, and no other, works on.

@@ -55,6 +55,17 @@ pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fm
         connected,
         encoder,
     )?;
+    let help = "1 while a server of the pool does its part";
+    let serves = |server: &PoolServerStatus| Some(u64::from(server.serves));
+    gauges(&pool.servers, ("pool_server_serves", help), serves, encoder)?;
+    let help = "Changes that a data server has not carried out yet";
+    let waits = |server: &PoolServerStatus| Some(server.waits);
+    gauges(
+        &pool.servers,
+        ("pool_server_waiting_changes", help),
+        waits,
+        encoder,
+    )?;
     for (name, help, figure) in OF_HOLDINGS {
         let of = |server: &PoolServerStatus| server.holding.as_ref().map(figure);
         gauges(&pool.servers, (name, help), of, encoder)?;

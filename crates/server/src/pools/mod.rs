@@ -6,6 +6,7 @@
 //!
 //! What must never enter: connections to the servers of the pool.
 
+mod book;
 mod place;
 mod words;
 
@@ -22,6 +23,7 @@ use crate::configuration::{ClientAddress, PeerAddress};
 use crate::data_directory::{DataDirectory, DataDirectoryError, pool_path, set_path, shelf_path};
 use crate::set::{SetCommandError, resolve};
 
+pub(crate) use book::Book;
 pub(crate) use place::PoolPlace;
 pub use place::PoolPlaceError;
 
@@ -133,6 +135,8 @@ pub struct Pool {
     pub pool: String,
     /// The number of the server whose data directory it is.
     pub own: u16,
+    /// The tree of the metadata server whose new files are striped.
+    pub tree: String,
     /// How many consecutive bytes of a new file lie on one data server.
     pub stripe_unit: StripeUnit,
     /// All servers, removed ones included, by number. A data server knows those that there were when it joined.
@@ -163,21 +167,21 @@ pub fn belongs_to_one(data: &Path) -> bool {
 }
 
 /// Makes the server of this data directory the metadata server of a new pool, which data servers call at `address`. No server may run
-/// on the directory meanwhile. Its trees stay what they are.
+/// on the directory meanwhile. New files of this tree are striped over the data servers; those that there are stay where they are.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
 pub fn create(
     data: &Path,
     address: &PeerAddress,
-    stripe_unit: StripeUnit,
+    (tree, stripe_unit): (&str, StripeUnit),
 ) -> Result<Pool, PoolError> {
     let directory = without_pool(data)?;
     resolve(address.as_str()).map_err(PoolError::Address)?;
     refuse_contents(data)?;
     let _claimed = DataDirectory::open_or_create(data)?;
     let (addresses, now) = (vec![address.as_str().to_owned()], SystemTime::now());
-    let created = directory.create_for(&words::encode(stripe_unit), addresses, now);
+    let created = directory.create_for(&words::encode(tree, stripe_unit), addresses, now);
     created.map_err(in_pool(&directory))?;
     members(data)
 }
@@ -276,6 +280,7 @@ pub fn members(data: &Path) -> Result<Pool, PoolError> {
     Ok(Pool {
         pool: place.pool.to_string(),
         own: place.slot.0,
+        tree: place.tree,
         stripe_unit: place.stripe_unit,
         members: members.collect(),
         remark: None,

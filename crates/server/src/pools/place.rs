@@ -22,6 +22,8 @@ pub(crate) struct PoolPlace {
     pub(crate) slot: ReplicaSlot,
     /// Who keeps the authority: the metadata server.
     pub(crate) keeper: ReplicaSlot,
+    /// The tree of the metadata server whose new files are striped.
+    pub(crate) tree: String,
     /// How many consecutive bytes of a new file lie on one data server.
     pub(crate) stripe_unit: StripeUnit,
 }
@@ -48,11 +50,13 @@ impl PoolPlace {
         let identity = directory.identity()?;
         let words = directory.tree()?;
         let unknown = || PoolPlaceError::Words(directory.path().join("tree"));
+        let (tree, stripe_unit) = words::decode(&words).ok_or_else(unknown)?;
         Ok(PoolPlace {
             pool: identity.set(),
             slot: identity.slot(),
             keeper: ReplicaSlot(directory.member_list()?.keeper),
-            stripe_unit: words::decode(&words).ok_or_else(unknown)?,
+            tree,
+            stripe_unit,
             directory,
         })
     }

@@ -70,7 +70,7 @@ impl Overview {
                         answer.map_or_else(Answer::Refused, Answer::Junction)
                     }
                     Question::RemoveDataServer(number) => {
-                        let removed = overview.remove_data_server(number);
+                        let removed = overview.remove_data_server(number).await;
                         removed.map_or_else(Answer::Refused, |()| Answer::DataServerRemoved)
                     }
                     Question::Durability(question) => {

@@ -30,7 +30,7 @@ use tokio::time::MissedTickBehavior;
 use vfs::FileSystem;
 
 use crate::configuration::{Configuration, ConfigurationError, TransportLimits};
-use crate::data_directory::{DataDirectory, DataDirectoryError};
+use crate::data_directory::{DataDirectory, DataDirectoryError, SealedFileError};
 use crate::metrics::{EndpointError, OperationCounters};
 use crate::page::PageError;
 use crate::pools::PoolPlaceError;
@@ -138,6 +138,21 @@ pub enum ServeError {
     /// What a data server keeps cannot be used.
     #[error(transparent)]
     Shelf(#[from] data_server::ShelfError),
+    /// Clients could not reach the tree whose files are striped.
+    #[error(
+        "this server is the metadata server of a pool, and no export shows the tree \"{0}\" whose files lie there; add an [[export]] with `tree = \"{0}\"`"
+    )]
+    PooledTreeNotShown(String),
+    /// The book of groups of data servers cannot be used.
+    #[error(
+        "{0}; without it nobody can tell where files lie. Put the `pool` directory back from a backup"
+    )]
+    Book(SealedFileError),
+    /// What the home has kept cannot be taken up.
+    #[error(
+        "cannot take up what the metadata server has kept of its data servers: {0}; check the disk, or run `meridian check`"
+    )]
+    Home(vfs::Error),
     /// A data server's contents are there, and what makes it one is not.
     #[error(
         "{0} holds the contents of a data server, and the files of its pool (`pool`) are missing, so nobody can tell whose they are. Put back the whole data directory from one backup"
@@ -246,14 +261,15 @@ impl Server {
             .iter()
             .map(|address| Listener::bind(*address));
         let listeners = listeners.collect::<Result<Vec<Listener>, ListenError>>()?;
-        let pool = pool::Prepared::read(&data)?;
+        let pool = pool::Prepared::read(&data, &configuration)?;
         let shows_trees = !pool.as_ref().is_some_and(pool::Prepared::is_data_server);
         let replication = match shows_trees {
             true => Replication::prepare(&data, &configuration)?,
             false => None,
         };
+        let striped = pool.as_ref().and_then(pool::Prepared::striped);
         let mut trees = match shows_trees {
-            true => trees::open_all(&data, &configuration, replication.as_ref()).await?,
+            true => trees::open_all(&data, &configuration, replication.as_ref(), striped).await?,
             false => Vec::new(),
         };
         let operations = Arc::new(OperationCounters::default());
@@ -265,7 +281,7 @@ impl Server {
             replicate(replication, &mut trees, &configuration, incarnation).await?;
         }
         let pool = match pool {
-            Some(pool) => Some(pool.begin(&data, incarnation).await?),
+            Some(pool) => Some(pool.begin(&data, &trees, incarnation).await?),
             None => None,
         };
         let names = Names::new(data.identity(), membership.as_ref());

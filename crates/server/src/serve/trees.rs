@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nfs4_server::{AccessRule, Export, PseudoPath};
 use replica::Replica;
-use store::{CommitMode, NewStore, Reserve, Store, StoreOptions};
+use store::{CommitMode, Elsewhere, NewStore, Reserve, Store, StoreOptions};
 
 use vfs::FileSystem;
 
@@ -62,11 +62,12 @@ impl Tree {
     }
 }
 
-/// Opens every exported tree, and makes those that are not there yet.
+/// Opens every exported tree, and makes those that are not there yet. One may have files whose bytes lie elsewhere.
 pub(super) async fn open_all(
     data: &DataDirectory,
     configuration: &Configuration,
     replication: Option<&Replication>,
+    striped: Option<(&str, Arc<dyn Elsewhere>)>,
 ) -> Result<Vec<Tree>, ServeError> {
     let mut trees = Vec::new();
     for export in &configuration.exports {
@@ -78,7 +79,11 @@ pub(super) async fn open_all(
         {
             return Err(ServeError::TreeMissing(data.tree(&export.tree)));
         }
-        let options = options(data.tree(&export.tree), configuration);
+        let elsewhere = striped.as_ref().filter(|(tree, _)| *tree == export.tree);
+        let options = StoreOptions {
+            elsewhere: elsewhere.map(|(_, elsewhere)| elsewhere.clone()),
+            ..options(data.tree(&export.tree), configuration)
+        };
         let name = export.tree.clone();
         // Opening reads the disk, and replays what a crash left.
         let opened = tokio::task::spawn_blocking(move || open(&options, &name, &new)).await;

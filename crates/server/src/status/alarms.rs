@@ -60,18 +60,25 @@ pub(crate) fn alarms(export: &ExportStatus) -> Vec<Alarm> {
 
 /// All that is not as it should be with the pool of a server.
 pub(crate) fn of_pool(pool: &PoolStatus) -> Vec<Alarm> {
-    let away = pool.servers.iter().filter(|server| !server.connected);
+    let is_wrong = |server: &&PoolServerStatus| {
+        !server.connected || (!server.serves && server.trouble.is_some())
+    };
+    let wrong = pool.servers.iter().filter(is_wrong);
     let alarm = |server: &PoolServerStatus| Alarm {
         name: "pool-server-away".to_owned(),
         tree: String::new(),
         what: format!(
-            "{} {} is not connected{}",
+            "{} {} {}{}",
             server.role,
             server.number,
+            match server.connected {
+                true => "does not serve",
+                false => "is not connected",
+            },
             server.because(),
         ),
     };
-    away.map(alarm).collect()
+    wrong.map(alarm).collect()
 }
 
 /// What is left of a nearly full disk, and who has the rest.

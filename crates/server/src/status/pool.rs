@@ -41,9 +41,19 @@ pub struct PoolServerStatus {
     pub addresses: Vec<String>,
     /// There is a connection.
     pub connected: bool,
-    /// Why there is none, as far as that is known.
+    /// Why there is no connection, or why it does not serve, as far as that is known.
     #[serde(default)]
     pub trouble: Option<String>,
+    /// Clients are answered there: it has a lease of the metadata server, and has done everything that waited for it. At a data
+    /// server it says whether the metadata server is connected.
+    #[serde(default)]
+    pub serves: bool,
+    /// New files are striped over it, among others.
+    #[serde(default)]
+    pub new_files: bool,
+    /// Changes that it has not carried out yet.
+    #[serde(default)]
+    pub waits: u64,
     /// What a data server that is connected keeps.
     #[serde(default)]
     pub holding: Option<HoldingStatus>,
@@ -77,7 +87,7 @@ impl From<Holding> for HoldingStatus {
 }
 
 impl PoolServerStatus {
-    /// Why there is no connection, behind a colon; nothing where that is not known.
+    /// Why it is away, or does not serve, behind a colon; nothing where that is not known.
     pub(super) fn because(&self) -> String {
         let trouble = self.trouble.as_ref();
         trouble.map_or_else(String::new, |trouble| format!(": {}", ShownText(trouble)))
@@ -117,10 +127,21 @@ impl fmt::Display for PoolServerStatus {
             self.number,
             ShownText(&addresses)
         )?;
-        match (self.connected, &self.holding) {
-            (false, _) => write!(f, "away{}", self.because()),
-            (true, Some(holding)) => write!(f, "connected, {holding}"),
-            (true, None) => f.write_str("connected"),
+        match (self.connected, self.serves) {
+            (false, _) => write!(f, "away{}", self.because())?,
+            (true, false) => write!(f, "connected, does not serve{}", self.because())?,
+            (true, true) if self.holding.is_none() => f.write_str("connected")?,
+            (true, true) => f.write_str("serves")?,
+        }
+        match (self.waits, self.new_files) {
+            (0, true) => {}
+            (0, false) if self.holding.is_some() => f.write_str(", gets no new files")?,
+            (0, false) => {}
+            (waits, _) => write!(f, ", {waits} changes wait for it")?,
+        }
+        match &self.holding {
+            Some(holding) => write!(f, "; {holding}"),
+            None => Ok(()),
         }
     }
 }
@@ -162,6 +183,9 @@ mod tests {
             addresses: vec!["192.0.2.2:2049".to_owned()],
             connected,
             trouble: (!connected).then(|| "connection refused".to_owned()),
+            serves: connected,
+            new_files: connected,
+            waits: u64::from(!connected) * 2,
             holding: connected.then_some(holding),
         };
         PoolStatus {
@@ -179,8 +203,8 @@ mod tests {
         let told = example().to_string();
         for part in [
             "role         metadata server, number 1",
-            "data server 2 (attic) at 192.0.2.2:2049: connected, 3 files; 4.0 GiB of 10.0 GiB available",
-            "data server 3 (attic) at 192.0.2.2:2049: away: connection refused",
+            "data server 2 (attic) at 192.0.2.2:2049: serves; 3 files; 4.0 GiB of 10.0 GiB available",
+            "data server 3 (attic) at 192.0.2.2:2049: away: connection refused, 2 changes wait for it",
         ] {
             assert!(told.contains(part), "`{part}` is not in: {told}");
         }

@@ -105,9 +105,9 @@ impl Overview {
     }
 
     /// Removes a data server from the pool, if it holds no files.
-    pub(super) fn remove_data_server(&self, number: u16) -> Result<(), String> {
+    pub(super) async fn remove_data_server(&self, number: u16) -> Result<(), String> {
         match &self.pool {
-            Some(Role::Metadata(server)) => server.remove(number),
+            Some(Role::Metadata(server)) => server.remove(number).await,
             Some(Role::Data(_)) => {
                 Err("this is a data server; run this on the pool's metadata server".to_owned())
             }

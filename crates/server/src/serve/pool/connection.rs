@@ -61,7 +61,6 @@ impl FromDataServer {
 }
 
 /// What the metadata server says to a data server.
-#[cfg(test)]
 pub(super) fn encode(message: &ToDataServer) -> Message {
     Message::new(TO_DATA_SERVER, message.encode())
 }

@@ -176,6 +176,9 @@ impl DataServer {
             addresses: keeper.map_or_else(Vec::new, |keeper| keeper.addresses),
             connected,
             trouble: trouble.filter(|_| !connected),
+            serves: connected,
+            new_files: false,
+            waits: 0,
             holding: None,
         };
         PoolStatus {

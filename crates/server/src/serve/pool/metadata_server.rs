@@ -1,69 +1,182 @@
-//! A metadata server: it admits data servers to the pool, and knows how they are.
+//! A metadata server: it admits data servers to the pool, knows how they are, and says over which of them new files are striped.
 //!
-//! What must never enter: who gets handles, which the home decides.
+//! What must never enter: who gets handles, which the home decides, and where bytes go.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use peer::set::Member;
 use peer::{
     Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Refusal, Sender, TurnedAway,
 };
-use pool::{DataServerNumber, Holding};
+use pool::home::ServerView;
+use pool::{DataServerNumber, Holding, HomeNumber, PoolId, ToDataServer};
+use store::Store;
+use striping::{NewFiles, PoolView, Striped};
+use throttle::Throttle;
+use tokio::time::{MissedTickBehavior, timeout};
 use vfs::ReplicaSlot;
 
 use super::connection::{self, FromDataServer};
-use crate::pools::{self, PoolPlace};
+use super::placed;
+use crate::pools::{self, Book, PoolPlace};
 use crate::serve::ServeError;
 use crate::status::{PoolServerStatus, PoolStatus};
 use crate::transport::Listener;
 
+/// How often it is looked who is there.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long the looking up of a name may take, and how long an address is believed.
+const LOOK_UP: Duration = Duration::from_secs(2);
+const BELIEVED: Duration = Duration::from_secs(30);
+/// New files are striped over a data server that is away for so long.
+const AWAY: Duration = Duration::from_secs(60);
+/// How long creations that have begun may take before files are looked for on a data server that is to go.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// What is told of a book that has no room, once and then in sums.
+static FULL: Throttle = Throttle::new();
+
 /// A running metadata server.
 pub(in crate::serve) struct MetadataServer {
     place: PoolPlace,
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     known: Arc<Known>,
+    striped: Arc<Striped>,
+    /// That of the tree whose files are striped.
+    store: Arc<Store>,
+    keeping: Mutex<Keeping>,
+    /// Held by whoever changes the book.
+    changes: tokio::sync::Mutex<()>,
+    book_path: PathBuf,
+}
+
+/// Over which data servers new files are striped, and what that follows from.
+struct Keeping {
+    book: Book,
+    servers: BTreeSet<DataServerNumber>,
+    /// When each was there last; the start counts.
+    seen: BTreeMap<DataServerNumber, Instant>,
+    /// They are about to be removed.
+    leaving: BTreeSet<DataServerNumber>,
+    /// When each address was looked up.
+    looked_up: BTreeMap<DataServerNumber, (String, Instant)>,
 }
 
 /// What data servers have said.
 struct Known {
     place: PoolPlace,
+    striped: Weak<Striped>,
     /// What each of them keeps, by what it said last in its present session.
     holdings: Mutex<BTreeMap<ReplicaSlot, Holding>>,
+    /// Where each of them answers NFS.
+    addresses: Mutex<BTreeMap<DataServerNumber, SocketAddr>>,
+}
+
+/// What the home says to data servers goes this way.
+struct Link {
+    endpoint: Arc<Endpoint>,
+    known: Arc<Known>,
+}
+
+/// The pool as the home knows it.
+pub(super) fn view(place: &PoolPlace, members: &[Member], book: &Book) -> PoolView {
+    let [a, b, c, d, e, f, g, h, ..] = place.pool.0;
+    PoolView {
+        pool: PoolId(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+        home: HomeNumber(place.keeper.0),
+        servers: data_servers(place, members).map(number).collect(),
+        groups: book.groups.clone(),
+        new_files: book.new_files.map(|group| NewFiles {
+            group,
+            unit: place.stripe_unit,
+        }),
+    }
+}
+
+/// Those that were not removed.
+fn data_servers<'m>(
+    place: &PoolPlace,
+    members: &'m [Member],
+) -> impl Iterator<Item = &'m Member> + use<'m> {
+    let keeper = place.keeper;
+    let members = members.iter();
+    members.filter(move |member| !member.revoked && ReplicaSlot(member.slot) != keeper)
+}
+
+fn number(member: &Member) -> DataServerNumber {
+    DataServerNumber(member.slot)
+}
+
+/// What a metadata server begins with.
+pub(super) struct Beginning {
+    pub(super) place: PoolPlace,
+    pub(super) listener: Listener,
+    pub(super) striped: Arc<Striped>,
+    pub(super) book: Book,
+    pub(super) book_path: PathBuf,
 }
 
 impl MetadataServer {
-    /// Listens for data servers.
+    /// Listens for data servers, and takes up what the home has kept in the store.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
-    pub(super) fn start(
-        place: PoolPlace,
-        listener: Listener,
+    pub(super) async fn start(
+        beginning: Beginning,
+        store: Arc<Store>,
         incarnation: u32,
-    ) -> Result<MetadataServer, ServeError> {
+    ) -> Result<Arc<MetadataServer>, ServeError> {
+        let Beginning { place, striped, .. } = beginning;
         let identity = place.directory.identity();
         let identity = identity.map_err(pools::PoolPlaceError::from)?;
         // Nobody else signs the list.
         place.directory.note_current();
         let known = Arc::new(Known {
             place: place.clone(),
+            striped: Arc::downgrade(&striped),
             holdings: Mutex::default(),
+            addresses: Mutex::default(),
         });
         let endpoint = Endpoint::start(
             &identity,
             Incarnation(incarnation.into()),
             connection::settings(),
             known.clone(),
-            listener.into_socket(),
+            beginning.listener.into_socket(),
             Some(place.directory.clone()),
         )?;
-        Ok(MetadataServer {
+        let endpoint = Arc::new(endpoint);
+        let link = Arc::new(Link {
+            endpoint: endpoint.clone(),
+            known: known.clone(),
+        });
+        let started = striped.start(store.placed_rows(), link).await;
+        started.map_err(ServeError::Home)?;
+        let now = Instant::now();
+        let in_use = beginning.book.in_use();
+        let server = Arc::new(MetadataServer {
             place,
             endpoint,
             known,
-        })
+            striped,
+            store,
+            keeping: Mutex::new(Keeping {
+                seen: in_use.into_iter().map(|server| (server, now)).collect(),
+                book: beginning.book,
+                servers: BTreeSet::new(),
+                leaving: BTreeSet::new(),
+                looked_up: BTreeMap::new(),
+            }),
+            changes: tokio::sync::Mutex::default(),
+            book_path: beginning.book_path,
+        });
+        tokio::spawn(keep(Arc::downgrade(&server)));
+        Ok(server)
     }
 
     /// Makes no connections any more.
@@ -71,12 +184,113 @@ impl MetadataServer {
         self.endpoint.close();
     }
 
+    fn keeping(&self) -> MutexGuard<'_, Keeping> {
+        self.keeping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_connected(&self, slot: ReplicaSlot) -> bool {
+        let peer = self.endpoint.peer(slot);
+        let session = peer.and_then(|peer| peer.session().ok());
+        session.is_some_and(|session| session.is_connected(Lane::Control))
+    }
+
+    /// What a data server that is connected says that it keeps.
+    fn holding(&self, slot: ReplicaSlot) -> Option<Holding> {
+        let holding = self.known.holdings().get(&slot).copied();
+        holding.filter(|_| self.is_connected(slot))
+    }
+
+    /// Looks who is in the pool, where, and who is there.
+    async fn look(&self) {
+        // Read again in a second.
+        let Ok(members) = self.place.directory.members() else {
+            return;
+        };
+        let present: Vec<&Member> = data_servers(&self.place, &members).collect();
+        for member in &present {
+            self.look_up(member).await;
+        }
+        let views = self.striped.servers().into_iter();
+        let serving: BTreeSet<DataServerNumber> = views
+            .filter(|server| server.serves)
+            .map(|server| server.number)
+            .collect();
+        let now = Instant::now();
+        for member in present {
+            let is_there = self.holding(ReplicaSlot(member.slot)).is_some();
+            if is_there && serving.contains(&number(member)) {
+                self.keeping().seen.insert(number(member), now);
+            }
+        }
+        self.settle(&members).await;
+    }
+
+    /// Finds out where a data server answers NFS, unless that is known.
+    async fn look_up(&self, member: &Member) {
+        let (server, Some(address)) = (number(member), member.addresses.first()) else {
+            return;
+        };
+        let known = self.keeping().looked_up.get(&server).cloned();
+        if known.is_some_and(|(of, at)| of == *address && at.elapsed() < BELIEVED) {
+            return;
+        }
+        let found = timeout(LOOK_UP, tokio::net::lookup_host(address)).await;
+        // What is not found now may be found in a second; until then the address before counts.
+        if let Ok(Ok(mut found)) = found
+            && let Some(at) = found.next()
+        {
+            self.known.addresses().insert(server, at);
+            let looked_up = (address.clone(), Instant::now());
+            self.keeping().looked_up.insert(server, looked_up);
+        }
+    }
+
+    /// Has the home and the book follow what is known. The book is stable before anything is placed by it.
+    async fn settle(&self, members: &[Member]) {
+        let _alone = self.changes.lock().await;
+        let servers: BTreeSet<_> = data_servers(&self.place, members).map(number).collect();
+        let book = {
+            let keeping = self.keeping();
+            let wanted = keeping.wanted(&servers, Instant::now());
+            let is_same = wanted == keeping.book.in_use();
+            if is_same && servers == keeping.servers {
+                return;
+            }
+            match is_same {
+                true => Some(keeping.book.clone()),
+                false => keeping.book.with_new_files_over(&wanted),
+            }
+        };
+        let Some(book) = book else {
+            if let Some(sum) = FULL.failed(("the book of groups is full", 0), Instant::now()) {
+                tracing::warn!(%sum, "new files stay on the data servers that they are striped over: there have been too many groups of data servers");
+            }
+            return;
+        };
+        let (path, written) = (self.book_path.clone(), book.clone());
+        let written = tokio::task::spawn_blocking(move || written.write(&path)).await;
+        if let Ok(Err(error)) = written {
+            return tracing::warn!(%error, "the book of groups of data servers cannot be kept; it is tried again");
+        }
+        let over: Vec<String> = book
+            .in_use()
+            .iter()
+            .map(|server| server.0.to_string())
+            .collect();
+        let over = over.join(", ");
+        tracing::info!(over, "the data servers over which new files are striped");
+        self.striped.update_view(view(&self.place, members, &book));
+        let mut keeping = self.keeping();
+        keeping.book = book;
+        keeping.servers = servers;
+    }
+
     /// Removes a data server that holds no files, for ever.
     ///
     /// # Errors
     /// Why it stays, and what to do next.
-    pub(in crate::serve) fn remove(&self, number: u16) -> Result<(), String> {
-        let slot = ReplicaSlot(number);
+    pub(in crate::serve) async fn remove(&self, number: u16) -> Result<(), String> {
+        let (slot, server) = (ReplicaSlot(number), DataServerNumber(number));
         let Some(member) = self.place.member(slot) else {
             return Err(pools::PoolError::NoSuchDataServer(number).to_string());
         };
@@ -84,68 +298,169 @@ impl MetadataServer {
             return Err(pools::PoolError::MetadataServer(number).to_string());
         }
         if !member.revoked {
-            let holding = self.known.holdings().get(&slot).copied();
-            may_go(number, holding.filter(|_| self.is_connected(slot)))?;
-            let removed = pools::revoke(&self.place.directory, DataServerNumber(number));
-            removed.map_err(|error| error.to_string())?;
+            may_go(number, self.holding(slot))?;
+            self.keeping().leaving.insert(server);
+            let empty = self.expect_empty(server).await;
+            if let Err(why) = empty.and_then(|()| self.revoke(server)) {
+                self.keeping().leaving.remove(&server);
+                return Err(why);
+            }
             tracing::warn!(number, "a data server was removed from the pool");
         }
+        self.striped.dismiss(server);
         self.endpoint.revoke(slot);
         Ok(())
     }
 
-    fn is_connected(&self, slot: ReplicaSlot) -> bool {
-        let session = self
-            .endpoint
-            .peer(slot)
-            .and_then(|peer| peer.session().ok());
-        session.is_some_and(|session| session.is_connected(Lane::Control))
+    fn revoke(&self, server: DataServerNumber) -> Result<(), String> {
+        let removed = pools::revoke(&self.place.directory, server);
+        removed.map_err(|error| error.to_string())
+    }
+
+    /// Has no new files striped over a data server, and looks whether any are.
+    async fn expect_empty(&self, server: DataServerNumber) -> Result<(), String> {
+        let members = self.place.directory.members();
+        self.settle(&members.map_err(|error| error.to_string())?)
+            .await;
+        let groups = {
+            let keeping = self.keeping();
+            if keeping.book.in_use().contains(&server) {
+                return Err("the disk of this server refuses to note that no new files go there; see its log".to_owned());
+            }
+            keeping.book.groups_with(server)
+        };
+        tokio::time::sleep(SETTLES).await;
+        let found = placed::find(&self.store, &groups).await;
+        let found = found.map_err(|error| {
+            format!("the tree cannot be searched for files on the data server: {error}; see the log, and try again")
+        })?;
+        if let Some(path) = found {
+            return Err(format!(
+                "{path} is striped over data server {}, and so may be other files: they would be lost; remove these files, or copy them to \
+                 new ones once another data server is there, and try again",
+                server.0
+            ));
+        }
+        let mut views = self.striped.servers().into_iter();
+        let owes = views
+            .find(|view| view.number == server)
+            .map_or(0, |view| view.owes);
+        let holding = self.holding(ReplicaSlot(server.0));
+        if owes > 0 && holding.is_some() {
+            return Err(format!(
+                "{owes} changes wait for data server {}, as `meridian status` shows; wait until it has carried them out, and try again",
+                server.0
+            ));
+        }
+        may_go(server.0, holding)
     }
 
     /// How the pool is.
     pub(super) fn status(&self) -> PoolStatus {
         let members = self.place.directory.members().unwrap_or_default();
-        let data_servers = members
-            .iter()
-            .filter(|member| !member.revoked && ReplicaSlot(member.slot) != self.place.keeper);
+        let views = self.striped.servers();
+        let in_use = self.keeping().book.in_use();
+        let servers = data_servers(&self.place, &members).map(|member| {
+            let mut views = views.iter();
+            let view = views.find(|view| view.number == number(member));
+            PoolServerStatus {
+                new_files: in_use.contains(&number(member)),
+                ..self.status_of(member, view)
+            }
+        });
         PoolStatus {
             pool: self.place.pool.to_string(),
             role: "metadata server".to_owned(),
             number: self.place.slot.0,
             stripe_unit_bytes: self.place.stripe_unit.bytes(),
-            servers: data_servers.map(|member| self.status_of(member)).collect(),
+            servers: servers.collect(),
             holding: None,
         }
     }
 
-    fn status_of(&self, member: &Member) -> PoolServerStatus {
+    fn status_of(&self, member: &Member, view: Option<&ServerView>) -> PoolServerStatus {
         let slot = ReplicaSlot(member.slot);
         let connected = self.is_connected(slot);
-        let holding = self.known.holdings().get(&slot).copied();
         let met = self.endpoint.peer(slot).map(|peer| peer.status());
+        let stranger = view.and_then(|view| view.stranger);
         PoolServerStatus {
             number: member.slot,
             name: member.name.clone(),
             role: "data server".to_owned(),
             addresses: member.addresses.clone(),
             connected,
-            trouble: met.and_then(|met| met.last_error).filter(|_| !connected),
-            holding: holding.map(Into::into),
+            trouble: match stranger {
+                Some(stranger) => Some(told(stranger)),
+                None => met.and_then(|met| met.last_error).filter(|_| !connected),
+            },
+            serves: view.is_some_and(|view| view.serves),
+            new_files: false,
+            waits: view.map_or(0, |view| view.owes as u64),
+            holding: self.holding(slot).map(Into::into),
         }
     }
 }
 
-/// Why a data server cannot be removed; what it holds is not known while it is away.
+/// Why a data server is there and does not serve.
+fn told(stranger: pool::home::Stranger) -> String {
+    use pool::home::Stranger;
+    match stranger {
+        Stranger::OtherContents => {
+            "it has other contents than before, such as an empty disk; nothing of it is used. Mount the disk that it had, or put its data directory \
+             back"
+                .to_owned()
+        }
+        Stranger::OlderCopy => {
+            "its contents are an older copy of what it had, or two servers run with copies of one data directory; nothing of it is used, since \
+             what was written later would be missing"
+                .to_owned()
+        }
+        Stranger::ContentsOf(other) => format!(
+            "its contents are those of data server {}; nothing of it is used. Let it join anew, with an empty data directory",
+            other.0
+        ),
+    }
+}
+
+/// Looks after the pool as long as the server runs.
+async fn keep(server: Weak<MetadataServer>) {
+    let mut ticks = tokio::time::interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        server.look().await;
+    }
+}
+
+impl Keeping {
+    /// Over which data servers new files are to be striped: those that serve, and for a while those that have.
+    fn wanted(
+        &self,
+        servers: &BTreeSet<DataServerNumber>,
+        now: Instant,
+    ) -> BTreeSet<DataServerNumber> {
+        let is_there = |server: &&DataServerNumber| {
+            let seen = self.seen.get(server);
+            seen.is_some_and(|seen| now.saturating_duration_since(*seen) < AWAY)
+        };
+        let stays = servers
+            .iter()
+            .filter(|server| !self.leaving.contains(server));
+        stays.filter(is_there).copied().collect()
+    }
+}
+
+/// Why a data server that is there cannot be removed: what it holds is in no other place. Of one that is away only the rows of files
+/// say whether there is anything.
 fn may_go(number: u16, holding: Option<Holding>) -> Result<(), String> {
     match holding {
-        None => Err(format!(
-            "data server {number} is away, so nobody knows whether files lie on it; start it, wait until `meridian status` shows it, and try \
-             again"
-        )),
-        Some(Holding { contents: 0, .. }) => Ok(()),
+        None | Some(Holding { contents: 0, .. }) => Ok(()),
         Some(Holding { contents, .. }) => Err(format!(
-            "parts of {contents} files lie on data server {number}, and would be lost; remove these files, or copy them to another tree, \
-             and try again"
+            "parts of {contents} files lie on data server {number}, and would be lost; remove these files, or copy them to new ones once another \
+             data server is there, and try again"
         )),
     }
 }
@@ -153,6 +468,26 @@ fn may_go(number: u16, holding: Option<Holding>) -> Result<(), String> {
 impl Known {
     fn holdings(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Holding>> {
         self.holdings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, BTreeMap<DataServerNumber, SocketAddr>> {
+        self.addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl striping::Control for Link {
+    fn send(&self, to: DataServerNumber, message: ToDataServer) {
+        let peer = self.endpoint.peer(ReplicaSlot(to.0));
+        if let Some(session) = peer.and_then(|peer| peer.session().ok()) {
+            // What is lost is said again when the data server next asks for its lease.
+            let _ = session.try_send(Lane::Control, connection::encode(&message));
+        }
+    }
+
+    fn address(&self, server: DataServerNumber) -> Option<SocketAddr> {
+        self.known.addresses().get(&server).copied()
     }
 }
 
@@ -172,11 +507,17 @@ impl MessageHandler for Known {
             Some(FromDataServer::Holding(holding)) => {
                 self.holdings().insert(from, holding);
             }
-            Some(FromDataServer::ToHome(_)) => {}
-            None => tracing::warn!(
-                data_server = from.0,
-                "a message is not understood, and dropped"
-            ),
+            Some(FromDataServer::ToHome(message)) => {
+                if let Some(striped) = self.striped.upgrade() {
+                    striped.receive(DataServerNumber(from.0), message);
+                }
+            }
+            None => {
+                tracing::warn!(
+                    data_server = from.0,
+                    "a message is not understood, and dropped"
+                );
+            }
         }
     }
 
@@ -200,18 +541,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_data_server_that_says_that_it_holds_nothing_may_go() {
+    fn a_data_server_that_says_that_it_holds_files_stays() {
         let holding = |contents| Holding {
             contents,
             ..Holding::default()
         };
         assert_eq!(may_go(2, Some(holding(0))), Ok(()));
-        for (holding, says) in [(None, "is away"), (Some(holding(7)), "parts of 7 files")] {
-            let refused = may_go(2, holding).unwrap_err();
-            assert!(
-                refused.contains(says) && refused.contains("try"),
-                "{refused}"
-            );
-        }
+        assert_eq!(may_go(2, None), Ok(()));
+        let refused = may_go(2, Some(holding(7))).unwrap_err();
+        assert!(refused.contains("parts of 7 files"), "{refused}");
+    }
+
+    #[test]
+    fn new_files_avoid_data_servers_that_are_away_or_about_to_go() {
+        let now = Instant::now();
+        let numbers = |numbers: &[u16]| -> BTreeSet<DataServerNumber> {
+            numbers.iter().copied().map(DataServerNumber).collect()
+        };
+        let mut keeping = Keeping {
+            book: Book::default(),
+            servers: BTreeSet::new(),
+            seen: [2, 3, 4]
+                .map(|server| (DataServerNumber(server), now))
+                .into(),
+            leaving: BTreeSet::new(),
+            looked_up: BTreeMap::new(),
+        };
+        let all = numbers(&[2, 3, 4, 5]);
+        assert_eq!(keeping.wanted(&all, now), numbers(&[2, 3, 4]));
+        let later = now + AWAY;
+        assert_eq!(keeping.wanted(&all, later), numbers(&[]));
+        keeping.seen.insert(DataServerNumber(5), later);
+        keeping.seen.insert(DataServerNumber(4), later);
+        assert_eq!(keeping.wanted(&all, later), numbers(&[4, 5]));
+        keeping.leaving.insert(DataServerNumber(5));
+        assert_eq!(keeping.wanted(&all, later), numbers(&[4]));
+        assert_eq!(keeping.wanted(&numbers(&[2, 3, 5]), later), numbers(&[]));
     }
 }

@@ -5,6 +5,7 @@
 mod connection;
 mod data_server;
 mod metadata_server;
+mod placed;
 
 use std::fs;
 use std::io;
@@ -12,22 +13,36 @@ use std::path::Path;
 use std::sync::Arc;
 
 use peer::set::SetDirectory;
+use store::Elsewhere;
+use striping::{Settings, Striped};
 
 use super::ServeError;
+use super::trees::Tree;
+use crate::configuration::Configuration;
 use crate::configuration::{ListenAddress, PEER_PORT, PeerListenAddress};
 use crate::data_directory::{DataDirectory, pool_path, set_path, shelf_path, trees_path};
-use crate::pools::PoolPlace;
+use crate::pools::{Book, PoolPlace, PoolPlaceError};
 use crate::status::PoolStatus;
 use crate::transport::Listener;
 
 pub(super) use data_server::DataServer;
 pub(super) use metadata_server::MetadataServer;
 
+/// The book of groups in the directory of the pool.
+const BOOK: &str = "groups";
+
 /// A server that belongs to a pool, ready to begin.
 pub(super) struct Prepared {
     place: PoolPlace,
-    /// Where a metadata server is called by the data servers.
-    listener: Option<Listener>,
+    /// What a metadata server needs besides.
+    metadata: Option<Metadata>,
+}
+
+struct Metadata {
+    /// Where the data servers call.
+    listener: Listener,
+    striped: Arc<Striped>,
+    book: Book,
 }
 
 /// What a server is in its pool.
@@ -42,7 +57,10 @@ impl Prepared {
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
-    pub(super) fn read(data: &DataDirectory) -> Result<Option<Prepared>, ServeError> {
+    pub(super) fn read(
+        data: &DataDirectory,
+        configuration: &Configuration,
+    ) -> Result<Option<Prepared>, ServeError> {
         let path = data.path();
         let directory = SetDirectory::of_pool(pool_path(path));
         let has_contents = is_filled(&shelf_path(path));
@@ -66,21 +84,39 @@ impl Prepared {
             check_contents(data, &place, has_contents)?;
             return Ok(Some(Prepared {
                 place,
-                listener: None,
+                metadata: None,
             }));
+        }
+        let mut exports = configuration.exports.iter();
+        if !exports.any(|export| export.tree == place.tree) {
+            return Err(ServeError::PooledTreeNotShown(place.tree));
         }
         let at = at_own_port(&place);
         let bound = Listener::bind_plainly(at.0);
         let listener = bound.map_err(|source| ServeError::PoolListen(at.0.0, source))?;
+        let book = Book::read(&place.directory.path().join(BOOK)).map_err(ServeError::Book)?;
+        let members = place.directory.members().map_err(PoolPlaceError::from)?;
+        let view = metadata_server::view(&place, &members, &book);
+        let striped = Arc::new(Striped::new(Settings::default(), view));
         Ok(Some(Prepared {
             place,
-            listener: Some(listener),
+            metadata: Some(Metadata {
+                listener,
+                striped,
+                book,
+            }),
         }))
     }
 
     /// Whether the server shows no trees, because it is a data server.
     pub(super) fn is_data_server(&self) -> bool {
-        self.listener.is_none()
+        self.metadata.is_none()
+    }
+
+    /// The tree whose files are striped over the pool, and what its store keeps them in.
+    pub(super) fn striped(&self) -> Option<(&str, Arc<dyn Elsewhere>)> {
+        let metadata = self.metadata.as_ref()?;
+        Some((&self.place.tree, metadata.striped.clone()))
     }
 
     /// Begins to be what the data directory says.
@@ -90,18 +126,27 @@ impl Prepared {
     pub(super) async fn begin(
         self,
         data: &DataDirectory,
+        trees: &[Tree],
         incarnation: u32,
     ) -> Result<Role, ServeError> {
-        Ok(match self.listener {
-            Some(listener) => {
-                let begun = MetadataServer::start(self.place, listener, incarnation)?;
-                Role::Metadata(Arc::new(begun))
-            }
-            None => {
-                let begun = DataServer::start(self.place, data, incarnation).await?;
-                Role::Data(Arc::new(begun))
-            }
-        })
+        let Prepared { place, metadata } = self;
+        let Some(metadata) = metadata else {
+            let begun = DataServer::start(place, data, incarnation).await?;
+            return Ok(Role::Data(Arc::new(begun)));
+        };
+        let mut trees = trees.iter();
+        let Some(tree) = trees.find(|tree| tree.name == place.tree) else {
+            return Err(ServeError::PooledTreeNotShown(place.tree));
+        };
+        let beginning = metadata_server::Beginning {
+            book_path: place.directory.path().join(BOOK),
+            place,
+            listener: metadata.listener,
+            striped: metadata.striped,
+            book: metadata.book,
+        };
+        let begun = MetadataServer::start(beginning, tree.store.clone(), incarnation).await?;
+        Ok(Role::Metadata(begun))
     }
 }
 
