@@ -18,6 +18,7 @@ mod callback;
 mod compound;
 mod connection;
 mod data_server;
+mod forgetting;
 mod gates;
 mod handle;
 mod layouts;

@@ -17,6 +17,7 @@ use crate::callback::Callbacks;
 use crate::compound;
 use crate::connection::Connection;
 use crate::data_server::DataServer;
+use crate::forgetting::Forgetting;
 use crate::gates::Gates;
 use crate::moving::Moving;
 use crate::namespace::{Admission, Caller, Namespace};
@@ -73,6 +74,7 @@ pub struct Service {
     pub(crate) gates: Gates,
     pub(crate) moving: Moving,
     pub(crate) places: Places,
+    pub(crate) forgetting: Forgetting,
     clock: fn() -> Instant,
     /// When this start began.
     pub(crate) started: Instant,
@@ -125,6 +127,7 @@ impl Service {
             gates: Gates::default(),
             moving: Moving::default(),
             places: Places::default(),
+            forgetting: Forgetting::since(now),
             clock: options.clock,
             started: now,
             state: Mutex::new(state),
@@ -260,22 +263,30 @@ impl Service {
         self.state().connection_closed(connection);
     }
 
-    /// Drops expired clients and ends the grace period when its time has come. To be called about once a second. What
+    /// Drops expired clients, ends the grace period when its time has come, and lets file systems forget what requests of
+    /// ended sessions have done. To be called about once a second. What
     /// is returned gives back what they held, which may take as long as asking other sites does; the next call must not
     /// wait for it.
     pub fn housekeep(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
         let now = self.now();
-        let (expired, in_grace, after_grace) = {
+        let (expired, ended, in_grace, after_grace) = {
             let mut state = self.state();
-            let in_grace = state.in_grace();
-            (state.expire(now), in_grace, state.end_grace_if_due(now))
+            let (in_grace, ended) = (state.in_grace(), state.take_ended_sessions());
+            let expired = state.expire(now);
+            (expired, ended, in_grace, state.end_grace_if_due(now))
         };
         // Without clients that may come back there was none, though what reclaims wait for ends all the same.
         if in_grace && after_grace.is_some() && !self.namespace.exports().is_empty() {
             tracing::info!("the grace period is over: nothing more can be reclaimed");
         }
         let service = self.clone();
-        async move { tokio::join!(service.see_off(expired), service.end_grace(after_grace)).0 }
+        async move {
+            tokio::join!(
+                service.see_off(expired),
+                service.end_grace(after_grace),
+                service.forget_requests(ended),
+            );
+        }
     }
 
     /// Lets go what is not reclaimed any more.

@@ -1,14 +1,17 @@
 //! The store as a [`FileSystem`]: each operation goes to the room that carries it out.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use vfs::{
     AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Extent, FileSystem, Holdings, LockConflict, LockKind, LockOwner, Name,
-    NewObject, ObjectId, OpenOwner, Properties, ReadData, Result, SeekTarget, SetAttributes, Share,
-    Space, Stability, Written, XattrMode, XattrName, XattrPage,
+    NewObject, ObjectId, OpenOwner, Properties, ReadData, RequestGroup, Result, SeekTarget,
+    SetAttributes, Share, Space, Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
+use crate::inner::blocking;
 use crate::namespace::Place;
 use crate::store::Store;
 
@@ -248,6 +251,16 @@ impl FileSystem for Store {
 
     fn keeps_requests(&self) -> bool {
         true
+    }
+
+    async fn end_requests(&self, ended: Vec<RequestGroup>) -> Result<()> {
+        let inner = self.inner.clone();
+        blocking(move || inner.end_requests(&ended)).await
+    }
+
+    async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {
+        let inner = self.inner.clone();
+        blocking(move || inner.age_requests(&alive)).await
     }
 
     async fn end_reclaim(&self) -> Result<()> {

@@ -1,12 +1,15 @@
 //! What clients' requests have done: written in the batch of the change, so that a repeat is recognised whenever it comes.
 //!
 //! There is one row for each series of requests, with its last one that changed something; other replicas get it with the
-//! change. The number of rows is bounded: those that were written longest ago go first. What must never enter: who the
-//! clients are, and whether one of them is still there.
+//! change. Rows go when nobody asks for them again, as whoever knows the clients says. However many are left, their number is
+//! bounded: those that were written longest ago go first. What must never enter: who the clients are.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vfs::{Created, Credentials, DirectoryChange, Error, ObjectId, RequestId, Result};
+use vfs::{
+    Created, Credentials, DirectoryChange, Error, ObjectId, RequestGroup, RequestId, Result,
+};
 
 use crate::inner::Inner;
 use crate::metadata::{Metadata, Table};
@@ -28,6 +31,8 @@ const ROWS_A_BATCH: usize = 64;
 pub(crate) struct Series {
     rows: AtomicU64,
     next_age: AtomicU64,
+    /// `next_age` when rows were asked to grow older last; 0 if they never were.
+    aged: AtomicU64,
 }
 
 impl Series {
@@ -36,11 +41,12 @@ impl Series {
         // A row that cannot be read is as good as none; the check of the store tells of it.
         for row in metadata.view().scan(Table::Requests, &[], &[]).flatten() {
             rows += 1;
-            newest = newest.max(RequestRow::decode(row.value()).map_or(0, |row| row.age));
+            newest = newest.max(age_of(row.value()));
         }
         Series {
             rows: AtomicU64::new(rows),
             next_age: AtomicU64::new(newest.saturating_add(1)),
+            aged: AtomicU64::new(0),
         }
     }
 
@@ -54,6 +60,11 @@ impl Series {
 
     fn is_full(&self) -> bool {
         self.rows.load(Ordering::Relaxed) > SERIES_MAX
+    }
+
+    /// How many series are remembered.
+    pub(crate) fn len(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
     }
 
     fn new_age(&self) -> u64 {
@@ -182,21 +193,50 @@ impl Inner {
         if !self.series.is_full() {
             return Ok(());
         }
-        let mut found: Vec<(u64, Vec<u8>)> = Vec::new();
-        for row in self.metadata.view().scan(Table::Requests, &[], &[]) {
-            let row = row?;
-            let age = RequestRow::decode(row.value()).map_or(0, |row| row.age);
-            found.push((age, row.key().to_vec()));
-        }
+        let mut found = self.requests_of(&[])?;
         found.sort_unstable();
         let many = (found.len() as u64).saturating_sub(SERIES_KEPT);
-        let old = &found[..usize::try_from(many).unwrap_or(found.len())];
-        for group in old.chunks(ROWS_A_BATCH) {
+        found.truncate(usize::try_from(many).unwrap_or(found.len()));
+        self.remove_requests(&found)
+    }
+
+    /// Removes what requests of these groups have done.
+    pub(crate) fn end_requests(&self, ended: &[RequestGroup]) -> Result<()> {
+        for group in ended {
+            self.remove_requests(&self.requests_of(group)?)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what was there when this was called before, and belongs to none of these groups.
+    pub(crate) fn age_requests(&self, alive: &HashSet<RequestGroup>) -> Result<()> {
+        let now = self.series.next_age.load(Ordering::Relaxed);
+        let before = self.series.aged.swap(now, Ordering::Relaxed);
+        let mut found = self.requests_of(&[])?;
+        found.retain(|(age, key)| {
+            let group = key.first_chunk::<{ RequestId::GROUP_BYTES }>();
+            *age < before && !group.is_some_and(|group| alive.contains(group))
+        });
+        self.remove_requests(&found)
+    }
+
+    /// All rows whose series begin so, each with its age and key.
+    fn requests_of(&self, group: &[u8]) -> Result<Vec<(u64, Vec<u8>)>> {
+        let mut found = Vec::new();
+        for row in self.metadata.view().scan(Table::Requests, group, &[]) {
+            let row = row?;
+            found.push((age_of(row.value()), row.key().to_vec()));
+        }
+        Ok(found)
+    }
+
+    /// Removes rows, unless they were written again meanwhile.
+    fn remove_requests(&self, found: &[(u64, Vec<u8>)]) -> Result<()> {
+        for group in found.chunks(ROWS_A_BATCH) {
             let mut mutation = self.begin_blocking()?;
             for (age, key) in group {
-                let now = self.request_row(key)?;
-                // It may have been used again meanwhile.
-                if now.is_none_or(|row| row.age == *age) {
+                let now = self.metadata.row(Table::Requests, key)?;
+                if now.is_some_and(|row| age_of(&row) == *age) {
                     mutation.remove_local(Table::Requests, key);
                     mutation.then(|inner, _| {
                         inner.series.rows.fetch_sub(1, Ordering::Relaxed);
@@ -207,6 +247,11 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// What cannot be read is as old as can be.
+fn age_of(row: &[u8]) -> u64 {
+    RequestRow::decode(row).map_or(0, |row| row.age)
 }
 
 impl Mutation<'_> {

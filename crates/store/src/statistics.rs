@@ -45,6 +45,8 @@ pub struct StoreStatistics {
     pub dirty_files: u64,
     /// Removed files that are, or may be, open now.
     pub orphans: u64,
+    /// Series of requests whose last change is on record now, so that a repeat is recognised.
+    pub requests: u64,
     /// Whether stable storage has failed, so that every operation fails.
     pub failed: bool,
 }

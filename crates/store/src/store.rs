@@ -141,6 +141,7 @@ impl Store {
             objects: inner.objects.load(Ordering::Relaxed),
             dirty_files: inner.dirty.len() as u64,
             orphans: inner.orphans.len() as u64,
+            requests: inner.series.len(),
             failed: inner.health.has_failed(),
         }
     }

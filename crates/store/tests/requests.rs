@@ -4,13 +4,15 @@
 
 mod fixture;
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use fixture::pair::Pair;
 use fixture::{Fixture, name, root};
 use store::Store;
 use vfs::{
     AccessCheck, Creation, Credentials, DirectoryChange, Error, FileSystem, NewObject, ObjectId,
-    ObjectKind, RequestId, Result, SetAttributes, XattrMode, XattrName,
+    ObjectKind, RequestGroup, RequestId, Result, SetAttributes, XattrMode, XattrName,
 };
 
 const ROOT: ObjectId = ObjectId::ROOT;
@@ -260,4 +262,58 @@ async fn a_late_record_does_not_replace_what_came_after() {
     pair.follow().await;
     let answered = change(here, &again(&second), "symlink", file).await;
     assert_eq!(answered, Ok(told));
+}
+
+/// How many series are remembered; the store says the same when it has counted them anew.
+async fn remembered(fixture: &mut Fixture) -> u64 {
+    fixture.store().sync().await.unwrap();
+    let before = fixture.store().statistics().requests;
+    fixture.crash();
+    assert_eq!(fixture.store().statistics().requests, before);
+    before
+}
+
+fn group(series: u8) -> RequestGroup {
+    [series; RequestId::GROUP_BYTES]
+}
+
+#[tokio::test]
+async fn what_nobody_asks_for_again_goes() {
+    let mut fixture = Fixture::new();
+    fixture.store().end_reclaim().await.unwrap();
+    let file = fixture.file(ROOT, "file").await;
+    make_all(fixture.store(), file).await;
+    let all = CHANGES.len() as u64;
+    assert_eq!(remembered(&mut fixture).await, all);
+    let ended = vec![group(0), group(1), group(99)];
+    fixture.store().end_requests(ended.clone()).await.unwrap();
+    fixture.store().end_requests(ended).await.unwrap();
+    assert_eq!(remembered(&mut fixture).await, all - 2);
+    for (series, what) in [(0, "mkdir"), (1, "symlink")] {
+        let asked = change(fixture.store(), &again(&asking(series, 7)), what, file).await;
+        assert_eq!(asked, Err(Error::NotCarriedOut), "{what}");
+    }
+    let asked = change(fixture.store(), &again(&asking(4, 7)), "link", file).await;
+    assert!(asked.is_ok());
+}
+
+#[tokio::test]
+async fn what_grows_old_goes_unless_it_was_written_again_or_may_be_asked_for() {
+    let mut fixture = Fixture::new();
+    let file = fixture.file(ROOT, "file").await;
+    for (series, what) in (0..).zip(["mkdir", "symlink", "link"]) {
+        let made = change(fixture.store(), &asking(series, 7), what, file).await;
+        made.unwrap();
+    }
+    let alive = HashSet::from([group(1)]);
+    fixture.store().age_requests(alive.clone()).await.unwrap();
+    assert_eq!(fixture.store().statistics().requests, 3);
+    let later = change(fixture.store(), &asking(2, 8), "chmod", file).await;
+    later.unwrap();
+    fixture.store().age_requests(alive).await.unwrap();
+    assert_eq!(remembered(&mut fixture).await, 2);
+    for (series, number, what) in [(1, 7, "symlink"), (2, 8, "chmod")] {
+        let asked = change(fixture.store(), &again(&asking(series, number)), what, file).await;
+        assert!(asked.is_ok(), "{what}");
+    }
 }

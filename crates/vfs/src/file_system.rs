@@ -1,5 +1,6 @@
 //! The trait that the NFS service is written against.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Attributes, ByteRange, Cookie, Credentials, DirectoryChange, DirectoryPage, FsId, Holdings,
-    LockConflict, LockKind, LockOwner, Name, ObjectId, ObjectKind, OpenOwner, Result,
+    LockConflict, LockKind, LockOwner, Name, ObjectId, ObjectKind, OpenOwner, RequestGroup, Result,
     SetAttributes, Share, XattrName,
 };
 
@@ -452,6 +453,20 @@ pub trait FileSystem: Send + Sync + 'static {
     /// step, so that a repeat is answered from that also after a restart.
     fn keeps_requests(&self) -> bool {
         false
+    }
+
+    /// Forgets what requests of these groups have done: nobody asks for them again.
+    async fn end_requests(&self, ended: Vec<RequestGroup>) -> Result<()> {
+        drop(ended);
+        Ok(())
+    }
+
+    /// Forgets what was on record at the call before already and belongs to none of these groups. Whoever calls it
+    /// about evenly keeps what a request has done for the time between two calls at least. [`crate::Error::Delay`] when
+    /// nobody is answered here at present; nothing has grown older then.
+    async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {
+        drop(alive);
+        Ok(())
     }
 
     /// Told once when clients can no longer reclaim opens from before a restart: removed files that

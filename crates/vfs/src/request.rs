@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The beginning that the names of some series have in common, because these begin and end together: a session of NFS.
+pub type RequestGroup = [u8; RequestId::GROUP_BYTES];
+
 /// Names one change that a client asks for. Whoever makes the change keeps the name with it, so that a repeat is
 /// answered and not carried out again, also by a server that was started anew, and by another one.
 ///
@@ -27,6 +30,8 @@ pub struct RequestId {
 impl RequestId {
     /// Length of the name of a series.
     pub const SERIES_BYTES: usize = 20;
+    /// Length of the name of a [`RequestGroup`].
+    pub const GROUP_BYTES: usize = 16;
 
     /// Whether two of a series have the same number, as far as clients say it.
     #[must_use]

@@ -422,6 +422,10 @@ impl Client {
 
     fn exchanged(&self) -> Exchanged {
         Exchanged {
+        // It was started anew, and knows nothing of the requests of its earlier self.
+        let sessions = self.clients.get(&old).map(|old| old.sessions.clone());
+        let sessions = sessions.into_iter().flatten();
+        sessions.for_each(|session| self.note_ended(session));
             client: self.id,
             sequence: self.next_create,
             confirmed: self.confirmed,

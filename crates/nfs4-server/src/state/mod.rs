@@ -139,6 +139,8 @@ pub struct State {
     opens: HashMap<u64, Open>,
     open_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
     locks: HashMap<u64, Lock>,
+    /// Those that are never used again, and of which whoever keeps what requests have done does not know that yet.
+    ended_sessions: Vec<SessionId4>,
     lock_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
     layouts: LayoutTable,
     grace: Grace,
@@ -174,6 +176,7 @@ impl State {
             locks: HashMap::new(),
             lock_index: HashMap::new(),
             layouts: LayoutTable::default(),
+            ended_sessions: Vec::new(),
             grace,
             newcomers: Newcomers::default(),
         }

@@ -11,6 +11,9 @@ use super::client::{Client, ClientId, Principal};
 use super::{Departure, Limits, State};
 
 /// One transport connection, numbered by the part of the server that accepts them.
+/// So many sessions that have ended are noted between two calls of [`State::take_ended_sessions`].
+const ENDED_SESSIONS_MAX: usize = 16 * 1024;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
@@ -401,9 +404,29 @@ impl State {
             self.memory.give_back(session.reserved);
         }
     }
+        self.note_ended(id);
 
     /// The client that owns a session.
     #[must_use]
+    /// Notes that a session is never used again, whoever asks.
+    pub(super) fn note_ended(&mut self, id: SessionId4) {
+        // What is not noted is found by its age.
+        if self.ended_sessions.len() < ENDED_SESSIONS_MAX {
+            self.ended_sessions.push(id);
+        }
+    }
+
+    /// The sessions that have ended since the last call and are never used again.
+    pub fn take_ended_sessions(&mut self) -> Vec<SessionId4> {
+        std::mem::take(&mut self.ended_sessions)
+    }
+
+    /// All sessions.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<SessionId4> {
+        self.sessions.keys().copied().collect()
+    }
+
     pub fn session_client(&self, id: SessionId4) -> Option<ClientId> {
         self.sessions.get(&id).map(|session| session.client)
     }

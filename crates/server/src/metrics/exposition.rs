@@ -204,7 +204,7 @@ type ExportFigure = (
     fn(&crate::status::ExportStatus) -> u64,
 );
 
-const EXPORT_FIGURES: [ExportFigure; 11] = [
+const EXPORT_FIGURES: [ExportFigure; 12] = [
     (
         "store_total_bytes",
         "Size of the file system below",
@@ -246,6 +246,12 @@ const EXPORT_FIGURES: [ExportFigure; 11] = [
         "1 when stable storage has failed",
         MetricType::Gauge,
         |export| u64::from(export.store.failed),
+    (
+        "store_requests",
+        "Slots of sessions whose last change is on record, for repeats after a restart",
+        MetricType::Gauge,
+        |export| export.store.requests,
+    ),
     ),
     (
         "store_batches",

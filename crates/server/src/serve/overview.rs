@@ -215,6 +215,7 @@ async fn export_status(tree: &Tree, durability: Durability) -> ExportStatus {
         dirty_files: figures.dirty_files,
         orphans: figures.orphans,
         batches: figures.batches,
+        requests: figures.requests,
         group_commits: figures.group_commits,
         data_syncs: figures.data_syncs,
         bytes_written: figures.bytes_written,

@@ -182,6 +182,9 @@ pub struct StoreStatus {
     /// Operations that changed metadata.
     pub batches: u64,
     /// Trips to stable storage for metadata.
+    /// Slots of sessions whose last change is on record now, so that a repeat is recognised after a restart.
+    #[serde(default)]
+    pub requests: u64,
     pub group_commits: u64,
     /// Trips to stable storage for data.
     pub data_syncs: u64,

@@ -1,5 +1,6 @@
 //! The replicated tree as a [`FileSystem`]: which copy answers, and which replica changes what.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,8 +9,8 @@ use control::Update;
 use vfs::{
     AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
-    ObjectId, OpenOwner, Properties, ReadData, Result, SeekTarget, SetAttributes, Share, Space,
-    Stability, Written, XattrMode, XattrName, XattrPage,
+    ObjectId, OpenOwner, Properties, ReadData, RequestGroup, Result, SeekTarget, SetAttributes,
+    Share, Space, Stability, Written, XattrMode, XattrName, XattrPage,
 };
 
 use super::ReplicatedFileSystem;
@@ -412,6 +413,17 @@ impl FileSystem for ReplicatedFileSystem {
 
     fn keeps_requests(&self) -> bool {
         self.shared.store.keeps_requests()
+    }
+
+    async fn end_requests(&self, ended: Vec<RequestGroup>) -> Result<()> {
+        self.shared.store.end_requests(ended).await
+    }
+
+    async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {
+        match self.may_answer() {
+            true => self.shared.store.age_requests(alive).await,
+            false => Err(Error::Delay),
+        }
     }
 
     async fn end_reclaim(&self) -> Result<()> {
