@@ -1,28 +1,34 @@
-//! A server at which many knock: hosts that make connections and say nothing, beside clients that work.
+//! A server at which many knock: hosts that make connections and say nothing, that make sessions and do nothing, and that ask and
+//! do not take their replies, beside clients that work.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fixture;
 
 use std::fs;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use fixture::site::block_on;
-use fixture::{Place, Running};
-use nfs4::NfsLockType4;
+use fixture::{Place, Running, http_get};
+use nfs4::{NfsLockType4, NfsStat4};
 use nfs4_client::{Client, How, LockAnswer, OpenFile, Options, StableHow4};
 use rustix::process::{Resource, Rlimit, prlimit};
 use socket2::{Domain, Socket, Type};
 
 /// Hosts that say nothing, and how many connections each makes.
-const SILENT_HOSTS: u8 = 30;
+const SILENT_HOSTS: u16 = 30;
 const SILENT_EACH: usize = 12;
 
 /// A connection from another address of this machine.
-fn connect_from(host: u8, server: SocketAddr) -> io::Result<TcpStream> {
+fn connect_from(host: u16, server: SocketAddr) -> io::Result<TcpStream> {
+    let [high, low] = host.to_be_bytes();
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), 0)).into())?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, high, low), 0)).into())?;
     socket.connect(&server.into())?;
     Ok(socket.into())
 }
@@ -122,4 +128,186 @@ fn a_server_without_descriptors_goes_on() {
     assert!(!place.status().exports[0].store.failed);
     assert!(place.read_log().contains("raise the limit of open files"));
     server.stop();
+}
+
+/// As many clients as there may be, unless configured otherwise, each at an address of its own.
+const MANY: u16 = 10_000;
+/// Of these at a time.
+const AT_ONCE: usize = 50;
+
+/// A client from an address of its own that makes a session, and is not heard of again.
+async fn comes_and_goes(host: u16, server: SocketAddr) {
+    let options = Options {
+        renewal: None,
+        reclaims: true,
+        ..Options::dialling(move || connect_from(host, server))
+    };
+    Client::connect(options).await.unwrap();
+}
+
+/// A newcomer that comes again as long as it is told to.
+async fn let_in(server: SocketAddr) -> Client {
+    let began = Instant::now();
+    loop {
+        let options = Options::dialling(move || connect_from(99, server));
+        match Client::connect(options).await {
+            Ok(client) => return client,
+            Err(error) if error.status() == Some(NfsStat4::Delay) => {}
+            Err(error) => panic!("{error}"),
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "kept out");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// The most memory that a process has had, in bytes.
+fn peak_bytes(server: &Running) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kilobytes = line.unwrap().split_whitespace().nth(1).unwrap();
+    kilobytes.parse::<u64>().unwrap() << 10
+}
+
+/// The table of clients filled up, and stayed full for a lease: whoever was admitted by the rules could keep all others out.
+#[test]
+fn ten_thousand_clients_keep_nobody_out_and_stay_within_the_memory_for_clients() {
+    let place = Place::new("[limits]\nmemory = \"128 MiB\"\n");
+    let server = place.start();
+    let before = peak_bytes(&server);
+    block_on(async {
+        let (client, file) = with_a_lock(&server).await;
+        let address = server.address;
+        // Together with the one that works they are as many as there may be.
+        let hosts: Vec<u16> = (1000..1000 + MANY - 1).collect();
+        for hosts in hosts.chunks(AT_ONCE) {
+            let come = hosts
+                .iter()
+                .map(|host| tokio::spawn(comes_and_goes(*host, address)));
+            for one in come.collect::<Vec<_>>() {
+                one.await.unwrap();
+            }
+        }
+        let status = place.status();
+        assert!(status.clients <= u64::from(MANY), "{}", status.clients);
+        assert!(
+            status.clients > u64::from(MANY) * 9 / 10,
+            "{}",
+            status.clients
+        );
+        let newcomer = let_in(address).await;
+        comes_back_with_its_lock(&client, &file, &newcomer).await;
+    });
+    let status = place.status();
+    let taken = status.reply_bytes + status.state_bytes + status.buffer_bytes;
+    assert!(taken <= status.memory_bytes, "{status:?}");
+    let grown = peak_bytes(&server) - before;
+    assert!(grown <= status.memory_bytes, "{} MiB", grown >> 20);
+    assert!(place.read_log().contains("too many clients"));
+}
+
+/// A way to the server on which nothing comes back while it is held up.
+fn way(server: SocketAddr, held_up: Arc<AtomicBool>) -> io::Result<TcpStream> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let (near, _) = listener.accept()?;
+    let far = TcpStream::connect(server)?;
+    let (mut asks, mut asked) = (near.try_clone()?, far.try_clone()?);
+    thread::spawn(move || io::copy(&mut asks, &mut asked));
+    thread::spawn(move || pass_back(far, near, &held_up));
+    Ok(client)
+}
+
+fn pass_back(mut from: TcpStream, mut to: TcpStream, held_up: &AtomicBool) -> io::Result<()> {
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        while held_up.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        match from.read(&mut bytes)? {
+            0 => return to.shutdown(std::net::Shutdown::Both),
+            count => to.write_all(&bytes[..count])?,
+        }
+    }
+}
+
+/// A server with little memory for clients, and a client that has just written a file of a mebibyte.
+async fn with_little_memory(place: &Place) -> (Running, Client, OpenFile) {
+    let server = place.start();
+    let client = Client::connect(Options::at(server.address)).await.unwrap();
+    let root = client.mount("/export").await.unwrap();
+    let file = client.open(&root, "large", &How::create(0o666)).await;
+    let file = file.unwrap();
+    assert_is_served(&client, &file).await;
+    (server, client, file)
+}
+
+async fn assert_is_served(client: &Client, file: &OpenFile) {
+    let data = bytes::Bytes::from(vec![7; 1 << 20]);
+    let written = client
+        .write(file, 0, data.clone(), StableHow4::Unstable)
+        .await;
+    written.unwrap();
+    assert_eq!(client.read(file, 0, 1 << 20).await.unwrap().data, data);
+}
+
+/// All buffers together had no bound: clients that asked for data and did not take it could use up all memory.
+#[test]
+fn who_takes_no_replies_cannot_use_up_the_memory_and_loses_nothing() {
+    let place = Place::new("[limits]\nmemory = \"64 MiB\"\n");
+    block_on(async {
+        let (server, client, file) = with_little_memory(&place).await;
+        let held_up = Arc::new(AtomicBool::new(false));
+        let mut reads = Vec::new();
+        for _ in 0..3 {
+            let (address, held_up) = (server.address, held_up.clone());
+            let options = Options {
+                patience: Duration::from_secs(600),
+                ..Options::dialling(move || way(address, held_up.clone()))
+            };
+            let greedy = Arc::new(Client::connect(options).await.unwrap());
+            let root = greedy.mount("/export").await.unwrap();
+            let own = greedy.open(&root, "large", &How::read()).await.unwrap();
+            let own = Arc::new(own);
+            for _ in 0..40 {
+                let (greedy, own) = (greedy.clone(), own.clone());
+                reads.push(async move { greedy.read(&own, 0, 1 << 20).await });
+            }
+        }
+        held_up.store(true, Ordering::Relaxed);
+        let reads: Vec<_> = reads.into_iter().map(tokio::spawn).collect();
+        for _ in 0..5 {
+            assert_is_served(&client, &file).await;
+            let status = place.status();
+            assert!(status.buffer_bytes <= status.memory_bytes / 4, "{status:?}");
+        }
+        let metrics = http_get(place.status().metrics.unwrap(), "/metrics");
+        assert!(metrics.contains("meridian_client_buffer_bytes"));
+        held_up.store(false, Ordering::Relaxed);
+        for read in reads {
+            assert_eq!(read.await.unwrap().unwrap().data, vec![7; 1 << 20]);
+        }
+    });
+    assert!(place.read_log().contains("memory for requests and replies"));
+}
+
+/// The same with requests that are announced and do not come.
+#[test]
+fn who_announces_large_requests_and_sends_nothing_keeps_nobody_from_writing() {
+    let place = Place::new("[limits]\nmemory = \"64 MiB\"\n");
+    block_on(async {
+        let (server, client, file) = with_little_memory(&place).await;
+        let mark = (1_u32 << 31 | 1 << 20).to_be_bytes();
+        let announced: Vec<_> = (0..40)
+            .map(|host| {
+                let mut stream = connect_from(100 + host, server.address).unwrap();
+                stream.write_all(&mark).unwrap();
+                stream.write_all(&[0; 100]).unwrap();
+                stream
+            })
+            .collect();
+        for _ in 0..5 {
+            assert_is_served(&client, &file).await;
+        }
+        drop(announced);
+    });
 }

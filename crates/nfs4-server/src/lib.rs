@@ -51,5 +51,6 @@ pub use nfs4::{NfsStat4, Opnum};
 pub use observer::{NoObserver, Observer};
 pub use places::{Junction, JunctionTarget, Location};
 pub use records::{ClientRecords, RecordError};
+pub use reply::largest_reply;
 pub use service::{Identity, Service, ServiceOptions};
 pub use state::{ClientId, ClientView, ConnectionId, Limits};

@@ -3,8 +3,11 @@
 //! A reply never passes what the session allows. An operation whose result would make it do so fails, and
 //! one that changes something fails before it is begun, because nobody would learn what it did.
 
-use nfs4::{ArgOp4, CompoundReply, CompoundRes, NfsStat4, ResOp4};
-use xdr::{Bytes, Rope, Writer};
+use nfs4::{
+    ArgOp4, CompoundArgs, CompoundReply, CompoundRes, NfsStat4, Operations, PROC_NULL, ResOp4,
+};
+use oncrpc::OPAQUE_AUTH_MAX;
+use xdr::{Bytes, DecodeError, Reader, Rope, Writer};
 
 use crate::compound::Compound;
 
@@ -20,6 +23,58 @@ const REFUSAL_BYTES: usize = 12;
 
 /// Bytes in the result of a READ, READDIR or the like besides what they carry, padding included.
 pub(crate) const PAYLOAD_FRAME_BYTES: usize = 32;
+
+/// Bytes that everything may take which carries no data: the reply to a session's first or last operation, to those that lead
+/// to objects, and attributes.
+const PLAIN_RESULT_BYTES: usize = 256;
+
+/// Bytes that attributes may take, with names of owners.
+const ATTRIBUTES_BYTES: usize = 1024;
+
+/// Bytes of the longest target of a symbolic link.
+const TARGET_BYTES: usize = 4096;
+
+/// Bytes of the largest value of an extended attribute.
+const XATTR_BYTES: usize = 64 << 10;
+
+/// About how many bytes the reply to a call may have, by what it asks for. To be known before it is executed, so that
+/// there is room for it. What is no call that could be executed has a small reply.
+#[must_use]
+pub fn largest_reply(record: &Bytes) -> usize {
+    let operations = operations_of(Reader::new(record.clone())).ok().flatten();
+    let operations = operations.into_iter().flatten();
+    let results = operations.map_while(Result::ok).map(|operation| {
+        let carried = match &operation {
+            ArgOp4::Read(args) => args.count as usize,
+            ArgOp4::Readdir(args) => args.maxcount as usize,
+            ArgOp4::Listxattrs(args) => args.maxcount as usize,
+            ArgOp4::Getxattr(_) => XATTR_BYTES,
+            ArgOp4::Readlink => TARGET_BYTES,
+            ArgOp4::Getattr(_) => ATTRIBUTES_BYTES,
+            _ => 0,
+        };
+        carried.saturating_add(PLAIN_RESULT_BYTES)
+    });
+    results.fold(RPC_HEADER_BYTES, usize::saturating_add)
+}
+
+/// The operations of a call of COMPOUND (RFC 5531, section 9).
+fn operations_of(mut call: Reader) -> Result<Option<Operations<ArgOp4>>, DecodeError> {
+    /// Transaction, kind, and the versions of RPC and program.
+    const WORDS_BEFORE_PROCEDURE: usize = 5;
+    for _ in 0..WORDS_BEFORE_PROCEDURE {
+        call.u32()?;
+    }
+    if call.u32()? == PROC_NULL {
+        return Ok(None);
+    }
+    // Credentials and verifier.
+    for _ in 0..2 {
+        call.u32()?;
+        call.opaque(OPAQUE_AUTH_MAX)?;
+    }
+    Ok(CompoundArgs::parse(call).ok().map(|args| args.ops))
+}
 
 /// The reply so far, encoded.
 pub(crate) struct Reply {

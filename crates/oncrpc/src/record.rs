@@ -114,6 +114,16 @@ impl RecordSplitter {
         }
     }
 
+    /// How many bytes the record under way takes, as far as that is known: all of them once its last fragment has begun,
+    /// before that the most that it may take. Zero between records.
+    pub fn expected_bytes(&self) -> usize {
+        match self.fragment {
+            Some(fragment) if fragment.last => self.earlier.len() + fragment.length,
+            None if self.earlier.is_empty() => 0,
+            _ => self.record_max,
+        }
+    }
+
     /// True between records, when the end of the stream loses nothing.
     pub fn is_between_records(&self) -> bool {
         self.input.is_empty() && self.fragment.is_none() && self.earlier.is_empty()
@@ -212,6 +222,23 @@ mod tests {
 
     fn drain(splitter: &mut RecordSplitter) -> Vec<Bytes> {
         std::iter::from_fn(|| splitter.next_record().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_a_record_takes_is_known_when_its_last_fragment_begins() {
+        let mut splitter = RecordSplitter::new(100);
+        assert_eq!(splitter.expected_bytes(), 0);
+        for (bytes, expected) in [
+            (&fragment(true, b"whole")[..6], 5),
+            (b"ole", 0),
+            (&fragment(false, b"in ")[..], 100),
+            (&fragment(true, b"parts")[..5], 8),
+            (b"arts", 0),
+        ] {
+            splitter.feed(bytes);
+            drain(&mut splitter);
+            assert_eq!(splitter.expected_bytes(), expected);
+        }
     }
 
     #[test]

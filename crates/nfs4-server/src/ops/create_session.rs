@@ -6,10 +6,15 @@ use nfs4::{
 };
 
 use oncrpc::Credentials;
+use throttle::Throttle;
 
 use crate::compound::Compound;
 use crate::service::Service;
 use crate::state::{BackChannel, ClientId, CreateSession, SessionChannel};
+
+/// What is told of too many clients, once and then in sums.
+static CROWDED: Throttle = Throttle::new();
+const TOO_MANY: throttle::Subject = ("clients have to go for others", 0);
 
 pub(crate) async fn create_session(
     compound: &mut Compound<'_>,
@@ -36,6 +41,15 @@ pub(crate) async fn create_session(
         },
         use_for_back_channel,
     };
+    let (gone, departures) = service.state().make_room_for(request.client, service.now());
+    if gone > 0
+        && let Some(sum) = CROWDED.failed(TOO_MANY, service.now())
+    {
+        let remedy =
+            "raise `clients` in [limits], or find out with `meridian clients` who they are";
+        tracing::warn!(gone, %sum, remedy, "too many clients: some that hold nothing have to go");
+    }
+    service.see_off(departures).await;
     let (created, departure) = service.state().create_session(&request, service.now())?;
     // The old incarnation's opens and locks must be gone before the new one meets them.
     service.see_off(departure).await;

@@ -73,7 +73,7 @@ pub(super) struct Client {
     pub(super) principal: Principal,
     /// From where it introduced itself, and the network that this is in.
     pub(super) address: IpAddr,
-    network: IpAddr,
+    pub(super) network: IpAddr,
     pub(super) confirmed: bool,
     pub(super) implementation: String,
     pub(super) minor_version: u32,
@@ -315,15 +315,28 @@ impl State {
         let Some(client) = self.clients.get(&id) else {
             return Ok(());
         };
-        let records = self.owners.get(&client.owner);
-        let is_new = records.is_some_and(|records| records.confirmed.is_none());
-        let confirmed = self.clients.len() - self.unconfirmed.len();
-        if self.departures.is_departing(&client.owner)
-            || (is_new && confirmed >= self.limits.clients)
-        {
-            return Err(NfsStat4::Delay);
+        let too_many = self.is_new(client) && self.is_full();
+        match too_many || self.departures.is_departing(&client.owner) {
+            true => Err(NfsStat4::Delay),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Whether no incarnation of a client is confirmed.
+    fn is_new(&self, client: &Client) -> bool {
+        let records = self.owners.get(&client.owner);
+        records.is_some_and(|records| records.confirmed.is_none())
+    }
+
+    /// Whether there is no place for a client that wants to make a session.
+    pub(super) fn lacks_place(&self, id: ClientId) -> bool {
+        let client = self.clients.get(&id);
+        client.is_some_and(|client| self.is_new(client) && self.is_full())
+    }
+
+    /// Whether there are as many clients as there may be.
+    fn is_full(&self) -> bool {
+        self.clients.len() - self.unconfirmed.len() >= self.limits.clients
     }
 
     /// How file systems know a client.
@@ -409,6 +422,10 @@ impl State {
         let records = self.owners.entry(owner).or_default();
         records.unconfirmed = None;
         let old = records.confirmed.replace(id)?;
+        // It was started anew, and knows nothing of the requests of its earlier self.
+        let sessions = self.clients.get(&old).map(|old| old.sessions.clone());
+        let sessions = sessions.into_iter().flatten();
+        sessions.for_each(|session| self.note_ended(session));
         self.remove_client(old)
     }
 }
@@ -422,10 +439,6 @@ impl Client {
 
     fn exchanged(&self) -> Exchanged {
         Exchanged {
-        // It was started anew, and knows nothing of the requests of its earlier self.
-        let sessions = self.clients.get(&old).map(|old| old.sessions.clone());
-        let sessions = sessions.into_iter().flatten();
-        sessions.for_each(|session| self.note_ended(session));
             client: self.id,
             sequence: self.next_create,
             confirmed: self.confirmed,

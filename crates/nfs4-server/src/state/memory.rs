@@ -1,8 +1,8 @@
 //! How much of the server's memory clients take, and the one budget for all of it.
 //!
-//! One half is for replies that are kept, reserved when a session is made: half of that is shared out evenly, so that as many
-//! clients as there may be get a session, the rest goes to those who come first and want more. The other half of the
-//! budget is for opens and locks.
+//! Three eighths are for replies that are kept, reserved when a session is made: half of that is shared out evenly, so that as many
+//! clients as there may be get a session, the rest goes to those who come first and want more. Three eighths are for opens and
+//! locks, and a quarter for requests and replies on their way, which whoever keeps connections counts.
 //!
 //! What must never enter: who the clients are.
 
@@ -31,12 +31,18 @@ pub struct Memory {
 impl Limits {
     /// What replies that are kept may take, in bytes.
     fn reply_bytes(&self) -> u64 {
-        self.memory_bytes / 2
+        self.memory_bytes / 8 * 3
     }
 
     /// What opens and locks may take, in bytes.
     fn state_bytes(&self) -> u64 {
-        self.memory_bytes / 2
+        self.memory_bytes / 8 * 3
+    }
+
+    /// What requests that are received or executed, and replies that wait to be sent, may take, in bytes.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u64 {
+        self.memory_bytes / 4
     }
 }
 

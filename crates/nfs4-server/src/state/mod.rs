@@ -8,6 +8,7 @@
 mod back_channel;
 mod census;
 mod client;
+mod crowd;
 mod departure;
 mod grace;
 mod layout;
@@ -134,6 +135,8 @@ pub struct State {
     owners: HashMap<Arc<[u8]>, OwnerRecords>,
     unconfirmed: Unconfirmed,
     departures: Departures,
+    /// Until then there is nobody who could make room for others.
+    nobody_goes_until: Option<Instant>,
     memory: Memory,
     sessions: HashMap<SessionId4, Session>,
     opens: HashMap<u64, Open>,
@@ -169,6 +172,7 @@ impl State {
             owners: HashMap::new(),
             unconfirmed: Unconfirmed::default(),
             departures: Departures::default(),
+            nobody_goes_until: None,
             memory: Memory::default(),
             sessions: HashMap::new(),
             opens: HashMap::new(),

@@ -234,6 +234,7 @@ fn limits(section: &Section<'_>, all: &mut Configuration) {
     );
     let memory = section.size("memory", 64 << 20..=1 << 40);
     all.limits.memory_bytes = memory.unwrap_or(all.limits.memory_bytes);
+    all.transport.buffer_bytes = all.limits.buffer_bytes();
     let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let slots = section.integer("slots_per_session", 1..=1024).map(narrow);
     all.limits.slots = slots.unwrap_or(all.limits.slots);

@@ -104,6 +104,8 @@ pub struct TransportLimits {
     /// Requests of one connection that are executed or whose replies wait to be sent. Reading pauses
     /// at the limit.
     pub requests_per_connection: usize,
+    /// What requests and replies of all connections may take on their way, in bytes.
+    pub buffer_bytes: u64,
 }
 
 /// Bounds of a store.
@@ -161,6 +163,7 @@ impl Default for Configuration {
             transport: TransportLimits {
                 connections: 4096,
                 requests_per_connection: 256,
+                buffer_bytes: Limits::default().buffer_bytes(),
             },
             store: StoreConfiguration::default(),
             replication: ReplicationConfiguration::default(),

@@ -157,8 +157,13 @@ impl Figures {
                 status.state_bytes,
             ),
             (
+                "client_buffer_bytes",
+                "Memory that requests and replies on their way take",
+                status.buffer_bytes,
+            ),
+            (
                 "client_memory_limit_bytes",
-                "What kept replies, opens and locks may take, half of it each",
+                "What all of these may take: kept replies, opens and locks three eighths each, the rest a quarter",
                 status.memory_bytes,
             ),
             (
@@ -242,16 +247,16 @@ const EXPORT_FIGURES: [ExportFigure; 12] = [
         |export| export.store.orphans,
     ),
     (
-        "store_failed",
-        "1 when stable storage has failed",
-        MetricType::Gauge,
-        |export| u64::from(export.store.failed),
-    (
         "store_requests",
         "Slots of sessions whose last change is on record, for repeats after a restart",
         MetricType::Gauge,
         |export| export.store.requests,
     ),
+    (
+        "store_failed",
+        "1 when stable storage has failed",
+        MetricType::Gauge,
+        |export| u64::from(export.store.failed),
     ),
     (
         "store_batches",

@@ -92,13 +92,16 @@ pub struct Status {
     pub opens: u64,
     /// Byte-range lock states, counted by owner and file.
     pub locks: u64,
-    /// Memory reserved for replies that are kept, in bytes; absent in what older servers say, like the next two.
+    /// Memory reserved for replies that are kept, in bytes; absent in what older servers say, like the next three.
     #[serde(default)]
     pub reply_bytes: u64,
     /// Memory that opens and locks take, in bytes.
     #[serde(default)]
     pub state_bytes: u64,
-    /// What both may take together, in bytes.
+    /// Memory that requests and replies on their way take, in bytes.
+    #[serde(default)]
+    pub buffer_bytes: u64,
+    /// What all of these may take together, in bytes.
     #[serde(default)]
     pub memory_bytes: u64,
     /// NFS operations executed.
@@ -179,12 +182,12 @@ pub struct StoreStatus {
     pub dirty_files: u64,
     /// Removed files that are, or may be, open now.
     pub orphans: u64,
-    /// Operations that changed metadata.
-    pub batches: u64,
-    /// Trips to stable storage for metadata.
     /// Slots of sessions whose last change is on record now, so that a repeat is recognised after a restart.
     #[serde(default)]
     pub requests: u64,
+    /// Operations that changed metadata.
+    pub batches: u64,
+    /// Trips to stable storage for metadata.
     pub group_commits: u64,
     /// Trips to stable storage for data.
     pub data_syncs: u64,
@@ -235,6 +238,7 @@ impl Status {
             locks: 0,
             reply_bytes: 0,
             state_bytes: 0,
+            buffer_bytes: 0,
             memory_bytes: 0,
             operations: 1000,
             traffic: TrafficStatus::default(),

@@ -8,21 +8,22 @@
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use nfs4_server::{CallbackError, Connection, ConnectionId, Service};
+use nfs4_server::{CallbackError, Connection, ConnectionId, Service, largest_reply};
 use oncrpc::{CallHeader, Credentials, Message, OpaqueAuth, RecordError, RecordSplitter};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use xdr::{Bytes, Reader, Rope, Writer};
 
-use super::outbox::Outbox;
+use super::buffers::Room;
+use super::outbox::{Kept, Outbox};
 use super::pending_calls::PendingCalls;
 use super::{Registration, Transport};
 
@@ -30,6 +31,11 @@ use super::{Registration, Transport};
 const CALLBACK_PATIENCE: Duration = Duration::from_secs(10);
 /// A request counts once for each piece of this size, so that large ones are fewer at a time.
 const COUNTED_PIECE_BYTES: usize = 128 << 10;
+/// What is executed for longer waits for another server, as long as a minute, and must not keep others from theirs: its memory
+/// counts no more. How many requests a connection may have stays bounded.
+const COUNTED_FOR: Duration = Duration::from_secs(1);
+/// A record up to this size needs no memory beyond what each connection has, before all of it has come.
+const SMALL_RECORD_BYTES: usize = 64 << 10;
 /// The version of callback programs (RFC 8881, section 20).
 const CALLBACK_VERSION: u32 = 1;
 /// The second word of a reply (RFC 5531, section 9, `msg_type`).
@@ -45,6 +51,12 @@ pub(super) struct TcpConnection {
     transport: Weak<Transport>,
     /// When a session was last used over it, in milliseconds since the start and at least one; 0 for never.
     last_use: AtomicU64,
+    /// Bytes received so far.
+    received_bytes: AtomicU64,
+    /// Memory that is kept for a large record until all of it has come, in bytes.
+    receiving_bytes: AtomicU64,
+    /// Bytes received and sent when it was looked last.
+    moved_bytes: AtomicU64,
 }
 
 /// Why a connection ended.
@@ -105,6 +117,9 @@ impl TcpConnection {
             calls: PendingCalls::default(),
             transport: Arc::downgrade(transport),
             last_use: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            receiving_bytes: AtomicU64::new(0),
+            moved_bytes: AtomicU64::new(0),
         })
     }
 
@@ -117,6 +132,17 @@ impl TcpConnection {
         self.last_use.load(Ordering::Relaxed)
     }
 
+    /// How much memory it keeps that its client could free, in bytes.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.receiving_bytes.load(Ordering::Relaxed) + self.outbox.waiting_bytes()
+    }
+
+    /// How many bytes came and went since this was asked last.
+    pub(super) fn moved_since_last_look(&self) -> u64 {
+        let moved = self.received_bytes.load(Ordering::Relaxed) + self.outbox.sent_bytes();
+        moved.saturating_sub(self.moved_bytes.swap(moved, Ordering::Relaxed))
+    }
+
     /// No further request is taken.
     pub(super) fn stop_reading(&self) {
         self.outbox.stop_reading();
@@ -126,6 +152,13 @@ impl TcpConnection {
     pub(super) fn cut(&self) {
         self.outbox.close();
     }
+}
+
+/// What a request keeps from others while it is executed.
+struct Admitted {
+    request: Room,
+    /// What its reply goes on keeping.
+    kept: Kept,
 }
 
 /// The requests of one connection.
@@ -140,46 +173,75 @@ struct Requests {
 impl Requests {
     async fn read_all(&self, mut input: OwnedReadHalf, transport: &Transport) -> End {
         let mut splitter = RecordSplitter::new(transport.record_bytes);
+        // For the record under way, if it is large.
+        let mut room = None;
         loop {
+            let expected = splitter.expected_bytes();
+            if expected > SMALL_RECORD_BYTES && room.is_none() {
+                room = transport.room(&transport.buffers.requests, expected).await;
+                self.receiving(expected);
+            }
             match input.read_buf(splitter.read_buffer()).await {
                 Ok(0) if splitter.is_between_records() => return End::Closed,
                 Ok(0) => return End::Cut,
                 Ok(count) => {
-                    transport
-                        .traffic
-                        .received_bytes
-                        .fetch_add(count as u64, Ordering::Relaxed);
+                    let bytes = count as u64;
+                    let all = &transport.traffic.received_bytes;
+                    all.fetch_add(bytes, Ordering::Relaxed);
+                    let own = &self.connection.received_bytes;
+                    own.fetch_add(bytes, Ordering::Relaxed);
                 }
                 Err(error) => return error.into(),
             }
-            if let Err(end) = self.take_records(&mut splitter).await {
+            let taken = self.take_records(&mut splitter, &mut room, transport);
+            if let Err(end) = taken.await {
                 return end;
             }
         }
     }
 
-    async fn take_records(&self, splitter: &mut RecordSplitter) -> Result<(), End> {
+    async fn take_records(
+        &self,
+        splitter: &mut RecordSplitter,
+        room: &mut Option<Room>,
+        transport: &Transport,
+    ) -> Result<(), End> {
         let mut next = splitter.next_record()?;
         while let Some(record) = next {
+            self.receiving(0);
             let following = splitter.next_record();
             let is_last = matches!(following, Ok(None));
-            self.take(record, is_last).await?;
+            self.take(record, room.take(), is_last, transport).await?;
             next = following?;
         }
         Ok(())
     }
 
+    /// So much memory is kept for a record of which the rest has yet to come.
+    fn receiving(&self, bytes: usize) {
+        let receiving = &self.connection.receiving_bytes;
+        receiving.store(bytes as u64, Ordering::Relaxed);
+    }
+
     /// Starts a request. The last of those received is begun right here, since nothing else is to
     /// do: many finish at once, and the others go on in a task of their own.
-    async fn take(&self, record: Bytes, is_last: bool) -> Result<(), End> {
+    async fn take(
+        &self,
+        record: Bytes,
+        room: Option<Room>,
+        is_last: bool,
+        transport: &Transport,
+    ) -> Result<(), End> {
         let (transaction, kind) = message_start(&record).ok_or(End::NoMessage)?;
         if kind == REPLY {
             self.connection.calls.answered(transaction, record);
             return Ok(());
         }
-        let permit = self.admit(record.len()).await;
+        let Some(admitted) = self.admit(&record, room, transport).await else {
+            return Ok(());
+        };
         let service = self.service.clone();
-        let mut answer = Box::pin(answer(service, self.connection.clone(), record, permit));
+        let mut answer = Box::pin(answer(service, self.connection.clone(), record, admitted));
         if is_last && is_ready(answer.as_mut()).await {
             return Ok(());
         }
@@ -187,11 +249,32 @@ impl Requests {
         Ok(())
     }
 
-    async fn admit(&self, record_bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let pieces = u32::try_from(record_bytes / COUNTED_PIECE_BYTES).unwrap_or(u32::MAX);
+    /// Waits for a place among the requests of the connection, and for memory. `None` stands for a closed semaphore, and
+    /// none is ever closed.
+    async fn admit(
+        &self,
+        record: &Bytes,
+        room: Option<Room>,
+        transport: &Transport,
+    ) -> Option<Admitted> {
+        let bytes = record.len();
+        let pieces = u32::try_from(bytes / COUNTED_PIECE_BYTES).unwrap_or(u32::MAX);
         let count = pieces.saturating_add(1).min(self.in_flight);
-        // `None` stands for a closed semaphore, and this one is never closed.
-        self.room.clone().acquire_many_owned(count).await.ok()
+        let place = self.room.clone().acquire_many_owned(count).await.ok()?;
+        let buffers = &transport.buffers;
+        let request = match room {
+            Some(room) => room,
+            None => transport.room(&buffers.requests, bytes).await?,
+        };
+        let largest = largest_reply(record).min(transport.record_bytes);
+        let reply = transport.room(&buffers.replies, largest).await?;
+        Some(Admitted {
+            request,
+            kept: Kept {
+                _place: place,
+                room: reply,
+            },
+        })
     }
 
     /// Waits until every request has been executed and its reply sent or given up.
@@ -217,19 +300,39 @@ async fn answer(
     service: Arc<Service>,
     connection: Arc<TcpConnection>,
     record: Bytes,
-    permit: Option<OwnedSemaphorePermit>,
+    admitted: Admitted,
 ) {
+    let Admitted { request, mut kept } = admitted;
+    let mut request = Some(request);
     let unanswered = Unanswered {
         connection: &connection,
     };
     let known: Arc<dyn Connection> = connection.clone();
-    let reply = service.call(&known, record).await;
+    let mut call = pin!(service.call(&known, record));
+    let reply = match tokio::time::timeout(COUNTED_FOR, &mut call).await {
+        Ok(reply) => reply,
+        Err(_) => {
+            request = None;
+            kept.room.shrink_to(1);
+            call.await
+        }
+    };
     let framed = reply.and_then(|reply| oncrpc::frame(reply).ok());
     let Some(framed) = framed else {
         tracing::warn!(peer = %connection.peer, "closing a connection: what came is no RPC call");
         return;
     };
-    connection.outbox.send(framed, permit).await;
+    if request.is_none()
+        && let Some(transport) = connection.transport.upgrade()
+        && let Some(room) = transport
+            .room(&transport.buffers.replies, framed.len())
+            .await
+    {
+        kept.room = room;
+    }
+    drop(request);
+    kept.room.shrink_to(framed.len());
+    connection.outbox.send(framed, Some(kept)).await;
     std::mem::forget(unanswered);
 }
 

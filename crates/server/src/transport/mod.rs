@@ -1,10 +1,12 @@
 //! TCP connections: bytes in, records to the NFS service, replies out.
 //!
 //! What a connection can make the server hold is bounded: by the largest record, by the number of its
-//! requests that are under way, and by the number of connections.
+//! requests that are under way, and by the number of connections. What all of them take together is bounded, too. When there is no
+//! more, requests wait; and when that lasts, connections are closed that keep much and hardly move.
 //!
 //! What must never enter: the content of calls and replies, beyond what tells one from the other.
 
+mod buffers;
 mod connection;
 mod listener;
 mod outbox;
@@ -14,22 +16,34 @@ mod places;
 mod tests;
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nfs4_server::{ConnectionId, Service};
+use throttle::Throttle;
 use tokio::sync::watch;
 
 use crate::configuration::TransportLimits;
 
+use buffers::{Buffers, Pool, Room};
 use connection::TcpConnection;
 pub use listener::ListenError;
 pub(crate) use listener::{Listener, accept};
 use places::Places;
 
-/// So many connections are closed when descriptors are lacking.
+/// So many connections are closed when descriptors, or memory, are lacking.
 const RELIEF: usize = 16;
+
+/// So long requests wait for memory before somebody has to go.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
+/// Whoever would take longer than this to move what it keeps, at the pace of the last second, may have to go.
+const SECONDS_TO_MOVE: u64 = 60;
+
+/// What is told of a lack of memory, once and then in sums.
+static LACK: Throttle = Throttle::new();
+const MEMORY: throttle::Subject = ("connections are closed for want of memory", 0);
 
 /// What all connections share.
 pub(crate) struct Transport {
@@ -41,6 +55,9 @@ pub(crate) struct Transport {
     /// How many there are in `open`, for those who wait for them to end.
     open_count: watch::Sender<usize>,
     next_id: AtomicU64,
+    buffers: Buffers,
+    /// When it was looked last who keeps memory, in milliseconds since the start.
+    looked: Mutex<u64>,
     traffic: Arc<Traffic>,
     started: Instant,
 }
@@ -81,6 +98,8 @@ impl Transport {
             }),
             open_count: watch::Sender::new(0),
             next_id: AtomicU64::new(1),
+            buffers: Buffers::new(limits.buffer_bytes),
+            looked: Mutex::new(0),
             traffic: Arc::default(),
             started: Instant::now(),
         })
@@ -89,6 +108,11 @@ impl Transport {
     /// What went through so far.
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    /// What requests and replies on their way take, in bytes.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        self.buffers.used_bytes()
     }
 
     /// Connections open now.
@@ -175,6 +199,66 @@ impl Transport {
         let closed = closed.count() as u64;
         self.traffic.refused.fetch_add(closed, Ordering::Relaxed);
         closed
+    }
+
+    /// Memory for so many bytes of a request or reply, as soon as there is some.
+    async fn room(&self, pool: &Pool, bytes: usize) -> Option<Room> {
+        if let Some(room) = pool.try_take(bytes) {
+            return Some(room);
+        }
+        let mut room = pin!(pool.take(bytes));
+        loop {
+            match tokio::time::timeout(MEMORY_PATIENCE, &mut room).await {
+                Ok(room) => return room,
+                Err(_) => self.relieve_memory(),
+            }
+        }
+    }
+
+    /// Memory has been lacking for some time: closes connections that keep most of it and hardly move.
+    fn relieve_memory(&self) {
+        let patience = MEMORY_PATIENCE.as_millis() as u64;
+        let now = self.now();
+        let since = {
+            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+            if now.saturating_sub(*looked) < patience {
+                return;
+            }
+            now.saturating_sub(std::mem::replace(&mut *looked, now))
+        };
+        let mut open = self.open();
+        let mut stuck: Vec<_> = open
+            .connections
+            .values()
+            .map(|connection| {
+                (
+                    connection.kept_bytes(),
+                    connection.moved_since_last_look(),
+                    connection.id,
+                )
+            })
+            .filter(|(kept, moved, _)| *kept > 0 && *moved < kept / SECONDS_TO_MOVE)
+            .map(|(kept, _, id)| (kept, id))
+            .collect();
+        // What has moved since long ago says nothing of the last second.
+        if since > 2 * patience {
+            return;
+        }
+        stuck.sort_unstable();
+        let victims: Vec<_> = stuck.iter().rev().take(RELIEF).map(|(_, id)| *id).collect();
+        for id in &victims {
+            open.places.leave(*id);
+            open.close(Some(*id));
+        }
+        drop(open);
+        let closed = victims.len() as u64;
+        self.traffic.refused.fetch_add(closed, Ordering::Relaxed);
+        if closed > 0
+            && let Some(sum) = LACK.failed(MEMORY, Instant::now())
+        {
+            let remedy = "raise `memory` in [limits], or find out what keeps these clients from taking their replies";
+            tracing::warn!(closed, %sum, remedy, "memory for requests and replies is used up: connections that hardly move are closed");
+        }
     }
 
     /// There may be as many connections as are configured again.

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,17 +20,26 @@ use tokio::sync::OwnedSemaphorePermit;
 use xdr::Rope;
 
 use super::Traffic;
+use super::buffers::Room;
 
 /// A client that takes no byte for this long while replies wait for it is cut off.
 const STALL_MAX: Duration = Duration::from_secs(60);
 /// Buffers in one vectored write.
 const SLICES_MAX: usize = 64;
 
-/// A message and what it keeps from others until it is sent.
+/// What a message keeps from others until it is sent.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Its place among the requests of its connection.
+    pub(super) _place: OwnedSemaphorePermit,
+    /// The memory that it takes.
+    pub(super) room: Room,
+}
+
 #[derive(Debug)]
 struct Outgoing {
     message: Rope,
-    _permit: Option<OwnedSemaphorePermit>,
+    _kept: Option<Kept>,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +57,10 @@ pub(super) struct Outbox {
     socket: OwnedWriteHalf,
     queue: Mutex<Queue>,
     traffic: Arc<Traffic>,
+    /// Bytes that wait to be sent.
+    waiting_bytes: AtomicU64,
+    /// Bytes sent so far.
+    sent_bytes: AtomicU64,
 }
 
 impl Outbox {
@@ -56,23 +69,40 @@ impl Outbox {
             socket,
             queue: Mutex::default(),
             traffic,
+            waiting_bytes: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
         }
     }
 
+    /// Bytes that wait to be sent, of a connection that is not closed.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        match self.is_closed() {
+            true => 0,
+            false => self.waiting_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Bytes sent so far.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes.load(Ordering::Relaxed)
+    }
+
     /// Sends a framed message after those that wait already. Returns when somebody else is going to
-    /// send it, or when everything is sent. The permit is held until the message is out.
+    /// send it, or when everything is sent. What it keeps from others it keeps until it is out.
     ///
     /// The future must not be dropped before its end: the connection would be closed, since nobody
     /// can know how much of a message went out.
-    pub(super) async fn send(&self, message: Rope, permit: Option<OwnedSemaphorePermit>) {
+    pub(super) async fn send(&self, message: Rope, kept: Option<Kept>) {
         {
             let mut queue = self.queue();
             if queue.closed {
                 return;
             }
+            let bytes = message.len() as u64;
+            self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
             queue.waiting.push_back(Outgoing {
                 message,
-                _permit: permit,
+                _kept: kept,
             });
             if queue.sending {
                 return;
@@ -133,9 +163,10 @@ impl Outbox {
             match self.write_some(&batch) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
-                    self.traffic
-                        .sent_bytes
-                        .fetch_add(count as u64, Ordering::Relaxed);
+                    let bytes = count as u64;
+                    self.traffic.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
                     consume(&mut batch, count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -70,6 +70,7 @@ fn serve(limits: TransportLimits) -> Fixture {
 const LIMITS: TransportLimits = TransportLimits {
     connections: 10,
     requests_per_connection: 16,
+    buffer_bytes: 16 << 20,
 };
 
 /// A client that knows nothing but records.

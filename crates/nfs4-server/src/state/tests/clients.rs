@@ -311,3 +311,86 @@ fn nobody_comes_under_a_name_while_what_it_held_is_let_go() {
     table.exchange("a", 3, 0).unwrap();
     assert_eq!(table.state.counts().memory, Memory::default());
 }
+
+/// The clients that are in the tables.
+fn known(table: &Table, clients: &[ClientId]) -> Vec<bool> {
+    let known = |id: &ClientId| table.state.confirmed(*id).is_ok();
+    clients.iter().map(known).collect()
+}
+
+impl Table {
+    /// A client from an address of its own, or `DELAY`.
+    fn client_from(&mut self, number: u16, host: u8) -> Result<ClientId, NfsStat4> {
+        let mut request = request(&format!("client {number}"), 1, 0);
+        request.identity.address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, host));
+        let (exchanged, _) = self.state.exchange_id(request, self.now)?;
+        let (_, departures) = self.state.make_room_for(exchanged.client, self.now);
+        self.see_off(departures);
+        self.create(exchanged.client, exchanged.sequence)?;
+        self.state.reclaim_complete(exchanged.client)?;
+        Ok(exchanged.client)
+    }
+}
+
+#[test]
+fn when_there_are_too_many_those_go_that_hold_nothing_and_were_silent_for_longest() {
+    let mut table = Table::new();
+    table.state.limits.clients = 16;
+    let come = |table: &mut Table, number| {
+        table.pass(Duration::from_secs(2));
+        table.client_from(number, number as u8).unwrap()
+    };
+    let clients: Vec<_> = (0..16).map(|number| come(&mut table, number)).collect();
+    // The first one that came holds something; the next one is heard of.
+    let share = vfs::Share {
+        read: true,
+        write: false,
+        deny_read: false,
+        deny_write: false,
+    };
+    let opened = table
+        .state
+        .record_open(clients[0], b"opener", file(1), share);
+    opened.unwrap();
+    table.state.clients.get_mut(&clients[1]).unwrap().renewed = table.now;
+    come(&mut table, 16);
+    let mut expected = vec![true; 16];
+    expected[2] = false;
+    assert_eq!(known(&table, &clients), expected);
+    // All that are left hold something, or were heard of a moment ago.
+    for client in table.state.clients.values_mut() {
+        client.renewed = table.now;
+    }
+    assert_eq!(table.client_from(17, 17), Err(NfsStat4::Delay));
+    table.pass(Duration::from_secs(16));
+    assert!(table.client_from(17, 17).is_ok());
+}
+
+#[test]
+fn an_address_that_has_most_of_all_clients_makes_room_first() {
+    let mut table = Table::new();
+    table.state.limits.clients = 16;
+    let quiet: Vec<_> = (0..8)
+        .map(|host| table.client_from(host, 100 + host as u8))
+        .collect();
+    let quiet: Vec<_> = quiet.into_iter().map(Result::unwrap).collect();
+    table.pass(Duration::from_secs(60));
+    for number in 100..200 {
+        table.client_from(number, 1).unwrap();
+        assert!(known(&table, &quiet).iter().all(|known| *known));
+    }
+    assert_eq!(table.state.counts().clients, 16);
+}
+
+#[test]
+fn who_may_yet_reclaim_does_not_go_for_others() {
+    let mut table = Table::after_restart(&["client 0"]);
+    table.state.limits.clients = 1;
+    let exchanged = table.exchange("client 0", 1, 0).unwrap();
+    table.create(exchanged.client, exchanged.sequence).unwrap();
+    table.pass(Duration::from_secs(20));
+    assert_eq!(table.client_from(1, 1), Err(NfsStat4::Delay));
+    table.state.reclaim_complete(exchanged.client).unwrap();
+    table.pass(Duration::from_secs(20));
+    assert!(table.client_from(1, 1).is_ok());
+}

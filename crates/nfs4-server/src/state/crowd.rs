@@ -1,0 +1,78 @@
+//! Who makes room when there are as many clients as there may be.
+//!
+//! Clients that have nothing open and nothing locked lose little: they learn that their session is gone, and make another
+//! one. Of these, first those of an address that has most of all clients go, then those that have been silent for longest.
+//! Several go at a time, so that this is not asked for each newcomer.
+//!
+//! What must never enter: clients that hold something, or may yet reclaim it.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use super::client::{Client, ClientId};
+use super::{Departure, State};
+
+/// Who has said nothing for so long may go. Whoever waits for something is heard of more often.
+const SILENT: Duration = Duration::from_secs(15);
+/// An address that has more than this part of all clients has to make room first, silent or not.
+const PART_OF_ONE_ADDRESS: usize = 8;
+/// So many parts of all clients go at a time, and at least one.
+const PART_THAT_GOES: usize = 128;
+/// When nobody could go, nobody is looked for again for so long.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl State {
+    /// Lets some clients go that hold nothing, when there is no place for one that wants to make a session. Returns how many,
+    /// and what is left of them.
+    pub fn make_room_for(&mut self, newcomer: ClientId, now: Instant) -> (usize, Vec<Departure>) {
+        if !self.lacks_place(newcomer) || self.nobody_goes_until.is_some_and(|until| now < until) {
+            return (0, Vec::new());
+        }
+        let mut dispensable = self.dispensable(now);
+        let many = (self.limits.clients / PART_THAT_GOES).max(1);
+        if dispensable.is_empty() {
+            self.nobody_goes_until = Some(now + PAUSE);
+        }
+        dispensable.sort_unstable_by_key(|(crowd, silent, id)| Reverse((*crowd, *silent, *id)));
+        dispensable.truncate(many);
+        let gone = dispensable.len();
+        let departures = dispensable.into_iter();
+        let departures = departures.filter_map(|(_, _, id)| self.remove_client(id));
+        (gone, departures.collect())
+    }
+
+    /// The clients that hold nothing and may go, each with how many its address has, if these are too many, and for how long it
+    /// has been silent.
+    fn dispensable(&self, now: Instant) -> Vec<(usize, Duration, ClientId)> {
+        let confirmed = || self.clients.values().filter(|client| client.confirmed);
+        let mut of_address: HashMap<IpAddr, usize> = HashMap::new();
+        for client in confirmed() {
+            *of_address.entry(client.network).or_default() += 1;
+        }
+        let too_many = self.limits.clients / PART_OF_ONE_ADDRESS;
+        let crowd = |client: &Client| {
+            let all = of_address.get(&client.network).copied();
+            all.filter(|all| *all > too_many).unwrap_or(0)
+        };
+        confirmed()
+            .filter(|client| client.holds_nothing())
+            .map(|client| {
+                let silent = now.saturating_duration_since(client.renewed);
+                (crowd(client), silent, client)
+            })
+            .filter(|(crowd, silent, _)| *crowd > 0 || *silent >= SILENT)
+            .filter(|(_, _, client)| !self.has_request_under_way(client))
+            .map(|(crowd, silent, client)| (crowd, silent, client.id))
+            .collect()
+    }
+}
+
+impl Client {
+    fn holds_nothing(&self) -> bool {
+        let may_yet_reclaim = self.may_reclaim && !self.reclaim_complete;
+        let holds = !self.opens.is_empty() || !self.locks.is_empty() || !self.layouts.is_empty();
+        !holds && !may_yet_reclaim
+    }
+}
