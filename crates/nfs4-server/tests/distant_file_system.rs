@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fixture::distant::{Distant, FAR_VERIFIER};
 use fixture::operations::{access, create, getattr, getfh, lookup, setattr};
-use fixture::sessions::{sequence, session_request};
+use fixture::sessions::{exchange_id, introduction, reclaim_complete, sequence, session_request};
 use fixture::state::*;
 use fixture::{Client, Fixture, Successful, encoded, go_to, last, mode, statuses};
 use nfs4::{
@@ -16,7 +16,7 @@ use nfs4::{
     CreateType4, NfsFh4, NfsStat4, OpenClaim4, ReaddirArgs, ResOp4, StableHow4, Verifier4,
     WriteArgs, share,
 };
-use nfs4_server::Limits;
+use nfs4_server::{ClientId, Limits};
 use xdr::Bytes;
 
 /// Waits until so many operations on opens have gone to the other site.
@@ -98,6 +98,39 @@ async fn a_lease_does_not_end_while_a_request_is_far_away() {
     distant.way.add_permits(1);
     fixture.service.housekeep().await;
     assert_eq!(fixture.service.counts().opens, 0, "silent ever since");
+}
+
+/// An open that was under way when its client was sent away took back, at its end, what the same client had opened since
+/// under the same name.
+#[tokio::test]
+async fn who_was_sent_away_comes_back_when_its_requests_have_ended() {
+    let (fixture, distant, client) = with_file().await;
+    let sent = distant.sent.load(Ordering::SeqCst);
+    let handle = client.handle("/export/file").await;
+    let slow = client.with_session(2, 1 << 16).await;
+    let opening = {
+        let handle = handle.clone();
+        let open = ArgOp4::Open(open_args("opener", share::ACCESS_BOTH));
+        tokio::spawn(async move { slow.status_on(&handle, [open]).await })
+    };
+    until_sent(&distant, sent + 1).await;
+    assert!(fixture.service.evict(ClientId(client.id)).await);
+    let mut back = Client::stranger(fixture.service.clone(), fixture.connection());
+    let mut same = introduction("client 1");
+    same.clientowner.verifier = Verifier4([1; 8]);
+    let asked = back.without_session(vec![exchange_id(same.clone())]).await;
+    assert_eq!(asked.status, NfsStat4::Delay);
+    // The open, and taking it back.
+    distant.way.add_permits(2);
+    assert_ne!(opening.await.expect("answered"), NfsStat4::Ok);
+    let known = back.introduce(same).await;
+    back.id = known.clientid;
+    let back = back.with_session(known.sequenceid, 1 << 16).await;
+    back.compound(vec![reclaim_complete()]).await.ok();
+    distant.way.add_permits(1);
+    back.open_at("/export/file", open_args("opener", share::ACCESS_BOTH))
+        .await;
+    assert_eq!(fixture.service.counts().opens, 1);
 }
 
 #[tokio::test]

@@ -2,12 +2,15 @@
 //!
 //! It is let go piece by piece, so that a client that held much keeps nobody from the tables. Until the end nobody comes under
 //! the name of its owner: file systems know what a client holds by that name, so what is taken anew could not be told from
-//! what is to be let go.
+//! what is to be let go. A request of the client that is still being executed takes back what it has done, by that name, so its end
+//! is waited for, too.
 //!
 //! What must never enter: how something is let go, and how long that takes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use nfs4::SessionId4;
 
 use super::client::Client;
 use super::{LayoutEnd, Release, State};
@@ -32,6 +35,10 @@ struct Departing {
     layouts: Vec<u64>,
     locks: Vec<u64>,
     opens: Vec<u64>,
+    /// Its requests that are still being executed.
+    requests: usize,
+    /// Whether all that it held is let go.
+    is_released: bool,
 }
 
 impl Departing {
@@ -43,6 +50,9 @@ impl Departing {
     }
 }
 
+/// Requests of a client that has gone, which are still being executed: how many by session.
+pub(super) type Executing = Vec<(SessionId4, usize)>;
+
 /// All that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
@@ -50,6 +60,8 @@ pub(super) struct Departures {
     all: HashMap<u64, Departing>,
     /// How many there are of each owner.
     owners: HashMap<Arc<[u8]>, usize>,
+    /// Whose requests are those of sessions that are gone.
+    sessions: HashMap<SessionId4, u64>,
 }
 
 impl Departures {
@@ -57,10 +69,14 @@ impl Departures {
         self.owners.contains_key(owner)
     }
 
-    fn begin(&mut self, departing: Departing) -> Option<Departure> {
-        if departing.has_nothing() {
+    fn begin(&mut self, mut departing: Departing, executing: Executing) -> Option<Departure> {
+        departing.requests = executing.iter().map(|(_, count)| count).sum();
+        if departing.has_nothing() && departing.requests == 0 {
             return None;
         }
+        let sessions = executing.into_iter();
+        self.sessions
+            .extend(sessions.map(|(session, _)| (session, self.next)));
         *self.owners.entry(departing.owner.clone()).or_default() += 1;
         let number = self.next;
         self.next += 1;
@@ -68,10 +84,34 @@ impl Departures {
         Some(Departure(number))
     }
 
-    fn end(&mut self, departure: &Departure) {
-        let Some(departing) = self.all.remove(&departure.0) else {
+    /// All that the client held is let go.
+    fn released(&mut self, departure: &Departure) {
+        if let Some(departing) = self.all.get_mut(&departure.0) {
+            departing.is_released = true;
+        }
+        self.end_if_over(departure.0);
+    }
+
+    /// A request of a session that is gone was executed to its end.
+    pub(super) fn request_ended(&mut self, session: SessionId4) {
+        let Some(number) = self.sessions.get(&session).copied() else {
             return;
         };
+        if let Some(departing) = self.all.get_mut(&number) {
+            departing.requests = departing.requests.saturating_sub(1);
+        }
+        self.end_if_over(number);
+    }
+
+    fn end_if_over(&mut self, number: u64) {
+        let departing = self.all.get(&number);
+        if !departing.is_some_and(|one| one.is_released && one.requests == 0) {
+            return;
+        }
+        let Some(departing) = self.all.remove(&number) else {
+            return;
+        };
+        self.sessions.retain(|_, of| *of != number);
         if let Some(count) = self.owners.get_mut(&departing.owner) {
             *count -= 1;
             if *count == 0 {
@@ -83,11 +123,11 @@ impl Departures {
 
 impl State {
     /// What of a departure is to be let go next; to be asked for again when all of it is. `None` at the end: the client may
-    /// come back.
+    /// come back, once its requests have ended.
     pub fn next_releases(&mut self, departure: &Departure) -> Option<Vec<Release>> {
         let departing = self.departures.all.get_mut(&departure.0);
         let Some(departing) = departing.filter(|departing| !departing.has_nothing()) else {
-            self.departures.end(departure);
+            self.departures.released(departure);
             return None;
         };
         // First, so that after a crash the client does not reclaim what somebody else may have had in between
@@ -116,9 +156,13 @@ impl State {
         Some(releases)
     }
 
-    /// A client is no longer in the tables; what it held is still to be let go.
-    pub(super) fn depart(&mut self, client: Client, keeps_locks: bool) -> Option<Departure> {
-        self.departures.begin(Departing {
+    /// A client is no longer in the tables; what it held is still to be let go, and some of its requests may be under way.
+    pub(super) fn depart(
+        &mut self,
+        (client, executing): (Client, Executing),
+        keeps_locks: bool,
+    ) -> Option<Departure> {
+        let departing = Departing {
             has_record: client.confirmed && client.reclaim_complete && !keeps_locks,
             owner: client.owner,
             name: client.name,
@@ -126,12 +170,15 @@ impl State {
             layouts: client.layouts.into_iter().collect(),
             locks: client.locks.into_iter().collect(),
             opens: client.opens.into_iter().collect(),
-        })
+            requests: 0,
+            is_released: false,
+        };
+        self.departures.begin(departing, executing)
     }
 
     /// Only the record of a client is to be removed.
     pub(super) fn depart_from_record(&mut self, owner: Arc<[u8]>) -> Option<Departure> {
-        self.departures.begin(Departing {
+        let departing = Departing {
             name: owner.clone(),
             owner,
             has_record: true,
@@ -139,7 +186,10 @@ impl State {
             layouts: Vec::new(),
             locks: Vec::new(),
             opens: Vec::new(),
-        })
+            requests: 0,
+            is_released: false,
+        };
+        self.departures.begin(departing, Vec::new())
     }
 }
 

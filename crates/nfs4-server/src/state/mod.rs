@@ -45,7 +45,7 @@ pub use stateid::{Resolved, StateidUse};
 mod tests;
 
 use client::{Client, OwnerRecords, Unconfirmed};
-use departure::Departures;
+use departure::{Departures, Executing};
 use grace::Grace;
 use layout::LayoutTable;
 use newcomers::Newcomers;
@@ -139,11 +139,11 @@ pub struct State {
     nobody_goes_until: Option<Instant>,
     memory: Memory,
     sessions: HashMap<SessionId4, Session>,
+    /// Those that are never used again, and of which whoever keeps what requests have done does not know that yet.
+    ended_sessions: Vec<SessionId4>,
     opens: HashMap<u64, Open>,
     open_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
     locks: HashMap<u64, Lock>,
-    /// Those that are never used again, and of which whoever keeps what requests have done does not know that yet.
-    ended_sessions: Vec<SessionId4>,
     lock_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
     layouts: LayoutTable,
     grace: Grace,
@@ -175,12 +175,12 @@ impl State {
             nobody_goes_until: None,
             memory: Memory::default(),
             sessions: HashMap::new(),
+            ended_sessions: Vec::new(),
             opens: HashMap::new(),
             open_index: HashMap::new(),
             locks: HashMap::new(),
             lock_index: HashMap::new(),
             layouts: LayoutTable::default(),
-            ended_sessions: Vec::new(),
             grace,
             newcomers: Newcomers::default(),
         }
@@ -237,9 +237,10 @@ impl State {
         self.depart(client, false)
     }
 
-    fn take_out(&mut self, id: ClientId) -> Option<Client> {
+    fn take_out(&mut self, id: ClientId) -> Option<(Client, Executing)> {
         let client = self.clients.remove(&id)?;
         self.lose(&client);
+        let executing = self.executing(&client);
         for session in &client.sessions {
             self.remove_session(*session);
         }
@@ -249,7 +250,7 @@ impl State {
             self.owners.remove(&client.owner);
         }
         self.unconfirmed.remove(id);
-        Some(client)
+        Some((client, executing))
     }
 
     fn confirmed(&self, id: ClientId) -> Result<&Client, NfsStat4> {

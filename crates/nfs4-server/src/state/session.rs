@@ -8,12 +8,13 @@ use xdr::Rope;
 
 use super::back_channel::{BackChannel, BackChannelHealth, BackPath};
 use super::client::{Client, ClientId, Principal};
+use super::departure::Executing;
 use super::{Departure, Limits, State};
 
-/// One transport connection, numbered by the part of the server that accepts them.
 /// So many sessions that have ended are noted between two calls of [`State::take_ended_sessions`].
 const ENDED_SESSIONS_MAX: usize = 16 * 1024;
 
+/// One transport connection, numbered by the part of the server that accepts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
@@ -205,9 +206,14 @@ pub(super) struct Session {
 
 impl Session {
     fn is_busy(&self) -> bool {
-        self.slots
-            .iter()
-            .any(|slot| matches!(slot.progress, Progress::UnderWay))
+        self.executing() > 0
+    }
+
+    /// How many requests are under way.
+    fn executing(&self) -> usize {
+        let slots = self.slots.iter();
+        let under_way = slots.filter(|slot| matches!(slot.progress, Progress::UnderWay));
+        under_way.count()
     }
 }
 
@@ -347,23 +353,25 @@ impl State {
     /// Ends a request that [`State::sequence`] let through. `reply` is kept for repeats when given.
     pub fn finish_sequence(&mut self, place: ReplySlot, reply: Option<Rope>, now: Instant) {
         // The session may have been destroyed meanwhile, even by the request itself.
-        if let Some(session) = self.sessions.get_mut(&place.session) {
-            session.slots[place.slot as usize].progress = Progress::Done(reply);
-            renew(&mut self.clients, session.client, now);
-        }
+        let Some(session) = self.sessions.get_mut(&place.session) else {
+            return self.departures.request_ended(place.session);
+        };
+        session.slots[place.slot as usize].progress = Progress::Done(reply);
+        renew(&mut self.clients, session.client, now);
     }
 
     /// Takes back that a request was begun: the client is to send it again with the same sequence number.
     pub fn put_off_sequence(&mut self, place: ReplySlot) {
-        if let Some(session) = self.sessions.get_mut(&place.session) {
-            let slot = &mut session.slots[place.slot as usize];
-            if slot.sequence == 0 {
-                slot.rounds = slot.rounds.wrapping_sub(1);
-            }
-            slot.sequence = slot.sequence.wrapping_sub(1);
-            // The reply to the one before has been seen.
-            slot.progress = Progress::Done(None);
+        let Some(session) = self.sessions.get_mut(&place.session) else {
+            return self.departures.request_ended(place.session);
+        };
+        let slot = &mut session.slots[place.slot as usize];
+        if slot.sequence == 0 {
+            slot.rounds = slot.rounds.wrapping_sub(1);
         }
+        slot.sequence = slot.sequence.wrapping_sub(1);
+        // The reply to the one before has been seen.
+        slot.progress = Progress::Done(None);
     }
 
     /// Ends a session (RFC 8881, section 18.37). The client record stays.
@@ -396,18 +404,10 @@ impl State {
             client.sessions.retain(|other| *other != id);
         }
         self.remove_session(id);
+        self.note_ended(id);
         Ok(())
     }
 
-    pub(super) fn remove_session(&mut self, id: SessionId4) {
-        if let Some(session) = self.sessions.remove(&id) {
-            self.memory.give_back(session.reserved);
-        }
-    }
-        self.note_ended(id);
-
-    /// The client that owns a session.
-    #[must_use]
     /// Notes that a session is never used again, whoever asks.
     pub(super) fn note_ended(&mut self, id: SessionId4) {
         // What is not noted is found by its age.
@@ -427,8 +427,23 @@ impl State {
         self.sessions.keys().copied().collect()
     }
 
+    pub(super) fn remove_session(&mut self, id: SessionId4) {
+        if let Some(session) = self.sessions.remove(&id) {
+            self.memory.give_back(session.reserved);
+        }
+    }
+
+    /// The client that owns a session.
+    #[must_use]
     pub fn session_client(&self, id: SessionId4) -> Option<ClientId> {
         self.sessions.get(&id).map(|session| session.client)
+    }
+
+    /// The requests of a client that are under way.
+    pub(super) fn executing(&self, client: &Client) -> Executing {
+        let sessions = client.sessions.iter();
+        let all = sessions.filter_map(|id| Some((*id, self.sessions.get(id)?.executing())));
+        all.filter(|(_, count)| *count > 0).collect()
     }
 
     pub(super) fn has_request_under_way(&self, client: &Client) -> bool {
