@@ -4,6 +4,7 @@
 mod fixture;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use fixture::operations::*;
 use fixture::sessions::*;
@@ -159,4 +160,23 @@ async fn a_client_that_introduces_itself_twice_reclaims_once() {
     assert_eq!(again, NfsStat4::NoGrace);
     let twice = same.compound(vec![reclaim_complete()]).await;
     assert_eq!(twice.status, NfsStat4::CompleteAlready);
+}
+
+/// On a full disk a client went on without a record of it. In a restart it lost what it held, to whoever came first.
+#[tokio::test]
+async fn a_client_that_cannot_be_recorded_holds_nothing_before_it_can() {
+    let fixture = Fixture::new();
+    fixture.service.housekeep().await;
+    let client = arrive(&fixture, &fixture.service, "holder").await;
+    let open = || [ArgOp4::Open(new_open())];
+    fixture.records.is_full.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let asked = client.compound(vec![reclaim_complete()]).await;
+        assert_eq!(asked.status, NfsStat4::Delay);
+        assert_eq!(client.status_at("/export", open()).await, NfsStat4::Grace);
+    }
+    fixture.records.is_full.store(false, Ordering::SeqCst);
+    client.compound(vec![reclaim_complete()]).await.ok();
+    assert_eq!(fixture.records.owners(), [Arc::from(&b"holder"[..])]);
+    client.at("/export", open()).await.ok();
 }

@@ -1,8 +1,13 @@
 //! RECLAIM_COMPLETE: a client has reclaimed all it wants, or had nothing (RFC 8881, section 18.51).
 
 use nfs4::{NfsStat4, ReclaimCompleteArgs};
+use throttle::Throttle;
 
 use crate::compound::Compound;
+
+/// What is told of clients that cannot be recorded, once and then in sums.
+static UNRECORDED: Throttle = Throttle::new();
+const UNWRITTEN: throttle::Subject = ("a client record cannot be written", 0);
 
 pub(crate) async fn reclaim_complete(
     compound: &mut Compound<'_>,
@@ -26,10 +31,21 @@ pub(crate) async fn reclaim_complete(
             return Err(NfsStat4::Delay);
         }
     }
-    let owner = service.state().reclaim_complete(session.client)?;
-    // From here on the client may hold state, so the next incarnation must know it.
-    service.records.add(owner).await.map_err(|error| {
-        tracing::error!(%error, "cannot record a client; its locks would be lost in a restart");
-        NfsStat4::ServerFault
-    })
+    let owner = service.state().owner_to_record(session.client)?;
+    if let Some(owner) = owner {
+        // From the end on the client may hold state, so the next incarnation must know it. What it held would be lost in a restart
+        // if it were let go on without that, so it waits: a disk that is full will not always be.
+        if let Err(error) = service.records.add(owner.clone()).await {
+            if let Some(sum) = UNRECORDED.failed(UNWRITTEN, service.now()) {
+                tracing::error!(%error, %sum, "a client cannot be recorded, and waits");
+            }
+            return Err(NfsStat4::Delay);
+        }
+        // It may have been sent away meanwhile; nobody comes under its name before this request ends.
+        let is_gone = service.state().owner_to_record(session.client).is_err();
+        if is_gone && let Err(error) = service.records.remove(owner).await {
+            tracing::error!(%error, "cannot remove a client record");
+        }
+    }
+    service.state().reclaim_complete(session.client).map(drop)
 }

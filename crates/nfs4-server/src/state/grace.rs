@@ -102,8 +102,18 @@ impl State {
         }
     }
 
+    /// The owner string of a client that has not said yet that it has reclaimed everything: it must be on stable storage
+    /// before it may.
+    ///
+    /// # Errors
+    /// `STALE_CLIENTID` when there is no such client.
+    pub fn owner_to_record(&self, id: ClientId) -> Result<Option<Arc<[u8]>>, NfsStat4> {
+        let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientid)?;
+        Ok((!client.reclaim_complete).then(|| client.owner.clone()))
+    }
+
     /// Takes a client's word that it has reclaimed everything (RFC 8881, section 18.51). Returns its
-    /// owner string, which must be on stable storage before the client is answered.
+    /// owner string, see [`State::owner_to_record`].
     ///
     /// # Errors
     /// `COMPLETE_ALREADY` when it said so before.
