@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use fixture::pair::Pair;
 use fixture::random::Random;
 use fixture::{Fixture, root, with_size};
 use store::{StoreOptions, Verified};
@@ -98,6 +99,57 @@ async fn a_changed_byte_does_not_become_right_by_writing_beside_it() {
     assert_eq!(fixture.read(id, 0, 1 << 20).await.unwrap(), bytes);
     flip(&fixture.options, id, 10);
     is_refused(fixture.read(id, 0, 100).await);
+}
+
+/// Cutting a file within a changed block, or making a hole of a part of one, had the rest summed anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_byte_does_not_become_right_by_taking_away_what_lies_beside_it() {
+    let fixture = Fixture::new();
+    let (id, bytes) = large(&fixture).await;
+    let store = fixture.store();
+    flip(&fixture.options, id, BLOCK + 10);
+    let who = root();
+    let punch = async |offset, length| {
+        let access = AccessCheck::Credentials(&who);
+        store
+            .deallocate(access, id, Extent { offset, length })
+            .await
+    };
+    is_refused(fixture.set(id, &with_size(BLOCK + 100)).await);
+    is_refused(punch(BLOCK + 100, 10 * BLOCK).await);
+    is_refused(punch(0, BLOCK + 5).await);
+    is_refused(punch(BLOCK + 100, 5).await);
+    assert_eq!(store.attributes(id).await.unwrap().size, 500_000);
+    is_refused(fixture.read(id, BLOCK, 100).await);
+    let beside = fixture.read(id, 2 * BLOCK, 10_000).await.unwrap();
+    assert_eq!(beside, bytes[2 * BLOCK as usize..][..10_000]);
+    // The whole block may go.
+    punch(0, 2 * BLOCK).await.unwrap();
+    store.sync().await.unwrap();
+    assert_eq!(fixture.read(id, 0, 8192).await.unwrap(), vec![0; 8192]);
+    flip(&fixture.options, id, 3 * BLOCK);
+    fixture.set(id, &with_size(3 * BLOCK)).await.unwrap();
+    fixture.set(id, &with_size(4 * BLOCK)).await.unwrap();
+    let read = fixture.read(id, 3 * BLOCK, 4096).await.unwrap();
+    assert_eq!(read, vec![0; 4096]);
+}
+
+/// The same at a replica that follows: it cannot refuse what others have done, so it has the content to be got anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_that_cuts_within_a_changed_block_knows_that_it_is_damaged() {
+    let pair = Pair::new().await;
+    let id = pair.leader.file(ROOT, "file").await;
+    pair.leader.write(id, 0, &[7; 20_000]).await.unwrap();
+    pair.follow().await;
+    pair.ship(id).await;
+    pair.follower.store().sync().await.unwrap();
+    flip(&pair.follower.options, id, BLOCK + 10);
+    pair.leader.set(id, &with_size(BLOCK + 100)).await.unwrap();
+    pair.follow().await;
+    let follower = pair.follower.store();
+    assert!(follower.is_damaged(id));
+    assert!(follower.content(id, 0, 100).is_err());
+    assert_eq!(pair.follower.attributes(id).await.size, BLOCK + 100);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -89,6 +89,9 @@ impl Inner {
             self.cut_tail(&alone, id, row.size).await?;
         }
         let needed = change == Change::Reserve || (row.file()?.stored && extent.offset < end);
+        if needed && change == Change::Punch {
+            self.check_hole(id, extent.offset..end, row.size).await?;
+        }
         let result = match needed {
             true => {
                 let range = extent.offset..end;
@@ -107,6 +110,20 @@ impl Inner {
         let end = if change == Change::Reserve { end } else { 0 };
         let ticket = self.record_write(&access.who, id, end, result).await?;
         self.settle(ticket).await
+    }
+
+    /// Refuses a hole in a part of a block that the disk has changed.
+    pub(super) async fn check_hole(
+        self: &Arc<Self>,
+        id: ObjectId,
+        hole: Range<u64>,
+        size: u64,
+    ) -> Result<()> {
+        match hole.end < size {
+            true => self.check_split(id, &[hole.start, hole.end]).await,
+            // Nothing lies behind it.
+            false => self.check_split(id, &[hole.start]).await,
+        }
     }
 
     async fn carry_out(

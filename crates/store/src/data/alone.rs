@@ -13,24 +13,43 @@ use crate::committer::Ticket;
 use crate::inner::{Inner, blocking};
 use crate::rows::ObjectRow;
 
+/// A file that gets another size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Resized {
+    pub(crate) id: ObjectId,
+    /// Its new size.
+    pub(crate) size: u64,
+    /// Whether that is smaller.
+    pub(crate) shrinks: bool,
+}
+
 /// A file that nobody else reads or writes, and that has nothing behind its size.
 pub(crate) struct Alone {
     id: ObjectId,
     shrinks: bool,
+    /// The disk has changed the block in which it is to end.
+    is_changed: bool,
     guard: Exclusive,
 }
 
 impl Alone {
-    /// Whether this is the file, prepared for what happens to it: `true` for a smaller size.
-    pub(crate) fn covers(&self, (id, shrinks): (ObjectId, bool)) -> bool {
-        self.id == id && (self.shrinks || !shrinks)
+    /// Whether this is the file, prepared for what happens to it.
+    pub(crate) fn covers(&self, resized: Resized) -> bool {
+        self.id == resized.id && (self.shrinks || !resized.shrinks)
+    }
+
+    /// The file, if its content is not what it should be: what stays of it is not to pass for right.
+    pub(crate) fn changed(&self) -> Option<ObjectId> {
+        self.is_changed.then_some(self.id)
     }
 }
 
 impl Inner {
     /// Waits for everybody else to leave a file, and prepares it for another size.
-    pub(crate) async fn have_alone(self: &Arc<Self>, id: ObjectId, shrinks: bool) -> Result<Alone> {
+    pub(crate) async fn have_alone(self: &Arc<Self>, resized: Resized) -> Result<Alone> {
+        let Resized { id, size, shrinks } = resized;
         let guard = self.guards.exclude(id).await;
+        let mut is_changed = false;
         match self.object(id) {
             Ok(row) if row.file().is_ok() && self.may_have_data(id, &row) => {
                 if !self.dirty.tail_is_clean(id) {
@@ -43,11 +62,20 @@ impl Inner {
                     // What is kept goes with the change of size, so the data has to be stable.
                     self.stabilise(id).await?;
                 }
+                if shrinks {
+                    let checked = self.check_split(id, &[size]).await;
+                    is_changed = matches!(checked, Err(Error::Io(_)));
+                }
             }
             Ok(_) | Err(Error::Stale) => {}
             Err(error) => return Err(error),
         }
-        Ok(Alone { id, shrinks, guard })
+        Ok(Alone {
+            id,
+            shrinks,
+            is_changed,
+            guard,
+        })
     }
 
     /// Whether there can be a data file, written down or not.

@@ -120,6 +120,7 @@ impl Inner {
             return Ok(());
         }
         let (_writing, _) = self.begin_writing_as(id, true).await?;
+        self.check_hole(id, extent.offset..end, row.size).await?;
         let inner = Arc::clone(self);
         blocking(move || inner.punch(id, extent.offset..end).map(|_| ())).await?;
         self.dirty.changed(id, false);

@@ -3,11 +3,12 @@
 //! What must never enter: how sums become rows (`closing`).
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use vfs::{ObjectId, Result};
 
 use super::sums::{BLOCK_BYTES, UNKNOWN, place_of, sum_of};
-use crate::inner::Inner;
+use crate::inner::{Inner, blocking};
 
 /// What a write is for the sums: which blocks it fills.
 pub(super) struct Filled {
@@ -51,14 +52,38 @@ impl Filled {
 impl Inner {
     /// Whether a write would have bytes read back that lie beside it, in blocks that the disk may have changed.
     pub(super) fn needs_check(&self, id: ObjectId, filled: &Filled) -> bool {
-        self.open_sums.are_made()
-            && filled.edges().any(|block| {
-                let (group, place) = place_of(block);
-                !self.open_sums.is_open(id, block)
-                    && (self.noted_sums(id, group)).map_or(true, |sums| {
-                        sums.get(place).is_some_and(|sum| *sum != UNKNOWN)
-                    })
+        self.open_sums.are_made() && filled.edges().any(|block| self.has_sum(id, block))
+    }
+
+    /// Whether it is known what a block should be.
+    fn has_sum(&self, id: ObjectId, block: u64) -> bool {
+        let (group, place) = place_of(block);
+        !self.open_sums.is_open(id, block)
+            && (self.noted_sums(id, group)).map_or(true, |sums| {
+                sums.get(place).is_some_and(|sum| *sum != UNKNOWN)
             })
+    }
+
+    /// Refuses to cut off, or to make a hole of, what lies on one side of some places, if the disk has changed the blocks that
+    /// these are in: what stays of them would be read back.
+    pub(super) async fn check_split(self: &Arc<Self>, id: ObjectId, places: &[u64]) -> Result<()> {
+        let split = places
+            .iter()
+            .filter(|place| !place.is_multiple_of(BLOCK_BYTES));
+        let blocks = split.map(|place| place / BLOCK_BYTES);
+        let blocks: Vec<u64> = match self.open_sums.are_made() {
+            true => blocks.filter(|block| self.has_sum(id, *block)).collect(),
+            false => return Ok(()),
+        };
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let inner = Arc::clone(self);
+        blocking(move || {
+            let mut blocks = blocks.into_iter();
+            blocks.try_for_each(|block| inner.check_block(id, block))
+        })
+        .await
     }
 
     /// Refuses it if it has.
@@ -69,7 +94,7 @@ impl Inner {
     }
 
     /// One who writes a block only in part would have what the disk has made of the rest read back.
-    pub(super) fn check_block(&self, id: ObjectId, block: u64) -> Result<()> {
+    fn check_block(&self, id: ObjectId, block: u64) -> Result<()> {
         match self.open_sums.is_open(id, block) {
             true => Ok(()),
             false => {

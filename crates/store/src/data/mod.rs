@@ -25,7 +25,7 @@ mod sums;
 mod verify;
 mod write;
 
-pub(crate) use alone::Alone;
+pub(crate) use alone::{Alone, Resized};
 pub(crate) use buffers::Buffers;
 pub(crate) use contents::Holey;
 pub use contents::{AtHand, Contents, Cut, Elsewhere, Need, Place, Stored, SyncError};

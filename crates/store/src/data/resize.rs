@@ -40,6 +40,7 @@ impl Inner {
         if shrinks && size > 0 {
             // What was kept in place of stable data goes with this change, so the data has to be stable.
             self.stabilise(id).await?;
+            self.check_split(id, &[size]).await?;
         }
         let demand = if size <= before.size {
             Demand::Removal

@@ -14,7 +14,7 @@ use super::incomplete::Lacking;
 use super::{BeforeCommit, ForeignUpdate, LinkChange};
 use crate::codec::Fields;
 use crate::committer::Ticket;
-use crate::data::{Alone, Origin};
+use crate::data::{Alone, Origin, Resized};
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
@@ -50,8 +50,8 @@ impl Inner {
             if !covers(&alone, &resized) {
                 // All at once and in order, so that no two wait for each other.
                 drop(std::mem::take(&mut alone));
-                for (id, shrinks) in resized {
-                    alone.push(self.have_alone(id, shrinks).await?);
+                for one in resized {
+                    alone.push(self.have_alone(one).await?);
                 }
             }
             let mut mutation = self.begin(Demand::Removal).await?;
@@ -67,6 +67,10 @@ impl Inner {
                     &from.0.to_be_bytes(),
                     &key::number(position),
                 );
+                for id in alone.iter().filter_map(Alone::changed) {
+                    // Another replica has it right.
+                    self.enter_damage(&mut mutation, id);
+                }
                 let lacking =
                     self.lacking(&mut mutation, from, (applied, position), &incomplete)?;
                 let ticket = self.enter(mutation, (rows, lacking), before_commit)?;
@@ -127,8 +131,8 @@ impl Inner {
         Ok(applied)
     }
 
-    /// The files that are here and get another size, in order, and whether it is a smaller one.
-    fn resized(&self, rows: &[ForeignRow]) -> Result<Vec<(ObjectId, bool)>> {
+    /// The files that are here and get another size, in order.
+    fn resized(&self, rows: &[ForeignRow]) -> Result<Vec<Resized>> {
         let mut resized = Vec::new();
         for row in rows {
             let ForeignRow::Object { id, row: Some(row) } = row else {
@@ -136,7 +140,11 @@ impl Inner {
             };
             match self.object(*id) {
                 Ok(before) if before.file().is_ok() && before.size != row.size => {
-                    resized.push((*id, row.size < before.size));
+                    resized.push(Resized {
+                        id: *id,
+                        size: row.size,
+                        shrinks: row.size < before.size,
+                    });
                 }
                 Ok(_) | Err(Error::Stale) => {}
                 Err(error) => return Err(error),
@@ -288,8 +296,8 @@ impl Inner {
 }
 
 /// Whether all of these files are had alone, for as much as happens to them.
-fn covers(alone: &[Alone], resized: &[(ObjectId, bool)]) -> bool {
-    let covered = |wanted: &(ObjectId, bool)| alone.iter().any(|one| one.covers(*wanted));
+fn covers(alone: &[Alone], resized: &[Resized]) -> bool {
+    let covered = |wanted: &Resized| alone.iter().any(|one| one.covers(*wanted));
     resized.iter().all(covered)
 }
 

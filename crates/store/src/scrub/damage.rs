@@ -8,6 +8,7 @@ use vfs::{Error, ObjectId, Result};
 use super::ContentDigest;
 use crate::inner::Inner;
 use crate::metadata::Table;
+use crate::mutation::Mutation;
 
 impl Inner {
     /// Nothing of a damaged file is shown to anybody.
@@ -25,6 +26,16 @@ impl Inner {
         self.incomplete.contains(file)
             || self.unfetched.contains(file)
             || self.damaged.contains(file)
+    }
+
+    /// Notes in a batch that the content of a file is not what it should be.
+    pub(crate) fn enter_damage(&self, mutation: &mut Mutation<'_>, file: ObjectId) {
+        tracing::error!(
+            "the disk has changed the content of object {file}: it is to be had from another replica"
+        );
+        mutation.mark(Table::Damaged, file);
+        mutation.unmark(Table::Digests, file);
+        mutation.then(move |inner, _| inner.damaged.add(file));
     }
 
     pub(super) async fn note_damaged(&self, file: ObjectId, note_is_right: bool) -> Result<()> {
