@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fixture::disk::SmallDisk;
+use fixture::pair::{LEADER, apply, file_of, update};
 use fixture::{Approver, file, name, root, with_size};
-use store::{NewStore, Store, StoreOptions};
+use store::{ForeignUpdate, NewStore, Store, StoreOptions};
 use vfs::{
     AccessCheck, ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, Result,
     SetAttributes, Stability,
@@ -219,4 +220,139 @@ async fn others_fill(disk: &SmallDisk) {
     }
     drop(store);
     assert!(Store::check(&options.directory, false).unwrap().sound);
+}
+
+/// The member that makes the changes and one that follows it, each on a disk of its own.
+struct Members {
+    leader: Arc<Store>,
+    follower: Store,
+    options: StoreOptions,
+    _overseer: Arc<Approver>,
+}
+
+impl Members {
+    async fn on(leader: &SmallDisk, follower: &SmallDisk) -> Members {
+        let options = StoreOptions::new(leader.path().join("store"));
+        let leader = Arc::new(Store::create(&options, &NewStore::default()).unwrap());
+        leader.end_reclaim().await.unwrap();
+        let new = NewStore {
+            tree: Some(leader.tree()),
+            slot: vfs::ReplicaSlot(2),
+            ..NewStore::default()
+        };
+        let options = StoreOptions::new(follower.path().join("store"));
+        let follower = Store::create(&options, &new).unwrap();
+        follower.end_reclaim().await.unwrap();
+        Members {
+            _overseer: Approver::of(&leader),
+            leader,
+            follower,
+            options,
+        }
+    }
+
+    /// Has the follower apply what is new, until there is no room for it. Says whether that was all.
+    async fn follow(&self) -> bool {
+        let from = self.follower.applied(LEADER).unwrap() + 1;
+        for record in self.leader.updates(from, usize::MAX).unwrap() {
+            let files = record.changes.iter().filter_map(file_of);
+            // What has been removed since has nothing to be sent.
+            let files = files.filter(|id| self.leader.file_size(*id).is_ok());
+            let update = ForeignUpdate {
+                incomplete: files.collect(),
+                ..update(record)
+            };
+            match apply(&self.follower, update, &mut Vec::new()).await {
+                Ok(_) => {}
+                Err(error) => {
+                    assert_eq!(error, Error::NoSpace);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Sends it what it lacks of contents, as far as there is room.
+    async fn ship(&self) {
+        for (id, _, position) in self.follower.incomplete_files(LEADER).unwrap() {
+            let size = self.leader.file_size(id).unwrap();
+            for piece in self.leader.content(id, 0, size).unwrap() {
+                match self.follower.put_content(id, piece).await {
+                    Ok(()) => {}
+                    Err(error) => {
+                        assert_eq!(error, Error::NoSpace);
+                        return;
+                    }
+                }
+            }
+            let noted = self.follower.note_complete(id, LEADER, position);
+            noted.await.unwrap();
+        }
+    }
+
+    async fn reopen_follower(self) -> Members {
+        drop(self.follower);
+        let follower = Store::open(&self.options).unwrap();
+        follower.end_reclaim().await.unwrap();
+        Members { follower, ..self }
+    }
+}
+
+/// A follower has no say in what others make and remove. With a disk like theirs it has room for the rows of all that, whatever else
+/// fills it later removal goes on as soon as there is some, and it never fails.
+async fn follow_full(disks: [SmallDisk; 2], writers: u32) {
+    let [one, other] = &disks;
+    let members = Members::on(one, other).await;
+    let names = fill(&members.leader, writers).await;
+    assert!(names.len() > 10, "{names:?}");
+    assert!(members.follow().await);
+    members.ship().await;
+    assert!(!members.follower.statistics().failed);
+    let members = members.reopen_follower().await;
+    let beside = fill_beside(&other.path());
+    let who = root();
+    let (cut, removed) = names.split_at(names.len() / 2);
+    for text in cut {
+        let found = members.leader.lookup(&who, ROOT, &name(text)).await;
+        let access = AccessCheck::Credentials(&who);
+        let found = found.unwrap();
+        let set = with_size(found.size.min(1_000_000));
+        let done = (members.leader).set_attributes(access, found.id, &set);
+        done.await.unwrap();
+    }
+    for text in removed.iter().chain(cut) {
+        let text = name(text);
+        let done = members.leader.remove(&who, ROOT, &text);
+        done.await.unwrap();
+    }
+    members.follow().await;
+    assert!(!members.follower.statistics().failed);
+    fs::remove_file(beside).unwrap();
+    while !members.follow().await {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    make(&members.leader, "after").await.unwrap();
+    assert!(members.follow().await);
+    members.ship().await;
+    assert_eq!(members.follower.statistics().objects, 2);
+    let options = members.options.clone();
+    drop(members);
+    assert!(Store::check(&options.directory, false).unwrap().sound);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_goes_along_when_disks_are_filled_and_emptied() {
+    let (makers, writers) = match tries_all() {
+        true => (&DISKS[..], &[1, 64][..]),
+        false => (&DISKS[1..2], &[64][..]),
+    };
+    for (mebibytes, maker) in makers {
+        for writers in writers {
+            let disk = || SmallDisk::made(*mebibytes, maker);
+            if let (Some(one), Some(other)) = (disk(), disk()) {
+                follow_full([one, other], *writers).await;
+            }
+        }
+    }
 }

@@ -1,0 +1,198 @@
+//! A member of a set that follows another one loses its power: what it has said to have is there, what it takes for complete is
+//! what the other one has, and the rest comes again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use store::{ForeignUpdate, NewStore, Store, StoreOptions};
+use tokio::sync::Mutex;
+use vfs::{FileSystem, ObjectId, ReplicaSlot, SetAttributes};
+
+use crate::fixture::disk::SmallDisk;
+use crate::fixture::pair::{LEADER, apply, file_of, ship, update};
+use crate::fixture::random::Random;
+use crate::fixture::resync::same_tree;
+use crate::fixture::{Approver, directory, name, root};
+use crate::model::{Files, Hand};
+use crate::recorder::{Loss, Recorder};
+use crate::{MEBIBYTES, ROOT, mount_copy};
+
+/// So many updates are applied before the follower says how far it is, at most.
+const STEPS_AT_ONCE: u64 = 12;
+
+/// The member that makes changes, and what is known of these.
+struct Leader {
+    store: Store,
+    home: ObjectId,
+    files: Files,
+    /// The updates that change data of files, by position.
+    data: BTreeMap<u64, Vec<ObjectId>>,
+    _overseer: Arc<Approver>,
+}
+
+impl Leader {
+    async fn new(place: &Path) -> Leader {
+        let options = StoreOptions::new(place.join("leader"));
+        let store = Store::create(&options, &NewStore::default()).unwrap();
+        let overseer = Approver::of(&store);
+        store.end_reclaim().await.unwrap();
+        let (text, set) = (name("home"), SetAttributes::default());
+        let made = store.create(&root(), ROOT, &text, directory(), &set).await;
+        Leader {
+            store,
+            home: made.unwrap().attributes.id,
+            files: Files::default(),
+            data: BTreeMap::new(),
+            _overseer: overseer,
+        }
+    }
+
+    async fn step(&mut self, random: &mut Random) {
+        let step = self.files.choose(random);
+        let from = self.last() + 1;
+        let hand = Hand {
+            store: &self.store,
+            home: self.home,
+        };
+        let done = hand.carry_out(&step).await;
+        done.unwrap_or_else(|error| panic!("{step:?}: {error}"));
+        self.files.apply(&step);
+        for record in self.store.updates(from, 1000).unwrap() {
+            let files = record.changes.iter().filter_map(file_of);
+            let files = files.filter(|_| step.changes_data()).collect();
+            self.data.insert(record.position, files);
+        }
+    }
+
+    /// The position of the last update.
+    fn last(&self) -> u64 {
+        self.data.keys().next_back().copied().unwrap_or(0)
+    }
+
+    /// Has a follower apply what it has not. Returns the position of the last update then.
+    async fn be_followed_by(&self, follower: &Store) -> u64 {
+        let mut last = follower.applied(LEADER).unwrap();
+        for record in self.store.updates(last + 1, usize::MAX).unwrap() {
+            last = record.position;
+            let incomplete = self.data.get(&last).cloned().unwrap_or_default();
+            let update = ForeignUpdate {
+                incomplete,
+                ..update(record)
+            };
+            apply(follower, update, &mut Vec::new()).await.unwrap();
+        }
+        last
+    }
+
+    /// Sends a follower, which has applied everything, some of the contents that it lacks.
+    async fn ship_to(&self, follower: &Store, mut chosen: impl FnMut() -> bool) {
+        for (id, _, position) in follower.incomplete_files(LEADER).unwrap() {
+            if chosen() {
+                ship(&self.store, follower, id).await;
+                follower.note_complete(id, LEADER, position).await.unwrap();
+            }
+        }
+    }
+}
+
+/// Both members at work, and how far the follower has said to be.
+struct Set {
+    leader: Mutex<Leader>,
+    follower: Store,
+    told: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Set {
+    async fn work(&self, mut random: Random) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let mut leader = self.leader.lock().await;
+            for _ in 0..=random.below(STEPS_AT_ONCE) {
+                leader.step(&mut random).await;
+            }
+            let last = leader.be_followed_by(&self.follower).await;
+            match random.below(4) {
+                0 => {}
+                1 => leader.ship_to(&self.follower, || true).await,
+                _ => leader.ship_to(&self.follower, || random.below(3) > 0).await,
+            }
+            if random.below(2) == 0 {
+                let ticket = self.follower.reached(LEADER, last).await.unwrap();
+                self.follower.wait_stable(ticket).await.unwrap();
+                self.told.store(last, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// What a loss of power has left becomes what the other member has.
+    async fn catch_up(&self, left: &Store, told: u64) {
+        let leader = self.leader.lock().await;
+        let applied = left.applied(LEADER).unwrap();
+        assert!(applied >= told, "{told} was told, {applied} is left");
+        // What was changed elsewhere comes again from there.
+        assert_eq!(left.recovered().unwrap(), []);
+        leader.be_followed_by(left).await;
+        leader.ship_to(left, || true).await;
+        same_tree(&leader.store, left).await;
+    }
+}
+
+/// One loss of power after the other of the disk of a follower.
+pub async fn cut_power(outer: &Path, maker: &[&str], losses: u64, seed: u64) {
+    let Some(recorder) = Recorder::begin(outer, MEBIBYTES << 20) else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::made_of(place, recorder.path(), MEBIBYTES, maker) else {
+        return;
+    };
+    let aside = tempfile::tempdir().unwrap();
+    let leader = Leader::new(aside.path()).await;
+    let new = NewStore {
+        tree: Some(leader.store.tree()),
+        slot: ReplicaSlot(2),
+        ..NewStore::default()
+    };
+    let options = StoreOptions::new(disk.path().join("store"));
+    let follower = Store::create(&options, &new).unwrap();
+    follower.end_reclaim().await.unwrap();
+    let set = Arc::new(Set {
+        leader: Mutex::new(leader),
+        follower,
+        told: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+    });
+    let working = Arc::clone(&set);
+    let work = tokio::spawn(async move { working.work(Random(seed)).await });
+    let (mut random, mut unflushed) = (Random(seed), 0);
+    for loss in 0..losses {
+        tokio::time::sleep(Duration::from_millis(300 + loss * 37 % 700)).await;
+        let told = set.told.load(Ordering::SeqCst);
+        let copy = outer.join("copy");
+        let kind = Loss::ALL[(loss % 4) as usize];
+        unflushed += recorder.lose_power(&copy, kind, &mut random);
+        println!("{}, follower: loss {loss}, {kind:?}", maker[0]);
+        let disk = mount_copy(&copy, maker);
+        let options = StoreOptions::new(disk.path().join("store"));
+        let left = Store::open(&options).unwrap();
+        left.end_reclaim().await.unwrap();
+        set.catch_up(&left, told).await;
+        drop(left);
+        let report = Store::check(&options.directory, false).unwrap();
+        assert!(report.sound, "{report}");
+    }
+    set.stop.store(true, Ordering::Relaxed);
+    work.await.unwrap();
+    let updates = set.leader.lock().await.data.len() as u64;
+    println!(
+        "{}, follower: {losses} losses of power during {updates} updates and {} flushes, with {unflushed} bytes not flushed",
+        maker[0],
+        recorder.flushes()
+    );
+    assert!(updates > 10 * losses, "hardly anything was done");
+    drop(set);
+    drop(disk);
+}
