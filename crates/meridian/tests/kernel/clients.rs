@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use nix::errno::Errno;
+use testbed::Guest;
 
 use crate::inside::hand::{Act, Kind, Way};
 use crate::scene::{MOUNT, OPEN_EXPORT, SHORT_LEASE, Scene, eventually, run};
@@ -37,6 +38,39 @@ pub fn the_locks_of_a_dead_client_stand_until_its_lease_ends() -> Result<()> {
     hand.does(whole("f"))?;
     reborn.power_off()?;
     beta.power_off()
+}
+
+/// Anybody can say another client's name. A machine that was restarted with a new address only has to wait; another machine
+/// of that name is refused, and takes nothing away.
+pub fn a_name_in_use_is_given_to_no_other_address_before_its_lease_ends() -> Result<()> {
+    let scene = Scene::with(&[OPEN_EXPORT, SHORT_LEASE])?;
+    let alpha = scene.guest("alpha")?;
+    let mut doomed = scene.hand(&alpha)?;
+    doomed.does(Act::Open("f".into(), Way::Write))?;
+    doomed.does(whole("f"))?;
+    let address = alpha.address();
+    alpha.crash();
+
+    let reborn = scene.guest("alpha")?;
+    ensure!(reborn.address() != address, "it came back where it was");
+    let mut hand = scene.hand(&reborn)?;
+    hand.does(Act::Open("f".into(), Way::Write))?;
+    hand.does(whole("f"))?;
+
+    let twin = Guest::boot(&scene.site, "beta")?;
+    run(&twin, "echo alpha > /proc/sys/kernel/hostname")?;
+    let refused = twin.try_mount(&scene.mount(), MOUNT)?;
+    let told = refused.error_text().contains("Operation not permitted");
+    ensure!(told, "it was not refused: {refused:?}");
+    hand.does(Act::WriteAt("f".into(), 0, "mine".into()))?;
+    hand.does(Act::Sync("f".into()))?;
+    run(&twin, "echo beta > /proc/sys/kernel/hostname")?;
+    twin.mount(&scene.mount(), MOUNT)?;
+    let mut other = scene.hand(&twin)?;
+    other.does(Act::Open("f".into(), Way::Write))?;
+    assert_eq!(other.tries(whole("f"))?, Err(Errno::EAGAIN as i32));
+    reborn.power_off()?;
+    twin.power_off()
 }
 
 /// A process that takes a lock, waits until the guest has a file /run/go, writes, and reads.

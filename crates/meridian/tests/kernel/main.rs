@@ -52,6 +52,7 @@ const STORIES: &[(&str, Story)] = stories![
     coherence::exclusive_creation_has_one_winner,
     coherence::a_name_that_is_renamed_over_never_disappears,
     clients::the_locks_of_a_dead_client_stand_until_its_lease_ends,
+    clients::a_name_in_use_is_given_to_no_other_address_before_its_lease_ends,
     clients::a_client_without_a_cable_loses_its_lock_and_learns_it,
     clients::a_lock_that_was_lost_cannot_be_reclaimed_after_a_restart,
     restart::synchronous_data_survives_kill_9_and_work_goes_on,
