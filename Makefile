@@ -2,7 +2,7 @@
 # read, and run alone. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages test-packages test-monitoring demo demo-single check test test-page fix fuzz bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
+.PHONY: help packages deny test-packages test-monitoring demo demo-single check test test-page fix fuzz bench-server bench-replication bench-failover bench-paper posix-suite soak nemesis
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test-packages: ## Install, upgrade, remove and purge the packages in a clean Deb
 
 test-monitoring: ## Let a real Prometheus load the alerting rules and scrape a server
 	@scripts/test-monitoring
+
+deny: ## Check licences, sources and known faults of all dependencies
+	@scripts/deny
 
 fuzz: ## Let a fuzzer feed every decoder, FUZZ_SECONDS each (default 10)
 	@scripts/fuzz
