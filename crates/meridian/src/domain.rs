@@ -81,11 +81,11 @@ fn remark(server: &Published) -> Option<String> {
 
 /// What is found out about one address of a server of the domain.
 #[derive(Clone, Debug, Serialize)]
-struct Finding {
+pub(crate) struct Finding {
     priority: u16,
     weight: u16,
-    host: String,
-    port: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
     /// Where it was asked; none if its name leads nowhere.
     address: Option<SocketAddr>,
     /// How long it took to answer, in seconds; none if it did not.
@@ -93,7 +93,7 @@ struct Finding {
     /// It has the root of the domain, for this machine.
     serves: bool,
     /// What to mend.
-    problem: Option<String>,
+    pub(crate) problem: Option<String>,
     /// What to know.
     remark: Option<String>,
 }
@@ -122,7 +122,8 @@ fn check(arguments: &DomainCheckArguments) -> Result<Exit, Failure> {
     })
 }
 
-async fn look_at(domain: &Domain, servers: Vec<NamedServer>) -> Vec<Finding> {
+/// Asks each server that DNS names for the domain whether it answers, and has the root of the domain.
+pub(crate) async fn look_at(domain: &Domain, servers: Vec<NamedServer>) -> Vec<Finding> {
     let mut asking = JoinSet::new();
     let mut findings = Vec::new();
     for server in servers {

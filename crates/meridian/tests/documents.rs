@@ -127,7 +127,7 @@ fn modules_in_pages_exist() {
     });
 }
 
-/// The anchors of a page's headings, as hosts of repositories make them.
+/// The anchors of a page: those of its headings, as hosts of repositories make them, and those that it sets itself.
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = page.lines().filter(|line| line.starts_with('#'));
     let anchor = |heading: &str| {
@@ -137,7 +137,9 @@ fn anchors(page: &str) -> BTreeSet<String> {
             .map(|c| if c == ' ' { '-' } else { c })
             .collect()
     };
-    headings.map(anchor).collect()
+    let set = page.split("<a id=\"").skip(1);
+    let set = set.filter_map(|rest| rest.split('"').next().map(str::to_owned));
+    headings.map(anchor).chain(set).collect()
 }
 
 #[test]
@@ -215,6 +217,21 @@ fn each_alarm_has_an_alerting_rule() {
         Vec::<&String>::new(),
         "no server raises these"
     );
+}
+
+#[test]
+fn each_alerting_rule_names_a_place_of_the_manual() {
+    let rules = read("packaging/prometheus/meridian-alerts.yml");
+    let places = rules
+        .lines()
+        .filter_map(|line| line.split_once("runbook: "));
+    let mut seen = 0;
+    for (_, place) in places {
+        let (page, anchor) = place.split_once('#').expect("a page and a place in it");
+        assert!(anchors(&read(page)).contains(anchor), "{place}");
+        seen += 1;
+    }
+    assert_eq!(seen, rules.matches("- alert:").count());
 }
 
 #[test]

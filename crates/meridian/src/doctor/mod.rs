@@ -2,6 +2,7 @@
 //!
 //! Each part looks at one thing and returns [`Finding`]s. What must never enter: changes to anything.
 
+mod domain;
 mod machine;
 mod mounts;
 mod server_side;
@@ -111,6 +112,8 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<Exit, Failure> {
     let status = runtime.block_on(server::ask_status(&configuration.data));
     findings.extend(server_side::findings(&configuration, &status));
     findings.extend(set::findings(&configuration.data));
+    findings.extend(runtime.block_on(domain::findings(&configuration)));
+    runtime.shutdown_background();
     drop(progress);
     if arguments.json {
         output::say_json(&findings)?;

@@ -60,7 +60,7 @@ fn running(status: &Status) -> Vec<Finding> {
     });
     let alarms = status.alarms.iter();
     found.extend(alarms.map(|alarm| {
-        let remedy = format!("operating.md, “What to look at”, `{}`", alarm.name);
+        let remedy = format!("docs/operating.md#alarm-{}", alarm.name);
         Finding::mend(ALARM, alarm.to_string(), remedy)
     }));
     found
