@@ -27,6 +27,11 @@ impl Latency {
         self.sum_ns.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
+    /// What all durations come to.
+    pub(super) fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed))
+    }
+
     /// Sum in seconds, number, and the number in each bucket with its bound in seconds.
     pub(super) fn figures(&self) -> (f64, u64, Vec<(f64, u64)>) {
         let bounds = BOUNDS_US
@@ -39,8 +44,7 @@ impl Latency {
             .map(|bucket| bucket.load(Ordering::Relaxed));
         let buckets: Vec<_> = bounds.zip(counts).collect();
         let count = buckets.iter().map(|(_, count)| count).sum();
-        let sum = Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed)).as_secs_f64();
-        (sum, count, buckets)
+        (self.sum().as_secs_f64(), count, buckets)
     }
 }
 

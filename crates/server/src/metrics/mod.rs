@@ -12,4 +12,4 @@ mod replication;
 pub use endpoint::EndpointError;
 pub(crate) use endpoint::{Page, serve};
 pub(crate) use exposition::exposition;
-pub(crate) use operations::OperationCounters;
+pub(crate) use operations::{OperationCounters, TimeTaken};

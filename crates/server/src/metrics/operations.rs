@@ -69,6 +69,26 @@ impl OperationCounters {
         self.counters.iter().map(OperationCounter::total).sum()
     }
 
+    /// How long operations that read data took, and those that change something, since the start.
+    pub(crate) fn times(&self) -> (TimeTaken, TimeTaken) {
+        let (mut reads, mut changes) = (TimeTaken::default(), TimeTaken::default());
+        for counter in &self.counters {
+            match counter.operation {
+                Opnum::Read => reads.add(counter),
+                Opnum::Commit
+                | Opnum::Create
+                | Opnum::Link
+                | Opnum::Open
+                | Opnum::Remove
+                | Opnum::Rename
+                | Opnum::Setattr
+                | Opnum::Write => changes.add(counter),
+                _ => {}
+            }
+        }
+        (reads, changes)
+    }
+
     /// Bytes of files that went to clients.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Ordering::Relaxed)
@@ -82,6 +102,20 @@ impl OperationCounters {
     /// Replies sent again from a reply cache.
     pub(crate) fn replays(&self) -> u64 {
         self.replays.load(Ordering::Relaxed)
+    }
+}
+
+/// Operations, and the time that all of them took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TimeTaken {
+    pub(crate) operations: u64,
+    pub(crate) took: Duration,
+}
+
+impl TimeTaken {
+    fn add(&mut self, counter: &OperationCounter) {
+        self.operations += counter.total();
+        self.took += counter.latency.sum();
     }
 }
 
@@ -163,6 +197,11 @@ mod tests {
         }
         assert_eq!(counters.seen().count(), Opnum::ALL.len());
         assert_eq!(counters.total(), Opnum::ALL.len() as u64);
+        counters.operation(Opnum::Read, NfsStat4::Ok, Duration::from_millis(3));
+        let (reads, changes) = counters.times();
+        let three = Duration::from_millis(3);
+        assert_eq!((reads.operations, reads.took), (2, three));
+        assert_eq!((changes.operations, changes.took), (8, Duration::ZERO));
         let places: BTreeSet<_> = NfsStat4::ALL
             .iter()
             .map(|status| place_of(*status))

@@ -5,6 +5,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::metrics::TimeTaken;
+
 /// How often counters are looked at.
 pub(crate) const SAMPLED_EVERY: Duration = Duration::from_secs(2);
 
@@ -23,6 +25,10 @@ pub(crate) struct Sample {
     pub(crate) sent_bytes: u64,
     /// Bytes received from them.
     pub(crate) received_bytes: u64,
+    /// Operations that read data.
+    pub(crate) reads: TimeTaken,
+    /// Operations that change something.
+    pub(crate) changes: TimeTaken,
 }
 
 /// What went on between two samples, each by the second.
@@ -36,6 +42,10 @@ pub(crate) struct Rate {
     pub(super) sent_bytes: f64,
     /// Bytes from them.
     pub(super) received_bytes: f64,
+    /// How long an operation took that reads data, on average, in seconds; nothing where there was none.
+    pub(super) read_seconds: f64,
+    /// The same for operations that change something.
+    pub(super) change_seconds: f64,
 }
 
 /// Samples of the last minutes, oldest first.
@@ -75,7 +85,19 @@ fn between(
         operations: rate(before.operations, after.operations),
         sent_bytes: rate(before.sent_bytes, after.sent_bytes),
         received_bytes: rate(before.received_bytes, after.received_bytes),
+        read_seconds: average(before.reads, after.reads),
+        change_seconds: average(before.changes, after.changes),
     })
+}
+
+fn average(before: TimeTaken, after: TimeTaken) -> f64 {
+    let operations = after.operations.saturating_sub(before.operations);
+    let took = after.took.saturating_sub(before.took).as_secs_f64();
+    if operations > 0 {
+        took / operations as f64
+    } else {
+        0.0
+    }
 }
 
 #[cfg(test)]
@@ -86,7 +108,11 @@ mod tests {
         Sample {
             operations,
             sent_bytes,
-            received_bytes: 0,
+            changes: TimeTaken {
+                operations,
+                took: Duration::from_millis(operations * 4),
+            },
+            ..Sample::default()
         }
     }
 
@@ -106,6 +132,10 @@ mod tests {
             .map(|rate| (rate.age.as_secs(), rate.operations, rate.sent_bytes))
             .collect();
         assert_eq!(told, [(7, 100.0, 2000.0), (3, 0.0, 0.0)]);
+        let times = rates
+            .iter()
+            .map(|rate| (rate.read_seconds, rate.change_seconds));
+        assert_eq!(times.collect::<Vec<_>>(), [(0.0, 0.004), (0.0, 0.0)]);
         assert_eq!(
             history.rates(at(604)).len(),
             1,

@@ -155,8 +155,11 @@ impl Overview {
     /// Adds what the counters say now to the last minutes.
     pub(super) fn remember(&self, now: Instant) {
         let replicas = self.trees.iter().filter_map(|tree| tree.replica.as_ref());
+        let (reads, changes) = self.operations.times();
         let mut sample = Sample {
             operations: self.operations.total(),
+            reads,
+            changes,
             ..Sample::default()
         };
         for (sent, received) in replicas.map(|replica| replica.wire_bytes()) {

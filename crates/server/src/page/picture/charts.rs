@@ -1,10 +1,10 @@
-//! The charts: operations of clients, and bytes between sites.
+//! The charts: operations of clients, how long they take, and bytes between sites.
 //!
 //! What must never enter: how lines are drawn.
 
 use std::time::Duration;
 
-use crate::page::chart::{peak, points};
+use crate::page::chart::{points, top};
 use crate::page::history::{Rate, SPAN};
 use crate::status::{duration, size};
 
@@ -16,8 +16,11 @@ pub(super) struct Chart {
     pub(super) title: &'static str,
     /// How far back it reaches.
     pub(super) span: String,
-    /// The value at the top.
-    pub(super) peak: String,
+    /// Half of that.
+    pub(super) halfway: String,
+    /// The value at the top of the scale, and half of it. Nothing is at the bottom.
+    pub(super) top: String,
+    pub(super) middle: String,
     pub(super) lines: Vec<Line>,
 }
 
@@ -32,19 +35,48 @@ pub(super) struct Line {
 
 type Value = fn(&Rate) -> f64;
 
+/// What values are, as people write them.
+struct Unit {
+    written: fn(f64) -> String,
+    /// Of its scale; see [`top`].
+    base: f64,
+}
+
+const PER_SECOND: Unit = Unit {
+    written: per_second,
+    base: 10.0,
+};
+const BYTES_PER_SECOND: Unit = Unit {
+    written: bytes_per_second,
+    base: 1024.0,
+};
+const SECONDS: Unit = Unit {
+    written: seconds,
+    base: 10.0,
+};
+
 /// The charts that apply; those of the set only where there is one.
 pub(super) fn charts(rates: &[Rate], in_a_set: bool) -> Vec<Chart> {
     let operations: Value = |rate| rate.operations;
-    let mut charts = vec![chart(
-        "Operations of clients",
-        &[("executed here", operations)],
-        rates,
-        per_second,
-    )];
+    let (reads, changes): (Value, Value) = (|rate| rate.read_seconds, |rate| rate.change_seconds);
+    let mut charts = vec![
+        chart(
+            "Operations of clients",
+            &[("executed here", operations)],
+            rates,
+            &PER_SECOND,
+        ),
+        chart(
+            "Time of an operation, on average",
+            &[("reads", reads), ("changes", changes)],
+            rates,
+            &SECONDS,
+        ),
+    ];
     if in_a_set {
         let (sent, received): (Value, Value) = (|rate| rate.sent_bytes, |rate| rate.received_bytes);
         let lines = [("sent", sent), ("received", received)];
-        charts.push(chart("Between sites", &lines, rates, bytes_per_second));
+        charts.push(chart("Between sites", &lines, rates, &BYTES_PER_SECOND));
     }
     charts
 }
@@ -53,10 +85,10 @@ fn chart(
     title: &'static str,
     lines: &[(&'static str, Value)],
     rates: &[Rate],
-    written: fn(f64) -> String,
+    unit: &Unit,
 ) -> Chart {
     let all = lines.iter().flat_map(|(_, value)| rates.iter().map(value));
-    let peak = peak(all);
+    let top = top(all, unit.base);
     let oldest = rates.first().map_or(SPAN_MIN, |rate| rate.age);
     let span = oldest.clamp(SPAN_MIN, SPAN);
     let line = |(label, value): &(&'static str, Value)| {
@@ -65,14 +97,16 @@ fn chart(
         let now = corners.last().map_or(0.0, |(_, value)| *value);
         Line {
             label,
-            now: written(now),
-            points: points(corners.into_iter(), span, peak),
+            now: (unit.written)(now),
+            points: points(corners.into_iter(), span, top),
         }
     };
     Chart {
         title,
         span: duration(span.as_secs()),
-        peak: written(peak),
+        halfway: duration(span.as_secs() / 2),
+        top: (unit.written)(top),
+        middle: (unit.written)(top / 2.0),
         lines: lines.iter().map(line).collect(),
     }
 }
@@ -89,6 +123,16 @@ fn bytes_per_second(rate: f64) -> String {
     format!("{}/s", size(rate as u64))
 }
 
+fn seconds(seconds: f64) -> String {
+    match seconds {
+        none if none <= 0.0 => "0".to_owned(),
+        short if short < 1e-3 => format!("{:.0} µs", short * 1e6),
+        short if short < 1e-2 => format!("{:.1} ms", short * 1e3),
+        middle if middle < 1.0 => format!("{:.0} ms", middle * 1e3),
+        long => format!("{long:.1} s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,15 +144,27 @@ mod tests {
             operations: 0.0,
             sent_bytes,
             received_bytes,
+            read_seconds: 0.000_25,
+            change_seconds: 0.12,
         };
         let rates = [rate(600, 2048.0, 0.0), rate(0, 0.0, 1024.0)];
         let charts = charts(&rates, true);
         assert_eq!(
-            (charts[0].peak.as_str(), charts[0].span.as_str()),
-            ("0.0/s", "10 min 0 s")
+            (charts[0].top.as_str(), charts[0].span.as_str()),
+            ("1.0/s", "10 min 0 s")
         );
-        let between = &charts[1];
-        assert_eq!(between.peak, "2.0 KiB/s");
+        let times = &charts[1];
+        let now: Vec<_> = times.lines.iter().map(|line| line.now.as_str()).collect();
+        assert_eq!(now, ["250 µs", "120 ms"]);
+        assert_eq!(
+            (times.top.as_str(), times.middle.as_str()),
+            ("200 ms", "100 ms")
+        );
+        let between = &charts[2];
+        assert_eq!(
+            (between.top.as_str(), between.middle.as_str()),
+            ("2.0 KiB/s", "1.0 KiB/s")
+        );
         let told: Vec<_> = between
             .lines
             .iter()
@@ -117,11 +173,11 @@ mod tests {
         assert_eq!(
             told,
             [
-                ("sent", "0 B/s", "0.0,4.0 600.0,100.0"),
-                ("received", "1.0 KiB/s", "0.0,100.0 600.0,52.0")
+                ("sent", "0 B/s", "0.0,0.0 600.0,100.0"),
+                ("received", "1.0 KiB/s", "0.0,100.0 600.0,50.0")
             ]
         );
         let young = super::charts(&[rate(3, 0.0, 0.0)], false);
-        assert_eq!((young.len(), young[0].span.as_str()), (1, "1 min 0 s"));
+        assert_eq!((young.len(), young[0].span.as_str()), (2, "1 min 0 s"));
     }
 }
