@@ -74,6 +74,8 @@ pub(crate) struct Compound<'a> {
     pub(crate) session: Option<SessionContext>,
     /// The current filehandle.
     pub(crate) current: Option<Handle>,
+    /// Whether the current filehandle was reached from the root of the name space, not from one that the client had.
+    pub(crate) is_from_root: bool,
     /// The current filehandle where the service is a data server.
     pub(crate) contents: Option<Bytes>,
     /// The saved filehandle.
@@ -263,6 +265,7 @@ pub(crate) async fn execute(
         is_guarded: false,
         session: None,
         current: None,
+        is_from_root: false,
         contents: None,
         saved: None,
         current_stateid: None,

@@ -1,7 +1,8 @@
 //! A tree that is on its way to other servers: clients are told to go there (RFC 8881, sections 11.10 and 11.11).
 //!
 //! From [`Service::begin_drain`] on, every operation on the tree answers MOVED, except those that lead to it and
-//! those that ask where it is. What clients hold is not handed over by anybody: the tables behind the file
+//! those that ask where it is; so does every one on a directory of the pseudo file system that a client had already, if no other
+//! tree is exported. What clients hold is not handed over by anybody: the tables behind the file
 //! system boundary keep it under their names, and they reclaim it where they arrive. So what they had here is
 //! forgotten, and never given back.
 //!
@@ -18,7 +19,7 @@ use vfs::FsId;
 use crate::attributes::OF_ABSENT_TREE;
 use crate::compound::Compound;
 use crate::handle::Handle;
-use crate::namespace::Export;
+use crate::namespace::{Export, Namespace};
 use crate::places::Location;
 use crate::service::Service;
 use crate::state::{ClientId, Release};
@@ -53,6 +54,21 @@ impl Moving {
         (self.0.get()).filter(|drain| drain.tree == export.file_system.properties().fs_id)
     }
 
+    /// The drain that takes along the directories which lead to the exports, since no export stays. Who has mounted one of them,
+    /// as `/nfs/DOMAIN` is, looks for everything below it there.
+    fn drain_of_all(&self, namespace: &Namespace) -> Option<&Drain> {
+        let drain = self.0.get()?;
+        let mut exports = namespace.exports().iter();
+        exports
+            .all(|export| export.file_system.properties().fs_id == drain.tree)
+            .then_some(drain)
+    }
+
+    /// Where the directories that lead to the exports move, if they do.
+    pub(crate) fn locations_of_all(&self, namespace: &Namespace) -> Option<&[Location]> {
+        Some(&self.drain_of_all(namespace)?.locations)
+    }
+
     /// Where an export moves, if it does.
     pub(crate) fn locations_of(&self, export: &Export) -> Option<&[Location]> {
         Some(&self.drain_of(export)?.locations)
@@ -67,7 +83,16 @@ pub(crate) fn admit(compound: &Compound<'_>, operation: &mut ArgOp4) -> Result<(
             None => return Ok(()),
         },
         Some(Handle::Absent(_)) => None,
-        Some(Handle::Pseudo(_)) | None => return Ok(()),
+        // Whoever comes only now finds the way to a tree, and is told there.
+        Some(Handle::Pseudo(_)) if compound.is_from_root => return Ok(()),
+        Some(Handle::Pseudo(_)) => {
+            let service = compound.service;
+            match service.moving.drain_of_all(&service.namespace) {
+                Some(drain) => Some(drain),
+                None => return Ok(()),
+            }
+        }
+        None => return Ok(()),
     };
     let inform = || {
         if let (Some(drain), Some(session)) = (drain, &compound.session) {

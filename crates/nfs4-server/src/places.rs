@@ -175,6 +175,23 @@ impl Whereabouts {
         }
     }
 
+    /// Of a directory of the pseudo file system: nobody is said to have it, until clients are sent there.
+    pub(crate) fn of_pseudo(service: &Service, node: usize) -> Whereabouts {
+        let root = pathname(&service.namespace.path_of(node));
+        let namespace = &service.namespace;
+        let elsewhere = service.moving.locations_of_all(namespace);
+        let places = elsewhere.unwrap_or_default().iter();
+        let places = places.map(|location| FsLocation4 {
+            server: servers(&location.addresses),
+            rootpath: root.clone(),
+        });
+        Whereabouts {
+            places: fitting(&root, places),
+            root,
+            are_replicas: true,
+        }
+    }
+
     /// Of what is behind a junction.
     pub(crate) fn of_junction(junction: &Absent) -> Whereabouts {
         let root = pathname(&junction.path);

@@ -337,6 +337,9 @@ async fn a_tree_that_moves_says_where_it_is_and_nothing_else() {
     let here = locations(holder, handle).await;
     assert!(here.fs_locations.unwrap().locations.is_empty());
     assert!(!first.drained(), "nothing moves");
+    let top = holder.handle("/").await;
+    let above = locations(holder, &top).await.fs_locations.unwrap();
+    assert!(above.locations.is_empty());
 
     let addresses = vec!["192.0.2.7".to_owned()];
     let there = vec![Location { addresses }];
@@ -365,6 +368,17 @@ async fn a_tree_that_moves_says_where_it_is_and_nothing_else() {
     }
     assert_eq!(holder.status_at("/", [getfh()]).await, NfsStat4::Ok);
     assert_eq!(holder.status_at("/export/file", []).await, NfsStat4::Moved);
+    // The directory above has no other tree below it, so whoever has mounted it goes along.
+    let asked = holder.status_on(&top, [getfh()]).await;
+    assert_eq!(asked, NfsStat4::Moved);
+    let asked = holder.status_on(&top, [lookup("export")]).await;
+    assert_eq!(asked, NfsStat4::Moved);
+    let moved = locations(holder, &top).await.fs_locations.unwrap();
+    assert_eq!(moved.locations[0].server, ["192.0.2.7".into()]);
+    assert_eq!(
+        (moved.fs_root.0.len(), moved.locations[0].rootpath.0.len()),
+        (0, 0)
+    );
 
     let moved = locations(holder, handle).await;
     assert_eq!(moved.size, None);

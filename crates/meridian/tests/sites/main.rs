@@ -19,6 +19,7 @@ mod coherence;
 mod failover;
 mod large;
 mod locks;
+mod names;
 mod outage;
 mod programs;
 mod removed;
@@ -32,7 +33,7 @@ use std::process::ExitCode;
 use runner::{Story, stories};
 use testbed::Requirements;
 
-/// Every story, in the order of telling. The last but one ends the world, and the last one has its own.
+/// Every story, in the order of telling. Those of `outage` end the world, and the last two have worlds of their own.
 const STORIES: &[(&str, Story)] = stories![
     coherence::what_is_made_at_one_site_is_there_at_every_other,
     coherence::what_is_closed_at_one_site_opens_at_every_other_whatever_the_distance,
@@ -52,6 +53,7 @@ const STORIES: &[(&str, Story)] = stories![
     failover::clients_of_a_drained_server_go_on_at_another_one,
     outage::work_goes_on_when_a_cut_link_heals_and_all_copies_are_equal,
     witness::two_sites_and_a_witness_lose_a_server_and_no_answered_write,
+    names::one_path_leads_everywhere_to_the_nearest_server,
 ];
 
 fn main() -> ExitCode {
@@ -59,7 +61,14 @@ fn main() -> ExitCode {
     match words.next().as_deref() {
         Some("inside") => inside::main(words.collect()),
         _ => {
-            let outcome = runner::run(STORIES, Requirements::guest().with_wan().with_programs());
+            let outcome = runner::run(
+                STORIES,
+                Requirements::guest()
+                    .with_wan()
+                    .with_programs()
+                    .with_names()
+                    .with_ganesha(),
+            );
             scene::end();
             outcome
         }

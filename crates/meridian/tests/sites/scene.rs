@@ -310,9 +310,14 @@ pub fn peer_address(place: &Place) -> String {
 
 /// Starts the server of a place, and waits until it answers.
 pub fn serve(place: &Place) -> Result<Service> {
+    serve_with(place, "")
+}
+
+/// [`serve`] with some more lines of configuration.
+pub fn serve_with(place: &Place, configuration: &str) -> Result<Service> {
     let folder = place.site().folder();
     let file = folder.join("meridian.toml");
-    fs::write(&file, CONFIGURATION)?;
+    fs::write(&file, CONFIGURATION.to_owned() + configuration)?;
     let mut command = on_data(place, &["serve", "--listen", LISTEN]);
     command.arg("--config").arg(file);
     let mut server = Service::start(place.site(), "meridian", command)?;

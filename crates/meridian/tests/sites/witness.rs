@@ -10,7 +10,8 @@ use server::{ReplicationStatus, Status};
 use testbed::{Guest, Mount, Place, Service, Signal, World};
 
 use crate::scene::{
-    MOUNT, NAMES, PATIENCE, eventually, far, lines, meridian, more, peer_address, program, serve,
+    MOUNT, NAMES, PATIENCE, eventually, far, lines, meridian, more, peer_address, program,
+    serve_with,
 };
 
 /// The places of the two replicas and of the witness.
@@ -18,21 +19,19 @@ const STAYS: usize = 0;
 const FAILS: usize = 1;
 const WITNESS: usize = 2;
 
-/// A set of two replicas and a witness, all in the view, and its servers.
-fn set_up(world: &World) -> Result<Vec<Service>> {
-    let first = &world.places()[STAYS];
+/// A set of two replicas and a witness at the first places, all in the view, and its servers, with some lines of configuration.
+pub fn set_up(world: &World, configuration: &str) -> Result<Vec<Service>> {
+    let places = &world.places()[..=WITNESS];
+    let first = &places[STAYS];
     meridian(first, &["set", "create", "--address", &peer_address(first)])?;
-    let mut servers = vec![serve(first)?];
-    for (place, role) in world.places()[FAILS..]
-        .iter()
-        .zip([&[][..], &["--witness"]])
-    {
+    let mut servers = vec![serve_with(first, configuration)?];
+    for (place, role) in places[FAILS..].iter().zip([&[][..], &["--witness"]]) {
         let token = meridian(first, &[&["set", "invite"], role].concat())?;
         let address = peer_address(place);
         meridian(place, &["set", "join", token.trim(), "--address", &address])?;
-        servers.push(serve(place)?);
+        servers.push(serve_with(place, configuration)?);
     }
-    for place in world.places() {
+    for place in places {
         until_active(place, &[1, 2, 3])?;
     }
     Ok(servers)
@@ -81,7 +80,7 @@ fn client(place: &Place) -> Result<Guest> {
 
 pub fn two_sites_and_a_witness_lose_a_server_and_no_answered_write() -> Result<()> {
     let world = World::new(&NAMES, &far())?;
-    let mut servers = set_up(&world)?;
+    let mut servers = set_up(&world, "")?;
     let [first, second, third] = [STAYS, FAILS, WITNESS].map(|at| &world.places()[at]);
     meridian(first, &["durability", "/", "majority"])?;
     let guest = client(first)?;

@@ -161,10 +161,17 @@ impl AttributeEncoder {
         Ok(AttributeEncoder::new(wanted, values, tree))
     }
 
-    /// For directories of the pseudo file system.
-    pub(crate) fn for_pseudo(compound: &Compound<'_>, request: &Bitmap4) -> AttributeEncoder {
+    /// For a directory of the pseudo file system.
+    pub(crate) fn for_pseudo(
+        compound: &Compound<'_>,
+        node: usize,
+        request: &Bitmap4,
+    ) -> AttributeEncoder {
         let fs_id = compound.service.namespace.pseudo_fs_id();
         let minor_version = compound.minor_version;
+        let places = request
+            .intersects(&OF_PLACES)
+            .then(|| Whereabouts::of_pseudo(compound.service, node));
         let values = Attributes4 {
             supported_attrs: Some(of_minor_version(READABLE, minor_version)),
             suppattr_exclcreat: Some(Bitmap4::EMPTY),
@@ -176,9 +183,8 @@ impl AttributeEncoder {
             // It is a hash of the exports, so it does not grow.
             change_attr_type: Some(ChangeAttrType4::Undefined),
             xattr_support: Some(false),
-            // Nobody else has it.
-            fs_locations: request.contains(Attr::FsLocations).then(Box::default),
-            fs_locations_info: request.contains(Attr::FsLocationsInfo).then(Box::default),
+            fs_locations: places.as_ref().map(Whereabouts::fs_locations),
+            fs_locations_info: places.as_ref().map(Whereabouts::fs_locations_info),
             ..of_any_tree(fs_id, &NO_SPACE, lease_seconds(compound))
         };
         let wanted = *request & of_minor_version(READABLE, minor_version);

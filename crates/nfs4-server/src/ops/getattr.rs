@@ -25,7 +25,7 @@ pub(super) async fn current_attributes(
     match compound.current()?.clone() {
         Handle::Pseudo(node) => {
             let attributes = pseudo::attributes(compound.service, node);
-            Ok(AttributeEncoder::for_pseudo(compound, request).encode(&attributes))
+            Ok(AttributeEncoder::for_pseudo(compound, node, request).encode(&attributes))
         }
         Handle::Object(object) => {
             let attributes = compound.attributes(&object).await?;

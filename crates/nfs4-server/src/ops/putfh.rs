@@ -17,5 +17,6 @@ pub(crate) async fn putfh(compound: &mut Compound<'_>, args: PutfhArgs) -> Resul
                 status => status,
             })?;
     compound.set_current(handle);
+    compound.is_from_root = false;
     Ok(())
 }

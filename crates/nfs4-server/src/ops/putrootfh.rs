@@ -11,5 +11,6 @@ pub(crate) async fn putrootfh(compound: &mut Compound<'_>) -> Result<(), NfsStat
         .namespace
         .enter(ROOT_NODE, &compound.caller)?;
     compound.set_current(root);
+    compound.is_from_root = true;
     Ok(())
 }

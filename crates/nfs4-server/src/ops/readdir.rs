@@ -133,7 +133,7 @@ async fn pseudo_entry(
     let outcome = match namespace.enter(node, &compound.caller) {
         Ok(Handle::Pseudo(node)) => {
             let attributes = pseudo::attributes(compound.service, node);
-            Ok(AttributeEncoder::for_pseudo(compound, request).encode(&attributes))
+            Ok(AttributeEncoder::for_pseudo(compound, node, request).encode(&attributes))
         }
         Ok(Handle::Object(root)) => root_of_export(compound, &root, request).await,
         Ok(Handle::Absent(_)) => Err(NfsStat4::Moved),
