@@ -25,7 +25,7 @@ control::rules! {
     raise_waits,
     /// An intent that comes once more is not carried out once more (rule 8).
     intents_once,
-    /// What was removed leaves a tombstone (rule 3).
+    /// What was removed leaves a tombstone, which keeps its generation (rule 3).
     tombstones,
     /// A data server that comes with another identity or a smaller counter gets no lease (rule 5).
     standing_checked,
@@ -33,8 +33,6 @@ control::rules! {
     unsettled_first,
     /// The data servers are asked for the size; what clients say of it does not count (rule 7).
     size_asked,
-    /// LAYOUTCOMMIT counts only from whoever has a layout (rule 7).
-    commit_needs_layout,
     /// What is settled is stable at the data servers (rules 7 and 9).
     settled_is_stable,
     /// A data server's restart counts as a write to what was unsettled (rule 9).

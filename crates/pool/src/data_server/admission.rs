@@ -100,7 +100,8 @@ impl DataServer {
             return Err(NotServed::OtherIssue);
         }
         let fenced = shelf.fenced(contents);
-        if fenced.is_some_and(|fenced| fenced.removed) && self.rules.tombstones() {
+        let fenced = fenced.filter(|fenced| !fenced.removed || self.rules.tombstones());
+        if fenced.is_some_and(|fenced| fenced.removed) {
             return Err(NotServed::Removed);
         }
         let generation = fenced.map_or(Generation::FIRST, |fenced| fenced.generation);

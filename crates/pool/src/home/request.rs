@@ -73,9 +73,7 @@ impl Home {
                     Some(_) => file.queue.push_back((operation, Request::Look)),
                 }
             }
-            Request::Commit(holder, _)
-                if !file.holders.contains_key(&holder) && rules.commit_needs_layout() =>
-            {
+            Request::Commit(holder, _) if !file.holders.contains_key(&holder) => {
                 self.answer(operation, Outcome::NoLayout, commands);
             }
             Request::Layout(..)

@@ -6,6 +6,8 @@
 //! P1 (closed is seen), P2 (a previous right is worth nothing), P3 (nothing that was committed is lost, nothing removed stays), P5 (forged
 //! handles), P6 (nobody waits for ever), P7 (change attributes tell changes), P9 (what was fenced does not happen).
 //!
+//! What no random run hits is played by hand ([`Stage`]).
+//!
 //! A file consists of *cells* here: each is a stripe unit, written as a whole.
 
 mod client;
@@ -14,9 +16,11 @@ mod event;
 mod faults;
 mod home;
 mod server;
+mod stage;
 mod truth;
 mod world;
 
 pub use event::Node;
 pub use faults::{Fault, Plan};
+pub use stage::{Admitted, CellIo, Stage, Told};
 pub use world::World;

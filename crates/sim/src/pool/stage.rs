@@ -1,0 +1,370 @@
+//! A pool played by hand: one home, one data server, one file. Whoever plays it chooses every message, every stall and every step of
+//! time; nothing is drawn at random.
+//!
+//! The cores are those of production. Records of the home are stable as soon as it has made them, and what a home wants done to contents is
+//! done at once when its core lets it begin: what takes time are the reads and writes of clients, between [`Stage::begin`] and
+//! [`Stage::end`].
+
+use super::disk::{HomeDisk, Present, ServerDisk, number};
+use super::event::{HOME, Value};
+use super::faults::FILES;
+use control::{Moment, OperationId};
+use pool::data_server::{self, DataServer, Ticket};
+use pool::home::{self, Home, HomeSettings, Outcome, Request};
+use pool::{
+    Access, ContentsId, Handle, HandleKey, IssueNumber, KeyNumber, LeaseSettings, Rules, Standing,
+    ToDataServer, ToHome,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use vfs::ObjectId;
+
+/// The file.
+const FILE: ObjectId = FILES[0];
+
+/// The home looks at its timer so often while time passes.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What a client wants of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellIo {
+    /// To know its value.
+    Read(u64),
+    /// To give it a value that may be lost with the run of the data server.
+    Write(u64, u64),
+    /// To give it a value that stays.
+    WriteStable(u64, u64),
+}
+
+impl CellIo {
+    fn access(self) -> Access {
+        match self {
+            CellIo::Read(_) => Access::Read,
+            CellIo::Write(..) | CellIo::WriteStable(..) => Access::ReadWrite,
+        }
+    }
+}
+
+/// A read or write that the data server has admitted.
+#[derive(Debug)]
+pub struct Admitted {
+    ticket: Ticket,
+    contents: ContentsId,
+    io: CellIo,
+}
+
+/// What a client is told, if the data server does for it what it wanted: the value of the cell.
+pub type Told = Option<Option<u64>>;
+
+/// The pool, and what its disks hold.
+#[derive(Debug)]
+pub struct Stage {
+    rules: Rules,
+    now: Moment,
+    home: Home,
+    home_disk: HomeDisk,
+    server: DataServer,
+    server_disk: ServerDisk,
+    present: Present,
+    /// The last question for a lease was answered, or none was asked in this run.
+    answered: bool,
+    connection: u64,
+    link_is_cut: bool,
+    to_home: VecDeque<ToHome>,
+    to_server: VecDeque<ToDataServer>,
+    outcomes: BTreeMap<OperationId, Outcome>,
+    operations: u64,
+}
+
+impl Stage {
+    /// Home and data server run; the data server has no lease yet.
+    #[must_use]
+    pub fn new(rules: Rules) -> Stage {
+        let (now, mut disk) = (Moment(1_000_000), HomeDisk::new(1, &[FILE]));
+        let server_disk = ServerDisk {
+            standing: Standing {
+                identity: 7,
+                counter: 0,
+                run: 1,
+            },
+            contents: BTreeMap::new(),
+        };
+        Stage {
+            rules,
+            now,
+            home: start(rules, now, &mut disk),
+            home_disk: disk,
+            server: DataServer::new(number(0), LeaseSettings::default(), rules),
+            present: present(&server_disk),
+            server_disk,
+            answered: true,
+            connection: 0,
+            link_is_cut: false,
+            to_home: VecDeque::new(),
+            to_server: VecDeque::new(),
+            outcomes: BTreeMap::new(),
+            operations: 0,
+        }
+    }
+
+    /// Time passes at the home, and on the data server's clock. The data server itself does nothing: it may as well stand still.
+    pub fn pass(&mut self, span: Duration) {
+        let end = self.now.after(span);
+        while self.now < end {
+            self.now = self.now.after(STEP).min(end);
+            if self.home.next_timer().is_some_and(|at| at <= self.now) {
+                let commands = self.home.handle_timer(self.now);
+                self.home_commands(commands);
+            }
+        }
+    }
+
+    /// From now on nothing gets through between home and data server, and what is under way is lost.
+    pub fn cut(&mut self) {
+        self.link_is_cut = true;
+        self.to_home.clear();
+        self.to_server.clear();
+    }
+
+    /// What is sent from now on gets through.
+    pub fn mend(&mut self) {
+        self.link_is_cut = false;
+    }
+
+    /// The data server sends a question for a lease.
+    pub fn ask(&mut self) {
+        if std::mem::take(&mut self.answered) {
+            self.server_disk.standing.counter += 1;
+        }
+        let command = self.server.ask(self.now, HOME, self.server_disk.standing);
+        self.server_commands(vec![command]);
+    }
+
+    /// The home receives all that the data server has sent.
+    pub fn home_receives(&mut self) {
+        while let Some(message) = self.to_home.pop_front() {
+            let commands = self.home.handle(self.now, number(0), message);
+            self.home_commands(commands);
+        }
+    }
+
+    /// The next message from the home to the data server is lost, since the connection breaks that it was sent over.
+    pub fn lose_next(&mut self) -> Option<ToDataServer> {
+        self.to_server.pop_front()
+    }
+
+    /// Home and data server receive what was sent, and what they send thereupon.
+    pub fn exchange(&mut self) {
+        loop {
+            self.home_receives();
+            let Some(message) = self.to_server.pop_front() else {
+                return;
+            };
+            self.answered |= matches!(message, ToDataServer::Lease { .. });
+            let commands = self.server.handle(self.now, &self.present, HOME, message);
+            self.server_commands(commands);
+        }
+    }
+
+    /// The data server asks for a lease, and everything gets through.
+    pub fn lease(&mut self) {
+        self.ask();
+        self.exchange();
+    }
+
+    /// The home loses what is not on its disk. It is started anew at once, under a new issue number, and keeps its key.
+    pub fn restart_home(&mut self) {
+        self.to_home.clear();
+        self.to_server.clear();
+        self.home = start(self.rules, self.now, &mut self.home_disk);
+    }
+
+    /// The data server loses what is not on its disk, and is started anew at once, without a lease.
+    pub fn restart_server(&mut self) {
+        self.to_home.clear();
+        self.to_server.clear();
+        self.connection += 1;
+        self.server_disk.standing.run += 1;
+        self.present = present(&self.server_disk);
+        self.server = DataServer::new(number(0), LeaseSettings::default(), self.rules);
+        self.answered = true;
+    }
+
+    /// Somebody wants something of the home. What follows between home and data server still has to be exchanged.
+    ///
+    /// # Panics
+    /// When the file is gone.
+    pub fn request(&mut self, request: Request) -> OperationId {
+        let operation = OperationId(self.operations);
+        self.operations += 1;
+        let row = self.home_disk.rows.get(&FILE).map(|row| row.row.clone());
+        let row = row.expect("the file is there");
+        let commands = self.home.request(self.now, &row, operation, request);
+        self.home_commands(commands);
+        operation
+    }
+
+    /// What came of an operation, if it is done.
+    #[must_use]
+    pub fn outcome(&self, operation: OperationId) -> Option<&Outcome> {
+        self.outcomes.get(&operation)
+    }
+
+    /// Time passes until an operation is done, half a minute at most.
+    ///
+    /// # Panics
+    /// When it is not done by then.
+    pub fn until_done(&mut self, operation: OperationId) -> Outcome {
+        let end = self.now.after(Duration::from_secs(30));
+        while self.now < end && self.outcome(operation).is_none() {
+            self.pass(STEP);
+        }
+        let outcome = self.outcome(operation).cloned();
+        outcome.expect("an operation is done within half a minute")
+    }
+
+    /// The home gives a layout, and the client has its handle for the data server.
+    ///
+    /// # Panics
+    /// When the home gives none.
+    pub fn layout(&mut self, holder: home::Holder, access: Access) -> Handle {
+        let operation = self.request(Request::Layout(holder, access));
+        self.exchange();
+        match self.outcome(operation) {
+            Some(Outcome::Layout(handles)) => handles[0].1,
+            other => panic!("no layout: {other:?}"),
+        }
+    }
+
+    /// The change attribute of the file; 0: there is no file.
+    #[must_use]
+    pub fn change(&self) -> u64 {
+        self.home_disk.rows.get(&FILE).map_or(0, |row| row.change)
+    }
+
+    /// What the data server has in a cell.
+    #[must_use]
+    pub fn value(&self, cell: u64) -> Option<u64> {
+        let mut all = self.present.contents.values();
+        all.find_map(|contents| contents.cells.get(&cell).map(|value| value.value))
+    }
+
+    /// Which connection a client has to the data server now. What it sends over another one is never looked at.
+    #[must_use]
+    pub fn connection(&self) -> u64 {
+        self.connection
+    }
+
+    /// The data server looks at a request of a client; `None`: it refuses it.
+    pub fn begin(&mut self, handle: &Handle, io: CellIo) -> Option<Admitted> {
+        let (now, bytes) = (self.now, handle.as_bytes());
+        let begun = self.server.begin(now, &self.present, bytes, io.access());
+        let (ticket, capability) = begun.ok()?;
+        Some(Admitted {
+            ticket,
+            contents: capability.contents(),
+            io,
+        })
+    }
+
+    /// What was admitted happens, and the client is told, if it may be.
+    pub fn end(&mut self, admitted: Admitted) -> Told {
+        let contents = self.present.contents.entry(admitted.contents).or_default();
+        let told = match admitted.io {
+            CellIo::Read(cell) => contents.cells.get(&cell).map(|value| value.value),
+            CellIo::Write(cell, value) | CellIo::WriteStable(cell, value) => {
+                contents.write(cell, Value { value, order: 0 });
+                *self.present.writes.entry(admitted.contents).or_default() += 1;
+                Some(value)
+            }
+        };
+        if matches!(admitted.io, CellIo::WriteStable(..)) {
+            self.flush(admitted.contents);
+        }
+        let (answered, commands) = self.server.finish(self.now, &self.present, admitted.ticket);
+        self.server_commands(commands);
+        answered.ok().map(|()| told)
+    }
+
+    /// A request of a client that the data server deals with in no time.
+    pub fn io(&mut self, handle: &Handle, io: CellIo) -> Told {
+        let admitted = self.begin(handle, io)?;
+        self.end(admitted)
+    }
+
+    fn flush(&mut self, contents: ContentsId) {
+        if let Some(present) = self.present.contents.get(&contents) {
+            let disk = &mut self.server_disk.contents;
+            disk.insert(contents, present.clone());
+        }
+    }
+
+    fn home_commands(&mut self, commands: Vec<home::Command>) {
+        for command in commands {
+            match command {
+                home::Command::Persist(record) => self.home_disk.apply(&record),
+                home::Command::Send { message, .. } if !self.link_is_cut => {
+                    self.to_server.push_back(message);
+                }
+                home::Command::Answer {
+                    operation, outcome, ..
+                } => {
+                    self.outcomes.insert(operation, outcome);
+                }
+                // Clients here give a layout back when the test says so.
+                home::Command::Send { .. } | home::Command::Recall(..) => {}
+            }
+        }
+    }
+
+    fn server_commands(&mut self, commands: Vec<data_server::Command>) {
+        let mut commands = VecDeque::from(commands);
+        while let Some(command) = commands.pop_front() {
+            let further = match command {
+                data_server::Command::Send(_, message) => {
+                    if !self.link_is_cut {
+                        self.to_home.push_back(message);
+                    }
+                    Vec::new()
+                }
+                data_server::Command::CarryOut(home, intent) => {
+                    let contents = self.present.contents.entry(intent.contents).or_default();
+                    contents.carry_out(&intent);
+                    self.flush(intent.contents);
+                    self.server.carried_out(&self.present, home, intent)
+                }
+                data_server::Command::MakeStable(home, question, contents) => {
+                    self.flush(contents);
+                    let present = &self.present;
+                    self.server.made_stable(present, home, question, contents)
+                }
+                data_server::Command::DropConnections => {
+                    self.connection += 1;
+                    Vec::new()
+                }
+            };
+            commands.extend(further);
+        }
+    }
+}
+
+fn start(rules: Rules, now: Moment, disk: &mut HomeDisk) -> Home {
+    disk.issue += 1;
+    let settings = HomeSettings {
+        rules,
+        ..HomeSettings::default()
+    };
+    let (issue, key) = (
+        IssueNumber(disk.issue),
+        HandleKey::new(KeyNumber(1), [9; 32]),
+    );
+    Home::new(HOME, issue, key, settings, now, disk.recovered())
+}
+
+fn present(disk: &ServerDisk) -> Present {
+    Present {
+        run: disk.standing.run,
+        contents: disk.contents.clone(),
+        writes: BTreeMap::new(),
+    }
+}
