@@ -82,6 +82,28 @@ fn a_write_from_before_a_gap_overtakes_nothing() {
     needed(|rules| rules.gap_waits = false, "P9", play);
 }
 
+/// A data server stands still just as one of its threads has read the clock, and is about to look at a write. Its client gives the write up,
+/// repeats it, and writes the next, before that thread goes on.
+#[test]
+fn a_request_taken_up_before_a_gap_is_not_admitted_behind_it() {
+    let play = |rules| {
+        let (mut stage, _) = written(rules);
+        let handle = stage.layout(WRITER, Access::ReadWrite);
+        let read = stage.now();
+        stage.pass(STALL);
+        stage.lease();
+        for value in [2, 3] {
+            let write = CellIo::WriteStable(0, value);
+            assert_eq!(stage.io(&handle, write), Some(Some(value)));
+        }
+        if let Some(late) = stage.begin_as_of(read, &handle, CellIo::WriteStable(0, 2)) {
+            stage.end(late);
+        }
+        keeps("P9", stage.value(0) == Some(3))
+    };
+    needed(|rules| rules.gap_drops_requests = false, "P9", play);
+}
+
 /// A data server that is cut off from its home still has a lease that the home has forgotten when it removes the file.
 #[test]
 fn a_restarted_home_counts_with_leases_that_it_has_forgotten() {

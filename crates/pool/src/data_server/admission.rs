@@ -62,11 +62,15 @@ impl DataServer {
             Some(side) if side.issue == issue => {
                 side.keys.rotate(key);
                 side.lease_until = lease_until.max(side.lease_until);
+                if gap {
+                    side.leased_since = now;
+                }
             }
             _ => {
                 let side = HomeSide {
                     issue,
                     keys: HandleKeys::new(key),
+                    leased_since: now,
                     lease_until,
                 };
                 self.homes.insert(home, side);
@@ -80,7 +84,8 @@ impl DataServer {
     }
 
     /// A client wants to read or write with a handle. If it may, the read or write happens at once, and [`DataServer::finish`]
-    /// is called when it has happened.
+    /// is called when it has happened. `now` is when the caller took the request up; a caller that stood still since then may have
+    /// heard of a new lease meanwhile, and the request is refused as one from before the gap.
     ///
     /// # Errors
     /// When the handle is worth nothing here and now.
@@ -139,8 +144,11 @@ impl DataServer {
     }
 
     fn check_lease(&self, now: Moment, home: HomeNumber) -> Result<(), NotServed> {
-        let until = self.homes.get(&home).map(|side| side.lease_until);
-        if until.is_some_and(|until| now < until) || !self.rules.lease_checked() {
+        let is_leased = self.homes.get(&home).is_some_and(|side| {
+            let since = side.leased_since;
+            now < side.lease_until && (since <= now || !self.rules.gap_drops_requests())
+        });
+        if is_leased || !self.rules.lease_checked() {
             Ok(())
         } else {
             Err(NotServed::NoLease)

@@ -46,8 +46,8 @@ pub enum Command {
     CarryOut(HomeNumber, Intent),
     /// Make contents stable, then call [`DataServer::made_stable`].
     MakeStable(HomeNumber, u64, ContentsId),
-    /// Close every connection of clients: requests that lie there were received before a gap between leases, and whoever sent
-    /// them may have gone on elsewhere.
+    /// Close every connection of clients, before another request begins: requests that lie there were received before a gap between
+    /// leases, and whoever sent them may have gone on elsewhere.
     DropConnections,
 }
 
@@ -56,6 +56,8 @@ pub enum Command {
 struct HomeSide {
     issue: IssueNumber,
     keys: HandleKeys,
+    /// When the first lease behind the last gap came, or the first of this issue number.
+    leased_since: Moment,
     lease_until: Moment,
 }
 

@@ -255,10 +255,21 @@ impl Stage {
         self.connection
     }
 
+    /// What the clocks say.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
     /// The data server looks at a request of a client; `None`: it refuses it.
     pub fn begin(&mut self, handle: &Handle, io: CellIo) -> Option<Admitted> {
-        let (now, bytes) = (self.now, handle.as_bytes());
-        let begun = self.server.begin(now, &self.present, bytes, io.access());
+        self.begin_as_of(self.now, handle, io)
+    }
+
+    /// The same by a thread that has read the clock at `read`, and then stood still.
+    pub fn begin_as_of(&mut self, read: Moment, handle: &Handle, io: CellIo) -> Option<Admitted> {
+        let bytes = handle.as_bytes();
+        let begun = self.server.begin(read, &self.present, bytes, io.access());
         let (ticket, capability) = begun.ok()?;
         Some(Admitted {
             ticket,
