@@ -475,20 +475,6 @@ impl Namespace {
         &self.nodes[index]
     }
 
-    /// The names that lead from the root to a directory of the pseudo file system.
-    pub(crate) fn path_of(&self, mut index: usize) -> Vec<Name> {
-        let mut path = Vec::new();
-        while index != ROOT_NODE {
-            let parent = self.nodes[index].parent;
-            let mut children = self.nodes[parent].children.iter();
-            let name = children.find(|(_, child)| **child == index);
-            path.extend(name.map(|(name, _)| name.clone()));
-            index = parent;
-        }
-        path.reverse();
-        path
-    }
-
     /// The pseudo file system's identity.
     pub(crate) fn pseudo_fs_id(&self) -> FsId {
         FsId { major: 0, minor: 0 }

@@ -16,6 +16,7 @@ use vfs::{FsId, Name};
 use xdr::{Bytes, opaque_size};
 
 use crate::namespace::{Export, PseudoPath, path_hash};
+use crate::pseudo;
 use crate::service::Service;
 
 /// Servers that are told of one place: Linux reads no more.
@@ -177,7 +178,7 @@ impl Whereabouts {
 
     /// Of a directory of the pseudo file system: nobody is said to have it, until clients are sent there.
     pub(crate) fn of_pseudo(service: &Service, node: usize) -> Whereabouts {
-        let root = pathname(&service.namespace.path_of(node));
+        let root = pathname(&pseudo::path(&service.namespace, node));
         let namespace = &service.namespace;
         let elsewhere = service.moving.locations_of_all(namespace);
         let places = elsewhere.unwrap_or_default().iter();

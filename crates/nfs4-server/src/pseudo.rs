@@ -8,7 +8,7 @@ use vfs::{
     Timestamp,
 };
 
-use crate::namespace::{Caller, Namespace};
+use crate::namespace::{Caller, Namespace, ROOT_NODE};
 use crate::places::Absent;
 use crate::service::Service;
 
@@ -134,4 +134,18 @@ fn is_visible(namespace: &Namespace, node: usize, caller: &Caller) -> bool {
                     .any(|child| is_visible(namespace, *child, caller))
         }
     }
+}
+
+/// The names that lead from the root to a directory.
+pub(crate) fn path(namespace: &Namespace, mut node: usize) -> Vec<Name> {
+    let mut path = Vec::new();
+    while node != ROOT_NODE {
+        let parent = namespace.node(node).parent;
+        let mut children = namespace.node(parent).children.iter();
+        let name = children.find(|(_, child)| **child == node);
+        path.extend(name.map(|(name, _)| name.clone()));
+        node = parent;
+    }
+    path.reverse();
+    path
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nfs4_server::{AccessRule, Export, PseudoPath};
 use replica::Replica;
 use store::{CommitMode, Elsewhere, NewStore, Reserve, Store, StoreOptions};
-
+use striping::Striped;
 use vfs::FileSystem;
 
 use super::ServeError;
@@ -31,6 +31,8 @@ pub(super) struct Tree {
     pub(super) file_system: Arc<dyn FileSystem>,
     /// The replica around the store, if the set keeps this tree.
     pub(super) replica: Option<Arc<Replica>>,
+    /// Where its files are striped, which clients may read there themselves.
+    striped: Option<Arc<Striped>>,
     rules: Vec<AccessRule>,
 }
 
@@ -54,11 +56,15 @@ impl Tree {
     }
 
     fn shown(&self) -> Export {
-        Export::new(
+        let export = Export::new(
             self.path.clone(),
             self.file_system.clone(),
             self.rules.clone(),
-        )
+        );
+        match &self.striped {
+            Some(striped) => export.with_layouts(striped.clone()),
+            None => export,
+        }
     }
 }
 
@@ -67,7 +73,7 @@ pub(super) async fn open_all(
     data: &DataDirectory,
     configuration: &Configuration,
     replication: Option<&Replication>,
-    striped: Option<(&str, Arc<dyn Elsewhere>)>,
+    striped: Option<(&str, Arc<Striped>)>,
 ) -> Result<Vec<Tree>, ServeError> {
     let mut trees = Vec::new();
     for export in &configuration.exports {
@@ -79,9 +85,11 @@ pub(super) async fn open_all(
         {
             return Err(ServeError::TreeMissing(data.tree(&export.tree)));
         }
-        let elsewhere = striped.as_ref().filter(|(tree, _)| *tree == export.tree);
+        let striped = striped.as_ref().filter(|(tree, _)| *tree == export.tree);
+        let striped = striped.map(|(_, striped)| striped.clone());
+        let elsewhere = striped.clone();
         let options = StoreOptions {
-            elsewhere: elsewhere.map(|(_, elsewhere)| elsewhere.clone()),
+            elsewhere: elsewhere.map(|striped| striped as Arc<dyn Elsewhere>),
             ..options(data.tree(&export.tree), configuration)
         };
         let name = export.tree.clone();
@@ -99,6 +107,7 @@ pub(super) async fn open_all(
             path: export.path.clone(),
             file_system: store.clone(),
             replica: None,
+            striped,
             store,
             rules: export.rules.clone(),
         });

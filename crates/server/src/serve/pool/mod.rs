@@ -13,7 +13,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use peer::set::SetDirectory;
-use store::Elsewhere;
 use striping::{Settings, Striped};
 
 use super::ServeError;
@@ -113,8 +112,8 @@ impl Prepared {
         self.metadata.is_none()
     }
 
-    /// The tree whose files are striped over the pool, and what its store keeps them in.
-    pub(super) fn striped(&self) -> Option<(&str, Arc<dyn Elsewhere>)> {
+    /// The tree whose files are striped over the pool, what its store keeps them in, and clients get layouts from.
+    pub(super) fn striped(&self) -> Option<(&str, Arc<Striped>)> {
         let metadata = self.metadata.as_ref()?;
         Some((&self.place.tree, metadata.striped.clone()))
     }

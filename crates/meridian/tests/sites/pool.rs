@@ -1,0 +1,132 @@
+//! A site that has grown: one metadata server, three data servers, and a Linux client that reads at the data servers itself.
+//!
+//! What must never enter: what a client without layouts can show; `tests/pool.rs` has that.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use server::{PoolServerStatus, Status};
+use testbed::{Guest, LinkSettings, Mount, Place, Service, World};
+
+use crate::hands::run;
+use crate::scene::{MOUNT, eventually, meridian, peer_address, serve};
+
+/// The metadata server is the first one.
+const MACHINES: [&str; 4] = ["names", "one", "two", "three"];
+/// Forty-seven stripes and a bit.
+const BYTES: u64 = 47 * (64 << 10) + 1234;
+/// The file in the tree and what it has to be, with nothing of it in the client's memory.
+const COMPARE: &str = "sync; echo 3 >/proc/sys/vm/drop_caches; cmp /run/bytes /run/m/file";
+
+/// Does what the manual says under "A site grows".
+fn set_up(world: &World) -> Result<Vec<Service>> {
+    let names = &world.places()[0];
+    let create = ["pool", "create", "--stripe-unit", "64 KiB", "--address"];
+    meridian(names, &[&create[..], &[&peer_address(names)]].concat())?;
+    let mut servers = vec![serve(names)?];
+    for place in &world.places()[1..] {
+        let token = meridian(names, &["pool", "invite", "--data-server"])?;
+        let address = place.nfs_address().to_string();
+        meridian(
+            place,
+            &["pool", "join", token.trim(), "--address", &address],
+        )?;
+        servers.push(serve(place)?);
+    }
+    serving(names)?;
+    Ok(servers)
+}
+
+/// What the metadata server says of its data servers.
+fn data_servers(names: &Place) -> Result<Vec<PoolServerStatus>> {
+    let status: Status = serde_json::from_str(&meridian(names, &["status", "--json"])?)?;
+    Ok(status.pool.context("the server belongs to a pool")?.servers)
+}
+
+/// Waits until new files are striped over all data servers.
+fn serving(names: &Place) -> Result<()> {
+    eventually("all data servers serve", || {
+        let servers = data_servers(names)?;
+        let all = servers
+            .iter()
+            .all(|server| server.serves && server.new_files);
+        Ok(all && servers.len() + 1 == MACHINES.len())
+    })
+}
+
+/// How many bytes clients have read at each data server.
+fn read_there(names: &Place) -> Result<Vec<u64>> {
+    let servers = data_servers(names)?.into_iter();
+    let read = servers.map(|server| server.holding.map(|holding| holding.read_bytes));
+    read.collect::<Option<_>>()
+        .context("a data server says nothing")
+}
+
+/// Reads the file, and fails unless its bytes came from all data servers.
+fn reads_at_the_data_servers(names: &Place, guest: &Guest) -> Result<()> {
+    let before = read_there(names)?;
+    run(guest, COMPARE)?;
+    eventually("each data server has counted what was read there", || {
+        let after = read_there(names)?;
+        let read = after
+            .iter()
+            .zip(&before)
+            .map(|(after, before)| after - before);
+        Ok(read.clone().all(|bytes| bytes > 0) && read.sum::<u64>() >= BYTES)
+    })?;
+    let statistics = run(guest, "cat /proc/self/mountstats")?.text();
+    ensure!(
+        statistics.contains("pnfs=LAYOUT_NFSV4_1_FILES"),
+        "the client has no layouts:\n{statistics}"
+    );
+    Ok(())
+}
+
+/// The bytes come from where they lie, also after each server was killed, and never from before a change.
+pub fn linux_reads_at_the_data_servers_of_a_pool_and_loses_nothing_when_servers_die() -> Result<()>
+{
+    let near = LinkSettings::round_trip(Duration::from_micros(200)).bandwidth(1_000_000_000);
+    let world = World::new(&MACHINES, &near)?;
+    let mut servers = set_up(&world)?;
+    let names = &world.places()[0];
+    let guest = names.guest("client")?;
+    guest.mount(&Mount::of(names.nfs_address(), "/export"), MOUNT)?;
+    let write = format!("head -c {BYTES} /dev/urandom >/run/bytes; cp /run/bytes /run/m/file");
+    run(&guest, write)?;
+    reads_at_the_data_servers(names, &guest)?;
+
+    // The client has a layout of what it cuts, lets grow, and appends to.
+    for change in [
+        "truncate -s 300000 FILE",
+        "truncate -s 900000 FILE",
+        "echo end >>FILE",
+    ] {
+        let both = ["/run/m/file", "/run/bytes"].map(|file| change.replace("FILE", file));
+        run(&guest, both.join("; "))?;
+        run(&guest, COMPARE)?;
+    }
+    let anew = format!("head -c {BYTES} /dev/urandom >/run/bytes; cp /run/bytes /run/m/file");
+    run(&guest, anew)?;
+    for (server, place) in servers.iter_mut().zip(world.places()) {
+        server.kill()?;
+        let waiting = guest.start(COMPARE)?;
+        server.restart()?;
+        server.wait_for_nfs(place.nfs_address())?;
+        serving(names)?;
+        crate::hands::finish(&waiting)?;
+    }
+    reads_at_the_data_servers(names, &guest)?;
+    run(&guest, "rm /run/m/file")?;
+    eventually("nothing is left of a removed file", || {
+        let holding = data_servers(names)?
+            .into_iter()
+            .map(|server| server.holding);
+        Ok(holding.flatten().all(|holding| holding.contents == 0))
+    })?;
+    guest.power_off()?;
+    for mut server in servers {
+        let status = server.stop()?;
+        ensure!(status.success(), "a server stopped with {status}");
+    }
+    Ok(())
+}
