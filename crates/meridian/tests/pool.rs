@@ -7,10 +7,8 @@ mod fixture;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use fixture::site::{Site, block_on, refuse, succeed};
@@ -30,22 +28,6 @@ fn until(what: &str, so: impl Fn() -> bool) {
     }
 }
 
-/// A server with a port that no outgoing connection is given meanwhile: these servers are started again at the same one.
-fn new_site() -> Site {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = std::process::id() as u16 % 100 * 100;
-    loop {
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 20_000 + (first + next) % 10_000;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Site {
-                port,
-                ..Site::new()
-            };
-        }
-    }
-}
-
 fn pool(site: &Site, arguments: &[&str]) -> Output {
     site.meridian(&[&["pool"], arguments].concat())
 }
@@ -56,7 +38,7 @@ fn address(site: &Site) -> String {
 
 /// A new pool, whose metadata server is running.
 fn founding() -> (Site, Running) {
-    let site = new_site();
+    let site = Site::new();
     succeed(&pool(&site, &["create", "--address", &address(&site)]));
     let server = site.place.start();
     (site, server)
@@ -73,7 +55,7 @@ fn join(site: &Site, token: &str) -> Output {
 
 /// A machine that has become a data server.
 fn joined(metadata: &Site) -> Site {
-    let site = new_site();
+    let site = Site::new();
     succeed(&join(&site, &invite(metadata)));
     site
 }
@@ -115,7 +97,7 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn a_site_grows_by_one_command_on_each_new_machine() {
-    let metadata = new_site();
+    let metadata = Site::new();
     let at = address(&metadata);
     let told = succeed(&pool(
         &metadata,
@@ -173,7 +155,7 @@ fn a_site_grows_by_one_command_on_each_new_machine() {
 fn tokens_and_units_that_are_wrong_are_refused_with_advice_and_nothing_is_lost() {
     let (metadata, _server) = founding();
     let (first, _first_server) = Site::founding();
-    let machine = new_site();
+    let machine = Site::new();
     refuse(
         &join(&machine, &first.invite()),
         &["token of a set", "`meridian set join`"],
@@ -185,7 +167,7 @@ fn tokens_and_units_that_are_wrong_are_refused_with_advice_and_nothing_is_lost()
     );
     succeed(&join(&machine, &token));
     refuse(
-        &join(&new_site(), &token),
+        &join(&Site::new(), &token),
         &["the token has been used", "`meridian pool invite`"],
     );
     refuse(
@@ -210,12 +192,12 @@ fn tokens_and_units_that_are_wrong_are_refused_with_advice_and_nothing_is_lost()
         &["this is a data server", "metadata server", &at],
     );
     refuse(
-        &pool(&new_site(), &["members"]),
+        &pool(&Site::new(), &["members"]),
         &["belongs to no pool", "`meridian pool create`"],
     );
     for unit in ["100 KiB", "32 KiB", "32 MiB", "0"] {
         let output = pool(
-            &new_site(),
+            &Site::new(),
             &["create", "--address", &at, "--stripe-unit", unit],
         );
         let message = complaint(&output);
@@ -223,7 +205,7 @@ fn tokens_and_units_that_are_wrong_are_refused_with_advice_and_nothing_is_lost()
         assert!(message.contains("choose a power of two"), "{message}");
     }
     // Whoever has trees does not become a data server, and keeps them.
-    let full = new_site();
+    let full = Site::new();
     full.place.start().stop();
     refuse(
         &join(&full, &invite(&metadata)),
@@ -392,7 +374,7 @@ fn shelf(site: &Site) -> std::path::PathBuf {
 
 #[test]
 fn files_lie_striped_on_the_data_servers_and_every_server_may_be_killed() {
-    let metadata = new_site();
+    let metadata = Site::new();
     let at = address(&metadata);
     succeed(&pool(
         &metadata,

@@ -1,5 +1,7 @@
 //! What layouts are answered, operation by operation, whatever their home says (RFC 8881, sections 12.5, 13.9 and 18.40 to 18.44).
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod fixture;
 
 use std::net::SocketAddr;
