@@ -62,11 +62,6 @@ const NEEDED: &[Needed] = &[
         &["P1", "P3", "P7", "P9"],
     ),
     (
-        "intents_once",
-        |rules| rules.intents_once = false,
-        &["P1", "P3", "P6", "P7"],
-    ),
-    (
         "tombstones",
         |rules| rules.tombstones = false,
         &["P2", "P3"],
@@ -101,7 +96,7 @@ const NEEDED: &[Needed] = &[
 
 #[test]
 fn each_rule_is_needed() {
-    let seeds = number("POOL_SEEDS").unwrap_or(1500);
+    let seeds = number("POOL_SEEDS").unwrap_or(4000);
     let threads: Vec<_> = NEEDED
         .iter()
         .map(|(name, switch, invariants)| {

@@ -2,7 +2,7 @@
 //! switched off, and keeps all with every rule in force.
 
 use pool::home::{Holder, Outcome, Request};
-use pool::{Access, Act, Handle, Rules, ToDataServer};
+use pool::{Access, Act, Handle, Rules, StripeUnit, ToDataServer};
 use sim::pool::{CellIo, Stage};
 use std::time::Duration;
 
@@ -148,6 +148,44 @@ fn a_lease_does_not_overtake_an_intent_that_is_lost() {
         keeps("P9", told.flatten().is_none())
     };
     needed(|rules| rules.intents_before_lease = false, "P9", play);
+}
+
+/// The link breaks while a file is cut to nothing, and is mended when it is made longer again. The data server hears of the second intent alone.
+#[test]
+fn a_later_intent_does_not_pass_for_one_that_was_lost() {
+    let (mut stage, _) = written(Rules::ALL);
+    stage.cut();
+    let cut = stage.request(Request::Change(Act::Truncate(0)));
+    assert_eq!(stage.until_done(cut), Outcome::Done);
+    stage.mend();
+    let longer = Act::Truncate(StripeUnit::MIN.bytes());
+    let longer = stage.request(Request::Change(longer));
+    stage.exchange();
+    assert_eq!(stage.until_done(longer), Outcome::Done);
+    stage.lease();
+    stage.lease();
+    let reader = stage.layout(OTHER, Access::Read);
+    assert_eq!(stage.io(&reader, CellIo::Read(0)), Some(None), "P9");
+}
+
+/// The data server asks for a lease just as an intent is on its way, and hears of it twice: again when somebody has written since.
+#[test]
+fn an_intent_that_is_heard_twice_is_carried_out_once() {
+    let play = |rules| {
+        let (mut stage, _) = written(rules);
+        let cut = stage.request(Request::Change(Act::Truncate(0)));
+        stage.ask();
+        stage.home_receives();
+        assert!(stage.server_receives_next(), "the intent");
+        stage.home_receives();
+        assert_eq!(stage.outcome(cut), Some(&Outcome::Done));
+        let handle = stage.layout(OTHER, Access::ReadWrite);
+        let write = CellIo::WriteStable(0, 2);
+        assert_eq!(stage.io(&handle, write), Some(Some(2)));
+        assert!(stage.server_receives_next(), "the intent again");
+        keeps("P3", stage.value(0) == Some(2))
+    };
+    needed(|rules| rules.intents_once = false, "P3", play);
 }
 
 /// A home is started anew at once, with the key that it had. Whoever had the file has lost it, and somebody else is given it.

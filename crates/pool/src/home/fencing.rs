@@ -3,7 +3,7 @@
 use super::command::{Command, Record};
 use super::file::{File, Job};
 use super::{Home, Outcome, Owed};
-use crate::message::{Act, Intent, IntentNumber, Report, ToDataServer};
+use crate::message::{Act, ContentsId, Intent, IntentNumber, Report, ToDataServer};
 use crate::numbers::DataServerNumber;
 use control::{Moment, OperationId};
 use std::collections::BTreeMap;
@@ -110,8 +110,19 @@ impl Home {
         self.intents.insert(number, owed.clone());
         self.record(Record::Intend(owed.clone()), commands);
         for member in owed.owed {
-            self.send(member, ToDataServer::Take(intent), commands);
+            if self.next_owed(member, intent.contents) == Some(intent) {
+                self.send(member, ToDataServer::Take(intent), commands);
+            }
         }
+    }
+
+    /// What a data server has to carry out next of some contents. It hears of nothing later before it has taken this: had the earlier
+    /// intent been lost on its way, the later one would pass for both.
+    fn next_owed(&self, server: DataServerNumber, contents: ContentsId) -> Option<Intent> {
+        let mut intents = self.intents.values();
+        let next =
+            intents.find(|owed| owed.intent.contents == contents && owed.owed.contains(&server));
+        next.map(|owed| owed.intent)
     }
 
     /// An intent was there when the home started.
@@ -149,13 +160,14 @@ impl Home {
         if !owed.owed.remove(&from) {
             return;
         }
-        let (object, is_over) = (
-            owed.intent.contents.object,
-            owed.owed.is_empty() && owed.in_row,
-        );
+        let (contents, is_over) = (owed.intent.contents, owed.owed.is_empty() && owed.in_row);
+        let object = contents.object;
         self.record(Record::Taken(number, from), commands);
         if is_over {
             self.intents.remove(&number);
+        }
+        if let Some(next) = self.next_owed(from, contents) {
+            self.send(from, ToDataServer::Take(next), commands);
         }
         let job = self
             .files

@@ -5,6 +5,7 @@ use super::command::{Command, Record};
 use crate::message::{Report, Standing, ToDataServer};
 use crate::numbers::DataServerNumber;
 use control::Moment;
+use std::collections::BTreeSet;
 
 /// A data server of the pool.
 #[derive(Clone, Debug)]
@@ -138,7 +139,12 @@ impl Home {
             .intents
             .values()
             .filter(|owed| owed.owed.contains(&from));
-        let intents: Vec<_> = owed.map(|owed| owed.intent).collect();
+        // The first of all contents; the next when that is taken.
+        let mut told = BTreeSet::new();
+        let intents: Vec<_> = owed
+            .map(|owed| owed.intent)
+            .filter(|intent| told.insert(intent.contents))
+            .collect();
         for intent in &intents {
             self.send(from, ToDataServer::Take(*intent), commands);
         }

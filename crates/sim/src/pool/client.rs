@@ -19,6 +19,8 @@ pub(super) struct Session {
     pub(super) obedient: bool,
     /// It ends without closing, and the home never hears of it again.
     pub(super) abandoned: bool,
+    /// What it sends to data servers may be held up for long; so it has its layout fenced when it gives one up. Others repeat at once.
+    pub(super) held_up: bool,
     /// It does nothing before.
     pub(super) pause: Duration,
 }
@@ -56,8 +58,12 @@ pub(super) struct Run {
     claimed: bool,
     before: Option<u64>,
     read: Option<Option<Value>>,
-    /// The request that is waited for, and when it was first sent.
+    /// The request that is waited for.
     waiting: Option<u64>,
+    /// It was sent to a data server.
+    at_server: bool,
+    /// A data server did not answer in time, and may still be reached by what was sent to it. The home does not know it yet.
+    gave_up: bool,
     recalled: bool,
 }
 
@@ -158,6 +164,11 @@ impl World {
         let Some(run) = state.run.as_mut().filter(|run| run.waiting.is_none()) else {
             return;
         };
+        if run.gave_up {
+            let (session, file) = (run.number, run.session.file);
+            let lost = Request::Lost(Holder(session));
+            return self.ask_home(client, session, Wish::Core(file, lost));
+        }
         if run.recalled {
             run.recalled = false;
             run.handles = None;
@@ -205,6 +216,8 @@ impl World {
             before: None,
             read: None,
             waiting: None,
+            at_server: false,
+            gave_up: false,
             recalled: false,
         });
     }
@@ -230,7 +243,7 @@ impl World {
 
     fn ask_home(&mut self, client: usize, session: u64, wish: Wish) {
         let id = self.fresh();
-        self.wait_for(client, id, HOME_SILENCE);
+        self.wait_for(client, id, false);
         self.send(
             Node::Client(client),
             Node::Home,
@@ -250,6 +263,7 @@ impl World {
         let Some((_, handle)) = held.copied() else {
             return;
         };
+        let held_up = run.session.held_up;
         if matches!(io, Io::Write(..)) {
             run.attempts.push(id);
         }
@@ -264,7 +278,13 @@ impl World {
             connection,
             forged: false,
         };
-        self.wait_for(client, id, SERVER_SILENCE);
+        self.wait_for(client, id, true);
+        if held_up && self.random.chance(20) {
+            // It is held up on its way, perhaps until long after its client gave it up.
+            let delay = Duration::from_micros(self.random.below(14_000_000));
+            let life = self.servers[server].life;
+            return self.after(delay, Event::Late(server, life, request));
+        }
         self.send(
             Node::Client(client),
             Node::Server(server),
@@ -272,10 +292,15 @@ impl World {
         );
     }
 
-    fn wait_for(&mut self, client: usize, id: u64, patience: Duration) {
+    fn wait_for(&mut self, client: usize, id: u64, at_server: bool) {
         if let Some(run) = self.clients[client].run.as_mut() {
             run.waiting = Some(id);
+            run.at_server = at_server;
         }
+        let patience = match at_server {
+            true => SERVER_SILENCE,
+            false => HOME_SILENCE,
+        };
         self.after(patience, Event::Silence(client, id));
     }
 
@@ -293,6 +318,7 @@ impl World {
         if let Some(run) = self.answered(client, id) {
             // Another handle may do, from a home that knows better.
             run.handles = None;
+            run.gave_up |= run.at_server && run.session.held_up;
             self.drive(client);
         }
     }
@@ -322,6 +348,7 @@ impl World {
                 self.end_session(client);
                 return;
             }
+            Reply::Size { .. } | Reply::Done if run.gave_up => run.gave_up = false,
             Reply::Layout(handles) => run.handles = Some(handles),
             Reply::Size { change } => match &run.session.kind {
                 Kind::Read(cell) if run.read.is_some() => {

@@ -124,7 +124,7 @@ pub(super) enum Event {
     Flush(u64),
     /// A read or write at a data server happens.
     IoEnd(usize, u64, Ticket),
-    /// A request is taken from the queue of a data server that has stood still.
+    /// A request is taken from the queue of a data server that has stood still, or was held up on its way.
     Late(usize, u64, IoRequest),
     CarryOut(usize, u64, Intent),
     MakeStable(usize, u64, u64, ContentsId),

@@ -70,6 +70,7 @@ fn session(random: &mut Random, last: bool) -> Session {
         kind,
         obedient: !random.chance(4),
         abandoned: random.chance(6),
+        held_up: random.chance(3),
         pause: span(random, 0, 2500),
     }
 }

@@ -155,15 +155,21 @@ impl Stage {
 
     /// Home and data server receive what was sent, and what they send thereupon.
     pub fn exchange(&mut self) {
-        loop {
+        self.home_receives();
+        while self.server_receives_next() {
             self.home_receives();
-            let Some(message) = self.to_server.pop_front() else {
-                return;
-            };
-            self.answered |= matches!(message, ToDataServer::Lease { .. });
-            let commands = self.server.handle(self.now, &self.present, HOME, message);
-            self.server_commands(commands);
         }
+    }
+
+    /// The data server receives the next message from the home, if there is one.
+    pub fn server_receives_next(&mut self) -> bool {
+        let Some(message) = self.to_server.pop_front() else {
+            return false;
+        };
+        self.answered |= matches!(message, ToDataServer::Lease { .. });
+        let commands = self.server.handle(self.now, &self.present, HOME, message);
+        self.server_commands(commands);
+        true
     }
 
     /// The data server asks for a lease, and everything gets through.
@@ -229,7 +235,9 @@ impl Stage {
     /// When the home gives none.
     pub fn layout(&mut self, holder: home::Holder, access: Access) -> Handle {
         let operation = self.request(Request::Layout(holder, access));
-        self.exchange();
+        if self.outcome(operation).is_none() {
+            self.exchange();
+        }
         match self.outcome(operation) {
             Some(Outcome::Layout(handles)) => handles[0].1,
             other => panic!("no layout: {other:?}"),
