@@ -63,7 +63,7 @@ async fn lost_amid_contents_of(
     for _ in 0..8 {
         let mut set = Set::failing_with(count, |settings| {
             settings.peer.data_window_bytes = 2 << 20;
-            settings.kept_updates = 4;
+            settings.kept_updates = 10;
         })
         .await;
         let directory = set.sites[0].directory(ROOT, "theirs").await.unwrap();
@@ -215,7 +215,7 @@ async fn what_was_torn_is_whole_again_when_the_lost_replica_is_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_is_taken_of_a_part_knows_that_it_is_one() {
     let (mut set, away, lost, file) = lost_amid_contents_of(5, true).await;
-    // More than is kept for the one that is away.
+    // More than is kept for the one that is away; the writes before are fewer than ten times that, which a member may lack.
     for number in 0..20 {
         let name = format!("meanwhile {number}");
         set.sites[0].directory(ROOT, &name).await.unwrap();
