@@ -263,27 +263,25 @@ impl World {
             } = self.agreed.decisions[place]
             {
                 let settlements = self.agreed.settlements(place + 1);
-                let away = !newest.active.contains(&slot);
-                self.end_lost(slot, away, (lost, through, below), settlements);
+                self.end_lost(slot, lost, through, below, settlements);
             }
         }
         self.enter_view(slot, newest);
         self.settle(slot);
     }
 
-    /// Whoever is away when it learns of a settlement may have what was given up. One that was started anew does not know yet whether it
-    /// took part: what it learns says so, not what it began with.
     fn end_lost(
         &mut self,
         slot: ReplicaSlot,
-        away: bool,
-        (lost, through, below): (ReplicaSlot, u64, Incarnation),
+        lost: ReplicaSlot,
+        through: u64,
+        below: Incarnation,
         settlements: u64,
     ) {
         let now = self.local(slot);
         let model = self.model;
         let replica = self.replica(slot);
-        let outside = away || !replica.core.view().active.contains(&slot);
+        let outside = !replica.core.view().active.contains(&slot);
         let longer = replica.applied.get(&lost).copied().unwrap_or(0) > through;
         if lost == slot {
             replica.site.cut = model.given_up_is_thrown_away;
