@@ -79,6 +79,14 @@ async fn until(mut is_true: impl FnMut() -> bool) {
     }
 }
 
+/// How a client comes to the site that answers the server's calls in this way.
+fn called_at(site: &Site, called: &Arc<Called>) -> Options {
+    Options {
+        callbacks: called.clone(),
+        ..Options::at(site.address)
+    }
+}
+
 /// A client at a site, with connections to the data servers.
 struct Writer {
     client: Client,
@@ -246,11 +254,7 @@ async fn a_file_that_was_committed_at_the_data_servers_has_its_size_when_it_is_c
 async fn a_layout_is_recalled_before_a_file_is_cut() {
     let site = Site::new().await;
     let called = Called::answering(NfsStat4::Ok);
-    let options = Options {
-        callbacks: called.clone(),
-        ..Options::at(site.address)
-    };
-    let writer = Writer::with(options).await;
+    let writer = Writer::with(called_at(&site, &called)).await;
     let (client, file) = (&writer.client, &writer.file);
     writer.write(0, b"long text", StableHow4::FileSync).await;
     let (pool, object) = (site.pool.clone(), site.object(file));
@@ -280,11 +284,7 @@ async fn a_layout_is_recalled_before_a_file_is_cut() {
 async fn a_client_that_keeps_its_layout_is_fenced_and_holds_up_nobody() {
     let site = Site::new().await;
     let called = Called::answering(NfsStat4::Delay);
-    let options = Options {
-        callbacks: called.clone(),
-        ..Options::at(site.address)
-    };
-    let writer = Writer::with(options).await;
+    let writer = Writer::with(called_at(&site, &called)).await;
     let (client, file) = (&writer.client, &writer.file);
     writer.write(0, b"long text", StableHow4::FileSync).await;
     site.pool.truncate(site.object(file), 4).await;
@@ -316,11 +316,7 @@ async fn a_client_that_keeps_its_layout_is_fenced_and_holds_up_nobody() {
 async fn a_client_that_knows_of_no_layout_is_believed() {
     let site = Site::new().await;
     let called = Called::answering(NfsStat4::NoMatchingLayout);
-    let options = Options {
-        callbacks: called.clone(),
-        ..Options::at(site.address)
-    };
-    let writer = Writer::with(options).await;
+    let writer = Writer::with(called_at(&site, &called)).await;
     let (client, file) = (&writer.client, &writer.file);
     site.pool.truncate(site.object(file), 4).await;
     called.recalled(1).await;
@@ -406,11 +402,7 @@ async fn a_client_that_asked_about_a_device_hears_when_it_is_to_forget_it() {
     use nfs4::{ArgOp4, GetdeviceinfoArgs, GetdeviceinfoRes, ResOp4};
     let site = Site::new().await;
     let called = Called::answering(NfsStat4::Ok);
-    let options = Options {
-        callbacks: called.clone(),
-        ..Options::at(site.address)
-    };
-    let client = Client::connect(options).await.unwrap();
+    let client = Client::connect(called_at(&site, &called)).await.unwrap();
     let ask = |maxcount| {
         ArgOp4::Getdeviceinfo(GetdeviceinfoArgs {
             device_id: Deviceid4(DEVICE.0),
