@@ -28,7 +28,7 @@ pub(crate) use names::{
 pub(crate) use pool::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
 pub(crate) use set::{
     AddressArguments, AuthorityCommand, ClientAddressArguments, CreateSetArguments,
-    InviteArguments, JoinArguments, SetCommand, TokenCommand,
+    InviteArguments, JoinArguments, ReplicaPlace, SetCommand, TokenCommand,
 };
 
 /// With the commit, since a report of a fault is of little use without it.

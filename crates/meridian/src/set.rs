@@ -11,13 +11,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use serde::Serialize;
-use server::configuration::{DEFAULT_TREE, NFS_PORT, PeerAddress, format_duration};
-use server::set::{self, Joined, LastChance, Role};
+use server::configuration::{ClientAddress, DEFAULT_TREE, NFS_PORT, PeerAddress, format_duration};
+use server::set::{self, Joined, LastChance, Reached, Role};
 use server::{ShownText, moment};
 
 use crate::arguments::{
     AddressArguments, AuthorityCommand, ClientAddressArguments, CreateSetArguments,
-    InviteArguments, JoinArguments, RecoverSetArguments, SetCommand, TokenCommand,
+    InviteArguments, JoinArguments, RecoverSetArguments, ReplicaPlace, SetCommand, TokenCommand,
 };
 use crate::asking::{directory, runtime};
 use crate::authority;
@@ -120,10 +120,11 @@ fn create(arguments: &CreateSetArguments) -> Result<String, Failure> {
     let created = set::create(
         &data,
         tree(&place.tree),
-        &place.address,
+        reached(place),
         arguments.name.as_deref(),
     )?;
     warn(set::foreignness(place.address.as_str())?);
+    warn(remark_on_port(place.client_address.as_ref()));
     let shown = data.display();
     Ok(format!(
         "This server is replica {} of the new set {}.\n{}\
@@ -174,10 +175,11 @@ fn join(arguments: &JoinArguments) -> Result<String, Failure> {
         &arguments.token,
         &data,
         tree(&place.tree),
-        &place.address,
+        reached(place),
     ))?;
     drop(progress);
     warn(set::foreignness(place.address.as_str())?);
+    warn(remark_on_port(place.client_address.as_ref()));
     warn(joined.remark.clone());
     let (kind, next) = match joined.is_witness() {
         true => (
@@ -233,15 +235,7 @@ fn client_address(arguments: &ClientAddressArguments) -> Result<String, Failure>
     let data = directory(&arguments.data);
     let (slot, address) = (arguments.slot, arguments.address.as_ref());
     warn(set::set_client_address(&data, slot, address)?);
-    let port = address.and_then(|address| address.as_str().rsplit_once(':'));
-    if let Some((_, port)) = port
-        && port.parse() != Ok(NFS_PORT)
-    {
-        warn(Some(format!(
-            "referrals lead clients to port {NFS_PORT} whatever is written, so that servers at port {port} are not among those \
-             that are told where else a tree is; `meridian domain records` names them"
-        )));
-    }
+    warn(remark_on_port(address));
     let members = set::members(&data)?.members;
     let member = members.iter().find(|member| member.slot == slot);
     let addresses = member.map(set::client_addresses).unwrap_or_default();
@@ -249,6 +243,25 @@ fn client_address(arguments: &ClientAddressArguments) -> Result<String, Failure>
         "Clients are told that they reach replica {slot} at {}, by each member as soon as it learns of it.\n",
         ShownText(&addresses.join(", "))
     ))
+}
+
+/// What an administrator had better know of the port at which clients reach a server.
+fn remark_on_port(address: Option<&ClientAddress>) -> Option<String> {
+    let (_, port) = address?.as_str().rsplit_once(':')?;
+    (port.parse() != Ok(NFS_PORT)).then(|| {
+        format!(
+            "referrals lead clients to port {NFS_PORT} whatever is written, so that servers at port {port} are not among those \
+             that are told where else a tree is; `meridian domain records` names them"
+        )
+    })
+}
+
+/// Where the server is reached that becomes a replica.
+fn reached(place: &ReplicaPlace) -> Reached<'_> {
+    Reached {
+        peers: &place.address,
+        clients: place.client_address.as_ref(),
+    }
 }
 
 fn rename(slot: u16, name: &str, data: &Path) -> Result<String, Failure> {
@@ -301,7 +314,7 @@ fn rejoin(arguments: &JoinArguments) -> Result<String, Failure> {
         &arguments.token,
         &data,
         tree(&place.tree),
-        &place.address,
+        reached(place),
     ))?;
     warn(done.joined.remark.clone());
     let old = match done.before {

@@ -7,7 +7,7 @@ mod fixture;
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fixture::site::block_on;
 use fixture::{Place, complaint, http_get, run};
@@ -229,6 +229,25 @@ fn a_doctor_sees_what_is_wrong() {
     ] {
         assert_eq!(about(what)[0]["verdict"], verdict, "{findings:?}");
     }
+    let running = server.address.to_string();
+    said(&site.command(&["client-address", "1", &running]));
+    let second = fixture::site::Site::new();
+    second.join(&site);
+    let joined = second.place.start();
+    let wanted = [
+        format!("they reach replica 1 at {running}"),
+        "replica 2 runs ".to_owned(),
+        "replica 2 at 127.0.0.1:2049".to_owned(),
+    ];
+    let began = Instant::now();
+    loop {
+        let told = String::from_utf8(site.meridian(&["doctor"]).stdout).unwrap();
+        if wanted.iter().all(|words| told.contains(words)) {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{told}");
+    }
+    joined.kill();
     server.kill();
     let told = String::from_utf8(site.meridian(&["doctor"]).stdout).unwrap();
     assert!(

@@ -218,6 +218,12 @@ fn a_set_agrees_on_junctions_and_refuses_those_that_lead_nowhere_else() {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
+    let own = "127.0.0.1:/.domainroot/example.org/";
+    once_agreed(|| add("round", &format!("{own}soft")));
+    refuse(
+        &add("soft", &format!("{own}round")),
+        &["back to itself through other junctions"],
+    );
     once_agreed(|| second.meridian(&["junction", "remove", "soft"]));
     refuse(
         &second.meridian(&["junction", "remove", "soft"]),
@@ -251,6 +257,26 @@ fn referred(server: SocketAddr) -> bool {
         Some(nfs4::NfsStat4::Moved) => true,
         Some(nfs4::NfsStat4::NoEnt) => false,
         _ => panic!("{error}"),
+    }
+}
+
+#[test]
+fn who_begins_or_joins_a_set_says_where_clients_reach_it() {
+    let first = Site::new();
+    succeed(&first.set(&["create", "--client-address", "192.0.2.7"]));
+    let _running = first.place.start();
+    let second = Site::new();
+    let nowhere = ["join", &first.invite(), "--client-address", "x.invalid"];
+    refuse(&second.set(&nowhere), &["cannot be looked up"]);
+    let somewhere = ["join", &first.invite(), "--client-address", "192.0.2.8:50"];
+    let joined = second.set(&somewhere);
+    succeed(&joined);
+    assert!(complaint(&joined).contains("port 2049"), "{joined:?}");
+    for told in [first.members(), second.members()] {
+        for address in ["192.0.2.7:2049", "192.0.2.8:50"] {
+            let wanted = format!("clients reach it at {address}");
+            assert!(told.contains(&wanted), "{told}");
+        }
     }
 }
 

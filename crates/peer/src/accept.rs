@@ -230,6 +230,7 @@ fn find_lane(
     let peer = shared.peer(sender.slot);
     let known = hello.peer_incarnation == shared.incarnation.0;
     if hello.lane == 0 {
+        peer.note_program(hello);
         let (session, is_new) = peer
             .session_with(shared, sender, agree_on_data_lanes(shared, hello))
             .map_err(|_| {

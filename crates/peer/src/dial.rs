@@ -169,6 +169,7 @@ fn session_of(
         transient: refusal.is_transient(),
         reason: refusal.reason,
     })?;
+    peer.note_program(theirs);
     let lanes = agree_on_data_lanes(shared, theirs);
     let (session, is_new) = peer.session_with(shared, sender, lanes).map_err(|_| {
         let reason = "an earlier start of the peer answers; two servers use copies of one identity";

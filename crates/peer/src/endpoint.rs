@@ -109,12 +109,13 @@ impl EndpointState {
 
     /// What every hello to a peer says of this replica.
     pub(crate) fn hello_to(&self, peer: ReplicaSlot, lane: u32) -> Hello {
-        let introduction = match lane {
-            0 => self.handler.introduce(peer),
-            _ => bytes::Bytes::new(),
+        let (introduction, program) = match lane {
+            0 => (self.handler.introduce(peer), self.settings.program.clone()),
+            _ => Default::default(),
         };
         Hello {
             introduction,
+            program,
             version_min: *self.settings.versions.start(),
             version_max: *self.settings.versions.end(),
             set: bytes::Bytes::copy_from_slice(&self.set.0),

@@ -15,6 +15,10 @@ use crate::flow::locked;
 use crate::handler::{MessageHandler, Sender};
 use crate::session::{Session, SessionState};
 use crate::status::{Counters, PeerStatus};
+use crate::wire::Hello;
+
+/// So much of the name of a program is kept.
+const PROGRAM_LETTERS_MAX: usize = 64;
 
 /// One other replica of the set, as far as the transport knows it.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub(crate) struct PeerState {
     pub session: watch::Sender<Option<Arc<SessionState>>>,
     pub counters: Arc<Counters>,
     pub last_error: Mutex<Option<String>>,
+    /// What the peer said which program it is.
+    program: Mutex<Option<String>>,
     /// Hands up the messages of the newest session; ends with it.
     deliveries: Mutex<Option<JoinHandle<()>>>,
 }
@@ -41,8 +47,17 @@ impl PeerState {
             session: watch::Sender::new(None),
             counters: Arc::default(),
             last_error: Mutex::new(None),
+            program: Mutex::new(None),
             deliveries: Mutex::new(None),
         }
+    }
+
+    /// Keeps what a hello says of the program, as far as people can be shown it.
+    pub(crate) fn note_program(&self, hello: &Hello) {
+        let told = hello.program.chars();
+        let told = told.filter(|letter| letter.is_ascii_graphic() || *letter == ' ');
+        let told: String = told.take(PROGRAM_LETTERS_MAX).collect();
+        *locked(&self.program) = Some(told).filter(|told| !told.is_empty());
     }
 
     pub(crate) fn current(&self) -> Option<Arc<SessionState>> {
@@ -117,6 +132,7 @@ impl PeerState {
                 .as_ref()
                 .is_some_and(|session| session.is_compressing()),
             last_error: locked(&self.last_error).clone(),
+            program: locked(&self.program).clone(),
         };
         for lane in lanes {
             status.lanes += 1;

@@ -46,6 +46,8 @@ pub struct Settings {
     pub requests_served_max: usize,
     /// Whether data payloads are compressed where that pays.
     pub compression: bool,
+    /// Which program this is, as the others show it to people; empty says nothing.
+    pub program: String,
     /// Connections that may be in their handshake at once. For one more the oldest that has said nothing is closed.
     pub handshakes_max: usize,
 }
@@ -64,6 +66,7 @@ impl Default for Settings {
             backoff_max: Duration::from_secs(10),
             requests_served_max: 256,
             compression: true,
+            program: String::new(),
             handshakes_max: 64,
         }
     }

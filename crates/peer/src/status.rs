@@ -104,4 +104,6 @@ pub struct PeerStatus {
     pub compressing: bool,
     /// Why the last attempt to connect failed; gone after one that succeeded.
     pub last_error: Option<String>,
+    /// Which program it said it is, at the last hello.
+    pub program: Option<String>,
 }

@@ -122,6 +122,8 @@ pub struct PeerView {
     pub refused_bytes: u64,
     /// Why it is not connected.
     pub last_error: Option<String>,
+    /// Which program it said it is.
+    pub program: Option<String>,
     /// Why its data directory is known to be an older copy, or to have lost its end: it is refused then.
     pub rolled_back: Option<String>,
     /// What it sent that makes no sense; it is not listened to then, before it is started anew.
@@ -280,6 +282,7 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
                 awaits_room: shared.shipments.awaits_room(slot),
                 refused_bytes: shared.shipments.refused_bytes(slot),
                 last_error: wire.and_then(|wire| wire.last_error.clone()),
+                program: wire.and_then(|wire| wire.program.clone()),
                 rolled_back: (shared.lineage.fault_of(slot)).map(|fault| fault.of_other(slot.0)),
                 nonsense: shared.nonsense.of(slot),
                 links: links_of(shared, slot),

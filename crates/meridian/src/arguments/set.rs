@@ -92,6 +92,9 @@ pub(crate) struct ReplicaPlace {
     /// Where the other replicas reach this server
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) address: PeerAddress,
+    /// Where clients reach this server [default: the same host, at port 2049]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) client_address: Option<ClientAddress>,
     /// The tree that the set keeps, as `tree` in [replication] [default: default]
     #[arg(long, value_name = "NAME", value_parser = tree_name)]
     pub(crate) tree: Option<String>,

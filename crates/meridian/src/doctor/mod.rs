@@ -2,6 +2,7 @@
 //!
 //! Each part looks at one thing and returns [`Finding`]s. What must never enter: changes to anything.
 
+mod clients;
 mod domain;
 mod machine;
 mod mounts;
@@ -112,6 +113,8 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<Exit, Failure> {
     let status = runtime.block_on(server::ask_status(&configuration.data));
     findings.extend(server_side::findings(&configuration, &status));
     findings.extend(set::findings(&configuration.data));
+    findings.extend(set::programs(&status));
+    findings.extend(runtime.block_on(clients::findings(&configuration.data)));
     findings.extend(runtime.block_on(domain::findings(&configuration)));
     runtime.shutdown_background();
     drop(progress);

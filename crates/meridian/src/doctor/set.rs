@@ -5,13 +5,14 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use server::set;
+use server::{ReplicaPeerStatus, Status, StatusError, set};
 
 use super::Finding;
 
 const SET: &str = "set";
 const NAMES: &str = "names";
 const PEERS: &str = "peers";
+const VERSION: &str = "version";
 const CERTIFICATE: &str = "certificate";
 
 /// A certificate is to be seen to when it is good for no longer than this.
@@ -69,6 +70,33 @@ fn peer(slot: u16, address: &str) -> Finding {
             PEERS,
             format!("replica {slot}: {silence}"),
             "look whether it runs, and whether firewalls let this port through; `meridian set address` corrects its address",
+        ),
+    }
+}
+
+/// Which programs the other members run, as they said when they were met last.
+pub(super) fn programs(status: &Result<Status, StatusError>) -> Vec<Finding> {
+    let Ok(status) = status else {
+        return Vec::new();
+    };
+    let own = format!("{} ({})", status.version, status.build);
+    let trees = status.exports.iter();
+    let trees = trees.filter_map(|export| export.replication.as_ref());
+    let peers = trees.flat_map(|replication| &replication.peers);
+    peers.map(|peer| program(&own, peer)).collect()
+}
+
+fn program(own: &str, peer: &ReplicaPeerStatus) -> Finding {
+    let slot = peer.slot;
+    match &peer.program {
+        None => Finding::unknown(VERSION, format!("replica {slot} has not said what it runs")),
+        Some(theirs) if theirs == own => {
+            Finding::well(VERSION, format!("replica {slot} runs {theirs}"))
+        }
+        Some(theirs) => Finding::mind(
+            VERSION,
+            format!("replica {slot} runs {theirs}, this server {own}"),
+            "during an upgrade, go on with it; otherwise upgrade the older one (docs/operating.md#rolling-restart-and-upgrade)",
         ),
     }
 }

@@ -16,7 +16,7 @@ use vfs::ReplicaSlot;
 use super::directory::{Admission, SetDirectory, TREE_BYTES_MAX};
 use super::list::MemberList;
 use super::token::{Token, is_same, proof, proof_of_answer};
-use super::{Kind, SetError};
+use super::{Kind, Places, SetError};
 use crate::handshake::buffered;
 use crate::tls::{explain, fingerprint, join_config, replica_name, replica_of};
 use crate::wire::{WireError, read_short, write_short};
@@ -44,6 +44,8 @@ struct JoinRequest {
     request: Bytes,
     #[prost(string, repeated, tag = "4")]
     addresses: Vec<String>,
+    #[prost(string, repeated, tag = "5")]
+    client_addresses: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -77,7 +79,7 @@ pub struct Entry {
     pub remark: Option<String>,
 }
 
-/// Makes `directory` a replica of the set that the token is of; `addresses` is where peers will reach it.
+/// Makes `directory` a replica of the set that the token is of; `places` says where peers will reach it, and clients.
 /// Until the set has answered only the key that was made for this is kept, beside the directory: the token is for that key
 /// alone once the set has seen it, so that whoever asks again, because the answer was lost, asks with the same one.
 ///
@@ -87,9 +89,10 @@ pub struct Entry {
 pub async fn join(
     token: &Token,
     directory: &SetDirectory,
-    addresses: Vec<String>,
+    places: impl Into<Places>,
     now: SystemTime,
 ) -> Result<Entry, SetError> {
+    let places = places.into();
     token.check_expiry(now)?;
     if directory.exists() {
         return Err(SetError::Exists(directory.path().to_owned()));
@@ -101,10 +104,11 @@ pub async fn join(
             &token.secret,
             (token.set, token.slot),
             &asking.request,
-            &addresses,
+            &places,
         )),
         request: Bytes::copy_from_slice(&asking.request),
-        addresses,
+        addresses: places.addresses,
+        client_addresses: places.client_addresses,
     };
     let reply = ask_anyone(token, &question).await?;
     if !reply.refusal.is_empty() {
@@ -261,12 +265,16 @@ async fn judge(desk: SetDirectory, question: JoinRequest) -> Result<JoinReply, S
     let request = CertificateSigningRequestDer::from(question.request.to_vec());
     become_current(&desk).await?;
     let (kind, addresses) = (desk.kind(), question.addresses.clone());
+    let places = Places {
+        addresses: question.addresses,
+        client_addresses: question.client_addresses,
+    };
     let admit = move || {
         desk.admit(
             ReplicaSlot(slot),
             &question.proof,
             &request,
-            question.addresses,
+            places,
             SystemTime::now(),
         )
     };
@@ -320,7 +328,8 @@ mod tests {
         let token = first.invite(Duration::from_secs(60), now);
         let token = token.expect("invites");
         let (_key, request) = super::super::request_for_tests();
-        let shown = proof(&token.secret, (token.set, token.slot), &request, &[]);
+        let nowhere = Places::default();
+        let shown = proof(&token.secret, (token.set, token.slot), &request, &nowhere);
         let admitted = first.admit(token.slot, &shown, &request, Vec::new(), now);
         let admitted = admitted.expect("admits");
         let reply = |tree: &'static [u8]| JoinReply {
@@ -341,9 +350,15 @@ mod tests {
         let place = (token.set, token.slot);
         JoinRequest {
             slot: token.slot.0.into(),
-            proof: Bytes::copy_from_slice(&proof(&token.secret, place, request, &[])),
+            proof: Bytes::copy_from_slice(&proof(
+                &token.secret,
+                place,
+                request,
+                &Places::default(),
+            )),
             request: Bytes::copy_from_slice(request),
             addresses: Vec::new(),
+            client_addresses: Vec::new(),
         }
     }
 

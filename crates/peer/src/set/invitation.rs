@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
 use super::token::{is_same, proof, proof_of_answer};
-use super::{Kind, SetError, TokenError};
+use super::{Kind, Places, SetError, TokenError};
 use crate::identity::SetId;
 
 /// An invitation that was handed out.
@@ -87,11 +87,11 @@ impl Invitation {
         &self,
         (kind, set): (Kind, SetId),
         shown: &[u8],
-        (request, addresses): (&CertificateSigningRequestDer<'_>, &[String]),
+        (request, places): (&CertificateSigningRequestDer<'_>, &Places),
         now: SystemTime,
     ) -> Result<(), SetError> {
         let place = (set, ReplicaSlot(self.slot));
-        let expected = proof(&self.secret(kind)?, place, request, addresses);
+        let expected = proof(&self.secret(kind)?, place, request, places);
         if !is_same(shown, expected) {
             return Err(unknown_token(kind));
         }

@@ -12,7 +12,7 @@ use super::authority::{CERTIFICATE_LIFETIME, sign};
 use super::directory::{AUTHORITY_KEY, Admission, SetDirectory, SetFile, TREE, random};
 use super::files;
 use super::invitation::{Invitation, unknown_token};
-use super::list::{MEMBERS_EVER_MAX, Member, are_addresses, are_client_addresses, is_name};
+use super::list::{MEMBERS_EVER_MAX, Member, Places, are_addresses, are_client_addresses, is_name};
 use super::token::{Token, unix_seconds};
 use super::{Kind, SetError};
 use crate::tls::fingerprint;
@@ -255,9 +255,10 @@ impl SetDirectory {
         slot: ReplicaSlot,
         shown: &[u8],
         request: &CertificateSigningRequestDer<'_>,
-        addresses: Vec<String>,
+        places: impl Into<Places>,
         now: SystemTime,
     ) -> Result<Admission, SetError> {
+        let places = places.into();
         let _lock = self.open()?;
         let mut file = self.read_as_keeper()?;
         let (kind, set) = (self.kind(), self.set_id(&file)?);
@@ -266,8 +267,8 @@ impl SetDirectory {
             .iter_mut()
             .find(|invitation| invitation.slot == slot.0)
             .ok_or_else(|| unknown_token(kind))?;
-        invitation.check((kind, set), shown, (request, &addresses[..]), now)?;
-        if !are_addresses(&addresses) {
+        invitation.check((kind, set), shown, (request, &places), now)?;
+        if !places.are_right() {
             return Err(SetError::Refused(SetError::Address.to_string()));
         }
         check_place(kind, &file, slot.0, invitation)?;
@@ -291,8 +292,11 @@ impl SetDirectory {
         let known = file.list.member(slot.0);
         let member = Member {
             slot: slot.0,
-            addresses,
-            client_addresses: known.map_or_else(Vec::new, |known| known.client_addresses.clone()),
+            addresses: places.addresses,
+            client_addresses: match known {
+                Some(known) if places.client_addresses.is_empty() => known.client_addresses.clone(),
+                _ => places.client_addresses,
+            },
             revoked: false,
             witness,
             name,

@@ -293,6 +293,31 @@ impl MemberList {
     }
 }
 
+/// Where a member that joins is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Where it listens for peers, `host:port`.
+    pub addresses: Vec<String>,
+    /// Where clients reach it, `host:port`; empty to have that be derived from where peers do.
+    pub client_addresses: Vec<String>,
+}
+
+impl Places {
+    /// Whether all of these can be addresses.
+    pub(super) fn are_right(&self) -> bool {
+        are_addresses(&self.addresses) && are_client_addresses(&self.client_addresses)
+    }
+}
+
+impl From<Vec<String>> for Places {
+    fn from(addresses: Vec<String>) -> Places {
+        Places {
+            addresses,
+            client_addresses: Vec::new(),
+        }
+    }
+}
+
 /// The same, of those for clients.
 pub(super) fn are_client_addresses(addresses: &[String]) -> bool {
     addresses.len() <= CLIENT_ADDRESSES_MAX && are_addresses(addresses)

@@ -32,7 +32,7 @@ pub use exchange::{Entry, join};
 pub use handover::{AuthorityBackup, AuthorityView, Handover};
 pub use keeper::Outstanding;
 pub use kind::Kind;
-pub use list::{MEMBERS_MAX, Member, MemberList, is_name};
+pub use list::{MEMBERS_MAX, Member, MemberList, Places, is_name};
 pub use token::{Token, TokenError};
 
 /// What [`crate::decode_as_anything`] says, of lists of members and tokens.
@@ -57,7 +57,12 @@ pub(crate) fn request_for_tests() -> (
 /// What the holder of a token shows with a request.
 #[cfg(test)]
 pub(crate) fn proof_for_tests(token: &Token, request: &[u8]) -> [u8; 32] {
-    token::proof(&token.secret, (token.set, token.slot), request, &[])
+    token::proof(
+        &token.secret,
+        (token.set, token.slot),
+        request,
+        &Places::default(),
+    )
 }
 
 /// Why something with a set could not be done.

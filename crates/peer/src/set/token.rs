@@ -7,7 +7,7 @@ use data_encoding::BASE64URL_NOPAD;
 use prost::Message as _;
 use vfs::ReplicaSlot;
 
-use super::Kind;
+use super::{Kind, Places};
 use crate::identity::SetId;
 
 /// The longest token, in characters.
@@ -177,14 +177,22 @@ pub(crate) fn proof(
     secret: &[u8; 32],
     (set, slot): (SetId, ReplicaSlot),
     request: &[u8],
-    addresses: &[String],
+    places: &Places,
 ) -> [u8; 32] {
-    let addresses = addresses.iter().map(String::as_bytes);
+    let addresses = places.addresses.iter().map(String::as_bytes);
+    // Whoever says nothing of clients shows what programs show that cannot say it. No address is empty, so that the empty part
+    // stands between the two.
+    let clients = places.client_addresses.iter().map(String::as_bytes);
+    let between = (!places.client_addresses.is_empty()).then_some(&b""[..]);
     keyed(
         secret,
         b"joins",
         (set, slot),
-        [request].into_iter().chain(addresses),
+        [request]
+            .into_iter()
+            .chain(addresses)
+            .chain(between)
+            .chain(clients),
     )
 }
 

@@ -8,7 +8,7 @@ use vfs::ReplicaSlot;
 
 use super::proxy::Proxy;
 use super::replica::{Replica, TestSet, quick};
-use crate::set::{Entry, Kind, SetDirectory, SetError, Token, TokenError, join};
+use crate::set::{Entry, Kind, Places, SetDirectory, SetError, Token, TokenError, join};
 use crate::{Lane, Message};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -163,8 +163,41 @@ async fn addresses_cannot_be_changed_on_their_way() {
     let (_key, request) = crate::set::request_for_tests();
     let proof = crate::set::proof_for_tests(&token, &request);
     let others = vec!["elsewhere.example:7643".to_owned()];
-    let admitted = first.admit(token.slot, &proof, &request, others, now);
+    let admitted = first.admit(token.slot, &proof, &request, others.clone(), now);
     assert!(matches!(admitted, Err(SetError::Refused(_))));
+    let for_clients = Places {
+        client_addresses: others,
+        ..Places::default()
+    };
+    let admitted = first.admit(token.slot, &proof, &request, for_clients, now);
+    assert!(matches!(admitted, Err(SetError::Refused(_))));
+}
+
+/// Where clients reach a server is told with its question, so that nobody is sent elsewhere in the meantime.
+#[tokio::test]
+async fn who_joins_says_where_clients_reach_it() {
+    let root = TempDir::new().expect("a directory");
+    let (first, _replica) = inviting(&root, "first").await;
+    let now = SystemTime::now();
+    let token = first.invite(HOUR, now).expect("invites");
+    let second = SetDirectory::new(root.path().join("second"));
+    let clients = vec!["files.example.org:2049".to_owned()];
+    let places = Places {
+        addresses: vec!["127.0.0.1:7643".to_owned()],
+        client_addresses: clients.clone(),
+    };
+    let entry = join(&token, &second, places, now).await.expect("joins");
+    for list in [entry.list, first.member_list().expect("a list")] {
+        let member = list.members.iter().find(|member| member.slot == 2);
+        assert_eq!(member.expect("the new one").client_addresses, clients);
+    }
+    let wrong = Places {
+        client_addresses: vec!["no port".to_owned()],
+        ..Places::default()
+    };
+    let token = first.invite(HOUR, now).expect("invites");
+    let third = SetDirectory::new(root.path().join("third"));
+    refusal(join(&token, &third, wrong, now).await);
 }
 
 #[tokio::test]

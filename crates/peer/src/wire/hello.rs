@@ -50,6 +50,9 @@ pub(crate) struct Hello {
     /// The sender is to be called, and is not: it wants to hear why, and no connection.
     #[prost(bool, tag = "14")]
     pub inquires: bool,
+    /// Which program the sender is, for people; on the control lane alone.
+    #[prost(string, tag = "15")]
+    pub program: String,
 }
 
 /// Why a hello was refused, for programs.

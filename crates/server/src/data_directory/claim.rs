@@ -78,6 +78,7 @@ impl Claim {
     }
 
     fn take(path: &Path) -> Result<Claim, DataDirectoryError> {
+        refuse_another_users(path)?;
         refuse_foreign(path)?;
         Ok(Claim {
             path: path.to_owned(),
@@ -113,6 +114,32 @@ fn refuse_foreign(path: &Path) -> Result<(), DataDirectoryError> {
         }
     }
     Ok(())
+}
+
+/// Refuses the superuser a directory of another user, whose server could not change what the superuser writes. A directory that is
+/// not there belongs to nobody.
+pub(crate) fn refuse_another_users(path: &Path) -> Result<(), DataDirectoryError> {
+    let Ok(owner) = fs::metadata(path).map(|found| found.uid()) else {
+        return Ok(());
+    };
+    match rustix::process::geteuid().is_root() && owner != 0 {
+        true => Err(DataDirectoryError::OfAnotherUser {
+            path: path.to_owned(),
+            user: user_name(owner),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// What the machine's own list of users calls a user.
+fn user_name(user: u32) -> String {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let named = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (number.parse() == Ok(user)).then(|| name.to_owned())
+    });
+    named.unwrap_or_else(|| format!("#{user}"))
 }
 
 /// Whether a process has claimed a directory. It is not disturbed by the question, as a starting server would be by an attempt
@@ -237,6 +264,24 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         let error = Claim::existing(&directory.path().join("nothing")).unwrap_err();
         assert!(matches!(error, DataDirectoryError::Missing(_)), "{error}");
+    }
+
+    /// Root made an invitation in the directory of the service's user, whose server could not read its own files any more.
+    #[test]
+    fn root_leaves_nothing_in_a_directory_of_another_user() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(directory.path(), Some(65_534), None).unwrap();
+        for claim in [Claim::make, Claim::existing] {
+            let error = claim(directory.path()).unwrap_err().to_string();
+            assert!(error.contains("belongs to the user"), "{error}");
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        drop(Claim::unchanged(directory.path()).unwrap());
+        assert_eq!(user_name(0), "root");
+        assert_eq!(user_name(u32::MAX - 7), "#4294967288");
     }
 
     #[test]

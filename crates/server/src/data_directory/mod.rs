@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use claim::Claim;
-pub(crate) use claim::is_claimed;
+pub(crate) use claim::{is_claimed, refuse_another_users};
 pub use client_records::StoredClientRecords;
 pub(crate) use examination::{Defect, Examination};
 pub use identity::ReplicaIdentity;
@@ -64,6 +64,16 @@ pub enum DataDirectoryError {
     /// It is no directory.
     #[error("{0} is not a directory; choose another path with --data")]
     NotADirectory(PathBuf),
+    /// The superuser would leave files in it that its own user cannot write.
+    #[error(
+        "{path} belongs to the user {user}, and what root writes there the server of {user} could not change any more; run this as that user, `sudo -u {user} meridian …`, or let root own the directory if root is to run the server"
+    )]
+    OfAnotherUser {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is: a name, or a number where there is none.
+        user: String,
+    },
     /// The process may not do there what it must.
     #[error(
         "cannot {action} {path}: {source}; let the user that runs Meridian own it (`chown -R`), or choose another directory with --data"

@@ -20,7 +20,9 @@ pub use pool::StripeUnit;
 use vfs::ReplicaSlot;
 
 use crate::configuration::{ClientAddress, PeerAddress};
-use crate::data_directory::{DataDirectory, DataDirectoryError, pool_path, set_path, shelf_path};
+use crate::data_directory::{
+    DataDirectory, DataDirectoryError, pool_path, refuse_another_users, set_path, shelf_path,
+};
 use crate::set::{SetCommandError, resolve};
 
 pub(crate) use book::Book;
@@ -196,6 +198,7 @@ pub fn invite_data_server(
     name: &str,
     lifetime: Duration,
 ) -> Result<String, PoolError> {
+    refuse_another_users(data)?;
     let (directory, now) = (files(data), SystemTime::now());
     let token = directory.invite_as(false, name, lifetime, now);
     Ok(token.map_err(in_pool(&directory))?.encode())
@@ -292,6 +295,7 @@ pub fn members(data: &Path) -> Result<Pool, PoolError> {
 /// # Errors
 /// [`PoolError`], each with what to do next.
 pub fn set_address(data: &Path, number: u16, address: &PeerAddress) -> Result<bool, PoolError> {
+    refuse_another_users(data)?;
     let directory = files(data);
     resolve(address.as_str()).map_err(PoolError::Address)?;
     let addresses = vec![address.as_str().to_owned()];

@@ -58,11 +58,12 @@ impl Overview {
                 ));
             }
             let members = self.listed_members().await;
-            let own = format!("{}/{}", domain.root_path(), wish.name);
-            let places = wish.to.clone();
+            let (root, agreed, wished) = (domain.root_path(), replica.junctions(), wish.clone());
             // Looking names up waits for other servers.
-            let looked =
-                tokio::task::spawn_blocking(move || look_at(&places, &own, &members)).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                look_at(&wished, &Home::of(root, &members), &agreed)
+            });
+            let looked = looked.await;
             let found =
                 looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
             for (place, addresses) in wish.to.iter().zip(found?) {
@@ -131,37 +132,90 @@ fn shown(junction: JunctionView) -> Option<Junction> {
     })
 }
 
+/// The servers of the set, as clients find them, and the root of the domain that they show.
+struct Home {
+    root: String,
+    hosts: Vec<String>,
+    addresses: Vec<IpAddr>,
+}
+
+impl Home {
+    fn of(root: String, members: &[Member]) -> Home {
+        let members = members.iter().filter(|member| !member.revoked);
+        let places = members.flat_map(client_addresses);
+        let hosts = places.filter_map(|place| Some(place.rsplit_once(':')?.0.to_owned()));
+        let hosts: Vec<String> = hosts.collect();
+        Home {
+            root,
+            addresses: hosts.iter().flat_map(|host| addresses_of(host)).collect(),
+            hosts,
+        }
+    }
+
+    fn has(&self, server: &str, addresses: &[IpAddr]) -> bool {
+        self.hosts.iter().any(|host| host == server)
+            || (addresses.iter()).any(|address| self.addresses.contains(address))
+    }
+
+    /// Which entry of the domain's root a place is, or lies in, if it is at a server of the set.
+    fn entry<'p>(&self, server: &str, path: &'p str) -> Option<&'p str> {
+        let within = path.strip_prefix(&self.root)?.strip_prefix('/')?;
+        let entry = within.split('/').next().filter(|name| !name.is_empty())?;
+        self.has(server, &addresses_of(server)).then_some(entry)
+    }
+
+    /// Whether whoever walks into a junction comes through others that the set has agreed on, and back to it.
+    fn goes_in_a_circle(&self, wish: &JunctionStatus, agreed: &[JunctionView]) -> bool {
+        let wished = wish.to.iter();
+        let mut next: Vec<&str> = wished
+            .filter_map(|place| self.entry(&place.server, &place.path))
+            .collect();
+        let mut reached = Vec::new();
+        while let Some(name) = next.pop() {
+            if name == wish.name {
+                return true;
+            }
+            let junction = agreed.iter().find(|junction| junction.name == name);
+            let Some(junction) = junction.filter(|_| !reached.contains(&name)) else {
+                continue;
+            };
+            reached.push(name);
+            let to = junction.to.iter();
+            next.extend(to.filter_map(|(server, path)| self.entry(server, path)));
+        }
+        false
+    }
+}
+
 /// The addresses of each server that a junction is to lead to.
 ///
 /// # Errors
 /// Which of the places cannot be one, and why: it is none, or clients would come back to where they are.
 fn look_at(
-    places: &[JunctionPlace],
-    own: &str,
-    members: &[Member],
+    wish: &JunctionStatus,
+    home: &Home,
+    agreed: &[JunctionView],
 ) -> Result<Vec<Vec<IpAddr>>, String> {
-    let members = members.iter().filter(|member| !member.revoked);
-    let members: Vec<String> = members.flat_map(client_addresses).collect();
-    let hosts = members
-        .iter()
-        .filter_map(|address| address.rsplit_once(':'));
-    let own_hosts: Vec<&str> = hosts.map(|(host, _)| host).collect();
-    let own_addresses: Vec<IpAddr> = own_hosts.iter().copied().flat_map(addresses_of).collect();
-    let looked = places.iter().map(|place| {
+    let own = format!("{}/{}/", home.root, wish.name);
+    let looked = wish.to.iter().map(|place| {
         check_place(place)?;
         let addresses = addresses_of(&place.server);
-        let is_member = own_hosts.contains(&place.server.as_str())
-            || addresses.iter().any(|address| own_addresses.contains(address));
         let path = format!("{}/", place.path.trim_end_matches('/'));
-        let own = format!("{own}/");
-        if is_member && (own.starts_with(&path) || path.starts_with(&own)) {
+        if home.has(&place.server, &addresses) && (own.starts_with(&path) || path.starts_with(&own)) {
             return Err(format!(
                 "{place} is this set's, and leads back to the junction itself; name a tree of another server"
             ));
         }
         Ok(addresses)
     });
-    looked.collect()
+    let looked = looked.collect::<Result<Vec<_>, String>>()?;
+    if home.goes_in_a_circle(wish, agreed) {
+        return Err(format!(
+            "{} would lead back to itself through other junctions of this set, which `meridian junction list` shows; name a tree of another server",
+            wish.name
+        ));
+    }
+    Ok(looked)
 }
 
 fn check_place(place: &JunctionPlace) -> Result<(), String> {
@@ -209,6 +263,7 @@ async fn silence(place: &JunctionPlace, addresses: &[IpAddr]) -> Option<String> 
 mod tests {
     use super::*;
 
+    const ROOT: &str = "/.domainroot/example.org";
     const OWN: &str = "/.domainroot/example.org/software";
 
     fn place(server: &str, path: &str) -> JunctionPlace {
@@ -219,6 +274,14 @@ mod tests {
     }
 
     fn looked(place: JunctionPlace) -> Result<Vec<Vec<IpAddr>>, String> {
+        looked_beside(place, &[])
+    }
+
+    /// The same where the set has agreed on junctions, each to one place at its own server.
+    fn looked_beside(
+        place: JunctionPlace,
+        agreed: &[(&str, &str)],
+    ) -> Result<Vec<Vec<IpAddr>>, String> {
         let member = Member {
             slot: 1,
             addresses: vec!["192.0.2.1:7643".to_owned()],
@@ -227,7 +290,40 @@ mod tests {
             witness: false,
             name: String::new(),
         };
-        look_at(&[place], OWN, &[member])
+        let agreed = agreed.iter().map(|(name, path)| JunctionView {
+            name: (*name).to_owned(),
+            to: vec![("192.0.2.1".to_owned(), (*path).to_owned())],
+        });
+        let wish = JunctionStatus {
+            name: "software".to_owned(),
+            to: vec![place],
+        };
+        let home = Home::of(ROOT.to_owned(), &[member]);
+        look_at(&wish, &home, &agreed.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn junctions_of_one_set_lead_nobody_in_a_circle() {
+        let there = place("192.0.2.1", "/.domainroot/example.org/b");
+        let circle = [
+            ("b", "/.domainroot/example.org/c/inside"),
+            ("c", "/.domainroot/example.org/software"),
+        ];
+        let refused = looked_beside(there.clone(), &circle).unwrap_err();
+        assert!(
+            refused.contains("back to itself through other"),
+            "{refused}"
+        );
+        // What the others say among themselves is not this one's fault, and is looked at once.
+        let elsewhere = [
+            ("b", "/.domainroot/example.org/c"),
+            ("c", "/.domainroot/example.org/b"),
+            ("d", "/.domainroot/example.org/software"),
+        ];
+        looked_beside(there, &elsewhere).unwrap();
+        // At other servers the same names mean something else.
+        let far = place("192.0.2.9", "/.domainroot/example.org/b");
+        looked_beside(far, &circle).unwrap();
     }
 
     #[test]

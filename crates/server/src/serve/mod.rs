@@ -17,6 +17,7 @@ mod room;
 mod signals;
 mod trees;
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -61,6 +62,12 @@ pub struct Build {
     pub version: &'static str,
     /// The commit it was built from, or `unknown`.
     pub commit: &'static str,
+}
+
+impl fmt::Display for Build {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.version, self.commit)
+    }
 }
 
 /// Reads the configuration again, command line included.
@@ -278,7 +285,8 @@ impl Server {
             .as_ref()
             .map(|replication| replication.membership.clone());
         if let Some(replication) = replication {
-            replicate(replication, &mut trees, &configuration, incarnation).await?;
+            let this_start = (incarnation, origin.build);
+            replicate(replication, &mut trees, &configuration, this_start).await?;
         }
         let pool = match pool {
             Some(pool) => Some(pool.begin(&data, &trees, incarnation).await?),
@@ -485,11 +493,11 @@ async fn replicate(
     replication: Replication,
     trees: &mut [Tree],
     configuration: &Configuration,
-    incarnation: u32,
+    this_start: (u32, Build),
 ) -> Result<(), ServeError> {
     let meant = |tree: &&mut Tree| tree.name == replication.tree;
     if let Some(tree) = trees.iter_mut().find(meant) {
-        let begun = replication.begin(tree.store.clone(), configuration, incarnation);
+        let begun = replication.begin(tree.store.clone(), configuration, this_start);
         tree.serve_by(begun.await?);
         let replica = tree.replica.as_ref();
         if replica.is_some_and(|replica| replica.is_witness()) {

@@ -11,7 +11,7 @@ use peer::set::SetDirectory;
 use replica::Replica;
 use store::Store;
 
-use super::ServeError;
+use super::{Build, ServeError};
 use crate::configuration::{
     Configuration, Contention, Durability, ExportConfiguration, Frozen, ListenAddress, NameLookup,
     PEER_PORT, PeerListenAddress, ReplicationConfiguration, WithoutMajority,
@@ -73,13 +73,14 @@ impl Replication {
         self,
         store: Arc<Store>,
         configuration: &Configuration,
-        incarnation: u32,
+        (incarnation, build): (u32, Build),
     ) -> Result<Arc<Replica>, ServeError> {
         let (set, socket) = (self.membership.directory, self.listener.into_socket());
-        let settings = replica::Settings {
+        let mut settings = replica::Settings {
             client_lease: configuration.limits.lease,
             ..settings(&configuration.replication)
         };
+        settings.peer.program = build.to_string();
         let replica = Replica::start(store, set, settings, socket, incarnation.into());
         Ok(replica.await?)
     }

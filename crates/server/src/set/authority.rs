@@ -8,7 +8,7 @@ use peer::set::{AuthorityBackup, SetDirectory};
 
 pub use peer::set::AuthorityView;
 
-use super::{Membership, SetCommandError};
+use super::{Membership, SetCommandError, to_change};
 use crate::data_directory::set_path;
 use crate::status::{ask, ask_view};
 
@@ -72,5 +72,5 @@ pub async fn check_restoration(data: &Path) -> Result<AuthorityView, SetCommandE
 /// [`SetCommandError`], each with what to do next; then nothing has changed.
 pub fn restore_authority(data: &Path, from: &Path) -> Result<(), SetCommandError> {
     let backup = AuthorityBackup::read(from)?;
-    Ok(SetDirectory::new(set_path(data)).restore_authority(&backup)?)
+    Ok(to_change(data)?.restore_authority(&backup)?)
 }

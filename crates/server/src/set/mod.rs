@@ -18,13 +18,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use peer::set::{Kind, SetDirectory, Token};
+use peer::set::{Kind, Places, SetDirectory, Token};
 pub use peer::set::{Member, Outstanding, SetError};
 use store::{Store, StoreError, StoreOptions, TreeIdentity};
 use vfs::ReplicaSlot;
 
 use crate::configuration::{ClientAddress, NFS_PORT, PeerAddress};
-use crate::data_directory::{DataDirectory, DataDirectoryError, set_path};
+use crate::data_directory::{DataDirectory, DataDirectoryError, refuse_another_users, set_path};
 
 pub use authority::{
     AuthorityView, authority, check_restoration, export_authority, restore_authority,
@@ -154,6 +154,36 @@ impl Joined {
     }
 }
 
+/// Where a server is reached that becomes a member.
+#[derive(Clone, Copy, Debug)]
+pub struct Reached<'a> {
+    /// By the other replicas.
+    pub peers: &'a PeerAddress,
+    /// By clients; at the same host and the port of NFS where nobody says otherwise.
+    pub clients: Option<&'a ClientAddress>,
+}
+
+impl Reached<'_> {
+    /// The same for the set, once all of it leads somewhere.
+    fn places(self) -> Result<Places, SetCommandError> {
+        resolve(self.peers.as_str())?;
+        if let Some(clients) = self.clients {
+            resolve(clients.as_str())?;
+        }
+        let clients = self.clients.map(|clients| clients.as_str().to_owned());
+        Ok(Places {
+            addresses: vec![self.peers.as_str().to_owned()],
+            client_addresses: clients.into_iter().collect(),
+        })
+    }
+}
+
+/// The set of this data directory, for somebody who is going to change it.
+fn to_change(data: &Path) -> Result<SetDirectory, SetCommandError> {
+    refuse_another_users(data)?;
+    Ok(SetDirectory::new(set_path(data)))
+}
+
 /// Makes the server of this data directory the first replica of a new set, which keeps its tree of this name.
 /// A tree that is there already becomes the set's. No server may run on the directory meanwhile.
 ///
@@ -162,22 +192,23 @@ impl Joined {
 pub fn create(
     data: &Path,
     tree: &str,
-    address: &PeerAddress,
+    reached: Reached<'_>,
     name: Option<&str>,
 ) -> Result<Joined, SetCommandError> {
     if let Some(name) = name.filter(|name| !peer::set::is_name(name)) {
         return Err(SetError::Name(name.to_owned()).into());
     }
     let directory = without_set(data)?;
-    resolve(address.as_str())?;
+    let places = reached.places()?;
     let data = DataDirectory::open_or_create(data)?;
     let identity = match has_tree(&data, tree)? {
         true => existing_tree(&data, tree)?,
         false => tree_words::random().map_err(DataDirectoryError::Random)?,
     };
     data.forget_member()?;
-    let addresses = vec![address.as_str().to_owned()];
-    let set = directory.create_for(&tree_words::encode(&identity), addresses, SystemTime::now())?;
+    let words = tree_words::encode(&identity);
+    let set = directory.create_for(&words, places.addresses, SystemTime::now())?;
+    directory.set_client_addresses(Membership::FIRST_SLOT, places.client_addresses)?;
     if let Some(name) = name {
         directory.set_name(Membership::FIRST_SLOT, name)?;
     }
@@ -252,7 +283,7 @@ pub fn invite(
     name: &str,
     lifetime: Duration,
 ) -> Result<String, SetCommandError> {
-    let (directory, now) = (SetDirectory::new(set_path(data)), SystemTime::now());
+    let (directory, now) = (to_change(data)?, SystemTime::now());
     let token = directory.invite_as(role == Role::Witness, name, lifetime, now)?;
     Ok(token.encode())
 }
@@ -262,7 +293,7 @@ pub fn invite(
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
 pub fn set_name(data: &Path, slot: u16, name: &str) -> Result<(), SetCommandError> {
-    Ok(SetDirectory::new(set_path(data)).set_name(ReplicaSlot(slot), name)?)
+    Ok(to_change(data)?.set_name(ReplicaSlot(slot), name)?)
 }
 
 /// Why the token that was just made cannot be used at present: nobody answers where it tells a server to call.
@@ -296,7 +327,7 @@ pub fn tokens(data: &Path) -> Result<Vec<Outstanding>, SetCommandError> {
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
 pub fn revoke_token(data: &Path, slot: u16) -> Result<(), SetCommandError> {
-    let directory = SetDirectory::new(set_path(data));
+    let directory = to_change(data)?;
     Ok(directory.revoke_token(ReplicaSlot(slot), SystemTime::now())?)
 }
 
@@ -310,7 +341,7 @@ pub fn set_client_address(
     slot: u16,
     address: Option<&ClientAddress>,
 ) -> Result<Option<String>, SetCommandError> {
-    let directory = SetDirectory::new(set_path(data));
+    let directory = to_change(data)?;
     if let Some(address) = address {
         resolve(address.as_str())?;
     }
@@ -340,14 +371,14 @@ pub fn set_address(
     slot: u16,
     address: &PeerAddress,
 ) -> Result<Option<String>, SetCommandError> {
-    let directory = SetDirectory::new(set_path(data));
+    let directory = to_change(data)?;
     resolve(address.as_str())?;
     let addresses = vec![address.as_str().to_owned()];
     directory.set_addresses(ReplicaSlot(slot), addresses)?;
     Ok(silence_at(address.as_str()))
 }
 
-/// Makes the server of this data directory a replica of the set that invited it. Others reach it at `address`.
+/// Makes the server of this data directory a replica of the set that invited it.
 /// No server may run on the directory meanwhile; one must run where the invitation came from.
 ///
 /// # Errors
@@ -356,20 +387,19 @@ pub async fn join(
     token: &str,
     data: &Path,
     tree: &str,
-    address: &PeerAddress,
+    reached: Reached<'_>,
 ) -> Result<Joined, SetCommandError> {
     let now = SystemTime::now();
     let token = Token::parse(Kind::Set, token).map_err(SetError::from)?;
     token.check_expiry(now).map_err(SetError::from)?;
     let directory = without_set(data)?;
-    resolve(address.as_str())?;
+    let places = reached.places()?;
     let data = DataDirectory::open_or_create(data)?;
     if has_tree(&data, tree)? {
         return Err(SetCommandError::TreePresent(data.tree(tree)));
     }
     data.forget_member()?;
-    let addresses = vec![address.as_str().to_owned()];
-    let entry = peer::set::join(&token, &directory, addresses, now).await?;
+    let entry = peer::set::join(&token, &directory, places, now).await?;
     Membership::read(directory)?;
     Ok(Joined {
         set: token.set.to_string(),
@@ -451,5 +481,5 @@ pub fn check_keeper(data: &Path) -> Result<(), SetCommandError> {
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
 pub fn revoke(data: &Path, slot: u16) -> Result<(), SetCommandError> {
-    Ok(SetDirectory::new(set_path(data)).revoke(ReplicaSlot(slot))?)
+    Ok(to_change(data)?.revoke(ReplicaSlot(slot))?)
 }

@@ -12,8 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use peer::set::{Kind, SetDirectory, SetError, Token};
 
-use super::{Joined, Membership, SetCommandError, has_tree, resolve};
-use crate::configuration::PeerAddress;
+use super::{Joined, Membership, Reached, SetCommandError, has_tree};
 use crate::data_directory::{DataDirectory, set_path};
 
 /// The files of the new membership until the old ones are out of the way.
@@ -42,12 +41,12 @@ pub async fn rejoin(
     token: &str,
     path: &Path,
     tree: &str,
-    address: &PeerAddress,
+    reached: Reached<'_>,
 ) -> Result<Rejoined, SetCommandError> {
     let now = SystemTime::now();
     let token = Token::parse(Kind::Set, token).map_err(SetError::from)?;
     token.check_expiry(now).map_err(SetError::from)?;
-    resolve(address.as_str())?;
+    let places = reached.places()?;
     let data = DataDirectory::existing(path)?;
     let fresh = SetDirectory::new(path.join(JOINING));
     let begun = fresh.exists() && fresh.identity()?.slot() == token.slot;
@@ -62,10 +61,7 @@ pub async fn rejoin(
     let mut remark = None;
     if !begun {
         remove_if_there(fresh.path())?;
-        let addresses = vec![address.as_str().to_owned()];
-        remark = peer::set::join(&token, &fresh, addresses, now)
-            .await?
-            .remark;
+        remark = peer::set::join(&token, &fresh, places, now).await?.remark;
     }
     let slot = previous.map(|previous| previous.slot.0);
     let aside = put_aside(&data, tree, slot, now)?;

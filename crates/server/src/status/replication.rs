@@ -145,6 +145,9 @@ pub struct ReplicaPeerStatus {
     pub refused_bytes: u64,
     /// Why it is not connected.
     pub last_error: Option<String>,
+    /// Which program it said it is, at the last connection; absent in what older servers say.
+    #[serde(default)]
+    pub program: Option<String>,
     /// Why its data directory is known to be an older copy, or to have lost its end: it is refused then.
     #[serde(default)]
     pub rolled_back: Option<String>,
@@ -273,6 +276,7 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         awaits_room: view.awaits_room,
         refused_bytes: view.refused_bytes,
         last_error: view.last_error,
+        program: view.program,
         rolled_back: view.rolled_back,
         nonsense: view.nonsense,
         links: view.links.into_iter().map(link).collect(),
@@ -477,6 +481,7 @@ impl ReplicationStatus {
             awaits_room: false,
             refused_bytes: 0,
             last_error: None,
+            program: Some("0.1.0 (abc1234)".to_owned()),
             rolled_back: None,
             nonsense: None,
             links: vec![LinkStatus {
