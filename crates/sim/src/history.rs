@@ -17,7 +17,12 @@ pub(crate) enum Decision {
         through: u64,
         below: Incarnation,
     },
+    /// A majority was given up for ever. The view of those who are left comes behind it.
+    Recovered,
 }
+
+/// A majority that was given up may have settled fewer losses than so many of which those who are left have not heard.
+const UNHEARD_OF: u64 = 1 << 10;
 
 /// All decisions so far.
 #[derive(Clone, Debug)]
@@ -40,17 +45,20 @@ impl History {
         let known = self.decisions[..count].iter().rev();
         let mut views = known.filter_map(|decision| match decision {
             Decision::View(view) => Some(view),
-            Decision::Settled { .. } => None,
+            Decision::Settled { .. } | Decision::Recovered => None,
         });
         views.next().expect("the first decision is a view")
     }
 
-    /// How many settlements there are among the first `count` decisions.
+    /// How many settlements there are among the first `count` decisions; whoever was given up with a majority counts as many.
     pub(crate) fn settlements(&self, count: usize) -> u64 {
         let known = self.decisions[..count].iter();
-        known
-            .filter(|decision| matches!(decision, Decision::Settled { .. }))
-            .count() as u64
+        let settlements = known.map(|decision| match decision {
+            Decision::View(_) => 0,
+            Decision::Settled { .. } => 1,
+            Decision::Recovered => UNHEARD_OF,
+        });
+        settlements.sum()
     }
 
     /// The newest view.
@@ -118,6 +126,7 @@ impl History {
     ) {
         self.decisions.truncate(known);
         let mut view = self.next();
+        self.decisions.push(Decision::Recovered);
         view.configured.clone_from(survivors);
         view.active.retain(|slot| survivors.contains(slot));
         view.since.retain(|slot, _| survivors.contains(slot));

@@ -62,6 +62,8 @@
 //! | 51 | f | the crate `replica` does not compare versions yet: what is marked as unshipped travels again after a start |
 //! | 52 | `restart.rs` of `control` | random runs with failures show it as well, since replicas begin again as in production |
 //! | 53 | `restart.rs` of `control`; seeds 22419 and 24105 of `tests/seeds.rs` | |
+//! | 54 | q; the rule in `settled.rs` of `replica` | |
+//! | 55 | q; `tests/recovered.rs` of `replica` | |
 
 #![forbid(unsafe_code)]
 

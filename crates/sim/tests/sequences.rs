@@ -331,3 +331,68 @@ fn a_member_that_was_away_goes_on_alone_when_the_others_are_gone() {
         });
     }
 }
+
+/// A newcomer has a copy, and is away. The others give up what the first one of five, which is lost, alone had. Both are back when
+/// most of the others are away, so that nobody tells them: the newcomer gets from the first one what was given up, and then
+/// from the others what they made since.
+fn play_54(who_has_more_follows_nobody: bool) -> Result<(), Violation> {
+    let mut run = Run::of(Beginning {
+        size: 5,
+        witness: false,
+        majority: true,
+    });
+    run.world.model.who_has_more_follows_nobody = who_has_more_follows_nobody;
+    run.world.run_until(ms(2_000))?;
+    let faults = [
+        (Fault::Start(slot(6)), PAUSES[0]),
+        (Fault::Crash(slot(6)), PAUSES[1]),
+        (Fault::Crash(slot(1)), PAUSES[2]),
+        (Fault::Crash(slot(5)), PAUSES[1]),
+        (Fault::Crash(slot(4)), PAUSES[1]),
+    ];
+    for (fault, pause) in faults {
+        run.play(vec![(0, fault)], pause)?;
+    }
+    run.come_to_rest()
+}
+
+#[test]
+fn counterexample_54_a_copy_with_more_than_was_kept_follows_nobody() {
+    play_54(true).unwrap();
+    let broken = play_54(false).unwrap_err();
+    assert!(broken.invariant.starts_with("I4"), "{broken}");
+}
+
+/// Of five the first three have shown versions of a file of which the others have not heard, and are gone for ever. The
+/// others go on, and write the file.
+fn play_55(recovered_pass_versions: bool) -> Result<(), Violation> {
+    let mut world = set_the_stage_for_failures(5, all_rules);
+    world.model.recovered_pass_versions = recovered_pass_versions;
+    world.run_until(ms(2_000))?;
+    for (gone, left) in [1, 2, 3].map(|gone| [(gone, 4), (gone, 5)]).concat() {
+        world.fail(ms(0), Fault::Cut(slot(gone), slot(left)));
+        world.fail(ms(0), Fault::Cut(slot(left), slot(gone)));
+    }
+    for number in 0..5 {
+        world.submit(ms(20 * number + 1), slot(1), Intent::Write(object(F)));
+    }
+    world.run_until(ms(2_300))?;
+    for gone in 1..=3 {
+        world.fail(ms(0), Fault::Crash(slot(gone)));
+    }
+    world.fail(ms(10), Fault::Recover(slot(4)));
+    for number in 0..400 {
+        let at = ms(100 + 10 * number);
+        world.submit(at, slot(5), Intent::Write(object(F)));
+    }
+    world.run_until(ms(10_000))?;
+    world.fail(ms(0), Fault::HealAll);
+    world.run_to_rest(ms(120_000))
+}
+
+#[test]
+fn counterexample_55_who_is_left_makes_no_version_that_somebody_given_up_has_shown() {
+    play_55(true).unwrap();
+    let broken = play_55(false).unwrap_err();
+    assert!(broken.invariant.starts_with("I3"), "{broken}");
+}

@@ -6,9 +6,9 @@ mod fixture;
 
 use bytes::Bytes;
 use fixture::pair::{LEADER, Pair};
-use fixture::with_size;
+use fixture::{Fixture, with_size};
 use store::{ContentPiece, Store};
-use vfs::{Error, FileSystem, ObjectId};
+use vfs::{Error, FileSystem, ObjectId, ReplicaSlot};
 
 const ROOT: ObjectId = ObjectId::ROOT;
 
@@ -128,4 +128,33 @@ async fn others_learn_that_a_file_is_torn_and_that_it_was_adopted() {
     pair.follow_one(&[id]).await;
     assert_eq!(follower.torn(), []);
     pair.leader.remove(ROOT, "f").await.unwrap();
+}
+
+/// Servers that are gone for ever had shown versions of which this one had not heard, and it made them once more.
+#[tokio::test]
+async fn versions_that_somebody_gone_may_have_shown_are_passed_once_and_survive_a_crash() {
+    let mut one = Fixture::new();
+    one.store().end_reclaim().await.unwrap();
+    let file = one.file(ROOT, "f").await;
+    let before = one.attributes(file).await.change.0;
+    one.store().pass_versions([LEADER]).await.unwrap();
+    one.crash();
+    one.store().end_reclaim().await.unwrap();
+    one.write(file, 0, b"behind").await.unwrap();
+    let behind = one.attributes(file).await.change.0;
+    assert!(
+        behind > before + (1 << 33),
+        "nobody has seen such a version"
+    );
+    one.store().pass_versions([LEADER]).await.unwrap();
+    one.write(file, 0, b"again").await.unwrap();
+    let known = one.attributes(file).await.change.0;
+    assert!(known < behind + (1 << 20), "it was known");
+    one.store()
+        .pass_versions([LEADER, ReplicaSlot(7)])
+        .await
+        .unwrap();
+    one.write(file, 0, b"once more").await.unwrap();
+    let another = one.attributes(file).await.change.0;
+    assert!(another > behind + (1 << 33), "one more is gone");
 }

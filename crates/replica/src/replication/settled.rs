@@ -33,10 +33,19 @@ pub(crate) fn settlements(shared: &ReplicaState) -> u64 {
 }
 
 /// Whether a replica outside the view may apply what somebody sends who knows so many settlements. What was made after
-/// one may replace what was changed here and given up by it, which has to be put aside before.
+/// one may replace what was changed here and given up by it, which has to be put aside before; and it builds on what the
+/// others kept of a lost replica, of which this copy may have more.
 pub(crate) fn may_follow(shared: &ReplicaState, known_there: u64) -> bool {
     let dealt_with = || matches!(undealt(shared), Ok(None));
-    shared.takes_part() || (settlements(shared) >= known_there && dealt_with())
+    let gone_through = || known(shared).ok().flatten();
+    shared.takes_part()
+        || (is_right_for(settlements(shared), known_there, gone_through) && dealt_with())
+}
+
+/// Whether a copy that has gone through so many settlements, of those that are known here, is what somebody builds on who knows so
+/// many.
+fn is_right_for(known_here: u64, known_there: u64, gone_through: impl Fn() -> Option<u64>) -> bool {
+    known_here >= known_there && gone_through().is_some_and(|through| through >= known_here)
 }
 
 /// The fact that says how many settlements this copy has gone through.
@@ -65,4 +74,24 @@ pub(crate) fn known(shared: &ReplicaState) -> vfs::Result<Option<u64>> {
         .first()
         .and_then(|(_, value)| value.first_chunk::<8>());
     Ok(noted.map(|noted| u64::from_be_bytes(*noted)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lost replica had sent its last update to a server outside the view and to nobody else. The others gave it up, and went on. What
+    /// they made then was applied to the copy that had more.
+    #[test]
+    fn counterexample_54_a_copy_that_has_not_gone_through_a_settlement_follows_nobody_who_knows_of_it()
+     {
+        let follows = |here, there, through| is_right_for(here, there, || through);
+        assert!(follows(1, 1, Some(1)));
+        assert!(follows(0, 0, Some(0)));
+        assert!(follows(2, 1, Some(2)));
+        assert!(!follows(0, 1, Some(0)), "it has not heard of it");
+        assert!(!follows(1, 1, Some(0)), "it may have more than was kept");
+        assert!(!follows(1, 1, None), "nobody has looked yet");
+        assert!(!follows(2, 1, Some(1)), "nor of the second one");
+    }
 }

@@ -56,6 +56,10 @@ pub struct Model {
     pub caught_up_before_lease: bool,
     /// Versions made after a settlement are larger than all that a lost replica can have made.
     pub versions_count_settlements: bool,
+    /// Those who are left of a set pass the versions that whoever was given up with the majority may have shown.
+    pub recovered_pass_versions: bool,
+    /// Who is outside the view, and may have more than was kept of a lost replica, takes nothing that was made since.
+    pub who_has_more_follows_nobody: bool,
     /// Who was given up throws away what nobody else has.
     pub given_up_is_thrown_away: bool,
     /// Survivors are brought to the longest prefix that any of them holds before a lost replica is given up.
@@ -88,6 +92,8 @@ impl Model {
         controls_durable: true,
         caught_up_before_lease: true,
         versions_count_settlements: true,
+        recovered_pass_versions: true,
+        who_has_more_follows_nobody: true,
         given_up_is_thrown_away: true,
         longest_prefix: true,
         silence_is_noticed: true,

@@ -110,6 +110,7 @@ impl World {
         let replica = self.replica(slot);
         let active = replica.core.view().active.contains(&slot);
         let ready = !active || replica.core.is_settled();
+        let follows_nobody = !active && self.model.who_has_more_follows_nobody;
         let replica = self.replica(slot);
         let site = &mut replica.site;
         if stamp.entered != site.entered || site.caught_up || site.full || !ready {
@@ -124,7 +125,10 @@ impl World {
         let confirmed = active || reply.settled;
         match reply.whole {
             Some(copy) => self.take_whole(slot, &copy),
-            None if site.cut || (site.stale && site.renounced) => return,
+            // What was made since a settlement builds on what the others kept.
+            None if site.cut || (site.stale && (site.renounced || follows_nobody)) => {
+                return self.try_to_renounce(slot);
+            }
             None => self.take_missing(slot, reply.updates, &reply.contents),
         }
         let site = &mut self.replica(slot).site;

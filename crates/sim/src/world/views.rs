@@ -256,14 +256,18 @@ impl World {
         replica.site.closed_to.clear();
         let newest = self.agreed.view(news.end).clone();
         for place in news {
-            if let Decision::Settled {
-                lost,
-                through,
-                below,
-            } = self.agreed.decisions[place]
-            {
-                let settlements = self.agreed.settlements(place + 1);
-                self.end_lost(slot, lost, through, below, settlements);
+            let settlements = self.agreed.settlements(place + 1);
+            match self.agreed.decisions[place] {
+                Decision::View(_) => {}
+                Decision::Settled {
+                    lost,
+                    through,
+                    below,
+                } => self.end_lost(slot, lost, through, below, settlements),
+                Decision::Recovered if self.model.recovered_pass_versions => {
+                    self.pass_versions(slot, settlements);
+                }
+                Decision::Recovered => {}
             }
         }
         self.enter_view(slot, newest);
@@ -294,9 +298,14 @@ impl World {
         let core = &mut replica.core;
         core.handle_loss_settled(now, &replica.tree, lost, None, below);
         if model.versions_count_settlements {
-            replica.tree.count_settlements(settlements);
-            self.store(slot, Change::Settlements(settlements));
+            self.pass_versions(slot, settlements);
         }
+    }
+
+    /// Versions made here from now on are none that somebody who was lost may have shown.
+    fn pass_versions(&mut self, slot: ReplicaSlot, settlements: u64) {
+        self.replica(slot).tree.count_settlements(settlements);
+        self.store(slot, Change::Settlements(settlements));
     }
 
     fn enter_view(&mut self, slot: ReplicaSlot, view: View) {

@@ -11,6 +11,7 @@ mod foreign_row;
 mod held;
 mod incomplete;
 mod merging;
+mod passed;
 mod resync;
 mod torn;
 mod unshipped;

@@ -123,6 +123,11 @@ async fn enter(shared: &Arc<ReplicaState>, state: &Arc<ViewState>) {
         // Whoever could not be asked before, as a connection was still to be made, has not been silent.
         shared.forget_silence();
     }
+    // Of those whom an administrator gave up with the majority nobody here may have heard everything.
+    if let Err(error) = shared.store.pass_versions(state.removed.clone()).await {
+        // The store has failed, which ends the server.
+        return tracing::error!(%error, "versions that removed replicas may have shown cannot be passed");
+    }
     take_effect(shared, state, &previous, view.clone());
     configuring::note_current(shared);
     if comes {
