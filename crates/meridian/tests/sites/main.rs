@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use runner::{Story, stories};
 use testbed::Requirements;
 
-/// Every story, in the order of telling. Those of `outage` end the world, and the last three have worlds of their own.
+/// Every story, in the order of telling. Those of `outage` end the world, and the last four have worlds of their own.
 const STORIES: &[(&str, Story)] = stories![
     coherence::what_is_made_at_one_site_is_there_at_every_other,
     coherence::what_is_closed_at_one_site_opens_at_every_other_whatever_the_distance,
@@ -55,6 +55,7 @@ const STORIES: &[(&str, Story)] = stories![
     outage::work_goes_on_when_a_cut_link_heals_and_all_copies_are_equal,
     witness::two_sites_and_a_witness_lose_a_server_and_no_answered_write,
     names::one_path_leads_everywhere_to_the_nearest_server,
+    names::a_domain_that_expired_comes_back_from_a_server_that_is_left,
     pool::linux_reads_at_the_data_servers_of_a_pool_and_loses_nothing_when_servers_die,
 ];
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use testbed::{Ganesha, Guest, Place, Service, World};
 
 use crate::hands::run;
-use crate::scene::{far, meridian};
+use crate::scene::{eventually, far, meridian, peer_address, serve_with};
 use crate::witness;
 
 const SITES: [&str; 4] = ["paris", "oslo", "rome", "bern"];
@@ -18,59 +18,58 @@ const SITES: [&str; 4] = ["paris", "oslo", "rome", "bern"];
 /// What a zone calls the servers of a domain (RFC 6641, section 3).
 const SERVICE: &str = "_nfs-domainroot._tcp.example.org.";
 
-/// The root of a machine with the clients' package: the host's, with some files over it that live in memory.
-const MACHINE: &str = "\
-set -e
-modprobe overlay; modprobe autofs4
-root=/run/root; mkdir -p $root /run/over
-mount -t tmpfs none /run/over; mkdir /run/over/upper /run/over/work
-mount -t overlay none -o lowerdir=/,upperdir=/run/over/upper,workdir=/run/over/work $root
-for each in proc sys dev; do mount --rbind /$each $root/$each; done
-for each in run tmp; do mount -t tmpfs none $root/$each; done
-install -D -m 755 $PACKAGE/meridian-map $root/usr/libexec/meridian-map
-install -D -m 644 $PACKAGE/nfs.autofs $root/etc/auto.master.d/nfs.autofs
-echo '+dir:/etc/auto.master.d' >$root/etc/auto.master
-touch $root/usr/bin/meridian; mount --bind $PROGRAM $root/usr/bin/meridian
-rm -f $root/etc/resolv.conf; echo \"nameserver $DNS\" >$root/etc/resolv.conf
-# Whoever belongs to autofs' own group of processes is shown no mount.
-setsid chroot $root automount --foreground --verbose >/run/automount.log 2>&1 &
-until grep -q ' /run/root/nfs4 autofs ' /proc/mounts; do sleep 0.1; done";
+/// Sets a machine with the clients' package up in a guest.
+const MACHINE: &str = include_str!("../../../../scripts/autofs-in-guest");
 
-/// Two sites share a tree, with a witness at a third one, and publish a domain; the fourth one has a server of another make.
+/// After so many seconds a mount goes that nobody uses: as the package has it, and so soon that a story can wait for it.
+const USUAL_EXPIRY: u32 = 300;
+const QUICK_EXPIRY: u32 = 4;
+
+/// So many names that lead nowhere are tried in a row.
+const STRANGERS: usize = 100;
+
+/// Two sites share a tree, with a witness at a third one, and publish a domain. The fourth one is for a server of others.
 struct Scene {
     clients: Vec<Guest>,
     servers: Vec<Service>,
-    _software: Ganesha,
     _dns: Vec<Service>,
     world: World,
 }
 
 impl Scene {
-    /// Does what docs/names.md says under "Publish a domain" and "Junctions".
-    fn set_up() -> Result<Scene> {
+    /// Does what docs/names.md says under "Publish a domain". `more` are further lines for the DNS servers.
+    fn set_up(expiry: u32, more: &str) -> Result<Scene> {
         let world = World::new(&SITES, &far())?;
         let places = world.places();
         let servers = witness::set_up(&world, "[names]\ndomain = \"example.org\"\n")?;
-        let other = &places[3];
-        let software = other.site().folder().join("software");
-        fs::create_dir(&software)?;
-        fs::write(software.join("README"), "by another make of server\n")?;
-        let ganesha = Ganesha::start_at(other.site(), &software, other.nfs_address())?;
-        let there = format!("{}:{}", other.address(), Ganesha::EXPORT);
-        meridian(&places[0], &["junction", "add", "software", "--to", &there])?;
         let zone = meridian(&places[0], &["domain", "records", "example.org"])?;
         ensure!(zone.matches(SERVICE).count() == 2, "{zone}");
         let looking = &places[..2];
-        let dns = looking.iter().map(|place| publish(place, &zone));
+        let clients = looking.iter().map(|place| place.guest("client"));
+        let clients = clients.collect::<Result<Vec<_>>>()?;
+        let dns = looking.iter().map(|place| publish(place, &zone, more));
         let dns = dns.collect::<Result<Vec<_>>>()?;
-        let clients = looking.iter().map(machine).collect::<Result<Vec<_>>>()?;
+        for (place, guest) in looking.iter().zip(&clients) {
+            equip(guest, place, expiry)?;
+        }
         Ok(Scene {
             clients,
             servers,
-            _software: ganesha,
             _dns: dns,
             world,
         })
+    }
+
+    /// Ends the clients and the servers that are left, in order.
+    fn end(&mut self) -> Result<()> {
+        for client in self.clients.drain(..) {
+            client.power_off()?;
+        }
+        for server in &mut self.servers[1..] {
+            let status = server.stop()?;
+            ensure!(status.success(), "a server stopped with {status}");
+        }
+        Ok(())
     }
 
     /// Runs a command on the machine of a client, in its shell's words.
@@ -100,10 +99,10 @@ impl Scene {
     }
 }
 
-/// A DNS server in a place, which has the zone.
-fn publish(place: &Place, zone: &str) -> Result<Service> {
+/// A DNS server in a place, which has the zone, and further lines of its configuration.
+fn publish(place: &Place, zone: &str, more: &str) -> Result<Service> {
     let mut lines = format!(
-        "listen-address={}\nbind-interfaces\nno-resolv\nno-hosts\nlocal=/example.org/\n",
+        "listen-address={}\nbind-interfaces\nno-resolv\nno-hosts\nlocal=/example.org/\n{more}",
         place.address()
     );
     for record in zone.lines() {
@@ -133,24 +132,34 @@ fn publish(place: &Place, zone: &str) -> Result<Service> {
     Ok(service)
 }
 
-/// A machine with the clients' package, which asks the DNS server of its site.
-fn machine(place: &Place) -> Result<Guest> {
-    let guest = place.guest("client")?;
+/// Makes a guest a machine with the clients' package, which asks the DNS server of its site.
+fn equip(guest: &Guest, place: &Place, expiry: u32) -> Result<()> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/client");
     let variables = format!(
-        "PACKAGE={}\nPROGRAM={}\nDNS={}\n",
+        "PACKAGE={}\nPROGRAM={}\nDNS={}\nEXPIRY={expiry}\n",
         package.canonicalize()?.display(),
         env!("CARGO_BIN_EXE_meridian"),
         place.address()
     );
-    run(&guest, variables + MACHINE)?;
-    Ok(guest)
+    run(guest, variables + MACHINE)?;
+    Ok(())
 }
 
 /// Everybody types the same path, and is answered by the server of his own site, by another make of server at the same path, and by
 /// the other site when his own has gone.
 pub fn one_path_leads_everywhere_to_the_nearest_server() -> Result<()> {
-    let mut scene = Scene::set_up()?;
+    let mut scene = Scene::set_up(USUAL_EXPIRY, "")?;
+    let other = &scene.world.places()[3];
+    let software = other.site().folder().join("software");
+    fs::create_dir(&software)?;
+    fs::write(software.join("README"), "by another make of server\n")?;
+    let _ganesha = Ganesha::start_at(other.site(), &software, other.nfs_address())?;
+    let there = format!("{}:{}", other.address(), Ganesha::EXPORT);
+    meridian(
+        &scene.world.places()[0],
+        &["junction", "add", "software", "--to", &there],
+    )?;
+    until_shown(&scene, "software")?;
     let tree = "/nfs/example.org/export";
     scene.type_in(0, &format!("echo from paris >{tree}/note"))?;
     let seen = scene.type_in(1, &format!("cat {tree}/note"))?;
@@ -180,12 +189,63 @@ pub fn one_path_leads_everywhere_to_the_nearest_server() -> Result<()> {
     let seen = scene.type_in(1, &format!("cat {tree}/note"))?;
     ensure!(seen == "from paris\nand from afar\n", "{seen:?}");
     scene.is_served_by(0, tree, 1)?;
-    for client in scene.clients.drain(..) {
-        client.power_off()?;
-    }
-    for server in &mut scene.servers[1..] {
-        let status = server.stop()?;
-        ensure!(status.success(), "a server stopped with {status}");
+    scene.end()
+}
+
+/// Waits until both members of the set say that the set has agreed on a junction. Clients are told within a second or two.
+fn until_shown(scene: &Scene, name: &str) -> Result<()> {
+    for place in &scene.world.places()[..2] {
+        eventually("a junction is known", || {
+            Ok(meridian(place, &["junction", "list"])?.contains(name))
+        })?;
     }
     Ok(())
+}
+
+/// What is mounted goes when nobody uses it, and comes back from whoever answers then. Names that lead nowhere or in a circle hold
+/// up nobody.
+pub fn a_domain_that_expired_comes_back_from_a_server_that_is_left() -> Result<()> {
+    let nowhere = "10.200.99.99";
+    let more = format!(
+        "host-record=nowhere.example.org,{nowhere}\n\
+         srv-host=_nfs-domainroot._tcp.gone.example.org,nowhere.example.org,2049,0,0\n"
+    );
+    let mut scene = Scene::set_up(QUICK_EXPIRY, &more)?;
+    let tree = "/nfs/example.org/export";
+    scene.type_in(0, &format!("echo from paris >{tree}/note"))?;
+    scene.is_served_by(0, "/nfs/example.org", 0)?;
+
+    // Two sets of other domains whose junctions lead to each other.
+    let (first, other) = (&scene.world.places()[0], &scene.world.places()[3]);
+    meridian(other, &["set", "create", "--address", &peer_address(other)])?;
+    let _other = serve_with(other, "[names]\ndomain = \"other.example\"\n")?;
+    let there = format!("{}:/.domainroot/other.example/back", other.address());
+    let here = format!("{}:/.domainroot/example.org/forth", first.address());
+    meridian(first, &["junction", "add", "forth", "--to", &there])?;
+    meridian(other, &["junction", "add", "back", "--to", &here])?;
+    until_shown(&scene, "forth")?;
+    let circle = "until ls /nfs/example.org | grep -qx forth; do sleep 0.2; done
+        cat /nfs/example.org/forth/x 2>&1 || true";
+    let said = scene.type_in(0, circle)?;
+    ensure!(said.contains("Too many levels of symbolic links"), "{said}");
+
+    // A server that does not answer, and many names that nobody knows.
+    scene.type_in(0, "! ls /nfs/gone.example.org/export")?;
+    let strangers = format!(
+        "for ((n = 0; n < {STRANGERS}; n++)); do [ ! -e /nfs/n$n.example.org/export ]; done"
+    );
+    scene.type_in(0, &strangers)?;
+    let shown = scene.type_in(0, "ls /nfs")?;
+    ensure!(["", "example.org\n"].contains(&shown.as_str()), "{shown:?}");
+
+    // Nobody uses the domain any more; it goes. When somebody comes its server is lost, and the other one answers.
+    eventually("the domain expires", || {
+        let mounts = scene.type_in(0, "cat /proc/mounts")?;
+        Ok(!mounts.contains(" /nfs/example.org nfs4 "))
+    })?;
+    scene.servers[0].kill()?;
+    let seen = scene.type_in(0, &format!("cat {tree}/note"))?;
+    ensure!(seen == "from paris\n", "{seen:?}");
+    scene.is_served_by(0, "/nfs/example.org", 1)?;
+    scene.end()
 }
