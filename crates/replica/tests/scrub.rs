@@ -141,7 +141,8 @@ async fn nobody_reads_a_damaged_content() {
     set.sites[1].rot(file);
     // Behind the replica's back, so that it stays damaged until a restart.
     let store = set.sites[1].store.clone();
-    store.note_damaged(file, true).await.unwrap();
+    let version = store.attributes(file).await.unwrap().change;
+    assert!(store.note_damaged(file, version, true).await.unwrap());
     assert!(matches!(own_bytes(&set, 1, file).await, Err(Error::Io(_))));
     assert_eq!(set.sites[1].load(ROOT, "file").await.unwrap(), content());
     drop(store);
@@ -206,4 +207,28 @@ async fn without_a_good_copy_reading_fails_until_the_file_is_written_anew() {
     let read = set.sites[0].load(ROOT, "file").await.unwrap();
     assert_eq!(read, b"from a backup");
     assert_eq!(replica.scrub_status().damaged, 0);
+}
+
+/// A content that the disk had changed was written anew between the look and the note of the damage; what had been written was taken
+/// for damaged then, and nobody had another copy of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_while_a_scrub_looks_is_not_taken_for_damaged() {
+    let (set, file) = with_file(1).await;
+    let (site, replica) = (&set.sites[0], &set.sites[0].replica);
+    for round in 0..4_u8 {
+        site.scrub().await;
+        site.rot(file);
+        replica.scrub();
+        // Each time the scrub is a little further.
+        tokio::time::sleep(std::time::Duration::from_micros(2_000) * round.into()).await;
+        let bytes = vec![round + 1; 900_000];
+        site.save(ROOT, "file", &bytes).await.unwrap();
+        site.files.commit(file, 0, 0).await.unwrap();
+        eventually("what was written can be read", || {
+            !site.store.is_damaged(file) && site.store.is_at_rest(file)
+        })
+        .await;
+        assert_eq!(site.load(ROOT, "file").await.unwrap(), bytes);
+    }
+    set.assert_equal().await;
 }

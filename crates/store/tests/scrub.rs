@@ -323,3 +323,40 @@ async fn no_digest_is_of_something_in_between() {
     assert!(!digests.is_empty());
     assert!(digests.iter().all(|digest| expected.contains(digest)));
 }
+
+/// What had been written between the look at a file and the note of its damage was taken for damaged.
+#[tokio::test]
+async fn damage_is_noted_of_the_version_that_was_looked_at() {
+    let fixture = Fixture::new();
+    let id = fixture.file(ROOT, "f").await;
+    fixture.write(id, 0, &[1; LARGE]).await.unwrap();
+    let store = fixture.store();
+    let looked_at = store.attributes(id).await.unwrap().change;
+    fixture.write(id, 0, &[2; LARGE]).await.unwrap();
+    assert!(!store.note_damaged(id, looked_at, true).await.unwrap());
+    let written = store.attributes(id).await.unwrap().change;
+    assert!(!store.is_at_rest(id), "it was written just now");
+    assert!(!store.note_damaged(id, written, true).await.unwrap());
+    assert!(!store.is_damaged(id));
+    assert_eq!(fixture.read(id, 0, 4).await.unwrap(), [2; 4][..]);
+}
+
+/// Who wrote a damaged file anew wrote into one that stayed damaged, unless it was looked at while it was empty.
+#[tokio::test]
+async fn nothing_is_damaged_of_a_file_that_was_emptied_and_written_anew() {
+    let mut fixture = Fixture::new();
+    let id = fixture.file(ROOT, "f").await;
+    fixture.write(id, 0, b"damaged").await.unwrap();
+    // So that nobody has written it just now.
+    fixture.reopen().await;
+    let store = fixture.store();
+    assert!(store.is_at_rest(id));
+    let version = store.attributes(id).await.unwrap().change;
+    assert!(store.note_damaged(id, version, true).await.unwrap());
+    fixture.set(id, &with_size(100)).await.unwrap();
+    assert!(store.is_damaged(id));
+    fixture.set(id, &with_size(0)).await.unwrap();
+    assert!(!store.is_damaged(id));
+    fixture.write(id, 0, b"anew").await.unwrap();
+    assert_eq!(fixture.read(id, 0, 4).await.unwrap(), b"anew"[..]);
+}

@@ -60,6 +60,11 @@ impl Inner {
             remove_rows(&mut mutation, id, &kept);
             self.mark_cut(&mut mutation, id, Origin::default());
         }
+        if size == 0 && self.damaged.contains(id) {
+            // Nothing is left of what was wrong, and nothing that is written now is.
+            mutation.unmark(Table::Damaged, id);
+            mutation.then(move |inner, _| inner.damaged.forget(id));
+        }
         let attributes = mutation.object(id)?.attributes(id);
         mutation.change_data(id);
         mutation.note_effect(&access.who, Effect::Set, Some(id))?;

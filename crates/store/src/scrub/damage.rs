@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use vfs::{Error, ObjectId, Result};
+use vfs::{ChangeAttribute, Error, ObjectId, Result};
 
 use super::ContentDigest;
 use crate::inner::Inner;
@@ -38,16 +38,27 @@ impl Inner {
         mutation.then(move |inner, _| inner.damaged.add(file));
     }
 
-    pub(super) async fn note_damaged(&self, file: ObjectId, note_is_right: bool) -> Result<()> {
+    pub(super) async fn note_damaged(
+        &self,
+        file: ObjectId,
+        version: ChangeAttribute,
+        note_is_right: bool,
+    ) -> Result<bool> {
         let mut mutation = self.begin_upkeep().await?;
-        mutation.object(file)?.file()?;
+        let row = mutation.object(file)?;
+        row.file()?;
+        // Nobody begins to write a file at rest while this goes on, since that is a change too.
+        if row.change != version || self.dirty.contains(file) {
+            return Ok(false);
+        }
         mutation.mark(Table::Damaged, file);
         if !note_is_right {
             mutation.unmark(Table::Digests, file);
         }
         mutation.then(move |inner, _| inner.damaged.add(file));
         let ticket = mutation.commit_local()?;
-        self.commits.wait(ticket, &self.health).await
+        self.commits.wait(ticket, &self.health).await?;
+        Ok(true)
     }
 
     pub(super) async fn forget_damage_of_empty(self: &Arc<Self>, file: ObjectId) -> Result<bool> {

@@ -118,15 +118,22 @@ impl Store {
         !self.inner.dirty.contains(file) && !self.inner.lacks_content(file)
     }
 
-    /// Notes that the content of a file is not what it should be. From now on it is neither read nor sent to
+    /// Notes that the content of a file, which was looked at as it was in this version, is not what it should be. `false`: it is
+    /// of another one by now, or somebody writes it; then nothing is noted. From now on it is neither read nor sent to
     /// other replicas, until it is mended ([`Store::begin_mending`]), emptied or removed. `note_is_right`: what was
     /// noted of it ([`Store::noted_content`]) is what it should be; else that is forgotten. Stable on return.
     ///
     /// # Errors
     /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when
     /// storage fails.
-    pub async fn note_damaged(&self, file: ObjectId, note_is_right: bool) -> Result<()> {
-        self.inner.note_damaged(file, note_is_right).await
+    pub async fn note_damaged(
+        &self,
+        file: ObjectId,
+        version: ChangeAttribute,
+        note_is_right: bool,
+    ) -> Result<bool> {
+        let noting = self.inner.note_damaged(file, version, note_is_right);
+        noting.await
     }
 
     /// Takes that back of a file that is empty by now, since nothing is left of what was wrong; says whether it is.

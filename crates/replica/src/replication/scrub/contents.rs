@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use store::{ContentDigest, Verified};
-use vfs::{ChangeAttribute, Error, ObjectId, ReplicaSlot};
+use vfs::{ChangeAttribute, Error, FileSystem, ObjectId, ReplicaSlot};
 
 use super::{PAUSE, ask, blocking, called};
 use crate::driver::replica_state::ReplicaState;
@@ -28,25 +28,22 @@ pub(super) async fn look(shared: &Arc<ReplicaState>, file: ObjectId) -> Own {
     if !shared.store.is_at_rest(file) || shared.store.is_torn(file) {
         return Own::Busy;
     }
+    let Ok(before) = shared.store.attributes(file).await else {
+        return Own::Busy;
+    };
     let (store, pacer) = (shared.store.clone(), shared.scrub.pacer.clone());
     let looked = blocking(move || store.verify_content(file, &mut |bytes| pacer.pay(bytes))).await;
     match looked {
         Ok(Verified::Same(found) | Verified::NotKnown(found)) if shared.store.is_at_rest(file) => {
             Own::Is(found)
         }
-        Ok(Verified::Different { .. }) => {
-            damaged(shared, file, "its bytes have changed on the disk", true).await;
-            Own::Damaged
+        Ok(Verified::Different { found, .. }) => {
+            let why = "its bytes have changed on the disk";
+            damaged(shared, (file, found.change), why, true).await
         }
         Err(Error::Io(why)) => {
-            damaged(
-                shared,
-                file,
-                &format!("the disk cannot read it: {why}"),
-                true,
-            )
-            .await;
-            Own::Damaged
+            let why = format!("the disk cannot read it: {why}");
+            damaged(shared, (file, before.change), &why, true).await
         }
         _ => Own::Busy,
     }
@@ -75,20 +72,28 @@ pub(crate) async fn look_at_suspects(shared: Arc<ReplicaState>) {
     }
 }
 
-/// Notes damage; nothing of the file is shown any more until it is mended.
-async fn damaged(shared: &Arc<ReplicaState>, file: ObjectId, why: &str, note_is_right: bool) {
+/// Notes damage of the version of a file that was looked at; nothing of the file is shown any more until it is mended. What has
+/// been written meanwhile is not what was looked at.
+async fn damaged(
+    shared: &Arc<ReplicaState>,
+    (file, version): (ObjectId, ChangeAttribute),
+    why: &str,
+    note_is_right: bool,
+) -> Own {
     if shared.store.is_damaged(file) {
-        return;
+        return Own::Damaged;
     }
-    match shared.store.note_damaged(file, note_is_right).await {
-        Ok(()) => {
+    let noting = shared.store.note_damaged(file, version, note_is_right);
+    match noting.await {
+        Ok(true) => {
             let name = called(shared, file);
             shared.scrub.found(format!("the content of {name}: {why}"));
             shared.scrub.damage.send_modify(|count| *count += 1);
         }
-        Err(Error::Stale) => {}
+        Ok(false) | Err(Error::Stale) => return Own::Busy,
         Err(error) => tracing::error!(%file, %error, "damage cannot be noted"),
     }
+    Own::Damaged
 }
 
 /// Compares one file with the own disk and with another copy; says whether it could be looked at. A torn one is left
@@ -193,7 +198,8 @@ async fn decide(shared: &Arc<ReplicaState>, file: ObjectId, version: ChangeAttri
         Some(_) => {
             let why =
                 "the other copies have another content of the same version and outvote this one";
-            damaged(shared, file, why, false).await;
+            let found = damaged(shared, (file, version), why, false).await;
+            return matches!(found, Own::Damaged);
         }
         None => {
             let list: Vec<String> = theirs.keys().map(|slot| slot.0.to_string()).collect();
