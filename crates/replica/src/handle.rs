@@ -332,10 +332,7 @@ fn take_up_previous(shared: &ReplicaState, grants: &[Proposal]) -> Result<(), St
         let mut files = HashSet::new();
         for file in marked {
             if own.iter().any(|grant| guard.covers(grant, file)) {
-                guard
-                    .ledger
-                    .unshipped
-                    .changed(now, file, 0..u64::MAX, follows);
+                guard.ledger.unshipped.suspected(now, file, follows);
                 files.insert(file);
             } else {
                 guard.ledger.shipped.insert(file);

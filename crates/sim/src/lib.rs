@@ -59,7 +59,7 @@
 //! | 48 | `set/tests.rs` of `peer`, `tests/signed_lists.rs` of `replica` | |
 //! | 49 | `authorisation/walk.rs` of `replica` | |
 //! | 50 | f; `lease.rs` of `control`, `lease_state.rs` of `replica` | machines stand still in half of the random runs with failures |
-//! | 51 | f | the crate `replica` does not compare versions yet: what is marked as unshipped travels again after a start |
+//! | 51 | f; `tests/shipped_once.rs` of `replica` | here versions are compared, there sums of blocks |
 //! | 52 | `restart.rs` of `control` | random runs with failures show it as well, since replicas begin again as in production |
 //! | 53 | `restart.rs` of `control`; seeds 22419 and 24105 of `tests/seeds.rs` | |
 //! | 54 | q; the rule in `settled.rs` of `replica` | |

@@ -173,7 +173,8 @@ fn note_contents(guard: &mut Guard<'_>, change: &Change, position: u64, under: &
             if guard.ledger.renewing.contains(&touched.id) {
                 let (now, follows) = (guard.now, Position(position));
                 let unshipped = &mut guard.ledger.unshipped;
-                unshipped.changed(now, touched.id, 0..u64::MAX, follows);
+                // It has a new version, and perhaps the bytes that the others have.
+                unshipped.suspected(now, touched.id, follows);
                 guard.data_unshipped(touched.id, under);
             }
             let Some(pin) = guard.ledger.pins.get_mut(&touched.id) else {

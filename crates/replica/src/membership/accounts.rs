@@ -44,7 +44,7 @@ pub(crate) fn open(guard: &mut Guard<'_>, slot: ReplicaSlot, witness: bool) {
     let backlog = guard.ledger.unshipped.add_peer(slot);
     backlog.reopen();
     for file in files {
-        backlog.changed(now, file, 0..u64::MAX, follows);
+        backlog.suspected(now, file, follows);
     }
 }
 
@@ -176,7 +176,7 @@ fn note_changed_behind(shared: &ReplicaState, slot: ReplicaSlot, applied: u64) -
             let now = guard.now;
             if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
                 for (file, follows) in changed {
-                    backlog.changed(now, file, 0..u64::MAX, follows);
+                    backlog.suspected(now, file, follows);
                 }
             }
         });

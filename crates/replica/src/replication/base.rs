@@ -162,7 +162,7 @@ pub(crate) fn wanted(shared: &Arc<ReplicaState>, from: ReplicaSlot, mut wanted: 
             return false;
         };
         for file in &wanted.files {
-            backlog.changed(now, *file, 0..u64::MAX, follows);
+            backlog.suspected(now, *file, follows);
             backlog.owe_file(*file);
         }
         backlog.is_given_up()

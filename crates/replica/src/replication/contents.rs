@@ -19,9 +19,10 @@ use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::subject_of;
 use crate::replication::conversing;
 use crate::replication::degraded;
+use crate::replication::offers;
 use crate::replication::withheld;
 use crate::state::arrivals::{Inbox, Piece as Arrived};
-use crate::state::shipping::{Piece, PieceId};
+use crate::state::shipping::{Manner, Piece, PieceId};
 use crate::state::wire::{self, Completed, PieceDone, PieceHead, Stretch};
 
 /// What is told of once, with sums later.
@@ -184,9 +185,8 @@ async fn read(
         return Err(Error::Delay);
     }
     let store = shared.store.clone();
-    let (file, range) = (piece.file, piece.range.clone());
-    let length = range.end - range.start;
-    let reading = tokio::task::spawn_blocking(move || store.content(file, range.start, length));
+    let (file, range, manner) = (piece.file, piece.range.clone(), piece.manner);
+    let reading = tokio::task::spawn_blocking(move || offers::read(&store, file, &range, manner));
     let read = reading
         .await
         .map_err(|error| Error::Io(format!("a read was broken off: {error}")))?;
@@ -205,7 +205,8 @@ async fn read(
         return Err(Error::Delay);
     }
     let end = content.last().map_or(piece.range.start, end_of);
-    if end < piece.range.end {
+    // Of a piece that is sent in part this was said when sums of it were sent.
+    if end < piece.range.end && !matches!(manner, Manner::Blocks(_)) {
         shared.engine.with_core(|guard| {
             if let Some(backlog) = guard.ledger.unshipped.peer(to) {
                 backlog.found_end(piece.id, end);
@@ -226,8 +227,15 @@ async fn read(
         version: if lacks { 0 } else { version },
         partial,
         stretches: Vec::new(),
+        sums: Vec::new(),
     };
-    let payload = lay_out(&mut head, content);
+    let payload = match offers::is_worth_asking(manner, &content) {
+        true => {
+            offers::lay_out(&mut head, piece.range.start, &content);
+            Bytes::new()
+        }
+        false => lay_out(&mut head, content),
+    };
     Ok(Some(
         wire::body(wire::Kind::Piece, &head).with_payload(payload),
     ))
@@ -310,8 +318,18 @@ fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
 /// A peer has put a piece in place, or could not.
 pub(crate) fn done(shared: &Arc<ReplicaState>, by: ReplicaSlot, done: PieceDone) {
     let id = PieceId(done.id);
-    if !done.failed {
+    if !done.failed && done.lacking == 0 {
         return acknowledged(shared, by, id);
+    }
+    if !done.failed {
+        let backlog = |guard: &mut Guard<'_>| {
+            let backlog = guard.ledger.unshipped.peer(by)?;
+            backlog.lacks_blocks(id, done.lacking)
+        };
+        // Of an ended session everything is due again anyway.
+        if shared.engine.with_core(backlog).unwrap_or(true) {
+            return shared.engine.ring_contents();
+        }
     }
     tracing::debug!(peer = by.0, "a peer could not store contents; trying again");
     let range = shared
@@ -411,15 +429,15 @@ pub(crate) fn put_in_place(shared: &Arc<ReplicaState>, inbox: &Arc<Inbox>, piece
             return;
         }
         let mut outcome = match is_superseded(&shared, inbox.from, &piece.head) {
-            true => Ok(()),
-            false if is_previous(&shared, inbox.from, &piece.head).await => Ok(()),
+            true => Ok(0),
+            false if is_previous(&shared, inbox.from, &piece.head).await => Ok(0),
             false if is_unexpected(&shared, inbox.from, &piece.head) => Err(Error::Delay),
             false if is_outdated(&shared, inbox.from, &piece.head).await => {
-                ask_last_writer(&shared, piece.head.file)
+                ask_last_writer(&shared, piece.head.file).map(|()| 0)
             }
             false => put(&shared, &inbox, &piece).await,
         };
-        if let (Ok(()), Some(position)) = (&outcome, piece.head.completes) {
+        if let (Ok(0), Some(position)) = (&outcome, piece.head.completes) {
             withheld::settle_flagged(&shared, inbox.from, piece.head.file, position).await;
         }
         if let Err(error) = &outcome
@@ -450,13 +468,14 @@ fn is_of_this_copy(error: &Error) -> bool {
     matches!(error, Error::Io(_) | Error::NoSpace | Error::Delay)
 }
 
-/// Tells the sender of a piece that it is in place, or that it could not be put there.
-fn say_done(shared: &ReplicaState, to: ReplicaSlot, head: &PieceHead, outcome: &Result<()>) {
+/// Tells the sender of a piece that it is in place, that bytes of some stretches are wanted, or that it could not be put there.
+fn say_done(shared: &ReplicaState, to: ReplicaSlot, head: &PieceHead, outcome: &Result<u64>) {
     let done = PieceDone {
         id: head.id,
         file: head.file,
         failed: outcome.is_err(),
         no_room: *outcome == Err(Error::NoSpace),
+        lacking: *outcome.as_ref().unwrap_or(&0),
     };
     let message = wire::body(wire::Kind::PieceDone, &done);
     shared.outbound.send(to, Lane::Control, message);
@@ -535,11 +554,14 @@ fn ask_last_writer(shared: &ReplicaState, file: ObjectId) -> Result<()> {
     Ok(())
 }
 
-async fn put(shared: &ReplicaState, inbox: &Inbox, piece: &Arrived) -> Result<()> {
+/// Puts a piece in place. Returns which stretches of one that came as sums are wanted, as bits.
+async fn put(shared: &ReplicaState, inbox: &Inbox, piece: &Arrived) -> Result<u64> {
     // Else a truncation that is applied again after a crash would erase what was acknowledged.
     let rows = inbox.rows();
     let mut rest: Bytes = piece.incoming.message.payload.clone();
-    for stretch in &piece.head.stretches {
+    let sums = !piece.head.sums.is_empty();
+    let stretches = piece.head.stretches.iter();
+    for stretch in stretches.filter(|stretch| stretch.hole || !sums) {
         let part = match stretch.hole {
             true => ContentPiece::Hole(Extent {
                 offset: stretch.offset,
@@ -560,8 +582,12 @@ async fn put(shared: &ReplicaState, inbox: &Inbox, piece: &Arrived) -> Result<()
             Err(error) => return Err(error),
         }
     }
-    match rows {
-        Some(ticket) => shared.store.wait_stable(ticket).await,
-        None => Ok(()),
+    let lacking = match sums {
+        true => offers::look(shared, &piece.head).await?,
+        false => 0,
+    };
+    if let Some(ticket) = rows {
+        shared.store.wait_stable(ticket).await?;
     }
+    Ok(lacking)
 }

@@ -4,6 +4,7 @@
 
 use vfs::ReplicaSlot;
 
+use crate::state::shipping::{BLOCK_BYTES, BLOCKS_MAX};
 use crate::state::wire::{Malformed, PieceHead, Record, Records};
 
 /// No stream gets so far, nor does one message lead so far ahead: a store counts up by one with each change, and by a
@@ -48,7 +49,7 @@ impl PieceHead {
     /// # Errors
     /// What no replica sends.
     pub(crate) fn check(&self, payload: usize) -> Result<(), Malformed> {
-        let mut bytes = 0_u64;
+        let (mut bytes, mut largest, mut with_bytes) = (0_u64, 0, 0);
         for stretch in &self.stretches {
             let end = stretch.offset.checked_add(stretch.length);
             if end.is_none_or(|end| end > i64::MAX as u64) {
@@ -56,7 +57,17 @@ impl PieceHead {
             }
             if !stretch.hole {
                 bytes = bytes.saturating_add(stretch.length);
+                largest = stretch.length.max(largest);
+                with_bytes += 1;
             }
+        }
+        if !self.sums.is_empty() {
+            // So that it costs little to look whether they are here.
+            let are_blocks = largest <= BLOCK_BYTES && self.stretches.len() as u64 <= BLOCKS_MAX;
+            return match are_blocks && with_bytes == self.sums.len() && payload == 0 {
+                true => Ok(()),
+                false => Err(Malformed::Meaning("a piece has not the sums of its blocks")),
+            };
         }
         match bytes == payload as u64 {
             true => Ok(()),
@@ -71,6 +82,45 @@ impl PieceHead {
 mod tests {
     use super::*;
     use crate::state::lineage::Mac;
+    use crate::state::wire::Stretch;
+    use vfs::ObjectId;
+
+    #[test]
+    fn sums_of_anything_but_a_few_blocks_are_refused() {
+        let block = |offset, length| Stretch {
+            offset,
+            length,
+            hole: false,
+        };
+        let hole = Stretch {
+            hole: true,
+            ..block(1 << 20, 1 << 40)
+        };
+        let check = |stretches: Vec<Stretch>, sums: usize, payload| {
+            let head = PieceHead {
+                id: 1,
+                file: ObjectId::ROOT,
+                follows: 0,
+                initial: false,
+                completes: None,
+                version: 1,
+                partial: false,
+                stretches,
+                sums: vec![[7; 32]; sums],
+            };
+            head.check(payload).is_ok()
+        };
+        let blocks = |count: u64| (0..count).map(|n| block(n * BLOCK_BYTES, BLOCK_BYTES));
+        assert!(check(blocks(64).collect(), 64, 0));
+        assert!(check(blocks(3).chain([hole]).collect(), 3, 0));
+        assert!(!check(blocks(65).collect(), 65, 0), "too many");
+        assert!(!check(blocks(3).collect(), 2, 0), "too few sums");
+        assert!(!check(blocks(3).collect(), 4, 0), "too many sums");
+        assert!(!check(vec![hole], 1, 0), "a hole has none");
+        assert!(!check(vec![block(0, BLOCK_BYTES + 1)], 1, 0), "too long");
+        assert!(!check(vec![block(0, 9)], 1, 9), "bytes as well");
+        assert!(!check(vec![block(u64::MAX - 3, 9)], 1, 0), "nowhere");
+    }
 
     #[test]
     fn a_stream_that_nobody_can_have_is_implausible() {

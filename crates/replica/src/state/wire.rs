@@ -442,7 +442,13 @@ pub(crate) struct PieceHead {
     /// The sender lacks some of the file itself, of a lost replica's, and has the best of it.
     pub(crate) partial: bool,
     pub(crate) stretches: Vec<Stretch>,
+    /// The sums of all stretches that are no holes, in place of their bytes: the receiver may have these already. Nothing: the
+    /// bytes follow.
+    pub(crate) sums: Vec<Sum>,
 }
+
+/// The BLAKE3 of the bytes of a stretch.
+pub(crate) type Sum = [u8; blake3::OUT_LEN];
 
 /// The piece is in place at the sender, stably, or of no use any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -453,6 +459,9 @@ pub(crate) struct PieceDone {
     pub(crate) failed: bool,
     /// There was no room for it.
     pub(crate) no_room: bool,
+    /// It came as sums: the bytes of the stretches with these bits are something else here, and must be sent. All others are in
+    /// place.
+    pub(crate) lacking: u64,
 }
 
 /// A place in a copy of all rows.

@@ -211,6 +211,15 @@ impl Store {
         self.inner.put_content(id, piece).await
     }
 
+    /// Returns when the content of a file, as it is now, is on stable storage.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn make_content_stable(&self, id: ObjectId) -> Result<()> {
+        let released = self.inner.stabilise(id).await?;
+        self.wait_stable(released).await
+    }
+
     /// Returns when everything that was changed so far is on stable storage.
     ///
     /// # Errors

@@ -161,7 +161,7 @@ fn supply(shared: &Arc<ReplicaState>, lost: ReplicaSlot) {
         for (file, lacking) in &mine {
             for slot in lacking {
                 if let Some(backlog) = guard.ledger.unshipped.peer(*slot) {
-                    backlog.changed(now, *file, 0..u64::MAX, follows);
+                    backlog.suspected(now, *file, follows);
                     backlog.expedite(now, *file);
                 }
             }

@@ -73,7 +73,7 @@ pub(super) fn ship_everything_marked(shared: &Arc<ReplicaState>, slot: ReplicaSl
         let (now, follows) = (guard.now, Position(guard.ledger.last_position));
         if let Some(backlog) = guard.ledger.unshipped.peer(slot) {
             for file in &marked {
-                backlog.changed(now, *file, 0..u64::MAX, follows);
+                backlog.suspected(now, *file, follows);
             }
         }
         for file in marked {

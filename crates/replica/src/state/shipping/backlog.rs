@@ -4,7 +4,7 @@
 
 use super::shortfall::{Shortfall, Turn};
 use control::{Moment, Position};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 use vfs::ObjectId;
@@ -43,6 +43,23 @@ impl Default for Settings {
     }
 }
 
+/// How many bytes of a piece one sum covers.
+pub const BLOCK_BYTES: u64 = 64 << 10;
+
+/// As many blocks as a peer can say of that it lacks them.
+pub const BLOCKS_MAX: u64 = u64::BITS as u64;
+
+/// What of a piece is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Its bytes.
+    Bytes,
+    /// The sums of its blocks: the peer may have them already.
+    Sums,
+    /// The bytes of the blocks with these bits, which the peer has said that it lacks.
+    Blocks(u64),
+}
+
 /// Names a piece in flight to one peer. Never used twice by one [`Backlog`], in whatever session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PieceId(pub u64);
@@ -58,6 +75,16 @@ pub struct Piece {
     pub range: Range<u64>,
     /// The peer must have applied the sender's stream up to here before it applies the piece.
     pub follows: Position,
+    /// What of it is to be sent.
+    pub manner: Manner,
+}
+
+/// A piece that the peer has not acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    file: ObjectId,
+    cost: u64,
+    manner: Manner,
 }
 
 /// What one peer lacks of file contents.
@@ -69,8 +96,10 @@ pub struct Backlog {
     files: BTreeMap<ObjectId, Shortfall>,
     queue: BTreeMap<Turn, ObjectId>,
     ages: BTreeSet<(Moment, ObjectId)>,
-    in_flight: BTreeMap<PieceId, (ObjectId, u64)>,
+    in_flight: BTreeMap<PieceId, InFlight>,
     in_flight_cost: u64,
+    /// Pieces in flight of which the peer lacks some blocks; these go next.
+    refused: VecDeque<PieceId>,
     bytes: u128,
     /// Counts pieces and turns.
     count: u64,
@@ -111,6 +140,7 @@ impl Backlog {
             ages: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             in_flight_cost: 0,
+            refused: VecDeque::new(),
             bytes: 0,
             count: 0,
             now: Moment::default(),
@@ -206,6 +236,12 @@ impl Backlog {
         });
     }
 
+    /// The peer may lack anything of `file`, or nothing: nobody here knows. It is offered all of it, and sent what it lacks.
+    pub fn suspected(&mut self, now: Moment, file: ObjectId, follows: Position) {
+        self.changed(now, file, 0..u64::MAX, follows);
+        self.update(file, |state| state.offers = true);
+    }
+
     /// `file` was truncated to `size` by the update at `follows`: nothing behind that needs to be sent,
     /// but what is in flight behind it comes back, because it may arrive after the file has grown
     /// again. To be called when the truncation is visible to readers and before its record can have
@@ -254,6 +290,9 @@ impl Backlog {
     /// has a head start.
     pub fn next(&mut self, now: Moment) -> Option<Piece> {
         let now = self.tell(now);
+        if let Some(refused) = self.next_refused() {
+            return Some(refused);
+        }
         let (&(due, _), &file) = self.queue.first_key_value()?;
         if self.is_full() || due > now && !self.was_hurried(due) {
             return None;
@@ -261,31 +300,86 @@ impl Backlog {
         let id = PieceId(self.counted());
         let (piece_bytes, most) = (self.settings.piece_bytes, self.settings.max_ranges);
         self.queue.pop_first();
-        let (range, follows) = self.update(file, |state| {
+        let (range, follows, offers) = self.update(file, |state| {
             state.due = state.due_from(now);
             state.turn = None;
-            (state.take(id, piece_bytes, most), state.follows)
+            let range = state.take(id, piece_bytes, most);
+            (range, state.follows, state.offers)
         })?;
         let range = range.expect("a file is in the queue only while something of it may be sent");
         #[cfg(test)]
         if self.forget_in_flight {
             self.update(file, |state| state.land(id));
         }
+        let manner = match offers && blocks_of(&range) <= BLOCKS_MAX {
+            true => Manner::Sums,
+            false => Manner::Bytes,
+        };
         let cost = range.end - range.start + PIECE_COST;
-        self.in_flight.insert(id, (file, cost));
+        self.in_flight.insert(id, InFlight { file, cost, manner });
         self.in_flight_cost += cost;
         Some(Piece {
             id,
             file,
             range,
             follows,
+            manner,
         })
+    }
+
+    /// Of a piece of which the peer was sent sums it lacks these blocks. False when it was sent bytes, so that this
+    /// makes no sense; none when it is not in flight.
+    pub fn lacks_blocks(&mut self, id: PieceId, blocks: u64) -> Option<bool> {
+        let range = self.range_of(id)?;
+        let piece = self.in_flight.get_mut(&id)?;
+        if piece.manner != Manner::Sums {
+            return Some(false);
+        }
+        piece.manner = Manner::Blocks(blocks);
+        let file = piece.file;
+        if u64::from(blocks.count_ones()) >= blocks_of(&range) {
+            // It has not got what is here, so sums of the rest would be in vain.
+            self.update(file, |state| state.offers = false);
+        }
+        self.refused.push_back(id);
+        Some(true)
+    }
+
+    fn next_refused(&mut self) -> Option<Piece> {
+        while let Some(id) = self.refused.pop_front() {
+            let Some(InFlight { file, manner, .. }) = self.in_flight.get(&id).copied() else {
+                continue;
+            };
+            if let Some(state) = self.files.get(&file)
+                && let Some(range) = state.in_flight_range(id)
+            {
+                return Some(Piece {
+                    id,
+                    file,
+                    range,
+                    follows: state.follows,
+                    manner,
+                });
+            }
+            // The file is gone, and nobody acknowledges what is not sent.
+            self.land(id);
+        }
+        None
+    }
+
+    fn land(&mut self, id: PieceId) -> Option<ObjectId> {
+        let InFlight { file, cost, .. } = self.in_flight.remove(&id)?;
+        self.in_flight_cost -= cost;
+        Some(file)
     }
 
     /// When [`Backlog::next`] will have a piece, if nothing happens before; a moment that has passed
     /// means at once. None while there is nothing to send, or only acknowledgements can change that.
     #[must_use]
     pub fn next_due(&self) -> Option<Moment> {
+        if (self.refused.iter()).any(|id| self.range_of(*id).is_some()) {
+            return Some(self.now);
+        }
         let (&(due, _), _) = self.queue.first_key_value()?;
         let due = if self.was_hurried(due) { self.now } else { due };
         (!self.is_full()).then_some(due)
@@ -295,11 +389,13 @@ impl Backlog {
     /// nothing behind `size` is lacking but what was changed after the piece was taken, and the
     /// piece is shorter. One without any content need not be sent: it counts as acknowledged at once.
     pub fn found_end(&mut self, id: PieceId, size: u64) {
-        let Some(&(file, cost)) = self.in_flight.get(&id) else {
+        let Some(InFlight { file, .. }) = self.in_flight.get(&id).copied() else {
             return;
         };
-        if let Some(Some(shorter)) = self.update(file, |state| state.found_end(id, size)) {
-            self.in_flight.insert(id, (file, cost - shorter));
+        if let Some(Some(shorter)) = self.update(file, |state| state.found_end(id, size))
+            && let Some(piece) = self.in_flight.get_mut(&id)
+        {
+            piece.cost -= shorter;
             self.in_flight_cost -= shorter;
         }
     }
@@ -307,8 +403,7 @@ impl Backlog {
     /// The peer has the piece on stable storage. Returns the file if it is complete there now. A piece of
     /// an ended session or of a removed file changes nothing.
     pub fn acknowledged(&mut self, id: PieceId) -> Option<ObjectId> {
-        let (file, cost) = self.in_flight.remove(&id)?;
-        self.in_flight_cost -= cost;
+        let file = self.land(id)?;
         let landed = self.update(file, |state| state.land(id))?;
         (landed && !self.lacks(file)).then_some(file)
     }
@@ -324,8 +419,7 @@ impl Backlog {
         follows: Position,
     ) {
         self.changed(now, file, range, follows);
-        if let Some((file, cost)) = self.in_flight.remove(&id) {
-            self.in_flight_cost -= cost;
+        if let Some(file) = self.land(id) {
             self.update(file, |state| state.fail(id));
         }
     }
@@ -355,8 +449,8 @@ impl Backlog {
     /// Whether nothing else of the file of a piece in flight is lacking or in flight.
     #[must_use]
     pub fn is_last(&self, id: PieceId) -> bool {
-        let file = self.in_flight.get(&id).map(|(file, _)| *file);
-        let state = file.and_then(|file| self.files.get(&file));
+        let piece = self.in_flight.get(&id);
+        let state = piece.and_then(|piece| self.files.get(&piece.file));
         state.is_some_and(|state| state.lacking.is_empty() && state.in_flight_count() == 1)
     }
 
@@ -366,7 +460,8 @@ impl Backlog {
         let most = self.settings.max_ranges;
         let in_flight = std::mem::take(&mut self.in_flight).into_values();
         self.in_flight_cost = 0;
-        for file in in_flight.map(|(file, _)| file).collect::<BTreeSet<_>>() {
+        self.refused.clear();
+        for file in in_flight.map(|piece| piece.file).collect::<BTreeSet<_>>() {
             self.update(file, |state| state.lose(now, most));
         }
     }
@@ -434,8 +529,8 @@ impl Backlog {
     /// What a piece in flight covers; nothing of one from an ended session or of a removed file.
     #[must_use]
     pub fn range_of(&self, id: PieceId) -> Option<Range<u64>> {
-        let (file, _) = self.in_flight.get(&id)?;
-        self.files.get(file)?.in_flight_range(id)
+        let piece = self.in_flight.get(&id)?;
+        self.files.get(&piece.file)?.in_flight_range(id)
     }
 
     fn is_full(&self) -> bool {
@@ -493,4 +588,9 @@ impl Backlog {
         }
         Some(result)
     }
+}
+
+/// How many blocks a range has.
+fn blocks_of(range: &Range<u64>) -> u64 {
+    (range.end - range.start).div_ceil(BLOCK_BYTES)
 }

@@ -17,6 +17,10 @@
 //!    while in flight is sent again once the piece is acknowledged, as it is then: a late piece cannot be
 //!    the last word on a range that was changed after it was read.
 //!
+//! Of what the peer may have already, because nobody here remembers or the session ended before it said so, sums go first, and
+//! the bytes of those blocks alone that it does not find in its own copy (counterexample 51). That a block is the same there
+//! counts as if it had been put in place at that moment; the piece stays in flight until the rest is there.
+//!
 //! What callers have to keep:
 //!
 //! - [`Backlog::changed`] comes when the change is visible to readers, and before anybody may rely on
@@ -34,8 +38,8 @@
 //!   [`Backlog::lost`] brings back the only ones in flight.
 //! - Whoever brings a replica up to date by any other way than by the records in their order ships it the
 //!   whole file (`0..u64::MAX`), since it may have missed a truncation.
-//! - After a restart everything durably marked as unshipped is changed as a whole (rule 27); positions are
-//!   not used again (counterexample 17).
+//! - After a restart everything durably marked as unshipped is suspected as a whole ([`Backlog::suspected`], rule 27);
+//!   positions are not used again (counterexample 17).
 //!
 //! Nothing in here reads a clock, touches a disk or a network, or decides whether a client has to wait.
 
@@ -50,6 +54,6 @@ mod unshipped;
 mod tests;
 
 pub use arrivals::Arrivals;
-pub use backlog::{Backlog, Piece, PieceId, Settings};
+pub use backlog::{BLOCK_BYTES, BLOCKS_MAX, Backlog, Manner, Piece, PieceId, Settings};
 pub(crate) use merging::{bytes_of, merge};
 pub use unshipped::Unshipped;

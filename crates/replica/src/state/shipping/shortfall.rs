@@ -53,6 +53,8 @@ pub(super) struct Shortfall {
     pub(super) turn: Option<Turn>,
     /// Somebody waits for the file.
     pub(super) expedited: bool,
+    /// The peer may have what it is said to lack: it is asked before that is sent.
+    pub(super) offers: bool,
     /// Where the next piece is looked for first, so that a part that is written over and over does not
     /// keep the rest from being sent.
     cursor: u64,
@@ -71,6 +73,7 @@ impl Shortfall {
             due: now,
             turn: None,
             expedited: false,
+            offers: false,
             cursor: 0,
         }
     }
@@ -271,6 +274,7 @@ impl Shortfall {
             self.lacking.add(piece.range);
         }
         self.lacking.limit(most);
+        self.offers = true;
         self.due = self.due.min(now);
         self.cursor = 0;
     }

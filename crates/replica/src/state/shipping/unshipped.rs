@@ -82,6 +82,13 @@ impl Unshipped {
         }
     }
 
+    /// [`Backlog::suspected`] for every peer.
+    pub fn suspected(&mut self, now: Moment, file: ObjectId, follows: Position) {
+        for backlog in self.peers.values_mut() {
+            backlog.suspected(now, file, follows);
+        }
+    }
+
     /// [`Backlog::cut`] for every peer.
     pub fn cut(&mut self, file: ObjectId, size: u64, follows: Position) {
         for backlog in self.peers.values_mut() {

@@ -36,7 +36,7 @@ pub(super) fn harmless(kind: Kind, files: &SetDirectory) -> Message {
         }
         Kind::Piece => wire::body(kind, &nothing_of(file)),
         Kind::PieceDone => {
-            let (id, failed, no_room) = (u64::MAX, false, false);
+            let (id, failed, no_room, lacking) = (u64::MAX, false, false, 0);
             wire::body(
                 kind,
                 &PieceDone {
@@ -44,6 +44,7 @@ pub(super) fn harmless(kind: Kind, files: &SetDirectory) -> Message {
                     file,
                     failed,
                     no_room,
+                    lacking,
                 },
             )
         }
@@ -137,6 +138,7 @@ pub(super) fn nothing_of(file: ObjectId) -> PieceHead {
         version: 0,
         partial: false,
         stretches: Vec::new(),
+        sums: Vec::new(),
     }
 }
 

@@ -36,8 +36,8 @@ fn row(table: u8) -> Row {
     }
 }
 
-/// A piece with fewer bytes than it says, and one of a directory.
-fn pieces() -> [Message; 2] {
+/// A piece with fewer bytes than it says, one of a directory, one with sums of more than there is, and sums of a directory.
+fn pieces() -> [Message; 4] {
     let stretch = Stretch {
         offset: 0,
         length: 4096,
@@ -51,7 +51,13 @@ fn pieces() -> [Message; 2] {
     let version = u64::MAX;
     let head = PieceHead { version, ..head };
     let misplaced = wire::body(Kind::Piece, &head).with_payload(vec![7; 4096]);
-    [short, misplaced]
+    let sums = |count| PieceHead {
+        sums: vec![[7; 32]; count],
+        ..head.clone()
+    };
+    let too_many = wire::body(Kind::Piece, &sums(2));
+    let of_directory = wire::body(Kind::Piece, &sums(1));
+    [short, misplaced, too_many, of_directory]
 }
 
 /// Each of what somebody may send that nobody does, with the lane it travels by.

@@ -14,6 +14,8 @@ pub struct Parcel {
     pub file: ObjectId,
     pub offset: u64,
     pub bytes: Vec<u8>,
+    /// Only sums of the bytes came.
+    pub sums: bool,
 }
 
 /// A replica that applies what it is sent. A crash takes back rows, not bytes.
@@ -26,6 +28,8 @@ pub struct Receiver {
     pub applied: usize,
     stable: (BTreeMap<ObjectId, u64>, usize),
     unstable_pieces: Vec<PieceId>,
+    /// Pieces of which it lacks the bytes.
+    refused: Vec<PieceId>,
 }
 
 impl Default for Receiver {
@@ -37,6 +41,7 @@ impl Default for Receiver {
             applied: 0,
             stable: Default::default(),
             unstable_pieces: Vec::new(),
+            refused: Vec::new(),
         }
     }
 }
@@ -54,6 +59,9 @@ impl Receiver {
     }
 
     pub fn apply_piece(&mut self, parcel: &Parcel) {
+        if parcel.sums && !self.has(parcel) {
+            return self.refused.push(parcel.id);
+        }
         self.unstable_pieces.push(parcel.id);
         if !self.clips {
             let end = parcel.offset + parcel.bytes.len() as u64;
@@ -69,6 +77,20 @@ impl Receiver {
             bytes.resize(bytes.len().max(offset + 1), 0);
             bytes[offset] = *byte;
         }
+    }
+
+    fn has(&self, parcel: &Parcel) -> bool {
+        let Some(content) = self.content(parcel.file) else {
+            // Nobody needs it any more.
+            return true;
+        };
+        let start = parcel.offset as usize;
+        content.get(start..start + parcel.bytes.len()) == Some(&parcel.bytes[..])
+    }
+
+    /// Takes the pieces of which it lacks the bytes.
+    pub fn take_refused(&mut self) -> Vec<PieceId> {
+        std::mem::take(&mut self.refused)
     }
 
     pub fn content(&self, file: ObjectId) -> Option<Vec<u8>> {
@@ -92,6 +114,7 @@ impl Receiver {
     /// The session ended: what was applied in it will not be acknowledged.
     pub fn forget_pieces(&mut self) {
         self.unstable_pieces.clear();
+        self.refused.clear();
     }
 
     pub fn crash(&mut self) {

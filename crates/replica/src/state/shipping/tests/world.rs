@@ -1,7 +1,7 @@
 //! A primary, a network and a receiver, as small as they can be while everything that may go wrong can.
 
 use super::receiver::{Parcel, Receiver, Row};
-use crate::state::shipping::{Arrivals, Backlog, Piece, PieceId, Settings};
+use crate::state::shipping::{Arrivals, Backlog, Manner, Piece, PieceId, Settings};
 use control::{Moment, Position};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -40,6 +40,9 @@ pub struct World {
     lanes: [VecDeque<(Position, Parcel)>; LANES],
     arrivals: Arrivals<Parcel>,
     acknowledgements: Vec<PieceId>,
+    refusals: Vec<PieceId>,
+    /// Bytes that were sent as bytes.
+    pub sent: usize,
     in_flight: BTreeMap<PieceId, (ObjectId, Range<u64>)>,
     due: BTreeMap<ObjectId, Moment>,
     expedited: Option<Moment>,
@@ -65,6 +68,8 @@ impl World {
             lanes: Default::default(),
             arrivals: Arrivals::default(),
             acknowledgements: Vec::new(),
+            refusals: Vec::new(),
+            sent: 0,
             in_flight: BTreeMap::new(),
             due: BTreeMap::new(),
             expedited: None,
@@ -168,7 +173,10 @@ impl World {
             self.due.insert(file, Moment(self.now.0 + rest));
         }
         self.gone.remove(&file);
-        self.backlog.changed(self.now, file, range, follows);
+        match range.end {
+            u64::MAX => self.backlog.suspected(self.now, file, follows),
+            _ => self.backlog.changed(self.now, file, range, follows),
+        }
         true
     }
 
@@ -195,13 +203,15 @@ impl World {
         assert!(due.is_some_and(|due| due <= self.now), "nothing was due");
         assert!(self.due[&piece.file] <= self.now, "{piece:?} rests");
         assert!(!self.gone.contains(&piece.file), "{piece:?} was removed");
-        let in_flight = self.in_flight.values();
-        let mut same = in_flight.filter(|(file, _)| *file == piece.file);
+        let in_flight = self.in_flight.iter();
+        let others = in_flight.filter(|(id, _)| **id != piece.id);
+        let mut same =
+            others.filter_map(|(_, (file, range))| (*file == piece.file).then_some(range));
         let apart =
             |other: &Range<u64>| other.end <= piece.range.start || piece.range.end <= other.start;
         let removed = !self.files.contains_key(&piece.file);
         assert!(
-            removed || self.backlog.forget_in_flight || same.all(|(_, range)| apart(range)),
+            removed || self.backlog.forget_in_flight || same.all(apart),
             "{piece:?} overlaps one in flight"
         );
         self.in_flight
@@ -237,7 +247,11 @@ impl World {
             file: piece.file,
             offset: piece.range.start,
             bytes: bytes.to_vec(),
+            sums: piece.manner == Manner::Sums,
         };
+        if !parcel.sums {
+            self.sent += parcel.bytes.len();
+        }
         self.lanes[lane].push_back((piece.follows, parcel));
     }
 
@@ -274,9 +288,15 @@ impl World {
     pub fn make_stable(&mut self) {
         let mut stable = self.receiver.make_stable();
         self.acknowledgements.append(&mut stable);
+        self.refusals.append(&mut self.receiver.take_refused());
     }
 
     pub fn deliver_acknowledgement(&mut self, choice: usize) -> bool {
+        if let Some(id) = self.refusals.pop() {
+            // Each piece is shorter than a block.
+            assert_ne!(self.backlog.lacks_blocks(id, 1), Some(false));
+            return true;
+        }
         let count = self.acknowledgements.len();
         if count > 0 {
             let id = self.acknowledgements.swap_remove(choice % count);
@@ -302,6 +322,7 @@ impl World {
         self.lanes = Default::default();
         self.arrivals = Arrivals::default();
         self.acknowledgements.clear();
+        self.refusals.clear();
         self.receiver.forget_pieces();
         self.taken.clear();
         self.in_flight.clear();
