@@ -112,6 +112,9 @@ pub struct PeerView {
     pub lag_files: u64,
     /// Since when it has lacked something, in seconds.
     pub lag_seconds: f64,
+    /// For how long an update of its has been waiting here until controls are granted or updates of others come, in seconds. `None`:
+    /// none is.
+    pub update_waits_seconds: Option<f64>,
     /// How far it is on its way back into the view, of what this replica sends it.
     pub returning: Option<ReturnView>,
     /// Bytes that users may still fill there, as it said last. A witness has none to fill.
@@ -277,6 +280,7 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
                 lag_bytes: (bytes < u64::MAX).then_some(bytes),
                 lag_files: lag.map_or(0, |lag| lag.files),
                 lag_seconds: lag.map_or(0.0, |lag| lag.seconds),
+                update_waits_seconds: update_waits(shared, slot),
                 returning: shared.returns.of(slot).filter(|_| is_connected),
                 available_bytes: available,
                 awaits_room: shared.shipments.awaits_room(slot),
@@ -290,6 +294,11 @@ fn peers(shared: &ReplicaState) -> Vec<PeerView> {
             }
         })
         .collect()
+}
+
+fn update_waits(shared: &ReplicaState, of: ReplicaSlot) -> Option<f64> {
+    let inbox = shared.inbox(of)?;
+    inbox.stuck_for().map(|waits| waits.as_secs_f64())
 }
 
 fn clock_of(shared: &ReplicaState, peer: ReplicaSlot) -> Option<ClockView> {

@@ -447,6 +447,7 @@ async fn apply_record(
             Ok(())
         })
     };
+    let _stuck = inbox.note_stuck();
     loop {
         let is_over = || inbox.session() != session || shared.is_given_up(inbox.from);
         shared

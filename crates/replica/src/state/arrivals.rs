@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use control::Position;
@@ -88,6 +89,8 @@ pub(crate) struct Inbox {
     certificate: Mutex<Bytes>,
     kept: Mutex<Keeping>,
     waiting: Mutex<Waiting>,
+    /// Since when the update that is next cannot be applied.
+    stuck: Mutex<Option<Instant>>,
     /// The last rows applied; what follows them counts as stable only when they are.
     last_rows: Mutex<Option<Ticket>>,
     /// Held while a record is applied, so that a new session begins between two of them.
@@ -115,6 +118,7 @@ impl Inbox {
                 acknowledged: applied,
                 session: 0,
             }),
+            stuck: Mutex::new(None),
             last_rows: Mutex::new(None),
             applying: tokio::sync::Mutex::new(()),
             putting: Arc::new(Semaphore::new(PUTTING_AT_ONCE as usize)),
@@ -252,6 +256,22 @@ impl Inbox {
         waiting.pieces.ready(applied).collect()
     }
 
+    /// The update that is next waits until controls are granted here, or for updates of others. It does until what is returned
+    /// is dropped.
+    pub(crate) fn note_stuck(&self) -> Stuck<'_> {
+        *self.stuck() = Some(Instant::now());
+        Stuck(self)
+    }
+
+    /// For how long the update that is next has been waiting; `None`: none is, or it can be applied.
+    pub(crate) fn stuck_for(&self) -> Option<Duration> {
+        self.stuck().map(|since| since.elapsed())
+    }
+
+    fn stuck(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Rows were applied with this ticket.
     pub(crate) fn note_rows(&self, ticket: Ticket) {
         *self.last_rows() = Some(ticket);
@@ -294,6 +314,15 @@ impl Inbox {
     /// Which session this is.
     pub(crate) fn session(&self) -> u64 {
         self.waiting().session
+    }
+}
+
+/// An update that waits.
+pub(crate) struct Stuck<'i>(&'i Inbox);
+
+impl Drop for Stuck<'_> {
+    fn drop(&mut self) {
+        *self.0.stuck() = None;
     }
 }
 

@@ -110,7 +110,7 @@ const OF_REPLICAS: [Figure<ReplicationStatus>; 15] = [
     ),
 ];
 
-const OF_PEERS: [Figure<ReplicaPeerStatus>; 16] = [
+const OF_PEERS: [Figure<ReplicaPeerStatus>; 17] = [
     (
         "replica_peer_connected",
         "1 while there is a connection",
@@ -176,6 +176,12 @@ const OF_PEERS: [Figure<ReplicaPeerStatus>; 16] = [
         "1 while contents are held back because the peer's disk has no room",
         MetricType::Gauge,
         |peer| f64::from(u8::from(peer.awaits_room)),
+    ),
+    (
+        "replica_peer_update_waits_seconds",
+        "For how long an update of the peer's has been waiting here; 0 when none is",
+        MetricType::Gauge,
+        |peer| peer.update_waits_ms.unwrap_or(0) as f64 / 1e3,
     ),
     (
         "replica_peer_refused_bytes",

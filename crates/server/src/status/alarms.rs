@@ -18,6 +18,9 @@ use super::{
 };
 use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
 
+/// What is under way when an update comes is granted in a few round trips, or frozen within a lease.
+const UPDATE_WAITS_MS: u64 = 60_000;
+
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alarm {
@@ -134,6 +137,9 @@ fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
         }
     }
     found.extend(frozen(view));
+    if view.takes_part {
+        found.extend(waiting_updates(replica));
+    }
     if view.has_two_voters() {
         let what = match replica.durability.as_str() {
             "majority" => MAJORITY_OF_TWO,
@@ -183,6 +189,19 @@ fn nonsense(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
         Some(("member-malformed", what))
     });
     said.collect()
+}
+
+/// Whose updates cannot be applied here, though nothing else is the matter with this server.
+fn waiting_updates(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
+    let told = replica.peers.iter().filter_map(|peer| {
+        let waits = peer.update_waits_ms.filter(|waits| *waits >= UPDATE_WAITS_MS)?;
+        let (who, waits) = (called::replica(&replica.names, peer.slot), waits / 1000);
+        let what = format!(
+            "an update of {who} has been waiting here for {waits} s, and all later ones behind it: what it was made under is not granted here"
+        );
+        Some(("updates-wait", what))
+    });
+    told.collect()
 }
 
 fn torn(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
@@ -325,6 +344,30 @@ mod tests {
         let first = alarms(&export).remove(0);
         assert_eq!(first.name, "outside-the-view");
         assert!(first.what.ends_with("its copy of the tree is not complete"));
+    }
+
+    #[test]
+    fn an_update_that_waits_is_told_of_by_a_server_that_takes_part() {
+        let mut export = Status::example().exports.remove(0);
+        let mut replica = ReplicationStatus::example();
+        replica.peers[0].update_waits_ms = Some(UPDATE_WAITS_MS);
+        let told = |export: &ExportStatus| {
+            let mut told = alarms(export).into_iter();
+            told.find(|alarm| alarm.name == "updates-wait")
+        };
+        let mut view = ViewStatus::example();
+        for takes_part in [false, true] {
+            view.takes_part = takes_part;
+            replica.view = Some(view.clone());
+            export.replication = Some(replica.clone());
+            assert_eq!(told(&export).is_some(), takes_part);
+        }
+        let what = told(&export).map(|alarm| alarm.what).unwrap_or_default();
+        let part = "replica 1 (alpha) has been waiting here for 60 s";
+        assert!(what.contains(part), "{what}");
+        replica.peers[0].update_waits_ms = Some(UPDATE_WAITS_MS - 1);
+        export.replication = Some(replica);
+        assert_eq!(told(&export), None, "it may be granted soon");
     }
 
     #[test]

@@ -131,6 +131,9 @@ pub struct ReplicaPeerStatus {
     pub lag_files: u64,
     /// For how long it has lacked something, in milliseconds.
     pub lag_ms: u64,
+    /// For how long an update of its has been waiting here for what it was made under, in milliseconds; absent: none is.
+    #[serde(default)]
+    pub update_waits_ms: Option<u64>,
     /// How far it is on its way back into the view, of what this one sends it.
     #[serde(default)]
     pub returning: Option<ReturnStatus>,
@@ -271,6 +274,7 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         lag_bytes: view.lag_bytes,
         lag_files: view.lag_files,
         lag_ms: scaled(view.lag_seconds, 1e3),
+        update_waits_ms: view.update_waits_seconds.map(|waits| scaled(waits, 1e3)),
         returning: view.returning.map(ReturnStatus::from),
         available_bytes: view.available_bytes,
         awaits_room: view.awaits_room,
@@ -476,6 +480,7 @@ impl ReplicationStatus {
             lag_bytes: Some(1 << 20),
             lag_files: 2,
             lag_ms: 4200,
+            update_waits_ms: None,
             returning: Some(ReturnStatus::example()),
             available_bytes: Some(3 << 30),
             awaits_room: false,
@@ -502,8 +507,6 @@ impl ReplicationStatus {
             lag_files: 0,
             returning: None,
             last_error: Some("connection refused".to_owned()),
-            rolled_back: None,
-            nonsense: None,
             links: Vec::new(),
             ..near.clone()
         };

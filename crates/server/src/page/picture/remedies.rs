@@ -47,6 +47,9 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
         "member-malformed" => {
             "See that both servers run the same version of the program, and start the one that is named anew. If the alarm comes again, replace its copy: operating.md, “What to look at”."
         }
+        "updates-wait" => {
+            "Look at the links between the other servers. If all are up and it goes on, start the server whose updates wait anew: it says again what it holds. Look at its log if the alarm comes again."
+        }
         "space" => {
             "Make room on the disk that is named, or give it a larger one: clients of all servers get “no space” because of it."
         }

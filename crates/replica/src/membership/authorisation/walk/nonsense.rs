@@ -200,3 +200,33 @@ async fn rows_that_cannot_be_are_their_senders_fault() {
     set.sites[0].file(ROOT, "later").await.unwrap();
     set.sites[1].find(ROOT, "later").await.unwrap();
 }
+
+/// An update that names a control of its maker's which nobody has granted waited without anybody hearing of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_update_under_what_nobody_granted_waits_and_is_told_of() {
+    // Nobody leaves for being silent.
+    let mut set = Set::failing_with(3, |settings| settings.suspicion = 10 * PATIENCE).await;
+    set.rest().await;
+    let third = set.crash(2).await;
+    let (site, replica) = (&set.sites[0], set.sites[0].replica.clone());
+    let waits = || {
+        let peers = replica.status().peers;
+        let third = peers.into_iter().find(|peer| peer.slot == 3);
+        third.and_then(|peer| peer.update_waits_seconds)
+    };
+    assert_eq!(waits(), None);
+    let impostor = impersonate(&third, LATER).await;
+    let peer = impostor.call(1, site.address());
+    let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
+    let sent = session.send(Lane::Metadata, records(vec![update(3, LATER)]));
+    sent.await.unwrap();
+    eventually("it is told of", || waits().is_some_and(|waits| waits > 0.5)).await;
+    assert_eq!(nonsense_of(site, 3), None);
+    drop((session, peer, impostor));
+    // As its next start says what it holds.
+    set.revive(2, third.started_as(LATER + 1)).await;
+    eventually("it waits no more", || waits().is_none()).await;
+    set.revive_until_ready(2).await;
+    set.sites[2].file(ROOT, "later").await.unwrap();
+    set.assert_equal().await;
+}
