@@ -5,6 +5,8 @@
 
 # Ports of a server: its clients', those of a server without replicas, the other replicas'.
 nfs_port=2049 alone_port=2050 peer_port=7643
+# What DNS calls them all.
+domain=demo.example
 
 # Makes the sites and their WAN, which live as long as file descriptor 9 is open.
 start_sites() {
@@ -63,6 +65,7 @@ peer_address_of() {
 # A set of three replicas, and two servers without.
 start_servers() {
   start_set
+  publish_domain
   serve alpha alone "$(address_of alone)"
   serve beta far "$(address_of far)"
   await_answer alone
@@ -72,6 +75,7 @@ start_servers() {
 # A set of three replicas, in touch with each other.
 start_set() {
   say "a set of three replicas"
+  printf '[names]\ndomain = "%s"\n' "$domain" >"$work/meridian.toml"
   echo "   alpha \$ meridian set create --address $(peer_address_of alpha)"
   at alpha "$meridian" set create --data "$work/alpha" --address "$(peer_address_of alpha)" >"$work/alpha.set"
   head -n 1 "$work/alpha.set" | sed 's/^/   /'
@@ -96,9 +100,26 @@ start_set() {
   done
 }
 
+# Has a DNS server at beta and at gamma that has the records of the domain.
+publish_domain() {
+  local site
+  echo "   alpha \$ meridian domain records $domain     # what DNS servers at beta and gamma say"
+  at alpha "$meridian" domain records "$domain" --data "$work/alpha" >"$work/zone" 2>"$work/zone.remarks"
+  sed 's/^/     /' "$work/zone"
+  for site in beta gamma; do
+    {
+      printf 'listen-address=%s\nbind-interfaces\nno-resolv\nno-hosts\nlocal=/%s/\n' "$(host_of "$site")" "$domain"
+      awk '{ sub(/\.$/, "", $1) }
+        $4 == "SRV" { sub(/\.$/, "", $8); print "srv-host=" $1 "," $8 "," $7 "," $5 "," $6 }
+        $4 == "A" { print "host-record=" $1 "," $5 }' "$work/zone"
+    } >"$work/$site.dns"
+    at "$site" /usr/sbin/dnsmasq --no-daemon --conf-file="$work/$site.dns" >"$work/$site.dns.log" 2>&1 9>&- &
+  done
+}
+
 # usage: serve SITE NAME ADDRESS:PORT
 serve() {
-  at "$1" "$meridian" serve --data "$work/$2" --listen "$3" >"$work/$2.log" 2>&1 9>&- &
+  at "$1" "$meridian" serve --config "$work/meridian.toml" --data "$work/$2" --listen "$3" >"$work/$2.log" 2>&1 9>&- &
 }
 
 # usage: status_of NAME [OPTION]

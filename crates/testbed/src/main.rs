@@ -17,7 +17,7 @@ use testbed::{
 };
 
 const USAGE: &str = "\
-usage: testbed requirements [--ganesha] [--wan] [--install]
+usage: testbed requirements [--ganesha] [--names] [--wan] [--install]
            Say what this machine lacks for guests, and with --install mend it. Exit code 1 when
            something is missing.
        testbed host-client
@@ -73,6 +73,7 @@ fn requirements(words: impl Iterator<Item = String>) -> Result<ExitCode> {
     for word in words {
         match word.as_str() {
             "--ganesha" => requirements = requirements.with_ganesha(),
+            "--names" => requirements = requirements.with_names(),
             "--wan" => requirements = requirements.with_wan(),
             "--install" => installs = true,
             _ => bail!("`requirements` knows no '{word}'; see `testbed --help`"),
