@@ -41,13 +41,16 @@ struct Arguments {
     /// Let a majority fail at once
     #[arg(long)]
     majority: bool,
-    /// Let servers be lost for good with their disks, too, or be put back to an older copy of their data, and replace
-    /// them; everything is held by a majority then
+    /// Let servers be lost for good with their disks, too, or be put back to an older copy of their data, and
+    /// replace them; everything is held by a majority then
     #[arg(long, conflicts_with_all = ["majority", "rolling"])]
     lose: bool,
     /// Instead of drawn faults, restart every server once, one after another, as for an upgrade
     #[arg(long, conflicts_with_all = ["faults", "majority"])]
     rolling: bool,
+    /// Let the last site have a witness, which keeps no contents, and no clients
+    #[arg(long)]
+    witness: bool,
     /// The time from one site to another and back, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 60)]
     round_trip: u64,
@@ -108,6 +111,7 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
             majority: arguments.majority,
             rolling: arguments.rolling,
         },
+        witness: arguments.witness,
         round_trip: Duration::from_millis(arguments.round_trip),
         kernels: arguments.kernels,
         stall_limit: arguments.stall_limit.map(Duration::from_secs),
@@ -134,7 +138,7 @@ fn kinds(words: &[String], lose: bool) -> Result<Vec<Kind>> {
         "say --lose with --faults lose or rollback: what is lost has to be held by others"
     );
     if lose && !kinds.iter().any(|kind| kind.is_final()) {
-        kinds.extend([Kind::Lose, Kind::Rollback]);
+        kinds.extend(Kind::FINAL);
     }
     Ok(kinds)
 }
@@ -146,7 +150,7 @@ fn named(words: &[String]) -> Result<Vec<Kind>> {
         words => {
             let kinds = words.iter().map(|word| {
                 let kind = <Kind as clap::ValueEnum>::from_str(word, false);
-                kind.map_err(|_| anyhow::anyhow!("there is no fault `{word}`; write kill, restart, stop, cut, oneway, fill, skew or none"))
+                kind.map_err(|_| anyhow::anyhow!("there is no fault `{word}`; write kill, restart, stop, cut, oneway, fill, slow, skew, jump or none"))
             });
             kinds.collect()
         }

@@ -18,7 +18,7 @@ use crate::clients::tree::{LEDGER, Tree};
 use crate::clients::{Common, Target, employ};
 use crate::history::{Event, Time};
 use crate::sampling::{Sample, Samples};
-use crate::schedule::{Profile, name};
+use crate::schedule::{Kind, Profile, name};
 use crate::stage::{Stage, Suffered};
 use crate::survey::Survey;
 use crate::world::{Plan, Sites, is_quiet};
@@ -31,6 +31,8 @@ const FAREWELL: Duration = Duration::from_secs(120);
 pub struct Order {
     /// What faults are drawn from.
     pub profile: Profile,
+    /// Whether the last site has a witness, and no clients.
+    pub witness: bool,
     /// The time from one site to another and back.
     pub round_trip: Duration,
     /// Longer waits of clients whose site suffers nothing are violations.
@@ -69,6 +71,8 @@ pub fn run(order: &Order) -> Result<Outcome> {
     let sites = Sites::set_up(&Plan {
         program: &order.program,
         sites: order.profile.sites,
+        witness: order.witness,
+        jumps: order.profile.kinds.contains(&Kind::Jump),
         round_trip: order.round_trip,
         settings: &order.settings,
         folder: &disks,
@@ -107,7 +111,7 @@ fn check_data(order: &Order, sites: &Sites, outcome: &mut Outcome) -> Result<()>
 }
 
 fn in_sites(order: &Order, sites: &Sites, runtime: &Runtime) -> Result<Outcome> {
-    let places = sites.places();
+    let places = sites.serving();
     let tree = runtime.block_on(async {
         let client = Target::of(&places[0]).client("gardener", 1).await?;
         let tree = Tree::plant(&client, places.len()).await?;
@@ -195,7 +199,7 @@ fn verdict_at_rest(sites: &Sites, common: &Common, runtime: &Runtime) -> Vec<Vio
         violations.push(in_the_end("everything comes to rest", error));
     }
     let mut surveys = Vec::new();
-    for (site, place) in sites.places().iter().enumerate() {
+    for (site, place) in sites.serving().iter().enumerate() {
         let target = Target::of(place);
         let taking = async {
             let taking = Survey::take(site, &target, &common.tree);
@@ -262,7 +266,7 @@ pub fn folder(base: &Path, seed: u64) -> Result<PathBuf> {
 mod tests {
     use super::*;
     use crate::history::{self, Act};
-    use crate::schedule::{Blow, Fault, Kind};
+    use crate::schedule::{Blow, Fault};
 
     #[test]
     fn only_waits_at_sites_without_a_fault_count() {

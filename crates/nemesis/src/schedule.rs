@@ -19,6 +19,9 @@ const LENGTH: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(18)];
 /// The shortest and the longest time between the beginnings of two faults.
 const GAP: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(12)];
 
+/// What a slow link carries, in bits a second.
+const SLOW_BITS: [u64; 3] = [500_000, 2_000_000, 20_000_000];
+
 /// The site whose server began the set.
 pub const FIRST: usize = 0;
 
@@ -40,8 +43,12 @@ pub enum Kind {
     Oneway,
     /// The server's disk is full
     Fill,
+    /// The site's links to all others, or to one, are slow in both directions
+    Slow,
     /// The server is killed and started with a clock that is wrong and runs too fast or too slow
     Skew,
+    /// The time of day jumps while the server runs, and back at the end
+    Jump,
     /// The server is lost for good with its disk; at the end it is removed from the set and a new one joins in its place
     Lose,
     /// The server's data directory is copied while it runs; at the end it is put back to that copy, has to refuse itself, and joins anew
@@ -50,21 +57,26 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind from which a server comes back.
-    pub const PASSING: [Kind; 7] = [
+    pub const PASSING: [Kind; 9] = [
         Kind::Kill,
         Kind::Restart,
         Kind::Stop,
         Kind::Cut,
         Kind::Oneway,
         Kind::Fill,
+        Kind::Slow,
         Kind::Skew,
+        Kind::Jump,
     ];
+
+    /// Every kind from which it does not.
+    pub const FINAL: [Kind; 2] = [Kind::Lose, Kind::Rollback];
 
     /// What a site can suffer only one of at a time.
     fn part(self) -> Part {
         match self {
-            Kind::Kill | Kind::Restart | Kind::Stop | Kind::Skew => Part::Process,
-            Kind::Cut | Kind::Oneway => Part::Link,
+            Kind::Kill | Kind::Restart | Kind::Stop | Kind::Skew | Kind::Jump => Part::Process,
+            Kind::Cut | Kind::Oneway | Kind::Slow => Part::Link,
             Kind::Fill => Part::Disk,
             Kind::Lose | Kind::Rollback => Part::Everything,
         }
@@ -72,7 +84,7 @@ impl Kind {
 
     /// Whether what the server alone had is gone for good.
     pub fn is_final(self) -> bool {
-        matches!(self, Kind::Lose | Kind::Rollback)
+        Kind::FINAL.contains(&self)
     }
 
     /// Whether a site can suffer both at a time.
@@ -105,10 +117,14 @@ pub enum Blow {
     Mute(Vec<usize>),
     /// No packet from these sites.
     Deafen(Vec<usize>),
+    /// The links from and to these sites carry so many bits a second.
+    Slow(Vec<usize>, u64),
     /// So many bytes are left on the disk.
     Fill(u64),
     /// The time of day is wrong by so many seconds.
     WrongClock(i64),
+    /// The time of day jumps by so many seconds.
+    Jump(i64),
     /// All clocks are too fast by so many millionths: at most as much as servers count with.
     UnevenClock(i64),
     /// See [`Kind::Lose`].
@@ -222,6 +238,11 @@ fn blow(profile: &Profile, random: &mut Random, kind: Kind, victim: usize) -> Bl
         Kind::Cut => Blow::Cut(some(random, others)),
         Kind::Oneway if random.below(2) == 0 => Blow::Mute(some(random, others)),
         Kind::Oneway => Blow::Deafen(some(random, others)),
+        Kind::Slow => {
+            let sites = some(random, others);
+            Blow::Slow(sites, *random.one_of(&SLOW_BITS).unwrap_or(&SLOW_BITS[0]))
+        }
+        Kind::Jump => Blow::Jump(random.between(0, 600) as i64 - 300),
         Kind::Fill => Blow::Fill(random.between(0, 4 << 20)),
         Kind::Skew if random.below(2) == 0 => Blow::WrongClock(random.between(0, 600) as i64 - 300),
         Kind::Skew => Blow::UnevenClock(random.between(0, 1000) as i64 - 500),
@@ -256,6 +277,10 @@ impl fmt::Display for Blow {
             Blow::Cut(sites) => write!(f, "cut off from {}", names(sites)),
             Blow::Mute(sites) => write!(f, "not heard by {}", names(sites)),
             Blow::Deafen(sites) => write!(f, "does not hear {}", names(sites)),
+            Blow::Slow(sites, bits) => {
+                write!(f, "{} kbit/s from and to {}", bits / 1000, names(sites))
+            }
+            Blow::Jump(seconds) => write!(f, "its time of day jumps by {seconds:+} s"),
             Blow::Fill(left) => write!(f, "disk full, {} KiB left", left >> 10),
             Blow::WrongClock(seconds) => write!(f, "clock {seconds:+} s wrong"),
             Blow::UnevenClock(millionths) => write!(f, "clock {millionths:+} millionths too fast"),
@@ -280,7 +305,7 @@ mod tests {
             seed,
             sites,
             length: Duration::from_secs(600),
-            kinds: [&Kind::PASSING[..], &[Kind::Lose, Kind::Rollback]].concat(),
+            kinds: [&Kind::PASSING[..], &Kind::FINAL[..]].concat(),
             majority,
             rolling: false,
         }
@@ -335,7 +360,7 @@ mod tests {
             .flat_map(|seed| draw(&profile(seed, 3, false)))
             .collect();
         let kinds: BTreeSet<Kind> = faults.iter().map(|fault| fault.kind).collect();
-        assert_eq!(kinds.len(), 9);
+        assert_eq!(kinds.len(), Kind::PASSING.len() + Kind::FINAL.len());
         let mut lost = faults.iter().filter(|fault| fault.kind.is_final());
         assert!(lost.all(|fault| fault.victim != FIRST));
         assert!(

@@ -240,7 +240,7 @@ impl<'s> Stage<'s> {
         loop {
             self.look_after()?;
             let events = self.common.recorder.events();
-            let idle: Vec<&str> = (0..self.sites.places().len())
+            let idle: Vec<&str> = (0..self.sites.serving().len())
                 .filter(|&site| !writes_after(&events, site, mended))
                 .map(name)
                 .collect();

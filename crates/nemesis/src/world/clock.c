@@ -1,7 +1,10 @@
 /* Shows a process other times than the kernel's. CLOCK_AHEAD: by so many seconds the time of day is ahead. CLOCK_MILLIONTHS:
-   so much faster all clocks run, from the start of the process on. The clocks of processor time stay as they are. */
+   so much faster all clocks run, from the start of the process on. CLOCK_JUMPS: a file with 8 bytes, the seconds by which the
+   time of day is ahead at the moment. The clocks of processor time stay as they are. */
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,6 +12,16 @@
 enum { CLOCKS = 12, SECOND = 1000000000, MILLION = 1000000 };
 
 static long long ahead, millionths, beginning[CLOCKS];
+static const volatile long long *jumps;
+
+static const volatile long long *mapped(const char *path) {
+  int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  if (file < 0)
+    return NULL;
+  void *map = mmap(NULL, sizeof(long long), PROT_READ, MAP_SHARED, file, 0);
+  close(file);
+  return map == MAP_FAILED ? NULL : map;
+}
 
 static long long true_time(clockid_t clock) {
   struct timespec time;
@@ -25,6 +38,7 @@ static long long number(const char *name) {
 __attribute__((constructor)) static void begin(void) {
   ahead = number("CLOCK_AHEAD");
   millionths = number("CLOCK_MILLIONTHS");
+  jumps = mapped(getenv("CLOCK_JUMPS"));
   for (clockid_t clock = 0; clock < CLOCKS; clock++)
     beginning[clock] = true_time(clock);
 }
@@ -38,7 +52,7 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
   /* In one step, or a slow clock would go back at every millisecond; wide, because the product may be large. */
   now += (long long)((__int128)(now - beginning[clock]) * millionths / MILLION);
   if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)
-    now += ahead * SECOND;
+    now += (ahead + (jumps ? *jumps : 0)) * SECOND;
   time->tv_sec = now / SECOND;
   time->tv_nsec = now % SECOND;
   return 0;

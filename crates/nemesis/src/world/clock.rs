@@ -4,11 +4,14 @@
 //! C compiler, which Rust links with. It is not one of the libraries that others keep because those leave the clock alone by
 //! which site leases are measured (`CLOCK_BOOTTIME`).
 //!
+//! A clock that may jump while the server runs is told by how much in a file that the library maps.
+//!
 //! What must never enter: when clocks go wrong (`schedule`).
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -26,14 +29,52 @@ pub enum Clock {
     Uneven(i64),
 }
 
+/// By how much the time of day of a running process is wrong.
+#[derive(Debug, Clone)]
+pub struct Jumps(PathBuf);
+
+impl Jumps {
+    /// In a file of this folder. A process that is started with it has the right time of day at first.
+    ///
+    /// # Errors
+    /// Fails where the file cannot be made.
+    pub fn in_folder(folder: &Path) -> Result<Jumps> {
+        let jumps = Jumps(folder.join("clock-jumps"));
+        jumps.set(0)?;
+        Ok(jumps)
+    }
+
+    /// From now on the time of day is ahead by so many seconds.
+    ///
+    /// # Errors
+    /// Fails where the file cannot be written.
+    pub fn set(&self, seconds: i64) -> Result<()> {
+        // In place, since processes have it mapped, and at once, so that nobody sees half of it.
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false);
+        let file = file.open(&self.0)?;
+        Ok(file.write_all_at(&seconds.to_ne_bytes(), 0)?)
+    }
+
+    /// What a process is started with, besides the library.
+    fn environment(&self) -> (&'static str, OsString) {
+        ("CLOCK_JUMPS", self.0.clone().into())
+    }
+}
+
 impl Clock {
     /// What a process is started with. The library is put into this folder.
     ///
     /// # Errors
     /// Fails where it cannot be made.
-    pub fn environment(self, folder: &Path) -> Result<Vec<(&'static str, OsString)>> {
+    pub fn environment(
+        self,
+        folder: &Path,
+        jumps: Option<&Jumps>,
+    ) -> Result<Vec<(&'static str, OsString)>> {
         let told = match self {
-            Clock::True => return Ok(Vec::new()),
+            Clock::True if jumps.is_none() => return Ok(Vec::new()),
+            Clock::True => ("CLOCK_AHEAD", "0".into()),
             Clock::Wrong(seconds) => ("CLOCK_AHEAD", seconds.to_string().into()),
             Clock::Uneven(millionths) => ("CLOCK_MILLIONTHS", millionths.to_string().into()),
         };
@@ -42,7 +83,9 @@ impl Clock {
             make(folder, &library)?;
         }
         let library = library.canonicalize()?;
-        Ok(vec![("LD_PRELOAD", library.into()), told])
+        let mut all = vec![("LD_PRELOAD", library.into()), told];
+        all.extend(jumps.map(Jumps::environment));
+        Ok(all)
     }
 }
 
@@ -73,6 +116,9 @@ mod tests {
     /// Set in the process that looks at its clock.
     const LOOK: &str = "LOOK_AT_THE_CLOCK";
 
+    /// The folder with the jumps in such a process.
+    const JUMPS: &str = "LOOK_AT_JUMPS";
+
     /// What the kernel says of the same clock in a file, in seconds.
     fn uptime() -> f64 {
         let text = fs::read_to_string("/proc/uptime").unwrap();
@@ -96,11 +142,42 @@ mod tests {
         println!("\nrate {rate}");
     }
 
+    /// The same, and has the time of day jump meanwhile.
+    #[test]
+    fn look_at_jumps() {
+        let Some(folder) = env::var_os(JUMPS) else {
+            return;
+        };
+        let jumps = Jumps(Path::new(&folder).join("clock-jumps"));
+        let day = || clock_gettime(ClockId::Realtime).tv_sec;
+        let before = (day(), lease_clock());
+        jumps.set(-5000).unwrap();
+        let after = (day(), lease_clock());
+        println!("\njumped {} {}", after.0 - before.0, after.1 - before.1);
+    }
+
+    #[test]
+    fn the_time_of_day_jumps_in_a_running_process_and_the_clock_of_leases_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let jumps = Jumps::in_folder(folder.path()).unwrap();
+        let mut program = Command::new(env::current_exe().unwrap());
+        let test = "world::clock::tests::look_at_jumps";
+        program.args(["--exact", test, "--nocapture"]);
+        let clock = Clock::True.environment(folder.path(), Some(&jumps));
+        program.envs(clock.unwrap()).env(JUMPS, folder.path());
+        let said = String::from_utf8(program.output().unwrap().stdout).unwrap();
+        let jumped = said.lines().find_map(|line| line.strip_prefix("jumped "));
+        let (day, lease) = jumped.and_then(|both| both.split_once(' ')).unwrap();
+        let (day, lease): (i64, f64) = (day.parse().unwrap(), lease.parse().unwrap());
+        assert!((-5000..-4900).contains(&day), "{said}");
+        assert!((0.0..100.0).contains(&lease), "{said}");
+    }
+
     /// How fast the clock of leases runs in a process with this clock.
     fn rate(clock: Clock, folder: &Path) -> f64 {
         let mut program = Command::new(env::current_exe().unwrap());
         program.args(["--exact", "world::clock::tests::look", "--nocapture"]);
-        program.envs(clock.environment(folder).unwrap());
+        program.envs(clock.environment(folder, None).unwrap());
         let output = program.env(LOOK, "1").output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         let rate = said.lines().find_map(|line| line.strip_prefix("rate "));

@@ -38,8 +38,12 @@ pub struct Sites {
     servers: Vec<Mutex<Server>>,
     /// The slots of the servers, in the order of the sites.
     slots: Mutex<Vec<u16>>,
+    /// How many sites have clients; a witness is last and has none.
+    serving: usize,
     /// How many faults cut each direction between two sites.
     cuts: Mutex<BTreeMap<(usize, usize), u32>>,
+    /// What a link carries that is slow, for each fault that makes it so.
+    slow: Mutex<BTreeMap<(usize, usize), Vec<u64>>>,
     world: World,
 }
 
@@ -50,6 +54,10 @@ pub struct Plan<'a> {
     pub program: &'a Path,
     /// How many.
     pub sites: usize,
+    /// Whether the last of them is a witness.
+    pub witness: bool,
+    /// Whether the time of day may jump at running servers.
+    pub jumps: bool,
     /// The time from one site to another and back.
     pub round_trip: Duration,
     /// More of the configuration, in its own words.
@@ -66,16 +74,18 @@ impl Sites {
         let links = LinkSettings::round_trip(plan.round_trip).bandwidth(BANDWIDTH);
         let world = World::new(&names, &links)?;
         let mut servers: Vec<Server> = Vec::new();
-        for place in world.places() {
+        for (site, place) in world.places().iter().enumerate() {
             let disk = Disk::mount(&plan.folder.join(place.name()))?;
-            let first = servers.first();
-            let server = Server::set_up(place, plan.program, plan.settings, disk, first);
+            let (first, witness) = (servers.first(), plan.witness && site + 1 == plan.sites);
+            let server = Server::set_up(place, plan, disk, witness, first);
             servers.push(server.with_context(|| format!("at {}", place.name()))?);
         }
         let sites = Self {
             servers: servers.into_iter().map(Mutex::new).collect(),
             slots: Mutex::new((1..).take(plan.sites).collect()),
+            serving: plan.sites - usize::from(plan.witness),
             cuts: Mutex::default(),
+            slow: Mutex::default(),
             world,
         };
         sites.wait_until("ready", is_whole)?;
@@ -85,6 +95,11 @@ impl Sites {
     /// The places, in the order of the sites.
     pub fn places(&self) -> &[Place] {
         self.world.places()
+    }
+
+    /// Those where clients are served.
+    pub fn serving(&self) -> &[Place] {
+        &self.places()[..self.serving]
     }
 
     /// How each server is asked something.
@@ -120,6 +135,8 @@ impl Sites {
                 server.kill()?;
                 server.start(Clock::Uneven(*millionths))
             }
+            Blow::Jump(seconds) => server.jump(*seconds),
+            Blow::Slow(_, bits) => self.slow_down(fault, *bits),
             Blow::Cut(_) | Blow::Mute(_) | Blow::Deafen(_) => self.cut(fault),
         }
     }
@@ -192,6 +209,8 @@ impl Sites {
                 server.start(Clock::True)
             }
             Blow::Cut(_) | Blow::Mute(_) | Blow::Deafen(_) => self.heal(fault),
+            Blow::Jump(_) => server.jump(0),
+            Blow::Slow(_, bits) => self.speed_up(fault, *bits),
             Blow::Lose | Blow::Rollback => Ok(()),
         }
     }
@@ -203,6 +222,38 @@ impl Sites {
             self.world.wan().link(name(from), name(to))?.cut()?;
         }
         Ok(())
+    }
+
+    fn slow_down(&self, fault: &Fault, bits: u64) -> Result<()> {
+        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        for link in directions(fault) {
+            let faults = slow.entry(link).or_default();
+            faults.push(bits);
+            self.carry(link, faults)?;
+        }
+        Ok(())
+    }
+
+    fn speed_up(&self, fault: &Fault, bits: u64) -> Result<()> {
+        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        for link in directions(fault) {
+            let faults = slow.entry(link).or_default();
+            if let Some(at) = faults.iter().position(|one| *one == bits) {
+                faults.remove(at);
+            }
+            self.carry(link, faults)?;
+        }
+        Ok(())
+    }
+
+    /// Has a link carry what the slowest of its faults leaves.
+    fn carry(&self, (from, to): (usize, usize), faults: &[u64]) -> Result<()> {
+        let bits = faults.iter().min().copied().unwrap_or(BANDWIDTH);
+        let link = self.world.wan().link(name(from), name(to))?;
+        link.update(move |settings| {
+            *settings = settings.bandwidth(bits);
+            Ok(())
+        })
     }
 
     fn heal(&self, fault: &Fault) -> Result<()> {
@@ -257,13 +308,13 @@ impl Sites {
     }
 }
 
-/// The directions in which nothing passes.
+/// The directions that a fault concerns: nothing passes there, or little.
 fn directions(fault: &Fault) -> Vec<(usize, usize)> {
     let victim = fault.victim;
     let out = |sites: &[usize]| sites.iter().map(|&site| (victim, site)).collect::<Vec<_>>();
     let back = |sites: &[usize]| sites.iter().map(|&site| (site, victim)).collect::<Vec<_>>();
     match &fault.blow {
-        Blow::Cut(sites) => [out(sites), back(sites)].concat(),
+        Blow::Cut(sites) | Blow::Slow(sites, _) => [out(sites), back(sites)].concat(),
         Blow::Mute(sites) => out(sites),
         Blow::Deafen(sites) => back(sites),
         _ => Vec::new(),
@@ -323,6 +374,8 @@ mod tests {
         assert_eq!(cut, [(1, 0), (1, 2), (0, 1), (2, 1)]);
         assert_eq!(directions(&fault(Blow::Mute(vec![0]))), [(1, 0)]);
         assert_eq!(directions(&fault(Blow::Deafen(vec![0]))), [(0, 1)]);
+        let slow = directions(&fault(Blow::Slow(vec![2], 500_000)));
+        assert_eq!(slow, [(1, 2), (2, 1)]);
         assert_eq!(directions(&fault(Blow::Kill)), []);
     }
 

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use testbed::{Place, Service, Signal};
 
-use super::clock::Clock;
+use super::Plan;
+use super::clock::{Clock, Jumps};
 use super::disk::Disk;
 
 /// Everybody may write, root is root, and what a dead client held is soon free.
@@ -44,6 +45,10 @@ pub struct Server {
     program: PathBuf,
     disk: Disk,
     service: Service,
+    /// It keeps no contents.
+    witness: bool,
+    /// Its time of day may jump while it runs.
+    jumps: Option<Jumps>,
     /// It was killed on purpose and has not been started since.
     is_down: bool,
     /// Everything that it had is gone, and nobody has its place.
@@ -57,32 +62,37 @@ impl Server {
     /// Makes a server a member of the set that `inviter` began, or begins one, and starts it.
     pub fn set_up(
         place: &Place,
-        program: &Path,
-        settings: &str,
+        plan: &Plan,
         disk: Disk,
+        witness: bool,
         inviter: Option<&Server>,
     ) -> Result<Self> {
-        let data = disk.data();
+        let (program, data) = (plan.program, disk.data());
         let inviter = inviter.map(|inviter| (inviter, "join"));
-        become_member(place, program, &data, inviter)?;
-        let configuration = place.site().folder().join("meridian.toml");
-        fs::write(&configuration, format!("{CONFIGURATION}{settings}"))?;
-        let service = Service::start(
-            place.site(),
-            "meridian",
-            command(place, program, &data, &configuration),
-        )?;
+        become_member(place, program, &data, inviter, witness)?;
+        let folder = place.site().folder();
+        let configuration = folder.join("meridian.toml");
+        fs::write(&configuration, format!("{CONFIGURATION}{}", plan.settings))?;
+        let jumps = plan.jumps.then(|| Jumps::in_folder(folder)).transpose()?;
+        let mut command = command(place, program, &data, &configuration);
+        command.envs(Clock::True.environment(folder, jumps.as_ref())?);
+        let service = Service::start(place.site(), "meridian", command)?;
         let mut server = Self {
             place: place.clone(),
             program: program.to_owned(),
             disk,
             service,
+            witness,
+            jumps,
             is_down: false,
             is_lost: false,
             was_put_back: false,
             began: Instant::now(),
         };
-        server.service.wait_for_nfs(place.nfs_address())?;
+        match witness {
+            true => server.service.wait_for_port(place.nfs_address())?,
+            false => server.service.wait_for_nfs(place.nfs_address())?,
+        }
         Ok(server)
     }
 
@@ -140,7 +150,8 @@ impl Server {
     pub fn replace(&mut self, inviter: &Server) -> Result<()> {
         let how = if self.was_put_back { "rejoin" } else { "join" };
         let data = self.disk.data();
-        become_member(&self.place, &self.program, &data, Some((inviter, how)))?;
+        let inviter = Some((inviter, how));
+        become_member(&self.place, &self.program, &data, inviter, self.witness)?;
         (self.is_lost, self.was_put_back) = (false, false);
         self.start(Clock::True)
     }
@@ -190,12 +201,22 @@ impl Server {
             &self.disk.data(),
             &configuration,
         );
-        command.envs(clock.environment(self.place.site().folder())?);
+        if let Some(jumps) = &self.jumps {
+            jumps.set(0)?;
+        }
+        let folder = self.place.site().folder();
+        command.envs(clock.environment(folder, self.jumps.as_ref())?);
         self.service.kill()?;
         self.service = Service::start(self.place.site(), "meridian", command)?;
         self.is_down = false;
         self.began = Instant::now();
         Ok(())
+    }
+
+    /// Has the time of day of the running server be wrong by so many seconds.
+    pub fn jump(&self, seconds: i64) -> Result<()> {
+        let jumps = self.jumps.as_ref();
+        jumps.context("its clock cannot jump")?.set(seconds)
     }
 
     /// Stops the process, or lets it continue.
@@ -285,11 +306,14 @@ fn become_member(
     program: &Path,
     data: &Path,
     inviter: Option<(&Server, &str)>,
+    witness: bool,
 ) -> Result<()> {
+    let kind = witness.then_some("--witness");
     let words = match inviter {
         None => vec!["set".to_owned(), "create".to_owned()],
         Some((inviter, how)) => {
-            let token = ask(program, &inviter.disk.data(), &["set", "invite"])?;
+            let invite: Vec<&str> = ["set", "invite"].into_iter().chain(kind).collect();
+            let token = ask(program, &inviter.disk.data(), &invite)?;
             vec!["set".to_owned(), how.to_owned(), token.trim().to_owned()]
         }
     };
