@@ -9,8 +9,14 @@
 mod fixture;
 
 use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use fixture::site::{Site, refuse, succeed};
+use fixture::Running;
+use fixture::site::{HASTY, Site, refuse, succeed};
+
+/// How long a set may take to agree on something.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two members that have been started, and do not run now.
 fn two_members() -> (Site, Site) {
@@ -20,6 +26,53 @@ fn two_members() -> (Site, Site) {
     second.place.start().stop();
     server.stop();
     (first, second)
+}
+
+/// So many members, which run and take part.
+fn members(count: usize) -> Vec<(Site, Running)> {
+    let first = Site::configured(HASTY);
+    succeed(&first.set(&["create"]));
+    let server = first.place.start();
+    let mut members = vec![(first, server)];
+    while members.len() < count {
+        let site = Site::configured(HASTY);
+        site.join(&members[0].0);
+        let server = site.place.start();
+        members.push((site, server));
+    }
+    eventually("all take part", || {
+        // One that starts anew does not answer for a moment.
+        let asked = members[0].0.meridian(&["view", "--json"]).stdout;
+        let view: Result<server::ViewStatus, _> = serde_json::from_slice(&asked);
+        view.is_ok_and(|view| {
+            let active = view.members.iter().filter(|member| member.active);
+            active.count() == count
+        })
+    });
+    members
+}
+
+fn eventually(what: &str, fact: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !fact() {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "in vain waited for this: {what}"
+        );
+        sleep(Duration::from_millis(100));
+    }
+}
+
+/// Nobody listens to a removed member, so the first of two could not even agree on the removal of the second.
+#[test]
+fn the_second_of_two_is_not_removed() {
+    let members = members(2);
+    let (first, _) = &members[0];
+    for more in [&[][..], &["--discard"]] {
+        let refused = first.command(&[&["remove", "2"], more].concat());
+        refuse(&refused, &["without replica 2 only 1 of 2", "set recover"]);
+    }
+    assert!(!first.members().contains("removed"));
 }
 
 #[test]
@@ -56,17 +109,22 @@ fn a_member_without_its_tree_does_not_begin_as_an_empty_one() {
 
 #[test]
 fn a_member_begins_anew_and_keeps_what_it_had_aside() {
-    let (first, second) = two_members();
+    let mut members = members(3);
+    let (second, server) = members.remove(1);
+    server.stop();
+    let first = &members[0].0;
     let data = second.place.data();
     fs::remove_file(data.join("set/set.json")).unwrap();
-    let server = first.place.start();
     let nobody = Site::new();
     fs::create_dir(nobody.place.data()).unwrap();
     refuse(
         &nobody.set(&["rejoin", &first.invite()]),
         &["holds no copy", "set join"],
     );
-    succeed(&first.command(&["remove", "2"]));
+    // What it leaves is judged when the others have gone on without it.
+    eventually("it is removed", || {
+        first.command(&["remove", "2"]).status.success()
+    });
     let told = succeed(&second.set(&["rejoin", &first.invite()]));
     for part in ["It was replica 2", "aside", "meridian serve"] {
         assert!(told.contains(part), "{told}");
@@ -77,10 +135,9 @@ fn a_member_begins_anew_and_keeps_what_it_had_aside() {
     assert!(aside[0].join("tree/store.toml").exists());
     assert!(aside[0].join("set").exists() && !data.join("set.joining").exists());
     second.place.start().stop();
-    let members = second.members();
+    let listed = second.members();
     assert!(
-        members.contains("this server") && members.contains("removed"),
-        "{members}"
+        listed.contains("this server") && listed.contains("removed"),
+        "{listed}"
     );
-    server.stop();
 }

@@ -23,6 +23,14 @@ const PAUSE: Duration = Duration::from_millis(300);
 
 pub(super) fn remove(slot: u16, discard: bool, data: &Path) -> Result<String, Failure> {
     set::check_keeper(data)?;
+    // The keeper itself is refused below. Where no server runs here, nobody can tell; whoever does not discard anything is told so.
+    let is_keeper = set::members(data)?.keeper == slot;
+    if !is_keeper
+        && let Ok(view) = runtime()?.block_on(server::ask_view(data))
+        && let Some(why) = too_few_are_left(&view, slot)
+    {
+        return Err(anyhow!("{why}; nothing was done").into());
+    }
     if !discard && let Some(what) = at_stake(slot, data)? {
         return Err(anyhow!(
             "{what}, and once removed it never comes back to hand that over; nothing was done. Give what it alone has up with \
@@ -41,6 +49,28 @@ pub(super) fn remove(slot: u16, discard: bool, data: &Path) -> Result<String, Fa
     }
     text += &warning(&set::members(data)?);
     Ok(text)
+}
+
+/// Why the set could not even agree on the removal, for people: members listen to a removed one no more, and those of the others who
+/// take part are too few without it.
+fn too_few_are_left(view: &ViewStatus, slot: u16) -> Option<String> {
+    // One that has joined and never taken part has no vote.
+    let votes =
+        |member: &&server::ViewMemberStatus| member.active || member.excluded_at_unix_s.is_some();
+    let voters = || view.members.iter().filter(votes);
+    let majority = voters().count() / 2 + 1;
+    let left = voters().filter(|member| member.active && member.slot != slot);
+    let left = left.count();
+    let goes = voters().any(|member| member.slot == slot);
+    (goes && left < majority).then(|| {
+        format!(
+            "without replica {slot} only {left} of {} members would take part, and {majority} have to agree on its removal, so \
+             that the set would stand still for good. Let another server join first (`meridian set invite`; a witness is enough), or \
+             start those that are away. If those that are away are gone for ever, with replica {slot} among them, stop the others and go \
+             on with them alone: `meridian set recover --survivors` with their numbers",
+            voters().count()
+        )
+    })
 }
 
 /// What a member may alone have, for people, as far as the server that runs here can tell.
@@ -127,3 +157,54 @@ fn give_up(slot: u16, data: &Path) -> Result<String, Failure> {
 }
 
 const GIVEN_UP: &str = "What it alone had is given up.\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Members by their places: taking part, away, or never there.
+    fn view(members: &[Option<bool>]) -> ViewStatus {
+        let member = |(slot, part): (u16, &Option<bool>)| server::ViewMemberStatus {
+            slot,
+            kind: "data".to_owned(),
+            active: *part == Some(true),
+            since_epoch: 1,
+            excluded_at_unix_s: (*part == Some(false)).then_some(7),
+            excluded_by: None,
+            reason: None,
+        };
+        ViewStatus {
+            epoch: 5,
+            leader: None,
+            takes_part: true,
+            up_to_date: true,
+            obstacle: None,
+            lease_ms: None,
+            names: std::collections::BTreeMap::new(),
+            members: (1..).zip(members).map(member).collect(),
+            losses: Vec::new(),
+            audit: Vec::new(),
+        }
+    }
+
+    const HERE: Option<bool> = Some(true);
+    const AWAY: Option<bool> = Some(false);
+    const NEW: Option<bool> = None;
+
+    /// The second of two was removed: nobody listened to it any more, and the first alone could not agree on anything.
+    #[test]
+    fn a_member_without_which_too_few_are_left_is_not_removed() {
+        let refused = |members: &[Option<bool>], slot| {
+            let why = too_few_are_left(&view(members), slot);
+            why.is_some_and(|why| why.contains("set recover --survivors"))
+        };
+        assert!(refused(&[HERE, HERE], 2));
+        assert!(refused(&[HERE, HERE, AWAY], 2));
+        assert!(refused(&[HERE, HERE, HERE, AWAY], 3));
+        assert!(!refused(&[HERE, HERE, AWAY], 3), "two of three go on");
+        assert!(!refused(&[HERE, HERE, HERE], 3));
+        assert!(!refused(&[HERE, NEW], 2), "it never took part");
+        assert!(!refused(&[HERE, HERE, NEW], 3));
+        assert!(!refused(&[HERE], 2), "it was not taken in");
+    }
+}
