@@ -45,7 +45,7 @@ pub(crate) struct Inner {
     outward: Arc<dyn Outward>,
     core: Mutex<pool::data_server::DataServer>,
     started: Instant,
-    /// The last question was answered, or none was asked in this run.
+    /// The last question of this run was answered.
     was_answered: AtomicBool,
 }
 
@@ -65,7 +65,7 @@ impl DataServer {
                 outward,
                 core: Mutex::new(core),
                 started: Instant::now(),
-                was_answered: AtomicBool::new(true),
+                was_answered: AtomicBool::new(false),
             }),
         }
     }
@@ -76,10 +76,10 @@ impl DataServer {
     /// When the counter by which homes recognise this data server cannot be made stable; nothing is asked then.
     pub async fn ask(&self, home: HomeNumber) -> vfs::Result<()> {
         let inner = &self.inner;
-        let grow = inner.was_answered.swap(false, Ordering::AcqRel);
-        let standing = inner.shelf.standing(grow).await;
+        let answered = inner.was_answered.swap(false, Ordering::AcqRel);
+        let standing = inner.shelf.standing(answered).await;
         let standing =
-            standing.inspect_err(|_| inner.was_answered.store(grow, Ordering::Release))?;
+            standing.inspect_err(|_| inner.was_answered.store(answered, Ordering::Release))?;
         let ask = inner.core().ask(inner.now(), home, standing);
         inner.carry_out_all(vec![ask]);
         Ok(())

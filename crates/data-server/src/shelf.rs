@@ -87,14 +87,12 @@ impl Shelf {
         store.end_reclaim().await?;
         let contents = directory_in(&store, CONTENTS).await?;
         let standing = store.facts(STANDING)?.pop();
-        let (identity, counter) = match standing {
+        let (identity, before) = match standing {
             Some((_, row)) => parse_standing(&row).ok_or(ShelfError::Standing)?,
-            None => {
-                let made = (u128::from_be_bytes(random()?), 0);
-                put_standing(&store, made).await?;
-                made
-            }
+            None => (u128::from_be_bytes(random()?), 0),
         };
+        let counter = Standing::counted_start(before);
+        put_standing(&store, (identity, counter)).await?;
         Ok(Shelf {
             store: Kept(store),
             contents,
@@ -104,15 +102,16 @@ impl Shelf {
         })
     }
 
-    /// What to show a home. With `grow` under a larger counter than ever before, stably.
+    /// What to show a home. With `answered`, the report before was answered, and this one has a larger counter, stably.
     ///
     /// # Errors
     /// When the counter cannot be made stable.
-    pub async fn standing(&self, grow: bool) -> Result<Standing> {
+    pub async fn standing(&self, answered: bool) -> Result<Standing> {
         let mut counter = self.counter.lock().await;
-        if grow {
-            put_standing(&self.store.0, (self.identity, *counter + 1)).await?;
-            *counter += 1;
+        if answered {
+            let grown = Standing::counted_answer(*counter);
+            put_standing(&self.store.0, (self.identity, grown)).await?;
+            *counter = grown;
         }
         Ok(Standing {
             identity: self.identity,

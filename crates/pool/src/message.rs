@@ -19,11 +19,34 @@ pub struct ContentsId {
 pub struct Standing {
     /// Drawn at random when the data server's store was made.
     pub identity: u128,
-    /// Counts its starts and the reports that were answered, stably, so that an older copy of the store shows. It does not grow while
-    /// nobody answers: an older copy that is cut off would catch up.
+    /// Counts reports that were answered, and its starts since the last of them, stably, so that an older copy of the store shows
+    /// ([`Standing::counted_answer`], [`Standing::counted_start`]). However often such a copy is started, nobody has answered it.
     pub counter: u64,
     /// Which run of the data server says so, drawn at random when it started. Reports of others do not count from now on.
     pub run: u64,
+}
+
+/// Starts since the last report that was answered are counted in so many bits of the counter, below the reports.
+const START_BITS: u32 = 24;
+
+impl Standing {
+    /// The counter behind one more start.
+    #[must_use]
+    pub fn counted_start(counter: u64) -> u64 {
+        let starts = (1 << START_BITS) - 1;
+        match counter & starts == starts {
+            // More starts do not make a report.
+            true => counter,
+            false => counter + 1,
+        }
+    }
+
+    /// The counter behind one more report that was answered.
+    #[must_use]
+    pub fn counted_answer(counter: u64) -> u64 {
+        let reports = (counter >> START_BITS).saturating_add(1);
+        reports.min(u64::MAX >> START_BITS) << START_BITS
+    }
 }
 
 /// What a data server has of some contents.
@@ -134,4 +157,25 @@ pub enum ToDataServer {
         /// Whether they have to be stable before it is answered.
         stable: bool,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_of_starts_reaches_a_report_that_was_answered() {
+        let answered = Standing::counted_answer(7);
+        let mut copy = 7;
+        for _ in 0..100 {
+            let started = Standing::counted_start(copy);
+            assert!(started > copy && started < answered);
+            copy = started;
+        }
+        let last = answered - 1;
+        assert_eq!(Standing::counted_start(last), last);
+        assert!(Standing::counted_answer(last) >= answered);
+        assert!(Standing::counted_start(answered) > answered);
+        assert!(Standing::counted_answer(Standing::counted_start(answered)) > answered + 1);
+    }
 }

@@ -93,8 +93,8 @@ impl DataServer {
         }
     }
 
-    /// It is time to ask a home for a lease. The counter of `standing` has been raised, stably, if
-    /// the question before was answered, or none was asked in this run.
+    /// It is time to ask a home for a lease. The counter of `standing` has counted, stably, the
+    /// start of this run, and the question before if that was answered.
     pub fn ask(&mut self, now: Moment, home: HomeNumber, standing: Standing) -> Command {
         let asked = self.asked.entry(home).or_default();
         asked.insert(now);

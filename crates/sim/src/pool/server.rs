@@ -71,13 +71,13 @@ impl ServerNode {
         self.snapshot = Some(self.disk.clone());
     }
 
-    /// The disk becomes what it was, if it was kept; the machine has to be started.
+    /// The disk becomes what it was, if it was kept and a report was answered since; the machine has to be started.
     pub(super) fn restore(&mut self, known: Option<Standing>) -> bool {
         let counter = known.map_or(0, |known| known.counter);
         let Some(disk) = self
             .snapshot
             .take()
-            .filter(|disk| disk.standing.counter < counter)
+            .filter(|disk| Standing::counted_answer(disk.standing.counter) <= counter)
         else {
             return false;
         };
@@ -102,8 +102,9 @@ impl World {
             rules,
         ));
         node.disk.standing.run = run;
-        // Each start counts as a report.
-        node.answered = true;
+        node.answered = false;
+        let counter = &mut node.disk.standing.counter;
+        *counter = Standing::counted_start(*counter);
         node.present = Some(Present {
             run,
             contents: node.disk.contents.clone(),
@@ -120,7 +121,8 @@ impl World {
         let now = self.clock(Node::Server(place));
         let node = &mut self.servers[place];
         if std::mem::take(&mut node.answered) {
-            node.disk.standing.counter += 1;
+            let counter = &mut node.disk.standing.counter;
+            *counter = Standing::counted_answer(*counter);
         }
         if let Some(core) = &mut node.core {
             let command = core.ask(now, HOME, node.disk.standing);

@@ -66,7 +66,7 @@ pub struct Stage {
     server: DataServer,
     server_disk: ServerDisk,
     present: Present,
-    /// The last question for a lease was answered, or none was asked in this run.
+    /// The last question for a lease of this run was answered.
     answered: bool,
     connection: u64,
     link_is_cut: bool,
@@ -84,7 +84,7 @@ impl Stage {
         let server_disk = ServerDisk {
             standing: Standing {
                 identity: 7,
-                counter: 0,
+                counter: Standing::counted_start(0),
                 run: 1,
             },
             contents: BTreeMap::new(),
@@ -97,7 +97,7 @@ impl Stage {
             server: DataServer::new(number(0), LeaseSettings::default(), rules),
             present: present(&server_disk),
             server_disk,
-            answered: true,
+            answered: false,
             connection: 0,
             link_is_cut: false,
             to_home: VecDeque::new(),
@@ -134,7 +134,8 @@ impl Stage {
     /// The data server sends a question for a lease.
     pub fn ask(&mut self) {
         if std::mem::take(&mut self.answered) {
-            self.server_disk.standing.counter += 1;
+            let counter = &mut self.server_disk.standing.counter;
+            *counter = Standing::counted_answer(*counter);
         }
         let command = self.server.ask(self.now, HOME, self.server_disk.standing);
         self.server_commands(vec![command]);
@@ -193,7 +194,9 @@ impl Stage {
         self.server_disk.standing.run += 1;
         self.present = present(&self.server_disk);
         self.server = DataServer::new(number(0), LeaseSettings::default(), self.rules);
-        self.answered = true;
+        self.answered = false;
+        let counter = &mut self.server_disk.standing.counter;
+        *counter = Standing::counted_start(*counter);
     }
 
     /// Somebody wants something of the home. What follows between home and data server still has to be exchanged.

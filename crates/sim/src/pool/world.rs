@@ -314,8 +314,6 @@ impl World {
                 self.home.crash(survive);
                 self.after(down, Event::Restart(Node::Home));
             }
-            // An older copy that is started twice before anybody hears of it catches up (rule 5): the page says so.
-            Fault::Crash(Node::Server(place), _) if self.servers[place].restored => {}
             Fault::Crash(Node::Server(place), down) => {
                 self.servers[place].crash();
                 self.after(down, Event::Restart(Node::Server(place)));
