@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     CLIENTS, CONTROL_SOCKET, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MEMBER, POOL, SET,
-    SHELF, TREES,
+    SHELF, TREES, sealed_file,
 };
 
 const LOCK: &str = "lock";
@@ -62,7 +62,7 @@ impl Claim {
     pub(super) fn unchanged(path: &Path) -> Result<Claim, DataDirectoryError> {
         expect_directory(path)?;
         refuse_foreign(path)?;
-        let lock = match File::open(path.join(LOCK)) {
+        let lock = match sealed_file::open(&path.join(LOCK)) {
             Ok(mut file) => {
                 hold(path, &mut file, File::try_lock_shared)?;
                 Some(file)

@@ -11,6 +11,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 /// What a file is, and the format its content is written in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
@@ -105,7 +107,14 @@ pub(crate) fn remove(path: &Path) -> Result<(), SealedFileError> {
 
 /// Reads a file and returns its content once all of it has proved true.
 pub(crate) fn read(path: &Path, kind: Kind) -> Result<Vec<u8>, SealedFileError> {
-    let file = File::open(path).map_err(SealedFileError::io("open", path))?;
+    let file = open(path).map_err(SealedFileError::io("open", path))?;
+    let found = file.metadata().map_err(SealedFileError::io("read", path))?;
+    if !found.is_file() {
+        return Err(SealedFileError::Damaged {
+            path: path.to_owned(),
+            what: "it is not a regular file",
+        });
+    }
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
@@ -121,6 +130,15 @@ pub(crate) fn read(path: &Path, kind: Kind) -> Result<Vec<u8>, SealedFileError> 
             known: kind.format,
         },
     })
+}
+
+/// Opens for reading what should be a file. A FIFO in its place does not hold up the caller until somebody writes to it.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(without_waiting)
+        .open(path)
 }
 
 /// Whether a name is that of a file whose writing was cut short.
@@ -184,6 +202,13 @@ fn unseal(kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, Flaw> {
     Ok(content[1..].to_vec())
 }
 
+/// Makes a FIFO that nobody writes to.
+#[cfg(test)]
+pub(crate) fn make_fifo(path: &Path) {
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +245,26 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[place] ^= 1;
             assert!(unseal(KIND, &bytes).is_err(), "byte {place} was believed");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_damage_and_holds_up_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let (fifo, folder) = (
+            directory.path().join("fifo"),
+            directory.path().join("folder"),
+        );
+        make_fifo(&fifo);
+        fs::create_dir(&folder).unwrap();
+        for path in [fifo, folder] {
+            let error = read(&path, KIND).unwrap_err();
+            let told = error.to_string();
+            assert!(
+                matches!(error, SealedFileError::Damaged { .. })
+                    && told.contains(path.to_str().unwrap()),
+                "{told}"
+            );
         }
     }
 
