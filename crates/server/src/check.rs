@@ -5,11 +5,14 @@
 use std::fmt;
 use std::path::Path;
 
+use peer::set::SetDirectory;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use store::{Report, Store, StoreError};
 use vfs::ShownText;
 
-use crate::data_directory::{DataDirectoryError, Defect, Examination};
+use crate::data_directory::{DataDirectoryError, Defect, Examination, pool_path, set_path};
+use crate::pools::PoolPlace;
+use crate::set::Membership;
 
 /// What a check may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +57,7 @@ pub fn check(data: &Path, repair: Repair) -> Result<CheckReport, DataDirectoryEr
         defects: examination.defects()?,
         trees: Vec::new(),
     };
+    report.defects.extend(memberships(data));
     for (name, path) in examination.trees()? {
         let lost = match repair {
             Repair::AcceptLoss => Store::give_up_damaged(&path),
@@ -69,6 +73,21 @@ pub fn check(data: &Path, repair: Repair) -> Result<CheckReport, DataDirectoryEr
         report.trees.push((name, checked));
     }
     Ok(report)
+}
+
+/// What is wrong with the files of the set and of the pool that the server belongs to. A repair leaves them alone: only a backup
+/// and the other members have them.
+fn memberships(data: &Path) -> Vec<Defect> {
+    let set = SetDirectory::new(set_path(data));
+    let set = set.exists().then(|| Membership::read(set));
+    let pool = SetDirectory::of_pool(pool_path(data));
+    let pool = pool.exists().then(|| PoolPlace::read(pool));
+    let wrong = [
+        set.and_then(Result::err).map(|error| error.to_string()),
+        pool.and_then(Result::err).map(|error| error.to_string()),
+    ];
+    let defects = wrong.into_iter().flatten();
+    defects.map(|what| Defect { what, repair: None }).collect()
 }
 
 impl Serialize for CheckReport {
@@ -102,5 +121,62 @@ impl fmt::Display for CheckReport {
             false => "Not all is well; run `meridian check --repair`, or restore a backup.",
         };
         f.write_str(verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::set::{self, Reached};
+
+    /// What a check says of a member whose file of the set has been treated so.
+    fn told_of(name: &str, damage: fn(&Path)) -> (bool, String) {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        let reached = Reached {
+            peers: &"127.0.0.1:7643".parse().unwrap(),
+            clients: None,
+        };
+        set::create(&data, "default", reached, None).unwrap();
+        damage(&set_path(&data).join(name));
+        let report = check(&data, Repair::Nothing).unwrap();
+        (report.is_sound(), report.to_string())
+    }
+
+    fn flip(path: &Path) {
+        let mut bytes = fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x80;
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn empty(path: &Path) {
+        fs::write(path, "").unwrap();
+    }
+
+    fn remove(path: &Path) {
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn files_of_a_set_that_cannot_be_believed_are_named() {
+        let (sound, told) = told_of("set.json", |_| ());
+        assert!(sound, "{told}");
+        let cases: [(&str, &[fn(&Path)]); 5] = [
+            ("set.json", &[flip, empty]),
+            ("authority.pem", &[flip, empty, remove]),
+            ("replica.pem", &[flip, empty, remove]),
+            ("replica.key", &[flip, empty, remove]),
+            ("tree", &[empty, remove]),
+        ];
+        for (name, damages) in cases {
+            for damage in damages {
+                let (sound, told) = told_of(name, *damage);
+                let path = format!("set/{name}");
+                assert!(!sound && told.contains(&path), "{name}: {told}");
+            }
+        }
     }
 }
