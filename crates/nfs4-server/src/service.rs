@@ -401,7 +401,7 @@ impl Service {
             match self.try_to_let_go(&release).await {
                 Ok(()) | Err(vfs::Error::Stale) => return,
                 // Nobody may be given what a lost layout rests on before it has ended.
-                Err(vfs::Error::Delay | vfs::Error::Refused(_))
+                Err(vfs::Error::Delay)
                     if attempt < RELEASE_ATTEMPTS
                         || matches!(release, Release::Layout(_, _, LayoutEnd::Lost)) =>
                 {

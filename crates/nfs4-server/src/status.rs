@@ -39,7 +39,7 @@ pub(crate) fn status_of(error: &Error) -> NfsStat4 {
         Error::ShareDenied => NfsStat4::ShareDenied,
         Error::Locked(_) => NfsStat4::Locked,
         Error::Grace => NfsStat4::Grace,
-        Error::Delay | Error::Refused(_) => NfsStat4::Delay,
+        Error::Delay => NfsStat4::Delay,
         // These two are about the whole request. No operation has such a status; what SEQUENCE says of them is decided
         // in `repeats`.
         Error::NotCarriedOut => NfsStat4::DeadSession,

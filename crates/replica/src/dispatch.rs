@@ -7,9 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use control::Envelope;
 use peer::{Incoming, Message, MessageHandler, Refusal, Sender, TurnedAway};
-use vfs::{Error, ReplicaSlot};
+use vfs::ReplicaSlot;
 
-use crate::driver::commit_hook::ORIGIN;
 use crate::driver::replica_state::ReplicaState;
 use crate::frontend::expired_clients;
 use crate::frontend::expired_clients::ClientsAsked;
@@ -251,12 +250,7 @@ async fn serve(shared: Arc<ReplicaState>, from: ReplicaSlot, forwarded: Forwarde
         operation,
         removed,
     } = forwarded;
-    let file_system = ReplicatedFileSystem {
-        shared,
-        forwarded: true,
-        removed,
-        adopting: false,
-    };
+    let file_system = ReplicatedFileSystem::forwarded(shared, origin, removed);
     if let Operation::Read(_, file, ..) | Operation::Fetch(_, file, ..) = &operation {
         // What is read at another site is wanted there before what nobody reads.
         file_system.shared.engine.expedite(Some(*file));
@@ -272,14 +266,10 @@ async fn serve(shared: Arc<ReplicaState>, from: ReplicaSlot, forwarded: Forwarde
             let read = Operation::Read(by, file, offset, count);
             file_system.fetch(from, file, range, read).await
         }
-        operation => {
-            ORIGIN
-                .scope(origin, forward::perform(&file_system, operation))
-                .await
-        }
+        operation => forward::perform(&file_system, operation).await,
     };
     match outcome {
-        Err(Error::Refused(_)) => Answer::NotPrimary,
+        Err(_) if file_system.was_not_primary() => Answer::NotPrimary,
         outcome => Answer::Done(outcome),
     }
 }

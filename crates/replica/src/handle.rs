@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use control::{ControlCore, Epoch, Incarnation, Position, Proposal, View};
 use peer::set::{SetDirectory, SetError};
 use peer::{Endpoint, Signatures};
-use store::{CommitHook, Store};
+use store::Store;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -138,9 +138,9 @@ impl Replica {
             signatures: Signatures::new(&identity)?,
         }));
         meeting::take_up_fault(&shared);
-        let hook: Arc<dyn CommitHook> = engine.clone();
-        let hook: Weak<dyn CommitHook> = Arc::downgrade(&hook);
-        engine.store.set_commit_hook(hook);
+        let weak = Arc::downgrade(&engine);
+        let keeps_removed = move || weak.upgrade().is_some_and(|engine| !engine.is_alone());
+        engine.store.replicate(keeps_removed);
         engine.store.take_up_held().await?;
         let dispatch = Arc::new(Dispatch(Arc::downgrade(&shared)));
         let number = peer::Incarnation(incarnation);
@@ -190,12 +190,7 @@ impl Replica {
             tokio::spawn(renewing::renew_recovered(shared.clone(), recovered)),
             tokio::spawn(removed::keep(shared.clone())),
         ];
-        let file_system = Arc::new(ReplicatedFileSystem {
-            shared: shared.clone(),
-            forwarded: false,
-            removed: false,
-            adopting: false,
-        });
+        let file_system = Arc::new(ReplicatedFileSystem::new(shared.clone()));
         Ok(Arc::new(Replica {
             shared,
             file_system,

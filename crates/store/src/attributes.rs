@@ -1,7 +1,5 @@
 //! Reading and changing attributes.
 
-use std::sync::Arc;
-
 use vfs::Error;
 use vfs::{
     AccessCheck, Attributes, Credentials, ObjectId, Result, SetAttributes, SetTime, Timestamp,
@@ -10,9 +8,10 @@ use vfs::{
 use crate::access::Access;
 use crate::clock::later_than;
 use crate::commit_hook::Change;
-use crate::inner::{Inner, detached};
+use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::operation::Operation;
 use crate::ownership::{check_change, mode_after};
 use crate::requests::Begun;
 use crate::rows::{Content, Effect, ObjectRow, key};
@@ -31,18 +30,20 @@ impl Inner {
             .ok_or(Error::Stale)?;
         Ok(ObjectRow::decode(&row)?)
     }
+}
 
+impl Operation {
     /// [`vfs::FileSystem::set_attributes`].
     pub(crate) async fn set_attributes(
-        self: &Arc<Self>,
+        &self,
         check: AccessCheck<'_>,
         id: ObjectId,
         set: &SetAttributes,
     ) -> Result<Attributes> {
         if let Some(size) = set.size {
-            let (inner, access) = (Arc::clone(self), Access::from(check));
-            let set = set.clone();
-            return detached(async move { inner.resize(access, id, set, size).await }).await;
+            let (access, set) = (Access::from(check), set.clone());
+            let resize = move |operation: Operation| operation.resize(access, id, set, size);
+            return self.change_data(id, resize).await;
         }
         if set.is_empty() {
             return Ok(self.object(id)?.attributes(id));
@@ -60,7 +61,9 @@ impl Inner {
         self.settle(ticket).await?;
         Ok(attributes)
     }
+}
 
+impl Inner {
     /// Checks and makes the changes of attributes other than the size. Whoever calls this touches
     /// the object.
     pub(crate) fn apply_attributes(

@@ -2,8 +2,8 @@
 //!
 //! With replicas not every change may be made at once: somebody has to know that this copy may make it,
 //! and what it was made under. The store asks just before it commits a change that other replicas
-//! keep too, and the answer goes into the record of the change. What the answer depends on must
-//! never enter here.
+//! keep too, and the answer goes into the record of the change. Each operation brings a hook of its own, which may
+//! know on whose behalf the operation is made. What the answer depends on must never enter here.
 
 use vfs::{ObjectId, Result};
 
@@ -68,8 +68,22 @@ pub enum Change {
     },
 }
 
-/// Decides about changes that replicas keep too, see the module.
+/// Decides about the changes of one operation that replicas keep too, see the module. The operation brings it: see
+/// [`crate::Store::with_hook`].
 pub trait CommitHook: Send + Sync + 'static {
+    /// Called before the operation touches the data of a file; one without a name is known nowhere else. From here on the
+    /// operation runs to its end, and [`CommitHook::after_data`] is called then, whoever has gone away meanwhile. It must not
+    /// wait.
+    ///
+    /// # Errors
+    /// Any error abandons the operation, and is what it returns.
+    fn before_data(&self, _file: Touched, _has_name: bool) -> Result<()> {
+        Ok(())
+    }
+
+    /// What [`CommitHook::before_data`] had nothing against is over. Data may have changed, even if it failed.
+    fn after_data(&self, _succeeded: bool) {}
+
     /// Called with the writer's lock of the store held, just before a change is committed. It must not
     /// wait, and of the store it may only read.
     ///
@@ -78,15 +92,15 @@ pub trait CommitHook: Send + Sync + 'static {
     /// called once at most.
     ///
     /// # Errors
-    /// Any error abandons the change, as if it had never been tried; usually
-    /// [`vfs::Error::Refused`]. Once the change has been committed, errors come too late.
+    /// Any error abandons the change, as if it had never been tried, and is what the operation returns. Once the change has been
+    /// committed, errors come too late.
     fn before_commit(
         &self,
         change: &Change,
         commit: &mut dyn FnMut(Option<&[u8]>) -> Result<u64>,
     ) -> Result<()>;
-
-    /// Whether clients of other replicas may have a file open that loses its last name here. Then it is kept without one
-    /// until [`crate::Store::bury`]. Called like [`CommitHook::before_commit`].
-    fn keeps_removed(&self) -> bool;
 }
+
+/// Says whether clients of other replicas may have a file open that loses its last name here. Then it is kept without one
+/// until [`crate::Store::bury`]. Called like [`CommitHook::before_commit`].
+pub(crate) type KeepsRemoved = Box<dyn Fn() -> bool + Send + Sync>;

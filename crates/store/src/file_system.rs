@@ -254,12 +254,12 @@ impl FileSystem for Store {
     }
 
     async fn end_requests(&self, ended: Vec<RequestGroup>) -> Result<()> {
-        let inner = self.inner.clone();
+        let inner = self.inner.inner.clone();
         blocking(move || inner.end_requests(&ended)).await
     }
 
     async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {
-        let inner = self.inner.clone();
+        let inner = self.inner.inner.clone();
         blocking(move || inner.age_requests(&alive)).await
     }
 

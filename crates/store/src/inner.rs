@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
@@ -10,7 +10,7 @@ use vfs::{Error, ObjectId, Properties, ReplicaSlot, Timestamp, WriteVerifier};
 
 use crate::clock::Clock;
 use crate::codec::Fields;
-use crate::commit_hook::CommitHook;
+use crate::commit_hook::KeepsRemoved;
 use crate::committer::{Commits, Health, Ticket};
 use crate::counters::{Counters, Reserved, Sequence};
 use crate::data::{Buffers, DataFiles, DirtyFiles, Elsewhere, Guards, MAX_FILE_BYTES, OpenSums};
@@ -58,7 +58,8 @@ pub(crate) struct Inner {
     pub(crate) layout: Arc<Layout>,
     pub(crate) metadata: Metadata,
     pub(crate) writer: tokio::sync::Mutex<Writer>,
-    pub(crate) hook: OnceLock<Weak<dyn CommitHook>>,
+    /// Set where other replicas keep the tree too.
+    pub(crate) keeps_removed: OnceLock<KeepsRemoved>,
     /// Whether other replicas know of changes made here.
     pub(crate) shared: AtomicBool,
     pub(crate) unshipped: MarkedFiles,
@@ -168,7 +169,7 @@ impl Inner {
                 committed: Ticket::default(),
                 objects,
             }),
-            hook: OnceLock::new(),
+            keeps_removed: OnceLock::new(),
             shared: AtomicBool::new(shared),
             unshipped,
             unfetched,
@@ -211,6 +212,11 @@ impl Inner {
             .commit()
             .map_err(|error| self.fail(&error.to_string()))?;
         self.reserve_now(&mut writer)
+    }
+
+    /// Whether other replicas keep the tree too, so that changes of it need a commit hook and are recorded.
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.keeps_removed.get().is_some()
     }
 
     /// What clients see of whether unstable data may have been lost.

@@ -35,6 +35,7 @@ mod metadata;
 mod mutation;
 mod namespace;
 mod opens;
+mod operation;
 mod options;
 mod orphans;
 mod ownership;

@@ -13,6 +13,7 @@ use crate::inner::Inner;
 use crate::locks::Locks;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, wait_for_room};
+use crate::operation::Operation;
 use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
 use crate::shares::Shares;
 use crate::space::Demand;
@@ -20,7 +21,7 @@ use crate::space::Demand;
 /// How many orphans are looked at with one view of the table.
 const ORPHANS_A_PAGE: usize = 256;
 
-impl Inner {
+impl Operation {
     /// [`vfs::FileSystem::open`].
     pub(crate) async fn open(
         &self,
@@ -43,23 +44,6 @@ impl Inner {
         // Removals decide under the same lock whether a file is open, so the row is still there.
         shares.open(id, owner, share)?;
         Ok(row.attributes(id))
-    }
-
-    fn check_open(
-        &self,
-        shares: &Shares,
-        check: AccessCheck<'_>,
-        id: ObjectId,
-        owner: &OpenOwner,
-        share: Share,
-    ) -> Result<ObjectRow> {
-        let row = self.object(id)?;
-        row.file()?;
-        let held = shares.held(id, owner).unwrap_or_default();
-        if let AccessCheck::Credentials(_) = check {
-            check_share(check, id, &row, held, share)?;
-        }
-        Ok(row)
     }
 
     /// [`vfs::FileSystem::downgrade`].
@@ -90,20 +74,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Registers an open that denies nothing before the primary of the file has decided about it: from here on a removal
-    /// that is applied keeps the file. Its rows need not be here. Returns what the owner had before.
-    pub(crate) fn register_open(
-        &self,
-        id: ObjectId,
-        owner: &OpenOwner,
-        share: Share,
-    ) -> Result<Option<Share>> {
-        let mut shares = self.shares();
-        let before = shares.held(id, owner);
-        shares.open(id, owner, share)?;
-        Ok(before)
-    }
-
     /// Undoes that.
     pub(crate) async fn take_back_open(
         &self,
@@ -114,20 +84,6 @@ impl Inner {
         match before {
             None => self.close(id, owner).await,
             Some(share) => self.shares().downgrade(id, owner, share),
-        }
-    }
-
-    /// Whether other replicas have to be told when an owner's open changes, as `denials` decides from what
-    /// the owner holds.
-    fn tells_of(&self, id: ObjectId, owner: &OpenOwner, denials: impl Fn(Share) -> bool) -> bool {
-        self.hook.get().is_some() && {
-            let shares = self.shares();
-            let here = shares.held(id, owner);
-            let elsewhere = shares.denials(id).into_iter().find(|(who, _)| who == owner);
-            denials(
-                here.or(elsewhere.map(|(_, share)| share))
-                    .unwrap_or_default(),
-            )
         }
     }
 
@@ -158,30 +114,6 @@ impl Inner {
         Ok(outcome)
     }
 
-    /// [`vfs::FileSystem::end_reclaim`].
-    pub(crate) async fn end_reclaim(&self) -> Result<()> {
-        {
-            // Under the lock, so that no removal under way still makes an orphan of what is not open.
-            let _mutation = self.begin_upkeep().await?;
-            self.reclaiming.store(false, Ordering::Release);
-        }
-        let mut from = Vec::new();
-        loop {
-            let page = self.orphans_from(&from)?;
-            self.let_go(&page).await?;
-            match page.last().and_then(|last| last.as_u64().checked_add(1)) {
-                Some(next) => from = key::number(next).to_vec(),
-                None => return Ok(()),
-            }
-        }
-    }
-
-    fn orphans_from(&self, from: &[u8]) -> Result<Vec<ObjectId>> {
-        let view = self.metadata.view();
-        let rows = view.scan(Table::Orphans, &[], from).take(ORPHANS_A_PAGE);
-        rows.map(|row| Ok(key::parse_object(row?.key())?)).collect()
-    }
-
     /// [`vfs::FileSystem::lock`]. Nobody waits for stable storage, as locks do not survive a restart.
     pub(crate) async fn lock(
         &self,
@@ -190,7 +122,7 @@ impl Inner {
         range: ByteRange,
         kind: LockKind,
     ) -> Result<()> {
-        if self.hook.get().is_some() {
+        if self.is_replicated() {
             // LOCK cannot say that a disk is full (RFC 8881, section 15.2): the client waits.
             let mutation = self.begin(Demand::Change).await.map_err(wait_for_room)?;
             self.object(id)?.file()?;
@@ -227,6 +159,91 @@ impl Inner {
         mutation.commit(&Change::Object(touched)).map(|_| ())
     }
 
+    /// [`vfs::FileSystem::unlock`].
+    pub(crate) async fn unlock(
+        &self,
+        id: ObjectId,
+        owner: &LockOwner,
+        range: ByteRange,
+    ) -> Result<()> {
+        if self.is_replicated() && self.locks().holds(id, owner) {
+            let mutation = self.begin_release().await?;
+            return self.change_locks(mutation, id, |locks| locks.unlock(id, owner, range));
+        }
+        self.locks().unlock(id, owner, range)
+    }
+}
+
+impl Inner {
+    fn check_open(
+        &self,
+        shares: &Shares,
+        check: AccessCheck<'_>,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<ObjectRow> {
+        let row = self.object(id)?;
+        row.file()?;
+        let held = shares.held(id, owner).unwrap_or_default();
+        if let AccessCheck::Credentials(_) = check {
+            check_share(check, id, &row, held, share)?;
+        }
+        Ok(row)
+    }
+
+    /// Registers an open that denies nothing before the primary of the file has decided about it: from here on a removal
+    /// that is applied keeps the file. Its rows need not be here. Returns what the owner had before.
+    pub(crate) fn register_open(
+        &self,
+        id: ObjectId,
+        owner: &OpenOwner,
+        share: Share,
+    ) -> Result<Option<Share>> {
+        let mut shares = self.shares();
+        let before = shares.held(id, owner);
+        shares.open(id, owner, share)?;
+        Ok(before)
+    }
+
+    /// Whether other replicas have to be told when an owner's open changes, as `denials` decides from what
+    /// the owner holds.
+    fn tells_of(&self, id: ObjectId, owner: &OpenOwner, denials: impl Fn(Share) -> bool) -> bool {
+        self.is_replicated() && {
+            let shares = self.shares();
+            let here = shares.held(id, owner);
+            let elsewhere = shares.denials(id).into_iter().find(|(who, _)| who == owner);
+            denials(
+                here.or(elsewhere.map(|(_, share)| share))
+                    .unwrap_or_default(),
+            )
+        }
+    }
+
+    /// [`vfs::FileSystem::end_reclaim`].
+    pub(crate) async fn end_reclaim(&self) -> Result<()> {
+        {
+            // Under the lock, so that no removal under way still makes an orphan of what is not open.
+            let _mutation = self.begin_upkeep().await?;
+            self.reclaiming.store(false, Ordering::Release);
+        }
+        let mut from = Vec::new();
+        loop {
+            let page = self.orphans_from(&from)?;
+            self.let_go(&page).await?;
+            match page.last().and_then(|last| last.as_u64().checked_add(1)) {
+                Some(next) => from = key::number(next).to_vec(),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn orphans_from(&self, from: &[u8]) -> Result<Vec<ObjectId>> {
+        let view = self.metadata.view();
+        let rows = view.scan(Table::Orphans, &[], from).take(ORPHANS_A_PAGE);
+        rows.map(|row| Ok(key::parse_object(row?.key())?)).collect()
+    }
+
     /// [`vfs::FileSystem::test_lock`].
     pub(crate) fn test_lock(
         &self,
@@ -237,20 +254,6 @@ impl Inner {
     ) -> Result<Option<LockConflict>> {
         self.object(id)?.file()?;
         Ok(self.locks().conflict(id, owner, range, kind))
-    }
-
-    /// [`vfs::FileSystem::unlock`].
-    pub(crate) async fn unlock(
-        &self,
-        id: ObjectId,
-        owner: &LockOwner,
-        range: ByteRange,
-    ) -> Result<()> {
-        if self.hook.get().is_some() && self.locks().holds(id, owner) {
-            let mutation = self.begin_release().await?;
-            return self.change_locks(mutation, id, |locks| locks.unlock(id, owner, range));
-        }
-        self.locks().unlock(id, owner, range)
     }
 
     /// Whether removed files are kept because clients may still reclaim their opens.

@@ -2,7 +2,7 @@
 //!
 //! The replica that removed a file is the home of what is left of it: what clients of all sites do through their
 //! opens is done there. A replica whose own clients have the file open keeps it too. Who may still have a
-//! file of this home open at another replica is not known here: the commit hook's owner says when such a file may go.
+//! file of this home open at another replica is not known here: the owner of the store says when such a file may go.
 //!
 //! The table of orphans in memory; the rows on the disk say the same and come first.
 
@@ -132,8 +132,7 @@ impl Orphans {
 impl Inner {
     /// Whether clients of other replicas may have a file open that is removed here.
     pub(crate) fn others_may_have_open(&self) -> bool {
-        let hook = self.hook.get().and_then(std::sync::Weak::upgrade);
-        hook.is_some_and(|hook| hook.keeps_removed())
+        (self.keeps_removed.get()).is_some_and(|keeps_removed| keeps_removed())
     }
 
     /// A file without a name was closed, or is not reclaimed: it goes, unless others may have it open.

@@ -17,6 +17,7 @@ use crate::error::from_os;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{FOREIGN_MARK, Touch};
+use crate::operation::Operation;
 use crate::rows::key;
 
 /// How many marks are looked at with one view of the table.
@@ -121,7 +122,9 @@ impl Inner {
         let rows = view.scan(Table::Recovered, &[], &[]);
         rows.map(|row| Ok(key::parse_object(row?.key())?)).collect()
     }
+}
 
+impl Operation {
     /// Gives a recovered file its new version, as a change that others hear of.
     pub(crate) async fn renew(&self, id: ObjectId) -> Result<()> {
         let mut mutation = self.begin_upkeep().await?;

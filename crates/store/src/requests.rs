@@ -14,6 +14,7 @@ use vfs::{
 use crate::inner::Inner;
 use crate::metadata::{Metadata, Table};
 use crate::mutation::Mutation;
+use crate::operation::Operation;
 use crate::rows::{Effect, RequestRow};
 use crate::space::Demand;
 
@@ -107,7 +108,7 @@ fn other() -> Error {
     Error::Io("a request is on record with another effect than it can have".into())
 }
 
-impl Inner {
+impl Operation {
     /// Starts an operation that a request may ask for, unless it was carried out before.
     ///
     /// # Errors
@@ -131,7 +132,9 @@ impl Inner {
             }
         }
     }
+}
 
+impl Inner {
     /// What the request behind an operation has done before, once that is on stable storage.
     ///
     /// # Errors

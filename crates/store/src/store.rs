@@ -8,12 +8,14 @@ use bytes::Bytes;
 use vfs::{Error, ObjectId, ReplicaSlot, Timestamp};
 
 use crate::codec::Fields;
+use crate::commit_hook::CommitHook;
 use crate::creation::{random_tree, write_first_rows};
 use crate::error::StoreError;
 use crate::inner::{Inner, open_metadata};
 use crate::layout::{Identity, Layout};
 use crate::maintenance;
 use crate::metadata::Table;
+use crate::operation::Operation;
 use crate::options::{NewStore, StoreOptions, TreeIdentity};
 use crate::recording::UpdateRecord;
 use crate::recovered;
@@ -28,11 +30,17 @@ const LEAST_OPEN_FILES: usize = 16;
 /// A copy of a tree in a local directory.
 ///
 /// All work happens through [`vfs::FileSystem`], which has to be called within a tokio runtime.
-/// Dropping the store stops its threads and makes rows stable; data that no client committed is then
+/// Dropping the last handle stops the store's threads and makes rows stable; data that no client committed is then
 /// treated as after a crash, so call [`vfs::FileSystem::sync`] before a graceful stop.
 pub struct Store {
-    pub(crate) inner: Arc<Inner>,
-    threads: Vec<JoinHandle<()>>,
+    pub(crate) inner: Operation,
+    threads: Arc<Threads>,
+}
+
+/// The store's own threads, which end with the last handle on it.
+struct Threads {
+    inner: Arc<Inner>,
+    running: Vec<JoinHandle<()>>,
 }
 
 impl Store {
@@ -96,7 +104,24 @@ impl Store {
         scrub::clear_unfinished(&inner.layout);
         let threads = start_threads(&inner)
             .map_err(|error| StoreError::io("start threads for", &options.directory, error))?;
+        let threads = Arc::new(Threads {
+            inner: Arc::clone(&inner),
+            running: threads,
+        });
+        let inner = Operation { inner, hook: None };
         Ok(Store { inner, threads })
+    }
+
+    /// The same store for one operation, which has this hook asked before its changes are committed.
+    #[must_use]
+    pub fn with_hook(&self, hook: Arc<dyn CommitHook>) -> Store {
+        Store {
+            inner: Operation {
+                inner: Arc::clone(&self.inner.inner),
+                hook: Some(hook),
+            },
+            threads: Arc::clone(&self.threads),
+        }
     }
 
     /// Opens a store, or makes one if the directory is missing or empty.
@@ -191,15 +216,15 @@ impl Store {
     }
 }
 
-impl Drop for Store {
+impl Drop for Threads {
     fn drop(&mut self) {
         self.inner.closing.store(true, Ordering::Release);
         self.inner.leftovers.signal.stop();
         self.inner.tidying.stop();
         self.inner.summing.stop();
-        let committing = self.threads.pop();
+        let committing = self.running.pop();
         // What the others still wait for may have to become stable first.
-        self.threads.drain(..).for_each(join);
+        self.running.drain(..).for_each(join);
         self.inner.commits.stop();
         committing.into_iter().for_each(join);
         // Operations still under way would wait for stable storage that nobody brings any more.

@@ -11,6 +11,7 @@ use crate::committer::Ticket;
 use crate::inner::Inner;
 use crate::metadata::{Table, View};
 use crate::mutation::{Mutation, Touch};
+use crate::operation::Operation;
 use crate::requests::Begun;
 use crate::rows::{Content, Effect, NameHash, ObjectRow, XattrRow, key};
 use crate::space::{Demand, ROW_BYTES};
@@ -34,7 +35,9 @@ impl Inner {
         let (found, _) = self.find_xattr(&self.metadata.view(), id, name)?;
         found.map(|found| found.row.value).ok_or(Error::NoXattr)
     }
+}
 
+impl Operation {
     /// [`vfs::FileSystem::set_xattr`].
     pub(crate) async fn set_xattr(
         &self,
@@ -129,7 +132,9 @@ impl Inner {
         mutation.note_effect(who, Effect::Changed(change), Some(id))?;
         Ok((change, mutation.commit(&shape)?))
     }
+}
 
+impl Inner {
     /// [`vfs::FileSystem::xattrs`]. Cookies belong to names, as those of directory entries do.
     pub(crate) fn xattrs(
         &self,

@@ -5,11 +5,16 @@
 mod fixture;
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fixture::{Approver, Fixture, READ, REFUSED, open_owner, root, with_mode, with_size};
-use store::{Change, Store, Touched, TouchedKind};
+use fixture::{Fixture, READ, REFUSED, open_owner, root, user, with_mode, with_size};
+use store::{Change, CommitHook, Store, Touched, TouchedKind};
 use vfs::{
     AccessCheck, Creation, Extent, FileSystem, NewObject, ObjectId, SetAttributes, Stability,
     XattrMode, XattrName,
@@ -282,12 +287,120 @@ async fn records_are_announced_when_they_are_stable_and_can_be_trimmed() {
 }
 
 #[tokio::test]
-async fn a_change_without_its_overseer_fails() {
+async fn a_change_of_a_replicated_tree_without_a_hook_fails() {
     let store = Fixture::new();
-    drop(Approver::of(store.store()));
+    store.store().replicate(|| false);
     let new = NewObject::File(Creation::Guarded);
     assert!(store.make(ROOT, "f", new).await.is_err());
     assert!(store.find(ROOT, "f").await.is_err());
+}
+
+/// Notes what it is asked and told.
+#[derive(Default)]
+struct Notebook(Mutex<Vec<&'static str>>);
+
+impl CommitHook for Notebook {
+    fn before_data(&self, _: Touched, _: bool) -> vfs::Result<()> {
+        self.0.lock().unwrap().push("before data");
+        Ok(())
+    }
+
+    fn after_data(&self, succeeded: bool) {
+        let told = if succeeded { "done" } else { "failed" };
+        self.0.lock().unwrap().push(told);
+    }
+
+    fn before_commit(
+        &self,
+        _: &Change,
+        commit: &mut dyn FnMut(Option<&[u8]>) -> vfs::Result<u64>,
+    ) -> vfs::Result<()> {
+        self.0.lock().unwrap().push("commit");
+        commit(Some(b"note")).map(|_| ())
+    }
+}
+
+/// What comes of one operation with a hook of its own.
+async fn told<T>(
+    store: &Fixture,
+    operation: impl AsyncFnOnce(&Store) -> vfs::Result<T>,
+) -> Vec<&'static str> {
+    let notebook = Arc::new(Notebook::default());
+    let hooked = store.store().with_hook(notebook.clone());
+    let _ = operation(&hooked).await;
+    let told = notebook.0.lock().unwrap();
+    told.clone()
+}
+
+#[tokio::test]
+async fn each_operation_asks_the_hook_that_it_brings() {
+    let store = Fixture::hooked();
+    store.store().end_reclaim().await.unwrap();
+    let id = store.file(ROOT, "f").await;
+    store.approver().take_asked();
+    let who = root();
+    let access = AccessCheck::Credentials(&who);
+    let of_data = ["before data", "commit", "done"];
+    let write = |stability, bytes: usize| {
+        let data = Bytes::from(vec![7; bytes]);
+        async move |store: &Store| store.write(access, id, 0, data, stability).await
+    };
+    assert_eq!(told(&store, write(Stability::Unstable, 9)).await, of_data);
+    assert_eq!(told(&store, write(Stability::File, 9)).await, of_data);
+    assert_eq!(told(&store, write(Stability::File, 99_999)).await, of_data);
+    let cut = with_size(5);
+    let cut = async |store: &Store| store.set_attributes(access, id, &cut).await;
+    assert_eq!(told(&store, cut).await, of_data);
+    let extent = Extent {
+        offset: 0,
+        length: 4,
+    };
+    let punch = async |store: &Store| store.deallocate(access, id, extent).await;
+    assert_eq!(told(&store, punch).await, of_data);
+    let mode = with_mode(0o600);
+    let mode = async |store: &Store| store.set_attributes(access, id, &mode).await;
+    assert_eq!(told(&store, mode).await, ["commit"]);
+    assert_eq!(store.approver().take_asked(), [], "nobody else is asked");
+}
+
+#[tokio::test]
+async fn the_hook_hears_of_the_end_of_a_failed_change_of_data_and_of_one_that_nobody_waits_for() {
+    let store = Fixture::hooked();
+    store.store().end_reclaim().await.unwrap();
+    let id = store.owned_file("f", 1, 1, 0o400).await;
+    let data = Bytes::from_static(b"data");
+    let stranger = user(2, 2, &[]);
+    let write = async |store: &Store| {
+        let access = AccessCheck::Credentials(&stranger);
+        let unstable = Stability::Unstable;
+        store.write(access, id, 0, data.clone(), unstable).await
+    };
+    assert_eq!(told(&store, write).await, ["before data", "failed"]);
+    let notebook = Arc::new(Notebook::default());
+    let hooked = store.store().with_hook(notebook.clone());
+    let who = root();
+    let access = AccessCheck::Credentials(&who);
+    let mut write = hooked.write(access, id, 0, data.clone(), Stability::File);
+    // It has begun, and whoever waits for it goes away.
+    let _ = futures_now(&mut write).await;
+    drop(write);
+    let begun = Instant::now();
+    while notebook.0.lock().unwrap().len() < 3 {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let told = notebook.0.lock().unwrap().clone();
+    assert_eq!(told, ["before data", "commit", "done"]);
+    store.remove(ROOT, "f").await.unwrap();
+}
+
+/// Polls once.
+async fn futures_now<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|context| match Pin::new(&mut *future).poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 #[tokio::test]

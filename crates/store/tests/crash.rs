@@ -77,7 +77,7 @@ fn crash_once(
         .build()
         .unwrap();
     runtime.block_on(async {
-        let _approver = Approver::of(&store);
+        let (store, _) = Approver::of(store);
         for id in store.recovered().unwrap() {
             store.renew(id).await.unwrap();
         }
@@ -352,8 +352,8 @@ fn child(path: &Path) {
         _ => CommitMode::Sync,
     };
     let round = std::env::var("STORE_CRASH_ROUND").unwrap().parse().unwrap();
-    let store = Arc::new(Store::open(&options(&PathBuf::from(path), mode)).unwrap());
-    let _approver = Approver::of(&store);
+    let store = Store::open(&options(&PathBuf::from(path), mode)).unwrap();
+    let store = Arc::new(Approver::of(store).0);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .build()

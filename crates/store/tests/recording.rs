@@ -116,8 +116,7 @@ async fn numbers_shown_before_a_crash_are_not_used_again_after_it() {
         .unwrap()
         .position;
     store.close();
-    let after = Store::open(&crashed).unwrap();
-    let _approver = Approver::of(&after);
+    let (after, _) = Approver::of(Store::open(&crashed).unwrap());
     let (who, new, set) = (root(), fixture::name("new"), vfs::SetAttributes::default());
     let made = after.create(&who, ROOT, &new, fixture::file(), &set).await;
     let made = made.unwrap().attributes;

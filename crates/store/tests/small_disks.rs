@@ -79,13 +79,20 @@ fn fill_beside(disk: &Path) -> PathBuf {
     path
 }
 
+/// A member of a set records what it changes for the others.
+fn hooked(store: Store, is_member: bool) -> Store {
+    match is_member {
+        true => Approver::of(store).0,
+        false => store,
+    }
+}
+
 /// Each writer saw the same free space, and together they filled the reserve: then nothing could be removed any more,
 /// and a restart did not help.
 async fn fill_and_empty(disk: &SmallDisk, writers: u32, is_member: bool) {
     let options = StoreOptions::new(disk.path().join(format!("store{writers}")));
-    let store = Arc::new(Store::create(&options, &NewStore::default()).unwrap());
-    // A member of a set records what it changes for the others.
-    let _overseer = is_member.then(|| Approver::of(&store));
+    let store = Store::create(&options, &NewStore::default()).unwrap();
+    let store = Arc::new(hooked(store, is_member));
     store.end_reclaim().await.unwrap();
     let mut names = fill(&store, writers).await;
     assert!(names.len() > 10, "{names:?}");
@@ -93,8 +100,7 @@ async fn fill_and_empty(disk: &SmallDisk, writers: u32, is_member: bool) {
     assert!(!store.statistics().failed);
     drop(store);
 
-    let store = Store::open(&options).unwrap();
-    let _overseer = is_member.then(|| Approver::of(&store));
+    let store = hooked(Store::open(&options).unwrap(), is_member);
     store.end_reclaim().await.unwrap();
     let who = root();
     let cut = names.split_off(names.len() / 2);
@@ -145,8 +151,8 @@ fn tries_all() -> bool {
 }
 
 /// At a member of a set locks are rows, and no lock asked for room: they used up what is kept for removals.
-async fn lock_for_long(store: &Store) -> Arc<Approver> {
-    let approver = Approver::of(store);
+async fn lock_for_long(store: Store) -> Store {
+    let (store, _) = Approver::of(store);
     let who = root();
     let found = store.lookup(&who, ROOT, &name("f199")).await.unwrap();
     let owner = LockOwner {
@@ -163,7 +169,7 @@ async fn lock_for_long(store: &Store) -> Arc<Approver> {
         }
     }
     assert!(!store.statistics().failed);
-    approver
+    store
 }
 
 /// What somebody else takes cannot be kept back, but for the ballast.
@@ -199,7 +205,7 @@ async fn others_fill(disk: &SmallDisk) {
         store.occupied_bytes().unwrap() < 64 << 20,
         "what others have counts as ours"
     );
-    let _approver = lock_for_long(&store).await;
+    let store = lock_for_long(store).await;
     for number in 0..100 {
         let text = name(&format!("f{number}"));
         store.lookup(&who, ROOT, &text).await.unwrap();
@@ -227,13 +233,12 @@ struct Members {
     leader: Arc<Store>,
     follower: Store,
     options: StoreOptions,
-    _overseer: Arc<Approver>,
 }
 
 impl Members {
     async fn on(leader: &SmallDisk, follower: &SmallDisk) -> Members {
         let options = StoreOptions::new(leader.path().join("store"));
-        let leader = Arc::new(Store::create(&options, &NewStore::default()).unwrap());
+        let leader = Store::create(&options, &NewStore::default()).unwrap();
         leader.end_reclaim().await.unwrap();
         let new = NewStore {
             tree: Some(leader.tree()),
@@ -244,8 +249,7 @@ impl Members {
         let follower = Store::create(&options, &new).unwrap();
         follower.end_reclaim().await.unwrap();
         Members {
-            _overseer: Approver::of(&leader),
-            leader,
+            leader: Arc::new(Approver::of(leader).0),
             follower,
             options,
         }

@@ -172,8 +172,8 @@ fn clients_side_by_side_leave_a_store_that_agrees_with_itself() {
             .worker_threads(4)
             .build()
             .unwrap();
-        let store = Arc::new(Store::create(&options, &NewStore::default()).unwrap());
-        let _approver = Approver::of(&store);
+        let store = Store::create(&options, &NewStore::default()).unwrap();
+        let store = Arc::new(Approver::of(store).0);
         runtime.block_on(async {
             store.end_reclaim().await.unwrap();
             store

@@ -92,9 +92,6 @@ pub enum Error {
     /// come again later.
     #[error("what became of the operation is not known yet")]
     Uncertain,
-    /// The commit hook refused this change for now; the number is theirs.
-    #[error("refused for now")]
-    Refused(u64),
     /// The storage below failed. The text is for the log, not for clients.
     #[error("input/output error: {0}")]
     Io(String),

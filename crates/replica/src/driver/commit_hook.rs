@@ -1,41 +1,100 @@
 //! Admission at the last moment: the store asks here before it commits a change that replicas share.
 //!
-//! The change is looked at as it will be, with nobody else changing rows; so there is nothing to check
-//! again after waiting. What is not covered by own control is refused and submitted to the core.
+//! Each operation brings a hook of its own, which knows for whom the operation is made and keeps what became of the question
+//! until the operation asks for it. The change is looked at as it will be, with nobody else changing rows; so there is
+//! nothing to check again after waiting. What is not covered by own control is refused and submitted to the core.
 
-use control::{ControlName, Position, Update};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use control::{Admission, ControlName, Position, Update};
 use store::{Change, CommitHook, Touched, TouchedKind};
 use vfs::{Error, ObjectId, Result};
 
+use crate::driver::control::Admitted;
 use crate::driver::engine::{Engine, Guard};
 use crate::driver::tree::touched_subject;
+use crate::state::ledger::PendingVerdict;
 use crate::state::wire::{self, Note, Origin};
 
-tokio::task_local! {
+/// The commit hook of one operation.
+pub(crate) struct AdmissionHook {
+    engine: Arc<Engine>,
     /// The forwarded request that is being carried out.
-    pub(crate) static ORIGIN: Origin;
+    origin: Option<Origin>,
+    refused: Mutex<Option<PendingVerdict>>,
 }
 
-impl CommitHook for Engine {
+impl AdmissionHook {
+    pub(crate) fn new(engine: &Arc<Engine>, origin: Option<Origin>) -> AdmissionHook {
+        AdmissionHook {
+            engine: engine.clone(),
+            origin,
+            refused: Mutex::default(),
+        }
+    }
+
+    /// The verdict to wait for, if the operation was refused because control is not here yet.
+    pub(crate) fn take_refusal(&self) -> Option<PendingVerdict> {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.take()
+    }
+
+    /// The controls that cover an update. The error is what the store returns of a refused operation.
+    pub(crate) fn admit(&self, guard: &mut Guard<'_>, update: &Update) -> Result<Admission> {
+        match guard.admit(update) {
+            Admitted::Now(admission) => {
+                self.engine.demand(admission.after);
+                Ok(admission)
+            }
+            Admitted::Later(verdict) => {
+                let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                *refused = Some(verdict);
+                Err(Error::Delay)
+            }
+            Admitted::Never => Err(Error::Delay),
+        }
+    }
+
+    /// The controls that cover a change.
+    fn admit_change(
+        &self,
+        guard: &mut Guard<'_>,
+        change: &Change,
+        update: &Update,
+    ) -> Result<Vec<ControlName>> {
+        if let Change::Object(touched) | Change::Data(touched) = change
+            && let Some(pin) = guard.ledger.pins.get(&touched.id)
+        {
+            let mut under = pin.under.clone();
+            under.sort_unstable();
+            under.dedup();
+            return Ok(under);
+        }
+        Ok(self.admit(guard, update)?.under)
+    }
+}
+
+impl CommitHook for AdmissionHook {
     fn before_commit(
         &self,
         change: &Change,
         commit: &mut dyn FnMut(Option<&[u8]>) -> Result<u64>,
     ) -> Result<()> {
-        if self.is_alone() {
+        let engine = &self.engine;
+        if engine.is_alone() {
             return commit(None).map(|_| ());
         }
-        if !self.lease.may_answer() {
+        if !engine.lease.may_answer() {
             return Err(Error::Delay);
         }
-        let origin = ORIGIN.try_with(|origin| *origin).ok();
-        if origin.is_some_and(|origin| self.outcomes.is_over(&origin)) {
+        let origin = self.origin;
+        if origin.is_some_and(|origin| engine.outcomes.is_over(&origin)) {
             // Its client may have been told already that nothing came of it.
             return Err(Error::Delay);
         }
-        self.with_core(|guard| {
+        engine.with_core(|guard| {
             let update = update_of(change);
-            let under = self.admit(guard, change, &update)?;
+            let under = self.admit_change(guard, change, &update)?;
             let inherited = match change {
                 Change::Create { parent, made } => {
                     let subject = touched_subject(*made);
@@ -65,36 +124,6 @@ impl CommitHook for Engine {
             guard.notifies = true;
             Ok(())
         })
-    }
-
-    fn keeps_removed(&self) -> bool {
-        !self.is_alone()
-    }
-}
-
-impl Engine {
-    /// The controls that cover the change, or a refusal.
-    fn admit(
-        &self,
-        guard: &mut Guard<'_>,
-        change: &Change,
-        update: &Update,
-    ) -> Result<Vec<ControlName>> {
-        if let Change::Object(touched) | Change::Data(touched) = change
-            && let Some(pin) = guard.ledger.pins.get(&touched.id)
-        {
-            let mut under = pin.under.clone();
-            under.sort_unstable();
-            under.dedup();
-            return Ok(under);
-        }
-        match guard.try_admit(update) {
-            Some(admission) => {
-                self.demand(admission.after);
-                Ok(admission.under)
-            }
-            None => Err(guard.submit(update)),
-        }
     }
 }
 

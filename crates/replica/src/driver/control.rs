@@ -5,12 +5,11 @@
 use control::{
     Admission, ControlName, Envelope, Epoch, Incarnation, Position, Proposal, Subject, Update, View,
 };
-use tokio::sync::oneshot;
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::engine::Guard;
 use crate::driver::tree::WithNew;
-use crate::state::ledger::Verdict;
+use crate::state::ledger::PendingVerdict;
 
 /// Questions.
 impl Guard<'_> {
@@ -65,11 +64,32 @@ impl Guard<'_> {
     }
 }
 
+/// What becomes of an own operation.
+pub(crate) enum Admitted {
+    /// It is covered by own control.
+    Now(Admission),
+    /// It is not yet, and was submitted.
+    Later(PendingVerdict),
+    /// Too much waits already.
+    Never,
+}
+
 /// Own operations.
 impl Guard<'_> {
-    /// The controls that cover an update now; `None` when it has to be submitted.
-    pub(crate) fn try_admit(&mut self, update: &Update) -> Option<Admission> {
-        self.core.try_admit(self.now, &self.tree, update)
+    /// The controls that cover an update; if there are none, they are asked for.
+    pub(crate) fn admit(&mut self, update: &Update) -> Admitted {
+        if let Some(admission) = self.core.try_admit(self.now, &self.tree, update) {
+            return Admitted::Now(admission);
+        }
+        let (operation, verdict) = self.ledger.begin_operation();
+        let (now, tree) = (self.now, &self.tree);
+        match self.core.handle_operation(now, tree, operation, update) {
+            Ok(()) => Admitted::Later(verdict),
+            Err(control::Overloaded) => {
+                self.ledger.abandon(operation);
+                Admitted::Never
+            }
+        }
     }
 
     /// Has a change of a file that was made here become visible at every replica, for those who open it next: `entry` is where its
@@ -78,11 +98,11 @@ impl Guard<'_> {
         &mut self,
         file: ObjectId,
         entry: Option<Position>,
-    ) -> Option<oneshot::Receiver<Verdict>> {
-        let operation = self.ledger.begin_operation();
+    ) -> Option<PendingVerdict> {
+        let (operation, verdict) = self.ledger.begin_operation();
         let (now, tree) = (self.now, &self.tree);
         match self.core.handle_close(now, tree, operation, file, entry) {
-            Ok(()) => self.ledger.awaited.remove(&operation.0),
+            Ok(()) => Some(verdict),
             Err(control::Overloaded) => {
                 self.ledger.abandon(operation);
                 None

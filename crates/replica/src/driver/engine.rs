@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use control::{Command, ControlCore, Depth, Envelope, Mark, Moment, Position, Proposal, Record};
 use store::Store;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::lease_state::LeaseState;
@@ -296,11 +296,6 @@ impl Engine {
         }
     }
 
-    /// Tells the verdict on an operation that was refused with this number.
-    pub(crate) fn verdict(&self, number: u64) -> Option<oneshot::Receiver<Verdict>> {
-        self.with_core(|guard| guard.ledger.awaited.remove(&number))
-    }
-
     /// Wakes the core when it asked to be woken; for ever.
     pub(crate) async fn ring(&self) {
         let mut alarm = self.alarm.subscribe();
@@ -457,20 +452,5 @@ impl Guard<'_> {
         claims.any(|claim| {
             claim.object == file || (claim.depth == Depth::Deep && above.contains(&claim.object))
         })
-    }
-
-    /// Submits an operation that is not covered; its number leads to the verdict.
-    pub(crate) fn submit(&mut self, update: &control::Update) -> vfs::Error {
-        let operation = self.ledger.begin_operation();
-        let taken = self
-            .core
-            .handle_operation(self.now, &self.tree, operation, update);
-        match taken {
-            Ok(()) => vfs::Error::Refused(operation.0),
-            Err(control::Overloaded) => {
-                self.ledger.abandon(operation);
-                vfs::Error::Delay
-            }
-        }
     }
 }

@@ -9,7 +9,7 @@
 //! this folder and `state`.
 
 pub(crate) mod commit_hook;
-mod control;
+pub(crate) mod control;
 pub(crate) mod engine;
 pub(crate) mod lease_state;
 pub(crate) mod persistence;

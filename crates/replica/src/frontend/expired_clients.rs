@@ -184,12 +184,7 @@ async fn give_up(shared: &Arc<ReplicaState>, clients: &[Client]) {
         denials = holdings.denials.len(),
         "clients have not come back from a server that they lost; what they held is given up"
     );
-    let file_system = ReplicatedFileSystem {
-        shared: shared.clone(),
-        forwarded: false,
-        removed: false,
-        adopting: false,
-    };
+    let file_system = ReplicatedFileSystem::new(shared.clone());
     if let Err(error) = file_system.give_up(&holdings).await {
         tracing::info!(%error, "not everything that absent clients hold could be given up; it is tried again");
     }

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use store::Store;
 use vfs::{Error, ObjectId};
 
+use crate::driver::commit_hook::AdmissionHook;
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::replication::withheld;
@@ -39,14 +41,15 @@ async fn renew(shared: &ReplicaState, file: ObjectId) -> bool {
     if shared.store.is_abandoned(file) || shared.engine.with_core(lacks_frozen) {
         return false;
     }
-    give_new_version(shared, file, || shared.store.renew(file)).await
+    let renew = |store: Store| async move { store.renew(file).await };
+    give_new_version(shared, file, renew).await
 }
 
 /// Has the store give a file a new version, and all others told of its contents. Says whether it is done; it can be tried again.
 pub(crate) async fn give_new_version<F>(
     shared: &ReplicaState,
     file: ObjectId,
-    renew: impl FnOnce() -> F,
+    renew: impl FnOnce(Store) -> F,
 ) -> bool
 where
     F: Future<Output = Result<(), Error>>,
@@ -54,7 +57,8 @@ where
     shared
         .engine
         .with_core(|guard| guard.ledger.renewing.insert(file));
-    let renewed = renew().await;
+    let hook = Arc::new(AdmissionHook::new(&shared.engine, None));
+    let renewed = renew(shared.store.with_hook(hook.clone())).await;
     shared
         .engine
         .with_core(|guard| guard.ledger.renewing.remove(&file));
@@ -64,15 +68,13 @@ where
             shared.engine.ring_contents();
             true
         }
-        Err(Error::Refused(number)) => {
-            if let Some(verdict) = shared.engine.verdict(number) {
-                // It is tried again, whatever became of it.
+        Err(Error::Delay) => {
+            // It is tried again, whatever becomes of it; without a verdict this replica takes no part at present.
+            if let Some(verdict) = hook.take_refusal() {
                 let _ = verdict.await;
             }
             false
         }
-        // This replica takes no part at present.
-        Err(Error::Delay) => false,
         Err(error) => {
             tracing::error!(%file, %error, "a file cannot be renewed");
             true

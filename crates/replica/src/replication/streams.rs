@@ -5,7 +5,7 @@
 //! made under have been granted here.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use control::ControlName;
@@ -418,12 +418,14 @@ async fn apply_record(
         true => has_all_before(shared, guard, known.epoch, &record.after),
         false => may_apply(guard, &under),
     };
+    let refused = AtomicBool::new(false);
     let before_commit = &mut |links: &[LinkChange], commit: &mut dyn FnMut() -> Result<()>| {
         shared.engine.with_core(|guard| {
             let given_up = shared.is_given_up(inbox.from);
-            granted(guard)
-                .filter(|()| !given_up)
-                .ok_or(Error::Refused(0))?;
+            if granted(guard).is_none() || given_up {
+                refused.store(true, Ordering::Relaxed);
+                return Err(Error::Delay);
+            }
             commit()?;
             guard.ledger.heard.insert(inbox.from, record.position);
             let own = (shared.slot(), shared.incarnation);
@@ -459,7 +461,8 @@ async fn apply_record(
             return Ok(None);
         }
         match shared.store.apply(update.clone(), before_commit).await {
-            Err(Error::Refused(_)) => {}
+            // What the update was made under has gone meanwhile.
+            Err(_) if refused.swap(false, Ordering::Relaxed) => {}
             Err(error) => return Err(error),
             Ok(ticket) => {
                 inbox.note_rows(ticket);

@@ -22,6 +22,9 @@ pub(crate) enum Verdict {
     Elsewhere(ReplicaSlot),
 }
 
+/// Where the verdict on such an operation arrives.
+pub(crate) type PendingVerdict = oneshot::Receiver<Verdict>;
+
 /// Data of a file is being changed under these controls; they last as long.
 #[derive(Debug, Default)]
 pub(crate) struct Pin {
@@ -80,25 +83,22 @@ pub(crate) struct Ledger {
     /// When the present configuration of the set came into force here, and the place of our last update then.
     pub(crate) configured_at: Option<(Moment, u64)>,
     pub(crate) verdicts: HashMap<OperationId, oneshot::Sender<Verdict>>,
-    pub(crate) awaited: HashMap<u64, oneshot::Receiver<Verdict>>,
     operations: u64,
 }
 
 impl Ledger {
-    /// A new operation; whoever waits for it finds the verdict by its number.
-    pub(crate) fn begin_operation(&mut self) -> OperationId {
+    /// A new operation, and where the verdict on it will arrive.
+    pub(crate) fn begin_operation(&mut self) -> (OperationId, PendingVerdict) {
         self.operations += 1;
         let (sender, receiver) = oneshot::channel();
         let operation = OperationId(self.operations);
         self.verdicts.insert(operation, sender);
-        self.awaited.insert(self.operations, receiver);
-        operation
+        (operation, receiver)
     }
 
     /// Nobody will ask for it.
     pub(crate) fn abandon(&mut self, operation: OperationId) {
         self.verdicts.remove(&operation);
-        self.awaited.remove(&operation.0);
     }
 
     pub(crate) fn decide(&mut self, operation: OperationId, verdict: Verdict) {
@@ -131,7 +131,6 @@ impl Ledger {
             last_position: 0,
             configured_at: None,
             verdicts: HashMap::new(),
-            awaited: HashMap::new(),
             operations: 0,
         }
     }

@@ -167,7 +167,7 @@ fn refusal(path: &str, error: &vfs::Error) -> String {
         Error::NotFound | Error::NotDirectory => format!(
             "there is no {path} in the replicated tree; write the path from the root of the tree, without that of the export"
         ),
-        Error::Delay | Error::Refused(_) => format!(
+        Error::Delay => format!(
             "another replica has to do with {path} and does not answer at present; `meridian status` shows which, ask again later"
         ),
         error => format!("{path}: {error}"),

@@ -8,7 +8,8 @@ use vfs::{AccessCheck, Error, Extent, ObjectId, Result};
 use super::MAX_FILE_BYTES;
 use super::contents::{Need, Stored};
 use crate::access::Access;
-use crate::inner::{Inner, blocking, detached};
+use crate::inner::{Inner, blocking};
+use crate::operation::Operation;
 use crate::space::{Demand, ROW_BYTES};
 
 /// What to do with an extent.
@@ -18,10 +19,10 @@ enum Change {
     Punch,
 }
 
-impl Inner {
+impl Operation {
     /// [`vfs::FileSystem::allocate`].
     pub(crate) async fn allocate(
-        self: &Arc<Self>,
+        &self,
         check: AccessCheck<'_>,
         id: ObjectId,
         extent: Extent,
@@ -31,7 +32,7 @@ impl Inner {
 
     /// [`vfs::FileSystem::deallocate`].
     pub(crate) async fn deallocate(
-        self: &Arc<Self>,
+        &self,
         check: AccessCheck<'_>,
         id: ObjectId,
         extent: Extent,
@@ -40,7 +41,7 @@ impl Inner {
     }
 
     async fn change_extent(
-        self: &Arc<Self>,
+        &self,
         check: AccessCheck<'_>,
         id: ObjectId,
         extent: Extent,
@@ -50,12 +51,13 @@ impl Inner {
             return Err(Error::Invalid("an extent of no bytes"));
         }
         let access = Access::from(check);
-        let inner = Arc::clone(self);
-        detached(async move { inner.change_extent_alone(access, id, extent, change).await }).await
+        let change_alone =
+            move |operation: Operation| operation.change_extent_alone(access, id, extent, change);
+        self.change_data(id, change_alone).await
     }
 
     async fn change_extent_alone(
-        self: Arc<Self>,
+        self,
         access: Access,
         id: ObjectId,
         extent: Extent,
@@ -111,7 +113,9 @@ impl Inner {
         let ticket = self.record_write(&access.who, id, end, result).await?;
         self.settle(ticket).await
     }
+}
 
+impl Inner {
     /// Refuses a hole in a part of a block that the disk has changed.
     pub(super) async fn check_hole(
         self: &Arc<Self>,

@@ -63,7 +63,7 @@ impl Inner {
     /// Where the bytes of a new file are to be. A tree that has other copies keeps them in its data files.
     pub(crate) fn place_for(&self, id: ObjectId) -> Option<Arc<[u8]>> {
         let elsewhere = self.elsewhere.as_ref()?;
-        if self.hook.get().is_some() {
+        if self.is_replicated() {
             return None;
         }
         let placement = elsewhere.place(id)?;
@@ -145,7 +145,7 @@ impl Store {
     /// For whoever keeps bytes elsewhere, see [`crate::Elsewhere`].
     #[must_use]
     pub fn placed_rows(&self) -> PlacedRows {
-        PlacedRows(Arc::downgrade(&self.inner))
+        PlacedRows(Arc::downgrade(&self.inner.inner))
     }
 }
 

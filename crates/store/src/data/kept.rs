@@ -9,7 +9,6 @@
 //! remove them in the batch that makes it stable: a commit of later writes, a smaller size, removal.
 
 use std::fs::File;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use vfs::{ObjectId, Result};
@@ -24,6 +23,7 @@ use crate::inner::Inner;
 use crate::maintenance::MANY_KEPT_BYTES;
 use crate::metadata::Table;
 use crate::mutation::Mutation;
+use crate::operation::Operation;
 use crate::rows::key;
 use crate::space::{Demand, ROW_BYTES};
 
@@ -64,10 +64,12 @@ impl Inner {
                 .dirty
                 .has_room(id, length as u64, FILE_BYTES, ALL_BYTES)
     }
+}
 
+impl Operation {
     /// A small write that is answered when it is stable.
     pub(super) async fn write_kept(
-        self: &Arc<Self>,
+        &self,
         access: &Access,
         id: ObjectId,
         region: Region,
@@ -105,7 +107,9 @@ impl Inner {
         drop(alone);
         self.commits.wait(ticket, &self.health).await
     }
+}
 
+impl Inner {
     /// Removes kept writes whose data is stable where it belongs. Until the ticket is stable, a crash
     /// brings them back over whatever was written later.
     pub(super) async fn release_kept(&self, id: ObjectId, kept: &[Kept]) -> Result<Ticket> {

@@ -14,14 +14,15 @@ use crate::commit_hook::Change;
 use crate::inner::{Inner, blocking};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::operation::Operation;
 use crate::requests::Begun;
 use crate::rows::Effect;
 use crate::space::{Demand, ROW_BYTES};
 
-impl Inner {
+impl Operation {
     /// Sets the size, and whatever else is to be set with it.
     pub(crate) async fn resize(
-        self: Arc<Self>,
+        self,
         access: Access,
         id: ObjectId,
         set: SetAttributes,
@@ -77,7 +78,7 @@ impl Inner {
             }
             self.dirty.drop_kept(id, &kept);
             self.commits.wait(ticket, &self.health).await?;
-            let inner = Arc::clone(&self);
+            let inner = Arc::clone(&self.inner);
             blocking(move || {
                 inner.forget_sums(id, size, u64::MAX)?;
                 if !inner.cut_contents(id, size)? && size == 0 {
@@ -96,7 +97,9 @@ impl Inner {
         self.settle(ticket).await?;
         Ok(attributes)
     }
+}
 
+impl Inner {
     /// Enters the size. Times and mode that are set together with it stay as they were set.
     fn put_size(
         &self,

@@ -17,9 +17,10 @@ use super::{MAX_FILE_BYTES, Origin};
 use crate::access::Access;
 use crate::commit_hook::Change;
 use crate::committer::Ticket;
-use crate::inner::{Inner, blocking, detached};
+use crate::inner::{Inner, blocking};
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::operation::Operation;
 use crate::ownership::strip_set_id;
 use crate::space::{Demand, ROW_BYTES};
 
@@ -58,10 +59,10 @@ impl Drop for Writing {
     }
 }
 
-impl Inner {
+impl Operation {
     /// [`vfs::FileSystem::write`].
     pub(crate) async fn write(
-        self: &Arc<Self>,
+        &self,
         check: AccessCheck<'_>,
         id: ObjectId,
         offset: u64,
@@ -75,21 +76,23 @@ impl Inner {
         let end = end.ok_or(Error::TooLarge)?;
         let region = Region { offset, end };
         let access = Access::from(check);
-        let inner = Arc::clone(self);
         let keeps = stability >= Stability::Data
             && count > 0
             && self.can_keep(id, data.len())
             && !self.is_elsewhere(id)?;
         // That of before: what is lost from here on the client is to write again.
         let verifier = self.verifier();
-        // Detached, because a client that goes away must not leave half of this behind.
-        detached(async move {
+        let write = move |operation: Operation| async move {
             match keeps {
-                true => inner.write_kept(&access, id, region, data).await,
-                false => inner.write_all(access, id, region, data, stability).await,
+                true => operation.write_kept(&access, id, region, data).await,
+                false => {
+                    operation
+                        .write_all(access, id, region, data, stability)
+                        .await
+                }
             }
-        })
-        .await?;
+        };
+        self.change_data(id, write).await?;
         self.statistics.bytes_written.add(u64::from(count));
         Ok(Written {
             count,
@@ -100,7 +103,7 @@ impl Inner {
     }
 
     async fn write_all(
-        self: Arc<Self>,
+        &self,
         access: Access,
         id: ObjectId,
         region: Region,
@@ -143,6 +146,26 @@ impl Inner {
         Ok(())
     }
 
+    /// Notes in the row that data up to `end` was written. Without that it is as if writing had failed.
+    pub(super) async fn record_write(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        end: u64,
+        stored: Stored,
+    ) -> Result<Ticket> {
+        // Admitted together with the data.
+        let mutation = self.begin_upkeep().await;
+        mutation
+            .and_then(|mut mutation| {
+                let shape = Inner::enter_write(&mut mutation, who, id, end, stored)?;
+                mutation.commit(&shape)
+            })
+            .inspect_err(|_| self.dirty.set_tail_clean(id, false))
+    }
+}
+
+impl Inner {
     /// Registers a writer: marks the file, stably, and cuts off what a failed write left behind its end.
     pub(super) async fn prepare_to_write(
         self: &Arc<Self>,
@@ -288,24 +311,6 @@ impl Inner {
         }
         let inner = Arc::clone(self);
         blocking(move || inner.content_of(id)?.write(&data, offset, need)).await
-    }
-
-    /// Notes in the row that data up to `end` was written. Without that it is as if writing had failed.
-    pub(super) async fn record_write(
-        &self,
-        who: &Credentials,
-        id: ObjectId,
-        end: u64,
-        stored: Stored,
-    ) -> Result<Ticket> {
-        // Admitted together with the data.
-        let mutation = self.begin_upkeep().await;
-        mutation
-            .and_then(|mut mutation| {
-                let shape = Inner::enter_write(&mut mutation, who, id, end, stored)?;
-                mutation.commit(&shape)
-            })
-            .inspect_err(|_| self.dirty.set_tail_clean(id, false))
     }
 
     /// The same as part of a batch.

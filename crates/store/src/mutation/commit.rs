@@ -1,7 +1,6 @@
 //! How changes become visible: with the consent of the commit hook, in one batch, with everything that goes
 //! along with it in memory.
 
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use vfs::{Error, ObjectId, Result};
@@ -11,6 +10,7 @@ use crate::commit_hook::Change;
 use crate::committer::Ticket;
 use crate::counters::Sequence;
 use crate::metadata::Table;
+use crate::operation::no_hook;
 use crate::recording::Draft;
 use crate::rows::key;
 
@@ -57,8 +57,7 @@ impl Mutation<'_> {
     }
 
     fn commit_hooked(mut self, change: &Change, record: &Draft) -> Result<Ticket> {
-        let hook = self.inner.hook.get().and_then(Weak::upgrade);
-        let hook = hook.ok_or_else(|| Error::Io("there is no commit hook".into()))?;
+        let hook = self.hook.take().ok_or_else(no_hook)?;
         let mut outcome = None;
         let decided = hook.before_commit(change, &mut |note| {
             if outcome.is_some() {

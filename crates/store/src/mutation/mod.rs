@@ -9,19 +9,21 @@
 mod commit;
 mod numbers;
 
+use std::sync::Arc;
+
 use tokio::sync::MutexGuard;
 use vfs::{
     ChangeAttribute, DirectoryChange, Error, Name, ObjectId, ReplicaSlot, Result, Timestamp,
 };
 
 use crate::clock::later_than;
-use crate::commit_hook::{Touched, TouchedKind};
+use crate::commit_hook::{CommitHook, Touched};
 use crate::committer::Ticket;
 use crate::counters::{Counters, Sequence};
 use crate::inner::Inner;
 use crate::metadata::{Batch, Table};
 use crate::recording::Draft;
-use crate::rows::{Content, EntryRow, NameHash, ObjectRow, encode_time, key};
+use crate::rows::{EntryRow, NameHash, ObjectRow, encode_time, key};
 use crate::space::{Admission, Demand};
 use crate::waiting::wait;
 
@@ -84,8 +86,10 @@ pub(crate) struct Mutation<'s> {
     inner: &'s Inner,
     writer: MutexGuard<'s, Writer>,
     batch: Batch<'s>,
-    /// What replicas have to hear of; `None` without a commit hook.
+    /// What replicas have to hear of; `None` where there are no others.
     record: Option<Draft>,
+    /// Who is asked before that is committed.
+    hook: Option<Arc<dyn CommitHook>>,
     /// Who makes the changes.
     home: ReplicaSlot,
     /// The file whose data changes.
@@ -109,11 +113,6 @@ impl Inner {
         let mut mutation = Mutation::start(self, writer)?;
         mutation._admission = Some(admission);
         Ok(mutation)
-    }
-
-    /// The same for what gives something back, and is never refused for good: whoever lacks room for it comes again.
-    pub(crate) async fn begin_release(&self) -> Result<Mutation<'_>> {
-        self.begin(Demand::Removal).await.map_err(wait_for_room)
     }
 
     /// The same for what has been admitted already, or is needed to get along on a full disk.
@@ -158,7 +157,8 @@ impl<'s> Mutation<'s> {
             inner,
             writer,
             batch: inner.metadata.batch(),
-            record: inner.hook.get().map(|_| Draft::default()),
+            record: inner.is_replicated().then(Draft::default),
+            hook: None,
             home: inner.slot,
             data_of: None,
             effects: Vec::new(),
@@ -168,6 +168,12 @@ impl<'s> Mutation<'s> {
             now: later_than(inner.latest_elsewhere(), inner.clock.now()),
             _admission: None,
         })
+    }
+
+    /// Has this one asked before the changes are committed.
+    pub(crate) fn asking(mut self, hook: Option<Arc<dyn CommitHook>>) -> Mutation<'s> {
+        self.hook = hook;
+        self
     }
 
     /// The store that is changed.
@@ -193,13 +199,7 @@ impl<'s> Mutation<'s> {
 
     /// How an object looks to the commit hook; to be asked before anything about it is changed.
     pub(crate) fn touched(&mut self, id: ObjectId) -> Result<Touched> {
-        let row = self.object(id)?;
-        let kind = match row.content {
-            Content::Directory(_) => TouchedKind::Directory,
-            _ if row.links > 1 => TouchedKind::LinkedFile,
-            _ => TouchedKind::File,
-        };
-        Ok(Touched { id, kind })
+        Ok(self.object(id)?.touched(id))
     }
 
     /// The data of this file changes, so other replicas will not have all of it.

@@ -15,6 +15,7 @@ use crate::data::{MAX_FILE_BYTES, Origin};
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::operation::Operation;
 use crate::ownership::settable_mode;
 use crate::requests::Begun;
 use crate::rows::{Content, DirectoryContent, Effect, FileContent, ObjectRow};
@@ -23,7 +24,7 @@ use crate::space::{Demand, ROW_BYTES};
 /// The longest target of a symbolic link, as on Linux.
 const MAX_TARGET_BYTES: usize = 4095;
 
-impl Inner {
+impl Operation {
     /// [`vfs::FileSystem::create`].
     pub(crate) async fn create(
         &self,
@@ -48,24 +49,6 @@ impl Inner {
         let (created, ticket) = self.create_in(mutation, who, directory, name, new, set)?;
         self.settle(ticket).await?;
         Ok(created)
-    }
-
-    fn find_existing(
-        &self,
-        who: &Credentials,
-        directory: ObjectId,
-        name: &Name,
-        new: &NewObject,
-    ) -> Result<Option<Created>> {
-        self.health.check()?;
-        self.metadata.consistent(|view| {
-            let parent = object_in(view, directory)?.ok_or(Error::Stale)?;
-            searchable(who, directory, &parent)?;
-            let Some((id, row)) = self.find_in(view, directory, name)? else {
-                return Ok(None);
-            };
-            take_existing(parent.change, id, &row, new).map(Some)
-        })
     }
 
     fn create_in(
@@ -128,6 +111,26 @@ impl Inner {
             },
             ticket,
         ))
+    }
+}
+
+impl Inner {
+    fn find_existing(
+        &self,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+        new: &NewObject,
+    ) -> Result<Option<Created>> {
+        self.health.check()?;
+        self.metadata.consistent(|view| {
+            let parent = object_in(view, directory)?.ok_or(Error::Stale)?;
+            searchable(who, directory, &parent)?;
+            let Some((id, row)) = self.find_in(view, directory, name)? else {
+                return Ok(None);
+            };
+            take_existing(parent.change, id, &row, new).map(Some)
+        })
     }
 }
 

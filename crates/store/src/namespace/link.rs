@@ -5,13 +5,13 @@ use vfs::{Credentials, DirectoryChange, Error, Name, ObjectId, Result};
 use super::{check_changeable, searchable};
 use crate::commit_hook::Change;
 use crate::committer::Ticket;
-use crate::inner::Inner;
 use crate::mutation::{Mutation, Touch};
+use crate::operation::Operation;
 use crate::requests::Begun;
 use crate::rows::Effect;
 use crate::space::{Demand, ROW_BYTES};
 
-impl Inner {
+impl Operation {
     /// [`vfs::FileSystem::link`].
     pub(crate) async fn link(
         &self,

@@ -14,12 +14,13 @@ use crate::data::remove_rows;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::operation::Operation;
 use crate::requests::Begun;
 use crate::rows::{Content, Effect, ObjectRow, key};
 use crate::shares::Shares;
 use crate::space::Demand;
 
-impl Inner {
+impl Operation {
     /// [`vfs::FileSystem::remove`].
     pub(crate) async fn remove(
         &self,
@@ -68,7 +69,9 @@ impl Inner {
         }
         Ok((change, ticket))
     }
+}
 
+impl Inner {
     /// An object has one name less; with the last one it goes, or becomes an orphan.
     pub(super) fn drop_name_of(
         &self,

@@ -7,8 +7,8 @@ use super::remove::check_removable;
 use super::{check_changeable, dangling, searchable};
 use crate::commit_hook::Change;
 use crate::committer::Ticket;
-use crate::inner::Inner;
 use crate::mutation::{Mutation, Touch};
+use crate::operation::Operation;
 use crate::requests::Begun;
 use crate::rows::{Effect, ObjectRow};
 use crate::space::Demand;
@@ -23,7 +23,7 @@ pub(crate) struct Place<'n> {
     pub(crate) name: &'n Name,
 }
 
-impl Inner {
+impl Operation {
     /// [`vfs::FileSystem::rename`].
     pub(crate) async fn rename(
         &self,

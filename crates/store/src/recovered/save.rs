@@ -40,7 +40,7 @@ impl Store {
         reason: &str,
         objects: &[ObjectId],
     ) -> Result<RecoveredSet> {
-        let inner = Arc::clone(&self.inner);
+        let inner = Arc::clone(&self.inner.inner);
         let set = RecoveredSet {
             format: FORMAT,
             label: label.to_owned(),

@@ -17,8 +17,6 @@ mod torn;
 mod unshipped;
 mod updates;
 
-use std::sync::Weak;
-
 use bytes::Bytes;
 use tokio::sync::{broadcast, watch};
 use vfs::{Extent, ObjectId, OpenOwner, ReplicaSlot, Result, Share};
@@ -28,7 +26,6 @@ pub(crate) use incomplete::Incomplete;
 pub use merging::MergedRows;
 pub(crate) use unshipped::MarkedFiles;
 
-use crate::commit_hook::CommitHook;
 use crate::committer::Ticket;
 use crate::recording::RowChange;
 use crate::store::Store;
@@ -77,13 +74,19 @@ pub type BeforeCommit<'o> =
     dyn FnMut(&[LinkChange], &mut dyn FnMut() -> Result<()>) -> Result<()> + Send + 'o;
 
 impl Store {
-    /// Sets the commit hook; the first one stays. Without one nothing is recorded.
+    /// Has changes recorded for other replicas from here on. Every operation that makes some needs a [`CommitHook`], see
+    /// [`Store::with_hook`], and fails without one.
     ///
-    /// When the commit hook is dropped while the store still works, every change that it would have
-    /// been asked about fails.
-    pub fn set_commit_hook(&self, hook: Weak<dyn CommitHook>) {
-        if self.inner.hook.set(hook).is_err() {
-            tracing::error!("a store has a commit hook already; please report it");
+    /// `keeps_removed` says whether clients of other replicas may have a file open that loses its last name here; then it is
+    /// kept without one until [`Store::bury`]. It is asked with the writer's lock held and must not wait.
+    pub fn replicate(&self, keeps_removed: impl Fn() -> bool + Send + Sync + 'static) {
+        if self
+            .inner
+            .keeps_removed
+            .set(Box::new(keeps_removed))
+            .is_err()
+        {
+            tracing::error!("a store is replicated already; please report it");
         }
     }
 

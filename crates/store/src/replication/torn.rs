@@ -18,6 +18,7 @@ use crate::counters::Sequence;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::operation::Operation;
 use crate::rows::key;
 use crate::store::Store;
 
@@ -132,7 +133,9 @@ impl Inner {
         let ticket = mutation.commit_local()?;
         self.commits.wait(ticket, &self.health).await
     }
+}
 
+impl Operation {
     async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
         let mut mutation = self.begin_upkeep().await?;
         self.unmark_abandoned(&mut mutation, file);
@@ -146,7 +149,9 @@ impl Inner {
         let ticket = mutation.commit(&Change::Data(touched))?;
         self.settle(ticket).await
     }
+}
 
+impl Inner {
     /// All data of a file's version is here: if that is a later one than was abandoned, somebody has adopted it.
     pub(super) fn settle_abandoned(
         &self,

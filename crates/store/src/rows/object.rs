@@ -6,6 +6,7 @@ use bytes::{BufMut, Bytes};
 use vfs::{Attributes, ChangeAttribute, ObjectId, ObjectKind, Timestamp};
 
 use crate::codec::{Fields, Malformed};
+use crate::commit_hook::{Touched, TouchedKind};
 
 /// The nominal size and storage of every directory; entries are rows, not blocks.
 const DIRECTORY_SIZE_BYTES: u64 = 4096;
@@ -104,6 +105,16 @@ impl ObjectRow {
             }
             Content::BlockDevice { major, minor } => ObjectKind::BlockDevice { major, minor },
         }
+    }
+
+    /// How the object looks to the commit hook.
+    pub(crate) fn touched(&self, id: ObjectId) -> Touched {
+        let kind = match self.content {
+            Content::Directory(_) => TouchedKind::Directory,
+            _ if self.links > 1 => TouchedKind::LinkedFile,
+            _ => TouchedKind::File,
+        };
+        Touched { id, kind }
     }
 
     pub(crate) fn is_directory(&self) -> bool {

@@ -30,14 +30,13 @@ struct Leader {
     files: Files,
     /// The updates that change data of files, by position.
     data: BTreeMap<u64, Vec<ObjectId>>,
-    _overseer: Arc<Approver>,
 }
 
 impl Leader {
     async fn new(place: &Path) -> Leader {
         let options = StoreOptions::new(place.join("leader"));
         let store = Store::create(&options, &NewStore::default()).unwrap();
-        let overseer = Approver::of(&store);
+        let (store, _) = Approver::of(store);
         store.end_reclaim().await.unwrap();
         let (text, set) = (name("home"), SetAttributes::default());
         let made = store.create(&root(), ROOT, &text, directory(), &set).await;
@@ -46,7 +45,6 @@ impl Leader {
             home: made.unwrap().attributes.id,
             files: Files::default(),
             data: BTreeMap::new(),
-            _overseer: overseer,
         }
     }
 

@@ -64,8 +64,11 @@ fn number_from(variable: &str, default: u64) -> u64 {
 }
 
 /// The server of the store: alone, or a member of a set, which records its changes for others.
-fn hook(store: &Store, is_member: bool) -> Option<Arc<Approver>> {
-    is_member.then(|| Approver::of(store))
+fn hooked(store: Store, is_member: bool) -> Store {
+    match is_member {
+        true => Approver::of(store).0,
+        false => store,
+    }
 }
 
 /// Mounts what a loss of power has left.
@@ -87,8 +90,8 @@ async fn cut_power(outer: &Path, maker: &[&str], is_member: bool, losses: u64, s
         return;
     };
     let options = StoreOptions::new(disk.path().join("store"));
-    let store = Arc::new(Store::create(&options, &NewStore::default()).unwrap());
-    let _overseer = hook(&store, is_member);
+    let store = Store::create(&options, &NewStore::default()).unwrap();
+    let store = Arc::new(hooked(store, is_member));
     store.end_reclaim().await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let (mut workers, mut tasks) = (Vec::new(), tokio::task::JoinSet::new());
@@ -121,8 +124,7 @@ async fn cut_power(outer: &Path, maker: &[&str], is_member: bool, losses: u64, s
         println!("{}, member {is_member}: loss {loss}, {kind:?}", maker[0]);
         let disk = mount_copy(&copy, maker);
         let options = StoreOptions::new(disk.path().join("store"));
-        let left = Store::open(&options).unwrap();
-        let _overseer = hook(&left, is_member);
+        let left = hooked(Store::open(&options).unwrap(), is_member);
         for id in left.recovered().unwrap() {
             left.renew(id).await.unwrap();
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use control::Update;
+use store::Store;
 use vfs::{
     AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
     DirectoryPage, Error, Extent, FileSystem, LockConflict, LockKind, LockOwner, Name, NewObject,
@@ -44,8 +45,7 @@ impl FileSystem for ReplicatedFileSystem {
         id: ObjectId,
         set: &SetAttributes,
     ) -> Result<Attributes> {
-        let store = &self.shared.store;
-        let attempt = || store.set_attributes(access, id, set);
+        let attempt = |store: Store| async move { store.set_attributes(access, id, set).await };
         let operation = || O::SetAttributes(access.into(), id, set.clone());
         match set.size {
             Some(size) => {
@@ -93,10 +93,12 @@ impl FileSystem for ReplicatedFileSystem {
         new: NewObject,
         set: &SetAttributes,
     ) -> Result<Created> {
-        let store = &self.shared.store;
-        let attempt = || async {
-            self.admit_new(who, 0)?;
-            store.create(who, directory, name, new.clone(), set).await
+        let attempt = |store: Store| {
+            let new = new.clone();
+            async move {
+                self.admit_new(who, 0)?;
+                store.create(who, directory, name, new, set).await
+            }
         };
         let operation = || {
             let (who, name) = (who.clone(), name.clone());
@@ -111,9 +113,8 @@ impl FileSystem for ReplicatedFileSystem {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        let store = &self.shared.store;
         self.gather_removed(directory, name).await?;
-        let attempt = || store.remove(who, directory, name);
+        let attempt = |store: Store| async move { store.remove(who, directory, name).await };
         let operation = || O::Remove(who.clone(), directory, name.clone());
         self.change(directory, &[], attempt, operation).await
     }
@@ -124,9 +125,8 @@ impl FileSystem for ReplicatedFileSystem {
         from: (ObjectId, &Name),
         to: (ObjectId, &Name),
     ) -> Result<(DirectoryChange, DirectoryChange)> {
-        let store = &self.shared.store;
         self.gather_renamed(from, to).await?;
-        let attempt = || store.rename(who, from, to);
+        let attempt = |store: Store| async move { store.rename(who, from, to).await };
         let operation = || {
             let (source, target) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
             O::Rename(who.clone(), source, target)
@@ -146,7 +146,6 @@ impl FileSystem for ReplicatedFileSystem {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        let store = &self.shared.store;
         if self.holder(directory).is_none() && self.holder(id).is_some() {
             let update = Update::Link {
                 file: id,
@@ -154,7 +153,7 @@ impl FileSystem for ReplicatedFileSystem {
             };
             self.acquire(&update, self.deadline()).await?;
         }
-        let attempt = || async {
+        let attempt = |store: Store| async move {
             self.admit_new(who, 0)?;
             store.link(who, id, directory, name).await
         };
@@ -203,10 +202,10 @@ impl FileSystem for ReplicatedFileSystem {
         range: ByteRange,
         kind: LockKind,
     ) -> Result<()> {
-        let attempt = || self.shared.store.lock(id, owner, range, kind);
+        let attempt = |store: Store| async move { store.lock(id, owner, range, kind).await };
         let operation = || O::Lock(id, owner.clone(), range, kind);
         self.change(id, &[], attempt, operation).await?;
-        if self.forwarded {
+        if self.is_forwarded() {
             // The client's server goes on when this one has crashed, and nobody says it again.
             self.shared.store.wait_all_stable().await?;
         }
@@ -227,13 +226,13 @@ impl FileSystem for ReplicatedFileSystem {
 
     async fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()> {
         // What was written under the lock must be known of before somebody else has it (rule 19).
-        if !self.forwarded && self.shared.opens.has_writer(id) {
+        if !self.is_forwarded() && self.shared.opens.has_writer(id) {
             self.settle(id).await?;
         }
-        let attempt = || self.shared.store.unlock(id, owner, range);
+        let attempt = |store: Store| async move { store.unlock(id, owner, range).await };
         let operation = || O::Unlock(id, owner.clone(), range);
         self.change(id, &[], attempt, operation).await?;
-        if self.forwarded {
+        if self.is_forwarded() {
             self.shared.tell_of_locks(id);
         }
         Ok(())
@@ -263,18 +262,14 @@ impl FileSystem for ReplicatedFileSystem {
         data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
-        let store = &self.shared.store;
         let end = offset.saturating_add(data.len() as u64);
-        let attempt = || async {
-            self.shared.admit_bytes(data.len() as u64)?;
-            store
-                .write(access, id, offset, data.clone(), stability)
-                .await
+        let attempt = |store: Store| {
+            let data = data.clone();
+            async move { store.write(access, id, offset, data, stability).await }
         };
         let operation = || O::Write(access.into(), id, offset, data.clone(), stability);
-        let written = self
-            .change_data(id, Effect::Range(offset..end), attempt, operation)
-            .await?;
+        let effect = Effect::Range(offset..end, data.len() as u64);
+        let written = self.change_data(id, effect, attempt, operation).await?;
         if written.stability >= Stability::Data {
             self.shared.hold_content_by_majority(id).await;
         }
@@ -307,13 +302,10 @@ impl FileSystem for ReplicatedFileSystem {
     }
 
     async fn allocate(&self, access: AccessCheck<'_>, id: ObjectId, extent: Extent) -> Result<()> {
-        let attempt = || async {
-            self.shared.admit_bytes(extent.length)?;
-            self.shared.store.allocate(access, id, extent).await
-        };
+        let attempt = |store: Store| async move { store.allocate(access, id, extent).await };
         let operation = || O::Allocate(access.into(), id, extent);
-        self.change_data(id, stretch(extent), attempt, operation)
-            .await
+        let effect = stretch(extent, extent.length);
+        self.change_data(id, effect, attempt, operation).await
     }
 
     async fn deallocate(
@@ -322,9 +314,9 @@ impl FileSystem for ReplicatedFileSystem {
         id: ObjectId,
         extent: Extent,
     ) -> Result<()> {
-        let attempt = || self.shared.store.deallocate(access, id, extent);
+        let attempt = |store: Store| async move { store.deallocate(access, id, extent).await };
         let operation = || O::Deallocate(access.into(), id, extent);
-        self.change_data(id, stretch(extent), attempt, operation)
+        self.change_data(id, stretch(extent, 0), attempt, operation)
             .await
     }
 
@@ -342,10 +334,12 @@ impl FileSystem for ReplicatedFileSystem {
         value: Bytes,
         mode: XattrMode,
     ) -> Result<DirectoryChange> {
-        let store = &self.shared.store;
-        let attempt = || async {
-            self.admit_new(who, value.len() as u64)?;
-            store.set_xattr(who, id, name, value.clone(), mode).await
+        let attempt = |store: Store| {
+            let value = value.clone();
+            async move {
+                self.admit_new(who, value.len() as u64)?;
+                store.set_xattr(who, id, name, value, mode).await
+            }
         };
         let operation = || O::SetXattr(who.clone(), id, name.clone(), value.clone(), mode);
         let changed = self.change(id, &[], attempt, operation).await?;
@@ -359,7 +353,7 @@ impl FileSystem for ReplicatedFileSystem {
         id: ObjectId,
         name: &XattrName,
     ) -> Result<DirectoryChange> {
-        let attempt = || self.shared.store.remove_xattr(who, id, name);
+        let attempt = |store: Store| async move { store.remove_xattr(who, id, name).await };
         let operation = || O::RemoveXattr(who.clone(), id, name.clone());
         let changed = self.change(id, &[], attempt, operation).await?;
         self.shared.note_attribute(id, name).await;
@@ -508,6 +502,7 @@ impl ReplicatedFileSystem {
     }
 }
 
-fn stretch(extent: Extent) -> Effect {
-    Effect::Range(extent.offset..extent.offset.saturating_add(extent.length))
+fn stretch(extent: Extent, bytes: u64) -> Effect {
+    let end = extent.offset.saturating_add(extent.length);
+    Effect::Range(extent.offset..end, bytes)
 }

@@ -1,9 +1,10 @@
 //! Where operations come in: from the clients of this server, and forwarded from other replicas.
 //!
 //! Each operation is carried out here, or handed to the replica that controls what it touches, or waits
-//! until this replica does. The file system itself is in `files`; here is what its operations have in
-//! common.
+//! until this replica does: that is one loop, in `carry_out`. The file system itself is in `files`; here is what its operations
+//! have in common.
 
+mod carry_out;
 mod files;
 mod names;
 mod opens;
@@ -11,42 +12,47 @@ mod pin;
 mod reads;
 mod removed;
 
-use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use control::Update;
+use store::Store;
 use tokio::time::Instant;
 use vfs::{Attributes, Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
-use removed::AtHome;
-
+use crate::driver::commit_hook::AdmissionHook;
+use crate::driver::control::Admitted;
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
 use crate::driver::tree::subject_of;
 use crate::state::copies::Held;
 use crate::state::forward::{Expected, Handed, Operation, Value};
-use crate::state::ledger::Verdict;
+use crate::state::ledger::{PendingVerdict, Verdict};
 use crate::state::members::REMOVED;
 use crate::state::outcomes::{Outcome, Unanswered};
 use crate::state::settings::{Frozen, WithoutMajority};
-
-/// How long to wait before asking again, when nothing else happens meanwhile.
-const PAUSE: Duration = Duration::from_millis(20);
+use crate::state::wire::Origin;
 
 /// So long after a moment it is surely over.
 const AFTER: Duration = Duration::from_millis(1);
 
 /// The replicated tree as a file system.
-#[derive(Clone)]
 pub(crate) struct ReplicatedFileSystem {
     pub(crate) shared: Arc<ReplicaState>,
     /// The operation comes from another replica and goes no further (rule 18).
-    pub(crate) forwarded: bool,
-    /// That one knows that the file was removed, and changes its own copy likewise.
-    pub(crate) removed: bool,
+    forwarding: Option<Forwarding>,
     /// The operation brings an abandoned file into order.
-    pub(crate) adopting: bool,
+    adopting: bool,
+}
+
+/// What is known of a forwarded operation.
+struct Forwarding {
+    origin: Origin,
+    /// The other one knows that the file was removed, and changes its own copy likewise.
+    removed: bool,
+    /// This replica turned out not to be primary, so nothing has happened.
+    not_primary: AtomicBool,
 }
 
 /// What clients are told of an object whose primary is lost, if they are not to wait.
@@ -54,12 +60,71 @@ fn lost() -> Error {
     Error::Io("the replica that decides about it is lost; see `meridian frozen`".into())
 }
 
-/// The answer of a replica that is not primary, and does not forward what was forwarded.
-fn not_primary() -> Error {
-    Error::Refused(0)
-}
-
 impl ReplicatedFileSystem {
+    /// For operations of this server's clients, and of the replica itself.
+    pub(crate) fn new(shared: Arc<ReplicaState>) -> ReplicatedFileSystem {
+        ReplicatedFileSystem {
+            shared,
+            forwarding: None,
+            adopting: false,
+        }
+    }
+
+    /// The same for bringing abandoned files into order.
+    pub(crate) fn adopting(shared: Arc<ReplicaState>) -> ReplicatedFileSystem {
+        ReplicatedFileSystem {
+            adopting: true,
+            ..ReplicatedFileSystem::new(shared)
+        }
+    }
+
+    /// For one operation that another replica has forwarded; `removed`: of a file of which that one knows that it was removed.
+    pub(crate) fn forwarded(
+        shared: Arc<ReplicaState>,
+        origin: Origin,
+        removed: bool,
+    ) -> ReplicatedFileSystem {
+        let forwarding = Forwarding {
+            origin,
+            removed,
+            not_primary: AtomicBool::new(false),
+        };
+        ReplicatedFileSystem {
+            forwarding: Some(forwarding),
+            ..ReplicatedFileSystem::new(shared)
+        }
+    }
+
+    fn is_forwarded(&self) -> bool {
+        self.forwarding.is_some()
+    }
+
+    /// Ends a forwarded operation that this replica may not carry out. The one that forwarded it is told so, and never sees the
+    /// error; see [`ReplicatedFileSystem::was_not_primary`].
+    fn not_primary(&self) -> Error {
+        if let Some(forwarding) = &self.forwarding {
+            forwarding.not_primary.store(true, Ordering::Relaxed);
+        }
+        Error::Delay
+    }
+
+    /// Whether a forwarded operation failed because this replica is not primary.
+    pub(crate) fn was_not_primary(&self) -> bool {
+        let forwarding = self.forwarding.as_ref();
+        forwarding.is_some_and(|forwarding| forwarding.not_primary.load(Ordering::Relaxed))
+    }
+
+    /// The commit hook of one attempt at the operation.
+    fn hook(&self) -> AdmissionHook {
+        let origin = self.forwarding.as_ref().map(|forwarding| forwarding.origin);
+        AdmissionHook::new(&self.shared.engine, origin)
+    }
+
+    /// The own copy for an operation that is not expected to need control.
+    fn store(&self) -> Store {
+        self.shared.store.with_hook(Arc::new(self.hook()))
+    }
+
     /// Whether this replica may answer now.
     fn may_answer(&self) -> bool {
         let shared = &self.shared;
@@ -78,8 +143,8 @@ impl ReplicatedFileSystem {
         if self.shared.is_removed() {
             return Err(Error::Io(REMOVED.into()));
         }
-        if self.forwarded {
-            return Err(not_primary());
+        if self.is_forwarded() {
+            return Err(self.not_primary());
         }
         let shared = &self.shared;
         let whole = async {
@@ -122,7 +187,7 @@ impl ReplicatedFileSystem {
         let shared = &self.shared;
         let chosen = shared.settings.without_majority == WithoutMajority::StaleReads;
         chosen
-            && !self.forwarded
+            && !self.is_forwarded()
             && !shared.is_witness
             && shared.is_whole()
             && !self.may_answer()
@@ -160,7 +225,7 @@ impl ReplicatedFileSystem {
 
     /// Another replica whose copy may be read when the own disk fails; the own one is looked at.
     fn good_copy(&self, object: ObjectId) -> Option<ReplicaSlot> {
-        if self.forwarded {
+        if self.is_forwarded() {
             return None;
         }
         self.shared.scrub.suspect(object);
@@ -204,154 +269,6 @@ impl ReplicatedFileSystem {
         Absence::Arrived
     }
 
-    /// Answers from the copy that is right: the primary's, or else the local one. The first of `objects` is
-    /// the one that decides.
-    async fn look<T, F>(
-        &self,
-        objects: &[ObjectId],
-        attempt: impl Fn() -> F + Send + Sync,
-        operation: impl Fn() -> Operation + Send + Sync,
-    ) -> Result<T>
-    where
-        T: Expected + Send,
-        F: Future<Output = Result<T>> + Send,
-    {
-        let deadline = self.deadline();
-        let mut arrived = false;
-        loop {
-            if self.reads_stale() {
-                return attempt().await;
-            }
-            self.wait_for_lease(deadline).await?;
-            if let Some(place) = self.removed_place(objects[0]) {
-                match self
-                    .at_home(objects[0], place, &operation, deadline)
-                    .await?
-                {
-                    AtHome::Done(value) => return Ok(value),
-                    AtHome::Here => {
-                        self.check_removed(objects[0])?;
-                        return attempt().await;
-                    }
-                    AtHome::Again => continue,
-                }
-            }
-            let holder = objects.iter().find_map(|object| self.holder(*object));
-            let elsewhere = match holder {
-                Some(holder) if self.shows_frozen() && self.is_lost(holder) => {
-                    return attempt().await;
-                }
-                Some(holder) => holder,
-                None if objects.iter().any(|id| self.check_adopted(*id).is_err()) => {
-                    return Err(Error::Delay);
-                }
-                None => match attempt().await {
-                    Err(Error::Io(why)) => match self.good_copy(objects[0]) {
-                        Some(other) => other,
-                        None => return Err(Error::Io(why)),
-                    },
-                    // The copy was read with a lease, or else it is read again.
-                    Ok(_) if !self.may_answer() => continue,
-                    Err(Error::Stale) if !self.forwarded => match self.absence(objects).await {
-                        Absence::Elsewhere(maker) => maker,
-                        Absence::Arrived if !arrived => {
-                            arrived = true;
-                            continue;
-                        }
-                        _ => return Err(Error::Stale),
-                    },
-                    outcome => return outcome,
-                },
-            };
-            if let Some(value) = self.hand_over(elsewhere, &operation, deadline).await? {
-                return Ok(value);
-            }
-        }
-    }
-
-    /// Carries a change out as soon as this replica may, or has the primary carry it out. `directory` is
-    /// the object whose primary decides; `others` have to be known here as well.
-    async fn change<T, F>(
-        &self,
-        object: ObjectId,
-        others: &[ObjectId],
-        attempt: impl Fn() -> F + Send + Sync,
-        operation: impl Fn() -> Operation + Send + Sync,
-    ) -> Result<T>
-    where
-        T: Expected + Send,
-        F: Future<Output = Result<T>> + Send,
-    {
-        if self.shared.engine.is_alone() {
-            return attempt().await;
-        }
-        let deadline = self.deadline();
-        if let Some(unanswered) = self.shared.outcomes.take(&operation, Instant::now()) {
-            let found = self.find_out(operation(), unanswered, deadline);
-            if let Some(value) = found.await? {
-                return Ok(value);
-            }
-        }
-        let mut arrived = false;
-        loop {
-            self.wait_for_lease(deadline).await?;
-            if let Some(place) = self.removed_place(object) {
-                let done = self.change_removed(object, place, &attempt, &operation, deadline);
-                match done.await? {
-                    Some(value) => return Ok(value),
-                    None => continue,
-                }
-            }
-            let elsewhere = match self.attempt(object, others, &attempt, deadline).await? {
-                Attempt::Done(outcome) => return self.answered(object, outcome).await,
-                Attempt::Elsewhere(holder) => holder,
-                Attempt::Again => continue,
-                Attempt::Arrived if arrived => return Err(Error::Stale),
-                Attempt::Arrived => {
-                    arrived = true;
-                    continue;
-                }
-            };
-            if let Some(value) = self.hand_over(elsewhere, &operation, deadline).await? {
-                return Ok(value);
-            }
-        }
-    }
-
-    async fn attempt<T, F>(
-        &self,
-        object: ObjectId,
-        others: &[ObjectId],
-        attempt: impl Fn() -> F + Send + Sync,
-        deadline: Instant,
-    ) -> Result<Attempt<T>>
-    where
-        T: Send,
-        F: Future<Output = Result<T>> + Send,
-    {
-        // What another replica controls must not be judged by the local copy, not even to refuse it.
-        if self.holder(object).is_some()
-            && let Some(elsewhere) = self.claim(object, deadline).await?
-        {
-            return Ok(Attempt::Elsewhere(elsewhere));
-        }
-        match attempt().await {
-            Err(Error::Refused(number)) => match self.verdict(number, deadline).await? {
-                Verdict::Admitted => Ok(Attempt::Again),
-                Verdict::Elsewhere(holder) => Ok(Attempt::Elsewhere(holder)),
-            },
-            Err(Error::Stale) if !self.forwarded => {
-                let objects: Vec<ObjectId> = [object].iter().chain(others).copied().collect();
-                match self.absence(&objects).await {
-                    Absence::Elsewhere(maker) => Ok(Attempt::Elsewhere(maker)),
-                    Absence::Arrived => Ok(Attempt::Arrived),
-                    Absence::Gone => Ok(Attempt::Done(Err(Error::Stale))),
-                }
-            }
-            outcome => Ok(Attempt::Done(outcome)),
-        }
-    }
-
     /// Asks for control of one object that another replica has. Returns the replica to hand the operation
     /// to, or `None` when control has come here.
     async fn claim(&self, object: ObjectId, deadline: Instant) -> Result<Option<ReplicaSlot>> {
@@ -366,77 +283,46 @@ impl ReplicatedFileSystem {
     /// Submits a change that is to be made later, and waits for the verdict: `None` when this replica has
     /// control.
     async fn acquire(&self, update: &Update, deadline: Instant) -> Result<Option<ReplicaSlot>> {
-        let covered = self.shared.engine.with_core(|guard| {
-            let admission = guard.try_admit(update);
-            admission.map_or_else(|| Err(guard.submit(update)), |_| Ok(()))
-        });
-        match covered {
-            Ok(()) => Ok(None),
-            Err(Error::Refused(number)) => match self.verdict(number, deadline).await? {
-                Verdict::Admitted => Ok(None),
-                Verdict::Elsewhere(holder) => Ok(Some(holder)),
-            },
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Waits for what becomes of an operation that control refused for now.
-    async fn verdict(&self, number: u64, deadline: Instant) -> Result<Verdict> {
-        let Some(verdict) = self.shared.engine.verdict(number) else {
-            // A refusal of the primary's, which came back through a forward.
-            return Err(Error::Delay);
+        let admitted = self.shared.engine.with_core(|guard| guard.admit(update));
+        let verdict = match admitted {
+            Admitted::Now(_) => return Ok(None),
+            Admitted::Later(verdict) => verdict_by(verdict, deadline).await?,
+            Admitted::Never => return Err(Error::Delay),
         };
-        match tokio::time::timeout_at(deadline, verdict).await {
-            Ok(Ok(verdict)) => Ok(verdict),
-            _ => Err(Error::Delay),
+        match verdict {
+            Verdict::Admitted => Ok(None),
+            Verdict::Elsewhere(holder) => Ok(Some(holder)),
         }
     }
 
-    /// Has another replica carry the operation out; `None` when it is not primary either, and some time
-    /// has passed.
+    /// Has another replica carry the operation out; `None` when it is not primary either. `removed`: of a file of which is known
+    /// here that it was removed.
     async fn hand_over<T: Expected>(
-        &self,
-        to: ReplicaSlot,
-        operation: impl Fn() -> Operation,
-        deadline: Instant,
-    ) -> Result<Option<T>> {
-        self.hand(to, (operation, false), deadline).await
-    }
-
-    /// The same; `removed`: of a file of which is known here that it was removed.
-    async fn hand<T: Expected>(
         &self,
         to: ReplicaSlot,
         (operation, removed): (impl Fn() -> Operation, bool),
         deadline: Instant,
     ) -> Result<Option<T>> {
-        if self.forwarded {
-            return Err(not_primary());
+        if self.is_forwarded() {
+            return Err(self.not_primary());
         }
         if Instant::now() > deadline {
             return Err(Error::Delay);
         }
         if self.is_lost(to) {
-            if self.shared.settings.frozen == Frozen::Error {
-                return Err(lost());
-            }
-        } else {
-            match self
-                .shared
-                .forward(to, (operation(), removed), deadline)
-                .await?
-            {
-                Handed::Done(value) => return expected(value).map(Some),
-                Handed::NotPrimary => {}
-                Handed::Unanswered(unanswered) => {
-                    return self.find_out(operation(), unanswered, deadline).await;
-                }
+            return match self.shared.settings.frozen {
+                Frozen::Error => Err(lost()),
+                _ => Ok(None),
+            };
+        }
+        let forwarded = self.shared.forward(to, (operation(), removed), deadline);
+        match forwarded.await? {
+            Handed::Done(value) => expected(value).map(Some),
+            Handed::NotPrimary => Ok(None),
+            Handed::Unanswered(unanswered) => {
+                self.find_out(operation(), unanswered, deadline).await
             }
         }
-        let mut notifications = self.shared.engine.notifications();
-        // Whether something happened or time passed makes no difference.
-        let _ = tokio::time::timeout(PAUSE, notifications.changed()).await;
-        Ok(None)
     }
 
     /// What to answer for a forward that got no answer: `None` when nothing has come of it, and it is to be
@@ -470,7 +356,7 @@ impl ReplicatedFileSystem {
         };
         // It was carried out, or nobody knows, so the client must not ask as if it were something new.
         let answer = answer.await.map_err(|error| match error {
-            Error::Delay => Error::Uncertain,
+            Error::Delay if !self.was_not_primary() => Error::Uncertain,
             error => error,
         });
         if let (Err(Error::Uncertain), Some(request)) = (&answer, request) {
@@ -482,7 +368,7 @@ impl ReplicatedFileSystem {
 
     /// Whether readers get what the own copy has of objects whose primary is lost.
     fn shows_frozen(&self) -> bool {
-        !self.forwarded && self.shared.settings.frozen == Frozen::LastSynchronised
+        !self.is_forwarded() && self.shared.settings.frozen == Frozen::LastSynchronised
     }
 
     /// What has to be waited for before a change is answered. Without a lease it is not: either the lease is
@@ -506,14 +392,6 @@ impl ReplicatedFileSystem {
     }
 }
 
-enum Attempt<T> {
-    Done(Result<T>),
-    Elsewhere(ReplicaSlot),
-    Again,
-    /// What was missing has come meanwhile.
-    Arrived,
-}
-
 /// Why the local copy did not know an object.
 enum Absence {
     /// This replica made it, and its update is on its way, unless the object is gone.
@@ -525,4 +403,12 @@ enum Absence {
 
 fn expected<T: Expected>(value: Value) -> Result<T> {
     T::from_value(value).ok_or_else(|| Error::Io("a peer answered another question".into()))
+}
+
+/// What becomes of an operation that control refused for now.
+async fn verdict_by(verdict: PendingVerdict, deadline: Instant) -> Result<Verdict> {
+    match tokio::time::timeout_at(deadline, verdict).await {
+        Ok(Ok(verdict)) => Ok(verdict),
+        _ => Err(Error::Delay),
+    }
 }

@@ -4,14 +4,21 @@
 //! it (`removed`); permission and attributes come from the primary. What denies others something, and every byte-range
 //! lock, is a change of the file and goes to its primary; the tables travel with the updates.
 
+use std::time::Duration;
+
 use control::Position;
+use store::Store;
 use vfs::{
     AccessCheck, Attributes, Credentials, Error, FileSystem, ObjectId, OpenOwner, Result, Share,
 };
 
-use super::{Absence, PAUSE, ReplicatedFileSystem, not_primary};
+use super::carry_out::Tried;
+use super::{Absence, ReplicatedFileSystem};
 use crate::state::forward::Operation;
 use crate::state::ledger::Verdict;
+
+/// A file that another replica has just made for a client here comes within such a time, or its primary is asked about it.
+const ARRIVAL: Duration = Duration::from_millis(20);
 
 fn denies(share: Share) -> bool {
     share.deny_read || share.deny_write
@@ -27,21 +34,22 @@ impl ReplicatedFileSystem {
     ) -> Result<Attributes> {
         let store = &self.shared.store;
         if self.shared.engine.is_alone() {
-            return store.open(access, id, owner, share).await;
+            return self.store().open(access, id, owner, share).await;
         }
         self.wait_for_lease(self.deadline()).await?;
         let attempt = || store.open(access, id, owner, share);
         let operation = || Operation::Open(access.into(), id, owner.clone(), share);
         if denies(share) || self.shared.opens.denies(id, owner) {
+            let attempt = |store: Store| async move { store.open(access, id, owner, share).await };
             let attributes = self.change(id, &[], attempt, operation).await?;
-            if self.forwarded {
+            if self.is_forwarded() {
                 store.wait_all_stable().await?;
             }
             self.shared.opens.note_denial(id, owner);
             self.note_writer(id, owner, share);
             return Ok(attributes);
         }
-        if self.forwarded {
+        if self.is_forwarded() {
             return self.probe(access, id, owner, share).await;
         }
         // Before anybody decides: a removal that is applied from here on finds the open, whoever decides about the file,
@@ -54,7 +62,7 @@ impl ReplicatedFileSystem {
                 Ok(attributes)
             }
             (Ok(before), Err(error)) => {
-                store.take_back_open(id, owner, before).await?;
+                self.store().take_back_open(id, owner, before).await?;
                 Err(error)
             }
             (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
@@ -88,14 +96,14 @@ impl ReplicatedFileSystem {
                 }
             }
         };
-        let opened = match tokio::time::timeout(PAUSE, arrived).await {
+        let opened = match tokio::time::timeout(ARRIVAL, arrived).await {
             Ok(outcome) => outcome,
             Err(_) => self.open_file(access, id, owner, share).await,
         };
         match opened {
             Ok(_) => self.note_writer(id, owner, share),
             Err(error) => {
-                self.shared.store.take_back_open(id, owner, before).await?;
+                self.store().take_back_open(id, owner, before).await?;
                 return Err(error);
             }
         }
@@ -111,9 +119,9 @@ impl ReplicatedFileSystem {
         share: Share,
     ) -> Result<Attributes> {
         if self.holder(id).is_some() {
-            return Err(not_primary());
+            return Err(self.not_primary());
         }
-        let store = &self.shared.store;
+        let store = self.store();
         let attributes = store.open(access, id, owner, share).await?;
         store.close(id, owner).await?;
         Ok(attributes)
@@ -121,7 +129,7 @@ impl ReplicatedFileSystem {
 
     /// Keeps the file's control while a client here has it open for writing.
     fn note_writer(&self, id: ObjectId, owner: &OpenOwner, share: Share) {
-        if share.write && !self.forwarded && self.shared.opens.note_writer(id, owner) {
+        if share.write && !self.is_forwarded() && self.shared.opens.note_writer(id, owner) {
             self.shared
                 .engine
                 .with_core(|guard| guard.opened_for_writing(id));
@@ -134,18 +142,17 @@ impl ReplicatedFileSystem {
         owner: &OpenOwner,
         share: Share,
     ) -> Result<()> {
-        let store = &self.shared.store;
         if !share.write {
             self.end_writing(id, owner).await?;
         }
         if !self.shared.opens.denies(id, owner) {
-            return match store.downgrade(id, owner, share).await {
+            return match self.store().downgrade(id, owner, share).await {
                 // Opened at the primary before the file was known here.
                 Err(Error::Invalid(_)) if !self.shared.engine.is_alone() => Ok(()),
                 outcome => outcome,
             };
         }
-        let attempt = || store.downgrade(id, owner, share);
+        let attempt = |store: Store| async move { store.downgrade(id, owner, share).await };
         let operation = || Operation::Downgrade(id, owner.clone(), share);
         self.change(id, &[], attempt, operation).await?;
         if !denies(share) {
@@ -155,18 +162,17 @@ impl ReplicatedFileSystem {
     }
 
     pub(super) async fn close_file(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
-        let store = &self.shared.store;
         self.end_writing(id, owner).await?;
         // What is forwarded denies something.
-        if !self.forwarded && !self.shared.opens.denies(id, owner) {
-            return store.close(id, owner).await;
+        if !self.is_forwarded() && !self.shared.opens.denies(id, owner) {
+            return self.store().close(id, owner).await;
         }
         self.close_denial(id, owner).await
     }
 
     /// Ends an open that denies something, wherever it was made.
     pub(super) async fn close_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
-        let attempt = || self.shared.store.close(id, owner);
+        let attempt = |store: Store| async move { store.close(id, owner).await };
         let operation = || Operation::Close(id, owner.clone());
         match self.change(id, &[], attempt, operation).await {
             Ok(()) | Err(Error::Stale) => {}
@@ -178,7 +184,7 @@ impl ReplicatedFileSystem {
 
     /// The close rule, for an open that could write.
     async fn end_writing(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
-        if self.forwarded || !self.shared.opens.is_writer(id, owner) {
+        if self.is_forwarded() || !self.shared.opens.is_writer(id, owner) {
             return Ok(());
         }
         self.settle(id).await?;
@@ -200,24 +206,21 @@ impl ReplicatedFileSystem {
             return Ok(());
         }
         let deadline = self.deadline();
-        let operation = || Operation::Settle(file);
-        loop {
-            let elsewhere = match self.holder(file) {
-                Some(holder) => Some(holder),
-                None if self.forwarded => None,
-                None => match self.absence(&[file]).await {
-                    Absence::Elsewhere(maker) => Some(maker),
-                    Absence::Arrived | Absence::Gone => None,
-                },
-            };
-            let Some(elsewhere) = elsewhere else {
-                return self.settle_here(file).await;
-            };
-            match self.hand_over(elsewhere, operation, deadline).await {
-                Ok(Some(())) | Err(Error::Stale) => return Ok(()),
-                Ok(None) => {}
-                Err(error) => return Err(error),
+        let settle = || async {
+            if let Some(holder) = self.holder(file) {
+                return Ok(Tried::Elsewhere(holder));
             }
+            if !self.is_forwarded()
+                && let Absence::Elsewhere(maker) = self.absence(&[file]).await
+            {
+                return Ok(Tried::Elsewhere(maker));
+            }
+            Ok(Tried::Answer(self.settle_here(file).await))
+        };
+        let operation = || Operation::Settle(file);
+        match self.carry_out(&[file], settle, operation, deadline).await {
+            Err(Error::Stale) => Ok(()),
+            outcome => outcome,
         }
     }
 

@@ -1,152 +1,96 @@
 //! Changes of data: control is held from before the first byte is touched until the change is accounted
-//! for.
+//! for. The store says when that is, whoever waits for the change meanwhile.
 
-use std::future::Future;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use control::{ControlName, Position, Update};
+use store::{Change, CommitHook, Touched, TouchedKind};
 use vfs::{Error, ObjectId, Result};
 
-use super::{Absence, ReplicatedFileSystem};
-use crate::driver::engine::{Engine, Guard};
-use crate::driver::tree::subject_of;
-use crate::state::forward::{Expected, Operation};
-use crate::state::ledger::Verdict;
+use super::ReplicatedFileSystem;
+use crate::driver::commit_hook::AdmissionHook;
+use crate::driver::engine::Guard;
+use crate::driver::replica_state::ReplicaState;
+use crate::driver::tree::touched_subject;
 
 /// What a change does to the content of a file.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
-    /// These bytes, or holes, are new.
-    Range(Range<u64>),
+    /// So many bytes, or a hole without any, are new in this range.
+    Range(Range<u64>, u64),
     /// There is nothing behind this size any more.
     Cut(u64),
 }
 
-/// Control of a file, held for one change.
-struct Hold {
-    engine: Arc<Engine>,
+/// The commit hook of one change of a file's data.
+pub(super) struct DataHook {
+    shared: Arc<ReplicaState>,
+    pub(super) admission: AdmissionHook,
     file: ObjectId,
-    under: Vec<ControlName>,
     effect: Effect,
-    succeeded: bool,
+    /// The controls that are held for the change.
+    under: Mutex<Option<Vec<ControlName>>>,
+    held: AtomicBool,
 }
 
-enum Grip {
-    Held(Hold),
-    /// Nobody shares what is changed: a file without a name.
-    Needless,
-    Refused(u64),
-}
-
-impl ReplicatedFileSystem {
-    /// Carries out a change of a file's data here, or has the primary do it.
-    pub(super) async fn change_data<T, F>(
-        &self,
-        file: ObjectId,
-        effect: Effect,
-        attempt: impl Fn() -> F + Send + Sync,
-        operation: impl Fn() -> Operation + Send + Sync,
-    ) -> Result<T>
-    where
-        T: Expected + Send,
-        F: Future<Output = Result<T>> + Send,
-    {
-        let deadline = self.deadline();
-        if !matches!(effect, Effect::Cut(0)) {
-            self.mended(file, deadline).await?;
-        }
-        if self.shared.engine.is_alone() {
-            return attempt().await;
-        }
-        let mut arrived = false;
-        loop {
-            self.wait_for_lease(deadline).await?;
-            if let Some(place) = self.removed_place(file) {
-                let done = self.change_removed(file, place, &attempt, &operation, deadline);
-                match done.await? {
-                    Some(value) => return Ok(value),
-                    None => continue,
-                }
-            }
-            self.check_adopted(file)?;
-            let elsewhere = match self.grip(file, &effect).await {
-                Ok(Grip::Held(mut hold)) => {
-                    let outcome = attempt().await;
-                    hold.succeeded = outcome.is_ok();
-                    drop(hold);
-                    return self.answered(file, outcome).await;
-                }
-                Ok(Grip::Needless) => return attempt().await,
-                Ok(Grip::Refused(number)) => match self.verdict(number, deadline).await? {
-                    Verdict::Admitted => continue,
-                    Verdict::Elsewhere(holder) => holder,
-                },
-                Err(Error::Stale) if !self.forwarded => match self.absence(&[file]).await {
-                    Absence::Elsewhere(maker) => maker,
-                    Absence::Arrived if !arrived => {
-                        arrived = true;
-                        continue;
-                    }
-                    _ => return Err(Error::Stale),
-                },
-                Err(error) => return Err(error),
-            };
-            if let Some(value) = self.hand_over(elsewhere, &operation, deadline).await? {
-                return Ok(value);
-            }
+impl DataHook {
+    pub(super) fn new(files: &ReplicatedFileSystem, file: ObjectId, effect: Effect) -> DataHook {
+        DataHook {
+            shared: files.shared.clone(),
+            admission: files.hook(),
+            file,
+            effect,
+            under: Mutex::default(),
+            held: AtomicBool::new(false),
         }
     }
 
-    async fn grip(&self, file: ObjectId, effect: &Effect) -> Result<Grip> {
-        let attributes = self.local(file).await?;
-        if attributes.links == 0 || attributes.is_directory() {
-            return Ok(Grip::Needless);
+    /// Whether control was held for the change: nobody shares a file without a name.
+    pub(super) fn held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// Accounts for the change and lets its control go, once. Whatever became of it, others are told what the file holds now.
+    pub(super) fn finish(&self, succeeded: bool) {
+        let under = self
+            .under
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(under) = under {
+            let engine = &self.shared.engine;
+            engine.with_core(|guard| self.account(guard, &under, succeeded));
+            engine.ring_contents();
         }
-        let update = Update::Change(subject_of(&attributes));
-        let engine = &self.shared.engine;
-        engine.with_core(|guard| {
-            let Some(admission) = guard.try_admit(&update) else {
-                return match guard.submit(&update) {
-                    Error::Refused(number) => Ok(Grip::Refused(number)),
-                    error => Err(error),
-                };
-            };
-            engine.demand(admission.after);
+    }
+
+    fn take_hold(&self, file: Touched) -> Result<()> {
+        let update = Update::Change(touched_subject(file));
+        let under = self.shared.engine.with_core(|guard| {
+            let admission = self.admission.admit(guard, &update)?;
             guard.hold(&admission.under);
-            let pin = guard.ledger.pins.entry(file).or_default();
+            let pin = guard.ledger.pins.entry(file.id).or_default();
             pin.under.extend(&admission.under);
-            if let Effect::Cut(size) = effect {
-                pin.cuts.push(*size);
+            if let Effect::Cut(size) = self.effect {
+                pin.cuts.push(size);
             }
-            Ok(Grip::Held(Hold {
-                engine: engine.clone(),
-                file,
-                under: admission.under,
-                effect: effect.clone(),
-                succeeded: false,
-            }))
-        })
+            Ok::<_, Error>(admission.under)
+        })?;
+        self.held.store(true, Ordering::Release);
+        *self.under.lock().unwrap_or_else(PoisonError::into_inner) = Some(under);
+        Ok(())
     }
-}
 
-impl Drop for Hold {
-    /// Whatever became of the change, others are told what the file holds now.
-    fn drop(&mut self) {
-        self.engine.with_core(|guard| self.account(guard));
-        self.engine.ring_contents();
-    }
-}
-
-impl Hold {
-    fn account(&self, guard: &mut Guard<'_>) {
+    fn account(&self, guard: &mut Guard<'_>, under: &[ControlName], succeeded: bool) {
         let file = self.file;
         let mut position = guard.ledger.last_position;
         if let Some(pin) = guard.ledger.pins.get_mut(&file) {
             if pin.position > 0 {
                 position = pin.position;
             }
-            remove_each(&mut pin.under, &self.under);
+            remove_each(&mut pin.under, under);
             if let Effect::Cut(size) = self.effect {
                 remove_each(&mut pin.cuts, &[size]);
             }
@@ -155,17 +99,45 @@ impl Hold {
             }
         }
         let follows = Position(position);
-        guard.data_unshipped(file, &self.under);
+        guard.data_unshipped(file, under);
         let unshipped = &mut guard.ledger.unshipped;
         match &self.effect {
-            Effect::Range(range) => unshipped.changed(guard.now, file, range.clone(), follows),
+            Effect::Range(range, _) => unshipped.changed(guard.now, file, range.clone(), follows),
             // Noted when it was committed; whoever has written since then must not be forgotten.
-            Effect::Cut(_) if self.succeeded => {}
+            Effect::Cut(_) if succeeded => {}
             Effect::Cut(_) => unshipped.changed(guard.now, file, 0..u64::MAX, follows),
         }
         guard.settle_content(file);
-        guard.let_go(&self.under);
+        guard.let_go(under);
         guard.note_complete_without_content(file);
+    }
+}
+
+impl CommitHook for DataHook {
+    fn before_data(&self, file: Touched, has_name: bool) -> Result<()> {
+        let is_shared = has_name && file.kind != TouchedKind::Directory;
+        if is_shared && !self.shared.engine.is_alone() {
+            self.take_hold(file)?;
+        }
+        match self.effect {
+            Effect::Range(_, bytes) if bytes > 0 => {
+                let admitted = self.shared.admit_bytes(bytes);
+                admitted.inspect_err(|_| self.finish(false))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn after_data(&self, succeeded: bool) {
+        self.finish(succeeded);
+    }
+
+    fn before_commit(
+        &self,
+        change: &Change,
+        commit: &mut dyn FnMut(Option<&[u8]>) -> Result<u64>,
+    ) -> Result<()> {
+        self.admission.before_commit(change, commit)
     }
 }
 

@@ -59,7 +59,7 @@ impl ReplicatedFileSystem {
     fn may_fetch(&self, file: ObjectId, count: u32) -> bool {
         let store = &self.shared.store;
         let removed = store.orphan_home(file).is_some();
-        if self.forwarded || removed || u64::from(count) < WORTH_WAITING {
+        if self.is_forwarded() || removed || u64::from(count) < WORTH_WAITING {
             return false;
         }
         self.holder(file).is_some_and(|holder| {

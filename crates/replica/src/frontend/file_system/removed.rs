@@ -7,10 +7,11 @@
 
 use std::future::Future;
 
+use store::Store;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, Result};
 
-use super::{ReplicatedFileSystem, not_primary};
+use super::{Forwarding, ReplicatedFileSystem};
 use crate::state::forward::{Expected, Operation};
 use crate::state::removed::Place;
 
@@ -32,7 +33,7 @@ impl ReplicatedFileSystem {
         let here = home == shared.slot() || shared.removed.is_alone(file);
         let place = if here { Place::Here } else { Place::At(home) };
         Some(match place {
-            Place::At(_) if self.forwarded => Place::Here,
+            Place::At(_) if self.is_forwarded() => Place::Here,
             Place::At(home) if self.is_lost(home) => {
                 self.shared.removed.go_on_alone(file);
                 Place::Here
@@ -52,7 +53,7 @@ impl ReplicatedFileSystem {
         let Place::At(home) = place else {
             return Ok(AtHome::Here);
         };
-        match self.hand(home, (operation, true), deadline).await {
+        match self.hand_over(home, (operation, true), deadline).await {
             Ok(Some(value)) => Ok(AtHome::Done(value)),
             Ok(None) => Ok(AtHome::Again),
             // It took this replica for lost, or has itself begun anew.
@@ -72,25 +73,26 @@ impl ReplicatedFileSystem {
         &self,
         file: ObjectId,
         place: Place,
-        attempt: impl Fn() -> F + Send + Sync,
-        operation: impl Fn() -> Operation + Send + Sync,
+        attempt: &(impl Fn(Store) -> F + Send + Sync),
+        operation: &(impl Fn() -> Operation + Send + Sync),
         deadline: Instant,
     ) -> Result<Option<T>>
     where
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
-        if self.forwarded && !self.removed {
-            return Err(not_primary());
+        let is_told = |forwarding: &Forwarding| forwarding.removed;
+        if !self.forwarding.as_ref().is_none_or(is_told) {
+            return Err(self.not_primary());
         }
         match self.at_home(file, place, operation, deadline).await? {
             AtHome::Done(value) => {
-                if let Err(error) = attempt().await {
+                if let Err(error) = attempt(self.store()).await {
                     tracing::debug!(%file, %error, "the own copy of a removed file does not follow");
                 }
                 Ok(Some(value))
             }
-            AtHome::Here => attempt().await.map(Some),
+            AtHome::Here => attempt(self.store()).await.map(Some),
             AtHome::Again => Ok(None),
         }
     }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use store::Store;
 use tokio::time::Instant;
 use vfs::{AccessCheck, Credentials, Error, FileSystem, ObjectId, Result, SetAttributes};
 
@@ -116,7 +117,8 @@ async fn adopt(shared: &Arc<ReplicaState>, file: ObjectId, fate: Fate) -> Result
     }
     let torn = fate == Fate::Torn;
     let mut attempts = 0;
-    while !renewing::give_new_version(shared, file, || shared.store.adopt(file, torn)).await {
+    let adopt = |store: Store| async move { store.adopt(file, torn).await };
+    while !renewing::give_new_version(shared, file, adopt).await {
         // Control that was won is there for the next attempt, if that comes soon.
         attempts += 1;
         if attempts == ATTEMPTS {
@@ -145,12 +147,7 @@ async fn cut(shared: &Arc<ReplicaState>, file: ObjectId, size: u64) -> Result<()
         Ok(_) | Err(Error::Stale) => return Ok(()),
         Err(error) => return Err(error),
     }
-    let file_system = ReplicatedFileSystem {
-        shared: shared.clone(),
-        forwarded: false,
-        removed: false,
-        adopting: true,
-    };
+    let file_system = ReplicatedFileSystem::adopting(shared.clone());
     let set = SetAttributes {
         size: Some(size),
         ..SetAttributes::default()

@@ -1,0 +1,276 @@
+//! The one loop in which an operation is tried at this replica, handed to another one, or waits, until it is answered or its client
+//! is told to come again.
+//!
+//! Reads, changes of rows, and changes of data differ in how they are tried; that is one function each.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::Store;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
+
+use super::pin::{DataHook, Effect};
+use super::removed::AtHome;
+use super::{Absence, ReplicatedFileSystem, verdict_by};
+use crate::state::forward::{Expected, Operation};
+use crate::state::ledger::{PendingVerdict, Verdict};
+
+/// Not everything that lets an operation go on is notified of here, such as room in the queues of a peer.
+const UNNOTIFIED: Duration = Duration::from_millis(500);
+
+/// However much happens, a replica that has just said that it is not primary is not asked again at once.
+const CALM: Duration = Duration::from_millis(20);
+
+/// What has come of trying an operation at this replica.
+pub(super) enum Tried<T> {
+    /// The answer.
+    Answer(Result<T>),
+    /// That replica decides about it.
+    Elsewhere(ReplicaSlot),
+    /// Control was asked for.
+    Refused(PendingVerdict),
+    /// The own copy does not know one of the objects.
+    Unknown,
+    /// It is to be tried again now.
+    Again,
+    /// It is to be tried again when something has changed.
+    Later,
+}
+
+impl ReplicatedFileSystem {
+    /// Carries an operation out: `attempt` tries it here, `operation` is what others are asked. `objects` have to be known here.
+    pub(super) async fn carry_out<T, F>(
+        &self,
+        objects: &[ObjectId],
+        attempt: impl Fn() -> F + Send + Sync,
+        operation: impl Fn() -> Operation + Send + Sync,
+        deadline: Instant,
+    ) -> Result<T>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<Tried<T>>> + Send,
+    {
+        let (mut arrived, mut calm) = (false, Duration::ZERO);
+        loop {
+            // What changes from here on counts.
+            let mut changes = self.shared.engine.notifications();
+            let elsewhere = match attempt().await? {
+                Tried::Answer(answer) => return answer,
+                Tried::Again => continue,
+                Tried::Later => None,
+                Tried::Elsewhere(holder) => Some(holder),
+                Tried::Refused(verdict) => match verdict_by(verdict, deadline).await? {
+                    Verdict::Admitted => continue,
+                    Verdict::Elsewhere(holder) => Some(holder),
+                },
+                Tried::Unknown => match self.absence(objects).await {
+                    Absence::Elsewhere(maker) => Some(maker),
+                    Absence::Arrived if !arrived => {
+                        arrived = true;
+                        continue;
+                    }
+                    Absence::Arrived | Absence::Gone => return Err(Error::Stale),
+                },
+            };
+            if let Some(holder) = elsewhere {
+                let handed = self.hand_over(holder, (&operation, false), deadline);
+                if let Some(value) = handed.await? {
+                    return Ok(value);
+                }
+            }
+            changed(&mut changes, calm, deadline).await;
+            calm = CALM;
+        }
+    }
+
+    /// Answers from the copy that is right: the primary's, or else the local one. The first of `objects` is
+    /// the one that decides.
+    pub(super) async fn look<T, F>(
+        &self,
+        objects: &[ObjectId],
+        attempt: impl Fn() -> F + Send + Sync,
+        operation: impl Fn() -> Operation + Send + Sync,
+    ) -> Result<T>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        let deadline = self.deadline();
+        let look = || self.try_to_look(objects, &attempt, &operation, deadline);
+        self.carry_out(objects, look, &operation, deadline).await
+    }
+
+    async fn try_to_look<T, F>(
+        &self,
+        objects: &[ObjectId],
+        attempt: &(impl Fn() -> F + Send + Sync),
+        operation: &(impl Fn() -> Operation + Send + Sync),
+        deadline: Instant,
+    ) -> Result<Tried<T>>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        if self.reads_stale() {
+            return Ok(Tried::Answer(attempt().await));
+        }
+        self.wait_for_lease(deadline).await?;
+        let first = objects[0];
+        if let Some(place) = self.removed_place(first) {
+            return match self.at_home(first, place, operation, deadline).await? {
+                AtHome::Done(value) => Ok(Tried::Answer(Ok(value))),
+                AtHome::Here => {
+                    self.check_removed(first)?;
+                    Ok(Tried::Answer(attempt().await))
+                }
+                AtHome::Again => Ok(Tried::Later),
+            };
+        }
+        match objects.iter().find_map(|object| self.holder(*object)) {
+            Some(holder) if self.shows_frozen() && self.is_lost(holder) => {
+                return Ok(Tried::Answer(attempt().await));
+            }
+            Some(holder) => return Ok(Tried::Elsewhere(holder)),
+            None => objects.iter().try_for_each(|id| self.check_adopted(*id))?,
+        }
+        Ok(match attempt().await {
+            Err(Error::Io(why)) => match self.good_copy(first) {
+                Some(other) => Tried::Elsewhere(other),
+                None => Tried::Answer(Err(Error::Io(why))),
+            },
+            // The copy was read with a lease, or else it is read again.
+            Ok(_) if !self.may_answer() => Tried::Again,
+            Err(Error::Stale) if !self.is_forwarded() => Tried::Unknown,
+            outcome => Tried::Answer(outcome),
+        })
+    }
+
+    /// Carries a change out as soon as this replica may, or has the primary carry it out. `object` is the one whose primary
+    /// decides; `others` have to be known here as well.
+    pub(super) async fn change<T, F>(
+        &self,
+        object: ObjectId,
+        others: &[ObjectId],
+        attempt: impl Fn(Store) -> F + Send + Sync,
+        operation: impl Fn() -> Operation + Send + Sync,
+    ) -> Result<T>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        if self.shared.engine.is_alone() {
+            return attempt(self.store()).await;
+        }
+        let deadline = self.deadline();
+        if let Some(unanswered) = self.shared.outcomes.take(&operation, Instant::now()) {
+            let found = self.find_out(operation(), unanswered, deadline);
+            if let Some(value) = found.await? {
+                return Ok(value);
+            }
+        }
+        let objects: Vec<ObjectId> = [object].iter().chain(others).copied().collect();
+        let change = || self.try_to_change(object, &attempt, &operation, deadline);
+        self.carry_out(&objects, change, &operation, deadline).await
+    }
+
+    async fn try_to_change<T, F>(
+        &self,
+        object: ObjectId,
+        attempt: &(impl Fn(Store) -> F + Send + Sync),
+        operation: &(impl Fn() -> Operation + Send + Sync),
+        deadline: Instant,
+    ) -> Result<Tried<T>>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        self.wait_for_lease(deadline).await?;
+        if let Some(place) = self.removed_place(object) {
+            let done = self.change_removed(object, place, attempt, operation, deadline);
+            return Ok(done
+                .await?
+                .map_or(Tried::Later, |value| Tried::Answer(Ok(value))));
+        }
+        // What another replica controls must not be judged by the local copy, not even to refuse it.
+        if self.holder(object).is_some()
+            && let Some(elsewhere) = self.claim(object, deadline).await?
+        {
+            return Ok(Tried::Elsewhere(elsewhere));
+        }
+        let hook = Arc::new(self.hook());
+        let outcome = attempt(self.shared.store.with_hook(hook.clone())).await;
+        match (hook.take_refusal(), outcome) {
+            (Some(verdict), Err(_)) => Ok(Tried::Refused(verdict)),
+            (None, Err(Error::Stale)) if !self.is_forwarded() => Ok(Tried::Unknown),
+            (_, outcome) => Ok(Tried::Answer(self.answered(object, outcome).await)),
+        }
+    }
+
+    /// Carries a change of a file's data out here, or has the primary do it.
+    pub(super) async fn change_data<T, F>(
+        &self,
+        file: ObjectId,
+        effect: Effect,
+        attempt: impl Fn(Store) -> F + Send + Sync,
+        operation: impl Fn() -> Operation + Send + Sync,
+    ) -> Result<T>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        let deadline = self.deadline();
+        if !matches!(effect, Effect::Cut(0)) {
+            self.mended(file, deadline).await?;
+        }
+        let change = || self.try_to_change_data((file, &effect), &attempt, &operation, deadline);
+        self.carry_out(&[file], change, &operation, deadline).await
+    }
+
+    async fn try_to_change_data<T, F>(
+        &self,
+        (file, effect): (ObjectId, &Effect),
+        attempt: &(impl Fn(Store) -> F + Send + Sync),
+        operation: &(impl Fn() -> Operation + Send + Sync),
+        deadline: Instant,
+    ) -> Result<Tried<T>>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        let alone = self.shared.engine.is_alone();
+        if !alone {
+            self.wait_for_lease(deadline).await?;
+            if let Some(place) = self.removed_place(file) {
+                let done = self.change_removed(file, place, attempt, operation, deadline);
+                return Ok(done
+                    .await?
+                    .map_or(Tried::Later, |value| Tried::Answer(Ok(value))));
+            }
+            self.check_adopted(file)?;
+            // The copy says whether somebody shares what is changed.
+            match self.local(file).await {
+                Err(Error::Stale) if !self.is_forwarded() => return Ok(Tried::Unknown),
+                known => known?,
+            };
+        }
+        let hook = Arc::new(DataHook::new(self, file, effect.clone()));
+        let outcome = attempt(self.shared.store.with_hook(hook.clone())).await;
+        hook.finish(outcome.is_ok());
+        match (hook.admission.take_refusal(), outcome) {
+            (Some(verdict), Err(_)) => Ok(Tried::Refused(verdict)),
+            (_, outcome) if alone || !hook.held() => Ok(Tried::Answer(outcome)),
+            (_, outcome) => Ok(Tried::Answer(self.answered(file, outcome).await)),
+        }
+    }
+}
+
+/// Returns when something has changed since the receiver was made, but not before it has been calm for a while.
+async fn changed(changes: &mut watch::Receiver<u64>, calm: Duration, deadline: Instant) {
+    tokio::time::sleep(calm).await;
+    let latest = deadline.min(Instant::now() + UNNOTIFIED);
+    // Whether something happened or time passed makes no difference.
+    let _ = tokio::time::timeout_at(latest, changes.changed()).await;
+}

@@ -1,0 +1,79 @@
+//! One operation at the parts of a store, with the commit hook that it brings.
+//!
+//! What changes rows that replicas keep too is done by an [`Operation`]; what belongs to this copy alone is done by
+//! [`Inner`] itself.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use vfs::{Error, ObjectId, Result};
+
+use crate::commit_hook::CommitHook;
+use crate::inner::{Inner, detached};
+use crate::mutation::{Mutation, wait_for_room};
+use crate::space::Demand;
+
+/// The parts of a store, and the hook that is asked before what is changed through this is committed.
+#[derive(Clone)]
+pub(crate) struct Operation {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) hook: Option<Arc<dyn CommitHook>>,
+}
+
+impl Deref for Operation {
+    type Target = Arc<Inner>;
+
+    fn deref(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+impl Operation {
+    /// [`Inner::begin`].
+    pub(crate) async fn begin(&self, demand: Demand) -> Result<Mutation<'_>> {
+        let mutation = self.inner.begin(demand).await?;
+        Ok(mutation.asking(self.hook.clone()))
+    }
+
+    /// The same for what gives something back, and is never refused for good: whoever lacks room for it comes again.
+    pub(crate) async fn begin_release(&self) -> Result<Mutation<'_>> {
+        self.begin(Demand::Removal).await.map_err(wait_for_room)
+    }
+
+    /// [`Inner::begin_upkeep`].
+    pub(crate) async fn begin_upkeep(&self) -> Result<Mutation<'_>> {
+        let mutation = self.inner.begin_upkeep().await?;
+        Ok(mutation.asking(self.hook.clone()))
+    }
+
+    /// Changes the data of a file, to the end even if whoever waits for it goes away: half of it must not be left behind, and
+    /// the hook hears of the end.
+    pub(crate) async fn change_data<T, F>(
+        &self,
+        id: ObjectId,
+        work: impl FnOnce(Operation) -> F + Send + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let operation = self.clone();
+        detached(async move {
+            let Some(hook) = operation.hook.clone() else {
+                return work(operation).await;
+            };
+            let row = operation.object(id)?;
+            hook.before_data(row.touched(id), row.links > 0)?;
+            let outcome = work(operation).await;
+            hook.after_data(outcome.is_ok());
+            outcome
+        })
+        .await
+    }
+}
+
+/// What is said of a change of a replicated tree for which nobody answers.
+pub(crate) fn no_hook() -> Error {
+    Error::Io("a change that replicas keep was made without a commit hook; please report it".into())
+}
