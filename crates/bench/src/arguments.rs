@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Server(ServerArguments),
     /// Drive one server that runs already
     Load(LoadArguments),
+    /// Count the system calls of the server for a small file created, and for one removed
+    Count(CountArguments),
     /// Measure what replication costs and brings, over an emulated wide area network
     Replication(ReplicationArguments),
     /// Measure how long a lost server is missed, and what it costs to be prepared
@@ -169,5 +171,18 @@ pub(crate) struct LoadArguments {
     pub(crate) clients: usize,
     /// For how long
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CountArguments {
+    /// Folder on the disk to use, where a work folder is made and removed
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub(crate) disk: PathBuf,
+    /// The server program [default: the one built beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) meridian: Option<PathBuf>,
+    /// For how long files are created
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub(crate) seconds: f64,
 }

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Pid;
 use serde::Serialize;
 use testbed::{Ganesha, Service, Site};
 
@@ -124,19 +125,28 @@ impl Contender {
         &self.target
     }
 
+    /// Its process.
+    pub(crate) fn pid(&mut self) -> Result<Pid> {
+        let title = self.kind.title();
+        let pid = self.service().pid();
+        pid.with_context(|| format!("{title} was never started"))
+    }
+
+    fn service(&mut self) -> &mut Service {
+        match &mut self.server {
+            Server::Meridian(service) => service,
+            Server::Ganesha(ganesha) => ganesha.service(),
+        }
+    }
+
     /// The processor time it has used so far.
     ///
     /// # Errors
     /// Fails when the server has died.
     pub(crate) fn processor_time(&mut self) -> Result<ProcessorTime> {
         let title = self.kind.title();
-        let service = match &mut self.server {
-            Server::Meridian(service) => service,
-            Server::Ganesha(ganesha) => ganesha.service(),
-        };
-        let pid = service
-            .pid()
-            .with_context(|| format!("{title} was never started"))?;
+        let pid = self.pid()?;
+        let service = self.service();
         let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))
             .with_context(|| format!("{title} has died; its log is {}", service.log().display()))?;
         let time = ProcessorTime::in_stat(&stat);

@@ -6,6 +6,7 @@
 //!   `make bench-replication` calls it, with a trace that `bench record` has made.
 //! - `bench failover` kills servers of such sets, and measures until work goes on. `make bench-failover` calls it.
 //! - `bench paper` repeats the experiments of the papers; `make bench-paper` calls it.
+//! - `bench count` counts the system calls that the server makes for one operation.
 //! - `bench load` drives one server that runs already, for a profiler to look at.
 //!
 //! Everything that is read is compared with what was written, and everything that is counted is
@@ -19,6 +20,7 @@
 mod arguments;
 mod comparison;
 mod contender;
+mod count;
 mod failover;
 mod figures;
 mod load;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Server(server) => comparison::run(&server),
         Command::Load(load) => load::run(&load),
+        Command::Count(arguments) => count::run(&arguments),
         Command::Replication(arguments) => replication::run(&arguments),
         Command::Failover(arguments) => failover::run(&arguments),
         Command::Paper(arguments) => paper::run(&arguments),
