@@ -1,7 +1,7 @@
 //! Files of a set on disk: readable by their handler only, replaced whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -63,14 +63,28 @@ pub(crate) fn remove(path: &Path) -> Result<(), SetError> {
     synced.map_err(io_error(path))
 }
 
-/// Reads a file whole.
+/// More than any file of a set has, in bytes. What is longer is no file of ours.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Reads a file whole. What is no regular file is damage: a FIFO would keep the reader waiting until somebody writes.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, SetError> {
-    fs::read(path).map_err(io_error(path))
+    if !fs::metadata(path).map_err(io_error(path))?.is_file() {
+        return Err(damaged(path, "it is not a regular file"));
+    }
+    let file = File::open(path).map_err(io_error(path))?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io_error(path))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(damaged(path, "it is longer than any such file"));
+    }
+    Ok(bytes)
 }
 
 /// Reads a file of text whole.
 pub(crate) fn read(path: &Path) -> Result<String, SetError> {
-    fs::read_to_string(path).map_err(io_error(path))
+    String::from_utf8(read_bytes(path)?).map_err(|_| damaged(path, "it is not text"))
 }
 
 /// Keeps other processes from changing the set's files while it lives.
@@ -91,5 +105,34 @@ impl DirectoryLock {
             .map_err(io_error(&path))?;
         file.lock().map_err(io_error(&path))?;
         Ok(DirectoryLock { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_of_a_set_is_damage_and_holds_up_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let made = std::process::Command::new("mkfifo")
+            .arg(path("fifo"))
+            .status();
+        assert!(made.unwrap().success());
+        fs::create_dir(path("folder")).unwrap();
+        fs::write(path("bytes"), [b'a', 0xff, b'b']).unwrap();
+        let long = File::create(path("long")).unwrap();
+        long.set_len(FILE_BYTES_MAX + 1).unwrap();
+        for name in ["fifo", "folder", "bytes", "long"] {
+            let error = read(&path(name)).unwrap_err();
+            let named =
+                matches!(&error, SetError::Damaged { path: told, .. } if *told == path(name));
+            assert!(named, "{error}");
+        }
+        assert!(matches!(
+            read(&path("missing")),
+            Err(SetError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound
+        ));
     }
 }
