@@ -39,6 +39,8 @@ pub struct ViewStatus {
     pub obstacle: Option<String>,
     /// For so long clients may be answered if nothing more is promised, in seconds; `None`: for ever.
     pub lease_seconds: Option<f64>,
+    /// Who counts for majorities of the agreement on views. One that was removed counts until the others have agreed on that.
+    pub voters: BTreeSet<u64>,
     /// The members.
     pub members: Vec<MemberView>,
     /// Replicas that were lost, and are not back.
@@ -143,6 +145,8 @@ impl Replica {
         let state = shared.view_state().filter(|_| !removed).unwrap_or_default();
         let leader = shared.views.get().and_then(|views| views.leader());
         let leader = leader.filter(|_| !removed);
+        let voters = shared.views.get().filter(|_| !removed);
+        let voters = voters.map(|views| views.voters()).unwrap_or_default();
         let audit = state.audit.iter().map(|entry| AuditView {
             epoch: entry.epoch,
             at_unix_s: entry.at_unix_s,
@@ -161,6 +165,7 @@ impl Replica {
             },
             #[expect(clippy::cast_precision_loss, reason = "for people")]
             lease_seconds: left.map(|micros| micros as f64 / 1e6),
+            voters: voters.into_iter().flatten().collect(),
             members: members(&state),
             losses: self.losses(&state),
             audit: audit.collect(),

@@ -367,14 +367,17 @@ impl From<Denial> for ViewError {
     }
 }
 
-#[cfg(test)]
 impl Views {
-    /// Who votes, by the library: one set, or two while it changes.
-    pub(crate) fn voters(&self) -> Vec<BTreeSet<u64>> {
+    /// Who votes, by the library: one set, or two while it changes. It follows the members within moments.
+    #[must_use]
+    pub fn voters(&self) -> Vec<BTreeSet<u64>> {
         let stored = self.core.raft.metrics().borrow().membership_config.clone();
         stored.membership().get_joint_config().clone()
     }
+}
 
+#[cfg(test)]
+impl Views {
     /// Who receives the log without a vote.
     pub(crate) fn listeners(&self) -> Vec<u64> {
         let stored = self.core.raft.metrics().borrow().membership_config.clone();

@@ -58,17 +58,23 @@ fn too_few_are_left(view: &ViewStatus, slot: u16) -> Option<String> {
     let votes =
         |member: &&server::ViewMemberStatus| member.active || member.excluded_at_unix_s.is_some();
     let voters = || view.members.iter().filter(votes);
-    let majority = voters().count() / 2 + 1;
+    // One that was removed a moment ago counts until the others have agreed on that, and agrees to nothing.
+    let is_member = |slot: u64| {
+        let mut members = view.members.iter();
+        members.any(|member| u64::from(member.slot) == slot)
+    };
+    let removed = view.voters.iter().filter(|slot| !is_member(**slot)).count();
+    let count = voters().count() + removed;
+    let majority = count / 2 + 1;
     let left = voters().filter(|member| member.active && member.slot != slot);
     let left = left.count();
     let goes = voters().any(|member| member.slot == slot);
     (goes && left < majority).then(|| {
         format!(
-            "without replica {slot} only {left} of {} members would take part, and {majority} have to agree on its removal, so \
+            "without replica {slot} only {left} of {count} members would take part, and {majority} have to agree on its removal, so \
              that the set would stand still for good. Let another server join first (`meridian set invite`; a witness is enough), or \
              start those that are away. If those that are away are gone for ever, with replica {slot} among them, stop the others and go \
-             on with them alone: `meridian set recover --survivors` with their numbers",
-            voters().count()
+             on with them alone: `meridian set recover --survivors` with their numbers"
         )
     })
 }
@@ -181,6 +187,7 @@ mod tests {
             obstacle: None,
             lease_ms: None,
             names: std::collections::BTreeMap::new(),
+            voters: Vec::new(),
             members: (1..).zip(members).map(member).collect(),
             losses: Vec::new(),
             audit: Vec::new(),
@@ -206,5 +213,10 @@ mod tests {
         assert!(!refused(&[HERE, NEW], 2), "it never took part");
         assert!(!refused(&[HERE, HERE, NEW], 3));
         assert!(!refused(&[HERE], 2), "it was not taken in");
+        // Of four the fourth was removed a moment ago, and the others have not agreed on that yet.
+        let mut soon = view(&[HERE, HERE, HERE]);
+        assert_eq!(too_few_are_left(&soon, 3), None);
+        soon.voters = vec![1, 2, 3, 4];
+        assert!(too_few_are_left(&soon, 3).is_some());
     }
 }

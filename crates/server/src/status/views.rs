@@ -30,6 +30,10 @@ pub struct ViewStatus {
     /// What they are called, by slot; absent in what older servers say.
     #[serde(default)]
     pub names: MemberNames,
+    /// The replicas that count for majorities, by slot; one that was removed does until the others have agreed on that. Empty in what
+    /// older servers say.
+    #[serde(default)]
+    pub voters: Vec<u64>,
     /// The configured replicas, by slot.
     pub members: Vec<ViewMemberStatus>,
     /// Replicas that left the view with controls that may still stand.
@@ -118,6 +122,7 @@ impl ViewStatus {
             // Casts saturate.
             lease_ms: view.lease_seconds.map(|seconds| (seconds * 1e3) as u64),
             names: MemberNames::new(),
+            voters: view.voters.into_iter().collect(),
             members: view.members.into_iter().map(member).collect(),
             losses: view.losses.into_iter().map(loss).collect(),
             audit: Vec::new(),

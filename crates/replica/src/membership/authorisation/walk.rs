@@ -319,7 +319,8 @@ async fn assert_turned_away(site: &Site, files: &Crashed, incarnation: u64) {
 fn knows(site: &Site, slot: u16) -> bool {
     let view = site.replica.view_status();
     let status = site.replica.status();
-    view.members.iter().any(|member| member.slot == slot)
+    view.voters.contains(&u64::from(slot))
+        || view.members.iter().any(|member| member.slot == slot)
         || view.losses.iter().any(|loss| loss.slot == slot)
         || status.peers.iter().any(|peer| peer.slot == slot)
         || status
