@@ -26,6 +26,7 @@ fn every_server_is_restarted_in_turn_while_clients_work() -> Result<()> {
     }
     let base = tempfile::tempdir()?;
     let order = Order {
+        witness: false,
         profile: Profile {
             seed: SEED,
             sites: SITES,
