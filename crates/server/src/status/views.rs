@@ -312,6 +312,7 @@ impl ViewStatus {
             obstacle: None,
             lease_ms: Some(4230),
             names: [(3, "gamma".to_owned())].into(),
+            voters: Vec::new(),
             members: vec![
                 present.clone(),
                 ViewMemberStatus { slot: 2, ..present },
