@@ -1,4 +1,4 @@
-//! The lease under which a data server answers for a home (rule 4).
+//! The lease under which a data server answers for a home (rule 4), and a metadata server keeps copies of another (rule 13).
 //!
 //! It counts from the asking at the data server, and from the giving at the home, so a data server that is cut off stops by itself
 //! before the home acts as if it had stopped.
@@ -26,12 +26,14 @@ impl Default for LeaseSettings {
 
 impl LeaseSettings {
     /// Until when a data server may rely on a lease that it asked for at `asked`.
-    pub(crate) fn relied_upon_until(&self, asked: Moment) -> Moment {
+    #[must_use]
+    pub fn relied_upon_until(&self, asked: Moment) -> Moment {
         asked.after(self.length.saturating_sub(self.drift()))
     }
 
     /// From when on no data server relies on a lease that was given at `given` or before.
-    pub(crate) fn promised_until(&self, given: Moment) -> Moment {
+    #[must_use]
+    pub fn promised_until(&self, given: Moment) -> Moment {
         given.after(self.length + self.drift())
     }
 

@@ -69,6 +69,7 @@
 
 mod clock;
 mod history;
+pub mod homes;
 pub mod invariants;
 mod locks;
 mod network;

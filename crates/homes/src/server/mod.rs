@@ -1,0 +1,329 @@
+//! One run of a metadata server: what it decides as a home, what it prepares for others, and what it has copies of.
+
+mod copies;
+mod deciding;
+mod holders;
+mod locks;
+mod looking;
+mod peer;
+mod preparing;
+
+use crate::book::Book;
+use crate::message::{Body, Message, OperationName};
+use crate::part::Part;
+use crate::rules::Rules;
+use crate::tree::{Recovered, Tree};
+use crate::wish::{Answer, Call, Origin, Wish};
+use control::Moment;
+use deciding::Operation;
+use locks::Locks;
+use looking::{Question, Waiter};
+use peer::Peer;
+use pool::{HomeNumber, LeaseSettings};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use vfs::ObjectId;
+
+/// Times, bounds and rules of a metadata server.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The leases under which copies are kept.
+    pub lease: LeaseSettings,
+    /// How often it is said again what was not answered.
+    pub repeat: Duration,
+    /// How many objects each other metadata server may have copies of.
+    pub copies_max: usize,
+    /// For tests: the rules in force.
+    pub rules: Rules,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            lease: LeaseSettings::default(),
+            repeat: Duration::from_millis(200),
+            copies_max: 1 << 16,
+            rules: Rules::ALL,
+        }
+    }
+}
+
+/// What is to be done. In the order given, and after everything that the same call or earlier ones committed is stable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A message for another metadata server.
+    Send(HomeNumber, Message),
+    /// The answer to a client that asked here.
+    Answer(Origin, Answer),
+}
+
+/// One call: when it comes, what it works on, and what comes of it.
+struct Turn<'a> {
+    now: Moment,
+    tree: &'a mut dyn Tree,
+    commands: Vec<Command>,
+}
+
+/// One run of a metadata server.
+#[derive(Clone, Debug)]
+pub struct MetadataServer {
+    number: HomeNumber,
+    run: u64,
+    book: Book,
+    settings: Settings,
+    /// Until then there may be copies of which the run before knew.
+    forgotten_until: Moment,
+    peers: BTreeMap<HomeNumber, Peer>,
+    /// Changes that clients asked for here, until they are answered, and who decides them.
+    requests: BTreeMap<Origin, (HomeNumber, Wish)>,
+    /// Questions to other homes that are not answered yet.
+    questions: BTreeMap<u64, Question>,
+    next_question: u64,
+    /// What each client was answered last here, refusals included.
+    answers: BTreeMap<u64, (u64, Answer)>,
+    /// What this home is about to decide, by number.
+    operations: BTreeMap<u64, Operation>,
+    next_operation: u64,
+    /// What was carried out, and who may not know.
+    decided: BTreeMap<OperationName, BTreeSet<HomeNumber>>,
+    /// What others decide, stably prepared here.
+    prepared: BTreeMap<OperationName, BTreeMap<u8, Part>>,
+    /// The same while copies are being taken back.
+    preparing: BTreeMap<(OperationName, u8), Part>,
+    /// What others decided and this home carried out, until nobody speaks of it any more.
+    finished: BTreeSet<OperationName>,
+    locks: Locks,
+    waiting: BTreeMap<ObjectId, Vec<Waiter>>,
+    /// Those that need not wait any more.
+    woken: VecDeque<Waiter>,
+    ticked: Moment,
+}
+
+impl MetadataServer {
+    /// A metadata server that starts, with a number of its run that is larger than those before, and not 0; and what it says at
+    /// once.
+    #[must_use]
+    pub fn new(
+        number: HomeNumber,
+        run: u64,
+        book: Book,
+        settings: Settings,
+        started: Moment,
+        recovered: Recovered,
+    ) -> (MetadataServer, Vec<Command>) {
+        let others = book.homes().into_iter().filter(|home| *home != number);
+        let forgotten_until = match settings.rules.forgotten_copies_waited_for() {
+            true => settings.lease.promised_until(started),
+            false => started,
+        };
+        let mut server = MetadataServer {
+            number,
+            run,
+            peers: others.map(|home| (home, Peer::default())).collect(),
+            book,
+            settings,
+            forgotten_until,
+            requests: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            next_question: 1,
+            answers: recovered.answers,
+            operations: BTreeMap::new(),
+            next_operation: 1,
+            decided: recovered.decided,
+            prepared: recovered.prepared,
+            preparing: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            locks: Locks::new(settings.rules),
+            waiting: BTreeMap::new(),
+            woken: VecDeque::new(),
+            ticked: started,
+        };
+        for (operation, parts) in &server.prepared {
+            for part in parts.values() {
+                let (object, claim) = (part.object(), part.claim());
+                server.locks.take(*operation, object, claim.clone());
+                server.locks.prepared(*operation, object, &claim);
+            }
+        }
+        let homes: Vec<HomeNumber> = server.peers.keys().copied().collect();
+        let hello = |home| Command::Send(home, server.message(home, Body::Hello));
+        let commands = homes.into_iter().map(hello).collect();
+        (server, commands)
+    }
+
+    /// A client asks, or repeats.
+    pub fn call(
+        &mut self,
+        now: Moment,
+        tree: &mut dyn Tree,
+        origin: Origin,
+        call: Call,
+    ) -> Vec<Command> {
+        self.turn(now, tree, |server, turn| match call {
+            Call::Change(wish) => server.ask_for_change(turn, origin, wish),
+            Call::Look(look) => server.ask_for_client(turn, origin, look),
+        })
+    }
+
+    /// Another metadata server has sent a message.
+    pub fn receive(
+        &mut self,
+        now: Moment,
+        tree: &mut dyn Tree,
+        from: HomeNumber,
+        message: Message,
+    ) -> Vec<Command> {
+        self.turn(now, tree, |server, turn| {
+            if server.admits(turn, from, &message) {
+                server.act(turn, from, message.body);
+            }
+        })
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Moment, tree: &mut dyn Tree) -> Vec<Command> {
+        self.ticked = now;
+        self.turn(now, tree, |server, turn| {
+            server.repeat_questions(turn);
+            server.repeat_tellings(turn);
+            server.repeat_operations(turn);
+            server.go_on(turn);
+        })
+    }
+
+    /// When [`MetadataServer::tick`] has something to do.
+    #[must_use]
+    pub fn wakes(&self) -> Option<Moment> {
+        let is_idle = self.requests.is_empty()
+            && self.questions.is_empty()
+            && self.operations.is_empty()
+            && self.decided.is_empty()
+            && self.prepared.is_empty()
+            && self.preparing.is_empty()
+            && self.peers.values().all(Peer::has_been_told);
+        (!is_idle).then(|| self.ticked.after(self.settings.repeat))
+    }
+
+    /// Whether nothing is under way, locked, or waited for.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.wakes().is_none() && self.locks.is_empty() && self.waiting.is_empty()
+    }
+
+    /// A client is gone, and nothing of it is under way: what it was answered is not needed any more.
+    pub fn forget(&mut self, client: u64) {
+        self.answers.remove(&client);
+    }
+
+    fn turn(
+        &mut self,
+        now: Moment,
+        tree: &mut dyn Tree,
+        act: impl FnOnce(&mut MetadataServer, &mut Turn<'_>),
+    ) -> Vec<Command> {
+        let mut turn = Turn {
+            now,
+            tree,
+            commands: Vec::new(),
+        };
+        act(self, &mut turn);
+        while let Some(waiter) = self.woken.pop_front() {
+            self.resume(&mut turn, waiter);
+        }
+        turn.commands
+    }
+
+    fn act(&mut self, turn: &mut Turn<'_>, from: HomeNumber, body: Body) {
+        match body {
+            Body::Hello => {}
+            Body::Request { origin, wish } => self.request(turn, from, origin, wish),
+            Body::Answered { origin, answer } => self.answered(turn, origin, answer),
+            Body::Fetch {
+                question,
+                asked,
+                look,
+            } => self.fetch(turn, (from, question, asked), look),
+            Body::Fetched {
+                question,
+                answer,
+                told,
+                lease,
+                keep,
+            } => self.fetched(turn, from, (question, answer), (told, lease, keep)),
+            Body::Tell { number, object } => self.told_by(turn, from, number, object),
+            Body::Told { number } => {
+                if let Some(peer) = self.peers.get_mut(&from) {
+                    peer.has_taken(number);
+                }
+                self.go_on(turn);
+            }
+            Body::Prepare {
+                operation,
+                index,
+                part,
+            } => self.prepare(turn, from, (operation, index), part),
+            Body::Prepared {
+                operation,
+                index,
+                result,
+            } => self.is_prepared(turn, from, (operation, index), result),
+            Body::Finish { operation, done } => self.finish(turn, from, operation, done),
+            Body::Finished { operation } => self.is_finished(turn, from, operation),
+            Body::Ask { operation } => self.tell_outcome(turn, from, operation),
+        }
+    }
+
+    fn message(&self, to: HomeNumber, body: Body) -> Message {
+        let active = self.operations.keys().next().copied();
+        let own = self.decided.keys().filter(|name| name.run == self.run);
+        let decided = own.map(|name| name.number).min();
+        let oldest = active.into_iter().chain(decided).min();
+        Message {
+            from_run: self.run,
+            to_run: self.peers.get(&to).map_or(0, |peer| peer.run),
+            oldest: oldest.unwrap_or(self.next_operation),
+            body,
+        }
+    }
+
+    fn send(&self, turn: &mut Turn<'_>, to: HomeNumber, body: Body) {
+        turn.commands
+            .push(Command::Send(to, self.message(to, body)));
+    }
+
+    fn wait(&mut self, object: ObjectId, waiter: Waiter) {
+        let waiting = self.waiting.entry(object).or_default();
+        if !waiting.contains(&waiter) {
+            waiting.push(waiter);
+        }
+    }
+
+    /// An operation is over: what waited for it goes on.
+    fn release(&mut self, operation: OperationName) {
+        for object in self.locks.release(operation) {
+            let waiters = self.waiting.remove(&object);
+            self.woken.extend(waiters.into_iter().flatten());
+        }
+    }
+
+    fn resume(&mut self, turn: &mut Turn<'_>, waiter: Waiter) {
+        match waiter {
+            Waiter::Operation(number) => self.advance(turn, number),
+            Waiter::Prepare(from, step, part) => self.prepare(turn, from, step, part),
+            Waiter::Fetch(asker, look) => self.fetch(turn, asker, look),
+            Waiter::Own(purpose, look) => self.ask_for(turn, purpose, look),
+        }
+    }
+
+    /// Copies may be gone that something waits for.
+    fn go_on(&mut self, turn: &mut Turn<'_>) {
+        let operations: Vec<u64> = self.operations.keys().copied().collect();
+        for number in operations {
+            self.revoked(turn, number);
+        }
+        let preparing: Vec<_> = self.preparing.keys().copied().collect();
+        for step in preparing {
+            self.make_prepared(turn, step);
+        }
+    }
+}

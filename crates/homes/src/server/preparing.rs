@@ -1,0 +1,154 @@
+//! What a home does for an operation that another one decides (rule 15).
+
+use super::looking::Waiter;
+use super::{MetadataServer, Turn};
+use crate::message::{Body, OperationName};
+use crate::part::{self, Part};
+use crate::tree::Record;
+use crate::wish::Refusal;
+use pool::HomeNumber;
+use vfs::ObjectId;
+
+impl MetadataServer {
+    pub(super) fn prepare(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: HomeNumber,
+        (operation, index): (OperationName, u8),
+        part: Part,
+    ) {
+        if operation.decider != from || self.is_over(operation) {
+            return;
+        }
+        let parts = self.prepared.get(&operation);
+        if parts.is_some_and(|parts| parts.contains_key(&index)) {
+            let result = part.verify(turn.tree);
+            let prepared = Body::Prepared {
+                operation,
+                index,
+                result,
+            };
+            return self.send(turn, from, prepared);
+        }
+        if self.preparing.contains_key(&(operation, index)) {
+            return;
+        }
+        let (object, claim) = (part.object(), part.claim());
+        if self.book.home(object) != Some(self.number) {
+            return;
+        }
+        if self.locks.conflicts(operation, object, &claim) {
+            return self.wait(object, Waiter::Prepare(from, (operation, index), part));
+        }
+        let result = part.verify(turn.tree);
+        if result == Err(Refusal::Changed) {
+            let prepared = Body::Prepared {
+                operation,
+                index,
+                result,
+            };
+            return self.send(turn, from, prepared);
+        }
+        self.locks.take(operation, object, claim);
+        if result.is_ok() {
+            // Also where nobody waits for it: otherwise copies stay as long as the outcome does not come.
+            self.tell(turn, object);
+        }
+        self.preparing.insert((operation, index), part);
+        self.make_prepared(turn, (operation, index));
+    }
+
+    /// Whether nothing may be prepared for it any more.
+    fn is_over(&self, operation: OperationName) -> bool {
+        if !self.settings.rules.finished_remembered() {
+            return false;
+        }
+        let peer = self.peers.get(&operation.decider);
+        self.finished.contains(&operation)
+            || peer.is_some_and(|peer| {
+                operation.run < peer.run
+                    || operation.run == peer.run && operation.number < peer.oldest
+            })
+    }
+
+    /// A part is prepared when nobody relies on a copy any more.
+    pub(super) fn make_prepared(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (operation, index): (OperationName, u8),
+    ) {
+        let Some(part) = self.preparing.get(&(operation, index)) else {
+            return;
+        };
+        let (object, result) = (part.object(), part.verify(turn.tree));
+        let revokes = result.is_ok() && part.revokes();
+        if revokes && !self.is_revoked(turn.now, object) {
+            return;
+        }
+        let Some(part) = self.preparing.remove(&(operation, index)) else {
+            return;
+        };
+        self.locks.prepared(operation, object, &part.claim());
+        if self.settings.rules.prepared_is_stable() {
+            let record = Record::Prepared(operation, index, part.clone());
+            turn.tree.commit(vec![record]);
+        }
+        self.prepared
+            .entry(operation)
+            .or_default()
+            .insert(index, part);
+        let prepared = Body::Prepared {
+            operation,
+            index,
+            result,
+        };
+        self.send(turn, operation.decider, prepared);
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: HomeNumber,
+        operation: OperationName,
+        done: bool,
+    ) {
+        if operation.decider != from {
+            return;
+        }
+        for waiting in self.waiting.values_mut() {
+            waiting.retain(
+                |waiter| !matches!(waiter, Waiter::Prepare(_, (name, _), _) if *name == operation),
+            );
+        }
+        self.preparing.retain(|(name, _), _| *name != operation);
+        if let Some(parts) = self.prepared.remove(&operation) {
+            let mut batch = Vec::new();
+            if done {
+                batch = part::effects(parts.values(), turn.tree);
+            }
+            batch.push(Record::Settled(operation));
+            turn.tree.commit(batch);
+            if done {
+                let changed: Vec<ObjectId> = parts.values().map(Part::object).collect();
+                changed
+                    .into_iter()
+                    .for_each(|object| self.tell(turn, object));
+                self.finished.insert(operation);
+            }
+        }
+        self.release(operation);
+        if done {
+            self.send(turn, from, Body::Finished { operation });
+        }
+    }
+
+    /// Asks again what became of what is prepared.
+    pub(super) fn ask_for_outcomes(&self, turn: &mut Turn<'_>) {
+        for operation in self.prepared.keys() {
+            let ask = Body::Ask {
+                operation: *operation,
+            };
+            self.send(turn, operation.decider, ask);
+        }
+    }
+}

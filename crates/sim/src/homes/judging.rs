@@ -1,0 +1,163 @@
+//! What the clients are answered, and what is there at the end, against the model.
+
+use super::model::{Model, at_once, plain};
+use super::world::{Asked, Event, LEASE, World, micros};
+use crate::Violation;
+use ::homes::{Answer, Call, Look, Origin};
+use control::Moment;
+use std::collections::BTreeMap;
+
+impl World {
+    pub(super) fn check_end(&mut self) -> Result<(), Violation> {
+        let (mut rows, mut entries) = (BTreeMap::new(), BTreeMap::new());
+        for home in &self.homes {
+            let shelf = &home.disk.stable;
+            rows.extend(
+                shelf
+                    .rows
+                    .iter()
+                    .map(|(object, row)| (*object, plain(Answer::Row(*row)))),
+            );
+            entries.extend(shelf.entries.clone());
+            if !shelf.recovered.prepared.is_empty() || !shelf.recovered.decided.is_empty() {
+                let at = (self.plan.seed, Moment(self.now));
+                let sight = format!("{:?}", shelf.recovered);
+                return Err(Violation {
+                    invariant: "no debts",
+                    sight,
+                    at,
+                });
+            }
+        }
+        let model = self
+            .states
+            .last()
+            .map(|(_, model)| model.clone())
+            .unwrap_or_else(Model::new);
+        let expected: BTreeMap<_, _> = model
+            .rows
+            .iter()
+            .map(|(object, row)| (*object, plain(Answer::Row(*row))))
+            .collect();
+        if rows != expected || entries != model.entries {
+            let sight = format!(
+                "rows {rows:?}\nexpected {expected:?}\nnames {entries:?}\nexpected {:?}",
+                model.entries
+            );
+            self.broken("same tree", sight);
+        }
+        self.violation.take().map_or(Ok(()), Err)
+    }
+
+    /// The moment of an operation.
+    pub(super) fn is_stable(&mut self, record: &homes::Record) {
+        let homes::Record::Answered(origin, answer) = record else {
+            return;
+        };
+        if let Some((at, before)) = self.done.insert(*origin, (self.now, *answer)) {
+            return self.broken(
+                "once",
+                format!("{origin:?} done at {at} ({before:?}) and again ({answer:?})"),
+            );
+        }
+        let client = usize::try_from(origin.client)
+            .ok()
+            .and_then(|client| self.clients.get(client));
+        let asked = client
+            .filter(|client| client.number == origin.number)
+            .and_then(|client| client.asked.clone());
+        let (
+            Some(Asked {
+                call: Call::Change(wish),
+                ..
+            }),
+            Answer::Done(made),
+        ) = (asked, *answer)
+        else {
+            return self.broken("asked", format!("{origin:?} is not under way: {answer:?}"));
+        };
+        self.count += 1;
+        let mut model = self
+            .states
+            .last()
+            .map(|(_, model)| model.clone())
+            .unwrap_or_else(Model::new);
+        let refusals = model.refusals(&wish);
+        if !refusals.is_empty() {
+            return self.broken(
+                "possible",
+                format!("{wish:?} was done in spite of {refusals:?}"),
+            );
+        }
+        model.apply(&wish, made);
+        if self.traced {
+            eprintln!("{} DONE {origin:?} {wish:?} {made:?}", self.now);
+        }
+        self.states.push((self.now, model));
+    }
+
+    /// The states between two moments, and the one at the first.
+    pub(super) fn between(&self, since: u64) -> impl Iterator<Item = &Model> {
+        let first = self
+            .states
+            .iter()
+            .rposition(|(at, _)| *at < since)
+            .unwrap_or(0);
+        self.states.iter().skip(first).map(|(_, model)| model)
+    }
+
+    pub(super) fn is_answered(&mut self, origin: Origin, answer: Answer) {
+        let place = usize::try_from(origin.client).unwrap_or(0);
+        let client = &mut self.clients[place];
+        if client.number != origin.number {
+            return;
+        }
+        let Some(asked) = client.asked.take() else {
+            return;
+        };
+        let delay = self.random.below(60_000);
+        self.at(delay, Event::Client(place));
+        let since = asked.since;
+        let (invariant, is_right) = match (&asked.call, answer) {
+            (Call::Change(_), Answer::Done(_)) => {
+                let done = self.done.get(&origin);
+                (
+                    "answered is done",
+                    done.is_some_and(|(at, done)| *at >= since && *done == answer),
+                )
+            }
+            (Call::Change(wish), Answer::Refused(refusal)) => {
+                let is_seen = self
+                    .between(since)
+                    .any(|model| model.refusals(wish).contains(&refusal));
+                ("refusal", is_seen && !self.done.contains_key(&origin))
+            }
+            (Call::Look(look @ Look::Attributes(_)), _) => {
+                let is_now = self
+                    .between(since)
+                    .any(|model| at_once(model.look(look)) == at_once(answer));
+                let old = since.saturating_sub(2 * micros(LEASE));
+                let is_known = self
+                    .between(old)
+                    .any(|model| plain(model.look(look)) == plain(answer));
+                ("seen", is_now && is_known)
+            }
+            (Call::Look(look), _) => (
+                "seen",
+                self.between(since)
+                    .any(|model| plain(model.look(look)) == plain(answer)),
+            ),
+            _ => ("sense", false),
+        };
+        if !is_right {
+            let now = self.states.last().map(|(_, model)| match &asked.call {
+                Call::Look(look) => format!("{:?}", model.look(look)),
+                Call::Change(wish) => format!("{:?}", model.refusals(wish)),
+            });
+            self.broken(
+                invariant,
+                format!("{origin:?} {asked:?}: {answer:?}; now {now:?}"),
+            );
+        }
+    }
+}

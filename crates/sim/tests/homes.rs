@@ -1,0 +1,109 @@
+//! Homes under random failures answer as one tree would. `HOMES_SEED` runs one seed again with a trace, `HOMES_SEEDS` sets how
+//! many are run.
+
+use homes::Rules;
+use sim::Violation;
+use sim::homes::{Plan, World};
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn run(seed: u64, switch: fn(&mut Rules)) -> Result<u64, Violation> {
+    let mut plan = Plan::draw(seed);
+    switch(&mut plan.rules);
+    let mut world = World::new(&plan);
+    world.run()?;
+    Ok(world.count)
+}
+
+#[test]
+fn random_runs_answer_as_one_tree() {
+    if let Some(seed) = number("HOMES_SEED") {
+        let mut world = World::new(&Plan::draw(seed));
+        world.traced = true;
+        world
+            .run()
+            .unwrap_or_else(|violation| panic!("{violation}"));
+        return;
+    }
+    let seeds = number("HOMES_SEEDS").unwrap_or(150);
+    let mut count = 0;
+    for seed in 0..seeds {
+        match run(seed, |_| {}) {
+            Ok(done) => count += done,
+            Err(violation) => panic!("{violation}; the same with HOMES_SEED={seed}"),
+        }
+    }
+    assert!(count > 10 * seeds, "only {count} operations were done");
+}
+
+/// A rule, what switches it off, and a seed that shows it, from which on is searched.
+type Needed = (&'static str, fn(&mut Rules), u64);
+
+/// Not shown: `told_before_lease` and `forgotten_copies_waited_for`, without which 2000 seeds broke nothing. `requests_recorded` is
+/// shown weakly, because the record is what the model takes for the moment of an operation.
+const NEEDED: &[Needed] = &[
+    (
+        "prepared_is_stable",
+        |rules| rules.prepared_is_stable = false,
+        2,
+    ),
+    (
+        "outcome_is_stable",
+        |rules| rules.outcome_is_stable = false,
+        15,
+    ),
+    (
+        "requests_recorded",
+        |rules| rules.requests_recorded = false,
+        0,
+    ),
+    (
+        "sessions_checked",
+        |rules| rules.sessions_checked = false,
+        3,
+    ),
+    (
+        "finished_remembered",
+        |rules| rules.finished_remembered = false,
+        1,
+    ),
+    ("prepared_hides", |rules| rules.prepared_hides = false, 0),
+    (
+        "directories_sealed",
+        |rules| rules.directories_sealed = false,
+        0,
+    ),
+    ("rows_locked", |rules| rules.rows_locked = false, 3),
+    ("moves_locked", |rules| rules.moves_locked = false, 107),
+    ("ancestors_asked", |rules| rules.ancestors_asked = false, 0),
+    ("ascending_order", |rules| rules.ascending_order = false, 11),
+    ("lease_checked", |rules| rules.lease_checked = false, 1426),
+    (
+        "told_before_commit",
+        |rules| rules.told_before_commit = false,
+        79,
+    ),
+    (
+        "crossed_not_kept",
+        |rules| rules.crossed_not_kept = false,
+        48,
+    ),
+    ("missing_asked", |rules| rules.missing_asked = false, 14),
+    ("acquire_asks", |rules| rules.acquire_asks = false, 62),
+];
+
+#[test]
+fn each_rule_is_needed() {
+    for (name, switch, first) in NEEDED {
+        let broken = (*first..first + 2000).find_map(|seed| run(seed, *switch).err());
+        let Some(broken) = broken else {
+            panic!("{name}: no run breaks anything without it");
+        };
+        let (seed, _) = broken.at;
+        if let Err(violation) = run(seed, |_| {}) {
+            panic!("with {name} in force: {violation}");
+        }
+    }
+}
