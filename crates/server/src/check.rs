@@ -152,6 +152,8 @@ mod tests {
         fs::write(path, bytes).unwrap();
     }
 
+    type Damage = fn(&Path);
+
     fn empty(path: &Path) {
         fs::write(path, "").unwrap();
     }
@@ -164,7 +166,7 @@ mod tests {
     fn files_of_a_set_that_cannot_be_believed_are_named() {
         let (sound, told) = told_of("set.json", |_| ());
         assert!(sound, "{told}");
-        let cases: [(&str, &[fn(&Path)]); 5] = [
+        let cases: [(&str, &[Damage]); 5] = [
             ("set.json", &[flip, empty]),
             ("authority.pem", &[flip, empty, remove]),
             ("replica.pem", &[flip, empty, remove]),
