@@ -4,6 +4,7 @@
 //! until the operation asks for it. The change is looked at as it will be, with nobody else changing rows; so there is
 //! nothing to check again after waiting. What is not covered by own control is refused and submitted to the core.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::{Admission, ControlName, Position, Update};
@@ -22,6 +23,7 @@ pub(crate) struct AdmissionHook {
     /// The forwarded request that is being carried out.
     origin: Option<Origin>,
     refused: Mutex<Option<PendingVerdict>>,
+    asked: AtomicBool,
 }
 
 impl AdmissionHook {
@@ -30,7 +32,13 @@ impl AdmissionHook {
             engine: engine.clone(),
             origin,
             refused: Mutex::default(),
+            asked: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the operation has changed, or would have changed, what replicas share; a file without a name is not shared.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
     }
 
     /// The verdict to wait for, if the operation was refused because control is not here yet.
@@ -80,6 +88,7 @@ impl CommitHook for AdmissionHook {
         change: &Change,
         commit: &mut dyn FnMut(Option<&[u8]>) -> Result<u64>,
     ) -> Result<()> {
+        self.asked.store(true, Ordering::Release);
         let engine = &self.engine;
         if engine.is_alone() {
             return commit(None).map(|_| ());

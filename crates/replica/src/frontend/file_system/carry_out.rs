@@ -144,6 +144,8 @@ impl ReplicatedFileSystem {
             // The copy was read with a lease, or else it is read again.
             Ok(_) if !self.may_answer() => Tried::Again,
             Err(Error::Stale) if !self.is_forwarded() => Tried::Unknown,
+            // Its home has what others do to it.
+            _ if self.went_home(first) => Tried::Again,
             outcome => Tried::Answer(outcome),
         })
     }
@@ -202,6 +204,9 @@ impl ReplicatedFileSystem {
         }
         let hook = Arc::new(self.hook());
         let outcome = attempt(self.shared.store.with_hook(hook.clone())).await;
+        if !hook.was_asked() && self.went_home(object) {
+            return Ok(Tried::Again);
+        }
         match (hook.take_refusal(), outcome) {
             (Some(verdict), Err(_)) => Ok(Tried::Refused(verdict)),
             (None, Err(Error::Stale)) if !self.is_forwarded() => Ok(Tried::Unknown),
@@ -259,6 +264,9 @@ impl ReplicatedFileSystem {
         let hook = Arc::new(DataHook::new(self, file, effect.clone()));
         let outcome = attempt(self.shared.store.with_hook(hook.clone())).await;
         hook.finish(outcome.is_ok());
+        if !alone && !hook.held() && self.went_home(file) {
+            return Ok(Tried::Again);
+        }
         match (hook.admission.take_refusal(), outcome) {
             (Some(verdict), Err(_)) => Ok(Tried::Refused(verdict)),
             (_, outcome) if alone || !hook.held() => Ok(Tried::Answer(outcome)),

@@ -42,6 +42,19 @@ impl ReplicatedFileSystem {
         })
     }
 
+    /// Whether a file that had a name when an operation on it began has been removed since, so that the own copy alone must not
+    /// answer: the operation is to be tried again, and goes to the home then.
+    pub(super) fn went_home(&self, file: ObjectId) -> bool {
+        let place = self.removed_place(file);
+        place.is_some_and(|place| place != Place::Here || !self.follows())
+    }
+
+    /// Whether the copy of the replica that asks gets what is done to a removed file here.
+    fn follows(&self) -> bool {
+        let is_told = |forwarding: &Forwarding| forwarding.removed;
+        self.forwarding.as_ref().is_none_or(is_told)
+    }
+
     /// Has the home of a removed file carry an operation out.
     pub(super) async fn at_home<T: Expected>(
         &self,
@@ -81,8 +94,7 @@ impl ReplicatedFileSystem {
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
-        let is_told = |forwarding: &Forwarding| forwarding.removed;
-        if !self.forwarding.as_ref().is_none_or(is_told) {
+        if !self.follows() {
             return Err(self.not_primary());
         }
         match self.at_home(file, place, operation, deadline).await? {
