@@ -122,9 +122,11 @@ impl ReplicatedFileSystem {
             return Err(self.not_primary());
         }
         let store = self.store();
-        let attributes = store.open(access, id, owner, share).await?;
-        store.close(id, owner).await?;
-        Ok(attributes)
+        // A client here may have it open under the same name.
+        let before = store.register_open(id, owner, share)?;
+        let opened = store.open(access, id, owner, share).await;
+        store.take_back_open(id, owner, before).await?;
+        opened
     }
 
     /// Keeps the file's control while a client here has it open for writing.
