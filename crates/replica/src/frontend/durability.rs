@@ -146,16 +146,50 @@ impl ReplicaState {
     }
 
     /// The same for what was changed here just now.
-    pub(crate) async fn note_protected_here(&self, object: ObjectId) {
+    async fn note_protected_here(&self, object: ObjectId) {
         let position = self.engine.with_core(|guard| guard.ledger.last_position);
         self.note_protected(&[object], self.slot(), position).await;
     }
 
-    /// An extended attribute was changed here just now: perhaps this setting.
-    pub(crate) async fn note_attribute(&self, object: ObjectId, name: &XattrName) {
-        if name.as_bytes() == ATTRIBUTE {
+    /// Changes an extended attribute here: perhaps this setting.
+    pub(crate) async fn change_attribute<T>(
+        &self,
+        (object, name): (ObjectId, &XattrName),
+        change: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let is_setting = name.as_bytes() == ATTRIBUTE;
+        self.change_protection(is_setting.then_some(object), change)
+            .await
+    }
+
+    /// Moves something from a directory to another one here, which may ask for more.
+    pub(crate) async fn change_place<T>(
+        &self,
+        (from, to): (ObjectId, ObjectId),
+        change: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let may_ask_for_more =
+            from != to && self.durability_of(from).await.0 == Durability::Relaxed;
+        self.change_protection(may_ask_for_more.then_some(to), change)
+            .await
+    }
+
+    /// Makes a change here that brings something under `majority` if that holds for `object` afterwards.
+    async fn change_protection<T>(
+        &self,
+        object: Option<ObjectId>,
+        change: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let Some(object) = object else {
+            return change.await;
+        };
+        // Nobody is to go on with a lost replica's objects between the change and its note.
+        let _undecided = self.losses.undecided();
+        let outcome = change.await;
+        if outcome.is_ok() {
             self.note_protected_here(object).await;
         }
+        outcome
     }
 
     async fn own_durability(&self, object: ObjectId) -> Option<Durability> {

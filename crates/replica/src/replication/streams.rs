@@ -460,6 +460,7 @@ async fn apply_record(
         if is_over() {
             return Ok(None);
         }
+        let _undecided = (!relaxed.is_empty()).then(|| shared.losses.undecided());
         match shared.store.apply(update.clone(), before_commit).await {
             // What the update was made under has gone meanwhile.
             Err(_) if refused.swap(false, Ordering::Relaxed) => {}

@@ -20,7 +20,6 @@ use crate::driver::tree::subject_of;
 use crate::frontend::reclaim;
 use crate::state::forward::Operation as O;
 use crate::state::removed::Place;
-use crate::state::settings::Durability;
 
 #[async_trait]
 impl FileSystem for ReplicatedFileSystem {
@@ -126,17 +125,16 @@ impl FileSystem for ReplicatedFileSystem {
         to: (ObjectId, &Name),
     ) -> Result<(DirectoryChange, DirectoryChange)> {
         self.gather_renamed(from, to).await?;
-        let attempt = |store: Store| async move { store.rename(who, from, to).await };
+        let shared = &self.shared;
+        let attempt = |store: Store| async move {
+            let renamed = store.rename(who, from, to);
+            shared.change_place((from.0, to.0), renamed).await
+        };
         let operation = || {
             let (source, target) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
             O::Rename(who.clone(), source, target)
         };
-        let changed = self.change(from.0, &[to.0], attempt, operation).await?;
-        let shared = &self.shared;
-        if from.0 != to.0 && shared.durability_of(from.0).await.0 == Durability::Relaxed {
-            shared.note_protected_here(to.0).await;
-        }
-        Ok(changed)
+        self.change(from.0, &[to.0], attempt, operation).await
     }
 
     async fn link(
@@ -338,13 +336,12 @@ impl FileSystem for ReplicatedFileSystem {
             let value = value.clone();
             async move {
                 self.admit_new(who, value.len() as u64)?;
-                store.set_xattr(who, id, name, value, mode).await
+                let set = store.set_xattr(who, id, name, value, mode);
+                self.shared.change_attribute((id, name), set).await
             }
         };
         let operation = || O::SetXattr(who.clone(), id, name.clone(), value.clone(), mode);
-        let changed = self.change(id, &[], attempt, operation).await?;
-        self.shared.note_attribute(id, name).await;
-        Ok(changed)
+        self.change(id, &[], attempt, operation).await
     }
 
     async fn remove_xattr(
@@ -353,11 +350,12 @@ impl FileSystem for ReplicatedFileSystem {
         id: ObjectId,
         name: &XattrName,
     ) -> Result<DirectoryChange> {
-        let attempt = |store: Store| async move { store.remove_xattr(who, id, name).await };
+        let attempt = |store: Store| async move {
+            let removed = store.remove_xattr(who, id, name);
+            self.shared.change_attribute((id, name), removed).await
+        };
         let operation = || O::RemoveXattr(who.clone(), id, name.clone());
-        let changed = self.change(id, &[], attempt, operation).await?;
-        self.shared.note_attribute(id, name).await;
-        Ok(changed)
+        self.change(id, &[], attempt, operation).await
     }
 
     async fn xattrs(

@@ -120,7 +120,6 @@ fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
     let applied = applied_here(shared);
     let links = links::links(shared);
     let whole = losses::whole_here(shared);
-    let aware = shared.losses.awareness().known();
     let misses = exclude::silent(shared).into_iter().map(|slot| slot.0);
     let misses: Vec<u16> = misses.collect();
     let short_of = shared.free_space.short_of(Instant::now()).into_iter();
@@ -136,7 +135,8 @@ fn ask_all(shared: &Arc<ReplicaState>, available: u64) {
             up_to_date: shared.lease.is_up_to_date(),
             available,
             whole: whole.clone(),
-            aware: aware.clone(),
+            // After the place: what has come under `majority` up to there is noted.
+            aware: shared.losses.awareness().known(),
             majority_by_default: shared.settings.durability == Durability::Majority,
             incarnation: question.incarnation.0,
             mark: Some(shared.lineage.mark()),

@@ -19,6 +19,8 @@ pub(crate) struct Awareness {
     changed: BTreeMap<ReplicaSlot, u64>,
     /// Who knows of all these changes, with the place of its own last update when it knew.
     since: BTreeMap<ReplicaSlot, u64>,
+    /// So many changes are being made of which it is not known yet whether they bring something under `majority`.
+    undecided: usize,
 }
 
 impl Awareness {
@@ -26,6 +28,17 @@ impl Awareness {
     pub(crate) fn begin(&mut self, applied: impl Iterator<Item = (ReplicaSlot, u64)>) {
         self.changed = applied.collect();
         self.since.clear();
+    }
+
+    /// A change is being made that may bring something under `majority`: nothing is known of anybody until
+    /// [`Awareness::decided`].
+    pub(super) fn undecided(&mut self) {
+        self.undecided += 1;
+    }
+
+    /// Such a change is over, and noted if it was one.
+    pub(super) fn decided(&mut self) {
+        self.undecided -= 1;
     }
 
     /// Something has come under `majority` with an update of `by`, which itself knew at once.
@@ -71,7 +84,10 @@ impl Awareness {
 
     /// What this replica answered after this place it answered as is asked for today; `None` when nobody knows.
     pub(crate) fn since(&self, of: ReplicaSlot) -> Option<u64> {
-        self.since.get(&of).copied()
+        match self.undecided {
+            0 => self.since.get(&of).copied(),
+            _ => None,
+        }
     }
 
     /// A replica is gone, and no change of its can be missing anywhere.
@@ -82,7 +98,10 @@ impl Awareness {
 
     /// For the others.
     pub(crate) fn known(&self) -> Vec<(u16, u64)> {
-        self.since.iter().map(|(of, at)| (of.0, *at)).collect()
+        match self.undecided {
+            0 => self.since.iter().map(|(of, at)| (of.0, *at)).collect(),
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -117,6 +136,22 @@ mod tests {
         assert_eq!(awareness.since(A), None);
         awareness.heard(A, &ask(40, &[(2, 26)]), false);
         assert_eq!(awareness.since(A), Some(40));
+    }
+
+    /// The setting is in the tree a moment before it is noted here.
+    #[test]
+    fn while_the_setting_is_being_made_nothing_is_known() {
+        let mut awareness = Awareness::default();
+        awareness.heard(A, &ask(3, &[]), false);
+        awareness.undecided();
+        assert_eq!((awareness.since(A), awareness.known()), (None, vec![]));
+        awareness.changed(B, 1);
+        awareness.decided();
+        assert_eq!(awareness.since(A), None, "A has not heard of it");
+        awareness.undecided();
+        awareness.heard(A, &ask(4, &[(2, 1)]), false);
+        awareness.decided();
+        assert_eq!(awareness.since(A), Some(4));
     }
 
     #[test]

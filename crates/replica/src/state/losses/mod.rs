@@ -45,10 +45,26 @@ impl Losses {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A change begins that may bring something under `majority`. It is over when what this returns goes; whether it was one has
+    /// been noted then.
+    pub(crate) fn undecided(&self) -> Undecided<'_> {
+        self.awareness().undecided();
+        Undecided(self)
+    }
+
     pub(crate) fn equalling(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Equalling>> {
         self.equalling
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// While this lives nobody is known to answer as today's durability asks.
+pub(crate) struct Undecided<'a>(&'a Losses);
+
+impl Drop for Undecided<'_> {
+    fn drop(&mut self) {
+        self.0.awareness().decided();
     }
 }
 
