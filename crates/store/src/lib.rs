@@ -68,7 +68,9 @@ pub use check::{Finding, Report};
 pub use clock::{Clock, SystemClock};
 pub use commit_hook::{Change, CommitHook, Touched, TouchedKind};
 pub use committer::Ticket;
-pub use data::{AtHand, Contents, Cut, Elsewhere, Need, Place, PlacedRows, Stored, SyncError};
+pub use data::{
+    AtHand, Contents, Cut, Elsewhere, Need, Place, Placed, PlacedRows, Stored, SyncError,
+};
 pub use error::StoreError;
 pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
 pub use recording::{RowChange, RowSubject, UpdateRecord};

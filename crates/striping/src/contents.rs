@@ -26,7 +26,27 @@ impl Striped {
 
     fn change(&self, of: Place<'_>, act: Act) -> Result<()> {
         let file = self.find(of)?;
+        // What clients write past the home is not cut by what the row says: that is asked for first (`settling`).
+        let _changing = match act {
+            Act::Remove => None,
+            Act::Fence | Act::Punch(_) | Act::Truncate(_) => Some(self.inner.changing(of.id)),
+        };
+        let is_alone = || self.inner.is_alone(of.id);
+        if act != Act::Remove && !(is_alone()? && self.is_by_the_row(of.id, act)?) {
+            return Err(Error::Delay);
+        }
         self.wait(self.inner.change(&file, act))
+    }
+}
+
+impl Striped {
+    /// Whether a file is cut to the end that its row says now. Somebody may have asked the data servers since the store looked.
+    fn is_by_the_row(&self, id: ObjectId, act: Act) -> Result<bool> {
+        let Act::Truncate(size) = act else {
+            return Ok(true);
+        };
+        let by_the_row = self.inner.driver()?.rows().size(id)?;
+        Ok(by_the_row.is_none_or(|by_the_row| by_the_row == size))
     }
 }
 

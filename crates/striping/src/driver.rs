@@ -1,18 +1,19 @@
 //! Carries out what `pool::home` decides: one lock around its decisions, and one task that makes them stable and passes them on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use control::{Moment, OperationId};
 use pool::home::{
-    Command, FileRow, Home, HomeSettings, Outcome, Owed, Record, Recovered, Request, ServerView,
+    Command, FileRow, Holder, Home, HomeSettings, Outcome, Owed, Record, Recovered, Request,
+    ServerView,
 };
 use pool::{
     DataServerNumber, Generation, Handle, HandleKey, HomeNumber, IntentNumber, IssueNumber,
     KeyNumber, Placement, ToHome,
 };
-use store::PlacedRows;
+use store::{Placed, PlacedRows};
 use tokio::sync::{Notify, oneshot};
 use vfs::{Error, ObjectId, Result};
 
@@ -42,6 +43,8 @@ struct State {
     runs: BTreeMap<DataServerNumber, u64>,
     /// The rows of intents, as they are kept.
     intents: BTreeMap<IntentNumber, Owed>,
+    /// Files to which clients may write past the home, or may have, as it is kept.
+    unsettled: BTreeSet<ObjectId>,
     /// Nothing can be kept any more.
     failed: bool,
 }
@@ -69,10 +72,20 @@ impl Driver {
             let (server, standing) = standing.ok_or_else(|| damaged("what data servers have"))?;
             known.insert(server, Some(standing));
         }
+        let mut unsettled = BTreeSet::new();
+        for (key, row) in rows.facts(records::UNSETTLED)? {
+            let file = records::parse_unsettled(&key, &row);
+            unsettled.insert(file.ok_or_else(|| damaged("a mark of a file"))?);
+        }
         let mut files = BTreeMap::new();
         for owed in intents.values().filter(|owed| !owed.in_row) {
             let object = owed.intent.contents.object;
-            files.insert(object, row_of(&rows, owed, &file_row)?);
+            let row = FileRow {
+                size: rows.size(object)?.unwrap_or_default(),
+                unsettled: unsettled.contains(&object),
+                ..row_of(&rows, owed, &file_row)?
+            };
+            files.insert(object, row);
         }
         let recovered = Recovered {
             servers: known,
@@ -91,6 +104,7 @@ impl Driver {
                 next_operation: 0,
                 runs: BTreeMap::new(),
                 intents,
+                unsettled,
                 failed: false,
             }),
             woken: Notify::new(),
@@ -144,6 +158,19 @@ impl Driver {
     /// Has something done with a file, and waits for what comes of it: at most until the leases of data servers that do not answer
     /// have run out.
     pub(crate) async fn request(&self, row: &FileRow, request: Request) -> Result<Outcome> {
+        let outcome = self.begin(row, request)?;
+        let closed = |_| Error::Io("the home was stopped".into());
+        outcome.await.map_err(closed)
+    }
+
+    /// Begins to have something done with a file. It is done even if nobody waits for what comes of it.
+    pub(crate) fn begin(
+        &self,
+        row: &FileRow,
+        request: Request,
+    ) -> Result<oneshot::Receiver<Outcome>> {
+        let object = row.contents.object;
+        let size = self.rows.size(object)?;
         let (told, outcome) = oneshot::channel();
         {
             let now = self.now();
@@ -154,12 +181,26 @@ impl Driver {
             let operation = OperationId(state.next_operation);
             state.next_operation += 1;
             state.waiting.insert(operation, told);
-            let commands = state.home.request(now, row, operation, request);
+            let row = FileRow {
+                size: size.unwrap_or_default(),
+                unsettled: state.unsettled.contains(&object),
+                ..row.clone()
+            };
+            let commands = state.home.request(now, &row, operation, request);
             state.commands.extend(commands);
         }
         self.woken.notify_one();
-        let closed = |_| Error::Io("the home was stopped".into());
-        outcome.await.map_err(closed)
+        Ok(outcome)
+    }
+
+    /// Whether a file may be longer, and newer, than its row says.
+    pub(crate) fn is_unsettled(&self, file: ObjectId) -> bool {
+        self.state().unsettled.contains(&file)
+    }
+
+    /// Whether anybody may write to a file past the home; with a holder, whether this one may.
+    pub(crate) fn is_written(&self, file: ObjectId, by: Option<Holder>) -> bool {
+        self.state().home.is_written(file, by)
     }
 
     /// The handle for one of the data servers of a file; `None` while it may not serve for this home.
@@ -194,7 +235,11 @@ impl Driver {
             (commands, kept)
         };
         if !kept.placed.is_empty() || !kept.facts.is_empty() {
-            self.rows.keep(kept.placed, kept.facts).await?;
+            let placed = kept.placed.into_values().collect();
+            self.rows.keep(placed, kept.facts).await?;
+            // Not before: whoever finds a file settled goes by its row.
+            let unsettled = &mut self.state().unsettled;
+            unsettled.retain(|file| !kept.settled.contains(file));
         }
         for command in commands {
             match command {
@@ -216,11 +261,12 @@ impl Driver {
     }
 
     fn to_keep(&self, state: &mut State, commands: &[Command]) -> Result<ToKeep> {
-        let (mut placed, mut facts) = (Vec::new(), Vec::new());
+        let mut kept = ToKeep::default();
         for command in commands {
             let Command::Persist(record) = command else {
                 continue;
             };
+            let facts = &mut kept.facts;
             match record {
                 Record::Standing(server, standing) => {
                     facts.push(records::standing(*server, *standing));
@@ -230,48 +276,105 @@ impl Driver {
                     facts.push(records::intent(owed));
                 }
                 Record::Taken(number, server) => {
-                    state.change_intent(*number, &mut facts, |owed| {
+                    state.change_intent(*number, facts, |owed| {
                         owed.owed.remove(server);
                     });
                 }
-                Record::Row { row, intent, .. } => {
-                    placed.extend(self.placed(row)?);
+                Record::Row {
+                    row,
+                    intent,
+                    changed,
+                } => {
                     if let Some(number) = intent {
-                        state.change_intent(*number, &mut facts, |owed| owed.in_row = true);
+                        state.change_intent(*number, facts, |owed| owed.in_row = true);
                     }
+                    self.enter(state, row, *changed, &mut kept)?;
                 }
-                Record::Gone(_, number) => {
-                    state.change_intent(*number, &mut facts, |owed| owed.in_row = true);
+                Record::Gone(object, number) => {
+                    state.change_intent(*number, facts, |owed| owed.in_row = true);
+                    kept.mark(state, *object, false);
                 }
             }
         }
-        Ok(ToKeep { placed, facts })
+        Ok(kept)
     }
 
-    /// What the row of a file is to say, if it is still there.
-    fn placed(&self, row: &FileRow) -> Result<Option<(ObjectId, Vec<u8>)>> {
+    /// What the row of a file is to say, if it is still there. The store sees to sizes and times of whatever goes through it; of what was
+    /// written past the home, it hears here.
+    fn enter(
+        &self,
+        state: &mut State,
+        row: &FileRow,
+        changed: bool,
+        kept: &mut ToKeep,
+    ) -> Result<()> {
         let object = row.contents.object;
+        let was_unsettled = kept.is_unsettled(state, object);
+        kept.mark(state, object, row.unsettled);
         let Some(stored) = self.rows.placement(object)? else {
-            return Ok(None);
+            return Ok(());
         };
         let placement = Placement::decode(&stored).ok();
         let placement = placement.filter(|placement| placement.number == row.contents.placement);
-        Ok(placement.map(|placement| {
-            let generation = row.generation.max(placement.generation);
-            let placement = Placement {
-                generation,
-                ..placement
-            };
-            (object, placement.encode().to_vec())
-        }))
+        let Some(placement) = placement else {
+            return Ok(());
+        };
+        let placement = Placement {
+            generation: row.generation.max(placement.generation),
+            ..placement
+        };
+        let new = Placed {
+            is_lent: row.unsettled && !was_unsettled,
+            reach: was_unsettled.then_some(row.size),
+            is_changed: was_unsettled && changed,
+            ..Placed::at(object, placement.encode().to_vec())
+        };
+        let before = kept.placed.remove(&object);
+        let together = match before {
+            None => new,
+            Some(before) => Placed {
+                is_lent: new.is_lent || before.is_lent,
+                reach: new.reach.max(before.reach),
+                is_changed: new.is_changed || before.is_changed,
+                ..new
+            },
+        };
+        kept.placed.insert(object, together);
+        Ok(())
     }
 }
 
 /// What is to be made stable in one batch.
+#[derive(Default)]
 struct ToKeep {
-    /// What the rows of files say of where their bytes are.
-    placed: Vec<(ObjectId, Vec<u8>)>,
+    /// What the rows of files say of their bytes.
+    placed: BTreeMap<ObjectId, Placed>,
     facts: Vec<Fact>,
+    /// Files of which the row says everything with that.
+    settled: BTreeSet<ObjectId>,
+}
+
+impl ToKeep {
+    fn is_unsettled(&self, state: &State, file: ObjectId) -> bool {
+        state.unsettled.contains(&file) && !self.settled.contains(&file)
+    }
+
+    /// Notes whether clients may write to a file past the home, or may have.
+    fn mark(&mut self, state: &mut State, file: ObjectId, is_unsettled: bool) {
+        if is_unsettled == self.is_unsettled(state, file) {
+            return;
+        }
+        match is_unsettled {
+            true => {
+                self.settled.remove(&file);
+                state.unsettled.insert(file);
+            }
+            false => {
+                self.settled.insert(file);
+            }
+        }
+        self.facts.push(records::unsettled(file, is_unsettled));
+    }
 }
 
 impl State {

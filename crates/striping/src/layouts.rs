@@ -1,7 +1,7 @@
-//! Layouts of striped files: clients read at the data servers themselves (rules 2, 3 and 8).
+//! Layouts of striped files: clients read and write at the data servers themselves (rules 2, 3, 7 and 8).
 //!
-//! For reading only. A client that writes past the home makes files whose size the data servers know alone (rule 7), and nobody asks
-//! them for it yet.
+//! Whoever gives a layout for writing back is fenced, as if it was lost: a write that its client has given up waiting for may still be on
+//! its way, and the client may go on through the home.
 //!
 //! What must never enter: stateids, callbacks, and which client holds what.
 
@@ -18,6 +18,7 @@ use nfs4_server::{
 };
 use pool::home::{Holder, Outcome, Request};
 use pool::{Access, DataServerNumber, DeviceGroupNumber, Placement};
+use tokio::time::timeout;
 use vfs::{ObjectId, Result};
 
 use crate::striped::{Inner, Striped};
@@ -103,14 +104,44 @@ impl Inner {
         devices.collect()
     }
 
-    /// A layout of a file has ended; how is for the home to look at. What is gone has none.
-    async fn end_layout(&self, file: ObjectId, request: Request) -> Result<()> {
-        let driver = self.driver()?;
-        let Some(stored) = driver.rows().placement(file)? else {
-            return Ok(());
+    async fn give(
+        self: &Arc<Self>,
+        file: ObjectId,
+        holder: LayoutHolder,
+        access: LayoutAccess,
+    ) -> std::result::Result<FileLayout, NoLayout> {
+        let for_now = |_| NoLayout::ThroughServer;
+        let driver = self.driver().map_err(for_now)?;
+        let stored = driver.rows().placement(file).map_err(for_now)?;
+        let stored = stored.ok_or(NoLayout::Unavailable)?;
+        let placement = Placement::decode(&stored).map_err(|_| NoLayout::Unavailable)?;
+        let found = self.find(file, &stored);
+        let row = found.map_err(|_| NoLayout::Unavailable)?.row;
+        let device = self.device_of(placement.group);
+        let (device, _) = device.ok_or(NoLayout::ThroughServer)?;
+        let (access, _granting) = match access {
+            LayoutAccess::Read => (Access::Read, None),
+            LayoutAccess::ReadWrite => {
+                let granting = self.granting(file).ok_or(NoLayout::ThroughServer)?;
+                (Access::ReadWrite, Some(granting))
+            }
         };
-        let row = self.find(file, &stored)?.row;
-        driver.request(&row, request).await.map(|_| ())
+        let wanted = driver.request(&row, Request::Layout(Holder(holder.0), access));
+        // One that comes later is given back with the holder.
+        match timeout(self.patience(), wanted).await {
+            Ok(Ok(Outcome::Layout(handles))) => Ok(FileLayout {
+                device,
+                stripe_unit: placement.unit.bytes() as u32,
+                first_index: placement.first_index.into(),
+                handles: handles
+                    .iter()
+                    .map(|(_, handle)| Bytes::copy_from_slice(handle.as_bytes()))
+                    .collect(),
+            }),
+            Ok(Ok(Outcome::Conflict)) => Err(NoLayout::Recalled),
+            Ok(Ok(Outcome::Gone)) => Err(NoLayout::Gone),
+            Ok(_) | Err(_) => Err(NoLayout::ThroughServer),
+        }
     }
 }
 
@@ -142,53 +173,52 @@ impl Layouts for Striped {
         holder: LayoutHolder,
         access: LayoutAccess,
     ) -> std::result::Result<FileLayout, NoLayout> {
-        if access != LayoutAccess::Read {
-            return Err(NoLayout::Unavailable);
-        }
-        let for_now = |_| NoLayout::ThroughServer;
-        let driver = self.inner.driver().map_err(for_now)?;
-        let stored = driver.rows().placement(file).map_err(for_now)?;
-        let stored = stored.ok_or(NoLayout::Unavailable)?;
-        let placement = Placement::decode(&stored).map_err(|_| NoLayout::Unavailable)?;
-        let found = self.inner.find(file, &stored);
-        let row = found.map_err(|_| NoLayout::Unavailable)?.row;
-        let device = self.inner.device_of(placement.group);
-        let (device, _) = device.ok_or(NoLayout::ThroughServer)?;
-        let wanted = Request::Layout(Holder(holder.0), Access::Read);
-        match driver.request(&row, wanted).await {
-            Ok(Outcome::Layout(handles)) => Ok(FileLayout {
-                device,
-                stripe_unit: placement.unit.bytes() as u32,
-                first_index: placement.first_index.into(),
-                handles: handles
-                    .iter()
-                    .map(|(_, handle)| Bytes::copy_from_slice(handle.as_bytes()))
-                    .collect(),
-            }),
-            Ok(Outcome::Conflict) => Err(NoLayout::Recalled),
-            Ok(Outcome::Gone) => Err(NoLayout::Gone),
-            Ok(_) | Err(_) => Err(NoLayout::ThroughServer),
-        }
+        self.inner.give(file, holder, access).await
     }
 
     async fn returned(&self, file: ObjectId, holder: LayoutHolder) -> Result<()> {
-        let request = Request::Return(Holder(holder.0));
-        self.inner.end_layout(file, request).await
+        let holder = Holder(holder.0);
+        let driver = self.inner.driver()?;
+        let Some(row) = self.inner.row(file)? else {
+            return Ok(());
+        };
+        if driver.is_written(file, Some(holder)) {
+            return driver
+                .request(&row, Request::Lost(holder))
+                .await
+                .map(|_| ());
+        }
+        // Nothing was written, so nobody waits for data servers that may be away.
+        driver.begin(&row, Request::Return(holder)).map(|_| ())
     }
 
     async fn lost(&self, file: ObjectId, holder: LayoutHolder) -> Result<()> {
-        let request = Request::Lost(Holder(holder.0));
-        self.inner.end_layout(file, request).await
+        let Some(row) = self.inner.row(file)? else {
+            return Ok(());
+        };
+        let lost = Request::Lost(Holder(holder.0));
+        self.inner.driver()?.request(&row, lost).await.map(|_| ())
     }
 
     async fn commit(
         &self,
-        _: ObjectId,
-        _: LayoutHolder,
-        _: Option<u64>,
+        file: ObjectId,
+        holder: LayoutHolder,
+        end: Option<u64>,
     ) -> std::result::Result<u64, NoLayout> {
-        // Nobody has a layout to write by.
-        Err(NoLayout::ThroughServer)
+        let not_now = |_| NoLayout::ThroughServer;
+        let driver = self.inner.driver().map_err(not_now)?;
+        let row = self.inner.row(file).map_err(not_now)?;
+        let row = row.ok_or(NoLayout::Gone)?;
+        // The data servers know where the file ends, whatever the client says.
+        let commit = Request::Commit(Holder(holder.0), end.unwrap_or_default());
+        let outcome = timeout(self.inner.patience(), driver.request(&row, commit)).await;
+        let size = driver.rows().size(file).map_err(not_now)?;
+        match (outcome, size) {
+            (Ok(Ok(Outcome::Size(_))), Some(size)) => Ok(size),
+            (Ok(Ok(Outcome::Gone)), _) | (_, None) => Err(NoLayout::Gone),
+            _ => Err(NoLayout::ThroughServer),
+        }
     }
 
     fn on_event(&self, listener: Listener) {

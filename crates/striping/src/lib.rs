@@ -13,9 +13,11 @@
 mod contents;
 mod control;
 mod driver;
+mod file_system;
 mod layouts;
 mod records;
 mod sessions;
+mod settling;
 mod striped;
 mod view;
 

@@ -5,6 +5,7 @@
 //! | `striping/issue` | the issue number (8) of the last start |
 //! | `striping/server/`, data server (2) | its identity (16), counter (8) and run (8), when it was last heard of |
 //! | `striping/intent/`, number (8) | version 1 (1), object (8), placement (4), generation (8), act (1), two numbers of the act (16), 1 when the row says what came of it (1), the data servers that owe it (2 each) |
+//! | `striping/unsettled/`, object (8) | version 1 (1); while it is there, clients may write to the file past the home, or may have |
 //!
 //! All numbers are big-endian.
 
@@ -22,6 +23,7 @@ pub(crate) type Fact = (Vec<u8>, Option<Vec<u8>>);
 pub(crate) const ISSUE: &[u8] = b"striping/issue";
 pub(crate) const SERVERS: &[u8] = b"striping/server/";
 pub(crate) const INTENTS: &[u8] = b"striping/intent/";
+pub(crate) const UNSETTLED: &[u8] = b"striping/unsettled/";
 
 const VERSION: u8 = 1;
 const FENCE: u8 = 1;
@@ -49,6 +51,16 @@ pub(crate) fn parse_standing(key: &[u8], row: &[u8]) -> Option<(DataServerNumber
     };
     let server = DataServerNumber(u16::from_be_bytes(number));
     fields.0.is_empty().then_some((server, standing))
+}
+
+pub(crate) fn unsettled(object: ObjectId, is_unsettled: bool) -> Fact {
+    let key = [UNSETTLED, &object.as_u64().to_be_bytes()].concat();
+    (key, is_unsettled.then(|| vec![VERSION]))
+}
+
+pub(crate) fn parse_unsettled(key: &[u8], row: &[u8]) -> Option<ObjectId> {
+    let object = key.strip_prefix(UNSETTLED)?.try_into().ok()?;
+    (row == [VERSION]).then(|| ObjectId::from_u64(u64::from_be_bytes(object)))
 }
 
 pub(crate) fn intent_key(number: IntentNumber) -> Vec<u8> {
@@ -178,6 +190,10 @@ mod tests {
                 }
             }
         }
+        let (key, row) = unsettled(ObjectId::from_u64(515), true);
+        let parsed = parse_unsettled(&key, &row.unwrap());
+        assert_eq!(parsed, Some(ObjectId::from_u64(515)));
+        assert_eq!(parse_unsettled(&key[1..], &[VERSION]), None);
         let known = Standing {
             identity: u128::MAX - 7,
             counter: 8,

@@ -21,6 +21,7 @@ use crate::control::Control;
 use crate::driver::Driver;
 use crate::layouts::Recalls;
 use crate::sessions::{Answer, Ask, Sessions, Unserved};
+use crate::settling::Uses;
 use crate::view::{PoolView, Whereabouts};
 
 /// What is told of data servers that do not serve, once and then in sums.
@@ -66,6 +67,7 @@ pub(crate) struct Inner {
     sessions: Sessions,
     unstable: Mutex<HashMap<ObjectId, Unstable>>,
     pub(crate) recalls: Arc<Recalls>,
+    pub(crate) uses: Uses,
     /// The devices that clients may have been told of.
     pub(crate) given: Mutex<BTreeMap<DeviceId, DeviceGroupNumber>>,
 }
@@ -99,6 +101,7 @@ impl Striped {
                 sessions: Sessions::new(settings.patience),
                 unstable: Mutex::default(),
                 recalls: Arc::default(),
+                uses: Uses::default(),
                 given: Mutex::default(),
             }),
             runtime: runtime::Handle::current(),
@@ -171,6 +174,11 @@ impl Inner {
 
     pub(crate) fn driver(&self) -> Result<&Arc<Driver>> {
         self.driver.get().ok_or(Error::Delay)
+    }
+
+    /// How long a data server that is away is waited for.
+    pub(crate) fn patience(&self) -> Duration {
+        self.settings.patience
     }
 
     pub(crate) fn find(&self, id: ObjectId, placement: &[u8]) -> Result<Whereabouts> {

@@ -1,4 +1,4 @@
-//! The real Linux client reads striped files at the data servers: a User Mode Linux guest, and bytes counted at each server.
+//! The real Linux client reads and writes striped files at the data servers: a User Mode Linux guest, and bytes counted at each server.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,10 @@ mod fixture;
 #[path = "../../data-server/tests/fixture/tcp.rs"]
 mod tcp;
 
-use fixture::nfs::{BYTES_READ, HOST, options};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use fixture::nfs::{BYTES_READ, BYTES_WRITTEN, HOST, options};
 use fixture::{Site, UNIT};
 use nfs4_server::{AccessMode, AccessRule, Export, Namespace, Service, Squash};
 use testbed::{Guest, Mount, Requirements};
@@ -16,9 +19,9 @@ const METADATA: &str = "a metadata server";
 /// Forty-seven stripe units and a bit.
 const BYTES: u64 = 47 * UNIT + 1234;
 
-/// How many bytes each service has read since the last time.
-fn bytes_read() -> (u64, Vec<u64>) {
-    let mut counts = std::mem::take(&mut *BYTES_READ.lock().unwrap());
+/// How many bytes went through the metadata server, and through each data server, since the last time.
+fn taken(counts: &Mutex<BTreeMap<String, u64>>) -> (u64, Vec<u64>) {
+    let mut counts = std::mem::take(&mut *counts.lock().unwrap());
     let through_metadata = counts.remove(METADATA).unwrap_or(0);
     (through_metadata, counts.into_values().collect())
 }
@@ -28,7 +31,7 @@ fn run(guest: &Guest, script: &str) -> String {
 }
 
 #[test]
-fn linux_reads_at_the_data_servers_and_goes_on_when_a_file_is_cut() {
+fn linux_reads_and_writes_at_the_data_servers_and_goes_on_when_a_file_is_cut() {
     if !Requirements::guest().admit("layouts with Linux").unwrap() {
         return;
     }
@@ -48,7 +51,8 @@ fn linux_reads_at_the_data_servers_and_goes_on_when_a_file_is_cut() {
 
 async fn story(place: &testbed::Site) {
     let pool = Site::new().await;
-    let export = Export::new("/export".parse().unwrap(), pool.store.clone(), vec![rule()]);
+    let seen = pool.striped.file_system(pool.store.clone());
+    let export = Export::new("/export".parse().unwrap(), seen, vec![rule()]);
     let export = export.with_layouts(pool.striped.clone());
     let service = Service::new(
         Namespace::new(vec![export]).unwrap(),
@@ -67,9 +71,14 @@ async fn story(place: &testbed::Site) {
         "head -c {BYTES} /dev/urandom > /run/bytes && cp /run/bytes /run/m/file && sync && echo 3 > /proc/sys/vm/drop_caches"
     );
     run(&guest, &write);
-    bytes_read();
+    let (through_metadata, at_data_servers) = taken(&BYTES_WRITTEN);
+    println!("written at {METADATA}: {through_metadata}, at data servers: {at_data_servers:?}");
+    assert_eq!(at_data_servers.len(), 3);
+    assert!(at_data_servers.iter().sum::<u64>() >= BYTES);
+    assert_eq!(through_metadata, 0);
+    taken(&BYTES_READ);
     run(&guest, "cmp /run/bytes /run/m/file");
-    let (through_metadata, at_data_servers) = bytes_read();
+    let (through_metadata, at_data_servers) = taken(&BYTES_READ);
     println!("read at {METADATA}: {through_metadata}, at data servers: {at_data_servers:?}");
     let statistics = run(&guest, "grep -E 'pnfs=|events:' /proc/self/mountstats");
     println!("{statistics}");
@@ -87,12 +96,47 @@ async fn story(place: &testbed::Site) {
     run(&guest, cut);
     let grown = "truncate -s 300000 /run/m/file && truncate -s 300000 /run/bytes && echo end >> /run/m/file && echo end >> /run/bytes && sync && echo 3 > /proc/sys/vm/drop_caches && cmp /run/bytes /run/m/file && rm /run/m/file";
     run(&guest, grown);
-    println!("{:?}", bytes_read());
+    println!("{:?}", taken(&BYTES_READ));
+    writes_in_other_ways(&guest);
     tokio::task::block_in_place(|| {
         guest.unmount("/run/m").unwrap();
         guest.power_off().unwrap();
     });
     serving.abort();
+}
+
+/// Holes, writes past the client's cache, and appends of several processes under a lock.
+fn writes_in_other_ways(guest: &Guest) {
+    taken(&BYTES_WRITTEN);
+    run(
+        guest,
+        "set -e
+        for file in /run/holes /run/m/holes; do
+            for place in 5000000 70000 900000; do
+                printf late | dd of=$file bs=4 seek=$place oflag=seek_bytes conv=notrunc status=none
+            done
+        done
+        sync; echo 3 > /proc/sys/vm/drop_caches; cmp /run/holes /run/m/holes",
+    );
+    run(
+        guest,
+        "set -e
+        dd if=/run/bytes of=/run/m/direct bs=256k oflag=direct status=none
+        echo 3 > /proc/sys/vm/drop_caches; cmp /run/bytes /run/m/direct",
+    );
+    run(
+        guest,
+        "set -e
+        for process in 1 2 3 4; do
+            for line in 1 2 3 4 5; do
+                (flock 9; echo $process $line >&9) 9>>/run/m/lines
+            done &
+        done
+        wait
+        echo 3 > /proc/sys/vm/drop_caches
+        test $(sort -u /run/m/lines | wc -l) = 20; test $(wc -l < /run/m/lines) = 20",
+    );
+    println!("written: {:?}", taken(&BYTES_WRITTEN));
 }
 
 /// Everybody may read and write.

@@ -56,7 +56,7 @@ const STORIES: &[(&str, Story)] = stories![
     witness::two_sites_and_a_witness_lose_a_server_and_no_answered_write,
     names::one_path_leads_everywhere_to_the_nearest_server,
     names::a_domain_that_expired_comes_back_from_a_server_that_is_left,
-    pool::linux_reads_at_the_data_servers_of_a_pool_and_loses_nothing_when_servers_die,
+    pool::linux_reads_and_writes_at_the_data_servers_of_a_pool_and_loses_nothing_when_servers_die,
 ];
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! A site that has grown: one metadata server, three data servers, and a Linux client that reads at the data servers itself.
+//! A site that has grown: one metadata server, three data servers, and Linux clients that read and write at the data servers themselves.
 //!
 //! What must never enter: what a client without layouts can show; `tests/pool.rs` has that.
 
@@ -37,10 +37,17 @@ fn set_up(world: &World) -> Result<Vec<Service>> {
     Ok(servers)
 }
 
+fn status(names: &Place) -> Result<Status> {
+    Ok(serde_json::from_str(&meridian(
+        names,
+        &["status", "--json"],
+    )?)?)
+}
+
 /// What the metadata server says of its data servers.
 fn data_servers(names: &Place) -> Result<Vec<PoolServerStatus>> {
-    let status: Status = serde_json::from_str(&meridian(names, &["status", "--json"])?)?;
-    Ok(status.pool.context("the server belongs to a pool")?.servers)
+    let pool = status(names)?.pool;
+    Ok(pool.context("the server belongs to a pool")?.servers)
 }
 
 /// Waits until new files are striped over all data servers.
@@ -54,26 +61,59 @@ fn serving(names: &Place) -> Result<()> {
     })
 }
 
-/// How many bytes clients have read at each data server.
-fn read_there(names: &Place) -> Result<Vec<u64>> {
-    let servers = data_servers(names)?.into_iter();
-    let read = servers.map(|server| server.holding.map(|holding| holding.read_bytes));
-    read.collect::<Option<_>>()
+/// What clients do at data servers.
+#[derive(Clone, Copy)]
+enum Doing {
+    Reading,
+    Writing,
+}
+
+/// How many bytes were taken from, or brought to, each data server.
+fn moved(names: &Place, doing: Doing) -> Result<Vec<u64>> {
+    let moved = data_servers(names)?.into_iter().map(|server| {
+        let holding = server.holding?;
+        Some(match doing {
+            Doing::Reading => holding.read_bytes,
+            Doing::Writing => holding.written_bytes,
+        })
+    });
+    moved
+        .collect::<Option<_>>()
         .context("a data server says nothing")
+}
+
+/// Waits until as many bytes as the file has were moved at the data servers since `before`, some of them at each.
+fn each_was_used(names: &Place, doing: Doing, before: &[u64]) -> Result<()> {
+    eventually("each data server has counted what was done there", || {
+        let after = moved(names, doing)?;
+        let moved = after
+            .iter()
+            .zip(before)
+            .map(|(after, before)| after - before);
+        Ok(moved.clone().all(|bytes| bytes > 0) && moved.sum::<u64>() >= BYTES)
+    })
+}
+
+/// Writes a new file, and fails unless its bytes went to all data servers, past the metadata server.
+fn writes_at_the_data_servers(names: &Place, guest: &Guest) -> Result<()> {
+    let before = moved(names, Doing::Writing)?;
+    let through = status(names)?.traffic.received_bytes;
+    let write = format!("head -c {BYTES} /dev/urandom >/run/bytes; cp /run/bytes /run/m/file");
+    run(guest, write)?;
+    each_was_used(names, Doing::Writing, &before)?;
+    let through = status(names)?.traffic.received_bytes - through;
+    ensure!(
+        through < BYTES / 4,
+        "the metadata server was sent {through} bytes"
+    );
+    Ok(())
 }
 
 /// Reads the file, and fails unless its bytes came from all data servers.
 fn reads_at_the_data_servers(names: &Place, guest: &Guest) -> Result<()> {
-    let before = read_there(names)?;
+    let before = moved(names, Doing::Reading)?;
     run(guest, COMPARE)?;
-    eventually("each data server has counted what was read there", || {
-        let after = read_there(names)?;
-        let read = after
-            .iter()
-            .zip(&before)
-            .map(|(after, before)| after - before);
-        Ok(read.clone().all(|bytes| bytes > 0) && read.sum::<u64>() >= BYTES)
-    })?;
+    each_was_used(names, Doing::Reading, &before)?;
     let statistics = run(guest, "cat /proc/self/mountstats")?.text();
     ensure!(
         statistics.contains("pnfs=LAYOUT_NFSV4_1_FILES"),
@@ -82,18 +122,41 @@ fn reads_at_the_data_servers(names: &Place, guest: &Guest) -> Result<()> {
     Ok(())
 }
 
+/// Two clients write to one file at the data servers, in turn, and each finds its end where the other has put it.
+fn appends_of_two_clients_are_all_there(places: &[Place], first: &Guest) -> Result<()> {
+    let second = places[1].guest("second")?;
+    second.mount(&Mount::of(places[0].nfs_address(), "/export"), MOUNT)?;
+    let append = |who: &str| {
+        format!("for line in $(seq 20); do (flock 9; echo {who} $line >&9) 9>>/run/m/lines; done")
+    };
+    let here = first.start(append("first"))?;
+    let there = second.start(append("second"))?;
+    crate::hands::finish(&here)?;
+    crate::hands::finish(&there)?;
+    for guest in [first, &second] {
+        let lines = run(guest, "wc -l </run/m/lines; sort -u /run/m/lines | wc -l")?;
+        ensure!(
+            lines.text().split_whitespace().eq(["40", "40"]),
+            "of twice twenty lines there are {}",
+            lines.text()
+        );
+    }
+    run(first, "rm /run/m/lines")?;
+    second.power_off()
+}
+
 /// The bytes come from where they lie, also after each server was killed, and never from before a change.
-pub fn linux_reads_at_the_data_servers_of_a_pool_and_loses_nothing_when_servers_die() -> Result<()>
-{
+pub fn linux_reads_and_writes_at_the_data_servers_of_a_pool_and_loses_nothing_when_servers_die()
+-> Result<()> {
     let near = LinkSettings::round_trip(Duration::from_micros(200)).bandwidth(1_000_000_000);
     let world = World::new(&MACHINES, &near)?;
     let mut servers = set_up(&world)?;
     let names = &world.places()[0];
     let guest = names.guest("client")?;
     guest.mount(&Mount::of(names.nfs_address(), "/export"), MOUNT)?;
-    let write = format!("head -c {BYTES} /dev/urandom >/run/bytes; cp /run/bytes /run/m/file");
-    run(&guest, write)?;
+    writes_at_the_data_servers(names, &guest)?;
     reads_at_the_data_servers(names, &guest)?;
+    appends_of_two_clients_are_all_there(world.places(), &guest)?;
 
     // The client has a layout of what it cuts, lets grow, and appends to.
     for change in [
@@ -114,6 +177,16 @@ pub fn linux_reads_at_the_data_servers_of_a_pool_and_loses_nothing_when_servers_
         server.wait_for_nfs(place.nfs_address())?;
         serving(names)?;
         crate::hands::finish(&waiting)?;
+    }
+    // What was not stable where a server was killed is written again.
+    for (server, place) in servers.iter_mut().zip(world.places()).skip(1) {
+        let writing = guest.start("cp /run/bytes /run/m/other && mv /run/m/other /run/m/file")?;
+        server.kill()?;
+        server.restart()?;
+        server.wait_for_nfs(place.nfs_address())?;
+        serving(names)?;
+        crate::hands::finish(&writing)?;
+        run(&guest, COMPARE)?;
     }
     reads_at_the_data_servers(names, &guest)?;
     run(&guest, "rm /run/m/file")?;

@@ -193,9 +193,12 @@ impl Home {
                 (seen.run != report.run && restart_counts) || seen.writes != report.writes
             })
         };
-        let changed = reports.iter().any(is_new);
-        let ends = reports.values().map(|report| report.end);
-        file.row.size = ends.max().unwrap_or(file.row.size);
+        // Of what is settled the row says everything.
+        let changed = file.row.unsettled && reports.iter().any(is_new);
+        if file.row.unsettled {
+            let ends = reports.values().map(|report| report.end);
+            file.row.size = ends.max().unwrap_or(file.row.size);
+        }
         file.seen = reports;
         changed
     }

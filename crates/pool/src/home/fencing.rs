@@ -50,6 +50,21 @@ impl Home {
             self.intend(now, object, operation, act, commands);
             return;
         }
+        self.recall(now, object, operation, act, commands);
+    }
+
+    /// Asks all holders for their layouts before `act`.
+    pub(super) fn recall(
+        &mut self,
+        now: Moment,
+        object: ObjectId,
+        operation: OperationId,
+        act: Act,
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
         commands.extend(
             file.holders
                 .keys()
@@ -259,8 +274,11 @@ impl Home {
         if !file.row.unsettled || !all_reported {
             return cut;
         }
-        file.row.unsettled = file.has_writers();
-        self.take_reports(object, carrying.reports.clone()) || cut
+        let changed = self.take_reports(object, carrying.reports.clone());
+        if let Some(file) = self.files.get_mut(&object) {
+            file.row.unsettled = file.has_writers();
+        }
+        changed || cut
     }
 
     fn contents_gone(

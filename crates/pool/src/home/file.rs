@@ -31,6 +31,8 @@ pub(super) struct File {
     pub(super) holders: BTreeMap<Holder, Access>,
     /// What each data server said last.
     pub(super) seen: BTreeMap<DataServerNumber, Report>,
+    /// For whose sake the data servers were last asked what they have before anybody writes, so that what is written shows.
+    pub(super) compared_by: Option<OperationId>,
     pub(super) job: Option<Job>,
     /// What waits for the job to end, in order.
     pub(super) queue: VecDeque<(OperationId, Request)>,
@@ -53,6 +55,7 @@ impl File {
             row: row.clone(),
             holders: BTreeMap::new(),
             seen: BTreeMap::new(),
+            compared_by: None,
             job: None,
             queue: VecDeque::new(),
         }

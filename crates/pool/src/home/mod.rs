@@ -190,6 +190,18 @@ impl Home {
         self.servers.entry(number).or_insert_with(server);
     }
 
+    /// Whether anybody may write to a file past the home; with a holder, whether this one may.
+    #[must_use]
+    pub fn is_written(&self, object: ObjectId, by: Option<Holder>) -> bool {
+        let Some(file) = self.files.get(&object) else {
+            return false;
+        };
+        match by {
+            None => file.has_writers(),
+            Some(holder) => file.holders.get(&holder) == Some(&Access::ReadWrite),
+        }
+    }
+
     /// A handle with which the home itself reads and writes at one of the data servers of a file whose row this is.
     #[must_use]
     pub fn own_handle(&self, row: &FileRow, server: DataServerNumber) -> Handle {

@@ -7,6 +7,7 @@ use crate::handle::{Access, Capability, Handle};
 use crate::message::Act;
 use crate::numbers::DataServerNumber;
 use control::{Moment, OperationId};
+use std::collections::VecDeque;
 use vfs::ObjectId;
 
 /// Who holds a layout, by the caller's number. The home itself is one, when it reads or writes for a client.
@@ -30,6 +31,10 @@ pub enum Request {
     Commit(Holder, u64),
     /// The contents are changed under everybody's feet.
     Change(Act),
+    /// Whoever may write is asked for his layout, and fenced. Afterwards nobody writes past the home.
+    Alone,
+    /// Nothing. Answered when the changes that were asked for before are done.
+    Behind,
 }
 
 /// What came of an operation.
@@ -66,11 +71,15 @@ impl Home {
         };
         match request {
             Request::Return(holder) | Request::Lost(holder) => {
-                let lost = matches!(request, Request::Lost(_)) && rules.losers_fenced();
-                match file.holders.remove(&holder) {
-                    None => file.queue.push_back((operation, Request::Look)),
-                    Some(_) if lost => self.go_first(object, operation, Act::Fence),
-                    Some(_) => file.queue.push_back((operation, Request::Look)),
+                let is_lost = matches!(request, Request::Lost(_));
+                let held = file.holders.remove(&holder).is_some();
+                self.withdraw(object, holder, commands);
+                if held && is_lost && rules.losers_fenced() {
+                    self.go_first(object, operation, Request::Change(Act::Fence));
+                } else if is_lost && !held {
+                    self.go_first(object, operation, Request::Behind);
+                } else if let Some(file) = self.files.get_mut(&object) {
+                    file.queue.push_back((operation, Request::Look));
                 }
             }
             Request::Commit(holder, _) if !file.holders.contains_key(&holder) => {
@@ -81,24 +90,45 @@ impl Home {
             {
                 self.answer(operation, Outcome::Conflict, commands);
             }
-            Request::Change(act) => self.go_first(object, operation, act),
+            Request::Change(_) | Request::Alone | Request::Behind => {
+                self.go_first(object, operation, request);
+            }
             _ => file.queue.push_back((operation, request)),
         }
     }
 
+    /// Whoever gives a layout back waits for none.
+    fn withdraw(&mut self, object: ObjectId, holder: Holder, commands: &mut Vec<Command>) {
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        let is_of = |(_, queued): &(OperationId, Request)| matches!(queued, Request::Layout(asker, _) if *asker == holder);
+        let (withdrawn, kept) = std::mem::take(&mut file.queue).into_iter().partition(is_of);
+        file.queue = kept;
+        let withdrawn: VecDeque<(OperationId, Request)> = withdrawn;
+        for (operation, _) in withdrawn {
+            self.answer(operation, Outcome::ThroughHome, commands);
+        }
+    }
+
     /// A change waits for no data server that is away, and so for no question either: what was asked is asked again behind it.
-    fn go_first(&mut self, object: ObjectId, operation: OperationId, act: Act) {
+    fn go_first(&mut self, object: ObjectId, operation: OperationId, change: Request) {
         let asked_again = self.stop_asking(object);
         let Some(file) = self.files.get_mut(&object) else {
             return;
         };
-        let is_change = |queued: &(OperationId, Request)| matches!(queued.1, Request::Change(_));
+        let is_change = |queued: &(OperationId, Request)| {
+            matches!(
+                queued.1,
+                Request::Change(_) | Request::Alone | Request::Behind
+            )
+        };
         let place = file
             .queue
             .iter()
             .take_while(|queued| is_change(queued))
             .count();
-        let change = (operation, Request::Change(act));
+        let change = (operation, change);
         let looks = asked_again
             .into_iter()
             .map(|operation| (operation, Request::Look));
@@ -132,6 +162,12 @@ impl Home {
                     self.answer_size(object, operation, commands);
                 }
                 Request::Change(act) => self.change(now, object, operation, act, commands),
+                Request::Alone if file.has_writers() => {
+                    self.recall(now, object, operation, Act::Fence, commands);
+                }
+                Request::Alone | Request::Behind => {
+                    self.answer(operation, Outcome::Done, commands);
+                }
                 _ => self.look_at(now, object, operation, commands),
             }
         }
@@ -151,17 +187,20 @@ impl Home {
         let Some(file) = self.files.get(&object) else {
             return;
         };
-        let all_serve = file
-            .row
-            .members
-            .iter()
-            .all(|member| self.serves(now, *member));
+        let mut members = file.row.members.iter();
+        let all_serve = members.all(|member| self.serves(now, *member));
         if !all_serve {
             self.answer(operation, Outcome::ThroughHome, commands);
             return;
         }
-        if file.row.unsettled && !file.has_writers() {
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        let is_first = access == Access::ReadWrite && !file.has_writers();
+        let is_unsettled = file.row.unsettled && !file.has_writers();
+        if is_unsettled || (is_first && file.compared_by != Some(operation)) {
             // What was before is told apart from what comes now.
+            file.compared_by = Some(operation);
             let again = (operation, Request::Layout(holder, access));
             self.settle_first(now, object, again, commands);
             return;

@@ -101,11 +101,15 @@ pub(super) async fn open_all(
             source,
         };
         let store = Arc::new(opened.map_err(wrong)?);
+        let file_system: Arc<dyn FileSystem> = match &striped {
+            Some(striped) => striped.file_system(store.clone()),
+            None => store.clone(),
+        };
         check_place(data, &export.tree, &store, membership.as_ref())?;
         trees.push(Tree {
             name: export.tree.clone(),
             path: export.path.clone(),
-            file_system: store.clone(),
+            file_system,
             replica: None,
             striped,
             store,

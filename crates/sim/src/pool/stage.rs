@@ -247,6 +247,15 @@ impl Stage {
         }
     }
 
+    /// A handle with which the home itself reads and writes at the data server, as its row is now.
+    ///
+    /// # Panics
+    /// When the file is gone.
+    pub fn own_handle(&self) -> Handle {
+        let row = &self.home_disk.rows[&FILE].row;
+        self.home.own_handle(row, number(0))
+    }
+
     /// The change attribute of the file; 0: there is no file.
     #[must_use]
     pub fn change(&self) -> u64 {

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use vfs::{Error, ObjectId, Result};
 
+use super::MAX_FILE_BYTES;
 use super::contents::Content;
 use super::dirty::Origin;
 use crate::inner::Inner;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
+use crate::ownership::strip_set_id;
 use crate::rows::{MAX_PLACEMENT_BYTES, ObjectRow, key};
 use crate::store::Store;
 use crate::waiting::wait;
@@ -131,6 +133,63 @@ impl Inner {
     }
 }
 
+/// What a row is to say from now on of an object whose bytes are elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The object.
+    pub id: ObjectId,
+    /// Where its bytes are, in 1 to 64 bytes.
+    pub placement: Vec<u8>,
+    /// From now on bytes may be written of which the store hears later. What a write takes away goes now: set-id bits, and the verifier of
+    /// an exclusive creation.
+    pub is_lent: bool,
+    /// Bytes that the store has not heard of go up to here. A row that says more stays as it is.
+    pub reach: Option<u64>,
+    /// Such bytes were written, or may have been: the file gets another version, and new times.
+    pub is_changed: bool,
+}
+
+impl Placed {
+    /// The same bytes, wherever they are.
+    #[must_use]
+    pub fn at(id: ObjectId, placement: Vec<u8>) -> Placed {
+        Placed {
+            id,
+            placement,
+            is_lent: false,
+            reach: None,
+            is_changed: false,
+        }
+    }
+
+    fn enter(&self, mutation: &mut Mutation<'_>) -> Result<()> {
+        let mut row = mutation.object(self.id)?.clone();
+        let file = row.file_mut()?;
+        file.placement = Some(self.placement.clone().into());
+        if self.is_lent || self.is_changed {
+            file.stored = true;
+            row.forget_verifier();
+        }
+        if self.is_lent {
+            row.mode = strip_set_id(row.mode, false);
+        }
+        if let Some(reach) = self.reach {
+            row.size = row.size.max(reach.min(MAX_FILE_BYTES));
+            row.space_used = row.size.next_multiple_of(512);
+        }
+        match self.is_changed {
+            true => {
+                *mutation.object_mut(self.id)? = row;
+                mutation.touch(self.id, Touch::Content).map(|_| ())
+            }
+            false => {
+                mutation.put_quietly(self.id, &row);
+                Ok(())
+            }
+        }
+    }
+}
+
 /// What whoever keeps bytes elsewhere needs of the rows of a store. It does not keep the store open.
 #[derive(Clone)]
 pub struct PlacedRows(Weak<Inner>);
@@ -164,6 +223,18 @@ impl PlacedRows {
         Ok(left.map(|row| row.to_vec()).filter(|row| !row.is_empty()))
     }
 
+    /// How long a file is, as its row says; `None` of what is gone.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when rows cannot be read, or the store was closed.
+    pub fn size(&self, id: ObjectId) -> Result<Option<u64>> {
+        match self.inner()?.object(id) {
+            Ok(row) => Ok(Some(row.size)),
+            Err(Error::Stale) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// As [`Store::facts`].
     ///
     /// # Errors
@@ -172,33 +243,30 @@ impl PlacedRows {
         self.inner()?.facts(prefix)
     }
 
-    /// Changes facts as [`Store::put_facts`] does, and in the same batch what the rows of some objects say of where their bytes are.
+    /// Changes facts as [`Store::put_facts`] does, and in the same batch what the rows of some objects say of their bytes.
     /// An object that is gone is left alone. Returns when it is stable.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a key or a placement that is too long; [`Error::Io`] when storage fails, or the store was closed.
     pub async fn keep(
         &self,
-        placements: Vec<(ObjectId, Vec<u8>)>,
+        placed: Vec<Placed>,
         facts: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     ) -> Result<()> {
         let inner = self.inner()?;
         let mut mutation = inner.begin_upkeep().await?;
         mutation.enter_facts(facts)?;
-        for (id, placement) in placements {
-            if !(1..=MAX_PLACEMENT_BYTES).contains(&placement.len()) {
+        for placed in placed {
+            if !(1..=MAX_PLACEMENT_BYTES).contains(&placed.placement.len()) {
                 return Err(Error::Invalid("a placement has 1 to 64 bytes"));
             }
-            match mutation.object(id) {
-                Ok(row) => {
-                    let mut row = row.clone();
-                    row.file_mut()?.placement = Some(placement.into());
-                    mutation.put_quietly(id, &row);
-                }
+            match placed.enter(&mut mutation) {
+                Ok(()) => {}
                 Err(Error::Stale) => {
-                    let left = inner.metadata.row(Table::Removals, &key::object(id))?;
+                    let key = key::object(placed.id);
+                    let left = inner.metadata.row(Table::Removals, &key)?;
                     if left.is_some() {
-                        mutation.put_local(Table::Removals, &key::object(id), &placement);
+                        mutation.put_local(Table::Removals, &key, &placed.placement);
                     }
                 }
                 Err(error) => return Err(error),

@@ -30,7 +30,7 @@ pub(crate) use buffers::Buffers;
 pub(crate) use contents::Holey;
 pub use contents::{AtHand, Contents, Cut, Elsewhere, Need, Place, Stored, SyncError};
 pub(crate) use dirty::{DirtyFiles, Origin};
-pub use elsewhere::PlacedRows;
+pub use elsewhere::{Placed, PlacedRows};
 pub(crate) use files::DataFiles;
 pub(crate) use guards::{Exclusive, Guards};
 pub(crate) use kept::remove_rows;

@@ -1,0 +1,197 @@
+//! Sizes and times of files that clients write past the home (rule 7), and changes of the home that such writes must not meet.
+//!
+//! While clients may write to a file, only the data servers know how long it is. Whoever wants to know asks them first ([`Inner::settle`]).
+//! Whoever changes the bytes through the home ends what clients may do before, and has none given anything meanwhile
+//! ([`Inner::alone`]): so the store finds a row that says everything, as if there were no layouts.
+//!
+//! What must never enter: stateids, and who asks.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pool::Act;
+use pool::home::{FileRow, Outcome, Request};
+use tokio::time::timeout;
+use vfs::{Error, ObjectId, Result};
+
+use crate::striped::Inner;
+
+/// Between two looks whether a layout that was asked for has been given.
+const BETWEEN: Duration = Duration::from_millis(5);
+
+/// How clients that write past the home are told to end it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// They are asked for what they have, and fenced after a while.
+    Recalled,
+    /// They are fenced at once. Who writes through the home may have given up waiting for an earlier write past it.
+    Fenced,
+}
+
+/// Files about which something is going on.
+#[derive(Debug, Default)]
+pub(crate) struct Uses(Mutex<HashMap<ObjectId, Use>>);
+
+#[derive(Debug, Default)]
+struct Use {
+    /// Layouts for writing that were asked for, and not given or refused yet.
+    granting: usize,
+    /// Changes through the home under way. Meanwhile no layout for writing is given.
+    changing: usize,
+    /// Held by who asks the data servers.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// How often they were asked, and the last time that was answered.
+    asked: u64,
+    answered: u64,
+    /// Who waits for an answer.
+    waiting: usize,
+}
+
+impl Uses {
+    fn table(&self) -> MutexGuard<'_, HashMap<ObjectId, Use>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, file: ObjectId, change: impl FnOnce(&mut Use) -> T) -> T {
+        let mut table = self.table();
+        let done = change(table.entry(file).or_default());
+        let is_over = |of: &Use| of.granting == 0 && of.changing == 0 && of.waiting == 0;
+        if table.get(&file).is_some_and(is_over) {
+            table.remove(&file);
+        }
+        done
+    }
+}
+
+/// Something that is going on with a file, until it is dropped.
+pub(crate) struct Going {
+    inner: Arc<Inner>,
+    file: ObjectId,
+    count: fn(&mut Use) -> &mut usize,
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        let count = self.count;
+        self.inner.uses.with(self.file, |of| {
+            let count = count(of);
+            *count = count.saturating_sub(1);
+        });
+    }
+}
+
+impl Inner {
+    fn going(self: &Arc<Self>, file: ObjectId, count: fn(&mut Use) -> &mut usize) -> Going {
+        self.uses.with(file, |of| *count(of) += 1);
+        Going {
+            inner: Arc::clone(self),
+            file,
+            count,
+        }
+    }
+
+    /// A layout for writing is being asked for. `None` while the file is changed through the home.
+    pub(crate) fn granting(self: &Arc<Self>, file: ObjectId) -> Option<Going> {
+        let granting = self.going(file, |of| &mut of.granting);
+        let is_changed = self.uses.with(file, |of| of.changing > 0);
+        (!is_changed).then_some(granting)
+    }
+
+    /// A file is changed through the home. Nobody is given a layout for writing from now on; somebody may have one.
+    pub(crate) fn changing(self: &Arc<Self>, file: ObjectId) -> Going {
+        self.going(file, |of| &mut of.changing)
+    }
+
+    /// Whether the row of a file says everything, and goes on to do so while it is being changed ([`Inner::changing`]).
+    pub(crate) fn is_alone(&self, file: ObjectId) -> Result<bool> {
+        let granting = self.uses.with(file, |of| of.granting > 0);
+        Ok(!granting && !self.driver()?.is_unsettled(file))
+    }
+
+    /// The row of a file that is there; `None` when its bytes are not at data servers.
+    pub(crate) fn row(&self, file: ObjectId) -> Result<Option<FileRow>> {
+        let stored = self.driver()?.rows().placement(file)?;
+        let found = stored.map(|stored| self.find(file, &stored));
+        found.transpose().map(|found| found.map(|found| found.row))
+    }
+
+    /// Has the row of a file say how long it is, and whether it was written, by everything that was answered before.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] when that is not known in time, because a data server is away.
+    pub(crate) async fn settle(self: &Arc<Self>, file: ObjectId) -> Result<()> {
+        if !self.driver()?.is_unsettled(file) {
+            return Ok(());
+        }
+        let waiting = self.going(file, |of| &mut of.waiting);
+        let (turn, asked) = self.uses.with(file, |of| (Arc::clone(&of.turn), of.asked));
+        let looked = async {
+            let turn = turn.lock_owned().await;
+            // Somebody else has asked since, and was answered.
+            if self.uses.with(file, |of| of.answered > asked) {
+                return Ok(());
+            }
+            let (inner, waiting) = (Arc::clone(self), waiting);
+            // Asked once, however often whoever wants to know gives up: a data server may be away for long.
+            let asking = tokio::spawn(async move {
+                let looked = inner.look(file).await;
+                drop((turn, waiting));
+                looked
+            });
+            let stopped = |_| Error::Io("the runtime ended".into());
+            asking.await.map_err(stopped)?
+        };
+        let looked = timeout(self.patience(), looked).await;
+        looked.unwrap_or(Err(Error::Delay))
+    }
+
+    async fn look(&self, file: ObjectId) -> Result<()> {
+        let Some(row) = self.row(file)? else {
+            return Ok(());
+        };
+        let number = self.uses.with(file, |of| {
+            of.asked += 1;
+            of.asked
+        });
+        match self.driver()?.request(&row, Request::Look).await? {
+            Outcome::Size(_) | Outcome::Gone => {
+                self.uses.with(file, |of| of.answered = number);
+                Ok(())
+            }
+            other => Err(Error::Io(format!("a look has come to {other:?}"))),
+        }
+    }
+
+    /// Ends what clients may do to the bytes of a file, and has none given anything until what is returned is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] when that takes too long, because a data server is away.
+    pub(crate) async fn alone(self: &Arc<Self>, file: ObjectId, how: Ending) -> Result<Going> {
+        let changing = self.changing(file);
+        let begun = Instant::now();
+        loop {
+            if self.is_alone(file)? {
+                return Ok(changing);
+            }
+            let driver = self.driver()?;
+            if driver.is_written(file, None)
+                && let Some(row) = self.row(file)?
+            {
+                let request = match how {
+                    Ending::Recalled => Request::Alone,
+                    Ending::Fenced => Request::Change(Act::Fence),
+                };
+                driver.request(&row, request).await?;
+            }
+            self.settle(file).await?;
+            if self.is_alone(file)? {
+                return Ok(changing);
+            }
+            if begun.elapsed() > self.patience() {
+                return Err(Error::Delay);
+            }
+            tokio::time::sleep(BETWEEN).await;
+        }
+    }
+}
