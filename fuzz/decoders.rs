@@ -1,137 +1,62 @@
-//! One function for each decoder that bytes from a network can reach, and what
-//! must hold of it for any input: no panic; what decodes encodes to bytes that
-//! decode to the same; and no more is kept than was received, because what is
-//! kept can be encoded in as many bytes as it was decoded from.
+//! The fuzz targets: one function for each group of decoders of bytes from a network or a disk, under the name that its
+//! program in `fuzz_targets` and its inputs in `corpus` have.
 //!
-//! Used by the fuzz targets beside this file and by `crates/nfs4/tests/garbage.rs`.
+//! `scripts/fuzz` searches for inputs that one of them cannot stand; `crates/meridian/tests/decoders.rs` feeds all of them the
+//! kept inputs and seeded mutations of these, with the ordinary toolchain.
 
-use std::fmt::Debug;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
-use nfs4::callback::{CbArgOp4, CbCompoundArgs, CbCompoundRes, NotifyDeviceidDelete4};
-use nfs4::{
-    Attributes4, CompoundArgs, CompoundRes, Fattr4, FileLayout4, FileLayoutDsAddr4, OpArgs,
-    Operations,
-};
-use oncrpc::{CallHeader, Message, MessageError, RecordError, RecordSplitter};
-use xdr::{Decode, Encode, Reader, Writer};
+use nfs4::NfsFh4;
+use nfs4_server::FileHandle;
 
-/// The arguments of a COMPOUND, as a server receives them.
-pub fn request(input: &[u8]) {
-    if let Ok(request) = CompoundArgs::parse(Reader::new(Bytes::copy_from_slice(input))) {
-        operations(request.ops, input.len());
+pub mod nfs;
+
+/// A target: the name of its program and of its inputs, and what takes the bytes apart.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them, in the order of their names.
+pub const TARGETS: &[Target] = &[
+    ("attributes", nfs::attributes),
+    ("callback", nfs::callback),
+    ("data_server_row", data_server::decode_as_anything),
+    ("filehandle", filehandle),
+    ("peer_frame", peer_frame),
+    ("pool", pool::decode_as_anything),
+    ("records", nfs::records),
+    ("replica_message", replica::decode_as_anything),
+    ("reply", nfs::reply),
+    ("request", nfs::request),
+    ("rpc_message", nfs::rpc_message),
+    ("server", server::decode_as_anything),
+    ("store_row", store::decode_as_anything),
+    ("striping_row", striping::decode_as_anything),
+    ("view_message", view::decode_as_anything),
+];
+
+/// Runs the target of this name.
+pub fn run(name: &str, input: &[u8]) {
+    let target = TARGETS.iter().find(|(of, _)| *of == name);
+    let (_, decode) = target.unwrap_or_else(|| panic!("there is no target {name}"));
+    decode(input);
+}
+
+/// A filehandle as a client shows it.
+pub fn filehandle(input: &[u8]) {
+    let shown = NfsFh4(Bytes::copy_from_slice(input));
+    if let Some(handle) = FileHandle::decode(&shown) {
+        assert_eq!(handle.encode(), shown, "{handle:?}");
     }
 }
 
-/// The results of a COMPOUND, as a client receives them, and what stands in the bodies of layouts.
-pub fn reply(input: &[u8]) {
-    value::<CompoundRes>(input);
-    value::<FileLayout4>(input);
-    value::<FileLayoutDsAddr4>(input);
-    value::<NotifyDeviceidDelete4>(input);
-}
-
-/// A CB_COMPOUND, as a client receives it, and the reply, as a server does.
-pub fn callback(input: &[u8]) {
-    if let Ok(request) = CbCompoundArgs::parse(Reader::new(Bytes::copy_from_slice(input))) {
-        operations::<CbArgOp4>(request.ops, input.len());
-    }
-    value::<CbCompoundRes>(input);
-}
-
-/// Encoded attributes.
-pub fn attributes(input: &[u8]) {
-    let Ok(fattr) = Reader::new(Bytes::copy_from_slice(input)).read::<Fattr4>() else {
-        return;
-    };
-    if let Ok(attributes) = Attributes4::decode(&fattr) {
-        assert_eq!(attributes.present(), fattr.attrmask);
-        let again = attributes.encode(&fattr.attrmask);
-        assert!(again.attr_vals.len() <= fattr.attr_vals.len());
-        assert_eq!(Attributes4::decode(&again), Ok(attributes));
-    }
-}
-
-/// The header of an RPC message, of either kind.
-pub fn rpc_message(input: &[u8]) {
-    let mut r = Reader::new(Bytes::copy_from_slice(input));
-    match Message::parse(&mut r) {
-        Ok(Message::Call(call)) => {
-            let again = encoded(&call);
-            // The body of AUTH_NONE is not kept.
-            assert!(again.len() <= r.position());
-            assert_eq!(CallHeader::parse(&mut Reader::new(again)), Ok(call));
-        }
-        Ok(Message::Reply(reply)) => {
-            let again = encoded(&reply);
-            assert_eq!(again.len(), r.position());
-            let parsed = Message::parse(&mut Reader::new(again));
-            assert_eq!(parsed, Ok(Message::Reply(reply)));
-        }
-        Err(MessageError::Call(error)) => {
-            if let Some(reply) = error.reply() {
-                let parsed = Message::parse(&mut Reader::new(encoded(&reply)));
-                assert_eq!(parsed, Ok(Message::Reply(reply)));
-            }
-        }
-        Err(_) => {}
-    }
-}
-
-/// A byte stream that is to be cut into records. The first byte tells in which
-/// pieces it arrives, which must not matter.
-pub fn records(input: &[u8]) {
-    const RECORD_MAX: usize = 4096;
-    let Some((&piece, stream)) = input.split_first() else {
-        return;
-    };
-    let cut = |piece: usize| {
-        let mut splitter = RecordSplitter::new(RECORD_MAX);
-        let mut records = Vec::new();
-        for bytes in stream.chunks(piece) {
-            splitter.read_buffer().extend_from_slice(bytes);
-            loop {
-                match splitter.next_record() {
-                    Ok(Some(record)) => records.push(record),
-                    Ok(None) => break,
-                    Err(error) => return (records, Some(error)),
-                }
-            }
-        }
-        (records, None)
-    };
-    let (records, error) = cut(usize::from(piece) + 1);
-    assert!(records.iter().all(|record| record.len() <= RECORD_MAX));
-    assert!(records.iter().map(Bytes::len).sum::<usize>() <= stream.len());
-    if let Some(RecordError::TooLarge { length, max }) = error {
-        assert!(length > max);
-    }
-    assert_eq!(cut(stream.len().max(1)), (records, error));
-}
-
-fn operations<A: OpArgs + Debug + PartialEq>(ops: Operations<A>, received: usize) {
-    let mut kept = 0;
-    for op in ops.map_while(Result::ok) {
-        let again = encoded(&op);
-        kept += again.len();
-        if op.is_decoded() {
-            assert_eq!(A::decode_op(&mut Reader::new(again)), Ok(op));
-        }
-    }
-    assert!(kept <= received);
-}
-
-fn value<T: Encode + Decode + Debug + PartialEq>(input: &[u8]) {
-    let mut r = Reader::new(Bytes::copy_from_slice(input));
-    if let Ok(value) = r.read::<T>() {
-        let again = encoded(&value);
-        assert!(again.len() <= r.position());
-        assert_eq!(Reader::new(again).read(), Ok(value));
-    }
-}
-
-fn encoded<T: Encode>(value: &T) -> Bytes {
-    let mut w = Writer::new();
-    w.write(value);
-    w.into_bytes()
+/// What arrives over a connection between servers, and what a server keeps of its set.
+pub fn peer_frame(input: &[u8]) {
+    let mut reading = pin!(peer::decode_as_anything(input));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(
+        reading.as_mut().poll(&mut context).is_ready(),
+        "reading from memory waits"
+    );
 }

@@ -1,4 +1,4 @@
 //! Encoded attributes.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::attributes(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::run("attributes", input));

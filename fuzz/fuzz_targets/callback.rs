@@ -1,4 +1,4 @@
 //! A CB_COMPOUND and its reply.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::callback(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::run("callback", input));

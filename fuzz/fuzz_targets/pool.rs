@@ -1,7 +1,4 @@
-//! Handles that clients show a data server, and rows that say where contents lie.
-
+//! Handles that clients show a data server, rows that say where contents lie, messages within a pool.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|bytes: &[u8]| pool::decode_as_anything(bytes));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::run("pool", input));

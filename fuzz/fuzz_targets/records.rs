@@ -1,4 +1,4 @@
 //! A byte stream that is cut into records.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::records(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::run("records", input));

@@ -1,7 +1,4 @@
-//! Messages between replicas, as every kind that there is.
-
+//! Messages between replicas, as every kind that there is, and the facts that a replica keeps.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|bytes: &[u8]| replica::decode_as_anything(bytes));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::run("replica_message", input));

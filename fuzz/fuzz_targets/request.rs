@@ -1,4 +1,4 @@
 //! The arguments of a COMPOUND.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::request(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::run("request", input));

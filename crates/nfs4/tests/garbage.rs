@@ -2,11 +2,14 @@
 //! valid messages with something broken. A stand-in for the fuzz targets that
 //! needs no special compiler; the same seed gives the same inputs every time.
 
-#[path = "../../../fuzz/decoders.rs"]
+#[path = "../../../fuzz/nfs.rs"]
 mod decoders;
+#[path = "../../../fuzz/inputs.rs"]
+mod inputs;
 mod strategies;
 
 use bytes::Bytes;
+use inputs::Numbers;
 use nfs4::callback::CbCompoundCall;
 use nfs4::{Attributes4, CompoundCall, CompoundRes, NfsStat4};
 use oncrpc::{AuthSys, CallHeader, Credentials, Groups, OpaqueAuth, ReplyHeader};
@@ -20,63 +23,6 @@ use xdr::{Encode, Writer};
 /// Inputs for each decoder and each way of making them.
 const ROUNDS: usize = 20_000;
 
-/// A small generator of numbers (SplitMix64), so that inputs depend on nothing
-/// but the seed.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    /// Words as they occur in messages: small numbers mostly, now and then a huge
-    /// one.
-    fn word(&mut self) -> u32 {
-        match self.below(8) {
-            0 => self.next() as u32,
-            1 => u32::MAX - self.below(8) as u32,
-            2 => 1 << self.below(32),
-            _ => self.below(80) as u32,
-        }
-    }
-
-    fn message(&mut self) -> Vec<u8> {
-        let words = self.below(60);
-        let mut bytes: Vec<u8> = (0..words).flat_map(|_| self.word().to_be_bytes()).collect();
-        bytes.truncate(bytes.len() - self.below(bytes.len().min(4)));
-        bytes
-    }
-
-    /// Breaks a message in one to four places.
-    fn mutate(&mut self, bytes: &mut Vec<u8>) {
-        for _ in 0..=self.below(4) {
-            if bytes.is_empty() {
-                return;
-            }
-            let at = self.below(bytes.len());
-            let word = at & !3;
-            match self.below(6) {
-                0 => bytes[at] ^= 1 << self.below(8),
-                1 => bytes.truncate(at),
-                2 => drop(bytes.splice(word..word, self.word().to_be_bytes())),
-                3 => drop(bytes.drain(word..(word + 4).min(bytes.len()))),
-                _ if word + 4 <= bytes.len() => {
-                    bytes[word..word + 4].copy_from_slice(&self.word().to_be_bytes());
-                }
-                _ => bytes[at] = self.next() as u8,
-            }
-        }
-    }
-}
-
 fn encoded<T: Encode>(value: &T) -> Bytes {
     let mut w = Writer::new();
     w.write(value);
@@ -86,7 +32,7 @@ fn encoded<T: Encode>(value: &T) -> Bytes {
 /// Runs a decoder over random bytes, and over broken copies of valid messages,
 /// which must be accepted when they are whole.
 fn torment(seed: u64, decoder: fn(&[u8]), valid: &[Bytes]) {
-    let mut numbers = Numbers(seed);
+    let mut numbers = Numbers::new(seed);
     for _ in 0..ROUNDS {
         decoder(&numbers.message());
     }

@@ -37,7 +37,8 @@ mod tests;
 mod tls;
 mod wire;
 
-/// Takes arbitrary bytes apart as everything that a connection brings and a token says, for fuzzing; nothing comes of it.
+/// Takes arbitrary bytes apart as everything that a connection brings, a token says and the files of a set hold, for fuzzing;
+/// nothing comes of it.
 /// Reading from memory, it never waits.
 #[doc(hidden)]
 pub async fn decode_as_anything(bytes: &[u8]) {

@@ -1,20 +1,24 @@
-//! Every decoder of what another replica says, for fuzzing.
+//! Every decoder of what another replica says, and of the facts that a replica keeps, for fuzzing.
 //!
 //! What must never enter: what a message means.
 
 use crate::state::wire::{
-    Applied, BasePage, CaughtUp, Completed, Entered, Greeting, HeldOpen, Incomplete, LeaseGrant,
-    LeaseRequest, Note, PieceDone, PieceHead, Records, Relayed, ScrubAnswer, ScrubQuestion, Wanted,
-    decode,
+    Applied, BasePage, CaughtUp, Completed, Entered, Greeting, Grounds, HeldOpen, Incomplete,
+    LeaseGrant, LeaseRequest, Note, PieceDone, PieceHead, Records, Relayed, ScrubAnswer,
+    ScrubQuestion, Taken, Wanted, decode,
 };
 
-/// Takes arbitrary bytes apart as every kind of message, for fuzzing; nothing comes of it.
+/// Takes arbitrary bytes apart as every kind of message and of fact, for fuzzing; nothing comes of it.
 #[doc(hidden)]
 pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<control::Envelope>(bytes));
+    drop(decode::<control::Proposal>(bytes));
     drop(decode::<Greeting>(bytes));
+    drop(decode::<Grounds>(bytes));
     drop(decode::<crate::state::lineage::Introduction>(bytes));
     drop(decode::<crate::state::lineage::Evidence>(bytes));
+    drop(decode::<crate::state::lineage::Attested>(bytes));
+    crate::state::lineage::decode_facts_as_anything(bytes);
     drop(decode::<Records>(bytes));
     drop(decode::<Note>(bytes));
     drop(decode::<Applied>(bytes));
@@ -35,6 +39,8 @@ pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<crate::state::returns::Remainder>(bytes));
     drop(decode::<ScrubQuestion>(bytes));
     drop(decode::<ScrubAnswer>(bytes));
+    drop(decode::<crate::replication::scrub::Progress>(bytes));
+    drop(decode::<(u16, Taken)>(bytes));
     drop(decode::<crate::state::forward::Forwarded>(bytes));
     drop(decode::<crate::state::forward::Answer>(bytes));
     drop(decode::<crate::frontend::expired_clients::ClientsAsked>(

@@ -23,6 +23,17 @@ mod short_connections;
 mod status;
 mod transport;
 
+/// Takes arbitrary bytes apart as every file of a data directory, as what a server is told when it joins, and as what comes over the
+/// control socket or as the answer to a callback, for fuzzing; nothing comes of it.
+#[doc(hidden)]
+pub fn decode_as_anything(bytes: &[u8]) {
+    data_directory::decode_as_anything(bytes);
+    pools::decode_as_anything(bytes);
+    set::decode_as_anything(bytes);
+    status::decode_as_anything(bytes);
+    transport::decode_as_anything(bytes);
+}
+
 pub use check::{CheckReport, Repair, check};
 pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};

@@ -54,12 +54,16 @@ mod store;
 mod waiting;
 mod xattrs;
 
-/// Takes arbitrary bytes apart as every kind of row and record, and as a journal, for fuzzing; nothing comes of it.
+/// Takes arbitrary bytes apart as every kind of row, record and file, and as a journal, for fuzzing; nothing comes of it.
 #[doc(hidden)]
 pub fn decode_as_anything(bytes: &[u8]) {
     rows::decode_as_anything(bytes);
     metadata::decode_as_anything(bytes);
     data::decode_as_anything(bytes);
+    replication::decode_as_anything(bytes);
+    scrub::decode_as_anything(bytes);
+    layout::decode_as_anything(bytes);
+    recovered::decode_as_anything(bytes);
     let _ = UpdateRecord::decode(1, bytes);
     let _ = counters::Reserved::decode(bytes);
 }

@@ -138,6 +138,19 @@ pub(crate) fn parse_intent(key: &[u8], row: &[u8]) -> Option<Owed> {
     })
 }
 
+/// What [`crate::decode_as_anything`] says.
+pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    let server = [SERVERS, &1_u16.to_be_bytes()].concat();
+    if let Some((number, known)) = parse_standing(&server, bytes) {
+        assert_eq!(standing(number, known), (server, Some(bytes.to_vec())));
+    }
+    if let Some(owed) = parse_intent(&intent_key(IntentNumber(1)), bytes) {
+        let (key, row) = intent(&owed);
+        let again = row.and_then(|row| parse_intent(&key, &row));
+        assert_eq!(again.as_ref(), Some(&owed));
+    }
+}
+
 struct Fields<'r>(&'r [u8]);
 
 impl Fields<'_> {

@@ -35,9 +35,15 @@ pub use kind::Kind;
 pub use list::{MEMBERS_MAX, Member, MemberList, Places, is_name};
 pub use token::{Token, TokenError};
 
-/// What [`crate::decode_as_anything`] says, of lists of members and tokens.
+/// What [`crate::decode_as_anything`] says, of lists of members, tokens, joining, and the files of a set.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     drop(MemberList::decode(bytes));
+    exchange::decode_as_anything(bytes);
+    joining::decode_as_anything(bytes);
+    drop(serde_json::from_slice::<directory::SetFile>(bytes));
+    drop(serde_json::from_slice::<Vec<invitation::Invitation>>(bytes));
+    drop(serde_json::from_slice::<AuthorityBackup>(bytes));
+    drop(serde_json::from_slice::<Handover>(bytes));
     for kind in Kind::ALL {
         drop(std::str::from_utf8(bytes).map(|text| Token::parse(kind, text)));
         drop(token::from_wire(kind, bytes));

@@ -82,7 +82,7 @@ impl ReplicaIdentity {
         format!("replica {}\nset {}\n", self.replica, self.set)
     }
 
-    fn from_text(content: &[u8]) -> Option<ReplicaIdentity> {
+    pub(super) fn from_text(content: &[u8]) -> Option<ReplicaIdentity> {
         let mut lines = std::str::from_utf8(content).ok()?.lines();
         let replica = UniqueId::from_hex(lines.next()?.strip_prefix("replica ")?)?;
         let set = UniqueId::from_hex(lines.next()?.strip_prefix("set ")?)?;

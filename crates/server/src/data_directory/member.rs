@@ -43,7 +43,7 @@ impl MemberOf {
         sealed_file::write(path, KIND, text.as_bytes())
     }
 
-    fn parse(text: &str) -> Option<MemberOf> {
+    pub(super) fn parse(text: &str) -> Option<MemberOf> {
         let mut lines = text.lines();
         let set = SetId::parse(lines.next()?.strip_prefix("set ")?)?;
         let slot = lines.next()?.strip_prefix("replica ")?.parse().ok()?;

@@ -40,6 +40,13 @@ pub(crate) use member::MemberOf;
 pub use sealed_file::SealedFileError;
 pub(crate) use sealed_file::{Kind as SealedKind, read as read_sealed, write as write_sealed};
 
+/// What [`crate::decode_as_anything`] says, of the files of a data directory.
+pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    sealed_file::decode_as_anything(bytes);
+    let _ = ReplicaIdentity::from_text(bytes);
+    let _ = std::str::from_utf8(bytes).map(MemberOf::parse);
+}
+
 /// Why a data directory cannot be used. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirectoryError {

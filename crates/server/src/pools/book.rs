@@ -100,7 +100,7 @@ impl Book {
         text
     }
 
-    fn parse(text: &str) -> Option<Book> {
+    pub(super) fn parse(text: &str) -> Option<Book> {
         let mut book = Book::default();
         for line in text.lines() {
             if let Some(number) = line.strip_prefix("new_files ") {

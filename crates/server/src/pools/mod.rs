@@ -29,6 +29,12 @@ pub(crate) use book::Book;
 pub(crate) use place::PoolPlace;
 pub use place::PoolPlaceError;
 
+/// What [`crate::decode_as_anything`] says, of what a server of a pool is told, and of the book of device groups.
+pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    let _ = words::decode(bytes);
+    let _ = std::str::from_utf8(bytes).map(Book::parse);
+}
+
 /// Why something with a pool was not done. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {

@@ -35,6 +35,11 @@ pub use reach::{foreignness, resolve, silence_at};
 pub use recovering::{LastChance, go_on_with, last_chance};
 pub use rejoining::{Rejoined, rejoin};
 
+/// What [`crate::decode_as_anything`] says, of what a replica is told of the tree.
+pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    let _ = tree_words::decode(bytes);
+}
+
 /// Why something with a set was not done. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum SetCommandError {

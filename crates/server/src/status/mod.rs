@@ -51,6 +51,12 @@ pub use text::moment;
 pub(crate) use text::{duration, size};
 pub use views::{AuditStatus, LossStatus, ViewMemberStatus, ViewStatus};
 
+/// What [`crate::decode_as_anything`] says, of questions over the control socket and their answers.
+pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    let _ = serde_json::from_slice::<Question>(bytes);
+    let _ = serde_json::from_slice::<Answer>(bytes);
+}
+
 /// The state of a server at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {

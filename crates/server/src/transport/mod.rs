@@ -33,6 +33,11 @@ pub use listener::ListenError;
 pub(crate) use listener::{Listener, accept};
 use places::Places;
 
+/// What [`crate::decode_as_anything`] says, of records that arrive.
+pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    connection::decode_as_anything(bytes);
+}
+
 /// So many connections are closed when descriptors, or memory, are lacking.
 const RELIEF: usize = 16;
 

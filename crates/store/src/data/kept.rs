@@ -228,7 +228,7 @@ pub(crate) fn remove_rows(mutation: &mut Mutation<'_>, id: ObjectId, kept: &[Kep
     }
 }
 
-fn parse_piece(row: &[u8]) -> std::result::Result<(u64, &[u8]), Malformed> {
+pub(super) fn parse_piece(row: &[u8]) -> std::result::Result<(u64, &[u8]), Malformed> {
     let bytes = row.get(8..).unwrap_or_default();
     let offset = Fields::new(row.get(..8).unwrap_or_default()).u64()?;
     Ok((offset, bytes))

@@ -36,9 +36,10 @@ pub(crate) use guards::{Exclusive, Guards};
 pub(crate) use kept::remove_rows;
 pub(crate) use sums::OpenSums;
 
-/// What [`crate::decode_as_anything`] says, of checksums.
+/// What [`crate::decode_as_anything`] says, of checksums and of small writes that are kept as rows.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = closing::decode(bytes);
+    let _ = kept::parse_piece(bytes);
 }
 
 /// The largest file: offsets stay within 63 bits, and ext4 ends at 16 TiB.

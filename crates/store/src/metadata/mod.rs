@@ -28,9 +28,11 @@ use tempfile::TempDir;
 use crate::codec::Malformed;
 use crate::row_cache::{CachedKey, RowCache};
 
-/// What [`crate::decode_as_anything`] says, of journals.
+/// What [`crate::decode_as_anything`] says, of journals, notes of what is stable, and rows in place of long values.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     framing::count_batches(bytes, b"number");
+    mark::decode_as_anything(bytes);
+    let _ = pieces::stands_for(bytes);
 }
 
 /// What the tables hold is described in `docs/disk-format.md`.

@@ -40,6 +40,12 @@ const MAX_LABEL_BYTES: usize = 100;
 /// No line of a manifest is longer: a path of 4096 names of 255 bytes, each byte as three.
 const MAX_LINE_BYTES: u64 = 8 << 20;
 
+/// What [`crate::decode_as_anything`] says, of what is kept beside a store.
+pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    let _ = serde_json::from_slice::<RecoveredSet>(bytes);
+    let _ = serde_json::from_slice::<RecoveredEntry>(bytes);
+}
+
 /// The sets that lie beside a store, by label; the store may be open.
 ///
 /// # Errors

@@ -30,6 +30,12 @@ use crate::committer::Ticket;
 use crate::recording::RowChange;
 use crate::store::Store;
 
+/// What [`crate::decode_as_anything`] says, of notes about contents.
+pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    let _ = incomplete::Mark::decode(bytes);
+    let _ = resync::Remembered::decode(bytes);
+}
+
 /// One update that another replica made as the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignUpdate {

@@ -28,7 +28,7 @@ const FILES_A_BATCH: usize = 256;
 
 /// What the data file of an object holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Remembered {
+pub(super) struct Remembered {
     /// There is one; otherwise the file is a hole.
     stored: bool,
     /// It holds exactly what this version says.
@@ -47,7 +47,7 @@ enum Verdict {
 }
 
 impl Remembered {
-    fn decode(row: &[u8]) -> std::result::Result<Remembered, Malformed> {
+    pub(super) fn decode(row: &[u8]) -> std::result::Result<Remembered, Malformed> {
         let mut fields = Fields::new(row);
         if fields.u8()? != VERSION {
             return Err(Malformed("the version of a remembered file is unknown"));

@@ -211,7 +211,7 @@ pub(super) fn encode(digest: &ContentDigest) -> Vec<u8> {
     [&[VERSION][..], &change, &size, &digest.hash].concat()
 }
 
-fn decode(row: &[u8]) -> std::result::Result<ContentDigest, Malformed> {
+pub(super) fn decode(row: &[u8]) -> std::result::Result<ContentDigest, Malformed> {
     let mut fields = Fields::new(row);
     if fields.u8()? != VERSION {
         return Err(Malformed("the version of a noted digest is unknown"));

@@ -16,4 +16,6 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
     drop(crate::bytes::decode::<wire::Request>(bytes));
     drop(crate::bytes::decode::<wire::Answer>(bytes));
     drop(crate::bytes::decode::<openraft::Entry<types::Types>>(bytes));
+    log::decode_as_anything(bytes);
+    machine::decode_as_anything(bytes);
 }

@@ -15,7 +15,7 @@ mod walk;
 pub(crate) use answers::answer;
 pub(crate) use contents::look_at_suspects;
 pub(crate) use mending::mend;
-pub(crate) use walk::keep;
+pub(crate) use walk::{Progress, keep};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -29,7 +29,7 @@ const FACT: &[u8] = b"scrub";
 
 /// What survives a restart.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Progress {
+pub(crate) struct Progress {
     /// When the scrub was first heard of, in seconds since 1970.
     since_unix_s: u64,
     /// When the last run was finished.
