@@ -8,7 +8,7 @@ use std::time::Duration;
 use control::Depth;
 use serde::Serialize;
 use vfs::{ObjectId, ReplicaSlot};
-use view::{Decision, Kind, Outcome, SettledBy, ViewState};
+use view::{DecisionKind, Kind, Outcome, SettledBy, ViewState};
 
 use crate::driver::replica_state::ReplicaState;
 use crate::handle::Replica;
@@ -16,7 +16,6 @@ use crate::membership::authority;
 use crate::membership::losses;
 use crate::membership::views;
 use crate::state::members::REMOVED;
-use crate::state::time::unix_seconds;
 
 /// So many objects of a control are named.
 const NAMED: usize = 32;
@@ -236,11 +235,7 @@ impl Replica {
         let Some(views) = self.shared().views.get() else {
             return;
         };
-        let note = Decision::Note {
-            what,
-            by: self.shared().slot(),
-            at_unix_s: unix_seconds(),
-        };
+        let note = self.shared().decision(DecisionKind::Note { what });
         let why = match tokio::time::timeout(ON_RECORD, views.decide(note)).await {
             Ok(Ok(Outcome::Applied)) => return,
             Ok(Ok(Outcome::Refused(why))) => why,

@@ -4,10 +4,9 @@
 
 use std::time::Duration;
 
-use view::{Decision, Outcome, Referral};
+use view::{DecisionKind, Outcome, Referral};
 
 use crate::handle::Replica;
-use crate::state::time::unix_seconds;
 
 /// So long the set may take to agree.
 const AGREED: Duration = Duration::from_secs(10);
@@ -48,12 +47,10 @@ impl Replica {
             );
         };
         let to = junction.to.into_iter();
-        let decision = Decision::Junction {
+        let decision = self.shared().decision(DecisionKind::Junction {
             name: junction.name,
             to: to.map(|(server, path)| Referral { server, path }).collect(),
-            by: self.shared().slot(),
-            at_unix_s: unix_seconds(),
-        };
+        });
         match tokio::time::timeout(AGREED, views.decide(decision)).await {
             Ok(Ok(Outcome::Applied)) => Ok(()),
             Ok(Ok(Outcome::Refused(why))) => Err(why),

@@ -1,47 +1,52 @@
 //! What can be decided about a set, and what came of it: the entries of the log, as values.
 //!
 //! What must never enter: what a decision does; that is `state`. The order of variants and fields is the
-//! format on disk and between replicas: new ones are added at the end.
+//! format on disk and between replicas, that of a decision in `encoded`: new ones are added at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
+use crate::encoded::Encoded;
 use crate::state::Kind;
 
 /// So many names fit into one settlement.
 pub const SETTLEMENT_NAMES_MAX: usize = 1024;
 
-/// A change of the view or the configuration. Times are seconds since 1970 by the clock of who decides.
+/// A change of the view or the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Decision {
+#[serde(from = "Encoded", into = "Encoded")]
+pub struct Decision {
+    /// The replica in whose name it is made.
+    pub by: ReplicaSlot,
+    /// When, in seconds since 1970 by the clock of who decides.
+    pub at_unix_s: u64,
+    /// What is decided.
+    pub kind: DecisionKind,
+}
+
+/// What is decided. Unless it says otherwise, only an active replica can decide it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecisionKind {
     /// An active replica is active no longer. Refused when that would leave no majority of the configured.
     Exclude {
-        /// Who is excluded; may be `by` itself.
+        /// Who is excluded; may be who decides it.
         slot: ReplicaSlot,
-        /// The active replica that asks for it.
-        by: ReplicaSlot,
         /// The epoch this was judged in; refused in any other.
         seen_epoch: u64,
         /// Why, for people; cut at [`crate::REASON_BYTES_MAX`].
         reason: String,
-        /// When.
-        at_unix_s: u64,
     },
     /// A configured replica is active from now on; its [`crate::Loss`] is over. Also tells that an active
-    /// replica goes on as a later incarnation. The first one makes a newcomer a voter.
+    /// replica goes on as a later incarnation. The first one makes a newcomer a voter. A replica can ask for itself.
     Admit {
         /// Who is admitted.
         slot: ReplicaSlot,
-        /// An active replica, or `slot` itself.
-        by: ReplicaSlot,
         /// The epoch this was judged in; refused in any other.
         seen_epoch: u64,
         /// The incarnation that is admitted.
         incarnation: u64,
-        /// When.
-        at_unix_s: u64,
     },
     /// Adds a member, inactive: a *newcomer*. Refused while another newcomer has never been active.
     Configure {
@@ -49,20 +54,12 @@ pub enum Decision {
         slot: ReplicaSlot,
         /// What it holds.
         kind: Kind,
-        /// The active replica that asks for it.
-        by: ReplicaSlot,
-        /// When.
-        at_unix_s: u64,
     },
     /// Takes a member out of the configuration, for ever. Refused of one with a copy as long as it takes part beside
     /// others with a copy, or as its [`crate::Loss`] is not settled.
     Remove {
         /// Who is removed.
         slot: ReplicaSlot,
-        /// The active replica that asks for it.
-        by: ReplicaSlot,
-        /// When.
-        at_unix_s: u64,
     },
     /// Controls of a replica that was lost end. The epoch stays as it is.
     Settle {
@@ -70,46 +67,31 @@ pub enum Decision {
         slot: ReplicaSlot,
         /// What ends. Its `id` is given when it is applied.
         settlement: Settlement,
-        /// The active replica that asks for it.
-        by: ReplicaSlot,
         /// The epoch this was judged in; refused in any other.
         seen_epoch: u64,
-        /// When.
-        at_unix_s: u64,
     },
-    /// An administrator's word that all but the survivors are gone for ever. See [`crate::force`].
+    /// An administrator's word that all but the survivors are gone for ever, said at one of them, which becomes active if no
+    /// survivor was. See [`crate::force`].
     Recover {
         /// Who remains configured.
         survivors: BTreeSet<ReplicaSlot>,
-        /// Where it was said; becomes active if no survivor was.
-        by: ReplicaSlot,
-        /// When.
-        at_unix_s: u64,
     },
     /// Active replicas are active no longer, and others take their places, in one step. Refused where
-    /// [`Decision::Exclude`] would do, and when no majority of the configured would be active.
+    /// [`DecisionKind::Exclude`] would do, and when no majority of the configured would be active.
     Replace {
-        /// Who is excluded; not `by`, and not every active replica that holds data.
+        /// Who is excluded; not who decides it, and not every active replica that holds data.
         out: BTreeSet<ReplicaSlot>,
         /// Who is admitted, as which incarnation; voters that are not active.
         admitted: BTreeMap<ReplicaSlot, u64>,
-        /// The active replica that asks for it.
-        by: ReplicaSlot,
         /// The epoch this was judged in; refused in any other.
         seen_epoch: u64,
         /// Why the previous are excluded, for people; cut at [`crate::REASON_BYTES_MAX`].
         reason: String,
-        /// When.
-        at_unix_s: u64,
     },
     /// A person has done something at a replica that needs nobody's consent. The epoch stays as it is.
     Note {
         /// What, for people; cut at [`crate::REASON_BYTES_MAX`].
         what: String,
-        /// Where.
-        by: ReplicaSlot,
-        /// When.
-        at_unix_s: u64,
     },
     /// A name in the root of the domain leads to trees of other servers from now on. The epoch stays as it is. Refused
     /// beyond [`JUNCTIONS_MAX`] names and [`JUNCTION_BYTES_MAX`].
@@ -118,20 +100,12 @@ pub enum Decision {
         name: String,
         /// Where it leads, in the order of preference; nowhere when the name is to be gone.
         to: Vec<Referral>,
-        /// The replica that asks for it.
-        by: ReplicaSlot,
-        /// When.
-        at_unix_s: u64,
     },
     /// A newcomer, which has never been active, is configured no longer, so that another one can be; it may be configured
     /// again.
     Withdraw {
         /// The newcomer.
         slot: ReplicaSlot,
-        /// The active replica that asks for it.
-        by: ReplicaSlot,
-        /// When.
-        at_unix_s: u64,
     },
 }
 
@@ -188,22 +162,13 @@ pub enum Outcome {
     Refused(String),
 }
 
-impl Decision {
-    /// In whose name it is made.
-    #[must_use]
-    pub fn by(&self) -> ReplicaSlot {
-        match self {
-            Decision::Exclude { by, .. }
-            | Decision::Admit { by, .. }
-            | Decision::Configure { by, .. }
-            | Decision::Remove { by, .. }
-            | Decision::Settle { by, .. }
-            | Decision::Recover { by, .. }
-            | Decision::Replace { by, .. }
-            | Decision::Note { by, .. }
-            | Decision::Junction { by, .. }
-            | Decision::Withdraw { by, .. } => *by,
-        }
+impl DecisionKind {
+    /// Whether the view has a new epoch afterwards.
+    pub(crate) fn begins_an_epoch(&self) -> bool {
+        !matches!(
+            self,
+            DecisionKind::Settle { .. } | DecisionKind::Note { .. } | DecisionKind::Junction { .. }
+        )
     }
 }
 

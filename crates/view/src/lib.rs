@@ -6,12 +6,13 @@
 //! (what the owner provides), [`Views`] (what the owner calls) and [`force`] (when the majority is gone for
 //! ever).
 //!
-//! What must never enter: who has failed (whoever finds that out proposes [`Decision::Exclude`]), site
+//! What must never enter: who has failed (whoever finds that out proposes [`DecisionKind::Exclude`]), site
 //! leases, replication control, sockets and disks.
 
 mod audit;
 mod bytes;
 mod decision;
+mod encoded;
 mod error;
 mod raft;
 mod recovery;
@@ -36,8 +37,8 @@ use decision::Command;
 
 pub use audit::{AUDIT_ENTRIES_MAX, AuditEntry, REASON_BYTES_MAX};
 pub use decision::{
-    Decision, JUNCTION_BYTES_MAX, JUNCTIONS_MAX, Outcome, Referral, SETTLEMENT_NAMES_MAX,
-    SettledBy, Settlement,
+    Decision, DecisionKind, JUNCTION_BYTES_MAX, JUNCTIONS_MAX, Outcome, Referral,
+    SETTLEMENT_NAMES_MAX, SettledBy, Settlement,
 };
 pub use error::ViewError;
 pub use recovery::{force, last_known};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use openraft::EntryPayload;
 use vfs::ReplicaSlot;
 
-use crate::decision::{Command, Decision, Outcome};
+use crate::decision::{Command, Decision, DecisionKind, Outcome};
 use crate::error::ViewError;
 use crate::raft::log::Log;
 use crate::raft::machine::Machine;
@@ -42,10 +42,12 @@ pub async fn force(
     at_unix_s: u64,
 ) -> Result<Outcome, ViewError> {
     let (log, machine) = open(storage).await?;
-    let decision = Decision::Recover {
-        survivors: survivors.clone(),
+    let decision = Decision {
         by,
         at_unix_s,
+        kind: DecisionKind::Recover {
+            survivors: survivors.clone(),
+        },
     };
     let mut trial = ViewState::clone(&machine.watch().borrow());
     if let Outcome::Refused(reason) = trial.decide(&decision) {

@@ -36,12 +36,12 @@ pub enum Kind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewState {
     /// The number of the view, from 1; 0 before the set was founded. Every decision that changes something
-    /// adds one, except [`crate::Decision::Settle`], [`crate::Decision::Note`] and [`crate::Decision::Junction`].
+    /// adds one, except [`crate::DecisionKind::Settle`], [`crate::DecisionKind::Note`] and [`crate::DecisionKind::Junction`].
     pub epoch: u64,
     /// The configured replicas.
     pub members: BTreeMap<ReplicaSlot, MemberState>,
     /// Replicas that left the view with controls that may still stand. A removed one is among them only if it was given
-    /// up with the majority ([`crate::Decision::Recover`]), until that is settled.
+    /// up with the majority ([`crate::DecisionKind::Recover`]), until that is settled.
     pub losses: BTreeMap<ReplicaSlot, Loss>,
     /// The last decisions, oldest first; at most [`crate::AUDIT_ENTRIES_MAX`].
     pub audit: VecDeque<AuditEntry>,

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use vfs::ReplicaSlot;
 
 use crate::bytes::encode;
-use crate::decision::{Command, Decision, Outcome};
+use crate::decision::{Command, Decision, DecisionKind, Outcome};
 use crate::error::ViewError;
 use crate::raft::credible::Limit;
 use crate::raft::incoming::{Incoming, Unfit};
@@ -293,13 +293,14 @@ impl Core {
     fn refused(&self, from: ReplicaSlot, command: &Command) -> Option<Outcome> {
         let by = match command {
             Command::Found { by, .. } => *by,
-            Command::Decide(decision) => decision.by(),
+            Command::Decide(decision) => decision.by,
         };
         let why = match command {
             _ if by != from => "a replica decides in its own name only",
-            Command::Decide(Decision::Recover { .. }) => {
-                "that is decided while the server stands still"
-            }
+            Command::Decide(Decision {
+                kind: DecisionKind::Recover { .. },
+                ..
+            }) => "that is decided while the server stands still",
             _ => return None,
         };
         Some(Outcome::Refused(why.to_owned()))

@@ -9,7 +9,7 @@ use crate::decision::Decision;
 /// The leader asks before it proposes one, whoever submitted it. A log that has agreed on one is followed: members
 /// that judged it apart would have different states.
 pub trait Warrant: Send + Sync + 'static {
-    /// Whether a [`Decision::Configure`] or [`Decision::Remove`] is backed, as far as is known here.
+    /// Whether a [`crate::DecisionKind::Configure`] or [`crate::DecisionKind::Remove`] is backed, as far as is known here.
     ///
     /// # Errors
     /// Why not, for people. The decision is refused, and may be submitted again.

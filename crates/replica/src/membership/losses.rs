@@ -27,7 +27,7 @@ use std::time::Duration;
 use control::Incarnation;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
-use view::{Decision, Outcome, SettledBy, Settlement, ViewState};
+use view::{DecisionKind, Outcome, SettledBy, Settlement, ViewState};
 
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
@@ -384,13 +384,11 @@ pub(crate) async fn decide_settlement(
         at_unix_s: unix_seconds(),
         id: 0,
     };
-    let decision = Decision::Settle {
+    let decision = shared.decision(DecisionKind::Settle {
         slot,
         settlement,
-        by: shared.slot(),
         seen_epoch: shared.lease.view().epoch.0,
-        at_unix_s: unix_seconds(),
-    };
+    });
     match views.decide(decision).await {
         Ok(Outcome::Applied) => Ok(()),
         Ok(Outcome::Refused(why)) => Err(why),

@@ -6,7 +6,7 @@ use vfs::ReplicaSlot;
 
 use super::{Exclusion, Kind, Loss, MEMBERS_MAX, MemberState, ViewState};
 use crate::audit::{AuditEntry, record, shortened};
-use crate::decision::{Command, Decision, Outcome};
+use crate::decision::{Command, Decision, DecisionKind, Outcome};
 
 /// Done, with the words for the audit; or refused, with the reason.
 pub(super) type Verdict = Result<String, String>;
@@ -32,117 +32,72 @@ impl ViewState {
         if self.epoch == 0 {
             return Outcome::Refused("the set has not been founded".to_owned());
         }
-        match decision {
-            Decision::Exclude {
+        let Decision {
+            by,
+            at_unix_s,
+            ref kind,
+        } = *decision;
+        let verdict = match kind {
+            DecisionKind::Exclude {
                 slot,
-                by,
                 seen_epoch,
                 reason,
-                at_unix_s,
             } => {
-                let exclusion = Exclusion::of(*by, *at_unix_s, reason);
-                let verdict = self
-                    .judged(*by, *seen_epoch)
-                    .and_then(|()| self.exclude(*slot, exclusion));
-                self.conclude(verdict, *by, *at_unix_s)
+                let exclusion = Exclusion::of(by, at_unix_s, reason);
+                self.judged(by, *seen_epoch)
+                    .and_then(|()| self.exclude(*slot, exclusion))
             }
-            Decision::Admit {
+            DecisionKind::Admit {
                 slot,
-                by,
                 seen_epoch,
                 incarnation,
-                at_unix_s,
             } => {
-                let judge = if by == slot {
+                let judge = if by == *slot {
                     self.current(*seen_epoch)
                 } else {
-                    self.judged(*by, *seen_epoch)
+                    self.judged(by, *seen_epoch)
                 };
-                let verdict = judge.and_then(|()| self.admit(*slot, *incarnation));
-                self.conclude(verdict, *by, *at_unix_s)
+                judge.and_then(|()| self.admit(*slot, *incarnation))
             }
-            Decision::Configure {
-                slot,
-                kind,
-                by,
-                at_unix_s,
-            } => {
-                let verdict = self
-                    .entitled(*by)
-                    .and_then(|()| self.configure(*slot, *kind));
-                self.conclude(verdict, *by, *at_unix_s)
+            DecisionKind::Configure { slot, kind } => self
+                .entitled(by)
+                .and_then(|()| self.configure(*slot, *kind)),
+            DecisionKind::Remove { slot } => {
+                self.entitled(by).and_then(|()| self.remove(*slot, by))
             }
-            Decision::Remove {
-                slot,
-                by,
-                at_unix_s,
-            } => {
-                let verdict = self.entitled(*by).and_then(|()| self.remove(*slot, *by));
-                self.conclude(verdict, *by, *at_unix_s)
-            }
-            Decision::Settle {
+            DecisionKind::Settle {
                 slot,
                 settlement,
-                by,
                 seen_epoch,
-                at_unix_s,
-            } => {
-                let verdict = self
-                    .judged(*by, *seen_epoch)
-                    .and_then(|()| self.settle(*slot, settlement));
-                self.note(verdict, *by, *at_unix_s)
-            }
-            Decision::Recover {
-                survivors,
-                by,
-                at_unix_s,
-            } => {
-                let verdict = self.recover(survivors, *by, *at_unix_s);
-                self.conclude(verdict, *by, *at_unix_s)
-            }
-            Decision::Replace {
+            } => self
+                .judged(by, *seen_epoch)
+                .and_then(|()| self.settle(*slot, settlement)),
+            DecisionKind::Recover { survivors } => self.recover(survivors, by, at_unix_s),
+            DecisionKind::Replace {
                 out,
                 admitted,
-                by,
                 seen_epoch,
                 reason,
-                at_unix_s,
             } => {
-                let exclusion = Exclusion::of(*by, *at_unix_s, reason);
-                let verdict = self
-                    .judged(*by, *seen_epoch)
-                    .and_then(|()| self.replace(out, admitted, &exclusion));
-                self.conclude(verdict, *by, *at_unix_s)
+                let exclusion = Exclusion::of(by, at_unix_s, reason);
+                self.judged(by, *seen_epoch)
+                    .and_then(|()| self.replace(out, admitted, &exclusion))
             }
-            Decision::Note {
-                what,
-                by,
-                at_unix_s,
-            } => {
-                let verdict = match self.members.contains_key(by) {
-                    true => Ok(shortened(what)),
-                    false => Err(format!("replica {} is not configured", by.0)),
-                };
-                self.note(verdict, *by, *at_unix_s)
+            DecisionKind::Note { what } => match self.members.contains_key(&by) {
+                true => Ok(shortened(what)),
+                false => Err(format!("replica {} is not configured", by.0)),
+            },
+            DecisionKind::Junction { name, to } => self
+                .entitled(by)
+                .and_then(|()| self.junction(name, to))
+                .map(|what| shortened(&what)),
+            DecisionKind::Withdraw { slot } => {
+                self.entitled(by).and_then(|()| self.withdraw(*slot))
             }
-            Decision::Junction {
-                name,
-                to,
-                by,
-                at_unix_s,
-            } => {
-                let verdict = self.entitled(*by).and_then(|()| self.junction(name, to));
-                let verdict = verdict.map(|what| shortened(&what));
-                self.note(verdict, *by, *at_unix_s)
-            }
-            Decision::Withdraw {
-                slot,
-                by,
-                at_unix_s,
-            } => {
-                let verdict = self.entitled(*by).and_then(|()| self.withdraw(*slot));
-                self.conclude(verdict, *by, *at_unix_s)
-            }
+        };
+        match kind.begins_an_epoch() {
+            true => self.conclude(verdict, by, at_unix_s),
+            false => self.note(verdict, by, at_unix_s),
         }
     }
 

@@ -4,7 +4,9 @@ mod replacing;
 
 use super::{Kind, ViewState};
 use crate::audit::{AUDIT_ENTRIES_MAX, REASON_BYTES_MAX};
-use crate::decision::{Command, Decision, Outcome, SETTLEMENT_NAMES_MAX, SettledBy, Settlement};
+use crate::decision::{
+    Command, Decision, DecisionKind, Outcome, SETTLEMENT_NAMES_MAX, SettledBy, Settlement,
+};
 use vfs::ReplicaSlot;
 
 fn slot(number: u16) -> ReplicaSlot {
@@ -29,39 +31,45 @@ fn data(count: u16) -> ViewState {
 }
 
 fn exclude(number: u16, by: u16, seen_epoch: u64) -> Decision {
-    Decision::Exclude {
-        slot: slot(number),
+    Decision {
         by: slot(by),
-        seen_epoch,
-        reason: "silent".to_owned(),
         at_unix_s: 200,
+        kind: DecisionKind::Exclude {
+            slot: slot(number),
+            seen_epoch,
+            reason: "silent".to_owned(),
+        },
     }
 }
 
 fn admit(number: u16, by: u16, seen_epoch: u64, incarnation: u64) -> Decision {
-    Decision::Admit {
-        slot: slot(number),
+    Decision {
         by: slot(by),
-        seen_epoch,
-        incarnation,
         at_unix_s: 300,
+        kind: DecisionKind::Admit {
+            slot: slot(number),
+            seen_epoch,
+            incarnation,
+        },
     }
 }
 
 fn configure(number: u16, by: u16) -> Decision {
-    Decision::Configure {
-        slot: slot(number),
-        kind: Kind::Data,
+    Decision {
         by: slot(by),
         at_unix_s: 400,
+        kind: DecisionKind::Configure {
+            slot: slot(number),
+            kind: Kind::Data,
+        },
     }
 }
 
 fn remove(number: u16, by: u16) -> Decision {
-    Decision::Remove {
-        slot: slot(number),
+    Decision {
         by: slot(by),
         at_unix_s: 500,
+        kind: DecisionKind::Remove { slot: slot(number) },
     }
 }
 
@@ -77,20 +85,24 @@ fn settlement(through: u64, incarnation_below: u64, names: Option<usize>) -> Set
 }
 
 fn settle(number: u16, by: u16, seen_epoch: u64, settlement: Settlement) -> Decision {
-    Decision::Settle {
-        slot: slot(number),
-        settlement,
+    Decision {
         by: slot(by),
-        seen_epoch,
         at_unix_s: 600,
+        kind: DecisionKind::Settle {
+            slot: slot(number),
+            settlement,
+            seen_epoch,
+        },
     }
 }
 
 fn recover(survivors: &[u16], by: u16) -> Decision {
-    Decision::Recover {
-        survivors: survivors.iter().copied().map(slot).collect(),
+    Decision {
         by: slot(by),
         at_unix_s: 700,
+        kind: DecisionKind::Recover {
+            survivors: survivors.iter().copied().map(slot).collect(),
+        },
     }
 }
 
@@ -98,7 +110,7 @@ fn recover(survivors: &[u16], by: u16) -> Decision {
 fn hold(state: &mut ViewState, decision: &Decision) {
     let epoch = state.epoch;
     assert_eq!(state.decide(decision), Outcome::Applied, "{decision:?}");
-    let is_settlement = matches!(decision, Decision::Settle { .. });
+    let is_settlement = matches!(decision.kind, DecisionKind::Settle { .. });
     assert_eq!(state.epoch, epoch + u64::from(!is_settlement));
     assert_eq!(state.audit.back().unwrap().epoch, state.epoch);
 }
@@ -223,10 +235,10 @@ fn an_admission_is_refused() {
 #[test]
 fn a_newcomer_that_was_withdrawn_can_be_configured_again_and_no_other_member_is_withdrawn() {
     let mut state = data(2);
-    let withdraw = |number: u16| Decision::Withdraw {
-        slot: slot(number),
+    let withdraw = |number: u16| Decision {
         by: slot(1),
         at_unix_s: 0,
+        kind: DecisionKind::Withdraw { slot: slot(number) },
     };
     refuse(&state, &withdraw(2), "replica 2 is no newcomer");
     refuse(&state, &withdraw(3), "replica 3 is no newcomer");
@@ -407,7 +419,7 @@ fn the_audit_and_its_words_are_bounded() {
     for round in 0..600 {
         let seen = state.epoch;
         let mut decision = exclude(3, 1, seen);
-        if let Decision::Exclude { reason, .. } = &mut decision {
+        if let DecisionKind::Exclude { reason, .. } = &mut decision.kind {
             *reason = "ä".repeat(600);
         }
         hold(&mut state, &decision);
@@ -423,10 +435,10 @@ fn the_audit_and_its_words_are_bounded() {
 #[test]
 fn what_a_person_does_is_noted_and_begins_no_epoch() {
     let mut state = data(3);
-    let note = |by: u16, what: String| Decision::Note {
-        what,
+    let note = |by: u16, what: String| Decision {
         by: slot(by),
         at_unix_s: 700,
+        kind: DecisionKind::Note { what },
     };
     let epoch = state.epoch;
     let outcome = state.decide(&note(2, "sent its clients away".to_owned()));

@@ -1,7 +1,7 @@
 //! Members agree while some are lost, cut off or restarted; a minority agrees on nothing.
 
 use super::fixture::{Set, is_temporary, slot, until};
-use crate::{Decision, Outcome};
+use crate::{Decision, DecisionKind, Outcome};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_decision_is_made_through_any_member_and_reaches_all() {
@@ -69,12 +69,14 @@ async fn two_of_five_decide_nothing_while_cut_off_and_follow_afterwards() {
     let many: Vec<u16> = (1..=5).filter(|number| !few.contains(number)).collect();
     set.cut(&few, &many, true);
     for number in few {
-        let decision = Decision::Exclude {
-            slot: slot(many[0]),
+        let decision = Decision {
             by: slot(number),
-            seen_epoch: 1,
-            reason: "it does not answer".to_owned(),
             at_unix_s: 1,
+            kind: DecisionKind::Exclude {
+                slot: slot(many[0]),
+                seen_epoch: 1,
+                reason: "it does not answer".to_owned(),
+            },
         };
         let decided = set.at(number).decide(decision).await;
         assert!(is_temporary(&decided), "{decided:?}");
@@ -139,12 +141,14 @@ async fn a_restart_keeps_the_state() {
 async fn a_refusal_says_why_and_changes_nothing() {
     let set = Set::found(3).await;
     let outcome = loop {
-        let decision = Decision::Exclude {
-            slot: slot(3),
+        let decision = Decision {
             by: slot(2),
-            seen_epoch: 0,
-            reason: String::new(),
             at_unix_s: 1,
+            kind: DecisionKind::Exclude {
+                slot: slot(3),
+                seen_epoch: 0,
+                reason: String::new(),
+            },
         };
         match set.at(2).decide(decision).await {
             Ok(outcome) => break outcome,

@@ -4,7 +4,7 @@ use super::fixture::{Set, slot};
 use crate::bytes::{decode, encode};
 use crate::decision::Command;
 use crate::raft::wire::{Answer, Request};
-use crate::{Decision, Outcome};
+use crate::{Decision, DecisionKind, Outcome};
 
 /// What a member is told that hands this to the leader.
 async fn submitted(set: &Set, leader: u16, from: u16, decision: Decision) -> Outcome {
@@ -17,10 +17,10 @@ async fn submitted(set: &Set, leader: u16, from: u16, decision: Decision) -> Out
 }
 
 fn removal(of: u16, by: u16) -> Decision {
-    Decision::Remove {
-        slot: slot(of),
+    Decision {
         by: slot(by),
         at_unix_s: 1,
+        kind: DecisionKind::Remove { slot: slot(of) },
     }
 }
 
@@ -36,10 +36,12 @@ async fn counterexample_40_a_decision_in_another_ones_name_is_refused() {
     let refused = submitted(&set, leader, liar, removal(honest, honest)).await;
     let words = "a replica decides in its own name only";
     assert_eq!(refused, Outcome::Refused(words.to_owned()));
-    let note = |by: u16| Decision::Note {
-        what: "done".to_owned(),
+    let note = |by: u16| Decision {
         by: slot(by),
         at_unix_s: 1,
+        kind: DecisionKind::Note {
+            what: "done".to_owned(),
+        },
     };
     let refused = submitted(&set, leader, liar, note(honest)).await;
     assert_eq!(refused, Outcome::Refused(words.to_owned()));

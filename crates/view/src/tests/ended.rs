@@ -7,7 +7,7 @@ use super::fixture::{Set, slot, until};
 use crate::bytes::{decode, encode};
 use crate::decision::Command;
 use crate::raft::wire::{Answer, Request};
-use crate::{Decision, Outcome};
+use crate::{Decision, DecisionKind, Outcome};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_ledger_fails_says_so_and_leads_no_longer() {
@@ -16,12 +16,14 @@ async fn a_leader_whose_ledger_fails_says_so_and_leads_no_longer() {
     set.storage(broken).1.store(true, Ordering::Relaxed);
     // The next entry is not written; whoever asks is told, and the member notices.
     let at = set.at(broken);
-    let asked = at.decide(Decision::Admit {
-        slot: slot(broken),
+    let asked = at.decide(Decision {
         by: slot(broken),
-        seen_epoch: 1,
-        incarnation: 4,
         at_unix_s: 2,
+        kind: DecisionKind::Admit {
+            slot: slot(broken),
+            seen_epoch: 1,
+            incarnation: 4,
+        },
     });
     let (decided, ended) = tokio::join!(asked, async {
         tokio::time::timeout(Duration::from_secs(60), at.ended()).await
@@ -44,10 +46,12 @@ async fn a_leader_whose_ledger_fails_says_so_and_leads_no_longer() {
 async fn nobody_recovers_a_set_by_a_message() {
     let set = Set::found(1).await;
     set.leader(1).await;
-    let decision = Decision::Recover {
-        survivors: [slot(1)].into(),
+    let decision = Decision {
         by: slot(2),
         at_unix_s: 9,
+        kind: DecisionKind::Recover {
+            survivors: [slot(1)].into(),
+        },
     };
     let request = Request::Submit(Command::Decide(decision));
     let request = encode(&request).unwrap();

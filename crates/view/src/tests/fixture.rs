@@ -13,8 +13,8 @@ use crate::bytes::encode;
 use crate::raft::credible::Limit;
 use crate::raft::wire::{Answer, Request};
 use crate::{
-    Change, Decision, Kind, Outcome, Settings, StableStorage, StableStorageError, Transport,
-    TransportError, ViewError, ViewState, Views, Warrant,
+    Change, Decision, DecisionKind, Kind, Outcome, Settings, StableStorage, StableStorageError,
+    Transport, TransportError, ViewError, ViewState, Views, Warrant,
 };
 
 /// The shorthand of these tests.
@@ -121,8 +121,8 @@ pub(super) struct Unwarranted(Mutex<BTreeSet<ReplicaSlot>>);
 impl Warrant for Unwarranted {
     fn check(&self, decision: &Decision) -> Result<(), String> {
         let unwanted = self.0.lock().unwrap();
-        match decision {
-            Decision::Configure { slot, .. } | Decision::Remove { slot, .. }
+        match &decision.kind {
+            DecisionKind::Configure { slot, .. } | DecisionKind::Remove { slot }
                 if unwanted.contains(slot) =>
             {
                 Err("nobody has signed that".to_owned())
@@ -288,12 +288,14 @@ impl Set {
 
     /// Has a member admitted in a new incarnation, through `at`.
     pub(super) async fn admit(&self, at: u16, number: u16, incarnation: u64) {
-        let decision = |seen_epoch| Decision::Admit {
-            slot: slot(number),
+        let decision = |seen_epoch| Decision {
             by: slot(at),
-            seen_epoch,
-            incarnation,
             at_unix_s: 1,
+            kind: DecisionKind::Admit {
+                slot: slot(number),
+                seen_epoch,
+                incarnation,
+            },
         };
         let member = |state: &ViewState| state.members.get(&slot(number)).cloned();
         self.decide(at, decision, |state| {
@@ -304,12 +306,14 @@ impl Set {
 
     /// Has a member excluded, through `at`.
     pub(super) async fn exclude(&self, at: u16, number: u16) {
-        let decision = |seen_epoch| Decision::Exclude {
-            slot: slot(number),
+        let decision = |seen_epoch| Decision {
             by: slot(at),
-            seen_epoch,
-            reason: "it does not answer".to_owned(),
             at_unix_s: 1,
+            kind: DecisionKind::Exclude {
+                slot: slot(number),
+                seen_epoch,
+                reason: "it does not answer".to_owned(),
+            },
         };
         self.decide(at, decision, |state| !state.is_active(slot(number)))
             .await;

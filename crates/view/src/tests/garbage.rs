@@ -12,7 +12,7 @@ use crate::decision::Command;
 use crate::raft::credible::Limit;
 use crate::raft::types::{Entry, LogId, Membership, SnapshotMeta, Stored, Vote};
 use crate::raft::wire::{Answer, Request};
-use crate::{Decision, Kind, MESSAGE_BYTES_MAX, ViewState};
+use crate::{Decision, DecisionKind, Kind, MESSAGE_BYTES_MAX, ViewState};
 
 fn now() -> Limit {
     Limit::at(SystemTime::now())
@@ -23,12 +23,14 @@ fn log_id(index: u64) -> LogId {
 }
 
 fn command() -> Command {
-    Command::Decide(Decision::Exclude {
-        slot: slot(2),
+    Command::Decide(Decision {
         by: slot(1),
-        seen_epoch: 4,
-        reason: "silent".to_owned(),
         at_unix_s: 5,
+        kind: DecisionKind::Exclude {
+            slot: slot(2),
+            seen_epoch: 4,
+            reason: "silent".to_owned(),
+        },
     })
 }
 

@@ -6,14 +6,18 @@ use std::time::Duration;
 use super::fixture::{Set, is_temporary, slot, until};
 use crate::bytes::decode;
 use crate::raft::types::{Entry, SNAPSHOT_EVERY};
-use crate::{Decision, Kind, Outcome, SettledBy, Settlement, StableStorage, ViewError};
+use crate::{
+    Decision, DecisionKind, Kind, Outcome, SettledBy, Settlement, StableStorage, ViewError,
+};
 
 fn configuration(number: u16, at: u16) -> Decision {
-    Decision::Configure {
-        slot: slot(number),
-        kind: Kind::Data,
+    Decision {
         by: slot(at),
         at_unix_s: 1,
+        kind: DecisionKind::Configure {
+            slot: slot(number),
+            kind: Kind::Data,
+        },
     }
 }
 
@@ -28,10 +32,10 @@ impl Set {
     }
 
     async fn remove(&self, at: u16, number: u16) {
-        let decision = |_| Decision::Remove {
-            slot: slot(number),
+        let decision = |_| Decision {
             by: slot(at),
             at_unix_s: 1,
+            kind: DecisionKind::Remove { slot: slot(number) },
         };
         self.decide(at, decision, |state| {
             !state.members.contains_key(&slot(number))
@@ -49,12 +53,14 @@ impl Set {
             at_unix_s: 1,
             id: 0,
         };
-        let decision = |seen_epoch| Decision::Settle {
-            slot: slot(number),
-            settlement: settlement(),
+        let decision = |seen_epoch| Decision {
             by: slot(at),
-            seen_epoch,
             at_unix_s: 1,
+            kind: DecisionKind::Settle {
+                slot: slot(number),
+                settlement: settlement(),
+                seen_epoch,
+            },
         };
         self.decide(at, decision, |state| state.is_settled(slot(number)))
             .await;
@@ -174,10 +180,10 @@ async fn a_change_of_the_configuration_that_the_authority_does_not_back_is_refus
     set.start(4).await;
     (2..=4).for_each(|number| set.refuse(number));
     for at in 1..=3 {
-        let removal = Decision::Remove {
-            slot: slot(2),
+        let removal = Decision {
             by: slot(at),
             at_unix_s: 1,
+            kind: DecisionKind::Remove { slot: slot(2) },
         };
         for decision in [removal, configuration(4, at)] {
             loop {

@@ -1,6 +1,6 @@
 //! A member that is started on an older copy of its storage.
 
-use crate::Decision;
+use crate::{Decision, DecisionKind};
 
 use super::fixture::{Set, slot, until};
 
@@ -26,12 +26,14 @@ async fn a_leader_put_back_gives_no_entry_the_name_of_another() {
     // It still believes that nobody is excluded, and asks for something else while it may.
     for _ in 0..20 {
         let seen_epoch = set.state(leader).epoch;
-        let decision = Decision::Exclude {
-            slot: slot(other),
+        let decision = Decision {
             by: slot(leader),
-            seen_epoch,
-            reason: "it does not answer".to_owned(),
             at_unix_s: 2,
+            kind: DecisionKind::Exclude {
+                slot: slot(other),
+                seen_epoch,
+                reason: "it does not answer".to_owned(),
+            },
         };
         let _ = set.at(leader).decide(decision).await;
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;

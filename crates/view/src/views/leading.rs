@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use vfs::ReplicaSlot;
 
 use super::Core;
-use crate::decision::{Command, Decision, Outcome};
+use crate::decision::{Command, Decision, DecisionKind, Outcome};
 use crate::raft::wire::Denial;
 
 type WriteError = RaftError<u64, ClientWriteError<u64, openraft::EmptyNode>>;
@@ -19,9 +19,10 @@ impl Core {
     pub(super) fn submission_limit(&self, command: &Command) -> Duration {
         let settings = &self.settings;
         match command {
-            Command::Decide(Decision::Configure { .. }) => {
-                settings.newcomer_limit + settings.decision_limit * 4
-            }
+            Command::Decide(Decision {
+                kind: DecisionKind::Configure { .. },
+                ..
+            }) => settings.newcomer_limit + settings.decision_limit * 4,
             _ => settings.decision_limit * 3,
         }
     }
@@ -33,8 +34,8 @@ impl Core {
         }
         let changes_configuration = |decision: &Decision| {
             matches!(
-                decision,
-                Decision::Configure { .. } | Decision::Remove { .. }
+                decision.kind,
+                DecisionKind::Configure { .. } | DecisionKind::Remove { .. }
             )
         };
         if let Command::Decide(decision) = &command
@@ -44,9 +45,10 @@ impl Core {
             return Ok(Outcome::Refused(why));
         }
         match command {
-            Command::Decide(Decision::Configure { slot, .. }) => {
-                self.configure(slot, command).await
-            }
+            Command::Decide(Decision {
+                kind: DecisionKind::Configure { slot, .. },
+                ..
+            }) => self.configure(slot, command).await,
             command => {
                 let outcome = self.write(command).await?;
                 self.voters_follow().await;

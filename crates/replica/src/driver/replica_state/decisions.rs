@@ -1,21 +1,28 @@
 //! What this replica proposes to the set.
 
 use vfs::ReplicaSlot;
-use view::{Decision, Outcome};
+use view::{Decision, DecisionKind, Outcome};
 
 use super::ReplicaState;
 use crate::state::time::unix_seconds;
 
 impl ReplicaState {
+    /// Something to be decided, in the name of this replica.
+    pub(crate) fn decision(&self, kind: DecisionKind) -> Decision {
+        Decision {
+            by: self.slot(),
+            at_unix_s: unix_seconds(),
+            kind,
+        }
+    }
+
     /// Proposes that a member leaves the view.
     pub(crate) async fn exclude(&self, slot: ReplicaSlot, reason: &str) {
-        let decision = Decision::Exclude {
+        let decision = self.decision(DecisionKind::Exclude {
             slot,
-            by: self.slot(),
             seen_epoch: self.lease.view().epoch.0,
             reason: reason.to_owned(),
-            at_unix_s: unix_seconds(),
-        };
+        });
         if self.decide(decision).await {
             tracing::warn!(peer = slot.0, reason, "a replica leaves the view");
         }

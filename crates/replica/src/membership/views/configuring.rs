@@ -14,7 +14,7 @@ use std::time::Duration;
 use peer::Lane;
 use peer::set::{Member, MemberList};
 use vfs::ReplicaSlot;
-use view::{Decision, Kind, Outcome, SettledBy, ViewState};
+use view::{Decision, DecisionKind, Kind, Outcome, SettledBy, ViewState};
 
 use super::leases;
 use crate::driver::replica_state::ReplicaState;
@@ -30,8 +30,8 @@ const LIMIT: Duration = Duration::from_secs(40);
 /// # Errors
 /// Why not, for people.
 pub(crate) fn is_backed(list: &MemberList, decision: &Decision) -> Result<(), String> {
-    match decision {
-        Decision::Configure { slot, kind, .. } => {
+    match &decision.kind {
+        DecisionKind::Configure { slot, kind } => {
             let member = list.member(slot.0).filter(|member| !member.revoked);
             let is_of_kind = |member: &Member| kind_of(member) == *kind;
             match member.is_some_and(is_of_kind) {
@@ -42,7 +42,7 @@ pub(crate) fn is_backed(list: &MemberList, decision: &Decision) -> Result<(), St
                 )),
             }
         }
-        Decision::Remove { slot, .. } => match list.member(slot.0) {
+        DecisionKind::Remove { slot } => match list.member(slot.0) {
             Some(member) if member.revoked => Ok(()),
             _ => Err(format!(
                 "the signed list of members, as the leader knows it, does not remove replica {}",
@@ -220,18 +220,20 @@ fn next(
         let present = to_come().find(|member| is_there(ReplicaSlot(member.slot)));
         if let Some(slot) = state.newcomer() {
             let is_in_the_way = present.is_some() && !is_there(slot);
-            return is_in_the_way.then_some(Step::Change(Decision::Withdraw {
-                slot,
+            return is_in_the_way.then_some(Step::Change(Decision {
                 by,
                 at_unix_s,
+                kind: DecisionKind::Withdraw { slot },
             }));
         }
         let member = present.or_else(|| to_come().next())?;
-        Some(Step::Change(Decision::Configure {
-            slot: ReplicaSlot(member.slot),
-            kind: kind_of(member),
+        Some(Step::Change(Decision {
             by,
             at_unix_s,
+            kind: DecisionKind::Configure {
+                slot: ReplicaSlot(member.slot),
+                kind: kind_of(member),
+            },
         }))
     };
     goes.or_else(comes)
@@ -245,20 +247,22 @@ fn towards_removal(
     leaves_something: impl Fn(ReplicaSlot) -> bool,
 ) -> Option<Step> {
     let holds = |decision: &Decision| state.clone().decide(decision) == Outcome::Applied;
-    let remove = Decision::Remove {
-        slot,
+    let remove = Decision {
         by,
         at_unix_s,
+        kind: DecisionKind::Remove { slot },
     };
     if holds(&remove) {
         return Some(Step::Change(remove));
     }
-    let part = Decision::Exclude {
-        slot,
+    let part = Decision {
         by,
-        seen_epoch: state.epoch,
-        reason: REMOVED.to_owned(),
         at_unix_s,
+        kind: DecisionKind::Exclude {
+            slot,
+            seen_epoch: state.epoch,
+            reason: REMOVED.to_owned(),
+        },
     };
     if holds(&part) {
         return Some(Step::PartWith(slot));
@@ -304,20 +308,24 @@ mod tests {
         };
         state.members = BTreeMap::from([(FOUNDER, founder)]);
         for slot in (2..=size).map(ReplicaSlot) {
-            let configure = Decision::Configure {
-                slot,
-                kind: Kind::Data,
+            let configure = Decision {
                 by: FOUNDER,
                 at_unix_s: 0,
+                kind: DecisionKind::Configure {
+                    slot,
+                    kind: Kind::Data,
+                },
             };
             hold(&mut state, &configure);
             let seen_epoch = state.epoch;
-            let admit = Decision::Admit {
-                slot,
+            let admit = Decision {
                 by: slot,
-                seen_epoch,
-                incarnation: 1,
                 at_unix_s: 0,
+                kind: DecisionKind::Admit {
+                    slot,
+                    seen_epoch,
+                    incarnation: 1,
+                },
             };
             hold(&mut state, &admit);
         }
@@ -347,7 +355,10 @@ mod tests {
         let comes = |is_there: fn(ReplicaSlot) -> bool| {
             let step = next(&list, &state, (FOUNDER, 0), |_| false, is_there);
             match step {
-                Some(Step::Change(Decision::Configure { slot, .. })) => slot.0,
+                Some(Step::Change(Decision {
+                    kind: DecisionKind::Configure { slot, .. },
+                    ..
+                })) => slot.0,
                 other => panic!("{other:?}"),
             }
         };
@@ -370,8 +381,12 @@ mod tests {
             next(&list, state, (FOUNDER, 0), |_| false, is_there)
         };
         let configures = |state: &mut ViewState, there: &[u16], expected: u16| {
-            let Some(Step::Change(decision @ Decision::Configure { slot, .. })) =
-                step(state, there)
+            let Some(Step::Change(
+                decision @ Decision {
+                    kind: DecisionKind::Configure { slot, .. },
+                    ..
+                },
+            )) = step(state, there)
             else {
                 panic!("nobody is configured");
             };
@@ -381,19 +396,27 @@ mod tests {
         configures(&mut state, &[2], 2);
         assert_eq!(step(&state, &[2, 3]), None, "it is on its way");
         assert_eq!(step(&state, &[]), None, "nobody else is there");
-        let Some(Step::Change(withdraw @ Decision::Withdraw { .. })) = step(&state, &[3]) else {
+        let Some(Step::Change(
+            withdraw @ Decision {
+                kind: DecisionKind::Withdraw { .. },
+                ..
+            },
+        )) = step(&state, &[3])
+        else {
             panic!("it stays in the way");
         };
         hold(&mut state, &withdraw);
         configures(&mut state, &[3], 3);
         let seen_epoch = state.epoch;
         let (slot, incarnation, at_unix_s) = (ReplicaSlot(3), 1, 0);
-        let admit = Decision::Admit {
-            slot,
+        let admit = Decision {
             by: slot,
-            seen_epoch,
-            incarnation,
             at_unix_s,
+            kind: DecisionKind::Admit {
+                slot,
+                seen_epoch,
+                incarnation,
+            },
         };
         hold(&mut state, &admit);
         configures(&mut state, &[2, 3], 2);
@@ -409,12 +432,14 @@ mod tests {
             id: 0,
         };
         let seen_epoch = state.epoch;
-        let settle = Decision::Settle {
-            slot,
-            settlement,
+        let settle = Decision {
             by: FOUNDER,
-            seen_epoch,
             at_unix_s: 0,
+            kind: DecisionKind::Settle {
+                slot,
+                settlement,
+                seen_epoch,
+            },
         };
         hold(state, &settle);
     }
@@ -424,12 +449,14 @@ mod tests {
         let (mut state, third) = (set(3), ReplicaSlot(3));
         let list = [member(1, false), member(2, false), member(3, true)];
         assert_eq!(after(&list, &state, true), Some(Step::PartWith(third)));
-        let exclude = Decision::Exclude {
-            slot: third,
+        let exclude = Decision {
             by: FOUNDER,
-            seen_epoch: state.epoch,
-            reason: String::new(),
             at_unix_s: 0,
+            kind: DecisionKind::Exclude {
+                slot: third,
+                seen_epoch: state.epoch,
+                reason: String::new(),
+            },
         };
         hold(&mut state, &exclude);
         assert_eq!(after(&list, &state, true), None, "somebody has to say so");
@@ -447,7 +474,13 @@ mod tests {
     fn the_second_of_two_is_removed_in_one_step() {
         let list = [member(1, false), member(2, true)];
         let step = after(&list, &set(2), true);
-        assert!(matches!(step, Some(Step::Change(Decision::Remove { .. }))));
+        assert!(matches!(
+            step,
+            Some(Step::Change(Decision {
+                kind: DecisionKind::Remove { .. },
+                ..
+            }))
+        ));
     }
 
     /// Of four one is lost; another one is to go as well, and cannot leave before.
@@ -455,12 +488,14 @@ mod tests {
     fn one_that_waits_holds_up_no_other() {
         let mut state = set(4);
         let fourth = ReplicaSlot(4);
-        let exclude = Decision::Exclude {
-            slot: fourth,
+        let exclude = Decision {
             by: FOUNDER,
-            seen_epoch: state.epoch,
-            reason: String::new(),
             at_unix_s: 0,
+            kind: DecisionKind::Exclude {
+                slot: fourth,
+                seen_epoch: state.epoch,
+                reason: String::new(),
+            },
         };
         hold(&mut state, &exclude);
         let list = [1, 2, 3, 4].map(|slot| member(slot, slot > 2));

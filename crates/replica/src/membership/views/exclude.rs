@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
-use view::{Decision, ViewState};
+use view::{DecisionKind, ViewState};
 
 use crate::driver::replica_state::ReplicaState;
 use crate::membership::accounts;
 use crate::membership::losses;
-use crate::state::time::unix_seconds;
 use crate::state::views::News;
 use crate::state::wire::LeaseRequest;
 
@@ -85,14 +84,12 @@ async fn part_with_the_silent(shared: &Arc<ReplicaState>) {
         let reason = nonsense.as_deref().unwrap_or(SILENT);
         return shared.exclude(*first, reason).await;
     }
-    let decision = Decision::Replace {
+    let decision = shared.decision(DecisionKind::Replace {
         out: out.clone(),
         admitted: admitted.clone(),
-        by: shared.slot(),
         seen_epoch: shared.lease.view().epoch.0,
         reason: SILENT.to_owned(),
-        at_unix_s: unix_seconds(),
-    };
+    });
     if shared.decide(decision).await {
         let (out, admitted) = (listed(&out), listed(admitted.keys()));
         tracing::warn!(out, admitted, "others take the places of silent replicas");

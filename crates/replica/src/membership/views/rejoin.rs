@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
-use view::{Decision, Kind, Outcome, Settlement};
+use view::{DecisionKind, Kind, Outcome, Settlement};
 
 use super::join;
 use super::missed;
@@ -23,7 +23,6 @@ use crate::replication::conversing;
 use crate::replication::settled;
 use crate::state::arrivals::Inbox;
 use crate::state::copies::Held;
-use crate::state::time::unix_seconds;
 use crate::state::views::Fit;
 use crate::state::wire::LeaseRequest;
 
@@ -436,13 +435,11 @@ async fn ask(shared: &Arc<ReplicaState>) {
     {
         return tracing::error!(%error, "this replica cannot come back");
     }
-    let decision = Decision::Admit {
+    let decision = shared.decision(DecisionKind::Admit {
         slot: shared.slot(),
-        by: shared.slot(),
         seen_epoch: shared.lease.view().epoch.0,
         incarnation: shared.incarnation,
-        at_unix_s: unix_seconds(),
-    };
+    });
     match views.decide(decision).await {
         Ok(Outcome::Applied) => {}
         Ok(Outcome::Refused(why)) => {

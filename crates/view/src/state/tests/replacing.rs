@@ -1,20 +1,22 @@
 //! Exclusion and admission in one step.
 
 use super::{configure, data, exclude, found, hold, refuse, slot};
-use crate::decision::Decision;
+use crate::decision::{Decision, DecisionKind};
 use crate::state::Kind;
 
 fn replace(out: &[u16], admitted: &[(u16, u64)], by: u16, seen_epoch: u64) -> Decision {
     let admitted = admitted.iter();
-    Decision::Replace {
-        out: out.iter().copied().map(slot).collect(),
-        admitted: admitted
-            .map(|(number, incarnation)| (slot(*number), *incarnation))
-            .collect(),
+    Decision {
         by: slot(by),
-        seen_epoch,
-        reason: "silent".to_owned(),
         at_unix_s: 800,
+        kind: DecisionKind::Replace {
+            out: out.iter().copied().map(slot).collect(),
+            admitted: admitted
+                .map(|(number, incarnation)| (slot(*number), *incarnation))
+                .collect(),
+            seen_epoch,
+            reason: "silent".to_owned(),
+        },
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use peer::set::{Member, MemberList};
 use vfs::ReplicaSlot;
-use view::{Decision, Kind, MemberState, Outcome, SettledBy, Settlement, ViewState};
+use view::{Decision, DecisionKind, Kind, MemberState, Outcome, SettledBy, Settlement, ViewState};
 
 use super::{Step, next};
 
@@ -156,10 +156,10 @@ impl Run {
             }
             Event::Recover => {
                 let survivors = BTreeSet::from([FOUNDER]);
-                let recover = Decision::Recover {
-                    survivors,
+                let recover = Decision {
                     by: FOUNDER,
                     at_unix_s: 0,
+                    kind: DecisionKind::Recover { survivors },
                 };
                 self.decide(&recover);
                 self.up.insert(FOUNDER);
@@ -190,7 +190,7 @@ impl Run {
         self.state.audit.clear();
         let (active, voters): (BTreeSet<_>, _) =
             (self.state.active().collect(), self.state.voters());
-        if held && !matches!(decision, Decision::Recover { .. }) {
+        if held && !matches!(decision.kind, DecisionKind::Recover { .. }) {
             let taking_part = active.intersection(&voters).count();
             assert!(taking_part >= self.state.majority(), "{self:?}");
             assert!(
@@ -213,12 +213,14 @@ impl Run {
             at_unix_s: 0,
             id: 0,
         };
-        self.decide(&Decision::Settle {
-            slot,
-            settlement,
+        self.decide(&Decision {
             by,
-            seen_epoch: self.state.epoch,
             at_unix_s: 0,
+            kind: DecisionKind::Settle {
+                slot,
+                settlement,
+                seen_epoch: self.state.epoch,
+            },
         })
     }
 
@@ -248,12 +250,14 @@ impl Run {
             return false;
         };
         let (seen_epoch, reason, at_unix_s) = (state.epoch, String::new(), 0);
-        let exclude = Decision::Exclude {
-            slot: first,
+        let exclude = Decision {
             by,
-            seen_epoch,
-            reason: reason.clone(),
             at_unix_s,
+            kind: DecisionKind::Exclude {
+                slot: first,
+                seen_epoch,
+                reason: reason.clone(),
+            },
         };
         let waiting = state.voters().into_iter().filter(|slot| {
             self.up.contains(slot) && !state.is_active(*slot) && !self.is_revoked(*slot)
@@ -261,13 +265,15 @@ impl Run {
         let admitted = waiting
             .map(|slot| (slot, self.incarnations[&slot]))
             .collect();
-        let replace = Decision::Replace {
-            out,
-            admitted,
+        let replace = Decision {
             by,
-            seen_epoch,
-            reason,
             at_unix_s,
+            kind: DecisionKind::Replace {
+                out,
+                admitted,
+                seen_epoch,
+                reason,
+            },
         };
         self.decide(&exclude) || self.decide(&replace)
     }
@@ -281,12 +287,14 @@ impl Run {
         });
         let waiting: Vec<ReplicaSlot> = waits.map(|(slot, _)| *slot).collect();
         waiting.into_iter().any(|slot| {
-            self.decide(&Decision::Admit {
-                slot,
+            self.decide(&Decision {
                 by: slot,
-                seen_epoch: self.state.epoch,
-                incarnation: self.incarnations[&slot],
                 at_unix_s: 0,
+                kind: DecisionKind::Admit {
+                    slot,
+                    seen_epoch: self.state.epoch,
+                    incarnation: self.incarnations[&slot],
+                },
             })
         })
     }
@@ -315,16 +323,19 @@ impl Run {
         match step {
             Some(Step::Settle(slot)) => self.settle(slot),
             // It has to be reached first.
-            Some(Step::Change(Decision::Configure { slot, .. })) if !self.up.contains(&slot) => {
-                false
-            }
+            Some(Step::Change(Decision {
+                kind: DecisionKind::Configure { slot, .. },
+                ..
+            })) if !self.up.contains(&slot) => false,
             Some(Step::Change(decision)) => self.decide(&decision),
-            Some(Step::PartWith(slot)) => self.decide(&Decision::Exclude {
-                slot,
+            Some(Step::PartWith(slot)) => self.decide(&Decision {
                 by: FOUNDER,
-                seen_epoch: self.state.epoch,
-                reason: String::new(),
                 at_unix_s: 0,
+                kind: DecisionKind::Exclude {
+                    slot,
+                    seen_epoch: self.state.epoch,
+                    reason: String::new(),
+                },
             }),
             None => false,
         }

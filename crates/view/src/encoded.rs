@@ -1,0 +1,243 @@
+//! Decisions as they stand on disk and travel between replicas: who decides and when stands between the fields of each kind.
+//!
+//! What must never enter: what a decision means. The order of variants and fields is the format: new ones are added at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use vfs::ReplicaSlot;
+
+use crate::decision::{Decision, DecisionKind, Referral, Settlement};
+use crate::state::Kind;
+
+/// Who decides.
+type By = ReplicaSlot;
+/// When, in seconds since 1970.
+type At = u64;
+/// The epoch that a decision was judged in.
+type Seen = u64;
+
+/// Each kind of [`DecisionKind`], its fields in the order of the format.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Encoded {
+    Exclude(ReplicaSlot, By, Seen, String, At),
+    Admit(ReplicaSlot, By, Seen, u64, At),
+    Configure(ReplicaSlot, Kind, By, At),
+    Remove(ReplicaSlot, By, At),
+    Settle(ReplicaSlot, Settlement, By, Seen, At),
+    Recover(BTreeSet<ReplicaSlot>, By, At),
+    Replace(
+        BTreeSet<ReplicaSlot>,
+        BTreeMap<ReplicaSlot, u64>,
+        By,
+        Seen,
+        String,
+        At,
+    ),
+    Note(String, By, At),
+    Junction(String, Vec<Referral>, By, At),
+    Withdraw(ReplicaSlot, By, At),
+}
+
+impl From<Decision> for Encoded {
+    fn from(decision: Decision) -> Encoded {
+        let Decision {
+            by,
+            at_unix_s: at,
+            kind,
+        } = decision;
+        match kind {
+            DecisionKind::Exclude {
+                slot,
+                seen_epoch,
+                reason,
+            } => Encoded::Exclude(slot, by, seen_epoch, reason, at),
+            DecisionKind::Admit {
+                slot,
+                seen_epoch,
+                incarnation,
+            } => Encoded::Admit(slot, by, seen_epoch, incarnation, at),
+            DecisionKind::Configure { slot, kind } => Encoded::Configure(slot, kind, by, at),
+            DecisionKind::Remove { slot } => Encoded::Remove(slot, by, at),
+            DecisionKind::Settle {
+                slot,
+                settlement,
+                seen_epoch,
+            } => Encoded::Settle(slot, settlement, by, seen_epoch, at),
+            DecisionKind::Recover { survivors } => Encoded::Recover(survivors, by, at),
+            DecisionKind::Replace {
+                out,
+                admitted,
+                seen_epoch,
+                reason,
+            } => Encoded::Replace(out, admitted, by, seen_epoch, reason, at),
+            DecisionKind::Note { what } => Encoded::Note(what, by, at),
+            DecisionKind::Junction { name, to } => Encoded::Junction(name, to, by, at),
+            DecisionKind::Withdraw { slot } => Encoded::Withdraw(slot, by, at),
+        }
+    }
+}
+
+impl From<Encoded> for Decision {
+    fn from(encoded: Encoded) -> Decision {
+        let (by, at_unix_s, kind) = match encoded {
+            Encoded::Exclude(slot, by, seen_epoch, reason, at) => (
+                by,
+                at,
+                DecisionKind::Exclude {
+                    slot,
+                    seen_epoch,
+                    reason,
+                },
+            ),
+            Encoded::Admit(slot, by, seen_epoch, incarnation, at) => (
+                by,
+                at,
+                DecisionKind::Admit {
+                    slot,
+                    seen_epoch,
+                    incarnation,
+                },
+            ),
+            Encoded::Configure(slot, kind, by, at) => {
+                (by, at, DecisionKind::Configure { slot, kind })
+            }
+            Encoded::Remove(slot, by, at) => (by, at, DecisionKind::Remove { slot }),
+            Encoded::Settle(slot, settlement, by, seen_epoch, at) => (
+                by,
+                at,
+                DecisionKind::Settle {
+                    slot,
+                    settlement,
+                    seen_epoch,
+                },
+            ),
+            Encoded::Recover(survivors, by, at) => (by, at, DecisionKind::Recover { survivors }),
+            Encoded::Replace(out, admitted, by, seen_epoch, reason, at) => (
+                by,
+                at,
+                DecisionKind::Replace {
+                    out,
+                    admitted,
+                    seen_epoch,
+                    reason,
+                },
+            ),
+            Encoded::Note(what, by, at) => (by, at, DecisionKind::Note { what }),
+            Encoded::Junction(name, to, by, at) => (by, at, DecisionKind::Junction { name, to }),
+            Encoded::Withdraw(slot, by, at) => (by, at, DecisionKind::Withdraw { slot }),
+        };
+        Decision {
+            by,
+            at_unix_s,
+            kind,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::{decode, encode};
+    use crate::decision::SettledBy;
+
+    fn slot(number: u16) -> ReplicaSlot {
+        ReplicaSlot(number)
+    }
+
+    /// The format of version 3: each kind as servers before this type had written it.
+    fn written() -> [(DecisionKind, &'static [u8]); 10] {
+        let (seen_epoch, reason) = (4, || "ab".to_owned());
+        let settlement = Settlement {
+            through: 10,
+            incarnation_below: 11,
+            names: Some(vec![(12, 13)]),
+            by: SettledBy::Administrator { reason: reason() },
+            at_unix_s: 14,
+            id: 15,
+        };
+        let settled = b"\x03\x04\x02\x0a\x0b\x01\x01\x0c\x0d\x01\x02ab\x0e\x0f\x01\x04\x05";
+        let to = vec![Referral {
+            server: "s".to_owned(),
+            path: "/p".to_owned(),
+        }];
+        let (out, admitted) = ([slot(2)].into(), [(slot(3), 6)].into());
+        [
+            (
+                DecisionKind::Exclude {
+                    slot: slot(2),
+                    seen_epoch,
+                    reason: reason(),
+                },
+                b"\x03\x00\x02\x01\x04\x02ab\x05",
+            ),
+            (
+                DecisionKind::Admit {
+                    slot: slot(2),
+                    seen_epoch,
+                    incarnation: 6,
+                },
+                b"\x03\x01\x02\x01\x04\x06\x05",
+            ),
+            (
+                DecisionKind::Configure {
+                    slot: slot(2),
+                    kind: Kind::Witness,
+                },
+                b"\x03\x02\x02\x01\x01\x05",
+            ),
+            (
+                DecisionKind::Remove { slot: slot(2) },
+                b"\x03\x03\x02\x01\x05",
+            ),
+            (
+                DecisionKind::Settle {
+                    slot: slot(2),
+                    settlement,
+                    seen_epoch,
+                },
+                settled,
+            ),
+            (
+                DecisionKind::Recover {
+                    survivors: [slot(1), slot(2)].into(),
+                },
+                b"\x03\x05\x02\x01\x02\x01\x05",
+            ),
+            (
+                DecisionKind::Replace {
+                    out,
+                    admitted,
+                    seen_epoch,
+                    reason: reason(),
+                },
+                b"\x03\x06\x01\x02\x01\x03\x06\x01\x04\x02ab\x05",
+            ),
+            (
+                DecisionKind::Note { what: reason() },
+                b"\x03\x07\x02ab\x01\x05",
+            ),
+            (
+                DecisionKind::Junction { name: reason(), to },
+                b"\x03\x08\x02ab\x01\x01s\x02/p\x01\x05",
+            ),
+            (
+                DecisionKind::Withdraw { slot: slot(2) },
+                b"\x03\x09\x02\x01\x05",
+            ),
+        ]
+    }
+
+    #[test]
+    fn decisions_are_written_as_they_always_were() {
+        for (kind, bytes) in written() {
+            let decision = Decision {
+                by: slot(1),
+                at_unix_s: 5,
+                kind,
+            };
+            assert_eq!(encode(&decision).unwrap(), bytes, "{decision:?}");
+            assert_eq!(decode::<Decision>(bytes), Ok(decision));
+        }
+    }
+}
