@@ -29,6 +29,18 @@ pub struct Strategies {
     pub deep_control: bool,
 }
 
+impl Default for Strategies {
+    fn default() -> Strategies {
+        Strategies {
+            idle_timer: true,
+            revoke: true,
+            file_control_under_deep: true,
+            upgrade: true,
+            deep_control: true,
+        }
+    }
+}
+
 /// How one replica's control core behaves. Replicas may differ in everything but the rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -70,13 +82,7 @@ impl Default for Settings {
             upgrade_threshold: 16,
             directory_contention: Contention::Forward,
             capacity: 65_536,
-            strategies: Strategies {
-                idle_timer: true,
-                revoke: true,
-                file_control_under_deep: true,
-                upgrade: true,
-                deep_control: true,
-            },
+            strategies: Strategies::default(),
             rules: Rules::ALL,
         }
     }

@@ -25,7 +25,7 @@ pub(crate) fn list(arguments: &FrozenArguments) -> Result<Exit, Failure> {
         output::say("nothing is frozen")?;
     }
     for one in &frozen {
-        output::say(one)?;
+        output::say(server::FrozenText(one))?;
     }
     Ok(Exit::Success)
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use server::{Configuration, ScrubQuestion, ScrubStatus, StatusError};
+use server::{Configuration, ScrubQuestion, ScrubView, StatusError};
 
 use crate::arguments::ScrubArguments;
 use crate::asking::runtime;
@@ -32,17 +32,17 @@ pub(crate) fn run(arguments: &ScrubArguments) -> Result<Exit, Failure> {
     if arguments.json {
         output::say_json(&scrub)?;
     } else {
-        output::say(&scrub)?;
+        output::say(server::ScrubText(&scrub))?;
     }
     Ok(Exit::Success)
 }
 
-async fn ask(data: &Path, start: bool) -> Result<ScrubStatus, StatusError> {
+async fn ask(data: &Path, start: bool) -> Result<ScrubView, StatusError> {
     server::ask_scrub(data, ScrubQuestion { start }).await
 }
 
 /// Begins a run and waits for its end. One that is under way does not count: it may have passed by already.
-async fn carry_out(data: &Path) -> Result<ScrubStatus, StatusError> {
+async fn carry_out(data: &Path) -> Result<ScrubView, StatusError> {
     let before = ask(data, false).await?;
     ask(data, true).await?;
     let wanted = before.runs + 1 + u64::from(before.running);

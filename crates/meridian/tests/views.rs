@@ -13,12 +13,12 @@ use fixture::site::{HASTY, Site, block_on, refuse, succeed};
 use fixture::{Running, complaint, http_get};
 use nfs4_client::{Client, Error, How, Options, StableHow4};
 use rustix::process::Signal;
-use server::{FrozenStatus, ViewStatus};
+use server::{FrozenView, ViewStatus};
 
 /// How often something is looked for that has to appear.
 const PAUSE: Duration = Duration::from_millis(50);
 
-fn frozen(site: &Site) -> Vec<FrozenStatus> {
+fn frozen(site: &Site) -> Vec<FrozenView> {
     serde_json::from_str(&succeed(&site.meridian(&["frozen", "--json"]))).unwrap()
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use control::Depth;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use vfs::{ObjectId, ReplicaSlot};
 use view::{DecisionKind, Kind, Outcome, SettledBy, ViewState};
 
@@ -49,12 +49,12 @@ pub struct ViewStatus {
 }
 
 /// One member of the set.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberView {
     /// Its place in the set.
     pub slot: u16,
     /// `data` or `witness`.
-    pub kind: &'static str,
+    pub kind: String,
     /// It is in the view.
     pub active: bool,
     /// Since which view that is so.
@@ -68,15 +68,16 @@ pub struct MemberView {
 }
 
 /// A lost replica.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossView {
     /// Its place in the set.
     pub slot: u16,
     /// Since when, in seconds since 1970.
     pub since_unix_s: u64,
     /// So many of its controls are frozen.
-    pub frozen_controls: usize,
+    pub frozen_controls: u64,
     /// It may alone have something: then its removal waits for an administrator.
+    #[serde(default)]
     pub leaves_something: bool,
     /// They have been decided to end.
     pub settled: bool,
@@ -87,7 +88,7 @@ pub struct LossView {
 }
 
 /// A decision.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditView {
     /// The view that it began, or in which it was made.
     pub epoch: u64,
@@ -100,7 +101,7 @@ pub struct AuditView {
 }
 
 /// A control of a lost replica.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrozenView {
     /// The lost replica.
     pub slot: u16,
@@ -186,7 +187,7 @@ impl Replica {
             LossView {
                 slot: slot.0,
                 since_unix_s: loss.since_unix_s,
-                frozen_controls,
+                frozen_controls: frozen_controls as u64,
                 leaves_something: views::leaves_something(shared, slot),
                 settled: !loss.settled.is_empty(),
                 ready_to_settle: waits_for.is_none(),
@@ -361,10 +362,10 @@ fn members(state: &ViewState) -> Vec<MemberView> {
             let excluded = member.excluded.as_ref().filter(|_| !member.active);
             MemberView {
                 slot: slot.0,
-                kind: match member.kind {
+                kind: String::from(match member.kind {
                     Kind::Data => "data",
                     Kind::Witness => "witness",
-                },
+                }),
                 active: member.active,
                 since_epoch: member.since_epoch,
                 excluded_at_unix_s: excluded.map(|by| by.at_unix_s),

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use control::{ClockDifference, Depth, Proposal};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
 use crate::driver::replica_state::ReplicaState;
@@ -75,7 +75,7 @@ pub struct ReplicaStatus {
 }
 
 /// A disk with too little room, and who refuses changes because of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShortView {
     /// The member that refuses.
     pub by: u16,
@@ -138,7 +138,7 @@ pub struct PeerView {
 }
 
 /// How far the time of day of another member is from this one's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockView {
     /// It is so much ahead, in microseconds; negative when it is behind.
     pub ahead_us: i64,
@@ -147,7 +147,7 @@ pub struct ClockView {
 }
 
 /// A link between two other members, as one of them sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkView {
     /// The other end's place in the set.
     pub to: u16,

@@ -61,7 +61,7 @@ async fn a_witness_knows_the_tree_keeps_no_contents_and_answers_nobody() {
     let asked = witness.files.lookup(&root(), ROOT, &name("old")).await;
     assert!(matches!(&asked, Err(Error::Io(why)) if why.contains("witness")));
     let members = first.replica.view_status().members;
-    let kinds: Vec<&str> = members.iter().map(|member| member.kind).collect();
+    let kinds: Vec<&str> = members.iter().map(|member| &*member.kind).collect();
     assert_eq!(kinds, ["data", "witness", "data"]);
 }
 

@@ -39,13 +39,13 @@ pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
 pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, StopSignals};
 pub use status::{
-    Alarm, AuditStatus, ClientStatus, ClockStatus, ControlStatus, DrainAnswer, DrainQuestion,
+    Alarm, AuditView, ClientStatus, ClockView, ControlStatus, DrainAnswer, DrainQuestion,
     DurabilityAnswer, DurabilityQuestion, DurabilitySetting, EvictQuestion, ExportStatus,
-    FrozenStatus, HoldingStatus, JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus,
-    LinkStatus, LossStatus, PoolServerStatus, PoolStatus, ReplicaPeerStatus, ReplicationStatus,
-    ReturnStatus, ScrubFinding, ScrubQuestion, ScrubStatus, ShortStatus, Status, StatusError,
-    ThawAnswer, ThawQuestion, ViewMemberStatus, ViewStatus, ask as ask_status, ask_clients,
-    ask_drain, ask_durability, ask_evict, ask_frozen, ask_junction, ask_junctions,
+    FindingView, FrozenText, FrozenView, HoldingStatus, JunctionAnswer, JunctionPlace,
+    JunctionStatus, JunctionsStatus, LinkView, LossView, MemberView, PoolServerStatus, PoolStatus,
+    ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubQuestion, ScrubText, ScrubView,
+    ShortView, Status, StatusError, ThawAnswer, ThawQuestion, ViewStatus, ask as ask_status,
+    ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen, ask_junction, ask_junctions,
     ask_move_authority, ask_reload, ask_remove_data_server, ask_scrub, ask_thaw, ask_view, moment,
 };
 pub use vfs::{ShownBytes, ShownText, is_visible};

@@ -55,8 +55,7 @@ pub(super) fn remove(slot: u16, discard: bool, data: &Path) -> Result<String, Fa
 /// take part are too few without it.
 fn too_few_are_left(view: &ViewStatus, slot: u16) -> Option<String> {
     // One that has joined and never taken part has no vote.
-    let votes =
-        |member: &&server::ViewMemberStatus| member.active || member.excluded_at_unix_s.is_some();
+    let votes = |member: &&server::MemberView| member.active || member.excluded_at_unix_s.is_some();
     let voters = || view.members.iter().filter(votes);
     // One that was removed a moment ago counts until the others have agreed on that, and agrees to nothing.
     let is_member = |slot: u64| {
@@ -104,7 +103,7 @@ fn at_stake(slot: u16, data: &Path) -> Result<Option<String>, Failure> {
     let deciding = replicated.filter(|replica| replica.slot != slot);
     let controls = deciding.flat_map(|replica| replica.controls);
     let count = controls.filter(|control| control.holder == slot).count();
-    let is_active = |member: &server::ViewMemberStatus| member.slot == slot && member.active;
+    let is_active = |member: &server::MemberView| member.slot == slot && member.active;
     let decides = count > 0 && view.members.iter().any(is_active);
     Ok(decides.then(|| {
         format!(
@@ -170,7 +169,7 @@ mod tests {
 
     /// Members by their places: taking part, away, or never there.
     fn view(members: &[Option<bool>]) -> ViewStatus {
-        let member = |(slot, part): (u16, &Option<bool>)| server::ViewMemberStatus {
+        let member = |(slot, part): (u16, &Option<bool>)| server::MemberView {
             slot,
             kind: "data".to_owned(),
             active: *part == Some(true),

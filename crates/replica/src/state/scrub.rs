@@ -5,7 +5,7 @@ mod pace;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use store::Store;
 use tokio::sync::watch;
 use vfs::ObjectId;
@@ -52,7 +52,7 @@ struct Run {
 }
 
 /// What a replica says of its scrub.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubView {
     /// A run is under way.
     pub running: bool,
@@ -81,7 +81,7 @@ pub struct ScrubView {
 }
 
 /// Something that a scrub has found, or done about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingView {
     /// When, in seconds since 1970.
     pub at_unix_s: u64,

@@ -31,10 +31,7 @@ pub use page::PageConfiguration;
 pub use problem::{ConfigurationError, Place, Problem};
 pub(crate) use reload::Difference;
 pub use reload::ReloadAnswer;
-pub use replication::{
-    Contention, Durability, Frozen, NameLookup, ReplicationConfiguration, Strategies,
-    WithoutMajority,
-};
+pub use replication::ReplicationConfiguration;
 pub use section::parse_size;
 
 /// The user and group that squashed callers become unless configured, `nobody` on most systems.

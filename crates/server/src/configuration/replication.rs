@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+use control::{Contention, Strategies};
+use replica::{Durability, Frozen, NameSpace, WithoutMajority};
+
 use super::address::PeerListenAddress;
 use super::duration::format_duration;
 use super::section::Section;
@@ -32,7 +35,7 @@ pub struct ReplicationConfiguration {
     /// What an update of a directory does that another replica controls.
     pub directory_contention: Contention,
     /// Where names of such a directory are looked up.
-    pub namespace: NameLookup,
+    pub namespace: NameSpace,
     /// When updates are answered, where a directory has no setting of its own.
     pub durability: Durability,
     /// How long deep control outlives the last update below it.
@@ -67,86 +70,6 @@ pub struct ReplicationConfiguration {
     pub scrub_rate: u64,
 }
 
-/// What clients are told while no majority of the replicas is in contact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WithoutMajority {
-    /// To come again.
-    Wait,
-    /// That the operation failed.
-    Error,
-    /// Those who read: what the own copy says; the others: to come again.
-    StaleReads,
-}
-
-/// What clients are told of objects whose primary was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frozen {
-    /// To come again.
-    Wait,
-    /// That the operation failed.
-    Error,
-    /// Those who read: what the own copy says; the others: to come again.
-    LastSynchronised,
-}
-
-/// What an update of a directory does that another replica controls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contention {
-    /// It is handed to that replica.
-    Forward,
-    /// It waits until that replica has given the control up.
-    Wait,
-}
-
-/// Where names are looked up in a directory that another replica controls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameLookup {
-    /// At that replica.
-    Strict,
-    /// In the own copy; at that replica if they are missing there.
-    Relaxed,
-}
-
-/// When an update is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Once this server has it.
-    Relaxed,
-    /// Once a majority of the replicas has it.
-    Majority,
-}
-
-/// The strategies of replication control that can be switched off, to see what each is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of its own, and any combination makes sense"
-)]
-pub struct Strategies {
-    /// Deep control is kept for a while after the last update.
-    pub idle_timer: bool,
-    /// Who needs a control asks for it, which shortens that while.
-    pub revoke: bool,
-    /// A file written under deep control gets control of its own.
-    pub file_control: bool,
-    /// Many small controls below one directory become deep control of it.
-    pub upgrade: bool,
-    /// Deep control at all.
-    pub deep_control: bool,
-}
-
-impl Default for Strategies {
-    fn default() -> Strategies {
-        Strategies {
-            idle_timer: true,
-            revoke: true,
-            file_control: true,
-            upgrade: true,
-            deep_control: true,
-        }
-    }
-}
-
 impl Default for ReplicationConfiguration {
     fn default() -> ReplicationConfiguration {
         ReplicationConfiguration {
@@ -157,7 +80,7 @@ impl Default for ReplicationConfiguration {
             merging: true,
             data_delay: Duration::from_millis(200),
             directory_contention: Contention::Forward,
-            namespace: NameLookup::Strict,
+            namespace: NameSpace::Strict,
             durability: Durability::Relaxed,
             deep_control_idle: SECOND,
             file_control_idle: 2 * SECOND,
@@ -192,8 +115,8 @@ pub(super) fn read(section: &Section<'_>, all: &mut Configuration) {
     let contention = section.choice("directory_contention", &contentions);
     own.directory_contention = contention.unwrap_or(own.directory_contention);
     let lookups = [
-        ("strict", NameLookup::Strict),
-        ("relaxed", NameLookup::Relaxed),
+        ("strict", NameSpace::Strict),
+        ("relaxed", NameSpace::Relaxed),
     ];
     own.namespace = section
         .choice("namespace", &lookups)
@@ -329,7 +252,7 @@ fn strategies(section: &Section<'_>, own: &mut Strategies) {
     for (key, field) in [
         ("idle_timer", &mut own.idle_timer),
         ("revoke", &mut own.revoke),
-        ("file_control", &mut own.file_control),
+        ("file_control", &mut own.file_control_under_deep),
         ("upgrade", &mut own.upgrade),
         ("deep_control", &mut own.deep_control),
     ] {

@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::status::{
-    ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubStatus, Status, ViewStatus,
+    ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubView, Status, ViewStatus,
 };
 
 /// A name, what it means, of which kind it is, and where it is taken from.
@@ -257,7 +257,7 @@ const OF_VIEWS: [Figure<ViewStatus>; 6] = [
     ),
 ];
 
-const OF_SCRUBS: [Figure<ScrubStatus>; 8] = [
+const OF_SCRUBS: [Figure<ScrubView>; 8] = [
     (
         "scrub_running",
         "1 while this copy is being compared with the others",

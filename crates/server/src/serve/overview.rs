@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use nfs4_server::Service;
+use replica::Durability;
 use vfs::FileSystem;
 
 use super::Origin;
 use super::names::Names;
 use super::pool::Role;
 use super::trees::Tree;
-use crate::configuration::{Commit, Configuration, Durability};
+use crate::configuration::{Commit, Configuration};
 use crate::health;
 use crate::metrics::{OperationCounters, Page, exposition};
 use crate::page::{Facts, History, Sample, Source};
@@ -238,7 +239,7 @@ async fn export_status(tree: &Tree, durability: Durability) -> ExportStatus {
             };
             let view = replica.view_status();
             let status = ReplicationStatus::new(replica.status(), view, durability.to_owned());
-            status.with_scrub(replica.scrub_status().into())
+            status.with_scrub(replica.scrub_status())
         }),
     }
 }

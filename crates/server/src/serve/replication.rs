@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peer::set::SetDirectory;
-use replica::Replica;
+use replica::{Durability, Replica};
 use store::Store;
 
 use super::{Build, ServeError};
 use crate::configuration::{
-    Configuration, Contention, Durability, ExportConfiguration, Frozen, ListenAddress, NameLookup,
-    PEER_PORT, PeerListenAddress, ReplicationConfiguration, WithoutMajority,
+    Configuration, ExportConfiguration, ListenAddress, PEER_PORT, PeerListenAddress,
+    ReplicationConfiguration,
 };
 use crate::data_directory::DataDirectory;
 use crate::set::{self, MAJORITY_OF_TWO, Membership};
@@ -128,17 +128,8 @@ fn settings(chosen: &ReplicationConfiguration) -> replica::Settings {
             file_control_idle: chosen.file_control_idle,
             revoke_grace: chosen.revoke_grace,
             standing_back: chosen.standing_back,
-            directory_contention: match chosen.directory_contention {
-                Contention::Forward => control::Contention::Forward,
-                Contention::Wait => control::Contention::Wait,
-            },
-            strategies: control::Strategies {
-                idle_timer: chosen.strategies.idle_timer,
-                revoke: chosen.strategies.revoke,
-                file_control_under_deep: chosen.strategies.file_control,
-                upgrade: chosen.strategies.upgrade,
-                deep_control: chosen.strategies.deep_control,
-            },
+            directory_contention: chosen.directory_contention,
+            strategies: chosen.strategies,
             ..defaults.control
         },
         peer: peer::Settings {
@@ -146,29 +137,15 @@ fn settings(chosen: &ReplicationConfiguration) -> replica::Settings {
             compression: chosen.compression,
             ..defaults.peer
         },
-        name_space: match chosen.namespace {
-            NameLookup::Strict => replica::NameSpace::Strict,
-            NameLookup::Relaxed => replica::NameSpace::Relaxed,
-        },
-        durability: match chosen.durability {
-            Durability::Relaxed => replica::Durability::Relaxed,
-            Durability::Majority => replica::Durability::Majority,
-        },
+        name_space: chosen.namespace,
+        durability: chosen.durability,
         data_delay: chosen.data_delay,
         merging: chosen.merging,
         site_lease: chosen.site_lease,
         clock_drift_ppm: chosen.clock_drift_ppm,
         suspicion: chosen.suspicion,
-        without_majority: match chosen.without_majority {
-            WithoutMajority::Wait => replica::WithoutMajority::Wait,
-            WithoutMajority::Error => replica::WithoutMajority::Error,
-            WithoutMajority::StaleReads => replica::WithoutMajority::StaleReads,
-        },
-        frozen: match chosen.frozen {
-            Frozen::Wait => replica::Frozen::Wait,
-            Frozen::Error => replica::Frozen::Error,
-            Frozen::LastSynchronised => replica::Frozen::LastSynchronised,
-        },
+        without_majority: chosen.without_majority,
+        frozen: chosen.frozen,
         kept_updates: chosen.kept_updates,
         return_bytes_per_second: chosen.return_rate,
         space_reserve: chosen.space_reserve,

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::called;
 use super::clocks;
-use super::replication::{REMOVED, ShortStatus};
+use super::replication::REMOVED;
 use super::text::{moment, size};
 use super::{
-    ExportStatus, PoolServerStatus, PoolStatus, ReplicationStatus, ScrubStatus, SpaceStatus,
-    ViewStatus,
+    ExportStatus, PoolServerStatus, PoolStatus, ReplicationStatus, ScrubView, ShortView,
+    SpaceStatus, ViewStatus,
 };
 use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
 
@@ -153,7 +153,7 @@ fn of_replica(replica: &ReplicationStatus) -> Vec<(&'static str, String)> {
 /// One disk after another that has too little room.
 fn short(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
     let mut disks: BTreeMap<u16, Vec<String>> = BTreeMap::new();
-    for ShortStatus { by, of } in &replica.short {
+    for ShortView { by, of } in &replica.short {
         disks.entry(*of).or_default().push(by.to_string());
     }
     let told = disks.into_iter().map(|(of, by)| {
@@ -217,7 +217,7 @@ fn torn(replica: &ReplicationStatus) -> Option<(&'static str, String)> {
     (count > 0).then_some(("torn-files", what))
 }
 
-fn of_scrub(scrub: &ScrubStatus) -> Vec<(&'static str, String)> {
+fn of_scrub(scrub: &ScrubView) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let (damaged, undecided) = (scrub.damaged, scrub.undecided);
     if damaged > 0 {
@@ -252,7 +252,7 @@ fn frozen(view: &ViewStatus) -> Option<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{ClockStatus, Status};
+    use crate::status::{ClockView, Status};
 
     fn names(export: &ExportStatus) -> Vec<String> {
         alarms(export).into_iter().map(|alarm| alarm.name).collect()
@@ -285,7 +285,7 @@ mod tests {
         assert!(first.what.ends_with("/src/a and 2 more"), "{first}");
         let mut full = export.clone();
         if let Some(replica) = &mut full.replication {
-            let short = |by, of| ShortStatus { by, of };
+            let short = |by, of| ShortView { by, of };
             replica.short = vec![short(1, 2), short(2, 1), short(3, 2)];
             replica.peers[0].available_bytes = Some(64 << 20);
         }
@@ -300,7 +300,7 @@ mod tests {
         }
         let mut apart = export.clone();
         if let Some(replica) = &mut apart.replication {
-            replica.peers[0].clock = Some(ClockStatus {
+            replica.peers[0].clock = Some(ClockView {
                 ahead_us: 2_000_000,
                 within_us: 100,
             });
@@ -313,10 +313,10 @@ mod tests {
         replica.view = Some(view.clone());
         export.replication = Some(replica.clone());
         assert_eq!(names(&export), ["no-lease", "two-voters"]);
-        replica.scrub = Some(ScrubStatus {
+        replica.scrub = Some(ScrubView {
             damaged: 1,
             undecided: 2,
-            ..ScrubStatus::default()
+            ..ScrubView::default()
         });
         export.replication = Some(replica.clone());
         assert_eq!(names(&export)[..2], ["damaged-content", "copies-differ"]);

@@ -4,43 +4,35 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use replica::ClockView;
 
 use super::replication::{ReplicationStatus, short_time};
 
 /// Clocks that differ by more than this raise an alarm, in microseconds.
 const ALLOWED_US: u64 = 1_000_000;
 
-/// How far the time of day of another server is from this one's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClockStatus {
-    /// It is so much ahead, in microseconds; negative when it is behind.
-    pub ahead_us: i64,
-    /// It may be as much more or less: half the round trip by which it was measured.
-    pub within_us: u64,
+/// Whether the clocks differ by more than they may, however long each way took.
+fn is_apart(clock: ClockView) -> bool {
+    clock
+        .ahead_us
+        .unsigned_abs()
+        .saturating_sub(clock.within_us)
+        > ALLOWED_US
 }
 
-impl From<replica::ClockView> for ClockStatus {
-    fn from(view: replica::ClockView) -> ClockStatus {
-        ClockStatus {
-            ahead_us: view.ahead_us,
-            within_us: view.within_us,
-        }
-    }
-}
+/// How far the time of day of another server is from this one's, as people read it.
+pub(crate) struct ClockText(pub(crate) ClockView);
 
-impl ClockStatus {
-    /// Whether the clocks differ by more than they may, however long each way took.
-    fn is_apart(self) -> bool {
-        self.ahead_us.unsigned_abs().saturating_sub(self.within_us) > ALLOWED_US
-    }
-}
-
-impl fmt::Display for ClockStatus {
+impl fmt::Display for ClockText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let apart = short_time(self.ahead_us.unsigned_abs() / 1000);
-        let way = if self.ahead_us < 0 { "behind" } else { "ahead" };
-        let within = short_time(self.within_us.div_ceil(1000));
+        let ClockText(clock) = self;
+        let apart = short_time(clock.ahead_us.unsigned_abs() / 1000);
+        let way = if clock.ahead_us < 0 {
+            "behind"
+        } else {
+            "ahead"
+        };
+        let within = short_time(clock.within_us.div_ceil(1000));
         write!(f, "{apart} {way}, to within {within}")
     }
 }
@@ -51,9 +43,9 @@ pub(super) fn apart(replica: &ReplicationStatus) -> Option<String> {
     let known: Vec<_> = known
         .filter_map(|peer| Some((peer.slot, peer.clock?)))
         .collect();
-    let apart = known.iter().filter(|(_, clock)| clock.is_apart());
+    let apart = known.iter().filter(|(_, clock)| is_apart(*clock));
     let told: Vec<String> = apart
-        .map(|(slot, clock)| format!("the clock of replica {slot} is {clock}"))
+        .map(|(slot, clock)| format!("the clock of replica {slot} is {}", ClockText(*clock)))
         .collect();
     let own = match (told.len(), known.len()) {
         (0, _) => return None,
@@ -70,8 +62,8 @@ pub(super) fn apart(replica: &ReplicationStatus) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn clock(ahead_us: i64, within_us: u64) -> Option<ClockStatus> {
-        Some(ClockStatus {
+    fn clock(ahead_us: i64, within_us: u64) -> Option<ClockView> {
+        Some(ClockView {
             ahead_us,
             within_us,
         })

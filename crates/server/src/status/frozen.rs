@@ -5,26 +5,10 @@
 
 use std::fmt;
 
+use replica::FrozenView;
 use serde::{Deserialize, Serialize};
 
 use super::text::moment;
-
-/// A control of a lost replica that keeps objects frozen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FrozenStatus {
-    /// The replica that was lost.
-    pub slot: u16,
-    /// When it left the view, in seconds since 1970.
-    pub since_unix_s: u64,
-    /// The control's name.
-    pub name: String,
-    /// What it covers.
-    pub paths: Vec<String>,
-    /// Whether it reaches below those.
-    pub deep: bool,
-    /// What would be lost if it were given up.
-    pub open_questions: String,
-}
 
 /// A wish that what a lost replica alone had is given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,35 +29,26 @@ pub struct ThawAnswer {
     /// Whether it is done.
     pub done: bool,
     /// What keeps its objects frozen, or kept them.
-    pub frozen: Vec<FrozenStatus>,
+    pub frozen: Vec<FrozenView>,
     /// What has to happen before it can be done.
     pub waits_for: Option<String>,
 }
 
-impl From<replica::FrozenView> for FrozenStatus {
-    fn from(view: replica::FrozenView) -> FrozenStatus {
-        FrozenStatus {
-            slot: view.slot,
-            since_unix_s: view.since_unix_s,
-            name: view.name,
-            paths: view.paths,
-            deep: view.deep,
-            open_questions: view.open_questions,
-        }
-    }
-}
+/// A control that keeps objects frozen, as people read it.
+pub struct FrozenText<'s>(pub &'s FrozenView);
 
-impl fmt::Display for FrozenStatus {
+impl fmt::Display for FrozenText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reach = match self.deep {
+        let FrozenText(frozen) = self;
+        let reach = match frozen.deep {
             true => " and everything below",
             false => "",
         };
-        let (paths, since) = (self.paths.join(", "), moment(self.since_unix_s));
+        let (paths, since) = (frozen.paths.join(", "), moment(frozen.since_unix_s));
         write!(
             f,
             "{paths}{reach}\n  frozen since {since}: replica {} decided about it (control {}) and is lost\n  {}",
-            self.slot, self.name, self.open_questions
+            frozen.slot, frozen.name, frozen.open_questions
         )
     }
 }
@@ -96,7 +71,7 @@ impl fmt::Display for ThawAnswer {
             write!(f, "\n  (nothing of it is frozen at present)")?;
         }
         for frozen in &self.frozen {
-            write!(f, "\n{frozen}")?;
+            write!(f, "\n{}", FrozenText(frozen))?;
         }
         match &self.waits_for {
             Some(what) => write!(f, "\nIt cannot be done yet: {what}"),
@@ -111,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_frozen_and_what_thawing_gives_up_reads_well() {
-        let frozen = FrozenStatus {
+        let frozen = FrozenView {
             slot: 3,
             since_unix_s: 1_790_000_000,
             name: "3.7.2".to_owned(),
@@ -122,7 +97,7 @@ mod tests {
         let told = "/src and everything below
   frozen since 2026-09-21 14:13:20 UTC: replica 3 decided about it (control 3.7.2) and is lost
   what replica 3 changed last is not known";
-        assert_eq!(frozen.to_string(), told);
+        assert_eq!(FrozenText(&frozen).to_string(), told);
         let mut answer = ThawAnswer {
             lost: 3,
             done: false,

@@ -28,19 +28,21 @@ pub(crate) use alarms::{alarms, of_pool};
 pub use called::MemberNames;
 pub(crate) use called::replica as called;
 pub use clients::{ClientStatus, EvictQuestion};
-pub use clocks::ClockStatus;
+pub(crate) use clocks::ClockText;
 pub use drain::{DrainAnswer, DrainQuestion};
-pub use frozen::{FrozenStatus, ThawAnswer, ThawQuestion};
+pub use frozen::{FrozenText, ThawAnswer, ThawQuestion};
 pub use junctions::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus};
 pub use pool::{HoldingStatus, PoolServerStatus, PoolStatus};
 pub(crate) use question::{Answer, Question};
 pub use question::{DurabilityAnswer, DurabilityQuestion, DurabilitySetting};
-pub(crate) use replication::short_time;
-pub use replication::{
-    ControlStatus, LinkStatus, ReplicaPeerStatus, ReplicationStatus, ShortStatus,
+pub use replica::{
+    AuditView, ClockView, FindingView, FrozenView, LinkView, LossView, MemberView, ScrubView,
+    ShortView,
 };
+pub(crate) use replication::short_time;
+pub use replication::{ControlStatus, ReplicaPeerStatus, ReplicationStatus};
 pub use returning::ReturnStatus;
-pub use scrub::{ScrubFinding, ScrubQuestion, ScrubStatus};
+pub use scrub::{ScrubQuestion, ScrubText};
 pub(crate) use socket::{Answering, StatusSocket};
 pub use socket::{
     StatusError, ask, ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen, ask_junction,
@@ -49,7 +51,7 @@ pub use socket::{
 };
 pub use text::moment;
 pub(crate) use text::{duration, size};
-pub use views::{AuditStatus, LossStatus, ViewMemberStatus, ViewStatus};
+pub use views::ViewStatus;
 
 /// What [`crate::decode_as_anything`] says, of questions over the control socket and their answers.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::configuration::ReloadAnswer;
 
 use super::{
-    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, FrozenStatus, JunctionAnswer,
-    JunctionStatus, JunctionsStatus, ScrubQuestion, ScrubStatus, Status, ThawAnswer, ThawQuestion,
+    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, FrozenView, JunctionAnswer,
+    JunctionStatus, JunctionsStatus, ScrubQuestion, ScrubView, Status, ThawAnswer, ThawQuestion,
     ViewStatus,
 };
 
@@ -104,11 +104,11 @@ pub(crate) enum Answer {
     /// The view, with the decisions that led to it.
     View(Box<ViewStatus>),
     /// Everything that is frozen.
-    Frozen(Vec<FrozenStatus>),
+    Frozen(Vec<FrozenView>),
     /// What is given up.
     Thaw(ThawAnswer),
     /// The comparison of the copies.
-    Scrub(ScrubStatus),
+    Scrub(ScrubView),
     /// The names that lead to other servers.
     Junctions(JunctionsStatus),
     /// A name leads to other servers, or no longer.

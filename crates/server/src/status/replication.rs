@@ -5,14 +5,14 @@
 
 use std::fmt;
 
-use replica::{ControlView, LinkView, PeerView, ReplicaStatus, ShortView};
+use replica::{ClockView, ControlView, LinkView, PeerView, ReplicaStatus, ScrubView, ShortView};
 use serde::{Deserialize, Serialize};
 
 use super::ReturnStatus;
 use super::called;
 use super::called::MemberNames;
-use super::clocks::ClockStatus;
-use super::scrub::{self, ScrubStatus};
+use super::clocks::ClockText;
+use super::scrub;
 use super::text::{duration, size};
 use super::views::{Summary, ViewStatus};
 
@@ -75,7 +75,7 @@ pub struct ReplicationStatus {
     pub torn_paths: Vec<String>,
     /// Who refuses changes, or soon will, for want of room on whose disk.
     #[serde(default)]
-    pub short: Vec<ShortStatus>,
+    pub short: Vec<ShortView>,
     /// Changes of clients that were refused here because another member's disk has no room.
     #[serde(default)]
     pub space_refusals: u64,
@@ -87,16 +87,7 @@ pub struct ReplicationStatus {
     pub view: Option<ViewStatus>,
     /// The comparison of the copies; absent in what older servers say.
     #[serde(default)]
-    pub scrub: Option<ScrubStatus>,
-}
-
-/// A disk with too little room, and who refuses changes because of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShortStatus {
-    /// The slot of the member that refuses.
-    pub by: u16,
-    /// The slot of the member whose disk it is.
-    pub of: u16,
+    pub scrub: Option<ScrubView>,
 }
 
 /// Another member of the set, as this one sees it.
@@ -115,7 +106,7 @@ pub struct ReplicaPeerStatus {
     pub round_trip_us: Option<u64>,
     /// How far its time of day is from this server's; absent when it has not answered lately.
     #[serde(default)]
-    pub clock: Option<ClockStatus>,
+    pub clock: Option<ClockView>,
     /// Bytes sent to it, as they went over the wire.
     pub sent_bytes: u64,
     /// Bytes received from it.
@@ -159,20 +150,7 @@ pub struct ReplicaPeerStatus {
     pub nonsense: Option<String>,
     /// Its links to third members, as it said lately.
     #[serde(default)]
-    pub links: Vec<LinkStatus>,
-}
-
-/// A link between two other members, as one of them sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkStatus {
-    /// The slot of the other end.
-    pub to: u16,
-    /// Round-trip time, in microseconds; absent when they are not connected.
-    pub round_trip_us: Option<u64>,
-    /// Updates made by the one that says so which the other end lacks.
-    pub lag_updates: u64,
-    /// Files of which it lacks contents.
-    pub lag_files: u64,
+    pub links: Vec<LinkView>,
 }
 
 /// A control that is acknowledged here.
@@ -221,7 +199,7 @@ impl ReplicationStatus {
             returning: replica.returning.map(ReturnStatus::from),
             torn_files: replica.torn_files,
             torn_paths: replica.torn_paths,
-            short: replica.short.into_iter().map(short).collect(),
+            short: replica.short,
             space_refusals: replica.space_refusals,
             rolled_back: replica.rolled_back,
             view: Some(ViewStatus::new(view)),
@@ -240,8 +218,8 @@ impl ReplicationStatus {
     }
 
     /// With the comparison of the copies, without its findings.
-    pub(crate) fn with_scrub(self, scrub: ScrubStatus) -> ReplicationStatus {
-        let scrub = ScrubStatus {
+    pub(crate) fn with_scrub(self, scrub: ScrubView) -> ReplicationStatus {
+        let scrub = ScrubView {
             findings: Vec::new(),
             ..scrub
         };
@@ -252,13 +230,6 @@ impl ReplicationStatus {
     }
 }
 
-fn short(view: ShortView) -> ShortStatus {
-    ShortStatus {
-        by: view.by,
-        of: view.of,
-    }
-}
-
 fn peer(view: PeerView) -> ReplicaPeerStatus {
     ReplicaPeerStatus {
         slot: view.slot,
@@ -266,7 +237,7 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         addresses: view.addresses,
         connected: view.connected,
         round_trip_us: view.round_trip_seconds.map(|seconds| scaled(seconds, 1e6)),
-        clock: view.clock.map(ClockStatus::from),
+        clock: view.clock,
         sent_bytes: view.sent_bytes,
         received_bytes: view.received_bytes,
         waiting_bytes: view.waiting_bytes,
@@ -283,16 +254,7 @@ fn peer(view: PeerView) -> ReplicaPeerStatus {
         program: view.program,
         rolled_back: view.rolled_back,
         nonsense: view.nonsense,
-        links: view.links.into_iter().map(link).collect(),
-    }
-}
-
-fn link(view: LinkView) -> LinkStatus {
-    LinkStatus {
-        to: view.to,
-        round_trip_us: view.round_trip_us,
-        lag_updates: view.lag_updates,
-        lag_files: view.lag_files,
+        links: view.links,
     }
 }
 
@@ -400,8 +362,8 @@ impl ReplicaPeerStatus {
         }
         let (sent, received) = (size(self.sent_bytes), size(self.received_bytes));
         write!(f, "; sent {sent}, received {received}")?;
-        match &self.clock {
-            Some(clock) => write!(f, "\n    its clock is {clock}"),
+        match self.clock {
+            Some(clock) => write!(f, "\n    its clock is {}", ClockText(clock)),
             None => Ok(()),
         }
     }
@@ -469,7 +431,7 @@ impl ReplicationStatus {
             addresses: vec!["alpha:7643".to_owned()],
             connected: true,
             round_trip_us: Some(120_345),
-            clock: Some(ClockStatus {
+            clock: Some(ClockView {
                 ahead_us: -12_300,
                 within_us: 60_200,
             }),
@@ -489,7 +451,7 @@ impl ReplicationStatus {
             program: Some("0.1.0 (abc1234)".to_owned()),
             rolled_back: None,
             nonsense: None,
-            links: vec![LinkStatus {
+            links: vec![LinkView {
                 to: 3,
                 round_trip_us: Some(61_200),
                 lag_updates: 7,
@@ -552,9 +514,9 @@ impl ReplicationStatus {
             space_refusals: 0,
             rolled_back: None,
             view: Some(ViewStatus::example()),
-            scrub: Some(ScrubStatus {
+            scrub: Some(ScrubView {
                 last_finished_unix_s: Some(0),
-                ..ScrubStatus::default()
+                ..ScrubView::default()
             }),
         }
     }

@@ -9,44 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{moment, size};
 
-/// The scrub of a replica.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScrubStatus {
-    /// A run is under way.
-    pub running: bool,
-    /// Objects that it has looked at.
-    pub objects: u64,
-    /// Objects in the tree.
-    pub objects_total: u64,
-    /// Bytes of contents that it has read, also for others.
-    pub read_bytes: u64,
-    /// Runs finished since the server started.
-    pub runs: u64,
-    /// When the last run was finished, in seconds since 1970.
-    pub last_finished_unix_s: Option<u64>,
-    /// Files that this run, or else the last one, left out because they were being changed.
-    pub skipped: u64,
-    /// Contents and objects found wrong since the server started.
-    pub found: u64,
-    /// Contents got back from a good copy since then.
-    pub mended: u64,
-    /// Files whose content is damaged here now.
-    pub damaged: u64,
-    /// Objects that differ between copies now, and nobody knows which is right.
-    pub undecided: u64,
-    /// The last findings, oldest first.
-    pub findings: Vec<ScrubFinding>,
-}
-
-/// Something that was found, or done about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScrubFinding {
-    /// When, in seconds since 1970.
-    pub at_unix_s: u64,
-    /// What, for people.
-    pub what: String,
-}
-
 /// A question about the scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubQuestion {
@@ -54,31 +16,8 @@ pub struct ScrubQuestion {
     pub start: bool,
 }
 
-impl From<ScrubView> for ScrubStatus {
-    fn from(view: ScrubView) -> ScrubStatus {
-        let findings = view.findings.into_iter().map(|finding| ScrubFinding {
-            at_unix_s: finding.at_unix_s,
-            what: finding.what,
-        });
-        ScrubStatus {
-            running: view.running,
-            objects: view.objects,
-            objects_total: view.objects_total,
-            read_bytes: view.read_bytes,
-            runs: view.runs,
-            last_finished_unix_s: view.last_finished_unix_s,
-            skipped: view.skipped,
-            found: view.found,
-            mended: view.mended,
-            damaged: view.damaged,
-            undecided: view.undecided,
-            findings: findings.collect(),
-        }
-    }
-}
-
 /// One line for `meridian status`.
-pub(super) struct Summary<'s>(pub(super) &'s ScrubStatus);
+pub(super) struct Summary<'s>(pub(super) &'s ScrubView);
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,18 +44,21 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
-/// The answer to `meridian scrub`.
-impl fmt::Display for ScrubStatus {
+/// The answer to `meridian scrub`, as people read it.
+pub struct ScrubText<'s>(pub &'s ScrubView);
+
+impl fmt::Display for ScrubText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Summary(self))?;
-        if self.skipped > 0 {
-            let count = self.skipped;
+        let ScrubText(scrub) = self;
+        write!(f, "{}", Summary(scrub))?;
+        if scrub.skipped > 0 {
+            let count = scrub.skipped;
             write!(
                 f,
                 "\n  {count} files were being changed and are left to the next run"
             )?;
         }
-        let mut findings = self.findings.iter();
+        let mut findings = scrub.findings.iter();
         findings.try_for_each(|finding| {
             write!(f, "\n  {}  {}", moment(finding.at_unix_s), finding.what)
         })
@@ -129,11 +71,14 @@ mod tests {
 
     #[test]
     fn a_scrub_reads_well() {
-        let mut scrub = ScrubStatus {
+        let mut scrub = ScrubView {
             objects_total: 10,
-            ..ScrubStatus::default()
+            ..ScrubView::default()
         };
-        assert_eq!(scrub.to_string(), "never finished; found 0, mended 0");
+        assert_eq!(
+            ScrubText(&scrub).to_string(),
+            "never finished; found 0, mended 0"
+        );
         scrub.running = true;
         scrub.objects = 4;
         scrub.read_bytes = 1 << 20;

@@ -23,8 +23,8 @@ use vfs::ShownText;
 use super::Status;
 use super::question::{Answer, DurabilityAnswer, DurabilityQuestion, Question};
 use super::{
-    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, FrozenStatus, JunctionAnswer,
-    JunctionStatus, JunctionsStatus, ScrubQuestion, ScrubStatus, ThawAnswer, ThawQuestion,
+    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, FrozenView, JunctionAnswer,
+    JunctionStatus, JunctionsStatus, ScrubQuestion, ScrubView, ThawAnswer, ThawQuestion,
     ViewStatus,
 };
 use crate::configuration::ReloadAnswer;
@@ -161,7 +161,7 @@ pub async fn ask_reload(data: &Path) -> Result<ReloadAnswer, StatusError> {
 ///
 /// # Errors
 /// [`StatusError`] when no server runs there, or it belongs to no set.
-pub async fn ask_frozen(data: &Path) -> Result<Vec<FrozenStatus>, StatusError> {
+pub async fn ask_frozen(data: &Path) -> Result<Vec<FrozenView>, StatusError> {
     match put(data, &Question::Frozen, PATIENCE).await? {
         Answer::Frozen(frozen) => Ok(frozen),
         other => Err(unexpected(data, &other)),
@@ -183,7 +183,7 @@ pub async fn ask_thaw(data: &Path, question: ThawQuestion) -> Result<ThawAnswer,
 ///
 /// # Errors
 /// [`StatusError`] when no server runs there, or it belongs to no set.
-pub async fn ask_scrub(data: &Path, question: ScrubQuestion) -> Result<ScrubStatus, StatusError> {
+pub async fn ask_scrub(data: &Path, question: ScrubQuestion) -> Result<ScrubView, StatusError> {
     match put(data, &Question::Scrub(question), PATIENCE).await? {
         Answer::Scrub(scrub) => Ok(scrub),
         other => Err(unexpected(data, &other)),

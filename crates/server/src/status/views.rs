@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use replica::{AuditView, LossView, MemberView};
 use serde::{Deserialize, Serialize};
 
 use super::called;
@@ -35,78 +36,20 @@ pub struct ViewStatus {
     #[serde(default)]
     pub voters: Vec<u64>,
     /// The configured replicas, by slot.
-    pub members: Vec<ViewMemberStatus>,
+    pub members: Vec<MemberView>,
     /// Replicas that left the view with controls that may still stand.
-    pub losses: Vec<LossStatus>,
+    pub losses: Vec<LossView>,
     /// What was decided lately, oldest first; only when it was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub audit: Vec<AuditStatus>,
-}
-
-/// A configured replica.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ViewMemberStatus {
-    /// Its place in the set.
-    pub slot: u16,
-    /// `data` or `witness`.
-    pub kind: String,
-    /// Whether it is in the view.
-    pub active: bool,
-    /// The view since which it is in it, or away.
-    pub since_epoch: u64,
-    /// When it left, in seconds since 1970.
-    pub excluded_at_unix_s: Option<u64>,
-    /// Who asked for that.
-    pub excluded_by: Option<u16>,
-    /// Why.
-    pub reason: Option<String>,
-}
-
-/// A replica that left the view with controls that may still stand.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LossStatus {
-    /// Its place in the set.
-    pub slot: u16,
-    /// When it left, in seconds since 1970.
-    pub since_unix_s: u64,
-    /// So many of its controls keep objects frozen.
-    pub frozen_controls: u64,
-    /// Whether it may alone have something: then its removal waits for an administrator.
-    #[serde(default)]
-    pub leaves_something: bool,
-    /// Whether all of its controls have ended.
-    pub settled: bool,
-    /// Whether they can be ended now.
-    pub ready_to_settle: bool,
-    /// What has to happen before that.
-    pub waits_for: Option<String>,
-}
-
-/// A decision about the set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditStatus {
-    /// The view that it began, or was made in.
-    pub epoch: u64,
-    /// When, in seconds since 1970, by the clock of who asked for it.
-    pub at_unix_s: u64,
-    /// Who asked for it.
-    pub by: u16,
-    /// What was decided.
-    pub what: String,
+    pub audit: Vec<AuditView>,
 }
 
 impl ViewStatus {
     /// What a replica says, with the decisions.
     pub(crate) fn with_audit(view: replica::ViewStatus) -> ViewStatus {
         let audit = view.audit.clone();
-        let audit = audit.into_iter().map(|entry| AuditStatus {
-            epoch: entry.epoch,
-            at_unix_s: entry.at_unix_s,
-            by: entry.by,
-            what: entry.what,
-        });
         ViewStatus {
-            audit: audit.collect(),
+            audit,
             ..ViewStatus::new(view)
         }
     }
@@ -123,8 +66,8 @@ impl ViewStatus {
             lease_ms: view.lease_seconds.map(|seconds| (seconds * 1e3) as u64),
             names: MemberNames::new(),
             voters: view.voters.into_iter().collect(),
-            members: view.members.into_iter().map(member).collect(),
-            losses: view.losses.into_iter().map(loss).collect(),
+            members: view.members,
+            losses: view.losses,
             audit: Vec::new(),
         }
     }
@@ -147,32 +90,8 @@ impl ViewStatus {
     }
 }
 
-fn member(view: replica::MemberView) -> ViewMemberStatus {
-    ViewMemberStatus {
-        slot: view.slot,
-        kind: view.kind.to_owned(),
-        active: view.active,
-        since_epoch: view.since_epoch,
-        excluded_at_unix_s: view.excluded_at_unix_s,
-        excluded_by: view.excluded_by,
-        reason: view.reason,
-    }
-}
-
-fn loss(view: replica::LossView) -> LossStatus {
-    LossStatus {
-        slot: view.slot,
-        since_unix_s: view.since_unix_s,
-        frozen_controls: view.frozen_controls as u64,
-        leaves_something: view.leaves_something,
-        settled: view.settled,
-        ready_to_settle: view.ready_to_settle,
-        waits_for: view.waits_for,
-    }
-}
-
 /// Slots, as people write them.
-fn listed<'s>(members: impl Iterator<Item = &'s ViewMemberStatus>) -> String {
+fn listed<'s>(members: impl Iterator<Item = &'s MemberView>) -> String {
     let slots: Vec<String> = members.map(|member| member.slot.to_string()).collect();
     slots.join(" ")
 }
@@ -223,7 +142,7 @@ impl fmt::Display for ViewStatus {
             write!(f, "\ndecisions, the last one last")?;
         }
         for entry in &self.audit {
-            let AuditStatus {
+            let AuditView {
                 epoch, by, what, ..
             } = entry;
             let at = moment(entry.at_unix_s);
@@ -235,7 +154,7 @@ impl fmt::Display for ViewStatus {
 }
 
 /// A member, and what all are called.
-struct MemberLine<'s>(&'s ViewMemberStatus, &'s MemberNames);
+struct MemberLine<'s>(&'s MemberView, &'s MemberNames);
 
 impl fmt::Display for MemberLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -263,7 +182,7 @@ impl fmt::Display for MemberLine<'_> {
 }
 
 /// A lost member, and what all are called.
-struct LossLine<'s>(&'s LossStatus, &'s MemberNames);
+struct LossLine<'s>(&'s LossView, &'s MemberNames);
 
 impl fmt::Display for LossLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -286,7 +205,7 @@ impl fmt::Display for LossLine<'_> {
 impl ViewStatus {
     /// A view of three that one has left with something.
     pub(crate) fn example() -> ViewStatus {
-        let present = ViewMemberStatus {
+        let present = MemberView {
             slot: 1,
             kind: "data".to_owned(),
             active: true,
@@ -295,7 +214,7 @@ impl ViewStatus {
             excluded_by: None,
             reason: None,
         };
-        let away = ViewMemberStatus {
+        let away = MemberView {
             slot: 3,
             active: false,
             since_epoch: 6,
@@ -313,12 +232,8 @@ impl ViewStatus {
             lease_ms: Some(4230),
             names: [(3, "gamma".to_owned())].into(),
             voters: Vec::new(),
-            members: vec![
-                present.clone(),
-                ViewMemberStatus { slot: 2, ..present },
-                away,
-            ],
-            losses: vec![LossStatus {
+            members: vec![present.clone(), MemberView { slot: 2, ..present }, away],
+            losses: vec![LossView {
                 slot: 3,
                 since_unix_s: 1_790_000_000,
                 frozen_controls: 2,
@@ -339,7 +254,7 @@ mod tests {
     #[test]
     fn a_view_reads_well() {
         let mut view = ViewStatus::example();
-        view.audit.push(AuditStatus {
+        view.audit.push(AuditView {
             epoch: 6,
             at_unix_s: 1_790_000_000,
             by: 1,

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use server::configuration::{
-    Contention, Durability, Frozen, NameLookup, Strategies, WithoutMajority,
-};
+use control::{Contention, Strategies};
+use replica::{Durability, Frozen, NameSpace, WithoutMajority};
 
 use super::parse;
 
@@ -51,7 +50,7 @@ fn replication_has_its_settings() {
         (8, false, false)
     );
     assert_eq!(all.directory_contention, Contention::Wait);
-    assert_eq!(all.namespace, NameLookup::Relaxed);
+    assert_eq!(all.namespace, NameSpace::Relaxed);
     assert_eq!(all.durability, Durability::Majority);
     let times = [
         all.data_delay,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::names::{quoted, visible};
 use super::reach;
-use crate::status::{FrozenStatus, LossStatus, ReplicationStatus, moment};
+use crate::status::{FrozenView, LossView, ReplicationStatus, moment};
 
 /// So many are listed; `meridian frozen` has the others.
 const LISTED: usize = 50;
@@ -40,7 +40,7 @@ pub(super) struct Way {
 
 /// What is to be shown, if anything is frozen.
 pub(super) fn part(
-    frozen: &[FrozenStatus],
+    frozen: &[FrozenView],
     replication: &ReplicationStatus,
     data: &Path,
 ) -> Option<FrozenPart> {
@@ -54,7 +54,7 @@ pub(super) fn part(
     })
 }
 
-fn objects(frozen: &FrozenStatus) -> FrozenObjects {
+fn objects(frozen: &FrozenView) -> FrozenObjects {
     FrozenObjects {
         paths: visible(&frozen.paths.join(", ")),
         reach: reach(frozen.deep),
@@ -64,7 +64,7 @@ fn objects(frozen: &FrozenStatus) -> FrozenObjects {
     }
 }
 
-fn way(loss: &LossStatus, data: &Path) -> Way {
+fn way(loss: &LossView, data: &Path) -> Way {
     let data = visible(&quoted(&data.to_string_lossy()));
     Way {
         slot: loss.slot,

@@ -16,7 +16,7 @@ use self::names::visible;
 use self::sites::{Site, sites};
 use super::history::Rate;
 use crate::status::{
-    Alarm, ClientStatus, ControlStatus, ExportStatus, FrozenStatus, ReplicationStatus, Status,
+    Alarm, ClientStatus, ControlStatus, ExportStatus, FrozenView, ReplicationStatus, Status,
     called, duration, short_time, size,
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct Facts {
     /// Where the other replicas call this one, if it belongs to a set.
     pub(crate) own_addresses: Vec<String>,
     /// What nobody may change because a replica is lost.
-    pub(crate) frozen: Vec<FrozenStatus>,
+    pub(crate) frozen: Vec<FrozenView>,
     /// Who is connected.
     pub(crate) clients: Vec<ClientStatus>,
     /// The last minutes, oldest first.
@@ -281,7 +281,7 @@ mod tests {
         export.replication = Some(ReplicationStatus::example());
         facts.status.alarms = alarms(export);
         facts.own_addresses = vec!["beta:7643".to_owned()];
-        facts.frozen = vec![FrozenStatus {
+        facts.frozen = vec![FrozenView {
             slot: 3,
             since_unix_s: 1_790_000_000,
             name: "3.7.2".to_owned(),

@@ -4,7 +4,7 @@
 
 use super::names::visible;
 use crate::status::{
-    LinkStatus, MemberNames, ReplicaPeerStatus, ReplicationStatus, ViewMemberStatus, ViewStatus,
+    ClockText, LinkView, MemberNames, MemberView, ReplicaPeerStatus, ReplicationStatus, ViewStatus,
     called, moment, short_time, size,
 };
 
@@ -58,7 +58,7 @@ pub(super) fn sites(replication: &ReplicationStatus, own_addresses: &[String]) -
     sites
 }
 
-fn member(view: Option<&ViewStatus>, slot: u16) -> Option<&ViewMemberStatus> {
+fn member(view: Option<&ViewStatus>, slot: u16) -> Option<&MemberView> {
     let mut members = view.iter().flat_map(|view| &view.members);
     members.find(|member| member.slot == slot)
 }
@@ -114,7 +114,7 @@ fn operations(count: u64) -> String {
     format!("{count} operations")
 }
 
-fn peer(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>, names: &MemberNames) -> Site {
+fn peer(peer: &ReplicaPeerStatus, member: Option<&MemberView>, names: &MemberNames) -> Site {
     let away = member.is_some_and(|member| !member.active);
     let (state, well) = match (peer.connected, away) {
         (true, false) => ("connected", true),
@@ -130,7 +130,10 @@ fn peer(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>, names: &Mem
         ("sent", size(peer.sent_bytes)),
         ("received", size(peer.received_bytes)),
     ];
-    figures.extend(peer.clock.map(|clock| ("clock", clock.to_string())));
+    figures.extend(
+        peer.clock
+            .map(|clock| ("clock", ClockText(clock).to_string())),
+    );
     let room = peer.available_bytes.filter(|_| !peer.witness);
     figures.extend(room.map(|bytes| ("room for clients", size(bytes))));
     Site {
@@ -144,9 +147,9 @@ fn peer(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>, names: &Mem
     }
 }
 
-fn notes(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>) -> Vec<String> {
+fn notes(peer: &ReplicaPeerStatus, member: Option<&MemberView>) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(ViewMemberStatus {
+    if let Some(MemberView {
         excluded_at_unix_s: Some(at),
         reason: Some(reason),
         active: false,
@@ -163,7 +166,7 @@ fn notes(peer: &ReplicaPeerStatus, member: Option<&ViewMemberStatus>) -> Vec<Str
     notes.iter().map(|note| visible(note)).collect()
 }
 
-fn link(link: &LinkStatus, names: &MemberNames) -> (String, String) {
+fn link(link: &LinkView, names: &MemberNames) -> (String, String) {
     let to = called(names, link.to);
     let Some(round_trip) = link.round_trip_us else {
         return (to, "NOT CONNECTED".to_owned());

@@ -10,8 +10,8 @@ use super::NO_CONTENTS;
 use crate::serve::overview::Overview;
 use crate::serve::pool::Role;
 use crate::status::{
-    ClientStatus, EvictQuestion, FrozenStatus, ScrubQuestion, ScrubStatus, ThawAnswer,
-    ThawQuestion, ViewStatus,
+    ClientStatus, EvictQuestion, FrozenView, ScrubQuestion, ScrubView, ThawAnswer, ThawQuestion,
+    ViewStatus,
 };
 
 impl Overview {
@@ -55,9 +55,8 @@ impl Overview {
     }
 
     /// Everything that is frozen.
-    pub(in crate::serve) fn frozen(&self) -> Result<Vec<FrozenStatus>, String> {
-        let frozen = self.replica()?.frozen().into_iter();
-        Ok(frozen.map(FrozenStatus::from).collect())
+    pub(in crate::serve) fn frozen(&self) -> Result<Vec<FrozenView>, String> {
+        Ok(self.replica()?.frozen())
     }
 
     /// Says what thawing would give up, or does it.
@@ -69,7 +68,7 @@ impl Overview {
         let (lost, reason) = (question.lost, question.reason.trim());
         let view = ViewStatus::new(replica.view_status());
         check_thaw(&view, lost, reason)?;
-        let of_it = |frozen: &FrozenStatus| frozen.slot == lost;
+        let of_it = |frozen: &FrozenView| frozen.slot == lost;
         let loss = view.losses.into_iter().find(|loss| loss.slot == lost);
         let answer = ThawAnswer {
             lost,
@@ -85,7 +84,7 @@ impl Overview {
     }
 
     /// Says how the comparison of the copies is, and has one begin if asked to.
-    pub(super) fn scrub(&self, question: ScrubQuestion) -> Result<ScrubStatus, String> {
+    pub(super) fn scrub(&self, question: ScrubQuestion) -> Result<ScrubView, String> {
         let replica = self.replica()?;
         if question.start && replica.is_witness() {
             return Err(NO_CONTENTS.to_owned());
@@ -94,7 +93,7 @@ impl Overview {
             replica.scrub();
             tracing::info!("comparing this copy with the others");
         }
-        Ok(replica.scrub_status().into())
+        Ok(replica.scrub_status())
     }
 
     /// Has another member keep the set's authority.
