@@ -198,20 +198,6 @@ mod tests {
     use super::*;
     use vfs::Extent;
 
-    fn head() -> PieceHead {
-        PieceHead {
-            id: 1,
-            file: ObjectId::ROOT,
-            follows: 0,
-            initial: false,
-            completes: None,
-            version: 1,
-            partial: false,
-            stretches: Vec::new(),
-            sums: Vec::new(),
-        }
-    }
-
     fn data(offset: u64, bytes: Vec<u8>) -> ContentPiece {
         ContentPiece::Data {
             offset,
@@ -230,7 +216,7 @@ mod tests {
         let mut bytes = vec![7; length as usize];
         let (from, to) = (1000, 2 * BLOCK_BYTES as usize + 5);
         bytes[from..to].fill(0);
-        let (mut dense, mut sparse) = (head(), head());
+        let (mut dense, mut sparse) = (PieceHead::invented(), PieceHead::invented());
         lay_out(&mut dense, START, &[data(START, bytes.clone())]);
         let at = |place: usize| START + place as u64;
         let parts = [

@@ -83,7 +83,6 @@ mod tests {
     use super::*;
     use crate::state::lineage::Mac;
     use crate::state::wire::Stretch;
-    use vfs::ObjectId;
 
     #[test]
     fn sums_of_anything_but_a_few_blocks_are_refused() {
@@ -98,15 +97,9 @@ mod tests {
         };
         let check = |stretches: Vec<Stretch>, sums: usize, payload| {
             let head = PieceHead {
-                id: 1,
-                file: ObjectId::ROOT,
-                follows: 0,
-                initial: false,
-                completes: None,
-                version: 1,
-                partial: false,
                 stretches,
                 sums: vec![[7; 32]; sums],
+                ..PieceHead::invented()
             };
             head.check(payload).is_ok()
         };

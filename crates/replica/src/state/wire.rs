@@ -447,6 +447,24 @@ pub(crate) struct PieceHead {
     pub(crate) sums: Vec<Sum>,
 }
 
+#[cfg(test)]
+impl PieceHead {
+    /// One of the root, without bytes or sums.
+    pub(crate) fn invented() -> PieceHead {
+        PieceHead {
+            id: 1,
+            file: ObjectId::ROOT,
+            follows: 0,
+            initial: false,
+            completes: None,
+            version: 1,
+            partial: false,
+            stretches: Vec::new(),
+            sums: Vec::new(),
+        }
+    }
+}
+
 /// The BLAKE3 of the bytes of a stretch.
 pub(crate) type Sum = [u8; blake3::OUT_LEN];
 

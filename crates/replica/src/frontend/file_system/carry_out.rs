@@ -178,6 +178,29 @@ impl ReplicatedFileSystem {
         self.carry_out(&objects, change, &operation, deadline).await
     }
 
+    /// What comes before a change is tried here: the lease, and a file whose removal has arrived is changed at its home.
+    async fn begin<T, F>(
+        &self,
+        object: ObjectId,
+        attempt: &(impl Fn(Store) -> F + Send + Sync),
+        operation: &(impl Fn() -> Operation + Send + Sync),
+        deadline: Instant,
+    ) -> Result<Option<Tried<T>>>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        self.wait_for_lease(deadline).await?;
+        let Some(place) = self.removed_place(object) else {
+            return Ok(None);
+        };
+        let done = self.change_removed(object, place, attempt, operation, deadline);
+        let tried = done
+            .await?
+            .map_or(Tried::Later, |value| Tried::Answer(Ok(value)));
+        Ok(Some(tried))
+    }
+
     async fn try_to_change<T, F>(
         &self,
         object: ObjectId,
@@ -189,12 +212,8 @@ impl ReplicatedFileSystem {
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
-        self.wait_for_lease(deadline).await?;
-        if let Some(place) = self.removed_place(object) {
-            let done = self.change_removed(object, place, attempt, operation, deadline);
-            return Ok(done
-                .await?
-                .map_or(Tried::Later, |value| Tried::Answer(Ok(value))));
+        if let Some(at_home) = self.begin(object, attempt, operation, deadline).await? {
+            return Ok(at_home);
         }
         // What another replica controls must not be judged by the local copy, not even to refuse it.
         if self.holder(object).is_some()
@@ -247,12 +266,8 @@ impl ReplicatedFileSystem {
     {
         let alone = self.shared.engine.is_alone();
         if !alone {
-            self.wait_for_lease(deadline).await?;
-            if let Some(place) = self.removed_place(file) {
-                let done = self.change_removed(file, place, attempt, operation, deadline);
-                return Ok(done
-                    .await?
-                    .map_or(Tried::Later, |value| Tried::Answer(Ok(value))));
+            if let Some(at_home) = self.begin(file, attempt, operation, deadline).await? {
+                return Ok(at_home);
             }
             self.check_adopted(file)?;
             // The copy says whether somebody shares what is changed.

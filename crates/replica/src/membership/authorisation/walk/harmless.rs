@@ -132,13 +132,8 @@ pub(super) fn nothing_of(file: ObjectId) -> PieceHead {
     PieceHead {
         id: u64::MAX,
         file,
-        follows: 0,
-        initial: false,
-        completes: None,
         version: 0,
-        partial: false,
-        stretches: Vec::new(),
-        sums: Vec::new(),
+        ..PieceHead::invented()
     }
 }
 
