@@ -40,6 +40,8 @@ pub struct ViewStatus {
     pub lease_seconds: Option<f64>,
     /// Who counts for majorities of the agreement on views. One that was removed counts until the others have agreed on that.
     pub voters: BTreeSet<u64>,
+    /// That is being changed: until it is done, a majority is needed of those before and of those after.
+    pub voters_change: bool,
     /// The members.
     pub members: Vec<MemberView>,
     /// Replicas that were lost, and are not back.
@@ -165,6 +167,7 @@ impl Replica {
             },
             #[expect(clippy::cast_precision_loss, reason = "for people")]
             lease_seconds: left.map(|micros| micros as f64 / 1e6),
+            voters_change: voters.len() > 1,
             voters: voters.into_iter().flatten().collect(),
             members: members(&state),
             losses: self.losses(&state),

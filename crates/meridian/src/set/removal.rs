@@ -187,6 +187,7 @@ mod tests {
             lease_ms: None,
             names: std::collections::BTreeMap::new(),
             voters: Vec::new(),
+            voters_change: false,
             members: (1..).zip(members).map(member).collect(),
             losses: Vec::new(),
             audit: Vec::new(),

@@ -336,7 +336,9 @@ pub(crate) fn waits_for(shared: &ReplicaState, lost: ReplicaSlot) -> Option<Stri
         return Some("not every member of the view has reported".to_owned());
     }
     let whole = whole_here(shared);
-    let here = whole.iter().find(|(slot, _)| *slot == lost.0);
+    // A lost replica that is back in contact sends more: what was level before is not all of it.
+    let place = applied_here(shared, lost);
+    let here = whole.iter().find(|level| **level == (lost.0, place));
     let Some((_, through)) = here else {
         return Some("this server brings its copy level with the others'".to_owned());
     };

@@ -35,6 +35,9 @@ pub struct ViewStatus {
     /// older servers say.
     #[serde(default)]
     pub voters: Vec<u64>,
+    /// That is being changed: until it is done, a majority is needed of those before and of those after.
+    #[serde(default)]
+    pub voters_change: bool,
     /// The configured replicas, by slot.
     pub members: Vec<MemberView>,
     /// Replicas that left the view with controls that may still stand.
@@ -66,6 +69,7 @@ impl ViewStatus {
             lease_ms: view.lease_seconds.map(|seconds| (seconds * 1e3) as u64),
             names: MemberNames::new(),
             voters: view.voters.into_iter().collect(),
+            voters_change: view.voters_change,
             members: view.members,
             losses: view.losses,
             audit: Vec::new(),
@@ -232,6 +236,7 @@ impl ViewStatus {
             lease_ms: Some(4230),
             names: [(3, "gamma".to_owned())].into(),
             voters: Vec::new(),
+            voters_change: false,
             members: vec![present.clone(), MemberView { slot: 2, ..present }, away],
             losses: vec![LossView {
                 slot: 3,
