@@ -4,6 +4,7 @@
 
 mod keeper;
 mod leading;
+mod leaving;
 mod silence;
 mod voters;
 
@@ -301,7 +302,10 @@ impl Core {
                 kind: DecisionKind::Recover { .. },
                 ..
             }) => "that is decided while the server stands still",
-            _ => return None,
+            Command::Decide(decision) => {
+                return self.leaves_too_few(decision).map(Outcome::Refused);
+            }
+            Command::Found { .. } => return None,
         };
         Some(Outcome::Refused(why.to_owned()))
     }

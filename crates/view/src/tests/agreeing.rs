@@ -1,5 +1,7 @@
 //! Members agree while some are lost, cut off or restarted; a minority agrees on nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::fixture::{Set, is_temporary, slot, until};
 use crate::{Decision, DecisionKind, Outcome};
 
@@ -176,4 +178,70 @@ async fn a_leader_that_is_heard_and_hears_nobody_is_excluded() {
         !set.state(deaf).is_active(slot(deaf))
     })
     .await;
+}
+
+/// Of what is written at a member, how often a decision's reason stands there.
+fn written(set: &Set, number: u16, reason: &str) -> usize {
+    let storage = set.storage(number);
+    let rows = storage.0.lock().unwrap();
+    let stands = |value: &&Vec<u8>| {
+        let mut places = value.windows(reason.len());
+        places.any(|place| place == reason.as_bytes())
+    };
+    rows.values().filter(stands).count()
+}
+
+/// Two of three take part, and one of them falls silent, while the third is heard and votes. Its exclusion was agreed on, written by all
+/// and refused, again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_exclusion_that_leaves_too_few_is_not_even_written() {
+    const REASON: &str = "the second of two";
+    for (count, away) in [(3, vec![3]), (5, vec![4, 5])] {
+        let set = Set::found(count).await;
+        for gone in &away {
+            set.exclude(1, *gone).await;
+        }
+        let leader = set.leader(1).await;
+        let through = [1, leader, count];
+        let (mut refused, mut asked) = (0, 0);
+        while refused < 6 {
+            let by = through[asked % 3];
+            // Who is outside has no say, and is told so before anything is written as well.
+            until("it knows the view", || set.state(by) == set.state(1)).await;
+            let epoch = set.state(by).epoch;
+            let exclude = Decision {
+                by: slot(by),
+                at_unix_s: 1,
+                kind: DecisionKind::Exclude {
+                    slot: slot(2),
+                    seen_epoch: epoch,
+                    reason: REASON.to_owned(),
+                },
+            };
+            let replace = Decision {
+                by: slot(by),
+                at_unix_s: 1,
+                kind: DecisionKind::Replace {
+                    out: BTreeSet::from([slot(2)]),
+                    admitted: BTreeMap::new(),
+                    seen_epoch: epoch,
+                    reason: REASON.to_owned(),
+                },
+            };
+            for decision in [exclude, replace] {
+                match set.at(by).decide(decision).await {
+                    Ok(outcome) => {
+                        assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+                        refused += 1;
+                    }
+                    failed => assert!(is_temporary(&failed), "{failed:?}"),
+                }
+            }
+            asked += 1;
+        }
+        for number in 1..=count {
+            assert_eq!(written(&set, number, REASON), 0, "at {number} of {count}");
+        }
+        assert!(set.state(1).is_active(slot(2)));
+    }
 }

@@ -1,0 +1,178 @@
+//! Whether enough are left to agree on anything when members leave the view. What is refused for that is not even proposed: it
+//! is tried again and again, and would be written at every member each time.
+//!
+//! What must never enter: what a decision does (`state`).
+
+use std::collections::BTreeSet;
+
+use super::Core;
+use crate::decision::{Decision, DecisionKind, Outcome};
+use crate::raft::types::id;
+use crate::state::ViewState;
+
+impl Core {
+    /// Why this leaves too few, as far as is known here, for people. What is judged in another epoch than is known here is
+    /// left to those who know better.
+    pub(super) fn leaves_too_few(&self, decision: &Decision) -> Option<String> {
+        let stored = self.raft.metrics().borrow().membership_config.clone();
+        let state = self.state.borrow().clone();
+        too_few(&state, stored.membership().get_joint_config(), decision)
+    }
+}
+
+fn too_few(state: &ViewState, configs: &[BTreeSet<u64>], decision: &Decision) -> Option<String> {
+    let seen = match &decision.kind {
+        DecisionKind::Exclude { seen_epoch, .. } | DecisionKind::Replace { seen_epoch, .. } => {
+            *seen_epoch
+        }
+        _ => return None,
+    };
+    if seen != state.epoch {
+        return None;
+    }
+    let mut then = state.clone();
+    if let Outcome::Refused(why) = then.decide(decision) {
+        return Some(why);
+    }
+    // Who was removed a moment ago counts until the library has followed the state, and agrees to nothing.
+    let active: BTreeSet<u64> = then.active().map(id).collect();
+    let mut short = configs
+        .iter()
+        .map(|voters| (active.intersection(voters).count(), voters.len()))
+        .filter(|(left, count)| *left <= count / 2);
+    short
+        .next()
+        .map(|(left, count)| format!("{left} of {count} who still count would be left to agree"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use vfs::ReplicaSlot;
+
+    use super::*;
+    use crate::decision::Command;
+    use crate::state::Kind;
+
+    const FIRST: ReplicaSlot = ReplicaSlot(1);
+
+    fn set(count: u16) -> ViewState {
+        let founders = (1..=count).map(|slot| (ReplicaSlot(slot), Kind::Data));
+        founded(founders.collect())
+    }
+
+    fn founded(founders: BTreeMap<ReplicaSlot, Kind>) -> ViewState {
+        let mut state = ViewState::default();
+        let found = Command::Found {
+            founders,
+            by: FIRST,
+            at_unix_s: 1,
+        };
+        assert_eq!(state.apply(&found), Outcome::Applied);
+        state
+    }
+
+    fn exclude(state: &ViewState, slot: u16) -> Decision {
+        Decision {
+            by: FIRST,
+            at_unix_s: 1,
+            kind: DecisionKind::Exclude {
+                slot: ReplicaSlot(slot),
+                seen_epoch: state.epoch,
+                reason: "it does not answer".to_owned(),
+            },
+        }
+    }
+
+    fn is_refused(state: &ViewState, configs: &[&[u64]], decision: &Decision) -> bool {
+        let configs: Vec<BTreeSet<u64>> = configs
+            .iter()
+            .map(|ids| ids.iter().copied().collect())
+            .collect();
+        too_few(state, &configs, decision).is_some()
+    }
+
+    #[test]
+    fn who_was_removed_and_still_counts_makes_too_few_of_those_who_are_left() {
+        let mut state = set(4);
+        let four: &[u64] = &[1, 2, 3, 4];
+        assert!(!is_refused(&state, &[four], &exclude(&state, 4)));
+        assert_eq!(state.decide(&exclude(&state, 4)), Outcome::Applied);
+        assert!(is_refused(&state, &[four], &exclude(&state, 3)));
+        let settled = crate::Settlement {
+            through: 0,
+            incarnation_below: 1,
+            names: None,
+            by: crate::SettledBy::Takeover,
+            at_unix_s: 1,
+            id: 0,
+        };
+        let settle = Decision {
+            by: FIRST,
+            at_unix_s: 1,
+            kind: DecisionKind::Settle {
+                slot: ReplicaSlot(4),
+                settlement: settled,
+                seen_epoch: state.epoch,
+            },
+        };
+        assert_eq!(state.decide(&settle), Outcome::Applied);
+        let remove = Decision {
+            by: FIRST,
+            at_unix_s: 1,
+            kind: DecisionKind::Remove {
+                slot: ReplicaSlot(4),
+            },
+        };
+        assert_eq!(state.decide(&remove), Outcome::Applied);
+        // The state counts three members by now, of whom two may go on.
+        let three: &[u64] = &[1, 2, 3];
+        let exclude = exclude(&state, 3);
+        assert!(is_refused(&state, &[four], &exclude));
+        assert!(is_refused(&state, &[four, three], &exclude));
+        assert!(!is_refused(&state, &[three], &exclude));
+    }
+
+    #[test]
+    fn of_two_and_a_witness_one_may_go_and_no_second() {
+        let three: &[u64] = &[1, 2, 3];
+        for (first, second) in [(2, 3), (3, 2)] {
+            let kind = |slot: u16| if slot == 3 { Kind::Witness } else { Kind::Data };
+            let founders = (1..=3).map(|slot| (ReplicaSlot(slot), kind(slot)));
+            let mut state = founded(founders.collect());
+            assert!(!is_refused(&state, &[three], &exclude(&state, first)));
+            assert_eq!(state.decide(&exclude(&state, first)), Outcome::Applied);
+            assert!(is_refused(&state, &[three], &exclude(&state, second)));
+        }
+    }
+
+    #[test]
+    fn what_was_judged_elsewhere_in_another_epoch_is_left_to_the_others() {
+        let state = set(2);
+        let decision = exclude(&state, 2);
+        assert!(is_refused(&state, &[&[1, 2]], &decision));
+        let mut later = state;
+        later.epoch += 1;
+        assert!(!is_refused(&later, &[&[1, 2]], &decision));
+    }
+
+    #[test]
+    fn who_takes_a_place_counts_among_those_who_are_left() {
+        let mut state = set(3);
+        assert_eq!(state.decide(&exclude(&state, 3)), Outcome::Applied);
+        let replace = Decision {
+            by: FIRST,
+            at_unix_s: 1,
+            kind: DecisionKind::Replace {
+                out: BTreeSet::from([ReplicaSlot(2)]),
+                admitted: BTreeMap::from([(ReplicaSlot(3), 1)]),
+                seen_epoch: state.epoch,
+                reason: "it does not answer".to_owned(),
+            },
+        };
+        let three: &[u64] = &[1, 2, 3];
+        assert!(!is_refused(&state, &[three], &replace));
+        assert!(is_refused(&state, &[three], &exclude(&state, 2)));
+    }
+}
