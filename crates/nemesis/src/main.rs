@@ -41,8 +41,8 @@ struct Arguments {
     /// Let a majority fail at once
     #[arg(long)]
     majority: bool,
-    /// Let servers be lost for good with their disks, too, or be put back to an older copy of their data, and
-    /// replace them; everything is held by a majority then
+    /// Let servers be removed from the set, too, be lost for good with their disks, or be put back to an older copy of their data,
+    /// and replace them; everything is held by a majority then
     #[arg(long, conflicts_with_all = ["majority", "rolling"])]
     lose: bool,
     /// Instead of drawn faults, restart every server once, one after another, as for an upgrade
@@ -135,7 +135,7 @@ fn kinds(words: &[String], lose: bool) -> Result<Vec<Kind>> {
     let mut kinds = named(words)?;
     ensure!(
         lose || !kinds.iter().any(|kind| kind.is_final()),
-        "say --lose with --faults lose or rollback: what is lost has to be held by others"
+        "say --lose with --faults remove, lose or rollback: what is lost has to be held by others"
     );
     if lose && !kinds.iter().any(|kind| kind.is_final()) {
         kinds.extend(Kind::FINAL);

@@ -49,6 +49,8 @@ pub enum Kind {
     Skew,
     /// The time of day jumps while the server runs, and back at the end
     Jump,
+    /// The server is told to end and is removed from the set, which goes on without it; at the end a new one joins in its place
+    Remove,
     /// The server is lost for good with its disk; at the end it is removed from the set and a new one joins in its place
     Lose,
     /// The server's data directory is copied while it runs; at the end it is put back to that copy, has to refuse itself, and joins anew
@@ -70,7 +72,7 @@ impl Kind {
     ];
 
     /// Every kind from which it does not.
-    pub const FINAL: [Kind; 2] = [Kind::Lose, Kind::Rollback];
+    pub const FINAL: [Kind; 3] = [Kind::Remove, Kind::Lose, Kind::Rollback];
 
     /// What a site can suffer only one of at a time.
     fn part(self) -> Part {
@@ -78,7 +80,7 @@ impl Kind {
             Kind::Kill | Kind::Restart | Kind::Stop | Kind::Skew | Kind::Jump => Part::Process,
             Kind::Cut | Kind::Oneway | Kind::Slow => Part::Link,
             Kind::Fill => Part::Disk,
-            Kind::Lose | Kind::Rollback => Part::Everything,
+            Kind::Remove | Kind::Lose | Kind::Rollback => Part::Everything,
         }
     }
 
@@ -127,6 +129,8 @@ pub enum Blow {
     Jump(i64),
     /// All clocks are too fast by so many millionths: at most as much as servers count with.
     UnevenClock(i64),
+    /// See [`Kind::Remove`].
+    Remove,
     /// See [`Kind::Lose`].
     Lose,
     /// See [`Kind::Rollback`].
@@ -246,6 +250,7 @@ fn blow(profile: &Profile, random: &mut Random, kind: Kind, victim: usize) -> Bl
         Kind::Fill => Blow::Fill(random.between(0, 4 << 20)),
         Kind::Skew if random.below(2) == 0 => Blow::WrongClock(random.between(0, 600) as i64 - 300),
         Kind::Skew => Blow::UnevenClock(random.between(0, 1000) as i64 - 500),
+        Kind::Remove => Blow::Remove,
         Kind::Lose => Blow::Lose,
         Kind::Rollback => Blow::Rollback,
     }
@@ -284,6 +289,7 @@ impl fmt::Display for Blow {
             Blow::Fill(left) => write!(f, "disk full, {} KiB left", left >> 10),
             Blow::WrongClock(seconds) => write!(f, "clock {seconds:+} s wrong"),
             Blow::UnevenClock(millionths) => write!(f, "clock {millionths:+} millionths too fast"),
+            Blow::Remove => write!(f, "told to end and removed from the set"),
             Blow::Lose => write!(f, "lost for good with its disk"),
             Blow::Rollback => write!(f, "copied, and later put back to that"),
         }

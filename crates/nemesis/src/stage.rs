@@ -26,7 +26,7 @@ const RESTART_AFTER: Duration = Duration::from_secs(3);
 /// For so long clients work on after everything is mended.
 const AFTERWARDS: Duration = Duration::from_secs(8);
 
-/// A loss for good waits so long until enough others have everything; then it is left out.
+/// What takes a server away for good waits so long until enough others have everything; then it is left out.
 const LOSS_WAITS: Duration = Duration::from_secs(60);
 
 /// So soon after everything is mended every site must have written something.
@@ -111,8 +111,10 @@ impl<'s> Stage<'s> {
         loop {
             let time = Duration::from_micros(self.now());
             for index in 0..self.faults.len() {
-                if self.faults[index].end.is_none() && self.faults[index].fault.end <= time {
-                    self.mend(index)?;
+                match &self.faults[index] {
+                    suffered if suffered.end.is_some() => {}
+                    suffered if suffered.fault.end <= time => self.mend(index)?,
+                    suffered => self.sites.go_on(&suffered.fault)?,
                 }
             }
             // While a server is being replaced nothing else may be lost.
@@ -136,21 +138,23 @@ impl<'s> Stage<'s> {
         }
     }
 
-    /// Whether a fault's time has come. A loss waits for those that are on their way back, but not for ever.
+    /// Whether a fault's time has come. A loss or a removal waits for those that are on their way back, but not for ever.
     fn is_due(&self, profile: &Profile, fault: &Fault, time: Duration) -> bool {
         let patient = time < fault.begin + LOSS_WAITS;
         fault.begin <= time && (!patient || self.may_begin(profile, fault))
     }
 
-    /// Whoever is on its way back counts among those that have failed when another one is lost for good: what a loss takes
-    /// away, a majority has to have.
+    /// Whoever is on its way back counts among those that have failed when another one is taken away for good: what it
+    /// alone had, a majority has to have, and who is left has to agree.
     fn may_begin(&self, profile: &Profile, fault: &Fault) -> bool {
         !fault.kind.is_final() || self.sites.missing_but(fault.victim) < profile.victims_max()
     }
 
     fn leave_out(&self, fault: &Fault) {
         let (time, site) = (self.now() as f64 / 1e6, name(fault.victim));
-        eprintln!("nemesis: {time:7.3} s  {site}: not lost, as too few others have everything");
+        eprintln!(
+            "nemesis: {time:7.3} s  {site}: not taken away, as too few others have everything"
+        );
     }
 
     fn is_replacing(&self, time: Duration) -> bool {
@@ -186,9 +190,12 @@ impl<'s> Stage<'s> {
             return Ok(());
         }
         if !is_mended {
+            let (site, victim) = (name(fault.victim), fault.victim);
+            let waits_for = self.sites.server(victim).waits_for.clone();
+            let says = self.sites.says(victim);
             self.violations.push(Violation {
-                promise: "another server takes the place of a lost one",
-                what: self.sites.says(fault.victim),
+                promise: "another server takes the place of one that is gone",
+                what: format!("at {site} it has not after {REPLACED_WITHIN:?}: it waits for {waits_for}; {says}"),
                 at: Some(end),
             });
         }

@@ -123,6 +123,7 @@ impl Sites {
         match &fault.blow {
             Blow::Kill => server.kill(),
             Blow::Restart => server.stop(),
+            Blow::Remove => server.leave(),
             Blow::Stop => server.signal(Signal::STOP),
             Blow::Fill(left) => server.disk().fill(*left),
             Blow::Lose => server.lose(),
@@ -141,10 +142,39 @@ impl Sites {
         }
     }
 
+    /// Goes on with one that takes more than one step.
+    pub fn go_on(&self, fault: &Fault) -> Result<()> {
+        match fault.blow {
+            Blow::Remove => self.remove(fault.victim).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// A server that was told to end is removed from the set; says whether that is done.
+    fn remove(&self, site: usize) -> Result<bool> {
+        let slot = self.slots()[site].to_string();
+        let inviter = self.server(FIRST).handle();
+        let mut server = self.server(site);
+        if server.is_leaving() && !server.is_down() {
+            // It hands over what it alone had.
+            let said = server.handle().replication();
+            if said.is_ok_and(|status| takes_part(&status)) {
+                server.stop()?;
+            }
+        } else if server.is_leaving() {
+            server.removed(inviter.ask(&["set", "remove", &slot]))?;
+        }
+        Ok(!server.is_leaving())
+    }
+
     /// Ends it; says whether that is done, or has to be tried again a little later.
     pub fn end(&self, fault: &Fault) -> Result<bool> {
         match fault.blow {
             Blow::Lose => self.replace(fault.victim),
+            Blow::Remove => match self.remove(fault.victim)? {
+                true => self.replace(fault.victim),
+                false => Ok(false),
+            },
             Blow::Rollback => self.roll_back(fault.victim),
             _ => self.mend(fault).map(|()| true),
         }
@@ -174,18 +204,18 @@ impl Sites {
     /// A lost server is removed from the set, and another one joins in its place and gets the tree. Each step may fail as
     /// long as others suffer something.
     fn replace(&self, site: usize) -> Result<bool> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots();
         let inviter = self.server(FIRST);
         let mut server = self.server(site);
         if server.is_lost() {
             // Being removed twice does no harm. It is refused until the others have taken over what it was deciding about.
             let slot = slots[site].to_string();
             if let Err(error) = inviter.handle().ask(&["set", "remove", &slot]) {
-                eprintln!("nemesis: not removed yet: {error:#}");
+                server.wait_for(format!("`meridian set remove` is refused: {error:#}"));
                 return Ok(false);
             }
             if let Err(error) = server.replace(&inviter) {
-                eprintln!("nemesis: not replaced yet: {error:#}");
+                server.wait_for(format!("no other one joins: {error:#}"));
                 return Ok(false);
             }
         }
@@ -196,6 +226,10 @@ impl Sites {
         let slot = status["slot"].as_u64().context("it says no slot")?;
         slots[site] = u16::try_from(slot)?;
         Ok(is_whole(&status))
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Vec<u16>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn mend(&self, fault: &Fault) -> Result<()> {
@@ -211,7 +245,7 @@ impl Sites {
             Blow::Cut(_) | Blow::Mute(_) | Blow::Deafen(_) => self.heal(fault),
             Blow::Jump(_) => server.jump(0),
             Blow::Slow(_, bits) => self.speed_up(fault, *bits),
-            Blow::Lose | Blow::Rollback => Ok(()),
+            Blow::Remove | Blow::Lose | Blow::Rollback => Ok(()),
         }
     }
 

@@ -38,6 +38,9 @@ const LOG_LINES: usize = 12;
 /// A process that is told to end so soon after its start may not know yet what that means.
 const SETTING_UP: Duration = Duration::from_secs(1);
 
+/// A server whose removal is refused for so long is started anew.
+const HANDS_OVER_AFTER: Duration = Duration::from_secs(30);
+
 /// A server, running or not.
 #[derive(Debug)]
 pub struct Server {
@@ -55,6 +58,12 @@ pub struct Server {
     is_lost: bool,
     /// Its data were put back to a copy, and it has not been replaced since.
     was_put_back: bool,
+    /// It was told to end in order to be removed, and is not yet.
+    is_leaving: bool,
+    /// What its replacement by another one waits for, for people.
+    pub waits_for: String,
+    /// Since when its removal is refused.
+    refused: Option<Instant>,
     began: Instant,
 }
 
@@ -87,6 +96,9 @@ impl Server {
             is_down: false,
             is_lost: false,
             was_put_back: false,
+            is_leaving: false,
+            waits_for: String::new(),
+            refused: None,
             began: Instant::now(),
         };
         match witness {
@@ -106,6 +118,47 @@ impl Server {
     /// Whether that has happened, and nobody has its place.
     pub fn is_lost(&self) -> bool {
         self.is_lost
+    }
+
+    /// Tells it to end; it is to be removed.
+    pub fn leave(&mut self) -> Result<()> {
+        self.is_leaving = true;
+        self.stop()
+    }
+
+    /// Whether that has happened, and it is not removed yet.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving
+    }
+
+    /// The set was asked to remove it, which has ended: when that is done its data go. One whose removal is refused for long has
+    /// something that nobody else has; it is started anew to hand that over, and told to end again when it takes part.
+    pub fn removed(&mut self, outcome: Result<String>) -> Result<()> {
+        let Err(error) = outcome else {
+            (self.is_leaving, self.refused) = (false, None);
+            return self.lose();
+        };
+        self.wait_for(format!("`meridian set remove` is refused: {error:#}"));
+        let refused = *self.refused.get_or_insert_with(Instant::now);
+        if refused.elapsed() > HANDS_OVER_AFTER {
+            self.refused = None;
+            self.wait_for("the server, to hand over what it alone has".to_owned());
+            self.start(Clock::True)?;
+        }
+        Ok(())
+    }
+
+    /// Notes what its replacement waits for, and tells it when it is something else than before.
+    pub fn wait_for(&mut self, what: String) {
+        if self.waits_for != what {
+            eprintln!("nemesis: {}: waits for this: {what}", self.place.name());
+            self.waits_for = what;
+        }
+    }
+
+    /// Whether it was killed or told to end, and not started since.
+    pub fn is_down(&self) -> bool {
+        self.is_down
     }
 
     /// Copies its data while it stands still for a moment, as a snapshot of its machine would.
@@ -153,6 +206,7 @@ impl Server {
         let inviter = Some((inviter, how));
         become_member(&self.place, &self.program, &data, inviter, self.witness)?;
         (self.is_lost, self.was_put_back) = (false, false);
+        self.wait_for("the tree, and all others in the view".to_owned());
         self.start(Clock::True)
     }
 
