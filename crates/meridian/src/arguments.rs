@@ -32,12 +32,7 @@ pub(crate) use set::{
 };
 
 /// With the commit, since a report of a fault is of little use without it.
-const VERSION: &str = concat!(
-    env!("CARGO_PKG_VERSION"),
-    " (",
-    env!("MERIDIAN_COMMIT"),
-    ")"
-);
+const VERSION: &str = concat!(env!("MERIDIAN_VERSION"), " (", env!("MERIDIAN_COMMIT"), ")");
 
 /// Serves file trees to NFSv4.1 clients.
 #[derive(Debug, Parser)]

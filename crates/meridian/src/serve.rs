@@ -23,7 +23,7 @@ const ANEW: &str = "MERIDIAN_STARTED_ANEW";
 
 /// Which program this is.
 const BUILD: Build = Build {
-    version: env!("CARGO_PKG_VERSION"),
+    version: env!("MERIDIAN_VERSION"),
     commit: env!("MERIDIAN_COMMIT"),
 };
 

@@ -45,7 +45,7 @@ fn running(status: &Status) -> Vec<Finding> {
             format!("clients are answered at {}", listen.join(", ")),
         ),
     ];
-    let own = (env!("CARGO_PKG_VERSION"), env!("MERIDIAN_COMMIT"));
+    let own = (env!("MERIDIAN_VERSION"), env!("MERIDIAN_COMMIT"));
     let (version, build) = (&status.version, &status.build);
     found.push(match own == (version.as_str(), build.as_str()) {
         true => Finding::well(VERSION, format!("{version} ({build})")),
