@@ -3,14 +3,31 @@
 //! What must never enter: how that server is found. The key comes from whoever types a path, so nothing but its being the name of a
 //! domain lets it any further, and one line is all that is ever printed.
 
+use anyhow::anyhow;
 use names::Lookup;
 
 use crate::arguments::AutomountMapArguments;
 use crate::asking::runtime;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, told};
 use crate::output;
+use crate::refusals::{self, TOLD_MAX, Telling};
 
 pub(crate) fn run(arguments: &AutomountMapArguments) -> Result<Exit, Failure> {
+    let Err(refusal) = answer(arguments) else {
+        return Ok(Exit::Success);
+    };
+    let telling = arguments.refusals.as_deref();
+    match telling.map_or(Telling::Why, refusals::count) {
+        Telling::Why => Err(refusal),
+        Telling::WhyAndNoMore => Err(Failure::from(anyhow!(
+            "{}. These were {TOLD_MAX} names within a minute that lead nowhere; what else is asked for in this minute is not told",
+            told(&refusal.error)
+        ))),
+        Telling::Nothing => Ok(refusal.exit),
+    }
+}
+
+fn answer(arguments: &AutomountMapArguments) -> Result<(), Failure> {
     let key = arguments.key.to_string_lossy();
     // Before anything else is read: most keys are what programs look for in every directory.
     key.parse::<names::Domain>()?;
@@ -25,5 +42,5 @@ pub(crate) fn run(arguments: &AutomountMapArguments) -> Result<Exit, Failure> {
     // Nobody waits for those that have not answered.
     runtime.shutdown_background();
     output::say(entry)?;
-    Ok(Exit::Success)
+    Ok(())
 }

@@ -18,19 +18,20 @@ use crate::arguments::{DomainCheckArguments, DomainCommand};
 use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::progress::Progress;
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(command: &DomainCommand) -> Result<Exit, Failure> {
     match command {
-        DomainCommand::Records { domain, data } => records(domain, data),
+        DomainCommand::Records { domain, data, json } => records(domain, data, *json),
         DomainCommand::Check(arguments) => check(arguments),
     }
 }
 
 /// The lines go to standard output and nothing else does, so that they can be added to a zone file.
-fn records(domain: &Domain, data: &Option<PathBuf>) -> Result<Exit, Failure> {
+fn records(domain: &Domain, data: &Option<PathBuf>, json: bool) -> Result<Exit, Failure> {
     let data = data.clone();
     let data = data.unwrap_or_else(|| Configuration::default().data);
     let mut published = Vec::new();
@@ -49,17 +50,30 @@ fn records(domain: &Domain, data: &Option<PathBuf>) -> Result<Exit, Failure> {
             });
         }
     }
-    for server in &published {
-        if let Some(remark) = remark(server) {
-            output::remark(remark);
-        }
+    let told = Records {
+        lines: names::zone_lines(domain, &published),
+        remarks: published.iter().filter_map(remark).collect(),
+    };
+    if json {
+        output::say_json(&told)?;
+        return Ok(Exit::Success);
     }
-    output::say(names::zone_lines(domain, &published).join("\n"))?;
+    told.remarks.iter().for_each(output::remark);
+    output::say(told.lines.join("\n"))?;
     output::remark(format_args!(
         "Add these lines to the zone of {domain}, write `domain = \"{domain}\"` into [names] of each server's configuration, and look with \
          `meridian domain check {domain}` whether clients find them."
     ));
     Ok(Exit::Success)
+}
+
+/// What is told of the records of a domain.
+#[derive(Serialize)]
+struct Records {
+    /// Those of its zone.
+    lines: Vec<String>,
+    /// What an administrator had better know before they are published.
+    remarks: Vec<String>,
 }
 
 /// What an administrator had better know of an address before it is published.
@@ -101,6 +115,7 @@ pub(crate) struct Finding {
 fn check(arguments: &DomainCheckArguments) -> Result<Exit, Failure> {
     let domain = &arguments.domain;
     let runtime = runtime()?;
+    let progress = Progress::of("asking DNS and the servers");
     let findings = runtime.block_on(async {
         let lookup = match arguments.dns {
             Some(server) => Lookup::at(server),
@@ -110,6 +125,7 @@ fn check(arguments: &DomainCheckArguments) -> Result<Exit, Failure> {
         Ok::<_, names::LookupError>(look_at(domain, servers).await)
     })?;
     runtime.shutdown_background();
+    drop(progress);
     if arguments.json {
         output::say_json(&findings)?;
     } else {

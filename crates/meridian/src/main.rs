@@ -28,6 +28,7 @@ mod output;
 mod pool;
 mod progress;
 mod recovered;
+mod refusals;
 mod scrub;
 mod serve;
 mod set;

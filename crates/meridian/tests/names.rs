@@ -110,8 +110,15 @@ fn what_a_set_publishes_is_what_clients_find() {
         site.members()
             .contains(&format!("clients reach it at {there}"))
     );
+    let told = site.meridian(&["domain", "records", "example.org", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&succeed(&told)).unwrap();
+    let line = told["lines"][0].as_str().unwrap();
+    assert!(
+        line.ends_with(&format!("SRV 0 0 {port} nfs1.example.org.")),
+        "{told}"
+    );
     let told = site.meridian(&["domain", "records", "example.org"]);
-    assert!(succeed(&told).contains(&format!("SRV 0 0 {port} nfs1.example.org.")));
+    assert!(succeed(&told).contains(line));
     assert!(complaint(&told).contains("referrals lead to port 2049"));
 
     let dns = Dns::start(&format!(
@@ -179,6 +186,23 @@ fn a_key_that_is_no_domain_gets_no_further_and_one_line_of_words() {
         let refused = run(&["domain", "check", "--", key]);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     }
+}
+
+#[test]
+fn who_asks_for_one_name_after_another_does_not_fill_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let tally = directory.path().join("tally");
+    let tally = tally.to_str().unwrap();
+    let mut lines = 0;
+    // More than two minutes' worth, should the minute end meanwhile.
+    for name in 0..60 {
+        let key = format!("x\n{name}/..");
+        let refused = run(&["automount-map", "--refusals", tally, "--", &key]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+        lines += complaint(&refused).lines().count();
+    }
+    assert!((20..=40).contains(&lines), "{lines}");
 }
 
 #[test]

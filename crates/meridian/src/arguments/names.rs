@@ -21,6 +21,9 @@ pub(crate) enum DomainCommand {
         /// Data directory of a member [default: /var/lib/meridian]
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Look a domain up as a client would, and ask each of its servers whether it answers and has the root
     Check(DomainCheckArguments),
@@ -46,6 +49,9 @@ pub(crate) struct AutomountMapArguments {
     /// Ask this DNS server instead of those of this machine
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = dns_server)]
     pub(crate) dns: Option<SocketAddr>,
+    /// Count in this file what is refused, and tell at most 20 refusals a minute
+    #[arg(long, value_name = "FILE")]
+    pub(crate) refusals: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,0 +1,102 @@
+//! How many refusals of a program are told that is started anew for each: whoever asks for one thing after another shall not fill a log.
+//!
+//! What must never enter: what was refused.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// So many are told in a minute.
+pub(crate) const TOLD_MAX: u64 = 20;
+
+/// More than a tally is long: two numbers of 20 digits.
+const TALLY_BYTES: u64 = 64;
+
+/// What is to be told of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    /// What was refused, and why.
+    Why,
+    /// That, and that it was the last of this minute.
+    WhyAndNoMore,
+    /// Nothing.
+    Nothing,
+}
+
+/// Counts a refusal in a file of whoever runs the program. It is told when that cannot be done.
+pub(crate) fn count(file: &Path) -> Telling {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let minute = since_1970.map_or(0, |time| time.as_secs() / 60);
+    count_in(file, minute).unwrap_or(Telling::Why)
+}
+
+fn count_in(file: &Path, minute: u64) -> io::Result<Telling> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let mut file: File = options.mode(0o600).open(file)?;
+    // Several may be refused at the same time. The end of the process unlocks it.
+    file.lock()?;
+    let mut tally = String::new();
+    // What is no tally, such as bytes that are no text, is none of this minute.
+    let _ = (&file).take(TALLY_BYTES).read_to_string(&mut tally);
+    let times = 1 + before(&tally, minute);
+    file.set_len(0)?;
+    file.rewind()?;
+    write!(file, "{minute} {times}")?;
+    Ok(match times {
+        ..TOLD_MAX => Telling::Why,
+        TOLD_MAX => Telling::WhyAndNoMore,
+        _ => Telling::Nothing,
+    })
+}
+
+/// How many a tally says that there were in this minute.
+fn before(tally: &str, minute: u64) -> u64 {
+    let number = |text: &str| text.parse::<u64>().ok();
+    match tally
+        .split_once(' ')
+        .map(|(at, times)| (number(at), number(times)))
+    {
+        Some((Some(at), Some(times))) if at == minute => times.min(TOLD_MAX),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_are_told_in_each_minute_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("tally");
+        for minute in [7, 8] {
+            let told: Vec<Telling> = (0..300).map(|_| count_in(&file, minute).unwrap()).collect();
+            let (why, nothing) = told.split_at(20);
+            assert!(why[..19].iter().all(|one| *one == Telling::Why));
+            assert_eq!(why[19], Telling::WhyAndNoMore);
+            assert!(nothing.iter().all(|one| *one == Telling::Nothing));
+        }
+        assert!(std::fs::metadata(&file).unwrap().len() < TALLY_BYTES);
+    }
+
+    #[test]
+    fn what_is_no_tally_hides_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("tally");
+        for content in [
+            &b""[..],
+            b"7",
+            b"7 -1",
+            b"7 99999999999999999999999",
+            b"\xff\xff",
+            &[b'7'; 4096],
+        ] {
+            std::fs::write(&file, content).unwrap();
+            assert_eq!(count_in(&file, 7).unwrap(), Telling::Why, "{content:?}");
+        }
+        assert_eq!(count(directory.path()), Telling::Why);
+    }
+}
