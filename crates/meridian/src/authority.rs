@@ -14,6 +14,7 @@ use crate::asking::{directory, runtime};
 use crate::consent;
 use crate::exit::Failure;
 use crate::output;
+use crate::progress::Progress;
 use crate::status::failure;
 
 /// What is to be done, and what is said about it.
@@ -107,6 +108,7 @@ fn seconds(time: SystemTime) -> u64 {
 fn change_keeper(data: &Path, to: u16) -> Result<String, Failure> {
     // Said at once, and better than by the running server, when it is not kept here.
     let tokens = set::tokens(data)?.len();
+    let _progress = Progress::of("moving the authority");
     let confirmed = runtime()?.block_on(server::ask_move_authority(data, to));
     let state = match confirmed.map_err(failure)? {
         true => "keeps the authority now; its key is not on this server any more",

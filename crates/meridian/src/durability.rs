@@ -8,6 +8,7 @@ use crate::arguments::{DurabilityArguments, DurabilityWord};
 use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::progress::Progress;
 use crate::status::failure;
 
 pub(crate) fn run(arguments: &DurabilityArguments) -> Result<Exit, Failure> {
@@ -22,7 +23,9 @@ pub(crate) fn run(arguments: &DurabilityArguments) -> Result<Exit, Failure> {
         }),
     };
     let runtime = runtime()?;
+    let progress = Progress::of("waiting for the set to agree");
     let asked = runtime.block_on(server::ask_durability(&data, question));
+    drop(progress);
     let answer = asked.map_err(failure)?;
     if arguments.json {
         output::say_json(&answer)?;

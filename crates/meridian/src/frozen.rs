@@ -11,6 +11,7 @@ use crate::asking::{directory, runtime};
 use crate::consent;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::progress::Progress;
 use crate::status::failure;
 
 pub(crate) fn list(arguments: &FrozenArguments) -> Result<Exit, Failure> {
@@ -52,6 +53,7 @@ pub(crate) fn thaw(arguments: &ThawArguments) -> Result<Exit, Failure> {
 }
 
 fn ask(data: &Path, question: &ThawQuestion) -> Result<ThawAnswer, Failure> {
+    let _progress = Progress::of("waiting for the set to agree");
     let asked = runtime()?.block_on(server::ask_thaw(data, question.clone()));
     asked.map_err(failure)
 }

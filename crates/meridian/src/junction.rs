@@ -10,6 +10,7 @@ use crate::arguments::JunctionCommand;
 use crate::asking::{directory, runtime};
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::progress::Progress;
 use crate::status::failure;
 
 pub(crate) fn run(command: &JunctionCommand) -> Result<Exit, Failure> {
@@ -43,7 +44,9 @@ pub(crate) fn run(command: &JunctionCommand) -> Result<Exit, Failure> {
 fn decide(data: &Option<PathBuf>, name: &str, to: Vec<JunctionPlace>) -> Result<(), Failure> {
     let name = name.to_owned();
     let wish = JunctionStatus { name, to };
+    let progress = Progress::of("waiting for the set to agree");
     let decided = runtime()?.block_on(server::ask_junction(&directory(data), wish));
+    drop(progress);
     for warning in decided.map_err(failure)?.warnings {
         output::remark(format_args!("WARNING: {warning}."));
     }

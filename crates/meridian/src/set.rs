@@ -310,12 +310,14 @@ fn rejoin(arguments: &JoinArguments) -> Result<String, Failure> {
     let place = &arguments.place;
     let data = directory(&place.data);
     let runtime = runtime()?;
+    let progress = Progress::of("joining the set anew");
     let done = runtime.block_on(set::rejoin(
         &arguments.token,
         &data,
         tree(&place.tree),
         reached(place),
     ))?;
+    drop(progress);
     warn(done.joined.remark.clone());
     let old = match done.before {
         Some(slot) => format!(
@@ -407,6 +409,7 @@ fn recover(arguments: &RecoverSetArguments) -> Result<String, Failure> {
     let chance = runtime.block_on(set::last_chance(&data, tree, &survivors))?;
     output::remark(last_words(&chance, &survivors).trim_end());
     consent::obtain(arguments.yes)?;
+    let _progress = Progress::of("going on with the survivors");
     let done = runtime.block_on(set::go_on_with(&data, tree, &survivors))?;
     Ok(format!(
         "The set consists of {} now; {} are given up for ever. Start this server first, then the other survivors: \

@@ -12,6 +12,7 @@ use server::{StatusError, ThawQuestion, ViewStatus};
 use super::warning;
 use crate::asking::runtime;
 use crate::exit::{Exit, Failure};
+use crate::progress::Progress;
 use crate::status::failure;
 
 /// So long it may take until what the member alone had can be given up: the others have to leave it out first, and to bring their
@@ -127,6 +128,7 @@ fn of_lost(view: &ViewStatus, slot: u16) -> Option<String> {
 /// Has the set give up what the member alone had, as soon as that can be decided. Says what came of it.
 fn give_up(slot: u16, data: &Path) -> Result<String, Failure> {
     let runtime = runtime()?;
+    let _progress = Progress::of("waiting for the set to agree");
     let began = Instant::now();
     let question = ThawQuestion {
         lost: slot,

@@ -19,7 +19,9 @@ impl Overview {
         // One at a time, or one of two would put back what the other has read.
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let read = (self.origin.reread)().map_err(|error| {
-            format!("the configuration is wrong, and nothing was changed:\n{error}")
+            // Of one line, as it goes to the log, and to a terminal, which shows no other's ends of lines.
+            let problems = error.to_string().replace('\n', "; ");
+            format!("the configuration is wrong, and nothing was changed: {problems}")
         })?;
         let difference = Difference::between(&running, &read);
         for (path, rules) in &difference.rules {
