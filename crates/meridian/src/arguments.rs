@@ -11,6 +11,7 @@ mod administration;
 mod names;
 mod pool;
 mod set;
+mod token;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,8 +29,9 @@ pub(crate) use names::{
 pub(crate) use pool::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
 pub(crate) use set::{
     AddressArguments, AuthorityCommand, ClientAddressArguments, CreateSetArguments,
-    InviteArguments, JoinArguments, ReplicaPlace, SetCommand, TokenCommand,
+    InviteArguments, JoinArguments, ReplicaPlace, SetCommand,
 };
+pub(crate) use token::TokenCommand;
 
 /// With the commit, since a report of a fault is of little use without it.
 const VERSION: &str = concat!(env!("MERIDIAN_VERSION"), " (", env!("MERIDIAN_COMMIT"), ")");

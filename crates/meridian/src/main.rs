@@ -33,6 +33,7 @@ mod scrub;
 mod serve;
 mod set;
 mod status;
+mod token;
 mod view;
 
 use std::process::ExitCode;
@@ -99,7 +100,11 @@ fn only_tells(command: &Command) -> bool {
         Command::Check(arguments) => !arguments.repair,
         Command::Durability(arguments) => arguments.setting.is_none(),
         Command::Recovered { command } => matches!(command, RecoveredCommand::List { .. }),
-        Command::Pool { command } => matches!(command, PoolCommand::Members { .. }),
+        Command::Pool { command } => match command {
+            PoolCommand::Members { .. } => true,
+            PoolCommand::Token { command } => matches!(command, TokenCommand::List { .. }),
+            _ => false,
+        },
         Command::Set { command } => match command {
             SetCommand::Members { .. } => true,
             SetCommand::Token { command } => matches!(command, TokenCommand::List { .. }),

@@ -17,6 +17,7 @@ use crate::asking::{directory, runtime};
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
+use crate::token;
 
 /// How long a token works unless somebody says otherwise.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -34,6 +35,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
             }
             members(&pool)
         }
+        PoolCommand::Token { command } => return token::run(token::Of::Pool, command),
         PoolCommand::Remove { number, data } => remove(*number, &directory(data))?,
         PoolCommand::Address {
             number,

@@ -7,7 +7,7 @@ mod removal;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use server::{ShownText, moment};
 
 use crate::arguments::{
     AddressArguments, AuthorityCommand, ClientAddressArguments, CreateSetArguments,
-    InviteArguments, JoinArguments, RecoverSetArguments, ReplicaPlace, SetCommand, TokenCommand,
+    InviteArguments, JoinArguments, RecoverSetArguments, ReplicaPlace, SetCommand,
 };
 use crate::asking::{directory, runtime};
 use crate::authority;
@@ -25,6 +25,7 @@ use crate::consent;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
+use crate::token;
 
 /// How long a token works unless somebody says otherwise.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -50,15 +51,12 @@ pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
         SetCommand::Address(arguments) => address(arguments)?,
         SetCommand::ClientAddress(arguments) => client_address(arguments)?,
         SetCommand::Name { slot, name, data } => rename(*slot, name, &directory(data))?,
-        SetCommand::Token {
-            command: TokenCommand::List { data, json: true },
-        } => return said_as_json(&token_views(&directory(data))?),
         SetCommand::Authority {
             command: AuthorityCommand::Show {
                 data, json: true, ..
             },
         } => return said_as_json(&authority::view(&directory(data))?),
-        SetCommand::Token { command } => token(command)?,
+        SetCommand::Token { command } => return token::run(token::Of::Set, command),
         SetCommand::Authority { command } => authority::run(command)?,
         SetCommand::Recover(arguments) => recover(arguments)?,
     };
@@ -91,27 +89,6 @@ impl MembersView<'_> {
             warning: set::warning(&joined.members),
         }
     }
-}
-
-/// A token that still works, for programs.
-#[derive(Serialize)]
-struct TokenView {
-    slot: u16,
-    witness: bool,
-    expires_unix_s: u64,
-}
-
-fn token_views(data: &Path) -> Result<Vec<TokenView>, Failure> {
-    let tokens = set::tokens(data)?.into_iter();
-    let views = tokens.map(|token| {
-        let expires = token.expires.duration_since(UNIX_EPOCH);
-        TokenView {
-            slot: token.slot.0,
-            witness: token.witness,
-            expires_unix_s: expires.unwrap_or_default().as_secs(),
-        }
-    });
-    Ok(views.collect())
 }
 
 fn create(arguments: &CreateSetArguments) -> Result<String, Failure> {
@@ -272,38 +249,6 @@ fn rename(slot: u16, name: &str, data: &Path) -> Result<String, Failure> {
             "Replica {slot} is called {name} from now on, at each member as soon as it learns of it.\n"
         ),
     })
-}
-
-fn token(command: &TokenCommand) -> Result<String, Failure> {
-    match command {
-        TokenCommand::List { data, .. } => tokens(&directory(data)),
-        TokenCommand::Revoke { slot, data } => {
-            set::revoke_token(&directory(data), *slot)?;
-            Ok(format!(
-                "The token for replica {slot} admits nobody any more; its number is free again.\n"
-            ))
-        }
-    }
-}
-
-fn tokens(data: &Path) -> Result<String, Failure> {
-    let tokens = set::tokens(data)?;
-    if tokens.is_empty() {
-        return Ok("no token is outstanding\n".to_owned());
-    }
-    let mut text = String::new();
-    for token in tokens {
-        let kind = if token.witness { "witness" } else { "replica" };
-        let expires = token.expires.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let until = moment(expires.as_secs());
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "replica {:<5} {kind}  works until {until}",
-            token.slot.0
-        );
-    }
-    Ok(text)
 }
 
 fn rejoin(arguments: &JoinArguments) -> Result<String, Failure> {

@@ -215,6 +215,39 @@ fn tokens_and_units_that_are_wrong_are_refused_with_advice_and_nothing_is_lost()
 }
 
 #[test]
+fn tokens_are_listed_without_their_secrets_and_revoked() {
+    let (metadata, _server) = founding();
+    let token = |arguments: &[&str]| pool(&metadata, &[&["token"], arguments].concat());
+    let list = || succeed(&token(&["list"]));
+    assert_eq!(list(), "no token is outstanding\n");
+    let (one, two) = (invite(&metadata), invite(&metadata));
+    let listed = list();
+    for part in ["data server 2 ", "data server 3 ", "works until"] {
+        assert!(listed.contains(part), "`{part}` is not in: {listed}");
+    }
+    assert!(!listed.contains(&one[10..30]), "{listed}");
+    let told = succeed(&token(&["list", "--json"]));
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told[1]["number"], 3);
+    assert!(told[1]["expires_unix_s"].as_u64().unwrap() > 0);
+    succeed(&token(&["revoke", "2"]));
+    refuse(
+        &token(&["revoke", "2"]),
+        &["no token for data server 2", "meridian pool token list"],
+    );
+    let machine = Site::new();
+    refuse(&join(&machine, &one), &["not one of this pool"]);
+    succeed(&join(&machine, &two));
+    assert_eq!(list(), "no token is outstanding\n");
+    refuse(
+        &pool(&machine, &["token", "list"]),
+        &["this is a data server", &address(&metadata)],
+    );
+    // The number of the token that nobody used is free.
+    assert_eq!(status_of_members(&joined(&metadata)), ["1", "2", "3"]);
+}
+
+#[test]
 fn a_data_server_without_files_goes_and_is_told() {
     let (metadata, _server) = founding();
     let machine = joined(&metadata);

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use server::configuration::{ClientAddress, PeerAddress, parse_size};
 use server::pools::StripeUnit;
 
+use super::token::TokenCommand;
 use super::{lifetime, tree_name};
 
 #[derive(Debug, Subcommand)]
@@ -27,6 +28,11 @@ pub(crate) enum PoolCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Work on tokens that were printed and not used, on the metadata server
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
     },
     /// Remove a data server that holds no files for ever, on the metadata server, which has to run
     Remove {

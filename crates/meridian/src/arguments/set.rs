@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use server::configuration::{ClientAddress, PeerAddress};
 
 use super::administration::RecoverSetArguments;
+use super::token::TokenCommand;
 use super::{lifetime, tree_name};
 
 #[derive(Debug, Subcommand)]
@@ -160,28 +161,6 @@ pub(crate) struct ClientAddressArguments {
     /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum TokenCommand {
-    /// List the tokens that still work, without their secrets
-    List {
-        /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
-        #[arg(long, value_name = "DIR")]
-        data: Option<PathBuf>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Have a token admit nobody any more
-    Revoke {
-        /// The number that whoever used it would have, as `meridian set token list` shows it
-        #[arg(value_name = "REPLICA")]
-        slot: u16,
-        /// Data directory of the server that keeps the authority [default: /var/lib/meridian]
-        #[arg(long, value_name = "DIR")]
-        data: Option<PathBuf>,
-    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use peer::set::{Kind, SetDirectory, SetError, Token};
+use peer::set::{Kind, Outstanding, SetDirectory, SetError, Token};
 use pool::DataServerNumber;
 pub use pool::StripeUnit;
 use vfs::ReplicaSlot;
@@ -65,8 +65,13 @@ pub enum PoolError {
     )]
     KeyLost,
     /// Tokens are handed out and not used.
-    #[error("too many tokens are outstanding; use them, or wait until some have expired")]
+    #[error("too many tokens are outstanding; look at `meridian pool token list` and revoke some")]
     TooManyTokens,
+    /// There is no token for this number that may still be used.
+    #[error(
+        "no token for data server {0} is outstanding; `meridian pool token list` shows those that are"
+    )]
+    NoSuchToken(u16),
     /// A server was named that there is not.
     #[error("there is no data server {0} in this pool; `meridian pool members` lists them")]
     NoSuchDataServer(u16),
@@ -116,6 +121,7 @@ fn in_pool(directory: &SetDirectory) -> impl Fn(SetError) -> PoolError {
         SetError::NoAuthority { addresses, .. } => PoolError::NotTheMetadataServer(addresses),
         SetError::KeyLost => PoolError::KeyLost,
         SetError::TooManyTokens => PoolError::TooManyTokens,
+        SetError::NoSuchToken(number) => PoolError::NoSuchToken(number),
         SetError::NoSuchMember(slot) => PoolError::NoSuchDataServer(slot),
         error => PoolError::Other(error),
     }
@@ -208,6 +214,27 @@ pub fn invite_data_server(
     let (directory, now) = (files(data), SystemTime::now());
     let token = directory.invite_as(false, name, lifetime, now);
     Ok(token.map_err(in_pool(&directory))?.encode())
+}
+
+/// The tokens that were made, not used, and still work, by number. Their secrets are known to their holders alone.
+///
+/// # Errors
+/// [`PoolError`], each with what to do next.
+pub fn tokens(data: &Path) -> Result<Vec<Outstanding>, PoolError> {
+    let directory = files(data);
+    let tokens = directory.tokens(SystemTime::now());
+    tokens.map_err(in_pool(&directory))
+}
+
+/// Has the token for a data server of this number admit nobody any more.
+///
+/// # Errors
+/// [`PoolError`], each with what to do next.
+pub fn revoke_token(data: &Path, number: u16) -> Result<(), PoolError> {
+    refuse_another_users(data)?;
+    let directory = files(data);
+    let revoked = directory.revoke_token(ReplicaSlot(number), SystemTime::now());
+    revoked.map_err(in_pool(&directory))
 }
 
 /// Makes the server of an empty data directory a data server of the pool that invited it, where clients reach it at `address`.

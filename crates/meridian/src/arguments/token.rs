@@ -1,0 +1,29 @@
+//! Arguments of `meridian set token` and `meridian pool token`: tokens that were printed and not used.
+//!
+//! What must never enter: what the commands do.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// List the tokens that still work, without their secrets
+    List {
+        /// Data directory of the server that made them [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have a token admit nobody any more
+    Revoke {
+        /// The number that whoever used it would have, as `token list` shows it
+        #[arg(value_name = "NUMBER")]
+        number: u16,
+        /// Data directory of the server that made it [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+}
