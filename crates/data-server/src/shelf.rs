@@ -3,8 +3,6 @@
 //! Contents are files of a store of its own; what was fenced, and who this is, are facts of that store, which can be noted on a
 //! full disk, too: a full data server still cuts and removes.
 
-use std::path::Path;
-
 use bytes::Bytes;
 use pool::data_server::Fenced;
 use pool::{Act, ContentsId, Generation, Intent, IntentNumber, Report, Standing};
@@ -64,19 +62,11 @@ const STANDING: &[u8] = b"standing";
 const FENCED: &[u8] = b"fenced/";
 
 impl Shelf {
-    /// Opens the shelf in a directory, or makes a new, empty one where there is none.
+    /// Opens the shelf in the directory that the options name, or makes a new, empty one where there is none. Its store works as they say.
     ///
     /// # Errors
     /// [`ShelfError`], each with what to do next.
-    pub async fn open_or_make(directory: &Path) -> std::result::Result<Shelf, ShelfError> {
-        Shelf::open_with(&StoreOptions::new(directory)).await
-    }
-
-    /// The same with a store that works as these options say.
-    ///
-    /// # Errors
-    /// [`ShelfError`], each with what to do next.
-    pub async fn open_with(options: &StoreOptions) -> std::result::Result<Shelf, ShelfError> {
+    pub async fn open(options: &StoreOptions) -> std::result::Result<Shelf, ShelfError> {
         let options = options.clone();
         let opened = tokio::task::spawn_blocking(move || {
             Store::open_or_create(&options, &NewStore::default())

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use server::ShownText;
 use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
 use server::pools::{self, Pool, PoolMember};
 use server::set;
+use server::{HoldingStatus, PoolServerStatus, ShownText};
 
 use crate::arguments::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
 use crate::asking::{directory, runtime};
@@ -29,11 +29,12 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
         PoolCommand::Join(arguments) => join(arguments)?,
         PoolCommand::Members { data, json } => {
             let pool = pools::members(&directory(data))?;
+            let servers = running(&pool, &directory(data))?;
             if *json {
-                output::say_json(&PoolView::new(&pool))?;
+                output::say_json(&PoolView::new(&pool, &servers))?;
                 return Ok(Exit::Success);
             }
-            members(&pool)
+            members(&pool, &servers)
         }
         PoolCommand::Token { command } => return token::run(token::Of::Pool, command),
         PoolCommand::Remove { number, data } => remove(*number, &directory(data))?,
@@ -64,16 +65,21 @@ struct MemberView<'p> {
     addresses: &'p [String],
     name: &'p str,
     removed: bool,
+    /// Whether it does its part, and what it keeps; of data servers, while the metadata server runs.
+    serves: Option<bool>,
+    holding: Option<HoldingStatus>,
 }
 
 impl PoolView<'_> {
-    fn new(pool: &Pool) -> PoolView<'_> {
+    fn new<'p>(pool: &'p Pool, servers: &[PoolServerStatus]) -> PoolView<'p> {
         let members = pool.members.iter().map(|member| MemberView {
             number: member.number,
             role: role(member),
             addresses: &member.addresses,
             name: &member.name,
             removed: member.removed,
+            serves: status_of(member, servers).map(|server| server.serves),
+            holding: status_of(member, servers).and_then(|server| server.holding),
         });
         PoolView {
             pool: &pool.pool,
@@ -90,6 +96,24 @@ fn role(member: &PoolMember) -> &'static str {
         true => "metadata server",
         false => "data server",
     }
+}
+
+/// How the data servers are, as the running metadata server knows them; none elsewhere, or where none runs.
+fn running(pool: &Pool, data: &Path) -> Result<Vec<PoolServerStatus>, Failure> {
+    let mut members = pool.members.iter();
+    if !members.any(|member| member.metadata_server && member.number == pool.own) {
+        return Ok(Vec::new());
+    }
+    let status = runtime()?.block_on(server::ask_status(data));
+    let pool = status.ok().and_then(|status| status.pool);
+    Ok(pool.map_or_else(Vec::new, |pool| pool.servers))
+}
+
+fn status_of<'s>(
+    member: &PoolMember,
+    servers: &'s [PoolServerStatus],
+) -> Option<&'s PoolServerStatus> {
+    servers.iter().find(|server| server.number == member.number)
 }
 
 fn create(arguments: &CreatePoolArguments) -> Result<String, Failure> {
@@ -181,7 +205,7 @@ fn remove(number: u16, data: &Path) -> Result<String, Failure> {
     ))
 }
 
-fn members(pool: &Pool) -> String {
+fn members(pool: &Pool, servers: &[PoolServerStatus]) -> String {
     let unit = pool.stripe_unit.bytes() >> 10;
     let mut text = format!(
         "pool {}, tree \"{}\", stripe unit {unit} KiB\n",
@@ -206,6 +230,11 @@ fn members(pool: &Pool) -> String {
             member.number,
             ShownText(&addresses),
         );
+        if let Some(server) = status_of(member, servers) {
+            let holding = server.holding.map(|holding| format!("; {holding}"));
+            let condition = server.condition();
+            let _ = writeln!(text, "      {condition}{}", holding.unwrap_or_default());
+        }
     }
     text
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use pool::{DataServerNumber, ToDataServer};
+use pool::{DataServerNumber, Holding, ToDataServer};
 
 /// How a home reaches the data servers of its pool.
 ///
@@ -18,4 +18,7 @@ pub trait Control: Send + Sync {
 
     /// Where the data server answers NFSv4.1 clients, by what is known now; `None` when nothing is.
     fn address(&self, server: DataServerNumber) -> Option<SocketAddr>;
+
+    /// How much the data server keeps and could keep, by what it has said last; `None` when it has said nothing since this home began.
+    fn holding(&self, server: DataServerNumber) -> Option<Holding>;
 }

@@ -16,6 +16,7 @@ mod driver;
 mod file_system;
 mod layouts;
 mod records;
+mod room;
 mod sessions;
 mod settling;
 mod striped;

@@ -300,7 +300,7 @@ async fn data_server(
     tasks: &mut Vec<JoinHandle<()>>,
 ) -> Reached {
     let place = directory.path().join(format!("shelf {}", number.0));
-    let shelf = Arc::new(Shelf::open_or_make(&place).await.unwrap());
+    let shelf = Arc::new(Shelf::open(&StoreOptions::new(&place)).await.unwrap());
     let outward = Arc::new(Said(number, said.clone()));
     let server = DataServer::new(number, LeaseSettings::default(), shelf, outward);
     let major = format!("data server {}", number.0);

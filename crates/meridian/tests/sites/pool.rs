@@ -1,6 +1,6 @@
 //! A site that has grown: one metadata server, three data servers, and Linux clients that read and write at the data servers themselves.
 //!
-//! What must never enter: what a client without layouts can show; `tests/pool.rs` has that.
+//! What must never enter: what a client without layouts can show; `tests/pool` has that.
 
 use std::time::Duration;
 

@@ -289,7 +289,10 @@ impl Server {
             replicate(replication, &mut trees, &configuration, this_start).await?;
         }
         let pool = match pool {
-            Some(pool) => Some(pool.begin(&data, &trees, incarnation).await?),
+            Some(pool) => Some(
+                pool.begin((&data, &configuration), &trees, incarnation)
+                    .await?,
+            ),
             None => None,
         };
         let names = Names::new(data.identity(), membership.as_ref());

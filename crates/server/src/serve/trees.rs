@@ -179,7 +179,8 @@ fn open(options: &StoreOptions, name: &str, new: &NewStore) -> Result<Store, sto
     }
 }
 
-fn options(directory: PathBuf, configuration: &Configuration) -> StoreOptions {
+/// How a store works in this directory.
+pub(super) fn options(directory: PathBuf, configuration: &Configuration) -> StoreOptions {
     let commit = match configuration.commit {
         Commit::Sync => CommitMode::Sync,
         Commit::Async => CommitMode::Async,

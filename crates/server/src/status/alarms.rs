@@ -17,6 +17,7 @@ use super::{
     SpaceStatus, ViewStatus,
 };
 use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
+use vfs::ShownText;
 
 /// What is under way when an update comes is granted in a few round trips, or frozen within a lease.
 const UPDATE_WAITS_MS: u64 = 60_000;
@@ -63,10 +64,7 @@ pub(crate) fn alarms(export: &ExportStatus) -> Vec<Alarm> {
 
 /// All that is not as it should be with the pool of a server.
 pub(crate) fn of_pool(pool: &PoolStatus) -> Vec<Alarm> {
-    let is_wrong = |server: &&PoolServerStatus| {
-        !server.connected || (!server.serves && server.trouble.is_some())
-    };
-    let wrong = pool.servers.iter().filter(is_wrong);
+    let wrong = pool.servers.iter().filter(|server| !server.is_well());
     let alarm = |server: &PoolServerStatus| Alarm {
         name: "pool-server-away".to_owned(),
         tree: String::new(),
@@ -81,7 +79,33 @@ pub(crate) fn of_pool(pool: &PoolStatus) -> Vec<Alarm> {
             server.because(),
         ),
     };
-    wrong.map(alarm).collect()
+    wrong.map(alarm).chain(full_servers(pool)).collect()
+}
+
+/// Data servers on which hardly anything can be written, this one included.
+fn full_servers(pool: &PoolStatus) -> impl Iterator<Item = Alarm> + '_ {
+    let own = pool
+        .holding
+        .map(|holding| (format!("{} {}", pool.role, pool.number), holding));
+    let others = pool.servers.iter().filter_map(|server| {
+        let name = match server.name.as_str() {
+            "" => String::new(),
+            name => format!(" ({})", ShownText(name)),
+        };
+        let who = format!("{} {}{name}", server.role, server.number);
+        Some((who, server.holding?))
+    });
+    let all = own.into_iter().chain(others);
+    let full = all.filter(|(_, holding)| holding.is_nearly_full());
+    full.map(|(who, holding)| Alarm {
+        name: "pool-server-full".to_owned(),
+        tree: String::new(),
+        what: format!(
+            "{who} has {} of {} left; writing to files that are striped over it is refused (ENOSPC) when that is used up",
+            size(holding.available_bytes),
+            size(holding.total_bytes),
+        ),
+    })
 }
 
 /// What is left of a nearly full disk, and who has the rest.

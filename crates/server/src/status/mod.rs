@@ -174,10 +174,15 @@ pub struct SpaceStatus {
     pub tree_bytes: Option<u64>,
 }
 
+/// Whether so little of a disk is left that somebody should make room.
+fn is_little(available_bytes: u64, total_bytes: u64) -> bool {
+    available_bytes < LITTLE_BYTES.min(total_bytes / 20)
+}
+
 impl SpaceStatus {
     /// Whether somebody should make room.
     pub(crate) fn is_nearly_full(&self) -> bool {
-        self.available_bytes < LITTLE_BYTES.min(self.total_bytes / 20)
+        is_little(self.available_bytes, self.total_bytes)
     }
 }
 

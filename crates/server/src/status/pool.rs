@@ -7,6 +7,7 @@ use std::fmt;
 use pool::Holding;
 use serde::{Deserialize, Serialize};
 
+use super::is_little;
 use super::text::size;
 use vfs::ShownText;
 
@@ -86,7 +87,36 @@ impl From<Holding> for HoldingStatus {
     }
 }
 
+impl HoldingStatus {
+    /// Whether somebody should make room.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        is_little(self.available_bytes, self.total_bytes)
+    }
+}
+
 impl PoolServerStatus {
+    /// Whether it does its part, or is about to.
+    pub(crate) fn is_well(&self) -> bool {
+        self.connected && (self.serves || self.trouble.is_none())
+    }
+
+    /// How it is, without what it keeps.
+    #[must_use]
+    pub fn condition(&self) -> String {
+        let how = match (self.connected, self.serves) {
+            (false, _) => format!("away{}", self.because()),
+            (true, false) => format!("connected, does not serve{}", self.because()),
+            (true, true) if self.holding.is_none() => "connected".to_owned(),
+            (true, true) => "serves".to_owned(),
+        };
+        let note = match (self.waits, self.new_files) {
+            (0, false) if self.holding.is_some() => ", gets no new files".to_owned(),
+            (0, _) => String::new(),
+            (waits, _) => format!(", {waits} changes wait for it"),
+        };
+        how + &note
+    }
+
     /// Why it is away, or does not serve, behind a colon; nothing where that is not known.
     pub(super) fn because(&self) -> String {
         let trouble = self.trouble.as_ref();
@@ -122,23 +152,12 @@ impl fmt::Display for PoolServerStatus {
         let addresses = self.addresses.join(", ");
         write!(
             f,
-            "  {} {}{name} at {}: ",
+            "  {} {}{name} at {}: {}",
             self.role,
             self.number,
-            ShownText(&addresses)
+            ShownText(&addresses),
+            self.condition()
         )?;
-        match (self.connected, self.serves) {
-            (false, _) => write!(f, "away{}", self.because())?,
-            (true, false) => write!(f, "connected, does not serve{}", self.because())?,
-            (true, true) if self.holding.is_none() => f.write_str("connected")?,
-            (true, true) => f.write_str("serves")?,
-        }
-        match (self.waits, self.new_files) {
-            (0, true) => {}
-            (0, false) if self.holding.is_some() => f.write_str(", gets no new files")?,
-            (0, false) => {}
-            (waits, _) => write!(f, ", {waits} changes wait for it")?,
-        }
         match &self.holding {
             Some(holding) => write!(f, "; {holding}"),
             None => Ok(()),
@@ -215,6 +234,29 @@ mod tests {
                 .what
                 .starts_with("data server 3 is not connected: ")
         );
+    }
+
+    #[test]
+    fn a_data_server_without_room_is_named_by_everybody_who_knows() {
+        let mut pool = example();
+        pool.servers.truncate(1);
+        let full = HoldingStatus {
+            available_bytes: 1 << 20,
+            ..pool.servers[0].holding.unwrap()
+        };
+        pool.servers[0].holding = Some(full);
+        let alarms = of_pool(&pool);
+        assert_eq!(alarms.len(), 1);
+        assert_eq!(alarms[0].name, "pool-server-full");
+        let told = "data server 2 (attic) has 1.0 MiB of 10.0 GiB left";
+        assert!(alarms[0].what.starts_with(told), "{}", alarms[0].what);
+        // The same as it says of itself.
+        pool.servers.clear();
+        (pool.holding, pool.number) = (Some(full), 2);
+        pool.role = "data server".to_owned();
+        let told = "data server 2 has 1.0 MiB of 10.0 GiB left";
+        let own = of_pool(&pool);
+        assert!(own[0].what.starts_with(told), "{}", own[0].what);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod charts;
 mod frozen;
 mod names;
+mod pool;
 mod remedies;
 mod sites;
 
@@ -58,8 +59,18 @@ pub(super) struct Picture {
     /// Clients that are not listed.
     clients_more: usize,
     exports: Vec<ExportPart>,
+    /// Servers that this one works with.
+    groups: Vec<GroupPart>,
     /// Of the tree that the set keeps, if there is a set.
     set: Option<SetPart>,
+}
+
+/// The servers of a set, or of a pool.
+struct GroupPart {
+    title: &'static str,
+    /// What they are together, in one line.
+    view: String,
+    servers: Vec<Site>,
 }
 
 /// An alarm, and what to do.
@@ -93,10 +104,6 @@ struct ExportPart {
 
 /// What the servers of the set do together.
 struct SetPart {
-    /// The view in one line.
-    view: String,
-    /// This server first.
-    sites: Vec<Site>,
     controls: Vec<ControlPart>,
     /// Controls that are not listed.
     controls_more: u64,
@@ -134,6 +141,7 @@ impl Picture {
             clients_more: facts.clients.len().saturating_sub(CLIENTS_LISTED),
             charts: charts::charts(&facts.rates, replicated.is_some()),
             exports: status.exports.iter().map(export).collect(),
+            groups: groups(facts, replicated),
             set: replicated.map(|replication| set(facts, replication)),
         }
     }
@@ -142,12 +150,16 @@ impl Picture {
 fn title(facts: &Facts, replicated: Option<&ReplicationStatus>) -> String {
     let (host, version) = (&facts.host, &facts.status.version);
     let up = duration(facts.status.uptime_seconds);
-    match replicated {
-        Some(replication) => format!(
+    match (replicated, &facts.status.pool) {
+        (Some(replication), _) => format!(
             "{} on {host}, Meridian {version}, up {up}",
             called(&replication.names, replication.slot)
         ),
-        None => format!("{host}, Meridian {version}, up {up}, on its own"),
+        (None, Some(pool)) => format!(
+            "{} {} on {host}, Meridian {version}, up {up}",
+            pool.role, pool.number
+        ),
+        (None, None) => format!("{host}, Meridian {version}, up {up}, on its own"),
     }
 }
 
@@ -222,12 +234,24 @@ fn export(export: &ExportStatus) -> ExportPart {
     }
 }
 
+fn groups(facts: &Facts, replicated: Option<&ReplicationStatus>) -> Vec<GroupPart> {
+    let set = replicated.map(|replication| GroupPart {
+        title: "Sites and links",
+        view: sites::view(replication),
+        servers: sites(replication, &facts.own_addresses),
+    });
+    let pool = facts.status.pool.as_ref().map(|pool| GroupPart {
+        title: "Servers of the pool",
+        view: pool::view(pool),
+        servers: pool::servers(pool),
+    });
+    set.into_iter().chain(pool).collect()
+}
+
 fn set(facts: &Facts, replication: &ReplicationStatus) -> SetPart {
     let listed = replication.controls.iter().take(CONTROLS_LISTED);
     let controls: Vec<_> = listed.map(|one| control(one, replication)).collect();
     SetPart {
-        view: sites::view(replication),
-        sites: sites(replication, &facts.own_addresses),
         controls_more: replication
             .controls_total
             .saturating_sub(controls.len() as u64),

@@ -11,6 +11,9 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
         "pool-server-away" => {
             "Look at its machine, at whether `meridian serve` runs there, and at the links to it. It comes back by itself."
         }
+        "pool-server-full" => {
+            "Make room there, or let another data server join: new files avoid one that is full as long as others have room."
+        }
         "frozen-objects" => {
             "Bring that replica back, which thaws them by itself. The list below says what to do if it cannot be brought back."
         }

@@ -14,13 +14,14 @@ use peer::{
     TurnedAway,
 };
 use pool::{DataServerNumber, Holding, HomeNumber, LeaseSettings, ToHome};
+use store::StoreOptions;
 use throttle::Throttle;
 use tokio::time::MissedTickBehavior;
 use vfs::{Commitment, Stability, Written};
 use xdr::Bytes;
 
 use super::connection::{self, FromDataServer};
-use crate::data_directory::{DataDirectory, MemberOf, shelf_path};
+use crate::data_directory::{DataDirectory, MemberOf};
 use crate::pools::{self, PoolPlace};
 use crate::serve::ServeError;
 use crate::status::{PoolServerStatus, PoolStatus};
@@ -90,12 +91,12 @@ impl DataServer {
     /// [`ServeError`] says what to do next.
     pub(super) async fn start(
         place: PoolPlace,
-        data: &DataDirectory,
+        (data, options): (&DataDirectory, StoreOptions),
         incarnation: u32,
     ) -> Result<DataServer, ServeError> {
         let identity = place.directory.identity();
         let identity = identity.map_err(pools::PoolPlaceError::from)?;
-        let shelf = Arc::new(Shelf::open_or_make(&shelf_path(data.path())).await?);
+        let shelf = Arc::new(Shelf::open(&options).await?);
         data.note_member(MemberOf {
             set: place.pool,
             slot: place.slot,

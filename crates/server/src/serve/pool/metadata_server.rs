@@ -37,6 +37,9 @@ const BELIEVED: Duration = Duration::from_secs(30);
 const AWAY: Duration = Duration::from_secs(60);
 /// How long creations that have begun may take before files are looked for on a data server that is to go.
 const SETTLES: Duration = Duration::from_secs(2);
+/// New files avoid a data server on which less can be written, and less than this part of its disk, one in so many.
+const FULL_BYTES: u64 = 1 << 30;
+const FULL_PART: u64 = 50;
 
 /// What is told of a book that has no room, once and then in sums.
 static FULL: Throttle = Throttle::new();
@@ -63,6 +66,8 @@ struct Keeping {
     seen: BTreeMap<DataServerNumber, Instant>,
     /// They are about to be removed.
     leaving: BTreeSet<DataServerNumber>,
+    /// They have hardly any room.
+    full: BTreeSet<DataServerNumber>,
     /// When each address was looked up.
     looked_up: BTreeMap<DataServerNumber, (String, Instant)>,
 }
@@ -71,10 +76,18 @@ struct Keeping {
 struct Known {
     place: PoolPlace,
     striped: Weak<Striped>,
-    /// What each of them keeps, by what it said last in its present session.
-    holdings: Mutex<BTreeMap<ReplicaSlot, Holding>>,
+    /// What each of them keeps, by what it said last.
+    holdings: Mutex<BTreeMap<ReplicaSlot, Said>>,
     /// Where each of them answers NFS.
     addresses: Mutex<BTreeMap<DataServerNumber, SocketAddr>>,
+}
+
+/// What a data server has said of what it keeps.
+#[derive(Clone, Copy)]
+struct Said {
+    holding: Holding,
+    /// In its present session.
+    is_present: bool,
 }
 
 /// What the home says to data servers goes this way.
@@ -170,6 +183,7 @@ impl MetadataServer {
                 book: beginning.book,
                 servers: BTreeSet::new(),
                 leaving: BTreeSet::new(),
+                full: BTreeSet::new(),
                 looked_up: BTreeMap::new(),
             }),
             changes: tokio::sync::Mutex::default(),
@@ -196,8 +210,9 @@ impl MetadataServer {
 
     /// What a data server that is connected says that it keeps.
     fn holding(&self, slot: ReplicaSlot) -> Option<Holding> {
-        let holding = self.known.holdings().get(&slot).copied();
-        holding.filter(|_| self.is_connected(slot))
+        let said = self.known.holdings().get(&slot).copied();
+        let said = said.filter(|said| said.is_present && self.is_connected(slot));
+        said.map(|said| said.holding)
     }
 
     /// Looks who is in the pool, where, and who is there.
@@ -217,10 +232,14 @@ impl MetadataServer {
             .collect();
         let now = Instant::now();
         for member in present {
-            let is_there = self.holding(ReplicaSlot(member.slot)).is_some();
-            if is_there && serving.contains(&number(member)) {
-                self.keeping().seen.insert(number(member), now);
+            let Some(holding) = self.holding(ReplicaSlot(member.slot)) else {
+                continue;
+            };
+            let mut keeping = self.keeping();
+            if serving.contains(&number(member)) {
+                keeping.seen.insert(number(member), now);
             }
+            keeping.note_room(number(member), holding);
         }
         self.settle(&members).await;
     }
@@ -436,7 +455,21 @@ async fn keep(server: Weak<MetadataServer>) {
 }
 
 impl Keeping {
-    /// Over which data servers new files are to be striped: those that serve, and for a while those that have.
+    /// Has new files avoid a data server that has hardly any room, until it has clearly more.
+    fn note_room(&mut self, server: DataServerNumber, holding: Holding) {
+        let little_bytes = FULL_BYTES.min(holding.total_bytes / FULL_PART);
+        let wanted_bytes = match self.full.contains(&server) {
+            true => little_bytes * 2,
+            false => little_bytes,
+        };
+        match holding.available_bytes < wanted_bytes {
+            true => self.full.insert(server),
+            false => self.full.remove(&server),
+        };
+    }
+
+    /// Over which data servers new files are to be striped: those that serve, and for a while those that have. Those that are full are
+    /// among them only if all are.
     fn wanted(
         &self,
         servers: &BTreeSet<DataServerNumber>,
@@ -449,7 +482,11 @@ impl Keeping {
         let stays = servers
             .iter()
             .filter(|server| !self.leaving.contains(server));
-        stays.filter(is_there).copied().collect()
+        let there: BTreeSet<_> = stays.filter(is_there).copied().collect();
+        match there.is_subset(&self.full) {
+            true => there,
+            false => &there - &self.full,
+        }
     }
 }
 
@@ -466,7 +503,7 @@ fn may_go(number: u16, holding: Option<Holding>) -> Result<(), String> {
 }
 
 impl Known {
-    fn holdings(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Holding>> {
+    fn holdings(&self) -> MutexGuard<'_, BTreeMap<ReplicaSlot, Said>> {
         self.holdings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -489,6 +526,11 @@ impl striping::Control for Link {
     fn address(&self, server: DataServerNumber) -> Option<SocketAddr> {
         self.known.addresses().get(&server).copied()
     }
+
+    fn holding(&self, server: DataServerNumber) -> Option<Holding> {
+        let said = self.known.holdings().get(&ReplicaSlot(server.0)).copied();
+        said.map(|said| said.holding)
+    }
 }
 
 #[async_trait]
@@ -505,7 +547,11 @@ impl MessageHandler for Known {
         let from = incoming.from.slot;
         match FromDataServer::decode(&incoming.release()) {
             Some(FromDataServer::Holding(holding)) => {
-                self.holdings().insert(from, holding);
+                let said = Said {
+                    holding,
+                    is_present: true,
+                };
+                self.holdings().insert(from, said);
             }
             Some(FromDataServer::ToHome(message)) => {
                 if let Some(striped) = self.striped.upgrade() {
@@ -532,7 +578,9 @@ impl MessageHandler for Known {
     }
 
     fn session_ended(&self, peer: Sender) {
-        self.holdings().remove(&peer.slot);
+        if let Some(said) = self.holdings().get_mut(&peer.slot) {
+            said.is_present = false;
+        }
     }
 }
 
@@ -565,6 +613,7 @@ mod tests {
                 .map(|server| (DataServerNumber(server), now))
                 .into(),
             leaving: BTreeSet::new(),
+            full: BTreeSet::new(),
             looked_up: BTreeMap::new(),
         };
         let all = numbers(&[2, 3, 4, 5]);
@@ -577,5 +626,35 @@ mod tests {
         keeping.leaving.insert(DataServerNumber(5));
         assert_eq!(keeping.wanted(&all, later), numbers(&[4]));
         assert_eq!(keeping.wanted(&numbers(&[2, 3, 5]), later), numbers(&[]));
+    }
+
+    #[test]
+    fn new_files_avoid_full_data_servers_as_long_as_others_have_room() {
+        let now = Instant::now();
+        let all: BTreeSet<_> = [2, 3].map(DataServerNumber).into();
+        let mut keeping = Keeping {
+            book: Book::default(),
+            servers: BTreeSet::new(),
+            seen: all.iter().map(|server| (*server, now)).collect(),
+            leaving: BTreeSet::new(),
+            full: BTreeSet::new(),
+            looked_up: BTreeMap::new(),
+        };
+        let mut told = |server, available_bytes| {
+            let holding = Holding {
+                total_bytes: 100 * FULL_PART,
+                available_bytes,
+                ..Holding::default()
+            };
+            keeping.note_room(DataServerNumber(server), holding);
+            keeping.wanted(&all, now)
+        };
+        let only = |server| BTreeSet::from([DataServerNumber(server)]);
+        assert_eq!(told(2, 100), all);
+        assert_eq!(told(2, 99), only(3));
+        assert_eq!(told(3, 0), all, "one that is full is as good as the other");
+        assert_eq!(told(3, 199), all, "hardly more than before");
+        assert_eq!(told(3, 200), only(3));
+        assert_eq!(told(2, 200), all);
     }
 }

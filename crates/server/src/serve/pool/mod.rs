@@ -13,10 +13,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use peer::set::SetDirectory;
+use store::{CommitMode, StoreOptions};
 use striping::{Settings, Striped};
 
 use super::ServeError;
-use super::trees::Tree;
+use super::trees::{self, Tree};
 use crate::configuration::Configuration;
 use crate::configuration::{ListenAddress, PEER_PORT, PeerListenAddress};
 use crate::data_directory::{DataDirectory, pool_path, set_path, shelf_path, trees_path};
@@ -124,17 +125,22 @@ impl Prepared {
     /// [`ServeError`] says what to do next.
     pub(super) async fn begin(
         self,
-        data: &DataDirectory,
+        (data, configuration): (&DataDirectory, &Configuration),
         trees: &[Tree],
         incarnation: u32,
     ) -> Result<Role, ServeError> {
         let Prepared { place, metadata } = self;
         let Some(metadata) = metadata else {
-            let begun = DataServer::start(place, data, incarnation).await?;
+            let options = StoreOptions {
+                // What a data server says that it has fenced is relied upon.
+                commit: CommitMode::Sync,
+                ..trees::options(shelf_path(data.path()), configuration)
+            };
+            let begun = DataServer::start(place, (data, options), incarnation).await?;
             return Ok(Role::Data(Arc::new(begun)));
         };
-        let mut trees = trees.iter();
-        let Some(tree) = trees.find(|tree| tree.name == place.tree) else {
+        let tree = trees.iter().find(|tree| tree.name == place.tree);
+        let Some(tree) = tree else {
             return Err(ServeError::PooledTreeNotShown(place.tree));
         };
         let beginning = metadata_server::Beginning {

@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../fixture/mod.rs"]
 mod fixture;
+mod room;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,0 +1,85 @@
+//! How much room there is for striped files, as clients are told (rule 10).
+//!
+//! What must never enter: who is given a stripe.
+
+use pool::Holding;
+use vfs::Space;
+
+use crate::striped::Inner;
+
+impl Inner {
+    /// The room of the tree whose files are striped, where that of the store which has their rows is `own`.
+    pub(crate) fn room(&self, own: Space) -> Space {
+        let view = self.view();
+        let group = view.new_files.and_then(|new| view.groups.get(&new.group));
+        let (Some(group), Ok(driver)) = (group, self.driver()) else {
+            return own;
+        };
+        let said = group.members().iter();
+        let said = said.filter_map(|server| driver.control().holding(*server));
+        over(own, &said.collect::<Vec<_>>())
+    }
+}
+
+/// Stripes go round, so the smallest room ends all of them. Rows lie at the home, whose own disk has to have room for them.
+fn over(own: Space, servers: &[Holding]) -> Space {
+    let Some(least_bytes) = servers.iter().map(|said| said.available_bytes).min() else {
+        // Nobody has said anything yet, and nothing can be written.
+        return Space {
+            free_bytes: 0,
+            available_bytes: 0,
+            ..own
+        };
+    };
+    let sum = |bytes: fn(&Holding) -> u64| servers.iter().map(bytes).fold(0, u64::saturating_add);
+    let available_bytes = match own.available_bytes {
+        0 => 0,
+        _ => least_bytes.saturating_mul(servers.len() as u64),
+    };
+    Space {
+        total_bytes: sum(|said| said.total_bytes),
+        free_bytes: sum(|said| said.available_bytes),
+        available_bytes,
+        ..own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: Space = Space {
+        total_bytes: 1000,
+        free_bytes: 500,
+        available_bytes: 400,
+        total_objects: 90,
+        free_objects: 80,
+    };
+
+    fn server(total_bytes: u64, available_bytes: u64) -> Holding {
+        Holding {
+            total_bytes,
+            available_bytes,
+            ..Holding::default()
+        }
+    }
+
+    #[test]
+    fn room_is_the_width_times_the_smallest() {
+        let room = over(OWN, &[server(100, 60), server(300, 20), server(50, 50)]);
+        let told = (room.total_bytes, room.free_bytes, room.available_bytes);
+        assert_eq!(told, (450, 130, 60));
+        assert_eq!((room.total_objects, room.free_objects), (90, 80));
+    }
+
+    #[test]
+    fn without_room_for_rows_or_any_data_server_nothing_can_be_written() {
+        let full = Space {
+            available_bytes: 0,
+            ..OWN
+        };
+        assert_eq!(over(full, &[server(100, 60)]).available_bytes, 0);
+        let unknown = over(OWN, &[]);
+        assert_eq!((unknown.total_bytes, unknown.available_bytes), (1000, 0));
+    }
+}
