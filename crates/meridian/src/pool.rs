@@ -38,6 +38,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
         }
         PoolCommand::Token { command } => return token::run(token::Of::Pool, command),
         PoolCommand::Remove { number, data } => remove(*number, &directory(data))?,
+        PoolCommand::Readmit { number, data } => readmit(*number, &directory(data))?,
         PoolCommand::Address {
             number,
             address,
@@ -203,6 +204,17 @@ fn remove(number: u16, data: &Path) -> Result<String, Failure> {
         "Data server {number} is removed: it is refused from now on, and its number is never used again. Its machine can be switched \
          off; to return, it joins anew, with an empty data directory.\n"
     ))
+}
+
+fn readmit(number: u16, data: &Path) -> Result<String, Failure> {
+    pools::members(data)?;
+    let serves = runtime()?.block_on(server::ask_readmit_data_server(data, number))?;
+    Ok(match serves {
+        true => format!("Data server {number} is readmitted, and serves.\n"),
+        false => {
+            format!("Data server {number} is readmitted; `meridian status` shows when it serves.\n")
+        }
+    })
 }
 
 fn members(pool: &Pool, servers: &[PoolServerStatus]) -> String {

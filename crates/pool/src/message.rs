@@ -29,6 +29,9 @@ pub struct Standing {
 /// Starts since the last report that was answered are counted in so many bits of the counter, below the reports.
 const START_BITS: u32 = 24;
 
+/// Marks a counter that a home keeps. With a report a second none grows as large in ten thousand years.
+const DOUBT: u64 = 1 << 63;
+
 impl Standing {
     /// The counter behind one more start.
     #[must_use]
@@ -46,6 +49,23 @@ impl Standing {
     pub fn counted_answer(counter: u64) -> u64 {
         let reports = (counter >> START_BITS).saturating_add(1);
         reports.min(u64::MAX >> START_BITS) << START_BITS
+    }
+
+    /// The same, marked: an older copy of the store was seen.
+    pub(crate) fn doubted(self) -> Standing {
+        let counter = self.counter | DOUBT;
+        Standing { counter, ..self }
+    }
+
+    /// Whether an older copy of the store was seen.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.counter & DOUBT != 0
+    }
+
+    /// The same without the mark.
+    pub(crate) fn believed(self) -> Standing {
+        let counter = self.counter & !DOUBT;
+        Standing { counter, ..self }
     }
 }
 

@@ -46,6 +46,7 @@ pub use status::{
     ReplicaPeerStatus, ReplicationStatus, ReturnStatus, ScrubQuestion, ScrubText, ScrubView,
     ShortView, Status, StatusError, ThawAnswer, ThawQuestion, ViewStatus, ask as ask_status,
     ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen, ask_junction, ask_junctions,
-    ask_move_authority, ask_reload, ask_remove_data_server, ask_scrub, ask_thaw, ask_view, moment,
+    ask_move_authority, ask_readmit_data_server, ask_reload, ask_remove_data_server, ask_scrub,
+    ask_thaw, ask_view, moment,
 };
 pub use vfs::{ShownBytes, ShownText, is_visible};

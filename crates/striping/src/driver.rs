@@ -149,6 +149,17 @@ impl Driver {
         self.state().home.dismiss(server);
     }
 
+    /// An administrator says that a data server has the right contents. Whether that was in doubt.
+    pub(crate) fn readmit(&self, server: DataServerNumber) -> bool {
+        let mut state = self.state();
+        let commands = state.home.readmit(server);
+        let was_doubted = commands.is_some();
+        state.commands.extend(commands.into_iter().flatten());
+        drop(state);
+        self.woken.notify_one();
+        was_doubted
+    }
+
     /// The data servers, as people see them.
     pub(crate) fn servers(&self) -> Vec<ServerView> {
         let (now, state) = (self.now(), self.state());

@@ -3,7 +3,7 @@
 //! | key | row |
 //! |---|---|
 //! | `striping/issue` | the issue number (8) of the last start |
-//! | `striping/server/`, data server (2) | its identity (16), counter (8) and run (8), when it was last heard of |
+//! | `striping/server/`, data server (2) | its identity (16), counter (8; its highest bit: an older copy was seen) and run (8), when it was last heard of |
 //! | `striping/intent/`, number (8) | version 1 (1), object (8), placement (4), generation (8), act (1), two numbers of the act (16), 1 when the row says what came of it (1), the data servers that owe it (2 each) |
 //! | `striping/unsettled/`, object (8) | version 1 (1); while it is there, clients may write to the file past the home, or may have |
 //!

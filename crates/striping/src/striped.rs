@@ -153,6 +153,14 @@ impl Striped {
         }
     }
 
+    /// An administrator says that a data server has the contents that it is to have, though an older copy of them was seen. `false`
+    /// where it is not refused for that alone.
+    #[must_use]
+    pub fn readmit(&self, server: DataServerNumber) -> bool {
+        let driver = self.inner.driver.get();
+        driver.is_some_and(|driver| driver.readmit(server))
+    }
+
     /// The data servers, by number: who serves, who has other contents than before, and how much waits for each. None before the start.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerView> {

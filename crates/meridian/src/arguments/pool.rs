@@ -34,6 +34,15 @@ pub(crate) enum PoolCommand {
         #[command(subcommand)]
         command: TokenCommand,
     },
+    /// Use a data server again that is refused since an older copy of its contents was seen, on the metadata server, which has to run
+    Readmit {
+        /// The data server's number, as `meridian pool members` shows it
+        #[arg(value_name = "SERVER")]
+        number: u16,
+        /// Data directory of the metadata server [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
     /// Remove a data server that holds no files for ever, on the metadata server, which has to run
     Remove {
         /// The data server's number, as `meridian pool members` shows it

@@ -514,7 +514,7 @@ fn until_refused(metadata: &Site, number: u16, says: &str) {
 
 #[test]
 fn contents_that_are_not_those_that_were_there_are_not_served() {
-    let (metadata, _names) = founding();
+    let (metadata, mut names) = founding();
     let (one, other) = (joined(&metadata), joined(&metadata));
     for (number, site) in [(2, &one), (3, &other)] {
         let server = start(site);
@@ -542,8 +542,29 @@ fn contents_that_are_not_those_that_were_there_are_not_served() {
     until_there(&metadata, 2);
     itself.stop();
     // The same as they were before.
-    fs::remove_dir_all(&own).unwrap();
+    let right = one.place.directory.path().join("right");
+    fs::rename(&own, &right).unwrap();
     fs::rename(&kept, &own).unwrap();
-    let _older = start(&one);
+    let older = start(&one);
     until_refused(&metadata, 2, "an older copy");
+    let readmit = || pool(&metadata, &["readmit", "2"]);
+    refuse(
+        &readmit(),
+        &["is not readmitted", "Put the right data directory back"],
+    );
+    older.stop();
+    until("it is gone", || !data_server(&metadata, 2).connected);
+    refuse(&readmit(), &["is not connected", "try again"]);
+    // From then on the right ones are taken at an administrator's word alone, whoever is started anew.
+    fs::remove_dir_all(&own).unwrap();
+    fs::rename(&right, &own).unwrap();
+    let _right = start(&one);
+    until_refused(&metadata, 2, "`meridian pool readmit 2`");
+    names.kill();
+    names = metadata.place.start();
+    until_refused(&metadata, 2, "`meridian pool readmit 2`");
+    assert!(succeed(&readmit()).contains("is readmitted"));
+    until_there(&metadata, 2);
+    refuse(&readmit(), &["is not refused"]);
+    names.stop();
 }

@@ -29,6 +29,9 @@ pub enum Stranger {
     OtherContents,
     /// It has contents as they were earlier, or two of it run.
     OlderCopy,
+    /// An older copy of its contents was seen. These are not older than what was known before, and may be the right ones
+    /// ([`Home::readmit`]).
+    Doubted,
     /// It has contents that belong to this data server.
     ContentsOf(DataServerNumber),
 }
@@ -63,8 +66,12 @@ impl Server {
         if known.identity != standing.identity {
             return Some(Stranger::OtherContents);
         }
-        let is_later = (known.counter, true) <= (standing.counter, known.run == standing.run);
-        (!is_later).then_some(Stranger::OlderCopy)
+        let counter = known.believed().counter;
+        let is_later = (counter, true) <= (standing.counter, known.run == standing.run);
+        match is_later {
+            false => Some(Stranger::OlderCopy),
+            true => known.is_doubted().then_some(Stranger::Doubted),
+        }
     }
 }
 
@@ -76,6 +83,21 @@ impl Home {
             server.run = None;
         }
         self.dismissed.insert(number);
+    }
+
+    /// An administrator says that a data server has the contents that it is to have, though an older copy of them was seen. Nothing where
+    /// these are not refused for that alone ([`Stranger::Doubted`]).
+    pub fn readmit(&mut self, number: DataServerNumber) -> Option<Vec<Command>> {
+        let server = self.servers.get_mut(&number)?;
+        let known = server.standing.as_mut()?;
+        if server.stranger != Some(Stranger::Doubted) || self.dismissed.contains(&number) {
+            return None;
+        }
+        server.stranger = None;
+        *known = known.believed();
+        let (record, mut commands) = (Record::Standing(number, *known), Vec::new());
+        self.record(record, &mut commands);
+        Some(commands)
     }
 
     /// The data servers, by number, without those that were removed.
@@ -124,9 +146,10 @@ impl Home {
             // Other contents are known as such however often they ask.
             let is_older = server.stranger == Some(Stranger::OlderCopy);
             let known = server.standing.as_mut().filter(|_| is_older);
-            if let Some(known) = known.filter(|known| known.counter != u64::MAX) {
-                // Its counter will grow beyond what is known: it stays a stranger all the same, after a restart, too.
-                known.counter = u64::MAX;
+            if let Some(known) = known.filter(|known| !known.is_doubted()) {
+                // From now on an administrator says which are the right contents, after a restart, too: two servers may run with copies of
+                // one store.
+                *known = known.doubted();
                 let stranger = Record::Standing(from, *known);
                 self.record(stranger, commands);
             }

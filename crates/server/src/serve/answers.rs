@@ -73,6 +73,10 @@ impl Overview {
                         let removed = overview.remove_data_server(number).await;
                         removed.map_or_else(Answer::Refused, |()| Answer::DataServerRemoved)
                     }
+                    Question::ReadmitDataServer(number) => {
+                        let readmitted = overview.readmit_data_server(number).await;
+                        readmitted.map_or_else(Answer::Refused, Answer::DataServerReadmitted)
+                    }
                     Question::Durability(question) => {
                         let answer = overview.durability(&question).await;
                         answer.map_or_else(Answer::Refused, Answer::Durability)

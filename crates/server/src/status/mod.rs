@@ -46,8 +46,8 @@ pub use scrub::{ScrubQuestion, ScrubText};
 pub(crate) use socket::{Answering, StatusSocket};
 pub use socket::{
     StatusError, ask, ask_clients, ask_drain, ask_durability, ask_evict, ask_frozen, ask_junction,
-    ask_junctions, ask_move_authority, ask_reload, ask_remove_data_server, ask_scrub, ask_thaw,
-    ask_view,
+    ask_junctions, ask_move_authority, ask_readmit_data_server, ask_reload, ask_remove_data_server,
+    ask_scrub, ask_thaw, ask_view,
 };
 pub use text::moment;
 pub(crate) use text::{duration, size};

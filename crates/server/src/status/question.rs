@@ -46,6 +46,8 @@ pub(crate) enum Question {
     Junction(JunctionStatus),
     /// Remove a data server from the pool.
     RemoveDataServer(u16),
+    /// Have a data server serve again, though an older copy of its contents was seen.
+    ReadmitDataServer(u16),
 }
 
 /// A question about durability, and what it is to be from now on, if it is to change.
@@ -117,6 +119,8 @@ pub(crate) enum Answer {
     AuthorityMoved(bool),
     /// The data server was removed from the pool.
     DataServerRemoved,
+    /// The data server was readmitted, and whether it serves already.
+    DataServerReadmitted(bool),
     /// Who is connected, or was sent away.
     Clients(Vec<ClientStatus>),
     /// What has changed in the configuration.

@@ -238,6 +238,18 @@ pub async fn ask_remove_data_server(data: &Path, number: u16) -> Result<(), Stat
     }
 }
 
+/// Has a metadata server serve with a data server again that is refused since an older copy of its contents was seen. Whether it serves
+/// already.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_readmit_data_server(data: &Path, number: u16) -> Result<bool, StatusError> {
+    match put(data, &Question::ReadmitDataServer(number), FAR_PATIENCE).await? {
+        Answer::DataServerReadmitted(serves) => Ok(serves),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
 fn unexpected(data: &Path, answer: &Answer) -> StatusError {
     match answer {
         Answer::Refused(reason) => StatusError::Refused(reason.clone()),

@@ -8,7 +8,7 @@ use replica::Replica;
 
 use super::NO_CONTENTS;
 use crate::serve::overview::Overview;
-use crate::serve::pool::Role;
+use crate::serve::pool::{MetadataServer, Role};
 use crate::status::{
     ClientStatus, EvictQuestion, FrozenView, ScrubQuestion, ScrubView, ThawAnswer, ThawQuestion,
     ViewStatus,
@@ -105,8 +105,17 @@ impl Overview {
 
     /// Removes a data server from the pool, if it holds no files.
     pub(super) async fn remove_data_server(&self, number: u16) -> Result<(), String> {
+        self.metadata_server()?.remove(number).await
+    }
+
+    /// Has a data server serve again, though an older copy of its contents was seen.
+    pub(super) async fn readmit_data_server(&self, number: u16) -> Result<bool, String> {
+        self.metadata_server()?.readmit(number).await
+    }
+
+    fn metadata_server(&self) -> Result<&MetadataServer, String> {
         match &self.pool {
-            Some(Role::Metadata(server)) => server.remove(number).await,
+            Some(Role::Metadata(server)) => Ok(server),
             Some(Role::Data(_)) => {
                 Err("this is a data server; run this on the pool's metadata server".to_owned())
             }

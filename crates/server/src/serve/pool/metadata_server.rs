@@ -13,7 +13,7 @@ use peer::set::Member;
 use peer::{
     Endpoint, Incarnation, Incoming, Lane, Message, MessageHandler, Refusal, Sender, TurnedAway,
 };
-use pool::home::ServerView;
+use pool::home::{ServerView, Stranger};
 use pool::{DataServerNumber, Holding, HomeNumber, PoolId, ToDataServer};
 use store::Store;
 use striping::{NewFiles, PoolView, Striped};
@@ -23,7 +23,7 @@ use vfs::ReplicaSlot;
 
 use super::connection::{self, FromDataServer};
 use super::placed;
-use crate::pools::{self, Book, PoolPlace};
+use crate::pools::{self, Book, PoolError, PoolPlace};
 use crate::serve::ServeError;
 use crate::status::{PoolServerStatus, PoolStatus};
 use crate::transport::Listener;
@@ -37,6 +37,8 @@ const BELIEVED: Duration = Duration::from_secs(30);
 const AWAY: Duration = Duration::from_secs(60);
 /// How long creations that have begun may take before files are looked for on a data server that is to go.
 const SETTLES: Duration = Duration::from_secs(2);
+/// How long is waited for a data server that was readmitted.
+const READMISSION: Duration = Duration::from_secs(10);
 /// New files avoid a data server on which less can be written, and less than this part of its disk, one in so many.
 const FULL_BYTES: u64 = 1 << 30;
 const FULL_PART: u64 = 50;
@@ -304,19 +306,76 @@ impl MetadataServer {
         keeping.servers = servers;
     }
 
+    /// The data server of this number, removed or not.
+    fn data_server(&self, number: u16) -> Result<Member, String> {
+        let slot = ReplicaSlot(number);
+        let found = match self.place.member(slot) {
+            Some(_) if slot == self.place.keeper => Err(PoolError::MetadataServer(number)),
+            Some(member) => Ok(member),
+            None => Err(PoolError::NoSuchDataServer(number)),
+        };
+        found.map_err(|error| error.to_string())
+    }
+
+    fn view_of(&self, number: u16) -> Option<ServerView> {
+        let mut views = self.striped.servers().into_iter();
+        views.find(|view| view.number == DataServerNumber(number))
+    }
+
+    /// Has a data server serve again that is refused since an older copy of its contents was seen. Returns when it serves, or after a
+    /// while; whether it does.
+    ///
+    /// # Errors
+    /// Why it is not readmitted, and what to do next.
+    pub(in crate::serve) async fn readmit(&self, number: u16) -> Result<bool, String> {
+        if self.data_server(number)?.revoked {
+            return Err(format!("data server {number} was removed"));
+        }
+        if !self.is_connected(ReplicaSlot(number)) {
+            return Err(format!(
+                "data server {number} is not connected: start it with the contents that are to be used, and try again"
+            ));
+        }
+        match self.view_of(number).and_then(|view| view.stranger) {
+            Some(Stranger::Doubted) => {}
+            Some(stranger) => {
+                return Err(format!(
+                    "data server {number} is not readmitted: {}",
+                    told(number, stranger)
+                ));
+            }
+            None => {
+                return Err(format!(
+                    "data server {number} is not refused; `meridian status` says how it is"
+                ));
+            }
+        }
+        if !self.striped.readmit(DataServerNumber(number)) {
+            return Err(format!(
+                "data server {number} has changed meanwhile; try again"
+            ));
+        }
+        tracing::warn!(
+            number,
+            "a data server was readmitted, after an older copy of its contents had been seen"
+        );
+        let begun = Instant::now();
+        while begun.elapsed() < READMISSION {
+            if self.view_of(number).is_some_and(|view| view.serves) {
+                return Ok(true);
+            }
+            tokio::time::sleep(LOOK / 4).await;
+        }
+        Ok(false)
+    }
+
     /// Removes a data server that holds no files, for ever.
     ///
     /// # Errors
     /// Why it stays, and what to do next.
     pub(in crate::serve) async fn remove(&self, number: u16) -> Result<(), String> {
         let (slot, server) = (ReplicaSlot(number), DataServerNumber(number));
-        let Some(member) = self.place.member(slot) else {
-            return Err(pools::PoolError::NoSuchDataServer(number).to_string());
-        };
-        if slot == self.place.keeper {
-            return Err(pools::PoolError::MetadataServer(number).to_string());
-        }
-        if !member.revoked {
+        if !self.data_server(number)?.revoked {
             may_go(number, self.holding(slot))?;
             self.keeping().leaving.insert(server);
             let empty = self.expect_empty(server).await;
@@ -360,10 +419,7 @@ impl MetadataServer {
                 server.0
             ));
         }
-        let mut views = self.striped.servers().into_iter();
-        let owes = views
-            .find(|view| view.number == server)
-            .map_or(0, |view| view.owes);
+        let owes = self.view_of(server.0).map_or(0, |view| view.owes);
         let holding = self.holding(ReplicaSlot(server.0));
         if owes > 0 && holding.is_some() {
             return Err(format!(
@@ -409,7 +465,7 @@ impl MetadataServer {
             addresses: member.addresses.clone(),
             connected,
             trouble: match stranger {
-                Some(stranger) => Some(told(stranger)),
+                Some(stranger) => Some(told(member.slot, stranger)),
                 None => met.and_then(|met| met.last_error).filter(|_| !connected),
             },
             serves: view.is_some_and(|view| view.serves),
@@ -421,8 +477,7 @@ impl MetadataServer {
 }
 
 /// Why a data server is there and does not serve.
-fn told(stranger: pool::home::Stranger) -> String {
-    use pool::home::Stranger;
+fn told(number: u16, stranger: Stranger) -> String {
     match stranger {
         Stranger::OtherContents => {
             "it has other contents than before, such as an empty disk; nothing of it is used. Mount the disk that it had, or put its data directory \
@@ -431,9 +486,13 @@ fn told(stranger: pool::home::Stranger) -> String {
         }
         Stranger::OlderCopy => {
             "its contents are an older copy of what it had, or two servers run with copies of one data directory; nothing of it is used, since \
-             what was written later would be missing"
+             what was written later would be missing. Put the right data directory back"
                 .to_owned()
         }
+        Stranger::Doubted => format!(
+            "an older copy of its contents was seen before; nothing of it is used. If these are the right ones, and no other server runs with a \
+             copy of them, `meridian pool readmit {number}`"
+        ),
         Stranger::ContentsOf(other) => format!(
             "its contents are those of data server {}; nothing of it is used. Let it join anew, with an empty data directory",
             other.0
