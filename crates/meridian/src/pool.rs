@@ -10,10 +10,11 @@ use serde::Serialize;
 use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
 use server::pools::{self, Pool, PoolMember};
 use server::set;
-use server::{HoldingStatus, PoolServerStatus, ShownText};
+use server::{ForgetQuestion, HoldingStatus, PoolServerStatus, ShownText};
 
 use crate::arguments::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
 use crate::asking::{directory, runtime};
+use crate::consent;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
@@ -38,6 +39,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
         }
         PoolCommand::Token { command } => return token::run(token::Of::Pool, command),
         PoolCommand::Remove { number, data } => remove(*number, &directory(data))?,
+        PoolCommand::Forget { number, yes, data } => forget(*number, *yes, &directory(data))?,
         PoolCommand::Readmit { number, data } => readmit(*number, &directory(data))?,
         PoolCommand::Address {
             number,
@@ -204,6 +206,29 @@ fn remove(number: u16, data: &Path) -> Result<String, Failure> {
         "Data server {number} is removed: it is refused from now on, and its number is never used again. Its machine can be switched \
          off; to return, it joins anew, with an empty data directory.\n"
     ))
+}
+
+fn forget(number: u16, yes: bool, data: &Path) -> Result<String, Failure> {
+    pools::members(data)?;
+    let (runtime, question) = (
+        runtime()?,
+        ForgetQuestion {
+            number,
+            meant: false,
+        },
+    );
+    let lost = runtime.block_on(server::ask_forget_data_server(data, question))?;
+    if lost.done {
+        return Ok(lost.to_string());
+    }
+    output::remark(&lost);
+    consent::obtain(yes)?;
+    let question = ForgetQuestion {
+        meant: true,
+        ..question
+    };
+    let lost = runtime.block_on(server::ask_forget_data_server(data, question))?;
+    Ok(lost.to_string())
 }
 
 fn readmit(number: u16, data: &Path) -> Result<String, Failure> {

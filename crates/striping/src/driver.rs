@@ -60,17 +60,30 @@ impl Driver {
         file_row: impl Fn(ObjectId, &[u8]) -> Result<FileRow>,
     ) -> Result<Arc<Driver>> {
         let issue = next_issue(&rows).await?;
+        let present: BTreeSet<DataServerNumber> = servers.into_iter().collect();
         let damaged = |what: &str| Error::Io(format!("{what} that a home has kept is damaged"));
-        let mut intents = BTreeMap::new();
+        let (mut intents, mut settled) = (BTreeMap::new(), Vec::new());
         for (key, row) in rows.facts(records::INTENTS)? {
-            let owed = records::parse_intent(&key, &row).ok_or_else(|| damaged("an intent"))?;
-            intents.insert(owed.intent.number, owed);
+            let mut owed = records::parse_intent(&key, &row).ok_or_else(|| damaged("an intent"))?;
+            // Those that were removed owe nothing, though the home was stopped before that was noted.
+            owed.owed.retain(|server| present.contains(server));
+            match owed.in_row && owed.owed.is_empty() {
+                true => settled.push((key.to_vec(), None)),
+                false => {
+                    intents.insert(owed.intent.number, owed);
+                }
+            }
         }
-        let mut known: BTreeMap<_, _> = servers.into_iter().map(|server| (server, None)).collect();
+        if !settled.is_empty() {
+            rows.keep(Vec::new(), settled).await?;
+        }
+        let mut known: BTreeMap<_, _> = present.iter().map(|server| (*server, None)).collect();
         for (key, row) in rows.facts(records::SERVERS)? {
             let standing = records::parse_standing(&key, &row);
             let (server, standing) = standing.ok_or_else(|| damaged("what data servers have"))?;
-            known.insert(server, Some(standing));
+            if let Some(known) = known.get_mut(&server) {
+                *known = Some(standing);
+            }
         }
         let mut unsettled = BTreeSet::new();
         for (key, row) in rows.facts(records::UNSETTLED)? {
@@ -146,7 +159,11 @@ impl Driver {
 
     /// A data server was removed from the pool.
     pub(crate) fn dismiss(&self, server: DataServerNumber) {
-        self.state().home.dismiss(server);
+        let (now, mut state) = (self.now(), self.state());
+        let commands = state.home.dismiss(now, server);
+        state.commands.extend(commands);
+        drop(state);
+        self.woken.notify_one();
     }
 
     /// An administrator says that a data server has the right contents. Whether that was in doubt.

@@ -116,7 +116,11 @@ impl Inner {
         let stored = stored.ok_or(NoLayout::Unavailable)?;
         let placement = Placement::decode(&stored).map_err(|_| NoLayout::Unavailable)?;
         let found = self.find(file, &stored);
-        let row = found.map_err(|_| NoLayout::Unavailable)?.row;
+        let found = found.map_err(|_| NoLayout::Unavailable)?;
+        if found.has_lost() {
+            return Err(NoLayout::Unavailable);
+        }
+        let row = found.row;
         let device = self.device_of(placement.group);
         let (device, _) = device.ok_or(NoLayout::ThroughServer)?;
         let (access, _granting) = match access {

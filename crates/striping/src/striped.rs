@@ -319,10 +319,13 @@ impl Inner {
         // After a restart of the home nobody knows where something was written.
         let servers: Vec<DataServerNumber> = match &known {
             Some(known) => known.verifiers.keys().copied().collect(),
-            None => file.members.clone(),
+            None => file.row.members.clone(),
         };
         let known = known.unwrap_or_default();
-        let (file, mut lost) = (Arc::new(file), known.lost);
+        let there = |server: &DataServerNumber| file.row.members.contains(server);
+        let (servers, gone): (Vec<_>, Vec<_>) = servers.into_iter().partition(there);
+        let mut lost = known.lost || !gone.is_empty();
+        let file = Arc::new(file);
         let commit = |server: DataServerNumber| {
             let (inner, file) = (Arc::clone(self), Arc::clone(&file));
             async move {
@@ -360,6 +363,12 @@ impl Inner {
     /// Asks a data server for something, in the name of the home, until it serves, as long as patience lasts. A write that may have
     /// been done without an answer is not done again: it could come twice, with another one between.
     async fn ask(&self, file: &Whereabouts, server: DataServerNumber, ask: Ask) -> Result<Answer> {
+        if !file.row.members.contains(&server) {
+            return Err(Error::Io(format!(
+                "this part of the file lay on data server {}, which was given up with all it had",
+                server.0
+            )));
+        }
         let repeats = !matches!(ask, Ask::Write { .. });
         let driver = self.driver()?;
         let begun = Instant::now();

@@ -18,6 +18,8 @@ pub struct PoolView {
     pub home: HomeNumber,
     /// Its data servers.
     pub servers: BTreeSet<DataServerNumber>,
+    /// Data servers that are gone for ever, with what lay there.
+    pub forgotten: BTreeSet<DataServerNumber>,
     /// Groups over which files are striped.
     pub groups: BTreeMap<DeviceGroupNumber, DeviceGroup>,
     /// How new files are striped; `None` while they are to lie at the metadata server.
@@ -33,12 +35,20 @@ pub struct NewFiles {
     pub unit: StripeUnit,
 }
 
-/// Where the bytes of one file are. The row's size says nothing: the store has it, and nobody writes past the home.
+/// Where the bytes of one file are. The row's size says nothing: the store has it. In the row are only those members that are not
+/// gone for ever.
 #[derive(Clone, Debug)]
 pub(crate) struct Whereabouts {
     pub(crate) members: Vec<DataServerNumber>,
     pub(crate) stripes: Stripes,
     pub(crate) row: FileRow,
+}
+
+impl Whereabouts {
+    /// Whether something of the file may have lain where it is gone for ever.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.members.len() != self.row.members.len()
+    }
 }
 
 impl PoolView {
@@ -78,7 +88,9 @@ impl PoolView {
                 placement: placement.number,
             },
             generation: placement.generation,
-            members: group.members().to_vec(),
+            members: (group.members().iter().copied())
+                .filter(|member| !self.forgotten.contains(member))
+                .collect(),
             size: 0,
             unsettled: false,
         };

@@ -34,6 +34,21 @@ pub(crate) enum PoolCommand {
         #[command(subcommand)]
         command: TokenCommand,
     },
+    /// Give up a data server that is lost with all that lay there, on the metadata server, which has to run
+    ///
+    /// Names the files that had a part there, and asks. Reading and writing those parts gives an error from then on, where it waited
+    /// before. Once it is done, the same command names the files that are left.
+    Forget {
+        /// The data server's number, as `meridian pool members` shows it
+        #[arg(value_name = "SERVER")]
+        number: u16,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+        /// Data directory of the metadata server [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
     /// Use a data server again that is refused since an older copy of its contents was seen, on the metadata server, which has to run
     Readmit {
         /// The data server's number, as `meridian pool members` shows it

@@ -5,6 +5,7 @@
 
 #[path = "../fixture/mod.rs"]
 mod fixture;
+mod lost;
 mod room;
 
 use std::collections::BTreeSet;

@@ -80,10 +80,39 @@ impl Home {
             reports: BTreeMap::new(),
             operations,
         }));
-        for member in file.row.members.clone() {
+        let members = file.row.members.clone();
+        if members.is_empty() {
+            // All are gone for ever: the row is all there is.
+            self.questions.remove(&question);
+            self.all_looked(object, commands);
+        }
+        for member in members {
             if self.serves(now, member) {
                 self.put_question(object, member, commands);
             }
+        }
+    }
+
+    /// A data server is gone for ever, and its answer is not waited for.
+    pub(super) fn ask_no_longer(
+        &mut self,
+        now: Moment,
+        object: ObjectId,
+        gone: DataServerNumber,
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        let Some(Job::Asking(asking)) = &mut file.job else {
+            return;
+        };
+        asking.reports.remove(&gone);
+        if asking.reports.len() == file.row.members.len() {
+            let question = asking.question;
+            self.questions.remove(&question);
+            self.all_looked(object, commands);
+            self.advance(now, object, commands);
         }
     }
 

@@ -196,6 +196,44 @@ impl Home {
         }
     }
 
+    /// A data server is gone for ever, and what it owes with it.
+    pub(super) fn strike_owed(&mut self, gone: DataServerNumber, commands: &mut Vec<Command>) {
+        let mut struck = Vec::new();
+        for (number, owed) in &mut self.intents {
+            if owed.owed.remove(&gone) {
+                struck.push(*number);
+            }
+        }
+        self.intents
+            .retain(|_, owed| !owed.owed.is_empty() || !owed.in_row);
+        for number in struck {
+            self.record(Record::Taken(number, gone), commands);
+        }
+    }
+
+    /// Goes on with a file without a data server that is gone for ever.
+    pub(super) fn leave_out(
+        &mut self,
+        now: Moment,
+        object: ObjectId,
+        gone: DataServerNumber,
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(file) = self.files.get_mut(&object) else {
+            return;
+        };
+        file.row.members.retain(|member| *member != gone);
+        file.seen.remove(&gone);
+        match &mut file.job {
+            Some(Job::Carrying(carrying)) => {
+                carrying.reports.remove(&gone);
+                self.carried(now, object, commands);
+            }
+            Some(Job::Asking(_)) => self.ask_no_longer(now, object, gone, commands),
+            Some(Job::Recalling(_)) | None => {}
+        }
+    }
+
     /// Whether nothing that was fenced can happen at this data server any more.
     fn is_fenced(&self, now: Moment, server: DataServerNumber, carrying: &Carrying) -> bool {
         let owes = self

@@ -43,6 +43,8 @@ pub struct ServerView {
     pub number: DataServerNumber,
     /// It has a lease of this run of the home.
     pub serves: bool,
+    /// It may have a lease, of this run of the home or the one before.
+    pub may_serve: bool,
     /// It has asked for a lease with contents that are not its own.
     pub stranger: Option<Stranger>,
     /// Intents that it has not carried out yet.
@@ -76,13 +78,22 @@ impl Server {
 }
 
 impl Home {
-    /// A data server was removed from the pool: it gets no lease any more.
-    pub fn dismiss(&mut self, number: DataServerNumber) {
+    /// A data server was removed from the pool: it gets no lease any more, owes nothing, and is waited for by nobody. Its last lease
+    /// has to have run out, unless nothing lies there.
+    pub fn dismiss(&mut self, now: Moment, number: DataServerNumber) -> Vec<Command> {
         if let Some(server) = self.servers.get_mut(&number) {
             server.is_leased = false;
             server.run = None;
         }
         self.dismissed.insert(number);
+        let mut commands = Vec::new();
+        self.strike_owed(number, &mut commands);
+        let files = self.files.iter();
+        let with = files.filter(|(_, file)| file.row.members.contains(&number));
+        for object in with.map(|(object, _)| *object).collect::<Vec<_>>() {
+            self.leave_out(now, object, number, &mut commands);
+        }
+        commands
     }
 
     /// An administrator says that a data server has the contents that it is to have, though an older copy of them was seen. Nothing where
@@ -113,6 +124,7 @@ impl Home {
             .map(|(number, server)| ServerView {
                 number: *number,
                 serves: self.serves(now, *number),
+                may_serve: now < server.leased_until,
                 stranger: server.stranger,
                 owes: owes(number),
             })

@@ -73,6 +73,10 @@ impl Overview {
                         let removed = overview.remove_data_server(number).await;
                         removed.map_or_else(Answer::Refused, |()| Answer::DataServerRemoved)
                     }
+                    Question::ForgetDataServer(question) => {
+                        let forgotten = overview.forget_data_server(question).await;
+                        forgotten.map_or_else(Answer::Refused, Answer::DataServerForgotten)
+                    }
                     Question::ReadmitDataServer(number) => {
                         let readmitted = overview.readmit_data_server(number).await;
                         readmitted.map_or_else(Answer::Refused, Answer::DataServerReadmitted)

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::configuration::ReloadAnswer;
 
 use super::{
-    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, FrozenView, JunctionAnswer,
-    JunctionStatus, JunctionsStatus, ScrubQuestion, ScrubView, Status, ThawAnswer, ThawQuestion,
-    ViewStatus,
+    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, ForgetAnswer, ForgetQuestion,
+    FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus, ScrubQuestion, ScrubView, Status,
+    ThawAnswer, ThawQuestion, ViewStatus,
 };
 
 /// A question.
@@ -46,6 +46,8 @@ pub(crate) enum Question {
     Junction(JunctionStatus),
     /// Remove a data server from the pool.
     RemoveDataServer(u16),
+    /// Give up a data server that is lost.
+    ForgetDataServer(ForgetQuestion),
     /// Have a data server serve again, though an older copy of its contents was seen.
     ReadmitDataServer(u16),
 }
@@ -119,6 +121,8 @@ pub(crate) enum Answer {
     AuthorityMoved(bool),
     /// The data server was removed from the pool.
     DataServerRemoved,
+    /// The data server was given up, or what that would mean.
+    DataServerForgotten(ForgetAnswer),
     /// The data server was readmitted, and whether it serves already.
     DataServerReadmitted(bool),
     /// Who is connected, or was sent away.

@@ -25,7 +25,7 @@ use super::connection::{self, FromDataServer};
 use super::placed;
 use crate::pools::{self, Book, PoolError, PoolPlace};
 use crate::serve::ServeError;
-use crate::status::{PoolServerStatus, PoolStatus};
+use crate::status::{ForgetAnswer, ForgetQuestion, PoolServerStatus, PoolStatus};
 use crate::transport::Listener;
 
 /// How often it is looked who is there.
@@ -104,7 +104,11 @@ pub(super) fn view(place: &PoolPlace, members: &[Member], book: &Book) -> PoolVi
     PoolView {
         pool: PoolId(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
         home: HomeNumber(place.keeper.0),
-        servers: data_servers(place, members).map(number).collect(),
+        servers: data_servers(place, members)
+            .map(number)
+            .filter(|server| !book.forgotten.contains(server))
+            .collect(),
+        forgotten: book.forgotten.clone(),
         groups: book.groups.clone(),
         new_files: book.new_files.map(|group| NewFiles {
             group,
@@ -369,6 +373,90 @@ impl MetadataServer {
         Ok(false)
     }
 
+    /// Gives up a data server that is lost, and says which files had something there; unless it is meant, only says it. One that is
+    /// given up already is only said again.
+    ///
+    /// # Errors
+    /// Why it is not given up, and what to do next.
+    pub(in crate::serve) async fn forget(
+        &self,
+        ForgetQuestion { number, meant }: ForgetQuestion,
+    ) -> Result<ForgetAnswer, String> {
+        let server = DataServerNumber(number);
+        let revoked = self.data_server(number)?.revoked;
+        let is_forgotten = self.keeping().book.forgotten.contains(&server);
+        if revoked && !is_forgotten {
+            return Err(format!(
+                "data server {number} was removed when nothing lay there"
+            ));
+        }
+        if !is_forgotten {
+            self.expect_lost(number)?;
+        }
+        let groups = self.keeping().book.groups.clone();
+        let lost = placed::lost(&self.store, &groups, server).await;
+        let lost = lost.map_err(|error| {
+            format!("the tree cannot be searched for files on the data server: {error}; see the log, and try again")
+        })?;
+        if meant && !revoked {
+            self.give_up(server).await?;
+            tracing::warn!(
+                number,
+                files = lost.files,
+                "a data server was given up, with all that lay there"
+            );
+        }
+        Ok(ForgetAnswer {
+            number,
+            done: meant || (revoked && is_forgotten),
+            files: lost.files,
+            paths: lost.paths,
+        })
+    }
+
+    /// Refuses a data server that is there, or may still answer clients.
+    fn expect_lost(&self, number: u16) -> Result<(), String> {
+        let view = self.view_of(number);
+        if view.is_some_and(|view| view.serves) {
+            return Err(format!(
+                "data server {number} serves, and is not given up; `meridian pool remove {number}` removes one on which no file lies"
+            ));
+        }
+        if view.is_some_and(|view| view.may_serve) {
+            return Err(format!(
+                "data server {number} may still answer clients for a few seconds; try again"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The book comes first: whatever is stopped in between is done when it is asked for again.
+    async fn give_up(&self, server: DataServerNumber) -> Result<(), String> {
+        {
+            let _alone = self.changes.lock().await;
+            let mut book = self.keeping().book.clone();
+            book.forgotten.insert(server);
+            if book.new_files.is_some() && book.in_use().contains(&server) {
+                let others = &book.in_use() - &BTreeSet::from([server]);
+                let without = book.with_new_files_over(&others);
+                book = without.ok_or("there have been too many groups of data servers")?;
+            }
+            let members = self.place.directory.members();
+            let members = members.map_err(|error| error.to_string())?;
+            let (path, written) = (self.book_path.clone(), book.clone());
+            let written = tokio::task::spawn_blocking(move || written.write(&path)).await;
+            if let Ok(Err(error)) = written {
+                return Err(format!("the book of the pool cannot be kept: {error}"));
+            }
+            self.striped.update_view(view(&self.place, &members, &book));
+            self.keeping().book = book;
+        }
+        self.striped.dismiss(server);
+        self.revoke(server)?;
+        self.endpoint.revoke(ReplicaSlot(server.0));
+        Ok(())
+    }
+
     /// Removes a data server that holds no files, for ever.
     ///
     /// # Errors
@@ -538,9 +626,10 @@ impl Keeping {
             let seen = self.seen.get(server);
             seen.is_some_and(|seen| now.saturating_duration_since(*seen) < AWAY)
         };
-        let stays = servers
-            .iter()
-            .filter(|server| !self.leaving.contains(server));
+        let goes = |server: &DataServerNumber| {
+            self.leaving.contains(server) || self.book.forgotten.contains(server)
+        };
+        let stays = servers.iter().filter(|server| !goes(server));
         let there: BTreeSet<_> = stays.filter(is_there).copied().collect();
         match there.is_subset(&self.full) {
             true => there,

@@ -2,14 +2,26 @@
 //!
 //! What must never enter: what becomes of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
-use pool::{DeviceGroupNumber, Placement};
+use pool::{DataServerNumber, DeviceGroup, DeviceGroupNumber, Placement};
 use store::Store;
-use vfs::{Cookie, Credentials, FileSystem, ObjectId, ObjectKind, ShownBytes};
+use vfs::{Attributes, Cookie, Credentials, FileSystem, ObjectId, ObjectKind, ShownBytes};
 
 /// Entries that are looked at in one step.
 const PAGE: usize = 256;
+/// So many paths are named at most.
+const NAMED: usize = 1000;
+
+/// Files that had something on a data server.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    /// How many names they have.
+    pub(super) files: u64,
+    /// The first of these.
+    pub(super) paths: Vec<String>,
+}
 
 /// The path of a file that is striped over one of the groups; nothing when there is none. Takes as long as listing the whole tree.
 ///
@@ -19,6 +31,62 @@ pub(super) async fn find(
     store: &Store,
     groups: &BTreeSet<DeviceGroupNumber>,
 ) -> vfs::Result<Option<String>> {
+    let mut found = None;
+    // What cannot be read might lie there.
+    let lies_there = |placement: &Option<Placement>| {
+        (placement.as_ref()).is_none_or(|placement| groups.contains(&placement.group))
+    };
+    walk(store, |path, _, placement| match lies_there(&placement) {
+        true => {
+            found = Some(path);
+            ControlFlow::Break(())
+        }
+        false => ControlFlow::Continue(()),
+    })
+    .await?;
+    Ok(found)
+}
+
+/// The files of which a stripe lay on a data server, by the sizes in their rows. Takes as long as listing the whole tree.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(super) async fn lost(
+    store: &Store,
+    groups: &BTreeMap<DeviceGroupNumber, DeviceGroup>,
+    server: DataServerNumber,
+) -> vfs::Result<Lost> {
+    let mut lost = Lost::default();
+    let had = |placement: &Placement, size: u64| {
+        let group = groups.get(&placement.group)?;
+        let index = group
+            .members()
+            .iter()
+            .position(|member| *member == server)?;
+        Some(placement.stripes(group).ok()?.end_at(index, size) > 0)
+    };
+    walk(store, |path, attributes, placement| {
+        let had = match &placement {
+            Some(placement) => had(placement, attributes.size) == Some(true),
+            None => true,
+        };
+        if had {
+            lost.files += 1;
+            if lost.paths.len() < NAMED {
+                lost.paths.push(path);
+            }
+        }
+        ControlFlow::Continue(())
+    })
+    .await?;
+    Ok(lost)
+}
+
+/// Shows every file that lies at data servers, with its placement, which is `None` where that cannot be read.
+async fn walk(
+    store: &Store,
+    mut show: impl FnMut(String, &Attributes, Option<Placement>) -> ControlFlow<()>,
+) -> vfs::Result<()> {
     let (who, rows) = (Credentials::root(), store.placed_rows());
     let mut directories = vec![(ObjectId::ROOT, String::new())];
     while let Some((directory, path)) = directories.pop() {
@@ -31,11 +99,17 @@ pub(super) async fn find(
             };
             for entry in &page.entries {
                 let path = format!("{path}/{}", ShownBytes(entry.name.as_bytes()));
-                let id = entry.attributes.id;
-                match entry.attributes.kind {
-                    ObjectKind::Directory => directories.push((id, path)),
-                    ObjectKind::File if lies_on(rows.placement(id)?, groups) => {
-                        return Ok(Some(path));
+                let attributes = &entry.attributes;
+                match attributes.kind {
+                    ObjectKind::Directory => directories.push((attributes.id, path)),
+                    ObjectKind::File => {
+                        let Some(stored) = rows.placement(attributes.id)? else {
+                            continue;
+                        };
+                        let placement = Placement::decode(&stored).ok();
+                        if show(path, attributes, placement).is_break() {
+                            return Ok(());
+                        }
                     }
                     _ => {}
                 }
@@ -46,12 +120,5 @@ pub(super) async fn find(
             }
         }
     }
-    Ok(None)
-}
-
-/// What cannot be read might lie there.
-fn lies_on(placement: Option<Vec<u8>>, groups: &BTreeSet<DeviceGroupNumber>) -> bool {
-    placement.is_some_and(|stored| {
-        Placement::decode(&stored).map_or(true, |placement| groups.contains(&placement.group))
-    })
+    Ok(())
 }
