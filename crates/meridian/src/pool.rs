@@ -10,7 +10,7 @@ use serde::Serialize;
 use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
 use server::pools::{self, Pool, PoolMember};
 use server::set;
-use server::{ForgetQuestion, HoldingStatus, PoolServerStatus, ShownText};
+use server::{DrainDataQuestion, ForgetQuestion, HoldingStatus, PoolServerStatus, ShownText};
 
 use crate::arguments::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
 use crate::asking::{directory, runtime};
@@ -39,6 +39,9 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
         }
         PoolCommand::Token { command } => return token::run(token::Of::Pool, command),
         PoolCommand::Remove { number, data } => remove(*number, &directory(data))?,
+        PoolCommand::DrainData { number, stop, data } => {
+            drain_data(*number, *stop, &directory(data))?
+        }
         PoolCommand::Forget { number, yes, data } => forget(*number, *yes, &directory(data))?,
         PoolCommand::Readmit { number, data } => readmit(*number, &directory(data))?,
         PoolCommand::Address {
@@ -206,6 +209,13 @@ fn remove(number: u16, data: &Path) -> Result<String, Failure> {
         "Data server {number} is removed: it is refused from now on, and its number is never used again. Its machine can be switched \
          off; to return, it joins anew, with an empty data directory.\n"
     ))
+}
+
+fn drain_data(number: u16, stop: bool, data: &Path) -> Result<String, Failure> {
+    pools::members(data)?;
+    let question = DrainDataQuestion { number, stop };
+    let listed = runtime()?.block_on(server::ask_drain_data(data, question))?;
+    Ok(listed.to_string())
 }
 
 fn forget(number: u16, yes: bool, data: &Path) -> Result<String, Failure> {

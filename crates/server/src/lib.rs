@@ -39,15 +39,15 @@ pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
 pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, StopSignals};
 pub use status::{
-    Alarm, AuditView, ClientStatus, ClockView, ControlStatus, DrainAnswer, DrainQuestion,
-    DurabilityAnswer, DurabilityQuestion, DurabilitySetting, EvictQuestion, ExportStatus,
-    FindingView, ForgetAnswer, ForgetQuestion, FrozenText, FrozenView, HoldingStatus,
-    JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus, LinkView, LossView, MemberView,
-    PoolServerStatus, PoolStatus, ReplicaPeerStatus, ReplicationStatus, ReturnStatus,
-    ScrubQuestion, ScrubText, ScrubView, ShortView, Status, StatusError, ThawAnswer, ThawQuestion,
-    ViewStatus, ask as ask_status, ask_clients, ask_drain, ask_durability, ask_evict,
-    ask_forget_data_server, ask_frozen, ask_junction, ask_junctions, ask_move_authority,
-    ask_readmit_data_server, ask_reload, ask_remove_data_server, ask_scrub, ask_thaw, ask_view,
-    moment,
+    Alarm, AuditView, ClientStatus, ClockView, ControlStatus, DrainAnswer, DrainDataAnswer,
+    DrainDataQuestion, DrainQuestion, DurabilityAnswer, DurabilityQuestion, DurabilitySetting,
+    EvictQuestion, ExportStatus, FindingView, ForgetAnswer, ForgetQuestion, FrozenText, FrozenView,
+    HoldingStatus, JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus, LinkView,
+    LossView, MemberView, PoolServerStatus, PoolStatus, ReplicaPeerStatus, ReplicationStatus,
+    ReturnStatus, ScrubQuestion, ScrubText, ScrubView, ShortView, Status, StatusError, ThawAnswer,
+    ThawQuestion, ViewStatus, ask as ask_status, ask_clients, ask_drain, ask_drain_data,
+    ask_durability, ask_evict, ask_forget_data_server, ask_frozen, ask_junction, ask_junctions,
+    ask_move_authority, ask_readmit_data_server, ask_reload, ask_remove_data_server, ask_scrub,
+    ask_thaw, ask_view, moment,
 };
 pub use vfs::{ShownBytes, ShownText, is_visible};

@@ -34,6 +34,21 @@ pub(crate) enum PoolCommand {
         #[command(subcommand)]
         command: TokenCommand,
     },
+    /// Have a data server get no new files, so that it can be emptied, on the metadata server, which has to run
+    ///
+    /// Names the files that are striped over it. They stay where they are until somebody copies them; the same command names those that
+    /// are left.
+    DrainData {
+        /// The data server's number, as `meridian pool members` shows it
+        #[arg(value_name = "SERVER")]
+        number: u16,
+        /// Have it get new files again
+        #[arg(long)]
+        stop: bool,
+        /// Data directory of the metadata server [default: /var/lib/meridian]
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
     /// Give up a data server that is lost with all that lay there, on the metadata server, which has to run
     ///
     /// Names the files that had a part there, and asks. Reading and writing those parts gives an error from then on, where it waited

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod emptied;
 #[path = "../fixture/mod.rs"]
 mod fixture;
 mod lost;
@@ -439,9 +440,12 @@ fn files_lie_striped_on_the_data_servers_and_every_server_may_be_killed() {
     let all: BTreeSet<u8> = lies.iter().flatten().copied().collect();
     assert_eq!(all, (1..=STRIPES).collect());
     assert!(!stripes_in(&metadata.place.data().join("trees")).contains(&1));
+    until("the metadata server knows", || {
+        data_server(&metadata, 2).holding.unwrap().contents == 1
+    });
     refuse(
         &pool(&metadata, &["remove", "2"]),
-        &["parts of 1 files", "try again"],
+        &["parts of 1 files", "`meridian pool drain-data 2`"],
     );
 
     // Each is killed, and what it has comes back with it.
@@ -454,7 +458,7 @@ fn files_lie_striped_on_the_data_servers_and_every_server_may_be_killed() {
             let refused = pool(&metadata, &["remove", "2"]);
             refuse(
                 &refused,
-                &["/new is striped over data server 2", "try again"],
+                &["/new is striped over data server 2", "drain-data 2"],
             );
         }
         servers.insert(at, start(machine));

@@ -21,6 +21,8 @@ const GROUPS_MAX: usize = 400;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Book {
     pub(crate) groups: BTreeMap<DeviceGroupNumber, DeviceGroup>,
+    /// Data servers that are to be emptied, and get no new files.
+    pub(crate) draining: BTreeSet<DataServerNumber>,
     /// Data servers that are gone for ever, though files may be striped over them.
     pub(crate) forgotten: BTreeSet<DataServerNumber>,
     /// That of new files; nothing while these lie at the metadata server.
@@ -96,6 +98,9 @@ impl Book {
         for (number, group) in &self.groups {
             text += &format!("group {} {}\n", number.0, ranges(group.members()));
         }
+        for server in &self.draining {
+            text += &format!("draining {}\n", server.0);
+        }
         for server in &self.forgotten {
             text += &format!("forgotten {}\n", server.0);
         }
@@ -110,6 +115,10 @@ impl Book {
         for line in text.lines() {
             if let Some(number) = line.strip_prefix("new_files ") {
                 book.new_files = Some(DeviceGroupNumber(number.parse().ok()?));
+                continue;
+            }
+            if let Some(number) = line.strip_prefix("draining ") {
+                book.draining.insert(DataServerNumber(number.parse().ok()?));
                 continue;
             }
             if let Some(number) = line.strip_prefix("forgotten ") {
@@ -185,6 +194,7 @@ mod tests {
         let with = book.groups_with(DataServerNumber(3));
         assert_eq!(with, BTreeSet::from([2, 3].map(DeviceGroupNumber)));
         assert!(book.to_text().contains("group 2 2-4,7\n"));
+        book.draining = servers(&[2]);
         book.forgotten = servers(&[3, 7]);
         assert_eq!(Book::parse(&book.to_text()), Some(book));
     }

@@ -73,6 +73,10 @@ impl Overview {
                         let removed = overview.remove_data_server(number).await;
                         removed.map_or_else(Answer::Refused, |()| Answer::DataServerRemoved)
                     }
+                    Question::DrainData(question) => {
+                        let drained = overview.drain_data(question).await;
+                        drained.map_or_else(Answer::Refused, Answer::DataDrained)
+                    }
                     Question::ForgetDataServer(question) => {
                         let forgotten = overview.forget_data_server(question).await;
                         forgotten.map_or_else(Answer::Refused, Answer::DataServerForgotten)

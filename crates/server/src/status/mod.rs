@@ -6,8 +6,8 @@ mod alarms;
 mod called;
 mod clients;
 mod clocks;
+mod departures;
 mod drain;
-mod forgetting;
 mod frozen;
 mod junctions;
 mod pool;
@@ -30,8 +30,8 @@ pub use called::MemberNames;
 pub(crate) use called::replica as called;
 pub use clients::{ClientStatus, EvictQuestion};
 pub(crate) use clocks::ClockText;
+pub use departures::{DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion};
 pub use drain::{DrainAnswer, DrainQuestion};
-pub use forgetting::{ForgetAnswer, ForgetQuestion};
 pub use frozen::{FrozenText, ThawAnswer, ThawQuestion};
 pub use junctions::{JunctionAnswer, JunctionPlace, JunctionStatus, JunctionsStatus};
 pub use pool::{HoldingStatus, PoolServerStatus, PoolStatus};
@@ -47,9 +47,9 @@ pub use returning::ReturnStatus;
 pub use scrub::{ScrubQuestion, ScrubText};
 pub(crate) use socket::{Answering, StatusSocket};
 pub use socket::{
-    StatusError, ask, ask_clients, ask_drain, ask_durability, ask_evict, ask_forget_data_server,
-    ask_frozen, ask_junction, ask_junctions, ask_move_authority, ask_readmit_data_server,
-    ask_reload, ask_remove_data_server, ask_scrub, ask_thaw, ask_view,
+    StatusError, ask, ask_clients, ask_drain, ask_drain_data, ask_durability, ask_evict,
+    ask_forget_data_server, ask_frozen, ask_junction, ask_junctions, ask_move_authority,
+    ask_readmit_data_server, ask_reload, ask_remove_data_server, ask_scrub, ask_thaw, ask_view,
 };
 pub use text::moment;
 pub(crate) use text::{duration, size};

@@ -52,6 +52,9 @@ pub struct PoolServerStatus {
     /// New files are striped over it, among others.
     #[serde(default)]
     pub new_files: bool,
+    /// It is to be emptied.
+    #[serde(default)]
+    pub draining: bool,
     /// Changes that it has not carried out yet.
     #[serde(default)]
     pub waits: u64,
@@ -110,6 +113,7 @@ impl PoolServerStatus {
             (true, true) => "serves".to_owned(),
         };
         let note = match (self.waits, self.new_files) {
+            (0, false) if self.draining => ", is to be emptied and gets no new files".to_owned(),
             (0, false) if self.holding.is_some() => ", gets no new files".to_owned(),
             (0, _) => String::new(),
             (waits, _) => format!(", {waits} changes wait for it"),
@@ -204,6 +208,7 @@ mod tests {
             trouble: (!connected).then(|| "connection refused".to_owned()),
             serves: connected,
             new_files: connected,
+            draining: false,
             waits: u64::from(!connected) * 2,
             holding: connected.then_some(holding),
         };

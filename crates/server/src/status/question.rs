@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::configuration::ReloadAnswer;
 
 use super::{
-    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, ForgetAnswer, ForgetQuestion,
-    FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus, ScrubQuestion, ScrubView, Status,
-    ThawAnswer, ThawQuestion, ViewStatus,
+    ClientStatus, DrainAnswer, DrainDataAnswer, DrainDataQuestion, DrainQuestion, EvictQuestion,
+    ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
+    ScrubQuestion, ScrubView, Status, ThawAnswer, ThawQuestion, ViewStatus,
 };
 
 /// A question.
@@ -46,6 +46,8 @@ pub(crate) enum Question {
     Junction(JunctionStatus),
     /// Remove a data server from the pool.
     RemoveDataServer(u16),
+    /// Have a data server get no new files.
+    DrainData(DrainDataQuestion),
     /// Give up a data server that is lost.
     ForgetDataServer(ForgetQuestion),
     /// Have a data server serve again, though an older copy of its contents was seen.
@@ -121,6 +123,8 @@ pub(crate) enum Answer {
     AuthorityMoved(bool),
     /// The data server was removed from the pool.
     DataServerRemoved,
+    /// What lies on the data server.
+    DataDrained(DrainDataAnswer),
     /// The data server was given up, or what that would mean.
     DataServerForgotten(ForgetAnswer),
     /// The data server was readmitted, and whether it serves already.

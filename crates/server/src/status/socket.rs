@@ -23,9 +23,9 @@ use vfs::ShownText;
 use super::Status;
 use super::question::{Answer, DurabilityAnswer, DurabilityQuestion, Question};
 use super::{
-    ClientStatus, DrainAnswer, DrainQuestion, EvictQuestion, ForgetAnswer, ForgetQuestion,
-    FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus, ScrubQuestion, ScrubView,
-    ThawAnswer, ThawQuestion, ViewStatus,
+    ClientStatus, DrainAnswer, DrainDataAnswer, DrainDataQuestion, DrainQuestion, EvictQuestion,
+    ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
+    ScrubQuestion, ScrubView, ThawAnswer, ThawQuestion, ViewStatus,
 };
 use crate::configuration::ReloadAnswer;
 use crate::data_directory::{control_socket, is_claimed};
@@ -234,6 +234,20 @@ pub async fn ask_junction(
 pub async fn ask_remove_data_server(data: &Path, number: u16) -> Result<(), StatusError> {
     match put(data, &Question::RemoveDataServer(number), FAR_PATIENCE).await? {
         Answer::DataServerRemoved => Ok(()),
+        other => Err(unexpected(data, &other)),
+    }
+}
+
+/// Has a metadata server stripe no new files over a data server, or new files again.
+///
+/// # Errors
+/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+pub async fn ask_drain_data(
+    data: &Path,
+    question: DrainDataQuestion,
+) -> Result<DrainDataAnswer, StatusError> {
+    match put(data, &Question::DrainData(question), FAR_PATIENCE).await? {
+        Answer::DataDrained(answer) => Ok(answer),
         other => Err(unexpected(data, &other)),
     }
 }

@@ -10,8 +10,8 @@ use super::NO_CONTENTS;
 use crate::serve::overview::Overview;
 use crate::serve::pool::{MetadataServer, Role};
 use crate::status::{
-    ClientStatus, EvictQuestion, ForgetAnswer, ForgetQuestion, FrozenView, ScrubQuestion,
-    ScrubView, ThawAnswer, ThawQuestion, ViewStatus,
+    ClientStatus, DrainDataAnswer, DrainDataQuestion, EvictQuestion, ForgetAnswer, ForgetQuestion,
+    FrozenView, ScrubQuestion, ScrubView, ThawAnswer, ThawQuestion, ViewStatus,
 };
 
 impl Overview {
@@ -106,6 +106,14 @@ impl Overview {
     /// Removes a data server from the pool, if it holds no files.
     pub(super) async fn remove_data_server(&self, number: u16) -> Result<(), String> {
         self.metadata_server()?.remove(number).await
+    }
+
+    /// Has no new files striped over a data server, or new files again.
+    pub(super) async fn drain_data(
+        &self,
+        question: DrainDataQuestion,
+    ) -> Result<DrainDataAnswer, String> {
+        self.metadata_server()?.drain_data(question).await
     }
 
     /// Gives up a data server that is lost, or says what that would mean.

@@ -179,6 +179,7 @@ impl DataServer {
             trouble: trouble.filter(|_| !connected),
             serves: connected,
             new_files: false,
+            draining: false,
             waits: 0,
             holding: None,
         };

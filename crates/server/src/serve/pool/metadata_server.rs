@@ -2,6 +2,8 @@
 //!
 //! What must never enter: who gets handles, which the home decides, and where bytes go.
 
+mod leaving;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,10 +24,10 @@ use tokio::time::{MissedTickBehavior, timeout};
 use vfs::ReplicaSlot;
 
 use super::connection::{self, FromDataServer};
-use super::placed;
-use crate::pools::{self, Book, PoolError, PoolPlace};
+use crate::data_directory::SealedFileError;
+use crate::pools::{self, Book, PoolPlace};
 use crate::serve::ServeError;
-use crate::status::{ForgetAnswer, ForgetQuestion, PoolServerStatus, PoolStatus};
+use crate::status::{PoolServerStatus, PoolStatus};
 use crate::transport::Listener;
 
 /// How often it is looked who is there.
@@ -35,10 +37,6 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 const BELIEVED: Duration = Duration::from_secs(30);
 /// New files are striped over a data server that is away for so long.
 const AWAY: Duration = Duration::from_secs(60);
-/// How long creations that have begun may take before files are looked for on a data server that is to go.
-const SETTLES: Duration = Duration::from_secs(2);
-/// How long is waited for a data server that was readmitted.
-const READMISSION: Duration = Duration::from_secs(10);
 /// New files avoid a data server on which less can be written, and less than this part of its disk, one in so many.
 const FULL_BYTES: u64 = 1 << 30;
 const FULL_PART: u64 = 50;
@@ -292,9 +290,7 @@ impl MetadataServer {
             }
             return;
         };
-        let (path, written) = (self.book_path.clone(), book.clone());
-        let written = tokio::task::spawn_blocking(move || written.write(&path)).await;
-        if let Ok(Err(error)) = written {
+        if let Err(error) = self.keep_book(members, book.clone()).await {
             return tracing::warn!(%error, "the book of groups of data servers cannot be kept; it is tried again");
         }
         let over: Vec<String> = book
@@ -304,230 +300,33 @@ impl MetadataServer {
             .collect();
         let over = over.join(", ");
         tracing::info!(over, "the data servers over which new files are striped");
+        self.keeping().servers = servers;
+    }
+
+    /// Puts the book on stable storage, and has the home go by it. Whoever calls holds `changes`.
+    async fn keep_book(&self, members: &[Member], book: Book) -> Result<(), SealedFileError> {
+        let (path, written) = (self.book_path.clone(), book.clone());
+        let written = tokio::task::spawn_blocking(move || written.write(&path)).await;
+        written.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
         self.striped.update_view(view(&self.place, members, &book));
-        let mut keeping = self.keeping();
-        keeping.book = book;
-        keeping.servers = servers;
-    }
-
-    /// The data server of this number, removed or not.
-    fn data_server(&self, number: u16) -> Result<Member, String> {
-        let slot = ReplicaSlot(number);
-        let found = match self.place.member(slot) {
-            Some(_) if slot == self.place.keeper => Err(PoolError::MetadataServer(number)),
-            Some(member) => Ok(member),
-            None => Err(PoolError::NoSuchDataServer(number)),
-        };
-        found.map_err(|error| error.to_string())
-    }
-
-    fn view_of(&self, number: u16) -> Option<ServerView> {
-        let mut views = self.striped.servers().into_iter();
-        views.find(|view| view.number == DataServerNumber(number))
-    }
-
-    /// Has a data server serve again that is refused since an older copy of its contents was seen. Returns when it serves, or after a
-    /// while; whether it does.
-    ///
-    /// # Errors
-    /// Why it is not readmitted, and what to do next.
-    pub(in crate::serve) async fn readmit(&self, number: u16) -> Result<bool, String> {
-        if self.data_server(number)?.revoked {
-            return Err(format!("data server {number} was removed"));
-        }
-        if !self.is_connected(ReplicaSlot(number)) {
-            return Err(format!(
-                "data server {number} is not connected: start it with the contents that are to be used, and try again"
-            ));
-        }
-        match self.view_of(number).and_then(|view| view.stranger) {
-            Some(Stranger::Doubted) => {}
-            Some(stranger) => {
-                return Err(format!(
-                    "data server {number} is not readmitted: {}",
-                    told(number, stranger)
-                ));
-            }
-            None => {
-                return Err(format!(
-                    "data server {number} is not refused; `meridian status` says how it is"
-                ));
-            }
-        }
-        if !self.striped.readmit(DataServerNumber(number)) {
-            return Err(format!(
-                "data server {number} has changed meanwhile; try again"
-            ));
-        }
-        tracing::warn!(
-            number,
-            "a data server was readmitted, after an older copy of its contents had been seen"
-        );
-        let begun = Instant::now();
-        while begun.elapsed() < READMISSION {
-            if self.view_of(number).is_some_and(|view| view.serves) {
-                return Ok(true);
-            }
-            tokio::time::sleep(LOOK / 4).await;
-        }
-        Ok(false)
-    }
-
-    /// Gives up a data server that is lost, and says which files had something there; unless it is meant, only says it. One that is
-    /// given up already is only said again.
-    ///
-    /// # Errors
-    /// Why it is not given up, and what to do next.
-    pub(in crate::serve) async fn forget(
-        &self,
-        ForgetQuestion { number, meant }: ForgetQuestion,
-    ) -> Result<ForgetAnswer, String> {
-        let server = DataServerNumber(number);
-        let revoked = self.data_server(number)?.revoked;
-        let is_forgotten = self.keeping().book.forgotten.contains(&server);
-        if revoked && !is_forgotten {
-            return Err(format!(
-                "data server {number} was removed when nothing lay there"
-            ));
-        }
-        if !is_forgotten {
-            self.expect_lost(number)?;
-        }
-        let groups = self.keeping().book.groups.clone();
-        let lost = placed::lost(&self.store, &groups, server).await;
-        let lost = lost.map_err(|error| {
-            format!("the tree cannot be searched for files on the data server: {error}; see the log, and try again")
-        })?;
-        if meant && !revoked {
-            self.give_up(server).await?;
-            tracing::warn!(
-                number,
-                files = lost.files,
-                "a data server was given up, with all that lay there"
-            );
-        }
-        Ok(ForgetAnswer {
-            number,
-            done: meant || (revoked && is_forgotten),
-            files: lost.files,
-            paths: lost.paths,
-        })
-    }
-
-    /// Refuses a data server that is there, or may still answer clients.
-    fn expect_lost(&self, number: u16) -> Result<(), String> {
-        let view = self.view_of(number);
-        if view.is_some_and(|view| view.serves) {
-            return Err(format!(
-                "data server {number} serves, and is not given up; `meridian pool remove {number}` removes one on which no file lies"
-            ));
-        }
-        if view.is_some_and(|view| view.may_serve) {
-            return Err(format!(
-                "data server {number} may still answer clients for a few seconds; try again"
-            ));
-        }
+        self.keeping().book = book;
         Ok(())
-    }
-
-    /// The book comes first: whatever is stopped in between is done when it is asked for again.
-    async fn give_up(&self, server: DataServerNumber) -> Result<(), String> {
-        {
-            let _alone = self.changes.lock().await;
-            let mut book = self.keeping().book.clone();
-            book.forgotten.insert(server);
-            if book.new_files.is_some() && book.in_use().contains(&server) {
-                let others = &book.in_use() - &BTreeSet::from([server]);
-                let without = book.with_new_files_over(&others);
-                book = without.ok_or("there have been too many groups of data servers")?;
-            }
-            let members = self.place.directory.members();
-            let members = members.map_err(|error| error.to_string())?;
-            let (path, written) = (self.book_path.clone(), book.clone());
-            let written = tokio::task::spawn_blocking(move || written.write(&path)).await;
-            if let Ok(Err(error)) = written {
-                return Err(format!("the book of the pool cannot be kept: {error}"));
-            }
-            self.striped.update_view(view(&self.place, &members, &book));
-            self.keeping().book = book;
-        }
-        self.striped.dismiss(server);
-        self.revoke(server)?;
-        self.endpoint.revoke(ReplicaSlot(server.0));
-        Ok(())
-    }
-
-    /// Removes a data server that holds no files, for ever.
-    ///
-    /// # Errors
-    /// Why it stays, and what to do next.
-    pub(in crate::serve) async fn remove(&self, number: u16) -> Result<(), String> {
-        let (slot, server) = (ReplicaSlot(number), DataServerNumber(number));
-        if !self.data_server(number)?.revoked {
-            may_go(number, self.holding(slot))?;
-            self.keeping().leaving.insert(server);
-            let empty = self.expect_empty(server).await;
-            if let Err(why) = empty.and_then(|()| self.revoke(server)) {
-                self.keeping().leaving.remove(&server);
-                return Err(why);
-            }
-            tracing::warn!(number, "a data server was removed from the pool");
-        }
-        self.striped.dismiss(server);
-        self.endpoint.revoke(slot);
-        Ok(())
-    }
-
-    fn revoke(&self, server: DataServerNumber) -> Result<(), String> {
-        let removed = pools::revoke(&self.place.directory, server);
-        removed.map_err(|error| error.to_string())
-    }
-
-    /// Has no new files striped over a data server, and looks whether any are.
-    async fn expect_empty(&self, server: DataServerNumber) -> Result<(), String> {
-        let members = self.place.directory.members();
-        self.settle(&members.map_err(|error| error.to_string())?)
-            .await;
-        let groups = {
-            let keeping = self.keeping();
-            if keeping.book.in_use().contains(&server) {
-                return Err("the disk of this server refuses to note that no new files go there; see its log".to_owned());
-            }
-            keeping.book.groups_with(server)
-        };
-        tokio::time::sleep(SETTLES).await;
-        let found = placed::find(&self.store, &groups).await;
-        let found = found.map_err(|error| {
-            format!("the tree cannot be searched for files on the data server: {error}; see the log, and try again")
-        })?;
-        if let Some(path) = found {
-            return Err(format!(
-                "{path} is striped over data server {}, and so may be other files: they would be lost; remove these files, or copy them to \
-                 new ones once another data server is there, and try again",
-                server.0
-            ));
-        }
-        let owes = self.view_of(server.0).map_or(0, |view| view.owes);
-        let holding = self.holding(ReplicaSlot(server.0));
-        if owes > 0 && holding.is_some() {
-            return Err(format!(
-                "{owes} changes wait for data server {}, as `meridian status` shows; wait until it has carried them out, and try again",
-                server.0
-            ));
-        }
-        may_go(server.0, holding)
     }
 
     /// How the pool is.
     pub(super) fn status(&self) -> PoolStatus {
         let members = self.place.directory.members().unwrap_or_default();
         let views = self.striped.servers();
-        let in_use = self.keeping().book.in_use();
+        let (in_use, draining) = {
+            let keeping = self.keeping();
+            (keeping.book.in_use(), keeping.book.draining.clone())
+        };
         let servers = data_servers(&self.place, &members).map(|member| {
             let mut views = views.iter();
             let view = views.find(|view| view.number == number(member));
             PoolServerStatus {
                 new_files: in_use.contains(&number(member)),
+                draining: draining.contains(&number(member)),
                 ..self.status_of(member, view)
             }
         });
@@ -558,6 +357,7 @@ impl MetadataServer {
             },
             serves: view.is_some_and(|view| view.serves),
             new_files: false,
+            draining: false,
             waits: view.map_or(0, |view| view.owes as u64),
             holding: self.holding(slot).map(Into::into),
         }
@@ -626,27 +426,14 @@ impl Keeping {
             let seen = self.seen.get(server);
             seen.is_some_and(|seen| now.saturating_duration_since(*seen) < AWAY)
         };
-        let goes = |server: &DataServerNumber| {
-            self.leaving.contains(server) || self.book.forgotten.contains(server)
-        };
+        let going = [&self.leaving, &self.book.draining, &self.book.forgotten];
+        let goes = |server: &DataServerNumber| going.iter().any(|set| set.contains(server));
         let stays = servers.iter().filter(|server| !goes(server));
         let there: BTreeSet<_> = stays.filter(is_there).copied().collect();
         match there.is_subset(&self.full) {
             true => there,
             false => &there - &self.full,
         }
-    }
-}
-
-/// Why a data server that is there cannot be removed: what it holds is in no other place. Of one that is away only the rows of files
-/// say whether there is anything.
-fn may_go(number: u16, holding: Option<Holding>) -> Result<(), String> {
-    match holding {
-        None | Some(Holding { contents: 0, .. }) => Ok(()),
-        Some(Holding { contents, .. }) => Err(format!(
-            "parts of {contents} files lie on data server {number}, and would be lost; remove these files, or copy them to new ones once another \
-             data server is there, and try again"
-        )),
     }
 }
 
@@ -735,18 +522,6 @@ impl MessageHandler for Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_data_server_that_says_that_it_holds_files_stays() {
-        let holding = |contents| Holding {
-            contents,
-            ..Holding::default()
-        };
-        assert_eq!(may_go(2, Some(holding(0))), Ok(()));
-        assert_eq!(may_go(2, None), Ok(()));
-        let refused = may_go(2, Some(holding(7))).unwrap_err();
-        assert!(refused.contains("parts of 7 files"), "{refused}");
-    }
 
     #[test]
     fn new_files_avoid_data_servers_that_are_away_or_about_to_go() {

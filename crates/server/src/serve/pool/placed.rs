@@ -14,13 +14,22 @@ const PAGE: usize = 256;
 /// So many paths are named at most.
 const NAMED: usize = 1000;
 
-/// Files that had something on a data server.
+/// Files that concern a data server.
 #[derive(Debug, Default)]
-pub(super) struct Lost {
+pub(super) struct Listed {
     /// How many names they have.
     pub(super) files: u64,
     /// The first of these.
     pub(super) paths: Vec<String>,
+}
+
+impl Listed {
+    fn add(&mut self, path: String) {
+        self.files += 1;
+        if self.paths.len() < NAMED {
+            self.paths.push(path);
+        }
+    }
 }
 
 /// The path of a file that is striped over one of the groups; nothing when there is none. Takes as long as listing the whole tree.
@@ -32,19 +41,41 @@ pub(super) async fn find(
     groups: &BTreeSet<DeviceGroupNumber>,
 ) -> vfs::Result<Option<String>> {
     let mut found = None;
-    // What cannot be read might lie there.
-    let lies_there = |placement: &Option<Placement>| {
-        (placement.as_ref()).is_none_or(|placement| groups.contains(&placement.group))
-    };
-    walk(store, |path, _, placement| match lies_there(&placement) {
-        true => {
-            found = Some(path);
-            ControlFlow::Break(())
+    walk(store, |path, _, placement| {
+        match lies_on(placement, groups) {
+            true => {
+                found = Some(path);
+                ControlFlow::Break(())
+            }
+            false => ControlFlow::Continue(()),
         }
-        false => ControlFlow::Continue(()),
     })
     .await?;
     Ok(found)
+}
+
+/// All files that are striped over one of the groups. Takes as long as listing the whole tree.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub(super) async fn all(
+    store: &Store,
+    groups: &BTreeSet<DeviceGroupNumber>,
+) -> vfs::Result<Listed> {
+    let mut listed = Listed::default();
+    walk(store, |path, _, placement| {
+        if lies_on(placement, groups) {
+            listed.add(path);
+        }
+        ControlFlow::Continue(())
+    })
+    .await?;
+    Ok(listed)
+}
+
+/// What cannot be read might lie there.
+fn lies_on(placement: Option<Placement>, groups: &BTreeSet<DeviceGroupNumber>) -> bool {
+    placement.is_none_or(|placement| groups.contains(&placement.group))
 }
 
 /// The files of which a stripe lay on a data server, by the sizes in their rows. Takes as long as listing the whole tree.
@@ -55,8 +86,8 @@ pub(super) async fn lost(
     store: &Store,
     groups: &BTreeMap<DeviceGroupNumber, DeviceGroup>,
     server: DataServerNumber,
-) -> vfs::Result<Lost> {
-    let mut lost = Lost::default();
+) -> vfs::Result<Listed> {
+    let mut listed = Listed::default();
     let had = |placement: &Placement, size: u64| {
         let group = groups.get(&placement.group)?;
         let index = group
@@ -71,15 +102,12 @@ pub(super) async fn lost(
             None => true,
         };
         if had {
-            lost.files += 1;
-            if lost.paths.len() < NAMED {
-                lost.paths.push(path);
-            }
+            listed.add(path);
         }
         ControlFlow::Continue(())
     })
     .await?;
-    Ok(lost)
+    Ok(listed)
 }
 
 /// Shows every file that lies at data servers, with its placement, which is `None` where that cannot be read.

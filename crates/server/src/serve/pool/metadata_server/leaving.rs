@@ -1,0 +1,317 @@
+//! Data servers that leave the pool, or come back at an administrator's word.
+//!
+//! What must never enter: over which data servers new files are striped; only which of them are to get none.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use peer::set::Member;
+use pool::home::{ServerView, Stranger};
+use pool::{DataServerNumber, DeviceGroupNumber, Holding};
+use vfs::ReplicaSlot;
+
+use super::super::placed::{self, Listed};
+use super::{LOOK, MetadataServer, told};
+use crate::pools::{self, Book, PoolError};
+use crate::status::{DrainDataAnswer, DrainDataQuestion, ForgetAnswer, ForgetQuestion};
+
+/// How long creations that have begun may take before files are looked for on a data server that is to go.
+const SETTLES: Duration = Duration::from_secs(2);
+/// How long is waited for a data server that was readmitted.
+const READMISSION: Duration = Duration::from_secs(10);
+
+impl MetadataServer {
+    /// The data server of this number, removed or not.
+    fn data_server(&self, number: u16) -> Result<Member, String> {
+        let slot = ReplicaSlot(number);
+        let found = match self.place.member(slot) {
+            Some(_) if slot == self.place.keeper => Err(PoolError::MetadataServer(number)),
+            Some(member) => Ok(member),
+            None => Err(PoolError::NoSuchDataServer(number)),
+        };
+        found.map_err(|error| error.to_string())
+    }
+
+    fn view_of(&self, number: u16) -> Option<ServerView> {
+        let mut views = self.striped.servers().into_iter();
+        views.find(|view| view.number == DataServerNumber(number))
+    }
+
+    /// Has a data server serve again that is refused since an older copy of its contents was seen. Returns when it serves, or after a
+    /// while; whether it does.
+    ///
+    /// # Errors
+    /// Why it is not readmitted, and what to do next.
+    pub(in crate::serve) async fn readmit(&self, number: u16) -> Result<bool, String> {
+        if self.data_server(number)?.revoked {
+            return Err(format!("data server {number} was removed"));
+        }
+        if !self.is_connected(ReplicaSlot(number)) {
+            return Err(format!(
+                "data server {number} is not connected: start it with the contents that are to be used, and try again"
+            ));
+        }
+        match self.view_of(number).and_then(|view| view.stranger) {
+            Some(Stranger::Doubted) => {}
+            Some(stranger) => {
+                return Err(format!(
+                    "data server {number} is not readmitted: {}",
+                    told(number, stranger)
+                ));
+            }
+            None => {
+                return Err(format!(
+                    "data server {number} is not refused; `meridian status` says how it is"
+                ));
+            }
+        }
+        if !self.striped.readmit(DataServerNumber(number)) {
+            return Err(format!(
+                "data server {number} has changed meanwhile; try again"
+            ));
+        }
+        tracing::warn!(
+            number,
+            "a data server was readmitted, after an older copy of its contents had been seen"
+        );
+        let begun = Instant::now();
+        while begun.elapsed() < READMISSION {
+            if self.view_of(number).is_some_and(|view| view.serves) {
+                return Ok(true);
+            }
+            tokio::time::sleep(LOOK / 4).await;
+        }
+        Ok(false)
+    }
+
+    /// Gives up a data server that is lost, and says which files had something there; unless it is meant, only says it. One that is
+    /// given up already is only said again.
+    ///
+    /// # Errors
+    /// Why it is not given up, and what to do next.
+    pub(in crate::serve) async fn forget(
+        &self,
+        ForgetQuestion { number, meant }: ForgetQuestion,
+    ) -> Result<ForgetAnswer, String> {
+        let server = DataServerNumber(number);
+        let revoked = self.data_server(number)?.revoked;
+        let is_forgotten = self.keeping().book.forgotten.contains(&server);
+        if revoked && !is_forgotten {
+            return Err(format!(
+                "data server {number} was removed when nothing lay there"
+            ));
+        }
+        if !is_forgotten {
+            self.expect_lost(number)?;
+        }
+        let groups = self.keeping().book.groups.clone();
+        let lost = placed::lost(&self.store, &groups, server).await;
+        let lost = lost.map_err(unsearched)?;
+        if meant && !revoked {
+            self.give_up(server).await?;
+            tracing::warn!(
+                number,
+                files = lost.files,
+                "a data server was given up, with all that lay there"
+            );
+        }
+        Ok(ForgetAnswer {
+            number,
+            done: meant || (revoked && is_forgotten),
+            files: lost.files,
+            paths: lost.paths,
+        })
+    }
+
+    /// Refuses a data server that is there, or may still answer clients.
+    fn expect_lost(&self, number: u16) -> Result<(), String> {
+        let view = self.view_of(number);
+        if view.is_some_and(|view| view.serves) {
+            return Err(format!(
+                "data server {number} serves, and is not given up; `meridian pool remove {number}` removes one on which no file lies"
+            ));
+        }
+        if view.is_some_and(|view| view.may_serve) {
+            return Err(format!(
+                "data server {number} may still answer clients for a few seconds; try again"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The book comes first: whatever is stopped in between is done when it is asked for again.
+    async fn give_up(&self, server: DataServerNumber) -> Result<(), String> {
+        {
+            let _alone = self.changes.lock().await;
+            // It may have come back while the tree was searched.
+            self.expect_lost(server.0)?;
+            let mut book = self.keeping().book.clone();
+            book.forgotten.insert(server);
+            if book.new_files.is_some() && book.in_use().contains(&server) {
+                let others = &book.in_use() - &BTreeSet::from([server]);
+                let without = book.with_new_files_over(&others);
+                book = without.ok_or("there have been too many groups of data servers")?;
+            }
+            self.keep_changed(book).await?;
+        }
+        self.striped.dismiss(server);
+        self.revoke(server)?;
+        self.endpoint.revoke(ReplicaSlot(server.0));
+        Ok(())
+    }
+
+    /// Keeps the book as a person wants it.
+    async fn keep_changed(&self, book: Book) -> Result<(), String> {
+        let members = self.place.directory.members();
+        let members = members.map_err(|error| error.to_string())?;
+        let kept = self.keep_book(&members, book).await;
+        kept.map_err(|error| format!("the book of the pool cannot be kept: {error}"))
+    }
+
+    /// Has no new files striped over a data server from now on, or new files again, and says which files are striped over it.
+    ///
+    /// # Errors
+    /// Why not, and what to do next.
+    pub(in crate::serve) async fn drain_data(
+        &self,
+        DrainDataQuestion { number, stop }: DrainDataQuestion,
+    ) -> Result<DrainDataAnswer, String> {
+        let server = DataServerNumber(number);
+        if self.data_server(number)?.revoked {
+            return Err(format!("data server {number} was removed"));
+        }
+        {
+            let _alone = self.changes.lock().await;
+            let mut book = self.keeping().book.clone();
+            match stop {
+                true => book.draining.remove(&server),
+                false => book.draining.insert(server),
+            };
+            let others = &book.in_use() - &book.draining;
+            if !stop && others.is_empty() {
+                return Err(format!(
+                    "no other data server gets new files, and they would lie at the metadata server; let another one join before \
+                     data server {number} is emptied"
+                ));
+            }
+            self.keep_changed(book).await?;
+        }
+        tracing::info!(number, stop, "a data server is to be emptied, or no longer");
+        let listed = match stop {
+            true => Listed::default(),
+            false => {
+                let groups = self.without_new_files(server).await?;
+                placed::all(&self.store, &groups)
+                    .await
+                    .map_err(unsearched)?
+            }
+        };
+        Ok(DrainDataAnswer {
+            number,
+            stopped: stop,
+            files: listed.files,
+            paths: listed.paths,
+        })
+    }
+
+    /// Removes a data server that holds no files, for ever.
+    ///
+    /// # Errors
+    /// Why it stays, and what to do next.
+    pub(in crate::serve) async fn remove(&self, number: u16) -> Result<(), String> {
+        let (slot, server) = (ReplicaSlot(number), DataServerNumber(number));
+        if !self.data_server(number)?.revoked {
+            may_go(number, self.holding(slot))?;
+            self.keeping().leaving.insert(server);
+            let empty = self.expect_empty(server).await;
+            if let Err(why) = empty.and_then(|()| self.revoke(server)) {
+                self.keeping().leaving.remove(&server);
+                return Err(why);
+            }
+            tracing::warn!(number, "a data server was removed from the pool");
+        }
+        self.striped.dismiss(server);
+        self.endpoint.revoke(slot);
+        Ok(())
+    }
+
+    fn revoke(&self, server: DataServerNumber) -> Result<(), String> {
+        let removed = pools::revoke(&self.place.directory, server);
+        removed.map_err(|error| error.to_string())
+    }
+
+    /// Has no new files striped over a data server, and looks whether any are.
+    async fn expect_empty(&self, server: DataServerNumber) -> Result<(), String> {
+        let groups = self.without_new_files(server).await?;
+        let found = placed::find(&self.store, &groups).await;
+        if let Some(path) = found.map_err(unsearched)? {
+            return Err(format!(
+                "{path} is striped over data server {}, and so may be other files: they would be lost; `meridian pool drain-data {}` lists them",
+                server.0, server.0
+            ));
+        }
+        let owes = self.view_of(server.0).map_or(0, |view| view.owes);
+        let holding = self.holding(ReplicaSlot(server.0));
+        if owes > 0 && holding.is_some() {
+            return Err(format!(
+                "{owes} changes wait for data server {}, as `meridian status` shows; wait until it has carried them out, and try again",
+                server.0
+            ));
+        }
+        may_go(server.0, holding)
+    }
+
+    /// Waits until no new files are striped over a data server that is to have none. The groups that it is in.
+    async fn without_new_files(
+        &self,
+        server: DataServerNumber,
+    ) -> Result<BTreeSet<DeviceGroupNumber>, String> {
+        let members = self.place.directory.members();
+        self.settle(&members.map_err(|error| error.to_string())?)
+            .await;
+        let groups = {
+            let keeping = self.keeping();
+            if keeping.book.in_use().contains(&server) {
+                return Err("the disk of this server refuses to note that no new files go there; see its log".to_owned());
+            }
+            keeping.book.groups_with(server)
+        };
+        tokio::time::sleep(SETTLES).await;
+        Ok(groups)
+    }
+}
+
+fn unsearched(error: vfs::Error) -> String {
+    format!(
+        "the tree cannot be searched for files on the data server: {error}; see the log, and try again"
+    )
+}
+
+/// Why a data server that is there cannot be removed: what it holds is in no other place. Of one that is away only the rows of files
+/// say whether there is anything.
+fn may_go(number: u16, holding: Option<Holding>) -> Result<(), String> {
+    match holding {
+        None | Some(Holding { contents: 0, .. }) => Ok(()),
+        Some(Holding { contents, .. }) => Err(format!(
+            "parts of {contents} files lie on data server {number}, and would be lost; `meridian pool drain-data {number}` lists the files, so \
+             that they can be removed, or copied to new ones"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_server_that_says_that_it_holds_files_stays() {
+        let holding = |contents| Holding {
+            contents,
+            ..Holding::default()
+        };
+        assert_eq!(may_go(2, Some(holding(0))), Ok(()));
+        assert_eq!(may_go(2, None), Ok(()));
+        let refused = may_go(2, Some(holding(7))).unwrap_err();
+        assert!(refused.contains("parts of 7 files"), "{refused}");
+    }
+}

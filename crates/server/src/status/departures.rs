@@ -1,0 +1,140 @@
+//! A data server that is to be emptied, or is lost with all that lay there: what is asked about it, and what is answered.
+//!
+//! What must never enter: which files these are.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vfs::ShownText;
+
+/// A wish that a data server is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgetQuestion {
+    /// Which one.
+    pub number: u16,
+    /// Whether it is meant; otherwise it is only told what would be given up.
+    pub meant: bool,
+}
+
+/// What is given up with a data server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgetAnswer {
+    /// Which one.
+    pub number: u16,
+    /// Whether it is done.
+    pub done: bool,
+    /// How many files had something there.
+    pub files: u64,
+    /// Their paths in the tree, if there are not too many; the first of them.
+    pub paths: Vec<String>,
+}
+
+impl fmt::Display for ForgetAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ForgetAnswer { number, files, .. } = self;
+        match self.done {
+            true => write!(
+                f,
+                "Data server {number} is given up. Reading and writing what lay there gives an error (EIO)."
+            )?,
+            false => write!(
+                f,
+                "Data server {number} is to be given up for ever: it never comes back, and what lies there is lost."
+            )?,
+        }
+        write!(f, " Files of which a part lay there: {files}")?;
+        list(&self.paths, *files, f)
+    }
+}
+
+/// A line for each path, and how many there are besides.
+fn list(paths: &[String], files: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for path in paths {
+        write!(f, "\n  {}", ShownText(path))?;
+    }
+    match files.saturating_sub(paths.len() as u64) {
+        0 => Ok(()),
+        more => write!(f, "\n  and {more} more"),
+    }
+}
+
+/// A wish that a data server gets no new files, so that it can be emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainDataQuestion {
+    /// Which one.
+    pub number: u16,
+    /// It is to get new files again.
+    pub stop: bool,
+}
+
+/// What lies on a data server that is to be emptied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainDataAnswer {
+    /// Which one.
+    pub number: u16,
+    /// It gets new files again, and nothing was looked for.
+    pub stopped: bool,
+    /// How many files are striped over it.
+    pub files: u64,
+    /// Their paths in the tree, if there are not too many; the first of them.
+    pub paths: Vec<String>,
+}
+
+impl fmt::Display for DrainDataAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DrainDataAnswer { number, files, .. } = self;
+        if self.stopped {
+            return write!(f, "Data server {number} gets new files again.");
+        }
+        write!(
+            f,
+            "Data server {number} gets no new files. Files that are striped over it: {files}"
+        )?;
+        list(&self.paths, *files, f)?;
+        match files {
+            0 => write!(f, "\n`meridian pool remove {number}` removes it."),
+            _ => write!(
+                f,
+                "\nCopy each of them through a client, and rename the copy over it; then `meridian pool remove {number}`."
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_and_those_that_are_not_are_counted() {
+        let mut answer = ForgetAnswer {
+            number: 3,
+            done: false,
+            files: 12,
+            paths: vec!["/a".to_owned(), "/b\n".to_owned()],
+        };
+        let told = answer.to_string();
+        assert!(told.contains("to be given up for ever"), "{told}");
+        assert!(
+            told.ends_with("lay there: 12\n  /a\n  /b\\u{a}\n  and 10 more"),
+            "{told}"
+        );
+        (answer.done, answer.files) = (true, 2);
+        let told = answer.to_string();
+        assert!(told.contains("(EIO)") && !told.contains("more"), "{told}");
+        let mut answer = DrainDataAnswer {
+            number: 3,
+            stopped: false,
+            files: 0,
+            paths: Vec::new(),
+        };
+        assert!(
+            answer
+                .to_string()
+                .ends_with("`meridian pool remove 3` removes it.")
+        );
+        (answer.files, answer.paths) = (1, vec!["/a".to_owned()]);
+        let told = answer.to_string();
+        assert!(told.contains("over it: 1\n  /a\nCopy each"), "{told}");
+    }
+}
