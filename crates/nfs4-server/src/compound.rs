@@ -18,6 +18,7 @@ use crate::handle::{Handle, ObjectHandle};
 use crate::moving;
 use crate::namespace::Caller;
 use crate::ops::{self, SessionHealth};
+use crate::panics;
 use crate::repeats;
 use crate::reply::{self, Reply};
 use crate::service::Service;
@@ -245,7 +246,7 @@ pub(crate) async fn execute(
     service: &Service,
     connection: &Arc<dyn Connection>,
     caller: Caller,
-    mut args: CompoundArgs,
+    args: CompoundArgs,
     request_bytes: usize,
 ) -> Rope {
     if let Err(refusal) = check_header(&args) {
@@ -273,6 +274,17 @@ pub(crate) async fn execute(
         known: None,
         result_room: service.state().limits().response_bytes as usize,
     };
+    let tag = args.tag.clone();
+    let answered = panics::caught(|| "COMPOUND".to_owned(), answer(&mut compound, args)).await;
+    // A panic in an operation ends that one alone, so this one was before, between or behind them.
+    answered.unwrap_or_else(|| {
+        let refusal = Reply::refusal(&tag, NfsStat4::ServerFault);
+        finish(&compound, Some(&refusal));
+        refusal
+    })
+}
+
+async fn answer(compound: &mut Compound<'_>, mut args: CompoundArgs) -> Rope {
     let mut reply = Reply::new(&args.tag);
     let mut status = NfsStat4::Ok;
     while status == NfsStat4::Ok
@@ -283,18 +295,18 @@ pub(crate) async fn execute(
         }
         let result = match operation {
             Err(error) => malformed(&error, compound.minor_version),
-            Ok(operation) => match begin(&mut compound, &operation, &reply) {
+            Ok(operation) => match begin(compound, &operation, &reply) {
                 Begin::Replay(reply) => return reply,
                 Begin::Unknown(sequence) => {
-                    return repeats::answer(&mut compound, &sequence, args).await;
+                    return repeats::answer(compound, &sequence, args).await;
                 }
                 Begin::Refuse(number, status) => ResOp4::Failed(number, status),
                 Begin::Sequenced(result) => ResOp4::Sequence(Ok(result)),
                 Begin::Execute => {
-                    compound.result_room = reply.room(&compound);
-                    let result = run(&mut compound, operation).await;
+                    compound.result_room = reply.room(compound);
+                    let result = run(compound, operation).await;
                     match result.status() {
-                        UNCERTAIN => match repeats::put_off(&compound, &args.tag) {
+                        UNCERTAIN => match repeats::put_off(compound, &args.tag) {
                             Some(reply) => return reply,
                             None => ResOp4::Failed(result.opnum(), NfsStat4::Delay),
                         },
@@ -303,7 +315,7 @@ pub(crate) async fn execute(
                 }
             },
         };
-        status = reply.push(&compound, &result);
+        status = reply.push(compound, &result);
         compound.operation_index += 1;
     }
     let reply = reply.finish();
@@ -311,11 +323,18 @@ pub(crate) async fn execute(
         // What SEQUENCE alone says is kept in any case: it is small, and clients send it alone to find
         // out what became of a request that they gave up.
         let kept = session.cache || compound.operation_count == 1;
-        service
-            .state()
-            .finish_sequence(session.slot, kept.then(|| reply.clone()), service.now());
+        finish(compound, kept.then_some(&reply));
     }
     reply
+}
+
+/// Frees the slot of the session for the next request.
+fn finish(compound: &Compound<'_>, kept: Option<&Rope>) {
+    if let Some(session) = compound.session.filter(|_| !compound.is_repeat) {
+        let (service, kept) = (compound.service, kept.cloned());
+        let mut state = service.state();
+        state.finish_sequence(session.slot, kept, service.now());
+    }
 }
 
 /// Checks what can be refused before the first operation. The result then has none.

@@ -26,6 +26,7 @@ mod moving;
 mod namespace;
 mod observer;
 mod ops;
+mod panics;
 mod places;
 mod pseudo;
 mod records;

@@ -61,9 +61,10 @@ mod test_stateid;
 mod verify;
 mod write;
 
-use nfs4::{ArgOp4, NfsStat4, ResOp4};
+use nfs4::{ArgOp4, NfsStat4, Opnum, ResOp4};
 
 use crate::compound::Compound;
+use crate::panics;
 
 pub(crate) use io::IO_BYTES_MAX;
 pub(crate) use open::repeated as repeated_open;
@@ -74,9 +75,17 @@ fn status(outcome: Result<(), NfsStat4>) -> NfsStat4 {
     outcome.err().unwrap_or(NfsStat4::Ok)
 }
 
-/// Executes one operation.
+/// Executes one operation. Where it panics, it alone has failed: the reply tells of those before it, and is kept as any other.
+pub(crate) async fn execute(compound: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
+    let number = operation.opnum();
+    let name =
+        || Opnum::try_from(number).map_or_else(|_| number.to_string(), |name| format!("{name:?}"));
+    let result = panics::caught(name, dispatch(compound, operation)).await;
+    result.unwrap_or(ResOp4::Failed(number, NfsStat4::ServerFault))
+}
+
 #[rustfmt::skip]
-pub(crate) async fn execute(c: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
+async fn dispatch(c: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
     use ArgOp4 as Arg;
     use ResOp4 as Res;
     if let Some(server) = &c.service.data_server {

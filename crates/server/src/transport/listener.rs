@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -146,8 +147,14 @@ pub(crate) async fn accept(
                     exhausted = None;
                     transport.recover();
                 }
-                if let Some(closed) = welcome(stream, peer, &transport) {
-                    tell_of_crowd(&throttle, closed.address());
+                // Whatever becomes of one connection, the next one is accepted.
+                let welcomed = AssertUnwindSafe(|| welcome(stream, peer, &transport));
+                match catch_unwind(welcomed) {
+                    Ok(Some(closed)) => tell_of_crowd(&throttle, closed.address()),
+                    Ok(None) => {}
+                    Err(_) => {
+                        tracing::error!(%peer, "accepting a connection panicked, which is a fault of this program")
+                    }
                 }
             }
             Err(error) if is_about_one_connection(&error) => {}

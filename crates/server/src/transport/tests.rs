@@ -1,5 +1,7 @@
 //! Connections as a client sees them: raw bytes over real sockets, a service without exports behind.
 
+mod panics;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -7,7 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nfs4_server::{
-    CallbackError, Connection, Identity, Limits, Namespace, NoObserver, Service, ServiceOptions,
+    CallbackError, Connection, Export, Identity, Limits, Namespace, NoObserver, Service,
+    ServiceOptions,
 };
 use oncrpc::{
     AuthSys, CallHeader, Credentials, Groups, Message, OpaqueAuth, RecordSplitter, RejectedReply,
@@ -34,6 +37,10 @@ struct Fixture {
 }
 
 fn serve(limits: TransportLimits) -> Fixture {
+    serve_trees(Vec::new(), limits)
+}
+
+fn serve_trees(exports: Vec<Export>, limits: TransportLimits) -> Fixture {
     let files = tempfile::tempdir().unwrap();
     let records = DataDirectory::open_or_create(files.path())
         .unwrap()
@@ -52,7 +59,7 @@ fn serve(limits: TransportLimits) -> Fixture {
         observer: Arc::new(NoObserver),
         clock: Instant::now,
     };
-    let service = Service::new(Namespace::new(Vec::new()).unwrap(), options);
+    let service = Service::new(Namespace::new(exports).unwrap(), options);
     let transport = Transport::new(service, limits, RECORD_BYTES);
     let any_port = ListenAddress(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let listener = Listener::bind(any_port).unwrap();

@@ -1,0 +1,323 @@
+//! A tree whose operations panic: what a client hears of it, and what others do not.
+
+use std::sync::atomic::AtomicUsize;
+
+use async_trait::async_trait;
+use nfs4_client::{Options, ops};
+use nfs4_server::{AccessMode, AccessRule, NfsStat4, Squash};
+use store::{NewStore, Store, StoreOptions};
+use tokio::sync::Semaphore;
+use vfs::*;
+
+use super::*;
+
+/// A directory in which a lookup does as the name says. Nothing but it is looked at.
+struct Panicking {
+    near: Store,
+    /// How often a name was looked up.
+    lookups: AtomicUsize,
+    /// One permit lets the lookup of a slow name end.
+    slow: Semaphore,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_panics_is_answered_once_and_others_of_its_connection_go_on() {
+    let files = tempfile::tempdir().unwrap();
+    let tree = Panicking::new(&files);
+    let fixture = serve_trees(vec![export(tree.clone())], LIMITS);
+    let client = nfs4_client::Client::connect(Options::at(fixture.address))
+        .await
+        .unwrap();
+    let root = client.mount("/export").await.unwrap();
+    let slow = tokio::spawn({
+        let (client, root) = (client.clone(), root.clone());
+        async move { client.lookup(&root, "slow").await }
+    });
+    tree.until_looked_up(1).await;
+
+    let connection = client.session().connection(0).await.unwrap();
+    let credentials = &client.session().options().credentials;
+    for (number, name) in [(2, "panics at once"), (3, "panics later")] {
+        let mut slot = client.session().take_slot().await;
+        let request = |last| {
+            let sequence = nfs4::ArgOp4::Sequence(slot.sequence_args(true));
+            vec![sequence, ops::putfh(&root), last]
+        };
+        let asked = request(ops::lookup(name));
+        let reply = connection.compound(credentials, asked.clone()).await;
+        let reply = reply.unwrap();
+        let statuses: Vec<NfsStat4> = reply.results.iter().map(nfs4::ResOp4::status).collect();
+        let expected = [NfsStat4::Ok, NfsStat4::Ok, NfsStat4::ServerFault];
+        assert_eq!(
+            (statuses.as_slice(), reply.status),
+            (&expected[..], expected[2])
+        );
+        // The reply was kept: nothing panics a second time.
+        let again = connection.compound(credentials, asked).await.unwrap();
+        assert_eq!(again, reply);
+        assert_eq!(tree.lookups.load(Ordering::SeqCst), number);
+        slot.advance();
+        let next = vec![
+            nfs4::ArgOp4::Sequence(slot.sequence_args(true)),
+            ops::putfh(&root),
+            ops::lookup("nothing"),
+        ];
+        let next = connection.compound(credentials, next).await.unwrap();
+        assert_eq!(next.status, NfsStat4::NoEnt, "the slot is free");
+        tree.lookups.store(number, Ordering::SeqCst);
+        slot.advance();
+    }
+
+    tree.slow.add_permits(1);
+    let slow = slow.await.unwrap().unwrap_err();
+    assert_eq!(slow.status(), Some(NfsStat4::NoEnt), "{slow}");
+    let accepted = &fixture.transport.traffic().accepted;
+    assert_eq!(
+        accepted.load(Ordering::Relaxed),
+        1,
+        "no connection was lost"
+    );
+}
+
+fn export(tree: Arc<Panicking>) -> Export {
+    let everybody = AccessRule {
+        clients: "*".parse().unwrap(),
+        mode: AccessMode::ReadWrite,
+        squash: Squash::None,
+        anonymous_user: 65534,
+        anonymous_group: 65534,
+        secure: false,
+    };
+    Export::new("/export".parse().unwrap(), tree, vec![everybody])
+}
+
+impl Panicking {
+    fn new(files: &TempDir) -> Arc<Panicking> {
+        let options = StoreOptions::new(files.path().join("tree"));
+        Arc::new(Panicking {
+            near: Store::create(&options, &NewStore::default()).unwrap(),
+            lookups: AtomicUsize::new(0),
+            slow: Semaphore::new(0),
+        })
+    }
+
+    async fn until_looked_up(&self, count: usize) {
+        while self.lookups.load(Ordering::SeqCst) < count {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[async_trait]
+impl FileSystem for Panicking {
+    fn properties(&self) -> &Properties {
+        self.near.properties()
+    }
+
+    async fn space(&self) -> Result<Space> {
+        unreachable!()
+    }
+
+    async fn attributes(&self, id: ObjectId) -> Result<Attributes> {
+        self.near.attributes(id).await
+    }
+
+    async fn lookup(
+        &self,
+        who: &vfs::Credentials,
+        id: ObjectId,
+        name: &Name,
+    ) -> Result<Attributes> {
+        self.lookups.fetch_add(1, Ordering::SeqCst);
+        match name.as_bytes() {
+            b"panics at once" => panic!("at once"),
+            b"panics later" => {
+                tokio::task::yield_now().await;
+                panic!("later");
+            }
+            b"slow" => self.slow.acquire().await.unwrap().forget(),
+            _ => {}
+        }
+        self.near.lookup(who, id, name).await
+    }
+
+    async fn set_attributes(
+        &self,
+        _: AccessCheck<'_>,
+        _: ObjectId,
+        _: &SetAttributes,
+    ) -> Result<Attributes> {
+        unreachable!()
+    }
+
+    async fn parent(&self, _: &vfs::Credentials, _: ObjectId) -> Result<Attributes> {
+        unreachable!()
+    }
+
+    async fn read_directory(
+        &self,
+        _: &vfs::Credentials,
+        _: ObjectId,
+        _: Cookie,
+        _: usize,
+    ) -> Result<DirectoryPage> {
+        unreachable!()
+    }
+
+    async fn create(
+        &self,
+        _: &vfs::Credentials,
+        _: ObjectId,
+        _: &Name,
+        _: NewObject,
+        _: &SetAttributes,
+    ) -> Result<Created> {
+        unreachable!()
+    }
+
+    async fn remove(&self, _: &vfs::Credentials, _: ObjectId, _: &Name) -> Result<DirectoryChange> {
+        unreachable!()
+    }
+
+    async fn rename(
+        &self,
+        _: &vfs::Credentials,
+        _: (ObjectId, &Name),
+        _: (ObjectId, &Name),
+    ) -> Result<(DirectoryChange, DirectoryChange)> {
+        unreachable!()
+    }
+
+    async fn link(
+        &self,
+        _: &vfs::Credentials,
+        _: ObjectId,
+        _: ObjectId,
+        _: &Name,
+    ) -> Result<DirectoryChange> {
+        unreachable!()
+    }
+
+    async fn read_link(&self, _: &vfs::Credentials, _: ObjectId) -> Result<Bytes> {
+        unreachable!()
+    }
+
+    async fn open(
+        &self,
+        _: AccessCheck<'_>,
+        _: ObjectId,
+        _: &OpenOwner,
+        _: Share,
+    ) -> Result<Attributes> {
+        unreachable!()
+    }
+
+    async fn downgrade(&self, _: ObjectId, _: &OpenOwner, _: Share) -> Result<()> {
+        unreachable!()
+    }
+
+    async fn close(&self, _: ObjectId, _: &OpenOwner) -> Result<()> {
+        unreachable!()
+    }
+
+    async fn lock(&self, _: ObjectId, _: &LockOwner, _: ByteRange, _: LockKind) -> Result<()> {
+        unreachable!()
+    }
+
+    async fn test_lock(
+        &self,
+        _: ObjectId,
+        _: &LockOwner,
+        _: ByteRange,
+        _: LockKind,
+    ) -> Result<Option<LockConflict>> {
+        unreachable!()
+    }
+
+    async fn unlock(&self, _: ObjectId, _: &LockOwner, _: ByteRange) -> Result<()> {
+        unreachable!()
+    }
+
+    async fn holds_lock(&self, _: ObjectId, _: &LockOwner) -> Result<bool> {
+        unreachable!()
+    }
+
+    async fn read(&self, _: AccessCheck<'_>, _: ObjectId, _: u64, _: u32) -> Result<ReadData> {
+        unreachable!()
+    }
+
+    async fn write(
+        &self,
+        _: AccessCheck<'_>,
+        _: ObjectId,
+        _: u64,
+        _: Bytes,
+        _: Stability,
+    ) -> Result<Written> {
+        unreachable!()
+    }
+
+    async fn commit(&self, _: ObjectId, _: u64, _: u32) -> Result<Commitment> {
+        unreachable!()
+    }
+
+    async fn seek(
+        &self,
+        _: AccessCheck<'_>,
+        _: ObjectId,
+        _: u64,
+        _: SeekTarget,
+    ) -> Result<Option<u64>> {
+        unreachable!()
+    }
+
+    async fn allocate(&self, _: AccessCheck<'_>, _: ObjectId, _: Extent) -> Result<()> {
+        unreachable!()
+    }
+
+    async fn deallocate(&self, _: AccessCheck<'_>, _: ObjectId, _: Extent) -> Result<()> {
+        unreachable!()
+    }
+
+    async fn xattr(&self, _: &vfs::Credentials, _: ObjectId, _: &XattrName) -> Result<Bytes> {
+        unreachable!()
+    }
+
+    async fn set_xattr(
+        &self,
+        _: &vfs::Credentials,
+        _: ObjectId,
+        _: &XattrName,
+        _: Bytes,
+        _: XattrMode,
+    ) -> Result<DirectoryChange> {
+        unreachable!()
+    }
+
+    async fn remove_xattr(
+        &self,
+        _: &vfs::Credentials,
+        _: ObjectId,
+        _: &XattrName,
+    ) -> Result<DirectoryChange> {
+        unreachable!()
+    }
+
+    async fn xattrs(
+        &self,
+        _: &vfs::Credentials,
+        _: ObjectId,
+        _: u64,
+        _: usize,
+    ) -> Result<XattrPage> {
+        unreachable!()
+    }
+
+    async fn end_reclaim(&self) -> Result<()> {
+        unreachable!()
+    }
+
+    async fn sync(&self) -> Result<()> {
+        unreachable!()
+    }
+}
