@@ -27,8 +27,9 @@ use crate::state::{Callback, CallbackEnd, ClientId, FileKey};
 const WAITERS_PER_FILE: usize = 64;
 /// Words for one client that wait until it has answered another.
 const WORDS_PER_CLIENT: usize = 1024;
-/// Files with waiters.
-const FILES: usize = 4096;
+/// Waiters of one client, and of all of them; further ones are left to asking again, too.
+const WAITERS_OF_CLIENT: usize = 1024;
+const WAITERS: usize = 16_384;
 /// The most bytes that an RPC header with AUTH_SYS credentials takes (RFC 5531, section 9 and appendix A).
 const RPC_CALL_HEADER_BYTES: usize = 6 * 4 + 8 + 400 + 8;
 
@@ -57,27 +58,59 @@ enum Word {
 /// Who waits for which file's locks, and who is about to hear of it.
 #[derive(Debug, Default)]
 pub(crate) struct Callbacks {
-    waiting: Mutex<HashMap<FileKey, Vec<LockWaiter>>>,
+    waiting: Mutex<Waiting>,
     /// The words that clients are still to hear, one after the other. A client that is in here has a task
     /// that calls it.
     words: Mutex<HashMap<ClientId, VecDeque<Word>>>,
 }
 
-impl Callbacks {
-    /// Remembers a waiter, as far as there is room.
-    pub(crate) fn wait(&self, file: FileKey, waiter: LockWaiter) {
-        let mut waiting = lock(&self.waiting);
-        if waiting.len() >= FILES && !waiting.contains_key(&file) {
-            return;
-        }
-        let waiters = waiting.entry(file).or_default();
-        if waiters.len() < WAITERS_PER_FILE && !waiters.contains(&waiter) {
-            waiters.push(waiter);
+/// Who waits for locks.
+#[derive(Debug, Default)]
+struct Waiting {
+    files: HashMap<FileKey, Vec<LockWaiter>>,
+    /// How many of them each client has.
+    of_clients: HashMap<ClientId, usize>,
+    count: usize,
+}
+
+impl Waiting {
+    fn add(&mut self, file: FileKey, waiter: LockWaiter) {
+        let of_client = self.of_clients.get(&waiter.client).copied();
+        let of_client = of_client.unwrap_or_default();
+        let of_file = self.files.get(&file).map_or(&[][..], Vec::as_slice);
+        let fits = self.count < WAITERS
+            && of_client < WAITERS_OF_CLIENT
+            && of_file.len() < WAITERS_PER_FILE;
+        if fits && !of_file.contains(&waiter) {
+            self.count += 1;
+            self.of_clients.insert(waiter.client, of_client + 1);
+            self.files.entry(file).or_default().push(waiter);
         }
     }
 
+    fn take(&mut self, file: FileKey) -> Vec<LockWaiter> {
+        let taken = self.files.remove(&file).unwrap_or_default();
+        self.count -= taken.len();
+        for waiter in &taken {
+            if let Some(count) = self.of_clients.get_mut(&waiter.client) {
+                *count -= 1;
+                if *count == 0 {
+                    self.of_clients.remove(&waiter.client);
+                }
+            }
+        }
+        taken
+    }
+}
+
+impl Callbacks {
+    /// Remembers a waiter, as far as there is room.
+    pub(crate) fn wait(&self, file: FileKey, waiter: LockWaiter) {
+        lock(&self.waiting).add(file, waiter);
+    }
+
     fn take(&self, file: FileKey) -> Vec<LockWaiter> {
-        lock(&self.waiting).remove(&file).unwrap_or_default()
+        lock(&self.waiting).take(file)
     }
 
     /// Puts a word in line. Whether nobody calls the client yet.
@@ -276,5 +309,59 @@ fn end_of(reply: &CbCompoundRes) -> CallbackEnd {
     match reply.results.first().map(CbResOp4::status) {
         Some(NfsStat4::Ok | NfsStat4::RetryUncachedRep) => CallbackEnd::Executed,
         _ => CallbackEnd::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vfs::ObjectId;
+
+    use super::*;
+
+    fn file(number: usize) -> FileKey {
+        FileKey {
+            tree: 0,
+            object: ObjectId::from_u64(number as u64),
+        }
+    }
+
+    fn waiter(client: usize, owner: usize) -> LockWaiter {
+        LockWaiter {
+            client: ClientId(client as u64),
+            owner: Bytes::from(owner.to_string()),
+            handle: NfsFh4::default(),
+        }
+    }
+
+    #[test]
+    fn one_client_that_waits_for_everything_leaves_room_for_others() {
+        let mut waiting = Waiting::default();
+        for number in 0..2 * WAITERS_OF_CLIENT {
+            waiting.add(file(number), waiter(1, 0));
+        }
+        assert_eq!(waiting.count, WAITERS_OF_CLIENT);
+        waiting.add(file(0), waiter(2, 0));
+        waiting.add(file(0), waiter(2, 0));
+        assert_eq!(waiting.take(file(0)), [waiter(1, 0), waiter(2, 0)]);
+        waiting.add(file(7), waiter(1, 1));
+        assert_eq!(waiting.take(file(7)), [waiter(1, 0), waiter(1, 1)]);
+    }
+
+    #[test]
+    fn waiters_are_bounded_for_a_file_and_in_all() {
+        let mut waiting = Waiting::default();
+        for client in 0..2 * WAITERS_PER_FILE {
+            waiting.add(file(0), waiter(client, 0));
+        }
+        assert_eq!(waiting.count, WAITERS_PER_FILE);
+        for number in 0..2 * WAITERS {
+            waiting.add(file(1 + number), waiter(number, 0));
+        }
+        assert_eq!(waiting.count, WAITERS);
+        for number in 0..=2 * WAITERS {
+            waiting.take(file(number));
+        }
+        assert!(waiting.files.is_empty() && waiting.of_clients.is_empty());
+        assert_eq!(waiting.count, 0);
     }
 }

@@ -282,3 +282,25 @@ async fn reclaims_of_locks_have_their_time() {
     };
     assert_eq!(scene.try_lock(reclaim).await, NfsStat4::NoGrace);
 }
+
+/// One lock in so many pieces as one may have of a file: whoever wanted one more was told to wait, for what it held itself.
+#[tokio::test]
+async fn who_has_too_many_ranges_locked_gets_an_error_and_need_not_wait() {
+    const PIECES: u64 = 16_384;
+    let scene = Scene::new().await;
+    let mut lock = scene.lock("owner", 0, u64::MAX).await;
+    for piece in 1..PIECES {
+        lock = scene.unlock(lock, 2 * piece, 1).await;
+    }
+    let one_more = locku(lock, 2 * PIECES, 1);
+    let refused = scene.client.status_on(&scene.handle, [one_more]).await;
+    assert_eq!(refused, NfsStat4::ServerFault);
+    let refused = scene.try_lock(next_lock(lock, 2, 1)).await;
+    assert_eq!(refused, NfsStat4::ServerFault);
+    // What makes less of them is done.
+    lock = scene.unlock(lock, 0, 100).await;
+    let granted = next_lock(lock, 2, 1);
+    lock = scene.client.lock_on(&scene.handle, granted).await;
+    scene.unlock(lock, 0, u64::MAX).await;
+    assert_eq!(scene.range_in_the_way().await, None);
+}

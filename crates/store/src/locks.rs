@@ -5,11 +5,14 @@
 //! lock that is taken learns who holds it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use vfs::{ByteRange, Error, LockConflict, LockKind, LockOwner, ObjectId, Result};
 
 /// The most separate ranges that can be locked in one file.
 const MAX_RANGES: usize = 16_384;
+/// The most that one client can have locked, in all files together.
+const MAX_RANGES_OF_CLIENT: usize = 65_536;
 
 /// One lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub(crate) struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     files: HashMap<ObjectId, Vec<Held>>,
+    /// How many ranges each client has locked in all of them.
+    of_clients: HashMap<Arc<[u8]>, usize>,
 }
 
 impl Locks {
@@ -47,7 +52,7 @@ impl Locks {
         })
     }
 
-    /// Locks a range, whatever the same owner held of it before.
+    /// Locks a range, whatever the same owner held of it before. [`Error::NoSpace`] when there would be too many.
     pub(crate) fn lock(
         &mut self,
         id: ObjectId,
@@ -58,11 +63,11 @@ impl Locks {
         if let Some(conflict) = self.conflict(id, owner, range, kind) {
             return Err(Error::Locked(Box::new(conflict)));
         }
-        let locks = self.files.entry(id).or_default();
         // A lock in the middle of another splits it in two and is a third.
-        if locks.len() + 2 > MAX_RANGES {
-            return Err(Error::Delay);
-        }
+        let more = if self.splits(id, owner, range) { 2 } else { 1 };
+        self.check_room(id, owner, more)?;
+        let locks = self.files.entry(id).or_default();
+        let before = locks.len();
         release(locks, owner, range);
         let whole = absorb_neighbours(locks, owner, range, kind);
         locks.push(Held {
@@ -70,34 +75,58 @@ impl Locks {
             range: whole,
             kind,
         });
+        let after = locks.len();
+        self.recount(owner, before, after);
         Ok(())
     }
 
-    /// Unlocks what the owner holds of a range. Releasing part of a lock leaves up to two.
+    /// Unlocks what the owner holds of a range. Releasing part of a lock leaves up to two: [`Error::NoSpace`] when these are
+    /// too many.
     pub(crate) fn unlock(
         &mut self,
         id: ObjectId,
         owner: &LockOwner,
         range: ByteRange,
     ) -> Result<()> {
+        if self.splits(id, owner, range) {
+            self.check_room(id, owner, 1)?;
+        }
         let Some(locks) = self.files.get_mut(&id) else {
             return Ok(());
         };
-        if locks.len() + 1 > MAX_RANGES {
-            let whole = |held: &Held| {
-                range.start() <= held.range.start() && held.range.last() <= range.last()
-            };
-            let splits =
-                |held: &Held| held.owner == *owner && held.range.overlaps(range) && !whole(held);
-            if locks.iter().any(splits) {
-                return Err(Error::Delay);
-            }
-        }
+        let before = locks.len();
         release(locks, owner, range);
+        let after = locks.len();
         if locks.is_empty() {
             self.files.remove(&id);
         }
+        self.recount(owner, before, after);
         Ok(())
+    }
+
+    /// Whether a lock of this owner reaches beyond both ends of a range.
+    fn splits(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> bool {
+        let surrounds =
+            |held: &Held| held.range.start() < range.start() && range.last() < held.range.last();
+        let mut locks = self.of(id).iter();
+        locks.any(|held| held.owner == *owner && surrounds(held))
+    }
+
+    /// Whether there may be so many ranges more.
+    fn check_room(&self, id: ObjectId, owner: &LockOwner, more: usize) -> Result<()> {
+        let of_client = self.of_clients.get(&owner.client).copied();
+        let fits = self.of(id).len() + more <= MAX_RANGES
+            && of_client.unwrap_or_default() + more <= MAX_RANGES_OF_CLIENT;
+        if fits { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// A file has so many ranges locked, and had so many before; only the client of this owner has more or less.
+    fn recount(&mut self, owner: &LockOwner, before: usize, after: usize) {
+        let count = self.of_clients.entry(owner.client.clone()).or_default();
+        *count = (*count + after).saturating_sub(before);
+        if *count == 0 {
+            self.of_clients.remove(&owner.client);
+        }
     }
 
     pub(crate) fn holds(&self, id: ObjectId, owner: &LockOwner) -> bool {
@@ -121,19 +150,24 @@ impl Locks {
         holders
     }
 
-    /// A table with the locks of one file only, to try something.
-    pub(crate) fn alone(&self, id: ObjectId) -> Locks {
-        let mut alone = Locks::default();
-        alone.replace(id, self.of(id).to_vec());
-        alone
+    /// A table with the locks of one file only, to try what this owner wants of it.
+    pub(crate) fn alone(&self, id: ObjectId, owner: &LockOwner) -> Locks {
+        let of_client = self.of_clients.get_key_value(&owner.client);
+        let of_client = of_client.map(|(client, count)| (client.clone(), *count));
+        Locks {
+            files: HashMap::from([(id, self.of(id).to_vec())]),
+            of_clients: of_client.into_iter().collect(),
+        }
     }
 
     /// Sets all locks of a file. Returns whether they were others before.
     pub(crate) fn replace(&mut self, id: ObjectId, held: Vec<Held>) -> bool {
         let changed = self.of(id) != held;
-        if held.is_empty() {
-            self.files.remove(&id);
-        } else {
+        self.forget(id);
+        for one in &held {
+            self.recount(&one.owner, 0, 1);
+        }
+        if !held.is_empty() {
             self.files.insert(id, held);
         }
         changed
@@ -146,7 +180,9 @@ impl Locks {
 
     /// Forgets the locks of an object that is gone.
     pub(crate) fn forget(&mut self, id: ObjectId) {
-        self.files.remove(&id);
+        for one in self.files.remove(&id).unwrap_or_default() {
+            self.recount(&one.owner, 1, 0);
+        }
     }
 }
 
@@ -288,28 +324,63 @@ mod tests {
         assert_eq!(held(&locks).len(), 2);
     }
 
+    /// Locks so many separate ranges of a file, or as many as it may.
+    fn lock_many(locks: &mut Locks, file: ObjectId, owner: &LockOwner, count: usize) -> usize {
+        let places = (0..count as u64).map(|place| bytes(2 * place, 2 * place));
+        let granted = |range: &ByteRange| {
+            let outcome = locks.lock(file, owner, *range, LockKind::Read);
+            assert!(matches!(outcome, Ok(()) | Err(Error::NoSpace)));
+            outcome.is_ok()
+        };
+        places.take_while(granted).count()
+    }
+
+    const NEXT: u64 = 1 << 40;
+
     #[test]
-    fn the_number_of_ranges_is_bounded() {
+    fn the_number_of_ranges_in_a_file_is_bounded() {
         let mut locks = Locks::default();
-        for place in 0..MAX_RANGES as u64 {
-            if locks
-                .lock(
-                    FILE,
-                    &owner("a"),
-                    bytes(2 * place, 2 * place),
-                    LockKind::Read,
-                )
-                .is_err()
-            {
-                break;
-            }
-        }
-        let next = bytes(1 << 40, 1 << 40);
-        assert_eq!(
-            locks.lock(FILE, &owner("a"), next, LockKind::Read),
-            Err(Error::Delay)
-        );
+        let most = lock_many(&mut locks, FILE, &owner("a"), MAX_RANGES + 1);
+        assert_eq!(most, MAX_RANGES);
+        let next = bytes(NEXT, NEXT);
+        let refused = locks.lock(FILE, &owner("b"), next, LockKind::Read);
+        assert_eq!(refused, Err(Error::NoSpace));
         locks.unlock(FILE, &owner("a"), bytes(0, 100)).unwrap();
-        locks.lock(FILE, &owner("a"), next, LockKind::Read).unwrap();
+        locks.lock(FILE, &owner("b"), next, LockKind::Read).unwrap();
+    }
+
+    #[test]
+    fn the_number_of_ranges_of_a_client_is_bounded_over_all_files() {
+        const EACH: usize = 128;
+        let mut locks = Locks::default();
+        let files = (0..=MAX_RANGES_OF_CLIENT / EACH).map(|file| ObjectId::from_u64(file as u64));
+        let mut locked = 0;
+        for (file, name) in files.clone().zip(["a", "b"].iter().cycle()) {
+            locked += lock_many(&mut locks, file, &owner(name), EACH);
+        }
+        assert_eq!(locked, MAX_RANGES_OF_CLIENT);
+        let (next, other) = (
+            bytes(NEXT, NEXT),
+            LockOwner {
+                client: b"other"[..].into(),
+                ..owner("a")
+            },
+        );
+        let mut tried = locks.alone(FILE, &owner("c"));
+        for table in [&mut locks, &mut tried] {
+            let refused = table.lock(FILE, &owner("c"), next, LockKind::Read);
+            assert_eq!(refused, Err(Error::NoSpace));
+            table.lock(FILE, &other, next, LockKind::Read).unwrap();
+        }
+        // Half of a lock is one more, all of it is one less.
+        locks.unlock(FILE, &other, next).unwrap();
+        locks.forget(FILE);
+        locks
+            .lock(FILE, &owner("c"), bytes(0, 9), LockKind::Read)
+            .unwrap();
+        for file in files {
+            locks.replace(file, Vec::new());
+        }
+        assert!(locks.of_clients.is_empty() && locks.files.is_empty());
     }
 }

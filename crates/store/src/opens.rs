@@ -126,7 +126,9 @@ impl Operation {
             // LOCK cannot say that a disk is full (RFC 8881, section 15.2): the client waits.
             let mutation = self.begin(Demand::Change).await.map_err(wait_for_room)?;
             self.object(id)?.file()?;
-            return self.change_locks(mutation, id, |locks| locks.lock(id, owner, range, kind));
+            return self.change_locks(mutation, id, owner, |locks| {
+                locks.lock(id, owner, range, kind)
+            });
         }
         // The table's lock first: a removal takes it to forget the locks of what is gone.
         let mut locks = self.locks();
@@ -134,23 +136,24 @@ impl Operation {
         locks.lock(id, owner, range, kind)
     }
 
-    /// Changes the locks of a file in a way that other replicas are told of, if the commit hook has nothing
+    /// Changes what an owner has locked of a file in a way that other replicas are told of, if the commit hook has nothing
     /// against it.
     fn change_locks(
         &self,
         mut mutation: Mutation<'_>,
         id: ObjectId,
+        owner: &LockOwner,
         change: impl FnOnce(&mut Locks) -> Result<()>,
     ) -> Result<()> {
         // Whoever else changes them holds the writer's lock too.
-        let mut tried = self.locks().alone(id);
+        let mut tried = self.locks().alone(id, owner);
         change(&mut tried)?;
         let held = tried.of(id).to_vec();
         if self.locks().of(id) == held {
             return Ok(());
         }
         let touched = mutation.touched(id)?;
-        let row = encode_locks(&held).ok_or(Error::Delay)?;
+        let row = encode_locks(&held).ok_or(Error::NoSpace)?;
         let row = (!held.is_empty()).then_some(&row[..]);
         mutation.tell_of(id, Table::Locks, row)?;
         mutation.then(move |inner, _| {
@@ -168,7 +171,7 @@ impl Operation {
     ) -> Result<()> {
         if self.is_replicated() && self.locks().holds(id, owner) {
             let mutation = self.begin_release().await?;
-            return self.change_locks(mutation, id, |locks| locks.unlock(id, owner, range));
+            return self.change_locks(mutation, id, owner, |locks| locks.unlock(id, owner, range));
         }
         self.locks().unlock(id, owner, range)
     }

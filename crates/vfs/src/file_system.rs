@@ -310,7 +310,8 @@ pub trait FileSystem: Send + Sync + 'static {
     async fn close(&self, id: ObjectId, owner: &OpenOwner) -> Result<()>;
 
     /// Locks a range, replacing what the same owner held of it.
-    /// [`crate::Error::Locked`] names a lock in the way.
+    /// [`crate::Error::Locked`] names a lock in the way, [`crate::Error::NoSpace`] stands for as many locked ranges as there
+    /// may be of this file, or of this client in all files.
     async fn lock(
         &self,
         id: ObjectId,
@@ -328,7 +329,8 @@ pub trait FileSystem: Send + Sync + 'static {
         kind: LockKind,
     ) -> Result<Option<LockConflict>>;
 
-    /// Unlocks what the owner holds of a range, splitting locks where needed.
+    /// Unlocks what the owner holds of a range, splitting locks where needed. [`crate::Error::NoSpace`] when that would make
+    /// more of them than there may be.
     async fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()>;
 
     /// Whether the owner holds a lock on the file.

@@ -1,8 +1,12 @@
 //! LOCK (RFC 8881, section 18.10).
 
+use std::net::SocketAddr;
+use std::time::Instant;
+
 use nfs4::{
     Lock4Denied, LockArgs, LockRes, LockResOk, Locker4, NfsLockType4, NfsStat4, StateOwner4,
 };
+use throttle::Throttle;
 use vfs::{ByteRange, LockConflict, LockKind};
 use xdr::Bytes;
 
@@ -12,6 +16,10 @@ use crate::handle::ObjectHandle;
 use crate::service::Service;
 use crate::state::{LockGrant, Reclaim};
 use crate::status::{OrStatus, status_of};
+
+/// What is told of clients that get no more locks, once and then in sums.
+static TOO_MANY: Throttle = Throttle::new();
+const RANGES: throttle::Subject = ("too many locked ranges", 0);
 
 pub(crate) async fn lock(compound: &mut Compound<'_>, args: LockArgs) -> LockRes {
     match attempt(compound, &args).await {
@@ -52,7 +60,11 @@ async fn attempt(
     if reclaim == Reclaim::Yes && (service.state().must_prove(session.client) || went_on()) {
         prove(&object, &grant, range, kind).await?;
     }
-    let mut outcome = try_lock(&object, &grant, range, kind).await?;
+    let peer = compound.connection.peer();
+    let refused = |error: vfs::Error| refusal(&error, peer);
+    let mut outcome = try_lock(&object, &grant, range, kind)
+        .await
+        .map_err(refused)?;
     if outcome.is_err() && reclaim == Reclaim::Yes {
         return Err(NfsStat4::ReclaimConflict);
     }
@@ -64,7 +76,9 @@ async fn attempt(
         };
         service.callbacks.wait(file, waiter);
         // The lock may have been given back before anybody knew of the waiter.
-        outcome = try_lock(&object, &grant, range, kind).await?;
+        outcome = try_lock(&object, &grant, range, kind)
+            .await
+            .map_err(refused)?;
     }
     if let Err(conflict) = outcome {
         return Ok(Err(denied(service, &conflict)));
@@ -138,7 +152,7 @@ async fn try_lock(
     grant: &LockGrant,
     range: ByteRange,
     kind: LockKind,
-) -> Result<Result<(), Box<LockConflict>>, NfsStat4> {
+) -> vfs::Result<Result<(), Box<LockConflict>>> {
     match object
         .export
         .file_system
@@ -147,8 +161,23 @@ async fn try_lock(
     {
         Ok(()) => Ok(Ok(())),
         Err(vfs::Error::Locked(conflict)) => Ok(Err(conflict)),
-        Err(error) => Err(status_of(&error)),
+        Err(error) => Err(error),
     }
+}
+
+/// The status of LOCK or LOCKU that a file system refuses. Neither can say that there is room for no more locks (RFC 8881,
+/// section 15.2), and who was told to wait would wait for what it holds itself.
+pub(super) fn refusal(error: &vfs::Error, peer: SocketAddr) -> NfsStat4 {
+    if *error != vfs::Error::NoSpace {
+        return status_of(error);
+    }
+    if let Some(sum) = TOO_MANY.failed(RANGES, Instant::now()) {
+        tracing::warn!(
+            %peer, %sum,
+            "too many locked ranges, of the client or of the file: it gets no more, and an error"
+        );
+    }
+    NfsStat4::ServerFault
 }
 
 /// The byte range of a LOCK, LOCKT or LOCKU.

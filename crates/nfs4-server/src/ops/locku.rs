@@ -2,9 +2,8 @@
 
 use nfs4::{LockuArgs, LockuResOk, NfsStat4};
 
-use super::lock::byte_range;
+use super::lock::{byte_range, refusal};
 use crate::compound::Compound;
-use crate::status::OrStatus;
 
 pub(crate) async fn locku(
     compound: &mut Compound<'_>,
@@ -23,7 +22,7 @@ pub(crate) async fn locku(
         .file_system
         .unlock(object.id, &grant.owner, range)
         .await
-        .or_status()?;
+        .map_err(|error| refusal(&error, compound.connection.peer()))?;
     let stateid = service.state().record_lock(session.client, &grant, file)?;
     service.locks_changed(file);
     compound.current_stateid = Some(stateid);

@@ -17,7 +17,7 @@ const WRITE: u8 = 2;
 const DENY_READ: u8 = 4;
 const DENY_WRITE: u8 = 8;
 
-/// Longer lists than this are not carried; whoever wants one more lock has to wait.
+/// Longer lists than this are not carried: nobody gets one more lock.
 const MAX_LIST_BYTES: usize = 1 << 20;
 
 /// All locks of a file. `None` when there are too many.
