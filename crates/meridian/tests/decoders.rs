@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use inputs::Numbers;
 
 /// Mutations for each target, and as many random inputs.
-const ROUNDS: usize = 3000;
+const ROUNDS: usize = 10_000;
 
 /// The names of a folder of `fuzz`, without endings.
 fn names(folder: &str) -> BTreeSet<String> {

@@ -140,6 +140,7 @@ pub(crate) fn parse_intent(key: &[u8], row: &[u8]) -> Option<Owed> {
 
 /// What [`crate::decode_as_anything`] says.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
+    let _ = parse_unsettled(bytes, &[VERSION]);
     let server = [SERVERS, &1_u16.to_be_bytes()].concat();
     if let Some((number, known)) = parse_standing(&server, bytes) {
         assert_eq!(standing(number, known), (server, Some(bytes.to_vec())));
