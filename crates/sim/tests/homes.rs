@@ -1,41 +1,30 @@
 //! Homes under random failures answer as one tree would. `HOMES_SEED` runs one seed again with a trace, `HOMES_SEEDS` sets how
 //! many are run.
 
+mod harness;
+
+use harness::{random_runs, shown_without};
 use homes::Rules;
 use sim::Violation;
 use sim::homes::{Plan, World};
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
-
-fn run(seed: u64, switch: fn(&mut Rules)) -> Result<u64, Violation> {
+fn run(seed: u64, traced: bool, switch: fn(&mut Rules)) -> Result<u64, Violation> {
     let mut plan = Plan::draw(seed);
     switch(&mut plan.rules);
     let mut world = World::new(&plan);
+    world.traced = traced;
     world.run()?;
     Ok(world.count)
 }
 
 #[test]
 fn random_runs_answer_as_one_tree() {
-    if let Some(seed) = number("HOMES_SEED") {
-        let mut world = World::new(&Plan::draw(seed));
-        world.traced = true;
-        world
-            .run()
-            .unwrap_or_else(|violation| panic!("{violation}"));
-        return;
-    }
-    let seeds = number("HOMES_SEEDS").unwrap_or(150);
-    let mut count = 0;
-    for seed in 0..seeds {
-        match run(seed, |_| {}) {
-            Ok(done) => count += done,
-            Err(violation) => panic!("{violation}; the same with HOMES_SEED={seed}"),
-        }
-    }
-    assert!(count > 10 * seeds, "only {count} operations were done");
+    let done = random_runs("HOMES", 150, |seed, traced| run(seed, traced, |_| {}));
+    let count: u64 = done.iter().sum();
+    assert!(
+        count >= 10 * done.len() as u64,
+        "only {count} operations were done"
+    );
 }
 
 /// A rule, what switches it off, and a seed that shows it, from which on is searched.
@@ -97,13 +86,8 @@ const NEEDED: &[Needed] = &[
 #[test]
 fn each_rule_is_needed() {
     for (name, switch, first) in NEEDED {
-        let broken = (*first..first + 2000).find_map(|seed| run(seed, *switch).err());
-        let Some(broken) = broken else {
-            panic!("{name}: no run breaks anything without it");
-        };
-        let (seed, _) = broken.at;
-        if let Err(violation) = run(seed, |_| {}) {
-            panic!("with {name} in force: {violation}");
-        }
+        let without = |seed| run(seed, false, *switch);
+        let with = |seed| run(seed, false, |_| {});
+        shown_without(name, *first..first + 2000, without, with);
     }
 }

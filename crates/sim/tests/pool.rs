@@ -1,35 +1,24 @@
 //! A pool under random failures keeps its invariants, and each of its rules is needed. `POOL_SEED` runs one seed again with a trace,
 //! `POOL_SEEDS` sets how many are run.
 
+mod harness;
+
+use harness::{number, random_runs, shown_without};
 use pool::Rules;
 use sim::Violation;
 use sim::pool::{Node, Plan, World};
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
-
-fn run(seed: u64, switch: fn(&mut Rules)) -> Result<(), Violation> {
+fn run(seed: u64, traced: bool, switch: fn(&mut Rules)) -> Result<(), Violation> {
     let mut plan = Plan::draw(seed);
     switch(&mut plan.rules);
-    World::new(&plan).run()
+    let mut world = World::new(&plan);
+    world.traced = traced;
+    world.run()
 }
 
 #[test]
 fn random_runs_keep_every_invariant() {
-    if let Some(seed) = number("POOL_SEED") {
-        let mut world = World::new(&Plan::draw(seed));
-        world.traced = true;
-        world
-            .run()
-            .unwrap_or_else(|violation| panic!("{violation}"));
-        return;
-    }
-    for seed in 0..number("POOL_SEEDS").unwrap_or(200) {
-        if let Err(violation) = run(seed, |_| {}) {
-            panic!("{violation}; the same with POOL_SEED={seed}");
-        }
-    }
+    random_runs("POOL", 200, |seed, traced| run(seed, traced, |_| {}));
 }
 
 /// A rule, what switches it off, and the invariants that may break without it. The other rules are in `pool_scripted.rs`.
@@ -101,15 +90,10 @@ fn each_rule_is_needed() {
         .iter()
         .map(|(name, switch, invariants)| {
             std::thread::spawn(move || {
-                let broken = (0..seeds).find_map(|seed| run(seed, *switch).err());
-                let Some(broken) = broken else {
-                    panic!("{name}: no run breaks anything without it");
-                };
+                let without = |seed| run(seed, false, *switch);
+                let with = |seed| run(seed, false, |_| {});
+                let broken = shown_without(name, 0..seeds, without, with);
                 assert!(invariants.contains(&broken.invariant), "{name}: {broken}");
-                let (seed, _) = broken.at;
-                if let Err(violation) = run(seed, |_| {}) {
-                    panic!("with {name} in force: {violation}");
-                }
             })
         })
         .collect();

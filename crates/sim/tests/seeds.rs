@@ -1,6 +1,9 @@
 //! Random runs, every invariant after every step. A failing run is reduced and printed as a scenario;
 //! `SIM_SEED` runs a seed or a scenario again with a trace, `SIM_SEEDS` sets how many are run.
 
+mod harness;
+
+use harness::number;
 use sim::Scenario;
 
 /// Two refusals out of order; a file moved out of deep control; a named waiter against won controls; a
@@ -50,10 +53,6 @@ const FAILED_ONCE_FAILING: [u64; 15] = [
 
 /// From here on half of the seeds have writes that take their time.
 const SLOW_WRITES_FROM: u64 = 1_000_000;
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
 
 fn repeat(scenario: Scenario) {
     let mut world = scenario.world();

@@ -5,9 +5,11 @@
 //! Short ones are played all, as long as each test says, or `SEQUENCE_LENGTH`; of longer ones so many as `SEQUENCE_SEEDS` says,
 //! from `SEQUENCE_FIRST` on.
 
+mod harness;
 mod stage;
 
 use control::{ReplicaSlot, View};
+use harness::number;
 use sim::{Fault, Intent, Random, Violation, World};
 use stage::*;
 
@@ -256,10 +258,6 @@ fn every_sequence_in_three() {
 fn every_sequence_in_four_and_five() {
     play_all_of(4, false, 2);
     play_all_of(5, false, 2);
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
 }
 
 #[test]

@@ -6,6 +6,9 @@ use vfs::{Name, ObjectId};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
+/// Clients remember the objects of so many states.
+pub(super) const REMEMBERED: usize = 12;
+
 impl World {
     pub(super) fn client(&mut self, place: usize) {
         if self.clients[place].asked.is_none() {
@@ -65,7 +68,7 @@ impl World {
 
     pub(super) fn object(&mut self, is_directory: bool) -> ObjectId {
         let back = if self.random.chance(6) {
-            usize::try_from(self.random.below(12)).unwrap_or(0)
+            usize::try_from(self.random.below(REMEMBERED as u64)).unwrap_or(0)
         } else {
             0
         };
@@ -84,14 +87,11 @@ impl World {
     }
 
     pub(super) fn named(&mut self) -> (ObjectId, Name) {
-        let entries = self
-            .states
-            .last()
-            .map(|(_, model)| model.entries.keys().cloned().collect::<Vec<_>>());
+        let entries: Vec<_> = self.latest().entries.keys().cloned().collect();
         if self.random.chance(5) {
             return (self.object(true), self.name());
         }
-        let named = self.random.pick(&entries.unwrap_or_default()).cloned();
+        let named = self.random.pick(&entries).cloned();
         named.unwrap_or_else(|| (ObjectId::ROOT, self.name()))
     }
 

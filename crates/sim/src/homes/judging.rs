@@ -1,5 +1,6 @@
 //! What the clients are answered, and what is there at the end, against the model.
 
+use super::client::REMEMBERED;
 use super::model::{Model, at_once, plain};
 use super::world::{Asked, Event, LEASE, World, micros};
 use crate::Violation;
@@ -29,11 +30,7 @@ impl World {
                 });
             }
         }
-        let model = self
-            .states
-            .last()
-            .map(|(_, model)| model.clone())
-            .unwrap_or_else(Model::new);
+        let model = self.latest();
         let expected: BTreeMap<_, _> = model
             .rows
             .iter()
@@ -77,11 +74,7 @@ impl World {
             return self.broken("asked", format!("{origin:?} is not under way: {answer:?}"));
         };
         self.count += 1;
-        let mut model = self
-            .states
-            .last()
-            .map(|(_, model)| model.clone())
-            .unwrap_or_else(Model::new);
+        let mut model = self.latest().clone();
         let refusals = model.refusals(&wish);
         if !refusals.is_empty() {
             return self.broken(
@@ -93,16 +86,38 @@ impl World {
         if self.traced {
             eprintln!("{} DONE {origin:?} {wish:?} {made:?}", self.now);
         }
-        self.states.push((self.now, model));
+        self.states.push_back((self.now, model));
+        self.forget_states();
+    }
+
+    /// The tree as it is now.
+    pub(super) fn latest(&self) -> &Model {
+        // Invariant: a run begins with a state, and the last is never forgotten.
+        &self.states[self.states.len() - 1].1
+    }
+
+    /// Keeps the states that an answer to what is under way, or is asked later, is compared with, and those of which clients
+    /// remember objects.
+    fn forget_states(&mut self) {
+        let asked = self
+            .clients
+            .iter()
+            .filter_map(|client| client.asked.as_ref());
+        let since = asked.map(|asked| asked.since).min().unwrap_or(self.now);
+        let remembered = self.states.len().saturating_sub(REMEMBERED);
+        let first = self.first_state(oldest_seen(since)).min(remembered);
+        self.states.drain(..first);
+    }
+
+    /// The place of the state in which the tree was at a moment.
+    fn first_state(&self, since: u64) -> usize {
+        let earlier = self.states.iter().rposition(|(at, _)| *at < since);
+        earlier.unwrap_or(0)
     }
 
     /// The states between two moments, and the one at the first.
     pub(super) fn between(&self, since: u64) -> impl Iterator<Item = &Model> {
-        let first = self
-            .states
-            .iter()
-            .rposition(|(at, _)| *at < since)
-            .unwrap_or(0);
+        let first = self.first_state(since);
         self.states.iter().skip(first).map(|(_, model)| model)
     }
 
@@ -136,9 +151,8 @@ impl World {
                 let is_now = self
                     .between(since)
                     .any(|model| at_once(model.look(look)) == at_once(answer));
-                let old = since.saturating_sub(2 * micros(LEASE));
                 let is_known = self
-                    .between(old)
+                    .between(oldest_seen(since))
                     .any(|model| plain(model.look(look)) == plain(answer));
                 ("seen", is_now && is_known)
             }
@@ -150,14 +164,19 @@ impl World {
             _ => ("sense", false),
         };
         if !is_right {
-            let now = self.states.last().map(|(_, model)| match &asked.call {
-                Call::Look(look) => format!("{:?}", model.look(look)),
-                Call::Change(wish) => format!("{:?}", model.refusals(wish)),
-            });
+            let now = match &asked.call {
+                Call::Look(look) => format!("{:?}", self.latest().look(look)),
+                Call::Change(wish) => format!("{:?}", self.latest().refusals(wish)),
+            };
             self.broken(
                 invariant,
-                format!("{origin:?} {asked:?}: {answer:?}; now {now:?}"),
+                format!("{origin:?} {asked:?}: {answer:?}; now {now}"),
             );
         }
     }
+}
+
+/// The moment of the oldest state that may still be seen by one who asks at a moment.
+fn oldest_seen(since: u64) -> u64 {
+    since.saturating_sub(2 * micros(LEASE))
 }

@@ -7,7 +7,7 @@ use crate::{Random, Violation};
 use ::homes::{Answer, Book, Call, Command, Message, MetadataServer, Origin, Rules, Settings};
 use control::Moment;
 use pool::{HomeNumber, LeaseSettings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -87,7 +87,7 @@ pub struct World {
     pub(super) clients: Vec<Client>,
     /// Until when nothing goes from the one to the other.
     pub(super) cut: BTreeMap<(usize, usize), u64>,
-    pub(super) states: Vec<(u64, Model)>,
+    pub(super) states: VecDeque<(u64, Model)>,
     /// What was done, by whom, and when.
     pub(super) done: BTreeMap<Origin, (u64, Answer)>,
     pub(super) violation: Option<Violation>,
@@ -144,7 +144,7 @@ impl World {
             homes,
             clients: (0..CLIENTS).map(client).collect(),
             cut: BTreeMap::new(),
-            states: vec![(0, Model::new())],
+            states: VecDeque::from([(0, Model::new())]),
             done: BTreeMap::new(),
             violation: None,
             traced: false,
