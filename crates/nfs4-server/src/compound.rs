@@ -3,6 +3,7 @@
 //! Here stands what holds for all operations: current and saved filehandle, the session and its reply
 //! slot, size limits. What a single operation does stands in [`crate::ops`].
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -275,7 +276,10 @@ pub(crate) async fn execute(
         result_room: service.state().limits().response_bytes as usize,
     };
     let tag = args.tag.clone();
-    let answered = panics::caught(|| "COMPOUND".to_owned(), answer(&mut compound, args)).await;
+    let answered = {
+        let answering = pin!(answer(&mut compound, args));
+        panics::caught(|| "COMPOUND".to_owned(), answering).await
+    };
     // A panic in an operation ends that one alone, so this one was before, between or behind them.
     answered.unwrap_or_else(|| {
         let refusal = Reply::refusal(&tag, NfsStat4::ServerFault);

@@ -61,6 +61,8 @@ mod test_stateid;
 mod verify;
 mod write;
 
+use std::pin::pin;
+
 use nfs4::{ArgOp4, NfsStat4, Opnum, ResOp4};
 
 use crate::compound::Compound;
@@ -80,7 +82,8 @@ pub(crate) async fn execute(compound: &mut Compound<'_>, operation: ArgOp4) -> R
     let number = operation.opnum();
     let name =
         || Opnum::try_from(number).map_or_else(|_| number.to_string(), |name| format!("{name:?}"));
-    let result = panics::caught(name, dispatch(compound, operation)).await;
+    let dispatched = pin!(dispatch(compound, operation));
+    let result = panics::caught(name, dispatched).await;
     result.unwrap_or(ResOp4::Failed(number, NfsStat4::ServerFault))
 }
 
