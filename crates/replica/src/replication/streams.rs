@@ -350,6 +350,8 @@ async fn apply_message(
             last = Some(shared.store.reached(inbox.from, through).await?);
         }
         reached(shared, inbox, through);
+        // Updates of others may wait for this place.
+        shared.engine.notify();
     }
     if let Some(ticket) = last {
         shared.store.wait_stable(ticket).await?;
@@ -512,9 +514,14 @@ fn has_all_before(
     after: &[(u16, u64)],
 ) -> Option<()> {
     let heard = &guard.ledger.heard;
+    // The stream may be here up to a place at which there is no update, where a copy of it was taken.
+    let has = |slot: ReplicaSlot, position: u64| {
+        heard.get(&slot).is_some_and(|heard| *heard >= position)
+            || (shared.inbox(slot)).is_some_and(|inbox| inbox.applied() >= position)
+    };
     let mut missing = after.iter().filter(|(slot, position)| {
         let slot = ReplicaSlot(*slot);
-        slot != shared.slot() && heard.get(&slot).copied().unwrap_or(0) < *position
+        slot != shared.slot() && *position > 0 && !has(slot, *position)
     });
     let Some(missing) = missing.next() else {
         return Some(());
