@@ -7,6 +7,7 @@ mod fixture;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -44,6 +45,20 @@ impl OwnDisk {
         let data = self.disk.root().join("data");
         fs::create_dir(&data).unwrap();
         symlink(data, place.data()).unwrap();
+    }
+
+    /// Somebody else takes all that is left. Returns the file that takes it.
+    fn fill(&self) -> PathBuf {
+        let balloon = self.disk.root().join("balloon");
+        let file = fs::File::create(&balloon).unwrap();
+        let mut taken = 0;
+        for piece in [16 << 20, 1 << 20, BLOCK as u64] {
+            let flags = rustix::fs::FallocateFlags::empty();
+            while rustix::fs::fallocate(&file, flags, taken, piece).is_ok() {
+                taken += piece;
+            }
+        }
+        balloon
     }
 }
 
@@ -141,6 +156,37 @@ fn set_of(count: usize, disk: &OwnDisk) -> Vec<(Site, Running)> {
     set
 }
 
+/// The record of a new client did not fit on the disk, so it waited, with whatever it wanted to read.
+#[test]
+fn a_new_client_reads_and_removes_on_a_disk_that_somebody_else_has_filled() {
+    let wanted = Requirements::disks();
+    if !wanted.admit("new clients on a disk that is full").unwrap() {
+        return;
+    }
+    let own = OwnDisk::new(DiskFormat::Ext4);
+    let place = Place::new("");
+    own.carry(&place);
+    let server = place.start();
+    let written = content(1, 1 << 20);
+    write(&server, "there before", &written);
+    let mut trees = fs::read_dir(place.data().join("trees")).unwrap();
+    let ballast = trees.next().unwrap().unwrap().path().join("ballast");
+    while !ballast.metadata().is_ok_and(|ballast| ballast.len() > 0) {
+        sleep(PAUSE);
+    }
+    own.fill();
+    // Each of them is a client that was never seen before.
+    for _ in 0..3 {
+        assert_eq!(read(&server, "there before"), written);
+    }
+    block_on(async {
+        let client = connect(&server).await;
+        let root = client.mount("/export").await.unwrap();
+        client.remove(&root, "there before").await.unwrap();
+    });
+    server.stop();
+}
+
 /// `meridian status` said that no server runs.
 #[test]
 fn a_server_that_waits_for_room_says_so_and_goes_on() {
@@ -152,15 +198,7 @@ fn a_server_that_waits_for_room_says_so_and_goes_on() {
     let place = Place::new("");
     own.carry(&place);
     place.start().stop();
-    let balloon = own.disk.root().join("balloon");
-    let file = fs::File::create(&balloon).unwrap();
-    let mut taken = 0;
-    for piece in [16 << 20, 1 << 20, BLOCK as u64] {
-        let flags = rustix::fs::FallocateFlags::empty();
-        while rustix::fs::fallocate(&file, flags, taken, piece).is_ok() {
-            taken += piece;
-        }
-    }
+    let balloon = own.fill();
     let mut log = fs::File::create(place.directory.path().join("log")).unwrap();
     let mut server = place.serve();
     server
@@ -181,7 +219,6 @@ fn a_server_that_waits_for_room_says_so_and_goes_on() {
         sleep(PAUSE);
     }
     fs::remove_file(balloon).unwrap();
-    drop(file);
     while !ask().status.success() {
         sleep(PAUSE);
     }

@@ -141,6 +141,14 @@ impl Store {
         self.inner.tree
     }
 
+    /// Gives up a little of the room that is kept back on the disk of the store, for something small that lies beside it
+    /// and cannot wait until the disk is not full any more. Says whether there was any to spare: what the last removals need
+    /// stays.
+    #[must_use]
+    pub fn give_room(&self) -> bool {
+        self.inner.headroom.give_room()
+    }
+
     /// The place of this copy among those of the tree.
     #[must_use]
     pub fn slot(&self) -> ReplicaSlot {

@@ -21,26 +21,33 @@ const KIND: Kind = Kind {
 /// The longest owner string (RFC 8881, section 3.2, `NFS4_OPAQUE_LIMIT`).
 const OWNER_BYTES_MAX: usize = 1024;
 
+/// Makes a little room on a full disk. Says whether there was any to be had.
+pub(crate) type MakeRoom = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// The client records in one directory.
-#[derive(Debug)]
 pub struct StoredClientRecords {
     shelf: Arc<Shelf>,
 }
 
 /// The directory, and what is known to be stable in it. The lock keeps changes to one record in order.
-#[derive(Debug)]
 struct Shelf {
     directory: PathBuf,
+    /// Without a record a client can have nothing open, not even to read.
+    make_room: MakeRoom,
     stable: Mutex<BTreeMap<String, Arc<[u8]>>>,
 }
 
 impl StoredClientRecords {
     /// Reads the records of earlier starts. Files that cannot be believed are left where they are, with
-    /// a warning: their clients lose their state, which beats giving it to the wrong ones.
+    /// a warning: their clients lose their state, which beats giving it to the wrong ones. `make_room` is asked, again and again,
+    /// when a record does not fit on the disk.
     ///
     /// # Errors
     /// When the directory itself cannot be made or read.
-    pub(super) fn load(directory: PathBuf) -> Result<StoredClientRecords, SealedFileError> {
+    pub(super) fn load(
+        directory: PathBuf,
+        make_room: MakeRoom,
+    ) -> Result<StoredClientRecords, SealedFileError> {
         let io = |action| {
             let path = directory.clone();
             move |source| SealedFileError::Io {
@@ -62,6 +69,7 @@ impl StoredClientRecords {
         }
         let shelf = Shelf {
             directory,
+            make_room,
             stable: Mutex::new(stable),
         };
         Ok(StoredClientRecords {
@@ -107,7 +115,13 @@ impl Shelf {
         let name = name_of(&owner);
         let mut stable = self.lock();
         if let Entry::Vacant(place) = stable.entry(name) {
-            sealed_file::write(&self.directory.join(place.key()), KIND, &owner)?;
+            let path = self.directory.join(place.key());
+            loop {
+                match sealed_file::write(&path, KIND, &owner) {
+                    Err(error) if error.is_want_of_room() && (self.make_room)() => {}
+                    written => break written?,
+                }
+            }
             place.insert(owner);
         }
         Ok(())
@@ -161,7 +175,7 @@ mod tests {
     }
 
     fn load(directory: &tempfile::TempDir) -> StoredClientRecords {
-        StoredClientRecords::load(directory.path().join("clients")).unwrap()
+        StoredClientRecords::load(directory.path().join("clients"), Box::new(|| false)).unwrap()
     }
 
     fn path_of(directory: &tempfile::TempDir, text: &str) -> PathBuf {

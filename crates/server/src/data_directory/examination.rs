@@ -152,7 +152,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let data = DataDirectory::open_or_create(directory.path()).unwrap();
         data.next_incarnation().unwrap();
-        data.client_records().unwrap();
+        data.client_records(Box::new(|| false)).unwrap();
         drop(data);
         let examine = |repairs| {
             let examination = Examination::begin(directory.path(), repairs).unwrap();

@@ -33,6 +33,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use claim::Claim;
 pub(crate) use claim::{is_claimed, refuse_another_users};
+pub(crate) use client_records::MakeRoom;
 pub use client_records::StoredClientRecords;
 pub(crate) use examination::{Defect, Examination};
 pub use identity::ReplicaIdentity;
@@ -275,12 +276,15 @@ impl DataDirectory {
         Ok(incarnation::next(&self.path().join(INCARNATION), clock)?)
     }
 
-    /// The records of clients that hold state.
+    /// The records of clients that hold state. When the disk is full, `make_room` is asked for room for another one.
     ///
     /// # Errors
     /// When their directory cannot be made or read.
-    pub fn client_records(&self) -> Result<StoredClientRecords, DataDirectoryError> {
-        Ok(StoredClientRecords::load(self.clients())?)
+    pub(crate) fn client_records(
+        &self,
+        make_room: MakeRoom,
+    ) -> Result<StoredClientRecords, DataDirectoryError> {
+        Ok(StoredClientRecords::load(self.clients(), make_room)?)
     }
 
     /// Where the tree of that name is, or will be.

@@ -66,6 +66,11 @@ impl SealedFileError {
         }
     }
 
+    /// Whether the disk is full.
+    pub(super) fn is_want_of_room(&self) -> bool {
+        matches!(self, SealedFileError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+
     /// Whether there was simply no file.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, SealedFileError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)

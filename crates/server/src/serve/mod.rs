@@ -31,7 +31,7 @@ use tokio::time::MissedTickBehavior;
 use vfs::FileSystem;
 
 use crate::configuration::{Configuration, ConfigurationError, TransportLimits};
-use crate::data_directory::{DataDirectory, DataDirectoryError, SealedFileError};
+use crate::data_directory::{DataDirectory, DataDirectoryError, MakeRoom, SealedFileError};
 use crate::metrics::{EndpointError, OperationCounters};
 use crate::page::PageError;
 use crate::pools::PoolPlaceError;
@@ -301,6 +301,7 @@ impl Server {
             names.as_identity(incarnation, pool.as_ref()),
             &configuration,
             operations.clone(),
+            room::beside_stores(&data, &trees),
         )?;
         let service = match &pool {
             Some(pool::Role::Data(server)) => Service::of_data_server(server.as_served(), options),
@@ -527,8 +528,9 @@ fn service_options(
     identity: Identity,
     configuration: &Configuration,
     operations: Arc<OperationCounters>,
+    make_room: MakeRoom,
 ) -> Result<ServiceOptions, ServeError> {
-    let records = data.client_records()?;
+    let records = data.client_records(make_room)?;
     Ok(ServiceOptions {
         identity,
         limits: configuration.limits.clone(),

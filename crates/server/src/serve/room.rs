@@ -1,19 +1,20 @@
-//! A server that cannot start, or go on, because the disk is full.
+//! A server that cannot start, or go on, because the disk is full, and what it needs to go on.
 //!
 //! It must not end: a service manager gives up after a few attempts, and then nobody starts it once there is room again.
 //!
 //! What must never enter: what else may be wrong with a disk.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use throttle::Throttle;
 
 use super::{Ending, Origin, ServeError, Server, Tree};
 use crate::configuration::Configuration;
-use crate::data_directory::{DataDirectory, DataDirectoryError};
+use crate::data_directory::{DataDirectory, DataDirectoryError, MakeRoom};
 use crate::status::{Answer, Answering, StatusSocket};
 
 /// With less room than this something may not have fitted.
@@ -95,6 +96,19 @@ pub(super) fn end_of(tree: &Tree) -> Result<Ending, ServeError> {
     }
     tracing::error!(%failure, "the disk was full; free some space, and the server goes on by itself");
     Ok(Ending::StartAnew)
+}
+
+/// Room for what lies beside the stores, of what those on the same disk keep back.
+pub(super) fn beside_stores(data: &DataDirectory, trees: &[Tree]) -> MakeRoom {
+    let disk_of = |path: &Path| path.metadata().map(|found| found.dev()).ok();
+    let disk = disk_of(data.path());
+    let near = |tree: &&Tree| disk.is_some() && disk_of(&data.tree(&tree.name)) == disk;
+    let stores = trees.iter().filter(near);
+    let stores: Vec<_> = stores.map(|tree| Arc::downgrade(&tree.store)).collect();
+    Box::new(move || {
+        let mut open = stores.iter().filter_map(Weak::upgrade);
+        open.any(|store| store.give_room())
+    })
 }
 
 /// Whether there is too little room for the data directory, which need not be there yet.

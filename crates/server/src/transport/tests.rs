@@ -44,7 +44,7 @@ fn serve_trees(exports: Vec<Export>, limits: TransportLimits) -> Fixture {
     let files = tempfile::tempdir().unwrap();
     let records = DataDirectory::open_or_create(files.path())
         .unwrap()
-        .client_records()
+        .client_records(Box::new(|| false))
         .unwrap();
     let options = ServiceOptions {
         identity: Identity {
