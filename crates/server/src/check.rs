@@ -10,7 +10,9 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 use store::{Report, Store, StoreError};
 use vfs::ShownText;
 
-use crate::data_directory::{DataDirectoryError, Defect, Examination, pool_path, set_path};
+use crate::data_directory::{
+    DataDirectoryError, Defect, Examination, MemberOf, pool_path, set_path,
+};
 use crate::pools::PoolPlace;
 use crate::set::Membership;
 
@@ -57,7 +59,9 @@ pub fn check(data: &Path, repair: Repair) -> Result<CheckReport, DataDirectoryEr
         defects: examination.defects()?,
         trees: Vec::new(),
     };
-    report.defects.extend(memberships(data));
+    report
+        .defects
+        .extend(memberships(data, examination.member().ok().flatten()));
     for (name, path) in examination.trees()? {
         let lost = match repair {
             Repair::AcceptLoss => Store::give_up_damaged(&path),
@@ -75,19 +79,53 @@ pub fn check(data: &Path, repair: Repair) -> Result<CheckReport, DataDirectoryEr
     Ok(report)
 }
 
-/// What is wrong with the files of the set and of the pool that the server belongs to. A repair leaves them alone: only a backup
-/// and the other members have them.
-fn memberships(data: &Path) -> Vec<Defect> {
-    let set = SetDirectory::new(set_path(data));
-    let set = set.exists().then(|| Membership::read(set));
-    let pool = SetDirectory::of_pool(pool_path(data));
-    let pool = pool.exists().then(|| PoolPlace::read(pool));
-    let wrong = [
-        set.and_then(Result::err).map(|error| error.to_string()),
-        pool.and_then(Result::err).map(|error| error.to_string()),
-    ];
+/// What is wrong with the files of the set and of the pool that the server belongs to, by what the directory says that it is.
+/// A repair leaves them alone: only a backup and the other members have them.
+fn memberships(data: &Path, member: Option<MemberOf>) -> Vec<Defect> {
+    let (set_files, pool_files) = (set_path(data), pool_path(data));
+    let set = SetDirectory::new(&set_files);
+    let set = set.exists().then(|| place_in_set(set));
+    let pool = SetDirectory::of_pool(&pool_files);
+    let pool = pool.exists().then(|| place_in_pool(pool));
+    let other = match (member, &set, &pool) {
+        (Some(member), None, None) => Some(format!(
+            "the file `member` says that this server is number {} of {}, and neither {} nor {} is there; put back the whole data directory from one backup",
+            member.slot.0,
+            member.set,
+            set_files.join("set.json").display(),
+            pool_files.join("pool.json").display(),
+        )),
+        (Some(member), Some(Ok(place)), _) | (Some(member), None, Some(Ok(place)))
+            if member != *place =>
+        {
+            Some(format!(
+                "the file `member` says that this server is number {} of {}, and the files of the set or pool make it number {} of {}; put back the whole data directory from one backup",
+                member.slot.0, member.set, place.slot.0, place.set,
+            ))
+        }
+        _ => None,
+    };
+    let wrong = [set.and_then(Result::err), pool.and_then(Result::err), other];
     let defects = wrong.into_iter().flatten();
     defects.map(|what| Defect { what, repair: None }).collect()
+}
+
+/// The place that the files of a set give the server, or what is wrong with them.
+fn place_in_set(files: SetDirectory) -> Result<MemberOf, String> {
+    let membership = Membership::read(files).map_err(|error| error.to_string())?;
+    let authority = membership.directory.check_authority();
+    authority.map_err(|error| error.to_string())?;
+    let Membership { set, slot, .. } = membership;
+    Ok(MemberOf { set, slot })
+}
+
+/// The same of a pool.
+fn place_in_pool(files: SetDirectory) -> Result<MemberOf, String> {
+    let place = PoolPlace::read(files).map_err(|error| error.to_string())?;
+    let authority = place.directory.check_authority();
+    authority.map_err(|error| error.to_string())?;
+    let PoolPlace { pool, slot, .. } = place;
+    Ok(MemberOf { set: pool, slot })
 }
 
 impl Serialize for CheckReport {
@@ -129,6 +167,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::data_directory::DataDirectory;
     use crate::set::{self, Reached};
 
     /// What a check says of a member whose file of the set has been treated so.
@@ -140,7 +179,15 @@ mod tests {
             clients: None,
         };
         set::create(&data, "default", reached, None).unwrap();
-        damage(&set_path(&data).join(name));
+        let (files, open) = (
+            set_path(&data),
+            DataDirectory::open_or_create(&data).unwrap(),
+        );
+        fs::write(files.join("invitations.json"), "[]").unwrap();
+        let place = place_in_set(SetDirectory::new(&files)).unwrap();
+        open.note_member(place).unwrap();
+        drop(open);
+        damage(&files.join(name));
         let report = check(&data, Repair::Nothing).unwrap();
         (report.is_sound(), report.to_string())
     }
@@ -166,8 +213,11 @@ mod tests {
     fn files_of_a_set_that_cannot_be_believed_are_named() {
         let (sound, told) = told_of("set.json", |_| ());
         assert!(sound, "{told}");
-        let cases: [(&str, &[Damage]); 5] = [
-            ("set.json", &[flip, empty]),
+        let cases: [(&str, &[Damage]); 8] = [
+            ("set.json", &[flip, empty, remove]),
+            ("authority.key", &[flip, empty, remove]),
+            ("invitations.json", &[flip, empty]),
+            ("../member", &[flip, empty]),
             ("authority.pem", &[flip, empty, remove]),
             ("replica.pem", &[flip, empty, remove]),
             ("replica.key", &[flip, empty, remove]),
@@ -176,9 +226,26 @@ mod tests {
         for (name, damages) in cases {
             for damage in damages {
                 let (sound, told) = told_of(name, *damage);
-                let path = format!("set/{name}");
+                let path = format!("set/{name}").replace("set/../", "");
                 assert!(!sound && told.contains(&path), "{name}: {told}");
             }
         }
+    }
+
+    /// The files of another member, in whole, are as good as these, and not this server's.
+    #[test]
+    fn files_of_the_set_that_are_not_of_this_member_are_named() {
+        let (sound, told) = told_of("../member", |path| {
+            let data = DataDirectory::open_or_create(path.parent().unwrap());
+            let place = MemberOf {
+                set: peer::SetId([7; 16]),
+                slot: vfs::ReplicaSlot(2),
+            };
+            data.unwrap().note_member(place).unwrap();
+        });
+        assert!(
+            !sound && told.contains("says that this server is number 2"),
+            "{told}"
+        );
     }
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustls::pki_types::CertificateSigningRequestDer;
 use vfs::ReplicaSlot;
 
-use super::authority::{CERTIFICATE_LIFETIME, sign};
+use super::authority::{CERTIFICATE_LIFETIME, is_key_of, sign};
 use super::directory::{AUTHORITY_KEY, Admission, SetDirectory, SetFile, TREE, random};
-use super::files;
+use super::files::{self, damaged};
 use super::invitation::{Invitation, unknown_token};
 use super::list::{MEMBERS_EVER_MAX, Member, Places, are_addresses, are_client_addresses, is_name};
 use super::token::{Token, unix_seconds};
@@ -45,6 +45,27 @@ impl SetDirectory {
                 keeper: file.list.keeper,
                 addresses: file.list.keeper_addresses(),
             }),
+        }
+    }
+
+    /// Looks at the files that only the keeper of the authority needs, if it is kept here, and at a key that lies here
+    /// anyway.
+    ///
+    /// # Errors
+    /// [`SetError::KeyLost`], [`SetError::Damaged`] and file errors.
+    pub fn check_authority(&self) -> Result<(), SetError> {
+        self.read_invitations()?;
+        let path = self.file(AUTHORITY_KEY);
+        if path.exists() {
+            let certificate = self.certificate("authority.pem")?;
+            return match is_key_of(&certificate, &files::read(&path)?) {
+                true => Ok(()),
+                false => Err(damaged(&path, "it is not the key of the set's authority")),
+            };
+        }
+        match self.read_as_keeper() {
+            Err(SetError::NoAuthority { .. }) => Ok(()),
+            others => others.map(drop),
         }
     }
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use super::claim::Claim;
 use super::identity::ReplicaIdentity;
 use super::{
-    CLIENTS, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, SHELF, SealedFileError, TREES,
-    client_records, incarnation, tree_path,
+    CLIENTS, DAMAGED, DataDirectoryError, IDENTITY, INCARNATION, MEMBER, MemberOf, SHELF,
+    SealedFileError, TREES, client_records, incarnation, tree_path,
 };
 
 /// Something that is not as it should be, outside of the trees.
@@ -65,6 +65,16 @@ impl Examination {
             }
             _ => {}
         }
+        if let Err(error) = self.member() {
+            // Only a backup says what it was.
+            defects.push(match error {
+                SealedFileError::Damaged { .. } => Defect {
+                    what: format!("{error}; put it back from a backup"),
+                    repair: None,
+                },
+                error => return Err(error.into()),
+            });
+        }
         let records = self.path(CLIENTS);
         if records.exists() {
             for path in listing(&records)? {
@@ -75,6 +85,14 @@ impl Examination {
             }
         }
         Ok(defects)
+    }
+
+    /// Which replica of which set, or server of which pool, the directory says that it is.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub(crate) fn member(&self) -> Result<Option<MemberOf>, SealedFileError> {
+        MemberOf::read(&self.path(MEMBER))
     }
 
     /// The trees, each with its name, in order, and what a data server keeps.

@@ -130,6 +130,18 @@ pub enum ServeError {
         /// Where it is.
         path: PathBuf,
     },
+    /// The data directory is another member's.
+    #[error(
+        "the file `member` in {path} says that the copy there is that of {theirs}, and the files in `set` make this server {own}; put back the whole data directory from one backup, or replace the copy with `meridian set rejoin`"
+    )]
+    OtherMember {
+        /// Which data directory.
+        path: PathBuf,
+        /// Whose it is.
+        theirs: String,
+        /// Who the server is.
+        own: String,
+    },
     /// The pool that the server belongs to cannot be made sense of.
     #[error(transparent)]
     PoolPlace(#[from] PoolPlaceError),

@@ -146,11 +146,17 @@ fn check_place(
         let tree = tree.to_owned();
         return Err(ServeError::OtherTree { tree, path });
     }
-    if data.member()?.is_none() {
-        let set = membership.set;
-        data.note_member(MemberOf { set, slot })?;
+    let set = membership.set;
+    let place = MemberOf { set, slot };
+    match data.member()? {
+        None => Ok(data.note_member(place)?),
+        Some(noted) if noted == place => Ok(()),
+        Some(noted) => Err(ServeError::OtherMember {
+            path: data.path().to_owned(),
+            theirs: format!("number {} of set {}", noted.slot.0, noted.set),
+            own: format!("number {} of set {}", slot.0, set),
+        }),
     }
-    Ok(())
 }
 
 /// What a tree starts with: that of a set is the same at all replicas.
