@@ -16,3 +16,4 @@ pub(crate) mod persistence;
 mod repeats;
 pub(crate) mod replica_state;
 pub(crate) mod tree;
+pub(crate) mod waiting;

@@ -5,18 +5,16 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use store::Store;
+use tokio::time::Instant;
 use vfs::{Error, ObjectId};
 
 use crate::driver::commit_hook::AdmissionHook;
 use crate::driver::engine::Guard;
 use crate::driver::replica_state::ReplicaState;
+use crate::driver::waiting::{CALM, UNNOTIFIED, changed};
 use crate::replication::withheld;
-
-/// Between attempts to renew a file that another replica controls.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Gives files new versions whose unstable data a crash has taken: everybody gets what is left, and no
 /// client trusts what it remembers.
@@ -28,8 +26,13 @@ pub(crate) async fn renew_recovered(shared: Arc<ReplicaState>, recovered: Vec<Ob
             .store(files as u64, Ordering::Relaxed)
     };
     for (done, file) in recovered.iter().enumerate() {
-        while !renew(&shared, *file).await {
-            tokio::time::sleep(PAUSE).await;
+        loop {
+            // What changes from here on counts.
+            let mut changes = shared.engine.notifications();
+            if renew(&shared, *file).await {
+                break;
+            }
+            changed(&mut changes, CALM, Instant::now() + UNNOTIFIED).await;
         }
         left(recovered.len() - done - 1);
     }

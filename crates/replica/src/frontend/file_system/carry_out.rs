@@ -8,21 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store::Store;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::pin::{DataHook, Effect};
 use super::removed::AtHome;
 use super::{Absence, ReplicatedFileSystem, verdict_by};
+use crate::driver::waiting::{CALM, changed};
 use crate::state::forward::{Expected, Operation};
 use crate::state::ledger::{PendingVerdict, Verdict};
-
-/// Not everything that lets an operation go on is notified of here, such as room in the queues of a peer.
-const UNNOTIFIED: Duration = Duration::from_millis(500);
-
-/// However much happens, a replica that has just said that it is not primary is not asked again at once.
-const CALM: Duration = Duration::from_millis(20);
 
 /// What has come of trying an operation at this replica.
 pub(super) enum Tried<T> {
@@ -288,12 +282,4 @@ impl ReplicatedFileSystem {
             (_, outcome) => Ok(Tried::Answer(self.answered(file, outcome).await)),
         }
     }
-}
-
-/// Returns when something has changed since the receiver was made, but not before it has been calm for a while.
-async fn changed(changes: &mut watch::Receiver<u64>, calm: Duration, deadline: Instant) {
-    tokio::time::sleep(calm).await;
-    let latest = deadline.min(Instant::now() + UNNOTIFIED);
-    // Whether something happened or time passed makes no difference.
-    let _ = tokio::time::timeout_at(latest, changes.changed()).await;
 }

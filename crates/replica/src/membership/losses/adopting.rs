@@ -16,6 +16,7 @@ use vfs::{AccessCheck, Credentials, Error, FileSystem, ObjectId, Result, SetAttr
 
 use super::is_first;
 use crate::driver::replica_state::ReplicaState;
+use crate::driver::waiting::{CALM, changed};
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::replication::renewing;
 use crate::state::settings::Durability;
@@ -24,9 +25,8 @@ use crate::state::time::unix_seconds;
 /// After such a time a survivor does what the first of them has not done.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A new version is tried so often in a row, with such pauses.
-const ATTEMPTS: usize = 50;
-const PAUSE: Duration = Duration::from_millis(20);
+/// So long a new version is tried in a row; then other things have their turn.
+const IN_A_ROW: Duration = Duration::from_secs(1);
 
 /// Adopting abandoned files.
 #[derive(Debug, Default)]
@@ -116,15 +116,18 @@ async fn adopt(shared: &Arc<ReplicaState>, file: ObjectId, fate: Fate) -> Result
         cut(shared, file, size).await?;
     }
     let torn = fate == Fate::Torn;
-    let mut attempts = 0;
+    let deadline = Instant::now() + IN_A_ROW;
     let adopt = |store: Store| async move { store.adopt(file, torn).await };
-    while !renewing::give_new_version(shared, file, adopt).await {
-        // Control that was won is there for the next attempt, if that comes soon.
-        attempts += 1;
-        if attempts == ATTEMPTS {
+    loop {
+        // What changes from here on counts. Control that was won is there for the next attempt, if that comes soon.
+        let mut changes = shared.engine.notifications();
+        if renewing::give_new_version(shared, file, adopt).await {
+            break;
+        }
+        if Instant::now() >= deadline {
             return Err(Error::Delay);
         }
-        tokio::time::sleep(PAUSE).await;
+        changed(&mut changes, CALM, deadline).await;
     }
     let path = shared.store.path_of(file).unwrap_or_default();
     match fate {
