@@ -10,7 +10,9 @@ use serde::Serialize;
 use server::configuration::{DEFAULT_TREE, PeerAddress, format_duration};
 use server::pools::{self, Pool, PoolMember};
 use server::set;
-use server::{DrainDataQuestion, ForgetQuestion, HoldingStatus, PoolServerStatus, ShownText};
+use server::{
+    Commands, DrainDataQuestion, ForgetQuestion, HoldingStatus, PoolServerStatus, ShownText,
+};
 
 use crate::arguments::{CreatePoolArguments, InvitePoolArguments, JoinPoolArguments, PoolCommand};
 use crate::asking::{directory, runtime};
@@ -128,17 +130,17 @@ fn create(arguments: &CreatePoolArguments) -> Result<String, Failure> {
     let tree = arguments.tree.as_deref().unwrap_or(DEFAULT_TREE);
     let pool = pools::create(&data, &arguments.address, (tree, unit))?;
     warn(set::foreignness(arguments.address.as_str())?);
-    let shown = data.display();
+    let commands = Commands::on(&data);
     Ok(format!(
         "This server is the metadata server of the new pool {}. New files of its tree \"{tree}\" are striped over data servers, once there \
          are any; a stripe has {} KiB.\n\
          The data servers call it at {}; let them through to that port.\n\
-         Next, start it, and invite a data server:\n  \
-         meridian serve --data {shown}\n  \
-         meridian pool invite --data-server --data {shown}\n",
+         Next, start it, and invite a data server:\n  {}\n  {}\n",
         pool.pool,
         pool.stripe_unit.bytes() >> 10,
         arguments.address.as_str(),
+        commands.start(),
+        commands.command("pool invite --data-server"),
     ))
 }
 
@@ -154,17 +156,19 @@ fn invite(arguments: &InvitePoolArguments) -> Result<String, Failure> {
     let silences = addresses.iter().map(|address| set::silence_at(address));
     if let Some(silences) = silences.collect::<Option<Vec<_>>>() {
         warn(Some(format!(
-            "the token tells a server to call here, and {}; it works once `meridian serve` runs here and the address is \
+            "the token tells a server to call here, and {}; it works once the server runs here (`{}`) and the address is \
              right (`meridian pool address {}` changes it, and then invite again)",
             silences.join("; "),
+            Commands::on(&data).start(),
             pool.own,
         )));
     }
     output::remark(format_args!(
         "The token below lets one data server join, once and within {}; treat it as a password. With the server on {} \
-         running, give it on the new machine to\n  meridian pool join TOKEN --data DIR --address HOST",
+         running, give it on the new machine to\n  {}",
         format_duration(lifetime),
         data.display(),
+        Commands::on(&data).elsewhere("pool join TOKEN --address HOST"),
     ));
     Ok(format!("{token}\n"))
 }
@@ -181,12 +185,11 @@ fn join(arguments: &JoinPoolArguments) -> Result<String, Failure> {
     Ok(format!(
         "This server is data server {} of the pool {} now.\n\
          Clients and the metadata server reach it at {}; let them through to that port.\n\
-         Next, start it:\n  \
-         meridian serve --data {}\n",
+         Next, start it:\n  {}\n",
         pool.own,
         pool.pool,
         arguments.address.as_str(),
-        data.display(),
+        Commands::on(&data).start(),
     ))
 }
 

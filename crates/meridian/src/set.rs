@@ -13,7 +13,7 @@ use anyhow::Context;
 use serde::Serialize;
 use server::configuration::{ClientAddress, DEFAULT_TREE, NFS_PORT, PeerAddress, format_duration};
 use server::set::{self, Joined, LastChance, Reached, Role};
-use server::{ShownText, moment};
+use server::{Commands, ShownText, moment};
 
 use crate::arguments::{
     AddressArguments, AuthorityCommand, ClientAddressArguments, CreateSetArguments,
@@ -102,15 +102,15 @@ fn create(arguments: &CreateSetArguments) -> Result<String, Failure> {
     )?;
     warn(set::foreignness(place.address.as_str())?);
     warn(remark_on_port(place.client_address.as_ref()));
-    let shown = data.display();
+    let commands = Commands::on(&data);
     Ok(format!(
         "This server is replica {} of the new set {}.\n{}\
-         Next, start it, and invite another server:\n  \
-         meridian serve --data {shown}\n  \
-         meridian set invite --data {shown}\n",
+         Next, start it, and invite another server:\n  {}\n  {}\n",
         created.slot,
         created.set,
         firewall(&place.address),
+        commands.start(),
+        commands.command("set invite"),
     ))
 }
 
@@ -130,15 +130,17 @@ fn invite(arguments: &InviteArguments) -> Result<String, Failure> {
     )?;
     if let Some(silence) = set::silence_of_inviter(&data)? {
         warn(Some(format!(
-            "the token tells a server to call here, and {silence}; it works once `meridian serve` runs here and the \
-             address is right (`meridian set address` changes it, and then invite again)"
+            "the token tells a server to call here, and {silence}; it works once the server runs here (`{}`) and the \
+             address is right (`meridian set address` changes it, and then invite again)",
+            Commands::on(&data).start(),
         )));
     }
     output::remark(format_args!(
         "The token below lets one {who}, once and within {}; treat it as a password. With the server on {} \
-         running, give it on the new server to\n  meridian set join TOKEN --data DIR --address HOST:PORT",
+         running, give it on the new server to\n  {}",
         format_duration(lifetime),
         data.display(),
+        Commands::on(&data).elsewhere("set join TOKEN --address HOST:PORT"),
     ));
     Ok(format!("{token}\n"))
 }
@@ -167,12 +169,11 @@ fn join(arguments: &JoinArguments) -> Result<String, Failure> {
     };
     Ok(format!(
         "This server is replica {}{kind} of the set {} now.\n{}\
-         Next, start it; {next}:\n  \
-         meridian serve --data {}\n{}",
+         Next, start it; {next}:\n  {}\n{}",
         joined.slot,
         joined.set,
         firewall(&place.address),
-        data.display(),
+        Commands::on(&data).start(),
         rest_of_way(&joined),
     ))
 }
@@ -274,13 +275,12 @@ fn rejoin(arguments: &JoinArguments) -> Result<String, Failure> {
         "This server is replica {} of the set {} now.\n{old}\
          What it had lies in {}, and is read by nobody any more. What only that copy had is nowhere else: \
          keep it until you are sure that nothing is missing.\n{}\
-         Next, start it; its copy of the tree is made then:\n  \
-         meridian serve --data {}\n",
+         Next, start it; its copy of the tree is made then:\n  {}\n",
         done.joined.slot,
         done.joined.set,
         done.aside.display(),
         firewall(&place.address),
-        data.display(),
+        Commands::on(&data).start(),
     ))
 }
 

@@ -165,7 +165,10 @@ fn a_server_that_cannot_be_reached_is_named_with_what_to_check() {
     let joiner = Site::new();
     let address = format!("127.0.0.1:{}", first.port);
     let refused = joiner.set(&["join", &token]);
-    refuse(&refused, &[&address, "`meridian serve` runs", "firewall"]);
+    refuse(
+        &refused,
+        &[&address, "the server that invited runs", "firewall"],
+    );
     assert!(!joiner.place.data().join("set").exists());
 
     // Another set has taken the address meanwhile.

@@ -20,6 +20,7 @@ pub mod recovered;
 mod serve;
 pub mod set;
 mod short_connections;
+mod starting;
 mod status;
 mod transport;
 
@@ -38,6 +39,7 @@ pub use check::{CheckReport, Repair, check};
 pub use configuration::{Configuration, ConfigurationError, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
 pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, StopSignals};
+pub use starting::Commands;
 pub use status::{
     Alarm, AuditView, ClientStatus, ClockView, ControlStatus, DrainAnswer, DrainDataAnswer,
     DrainDataQuestion, DrainQuestion, DurabilityAnswer, DurabilityQuestion, DurabilitySetting,

@@ -23,7 +23,7 @@ pub(super) fn findings(
             let mut found = vec![Finding::mind(
                 SERVER,
                 error.to_string(),
-                "start it: `systemctl start meridian`, or as the message says; where this machine is a client only, nothing",
+                "start it as the message says; where this machine is a client only, nothing",
             )];
             found.extend(configuration.listen.iter().map(|wanted| port(wanted.0)));
             found

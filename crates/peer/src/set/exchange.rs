@@ -149,7 +149,7 @@ async fn ask_anyone(token: &Token, question: &JoinRequest) -> Result<JoinReply, 
             Ok(Ok(reply)) => return Ok(reply),
             Ok(Err(WireError::Broken(error))) if is_of_tls(&error) => explain(&error),
             Ok(Err(WireError::Broken(error))) => format!(
-                "{error}; check that `meridian serve` runs on the server that invited, that its address is right, \
+                "{error}; check that the server that invited runs, that its address is right, \
                  and that no firewall is between"
             ),
             Ok(Err(error)) => error.to_string(),

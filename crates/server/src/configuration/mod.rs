@@ -40,7 +40,8 @@ const NOBODY: u32 = 65534;
 pub const DEFAULT_TREE: &str = "default";
 /// Where the default tree is exported.
 const DEFAULT_EXPORT: &str = "/export";
-const DEFAULT_DATA: &str = "/var/lib/meridian";
+/// Where a data directory is unless somebody says otherwise.
+pub(crate) const DEFAULT_DATA: &str = "/var/lib/meridian";
 const METRICS_PORT: u16 = 9649;
 const PAGE_PORT: u16 = 9650;
 

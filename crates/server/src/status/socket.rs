@@ -27,6 +27,7 @@ use super::{
     ForgetAnswer, ForgetQuestion, FrozenView, JunctionAnswer, JunctionStatus, JunctionsStatus,
     ScrubQuestion, ScrubView, ThawAnswer, ThawQuestion, ViewStatus,
 };
+use crate::Commands;
 use crate::configuration::ReloadAnswer;
 use crate::data_directory::{control_socket, is_claimed};
 
@@ -50,7 +51,9 @@ pub(crate) type Answering =
 pub enum StatusError {
     /// No server answers.
     #[error(
-        "no server runs on {0}; start one with `meridian serve --data {0}`, or name another directory with --data"
+        "no server runs on {path}; start one with `{start}`, or name another directory with --data",
+        path = .0.display(),
+        start = Commands::on(.0).start()
     )]
     NotRunning(PathBuf),
     /// A process works on the data directory and answers nobody.

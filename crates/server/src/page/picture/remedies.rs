@@ -9,7 +9,7 @@ pub(super) fn remedy(alarm: &str) -> &'static str {
             "Look at its machine and at the links to it. It comes back by itself. If it never will: operating.md, “A replica is lost”."
         }
         "pool-server-away" => {
-            "Look at its machine, at whether `meridian serve` runs there, and at the links to it. It comes back by itself."
+            "Look at its machine, at whether the server runs there, and at the links to it. It comes back by itself."
         }
         "pool-server-full" => {
             "Make room there, or let another data server join: new files avoid one that is full as long as others have room."
