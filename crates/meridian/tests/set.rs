@@ -329,3 +329,17 @@ fn what_is_no_address_is_refused_by_the_command_line() {
     assert_eq!(output.status.code(), Some(2));
     assert!(complaint(&output).contains("30 min"));
 }
+
+/// The third may be about to join: who has just joined was told how far two servers go, and its log does not repeat that.
+#[test]
+fn the_second_server_warns_of_two_from_its_second_start_on() {
+    let (first, _server) = Site::founding();
+    let second = Site::new();
+    second.join(&first);
+    let warning = "two servers cannot outvote each other";
+    let server = second.place.start();
+    assert!(!second.place.read_log().contains(warning));
+    server.stop();
+    let _server = second.place.start();
+    assert!(second.place.read_log().contains(warning));
+}

@@ -48,8 +48,11 @@ impl Replication {
             };
         }
         let membership = Membership::read(directory)?;
-        warn_of_two(&membership, &configuration.replication);
         let tree = configuration.replication.tree.clone();
+        // Who has just joined was told, and the third may be about to join.
+        if data.tree(&tree).exists() {
+            warn_of_two(&membership, &configuration.replication);
+        }
         let is_shown = |export: &ExportConfiguration| export.tree == tree;
         if !configuration.exports.iter().any(is_shown) {
             return Err(ServeError::ReplicatedTreeNotShown(tree));
@@ -86,8 +89,7 @@ impl Replication {
     }
 }
 
-/// Says what a set of two cannot do. It is no reason not to start: whoever is to admit the third has to run, and
-/// who joined a moment ago does not know yet who else did.
+/// Says what a set of two cannot do. It is no reason not to start: whoever is to admit the third has to run.
 fn warn_of_two(membership: &Membership, chosen: &ReplicationConfiguration) {
     let members = membership.directory.members().unwrap_or_default();
     let Some(warning) = set::warning(&members) else {
